@@ -1,0 +1,132 @@
+import type { AddressInfo } from "node:net";
+import { create } from "@bufbuild/protobuf";
+import { IdentitiesService } from "../gen/latchkey/v1/identities_service_pb.js";
+import { KeysService } from "../gen/latchkey/v1/keys_service_pb.js";
+import { CreateWorkspaceRequestSchema, WorkspacesService } from "../gen/latchkey/v1/workspaces_service_pb.js";
+import { createAuthenticate } from "./auth/authenticate.js";
+import { createWorkspaceStates } from "./auth/workspace-states.js";
+import { Unusable } from "./errors.js";
+import { createGateway } from "./gateway/server.js";
+import { createIdentitiesService } from "./identities/service.js";
+import { createIdentitiesStore } from "./identities/store.js";
+import { createKeysService } from "./keys/service.js";
+import { createKeysStore } from "./keys/store.js";
+import type { Log } from "./observe/log.js";
+import { closeGrpc, createGrpcServer, listenGrpc } from "./rpc/grpc.js";
+import { createProcedures, service } from "./rpc/pipeline.js";
+import { migrate } from "./storage/migrate.js";
+import { connectPostgres, isOutOfReach } from "./storage/postgres.js";
+import { connectRedis, noCache } from "./storage/redis.js";
+import { createWorkspacesService } from "./workspaces/service.js";
+import { createWorkspacesStore } from "./workspaces/store.js";
+
+/** What the application is made from: the configuration, with every gap filled. */
+export interface AppOptions {
+  readonly host: string;
+  readonly httpPort: number;
+  readonly grpcPort: number;
+  readonly databaseUrl: string;
+  /** Undefined: there is no cache, and every decision is read from Postgres. */
+  readonly redisUrl: string | undefined;
+  readonly operatorKey: string;
+  readonly docsBaseUrl: string | undefined;
+  readonly log: Log;
+  /** The time by which keys expire and changes are dated. */
+  readonly now?: () => Date;
+}
+
+/** A running service. */
+export interface App {
+  readonly httpUrl: string;
+  readonly grpcAddress: string;
+  /** Creates a workspace without going through a door, unless there is one already. */
+  createFirstWorkspace(name: string): Promise<{ workspaceId: string; key: string } | undefined>;
+  /** Stops accepting, lets running calls finish, then lets go of the backends. */
+  close(): Promise<void>;
+}
+
+/** The largest request that any door reads, in bytes. */
+const largestMessage = 1024 * 1024;
+
+/** How long running calls may take to finish once the service closes. */
+const drainMs = 10_000;
+
+/** Connects everything: backends, stores, services, doors. Resolves when both ports are open. */
+export async function openApp(options: AppOptions): Promise<App> {
+  const { host, log, now = () => new Date() } = options;
+  const undo: (() => unknown)[] = [];
+  const close = async () => {
+    for (const step of undo.splice(0).reverse()) await step();
+  };
+
+  try {
+    const sql = connectPostgres(options.databaseUrl);
+    undo.push(() => sql.end({ timeout: 5 }));
+    await migrate(sql).catch(cannotMigrate);
+    const cache = options.redisUrl === undefined ? noCache : connectRedis(options.redisUrl, log);
+    undo.push(() => cache.close());
+
+    const keys = createKeysStore(sql);
+    const identities = createIdentitiesStore(sql);
+    const workspaces = createWorkspacesStore(sql);
+    const workspaceStates = createWorkspaceStates(workspaces.readState, cache);
+
+    const authenticate = createAuthenticate(options.operatorKey, keys.findCredential, workspaceStates, now);
+    const workspacesService = createWorkspacesService(workspaces, workspaceStates, now);
+    const procedures = createProcedures(
+      [
+        service(KeysService, createKeysService(keys, now)),
+        service(IdentitiesService, createIdentitiesService(identities, now)),
+        service(WorkspacesService, workspacesService),
+      ],
+      authenticate,
+    );
+
+    let httpUrl = "";
+    const docsBase = () => options.docsBaseUrl ?? httpUrl;
+    const gateway = await createGateway({ procedures, largestMessage, docsBase, log });
+    const grpc = createGrpcServer(procedures, largestMessage, log);
+    undo.push(() => Promise.all([gateway.close(), closeGrpc(grpc, drainMs)]));
+
+    await gateway.listen({ host, port: options.httpPort }).catch(cannotListen("HTTP_PORT", host, options.httpPort));
+    httpUrl = `http://${reachable(host)}:${(gateway.server.address() as AddressInfo).port}`;
+    const grpcPort = await listenGrpc(grpc, host, options.grpcPort).catch(
+      cannotListen("GRPC_PORT", host, options.grpcPort),
+    );
+
+    return {
+      httpUrl,
+      grpcAddress: `${reachable(host)}:${grpcPort}`,
+      async createFirstWorkspace(name) {
+        const there = await workspaces.listWorkspaces({ limit: 0, after: "" });
+        return there.length > 0
+          ? undefined
+          : workspacesService.createWorkspace(create(CreateWorkspaceRequestSchema, { name }));
+      },
+      close,
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/** A host that clients on this machine can name: listening everywhere includes the loopback. */
+function reachable(host: string): string {
+  if (host === "0.0.0.0" || host === "::") return "127.0.0.1";
+  return host.includes(":") ? `[${host}]` : host;
+}
+
+function cannotListen(variable: string, host: string, port: number) {
+  return (cause: Error): never => {
+    const why = /EADDRINUSE/.test(cause.message) ? "something else listens there already" : cause.message;
+    throw new Unusable(`Cannot listen on ${host}:${port}: ${why}. Set HOST or ${variable} to use another.`, { cause });
+  };
+}
+
+function cannotMigrate(cause: Error): never {
+  if (!isOutOfReach(cause)) throw cause;
+  throw new Unusable(`Cannot reach PostgreSQL: ${cause.message}. Check DATABASE_URL and that the database runs.`, {
+    cause,
+  });
+}

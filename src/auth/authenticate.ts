@@ -1,0 +1,52 @@
+import { timingSafeEqual } from "node:crypto";
+import {
+  credentialMalformed,
+  credentialMissing,
+  keyDisabled,
+  keyExpired,
+  keyUnknown,
+  workspaceDisabled,
+} from "../errors.js";
+import { hashSecret, isWellFormedSecret } from "../keys/secret.js";
+import type { Credential } from "../keys/store.js";
+import type { Principal } from "./principal.js";
+import type { WorkspaceStates } from "./workspace-states.js";
+
+/** Turns the Authorization headers of a call into the one who is calling, or refuses. Stands behind every door. */
+export type Authenticate = (authorization: readonly string[]) => Promise<Principal>;
+
+export function createAuthenticate(
+  operatorKey: string,
+  findCredential: (hash: Buffer) => Promise<Credential | undefined>,
+  workspaceStates: WorkspaceStates,
+  now: () => Date,
+): Authenticate {
+  const operatorHash = hashSecret(operatorKey);
+
+  return async (authorization) => {
+    const token = bearerToken(authorization);
+    const hash = hashSecret(token);
+    if (timingSafeEqual(hash, operatorHash)) return { kind: "operator" };
+    if (!isWellFormedSecret(token)) {
+      throw credentialMalformed("The credential is not an API key: its form or its checksum is wrong. Copy it again.");
+    }
+
+    // The order is part of the contract: of workspace and key, the workspace speaks first.
+    const key = await findCredential(hash);
+    if (key === undefined) throw keyUnknown();
+    const { keyId, workspaceId, permissions } = key;
+    if (!(await workspaceStates.isEnabled(workspaceId, key.workspaceChangedEpoch))) throw workspaceDisabled();
+    if (!key.enabled) throw keyDisabled();
+    if (key.expiresAt !== null && key.expiresAt <= now()) throw keyExpired();
+    return { kind: "key", keyId, workspaceId, permissions };
+  };
+}
+
+function bearerToken(authorization: readonly string[]): string {
+  const [value, another] = authorization;
+  if (value === undefined) throw credentialMissing();
+  if (another !== undefined) throw credentialMalformed("The request carries more than one Authorization header.");
+  const [, token] = /^Bearer +(\S+)$/i.exec(value) ?? [];
+  if (token === undefined) throw credentialMalformed("The Authorization header is not of the form `Bearer <API_KEY>`.");
+  return token;
+}

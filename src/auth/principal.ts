@@ -1,0 +1,48 @@
+import type { DescService, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import { createContextKey, createContextValues, type HandlerContext } from "@connectrpc/connect";
+
+/** Who is calling: the operator of the service, or a workspace's key. */
+export type Principal = Operator | KeyHolder;
+
+export interface Operator {
+  readonly kind: "operator";
+}
+
+export interface KeyHolder {
+  readonly kind: "key";
+  readonly keyId: string;
+  readonly workspaceId: string;
+  readonly permissions: readonly string[];
+}
+
+/** Whether granted permissions cover a wanted one, which may itself be a wildcard. */
+export function covers(granted: readonly string[], wanted: string): boolean {
+  return granted.some(
+    (grant) => grant === "*" || grant === wanted || (grant.endsWith(".*") && wanted.startsWith(grant.slice(0, -1))),
+  );
+}
+
+/** What a handler gets beside its request: the part of Connect's HandlerContext that every door offers cheaply. */
+export type CallContext = Pick<HandlerContext, "values">;
+
+const principalKey = createContextKey<Principal | undefined>(undefined);
+
+/** The context of a call that was admitted for this principal. */
+export function contextFor(principal: Principal): CallContext {
+  return { values: createContextValues().set(principalKey, principal) };
+}
+
+/** The key that calls. Handlers of operations that only keys may call rely on the pipeline to admit nobody else. */
+export function callingKey(context: CallContext): KeyHolder {
+  const principal = context.values.get(principalKey);
+  if (principal?.kind !== "key") throw new Error("a handler for keys was reached without one");
+  return principal;
+}
+
+/** A service's handlers: what Connect's ServiceImpl asks for, with the smaller context. */
+export type Handlers<Service extends DescService> = {
+  [Method in keyof Service["method"]]: (
+    request: MessageShape<Service["method"][Method]["input"]>,
+    context: CallContext,
+  ) => Promise<MessageInitShape<Service["method"][Method]["output"]>>;
+};

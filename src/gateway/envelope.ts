@@ -1,0 +1,43 @@
+import { catalogue, type Failure, pathOf, titleOf } from "../errors.js";
+
+/** The body of a success: who asked is answered, lists say where they stand. */
+export function successBody(requestId: string, data: unknown, pagination?: unknown): string {
+  return JSON.stringify({ meta: { requestId }, data, pagination });
+}
+
+/** The body of a failure, the same for every kind. */
+export function failureBody(failure: Failure, requestId: string, docsBase: string): string {
+  const { code, detail, more } = failure;
+  return JSON.stringify({
+    meta: { requestId },
+    error: {
+      detail,
+      status: catalogue[code].status,
+      title: titleOf(code),
+      type: docsBase + errorPagePath(pathOf(code)),
+      errors: more.fields,
+    },
+  });
+}
+
+/** The headers that a failure brings along. */
+export function failureHeaders({ code, more }: Failure): Record<string, string> {
+  const { status } = catalogue[code];
+  return {
+    ...(status === 401 && { "www-authenticate": challengeOf(code) }),
+    ...(status === 503 && { "retry-after": "1" }),
+    ...(more.allow && { allow: more.allow.join(", ") }),
+  };
+}
+
+/** Where the page about an error is served, for `<category>/<code>`. */
+export function errorPagePath(path: string): string {
+  return `/api-reference/errors-v2/service/${path}`;
+}
+
+/** RFC 6750: a request without a credential gets no error code. */
+function challengeOf(code: Failure["code"]): string {
+  return pathOf(code) === "authentication/missing"
+    ? `Bearer realm="latchkey"`
+    : `Bearer realm="latchkey", error="invalid_token"`;
+}

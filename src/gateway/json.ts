@@ -1,0 +1,157 @@
+// The JSON of the HTTP door. By hand, because it is not ProtoJSON: times are milliseconds, 64-bit counts are numbers,
+// enums go without their prefix, and every mistake is named by its field. Codecs are compiled once, from descriptors;
+// a field of a kind that no message has yet fails there, at start-up.
+import { create, type DescEnum, type DescField, type DescMessage, type Message, ScalarType } from "@bufbuild/protobuf";
+import { StructSchema, type Timestamp, TimestampSchema, timestampFromMs, timestampMs } from "@bufbuild/protobuf/wkt";
+import { type FieldError, invalidInput } from "../errors.js";
+
+/** Reads a request message from parsed JSON; throws `invalid_input` with every bad field named. */
+export type ReadMessage = (json: unknown) => Message;
+
+/** Writes a response message as plain JSON. */
+export type WriteMessage = (message: Message) => Record<string, unknown>;
+
+/** Turns one JSON value into a field's value, or says what it must be. */
+type ReadValue = (json: unknown) => { readonly value: unknown } | { readonly mustBe: string };
+
+export function compileReader(schema: DescMessage): ReadMessage {
+  const fields = new Map(schema.fields.map((field) => [field.jsonName, { field, read: readerOf(field) }]));
+  const names = [...fields.keys()].join(", ");
+
+  return (json) => {
+    if (!isObject(json)) throw invalidInput([{ location: "body", message: "must be a JSON object" }]);
+    const errors: FieldError[] = [];
+    const members: Record<string, unknown> = {};
+    for (const [name, given] of Object.entries(json)) {
+      const known = fields.get(name);
+      if (known === undefined) {
+        errors.push({
+          location: name,
+          message: names ? `is not a known field; there are ${names}` : "is not a known field",
+        });
+      } else if (given !== null) {
+        put(members, known.field, readField(known.field, known.read, given, errors), errors);
+      }
+    }
+    if (errors.length > 0) throw invalidInput(errors);
+    return create(schema, members);
+  };
+}
+
+/** Reads a request message from a query string: the same fields, each given once, as text. */
+export function compileQueryReader(schema: DescMessage): ReadMessage {
+  const read = compileReader(schema);
+  const kinds = new Map(schema.fields.map((field) => [field.jsonName, field.scalar]));
+
+  return (query) => {
+    const entries = Object.entries(query as Record<string, string | string[]>).map(([name, given]) => {
+      if (Array.isArray(given)) throw invalidInput([{ location: name, message: "must be given only once" }]);
+      const isNumber = kinds.get(name) === ScalarType.INT32 && /^-?\d+$/.test(given);
+      return [name, isNumber ? Number(given) : given];
+    });
+    return read(Object.fromEntries(entries));
+  };
+}
+
+export function compileWriter(schema: DescMessage): WriteMessage {
+  const fields = schema.fields.map((field) => {
+    if (field.oneof !== undefined) throw new Error(`${field}: a oneof has no place in a response`);
+    const write = writerOf(field);
+    return [field.jsonName, field.localName, field.fieldKind === "list" ? eachOf(write) : write] as const;
+  });
+
+  return (message) => {
+    const members = message as unknown as Record<string, unknown>;
+    const json: Record<string, unknown> = {};
+    for (const [jsonName, localName, write] of fields) {
+      const value = members[localName];
+      if (value !== undefined) json[jsonName] = write(value);
+    }
+    return json;
+  };
+}
+
+function readField(field: DescField, read: ReadValue, given: unknown, errors: FieldError[]): unknown {
+  const attempt = (location: string, json: unknown): unknown => {
+    const result = read(json);
+    if ("value" in result) return result.value;
+    errors.push({ location, message: `must be ${result.mustBe}` });
+    return undefined;
+  };
+  if (field.fieldKind !== "list") return attempt(field.jsonName, given);
+  if (Array.isArray(given)) return given.map((item, index) => attempt(`${field.jsonName}[${index}]`, item));
+  errors.push({ location: field.jsonName, message: "must be an array" });
+  return undefined;
+}
+
+function put(members: Record<string, unknown>, field: DescField, value: unknown, errors: FieldError[]): void {
+  const { oneof, localName, jsonName } = field;
+  if (oneof === undefined) {
+    members[localName] = value;
+  } else if (members[oneof.localName] === undefined) {
+    members[oneof.localName] = { case: localName, value };
+  } else {
+    const names = oneof.fields.map((member) => member.jsonName).join(", ");
+    errors.push({ location: jsonName, message: `is one too many: only one of ${names} may be given` });
+  }
+}
+
+const scalarReaders: Partial<Record<ScalarType, ReadValue>> = {
+  [ScalarType.STRING]: (json) => (typeof json === "string" ? { value: json } : { mustBe: "a string" }),
+  [ScalarType.BOOL]: (json) => (typeof json === "boolean" ? { value: json } : { mustBe: "true or false" }),
+  [ScalarType.INT32]: (json) =>
+    Number.isInteger(json) && Math.abs(Number(json)) < 2 ** 31 ? { value: json } : { mustBe: "an integer" },
+};
+
+const messageReaders: Record<string, ReadValue> = {
+  [StructSchema.typeName]: (json) => (isObject(json) ? { value: json } : { mustBe: "a JSON object" }),
+  [TimestampSchema.typeName]: (json) =>
+    Number.isSafeInteger(json)
+      ? { value: timestampFromMs(Number(json)) }
+      : { mustBe: "a time in Unix milliseconds, an integer" },
+};
+
+function readerOf(field: DescField): ReadValue {
+  const reader =
+    (field.enum && enumReader(field.enum)) ??
+    (field.message && messageReaders[field.message.typeName]) ??
+    (field.scalar && scalarReaders[field.scalar]);
+  if (reader === undefined) throw new Error(`${field}: the gateway does not read this kind of field yet`);
+  return reader;
+}
+
+/** The unspecified value is not for callers: leaving the field out says the same. */
+function enumReader(descriptor: DescEnum): ReadValue {
+  const values = new Map(descriptor.values.filter(({ number }) => number !== 0).map((v) => [v.localName, v.number]));
+  const mustBe = `one of ${[...values.keys()].join(", ")}`;
+  return (json) => (typeof json === "string" && values.has(json) ? { value: values.get(json) } : { mustBe });
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: each writer is only ever handed values of its own field.
+type WriteValue = (value: any) => unknown;
+
+const unchanged: WriteValue = (value) => value;
+
+const messageWriters: Record<string, WriteValue> = {
+  [StructSchema.typeName]: unchanged,
+  [TimestampSchema.typeName]: (time: Timestamp) => timestampMs(time),
+};
+
+function writerOf(field: DescField): WriteValue {
+  if (field.fieldKind === "map") throw new Error(`${field}: the gateway does not write maps yet`);
+  if (field.enum !== undefined) return enumWriter(field.enum);
+  if (field.message !== undefined) return messageWriters[field.message.typeName] ?? compileWriter(field.message);
+  return field.scalar === ScalarType.INT64 ? (value: bigint) => Number(value) : unchanged;
+}
+
+function enumWriter(descriptor: DescEnum): WriteValue {
+  return (number: number) => descriptor.value[number]?.localName;
+}
+
+function eachOf(write: WriteValue): WriteValue {
+  return (values: unknown[]) => values.map(write);
+}
+
+function isObject(json: unknown): json is Record<string, unknown> {
+  return typeof json === "object" && json !== null && !Array.isArray(json);
+}

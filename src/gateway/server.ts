@@ -1,0 +1,174 @@
+import type { Socket } from "node:net";
+import { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
+import {
+  catalogue,
+  deadlineExceeded,
+  type Failure,
+  invalidInput,
+  mediaTypeUnsupported,
+  methodNotAllowed,
+  payloadTooLarge,
+  routeNotFound,
+  titleOf,
+} from "../errors.js";
+import type { Log } from "../observe/log.js";
+import { connectDoor } from "../rpc/connect.js";
+import { admitCall, beginCall, logHttpCall, performCall } from "../rpc/http-call.js";
+import { type Procedure, toFailure } from "../rpc/pipeline.js";
+import { parseBody } from "./body.js";
+import { failureBody, failureHeaders, successBody } from "./envelope.js";
+import { errorPages } from "./pages.js";
+import { type Route, routesOf } from "./routes.js";
+
+export interface GatewayOptions {
+  readonly procedures: readonly Procedure[];
+  /** The largest body or message that is read, in bytes. */
+  readonly largestMessage: number;
+  /** What error URLs begin with; asked at each failure, because the port may be known only once it is open. */
+  readonly docsBase: () => string;
+  readonly log: Log;
+}
+
+/** The HTTP port: the HTTP/JSON door, with the Connect door beside it. */
+export async function createGateway(options: GatewayOptions): Promise<FastifyInstance> {
+  const { procedures, largestMessage, docsBase, log } = options;
+  const server = fastify({
+    logger: false,
+    bodyLimit: largestMessage,
+    requestTimeout: 30_000,
+    forceCloseConnections: "idle",
+    frameworkErrors: (error, request, reply) => {
+      request.call = beginCall();
+      fail(error, request, reply);
+    },
+    clientErrorHandler: (error, socket) => refuseBrokenHttp(error, socket, largestMessage, docsBase()),
+  });
+
+  /** Every failure of this door ends here. */
+  function fail(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+    const failure = frameworkFailures[(error as FastifyError).code]?.(largestMessage) ?? toFailure(error);
+    const { call } = request;
+    call.failure = failure;
+    reply
+      .code(catalogue[failure.code].status)
+      .headers({ ...failureHeaders(failure), "x-request-id": call.requestId })
+      .type("application/json; charset=utf-8")
+      .send(failureBody(failure, call.requestId, docsBase()));
+  }
+
+  const routes = routesOf(procedures);
+  const allowed = allowedMethods(routes);
+
+  // Bodies stay bytes until the caller is admitted; only JSON is read at all.
+  server.removeAllContentTypeParsers();
+  server.addContentTypeParser("application/json", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
+
+  server.decorateRequest("call");
+  server.addHook("onRequest", async (request, reply) => {
+    request.call = beginCall();
+    reply.header("x-request-id", request.call.requestId);
+  });
+  server.addHook("onResponse", async (request) => logHttpCall(log, request));
+  server.setErrorHandler(fail);
+  server.setNotFoundHandler(({ method, url }) => {
+    const path = url.replace(/\?.*$/s, "");
+    const methods = allowed.get(path);
+    throw methods ? methodNotAllowed(method, path, methods) : routeNotFound(method, path);
+  });
+  closeWithoutWaitingForIdleClients(server);
+
+  for (const route of routes) addRoute(server, route);
+  server.get("/v2/liveness", async ({ call }, reply) =>
+    answer(reply, successBody(call.requestId, { status: "alive" })),
+  );
+  await server.register(errorPages(docsBase));
+  await server.register(connectDoor(procedures, largestMessage));
+  return server;
+}
+
+function addRoute(server: FastifyInstance, { procedure, httpMethod, path, read, write }: Route): void {
+  server.route({
+    method: httpMethod,
+    url: path,
+    onRequest: (request) => admitCall(request, procedure),
+    handler: async (request, reply) => {
+      const response = await performCall(request.call, () =>
+        read(httpMethod === "GET" ? request.query : parseBody(request.headers, request.body as Buffer | undefined)),
+      );
+      const { data, pagination } = write(response);
+      return answer(reply, successBody(request.call.requestId, data, pagination));
+    },
+  });
+}
+
+function answer(reply: FastifyReply, body: string): FastifyReply {
+  return reply.type("application/json; charset=utf-8").send(body);
+}
+
+/** Which methods each path takes; Fastify alone would answer 404 to the others. */
+function allowedMethods(routes: readonly Route[]): Map<string, string[]> {
+  const allowed = new Map([["/v2/liveness", ["GET", "HEAD"]]]);
+  for (const { path, httpMethod } of routes) {
+    allowed.set(path, [...(allowed.get(path) ?? []), ...(httpMethod === "GET" ? ["GET", "HEAD"] : [httpMethod])]);
+  }
+  return allowed;
+}
+
+/** Fastify's own failures in terms of the catalogue. */
+const frameworkFailures: Record<string, (largestMessage: number) => Failure> = {
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: () =>
+    mediaTypeUnsupported("The body must be JSON: send it with `Content-Type: application/json`."),
+  FST_ERR_CTP_BODY_TOO_LARGE: payloadTooLarge,
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: () =>
+    invalidInput([{ location: "body", message: "is not as long as its Content-Length says" }]),
+  FST_ERR_BAD_URL: () => invalidInput([{ location: "path", message: "is not a valid URL path" }]),
+};
+
+/** Node's failures to read HTTP, in terms of the catalogue. */
+const protocolFailures: Record<string, (largestMessage: number) => Failure> = {
+  HPE_HEADER_OVERFLOW: payloadTooLarge,
+  ERR_HTTP_REQUEST_TIMEOUT: deadlineExceeded,
+};
+
+/** What is not even HTTP never reaches Fastify; it is answered on the bare socket. */
+function refuseBrokenHttp(
+  error: Error & { code?: string },
+  socket: Socket,
+  largestMessage: number,
+  docsBase: string,
+): void {
+  if (!socket.writable || error.code === "ECONNRESET") {
+    socket.destroy();
+    return;
+  }
+  const failure =
+    protocolFailures[error.code ?? ""]?.(largestMessage) ??
+    invalidInput([{ location: "request", message: "is not valid HTTP/1.1" }]);
+  const { requestId } = beginCall();
+  const body = failureBody(failure, requestId, docsBase);
+  const { status } = catalogue[failure.code];
+  socket.end(
+    [
+      `HTTP/1.1 ${status} ${titleOf(failure.code)}`,
+      "content-type: application/json; charset=utf-8",
+      `content-length: ${Buffer.byteLength(body)}`,
+      `x-request-id: ${requestId}`,
+      "connection: close",
+      "",
+      body,
+    ].join("\r\n"),
+  );
+}
+
+/** Fastify would wait over a minute for a client that keeps its connection open but asks nothing more. */
+function closeWithoutWaitingForIdleClients(server: FastifyInstance): void {
+  let closing = false;
+  server.addHook("preClose", async () => {
+    closing = true;
+    const timer = setInterval(() => server.server.closeIdleConnections(), 20);
+    server.server.once("close", () => clearInterval(timer));
+  });
+  server.addHook("onSend", async (_request, reply) => {
+    if (closing) reply.header("connection", "close");
+  });
+}

@@ -1,0 +1,9 @@
+import { typeidUnboxed } from "typeid-js";
+
+/** What each prefix stands for. */
+export type IdPrefix = "ws" | "key" | "id" | "req";
+
+/** A new id: the prefix and a UUIDv7 in 26 characters (the TypeID form), so ids sort by the time of their making. */
+export function mintId(prefix: IdPrefix): string {
+  return typeidUnboxed(prefix);
+}

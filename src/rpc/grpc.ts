@@ -1,0 +1,94 @@
+import { fromBinary, type Message, toBinary } from "@bufbuild/protobuf";
+import { Metadata, Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData } from "@grpc/grpc-js";
+import { catalogue, type Failure, invalidInput } from "../errors.js";
+import { mintId } from "../ids.js";
+import { logCall } from "../observe/calls.js";
+import type { Log } from "../observe/log.js";
+import { longestCallMs, type Procedure, toFailure } from "./pipeline.js";
+import { addReflection } from "./reflection.js";
+import { toStatusBytes } from "./status.js";
+
+/**
+ * The gRPC door. Served by grpc-js, which answers several times the calls of Connect's own HTTP/2 server. Requests stay
+ * bytes until the caller has been admitted.
+ */
+export function createGrpcServer(procedures: readonly Procedure[], largestMessage: number, log: Log): Server {
+  const server = new Server({ "grpc.max_receive_message_length": largestMessage });
+  for (const procedure of procedures) {
+    const { method } = procedure;
+    server.register(
+      `/${method.parent.typeName}/${method.name}`,
+      createHandler(procedure, log),
+      (response) => Buffer.from(toBinary(method.output, response as Message)),
+      (bytes) => bytes,
+      "unary",
+    );
+  }
+  addReflection(server, [...new Set(procedures.map(({ method }) => method.parent))]);
+  return server;
+}
+
+/** Opens the port and says which one it is. */
+export function listenGrpc(server: Server, host: string, port: number): Promise<number> {
+  const address = host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+  return new Promise((resolve, reject) => {
+    server.bindAsync(address, ServerCredentials.createInsecure(), (error, port) =>
+      error ? reject(error) : resolve(port),
+    );
+  });
+}
+
+/** Lets running calls finish, until the deadline. */
+export function closeGrpc(server: Server, deadlineMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => server.forceShutdown(), deadlineMs);
+    server.tryShutdown(() => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}
+
+function createHandler({ method, admit, perform }: Procedure, log: Log) {
+  return async (call: ServerUnaryCall<Buffer, Message>, respond: sendUnaryData<Message>): Promise<void> => {
+    const requestId = mintId("req");
+    const startedAt = Date.now();
+    const deadline = Math.min(startedAt + longestCallMs, Number(call.getDeadline()));
+    let workspaceId: string | undefined;
+    let failure: Failure | undefined;
+    try {
+      const caller = await admit(call.metadata.get("authorization").map(String), deadline);
+      if (caller.kind === "key") workspaceId = caller.workspaceId;
+      const response = await perform(caller, () => decode(method.input, call.request), deadline);
+      respond(null, response, trailers(requestId));
+    } catch (error) {
+      failure = toFailure(error);
+      const metadata = trailers(requestId);
+      metadata.set("grpc-status-details-bin", Buffer.from(toStatusBytes(failure, requestId)));
+      respond({ code: Number(catalogue[failure.code].grpc), details: failure.detail, metadata });
+    }
+    logCall(log, {
+      requestId,
+      door: "grpc",
+      method: `${method.parent.typeName}/${method.name}`,
+      workspaceId,
+      startedAt,
+      failure,
+    });
+  };
+}
+
+/** What cannot be decoded is the caller's mistake, not ours. */
+function decode(schema: Procedure["method"]["input"], bytes: Uint8Array): Message {
+  try {
+    return fromBinary(schema, bytes);
+  } catch {
+    throw invalidInput([{ location: "body", message: `is not a ${schema.typeName} message` }]);
+  }
+}
+
+function trailers(requestId: string): Metadata {
+  const metadata = new Metadata();
+  metadata.set("x-request-id", requestId);
+  return metadata;
+}

@@ -1,0 +1,117 @@
+import {
+  create,
+  type DescMessage,
+  type DescMethod,
+  type DescMethodUnary,
+  type DescService,
+  getOption,
+  hasOption,
+  type Message,
+  type MessageInitShape,
+} from "@bufbuild/protobuf";
+import { type Access, access } from "../../gen/latchkey/v1/access_pb.js";
+import type { Authenticate } from "../auth/authenticate.js";
+import { type CallContext, contextFor, covers, type Handlers, type Principal } from "../auth/principal.js";
+import {
+  deadlineExceeded,
+  Failure,
+  operatorOnly,
+  permissionLacking,
+  serviceUnavailable,
+  unexpectedError,
+} from "../errors.js";
+import { isOutOfReach } from "../storage/postgres.js";
+import { createValidate } from "./validate.js";
+
+/** A service's descriptor together with its handlers. */
+export interface Service {
+  readonly descriptor: DescService;
+  readonly handlers: Record<string, Handler>;
+}
+
+type Handler = (request: never, context: CallContext) => Promise<MessageInitShape<DescMessage>>;
+
+/** Ties handlers to their descriptor; the compiler sees to it that they belong together. */
+export function service<Descriptor extends DescService>(
+  descriptor: Descriptor,
+  handlers: Handlers<Descriptor>,
+): Service {
+  return { descriptor, handlers };
+}
+
+/** One RPC as every door calls it: first admit, then perform. */
+export interface Procedure {
+  readonly method: DescMethodUnary;
+  /** authenticate -> authorise. Comes before the body is looked at: who may not call learns nothing about it. */
+  admit(authorization: readonly string[], deadline: number): Promise<Principal>;
+  /** decode -> validate -> handle. */
+  perform(caller: Principal, decode: () => Message, deadline: number): Promise<Message>;
+}
+
+/** How long a call may take that brings no deadline of its own. */
+export const longestCallMs = 10_000;
+
+/** Makes the procedures of all services. Refuses an RPC that declares nobody who may call it. */
+export function createProcedures(services: readonly Service[], authenticate: Authenticate): Procedure[] {
+  const validate = createValidate(services.flatMap(({ descriptor }) => descriptor.methods.map(({ input }) => input)));
+
+  return services.flatMap(({ descriptor, handlers }) =>
+    descriptor.methods.map((method): Procedure => {
+      if (!isUnary(method)) throw new Error(`${method}: only unary RPCs are served`);
+      const handler = handlers[method.localName] as (request: Message, context: CallContext) => ReturnType<Handler>;
+      const accessOption = declaredAccess(method);
+
+      return {
+        method,
+        admit: (authorization, deadline) =>
+          within(deadline, async () => {
+            const caller = await authenticate(authorization);
+            authorise(caller, accessOption);
+            return caller;
+          }),
+        perform: (caller, decode, deadline) =>
+          within(deadline, async () => {
+            const request = decode();
+            validate(method.input, request);
+            return create(method.output, await handler(request, contextFor(caller)));
+          }),
+      };
+    }),
+  );
+}
+
+function isUnary(method: DescMethod): method is DescMethodUnary {
+  return method.methodKind === "unary";
+}
+
+function declaredAccess(method: DescMethodUnary): Access {
+  const declared = hasOption(method, access) ? getOption(method, access) : undefined;
+  if (declared === undefined || (declared.permission === "" && !declared.operator)) {
+    throw new Error(`${method} declares nobody who may call it: give it the option (latchkey.v1.access)`);
+  }
+  return declared;
+}
+
+function authorise(caller: Principal, { permission, operator }: Access): void {
+  const allowed = caller.kind === "operator" ? operator : permission !== "" && covers(caller.permissions, permission);
+  if (!allowed) throw permission === "" ? operatorOnly() : permissionLacking(permission);
+}
+
+/** Runs a step of a call, but waits for it no longer than the call's deadline, whatever a backend does. */
+async function within<T>(deadline: number, step: () => Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(deadlineExceeded()), Math.max(0, deadline - Date.now()));
+  });
+  try {
+    return await Promise.race([step(), late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** What the caller is told about anything that was thrown. What is not in the catalogue stays in the log. */
+export function toFailure(error: unknown): Failure {
+  if (error instanceof Failure) return error;
+  return isOutOfReach(error) ? serviceUnavailable(error) : unexpectedError(error);
+}

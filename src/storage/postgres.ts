@@ -1,0 +1,62 @@
+import postgres from "postgres";
+
+/** A pool of connections. Columns come back in camelCase, bigint as bigint. */
+export type Sql = postgres.Sql<{ bigint: bigint }>;
+
+/** Where a statement runs: in the pool, or inside a transaction. */
+export type Statement = postgres.ISql<{ bigint: bigint }>;
+
+/** Opens a pool; it connects when it is first asked. */
+export function connectPostgres(url: string): Sql {
+  return postgres(url, {
+    max: 10,
+    connect_timeout: 2,
+    // A short, constant pause between attempts to connect: the service is back soon after its database is.
+    backoff: () => 0.1,
+    keep_alive: 10,
+    onnotice: () => {},
+    connection: {
+      application_name: "latchkey",
+      statement_timeout: 10_000,
+      idle_in_transaction_session_timeout: 10_000,
+    },
+    types: { bigint: postgres.BigInt },
+    transform: { column: { from: postgres.toCamel } },
+  });
+}
+
+/** What postgres.js and the operating system say when the database is out of reach. */
+const outOfReach = new Set([
+  "CONNECT_TIMEOUT",
+  "CONNECTION_CLOSED",
+  "CONNECTION_DESTROYED",
+  "CONNECTION_ENDED",
+  "ECONNREFUSED",
+  "ECONNRESET",
+  "EHOSTUNREACH",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "EPIPE",
+  "ETIMEDOUT",
+  "25006", // read-only: a standby, or a primary that was demoted
+  "53300", // too many connections
+  "57P01", // shutting down
+  "57P02", // crashed
+  "57P03", // starting up
+]);
+
+/** Whether an error means that the database is out of reach, rather than that a statement is wrong. */
+export function isOutOfReach(error: unknown): boolean {
+  const code = codeOf(error);
+  return code !== undefined && (outOfReach.has(code) || code.startsWith("08"));
+}
+
+/** Whether an error is the violation of this unique constraint. */
+export function isDuplicate(error: unknown, constraint: string): boolean {
+  return error instanceof postgres.PostgresError && error.code === "23505" && error.constraint_name === constraint;
+}
+
+function codeOf(error: unknown): string | undefined {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  return typeof code === "string" ? code : undefined;
+}

@@ -1,0 +1,61 @@
+import type { App } from "./app.js";
+import type { Config } from "./config.js";
+
+export interface WelcomeFacts {
+  readonly config: Config;
+  readonly app: App;
+  readonly operatorKeyFile: string;
+  /** Where the key of the first workspace is kept; undefined if this installation has none. */
+  readonly firstKeyFile: string | undefined;
+  /** That key, at the one start that made it. */
+  readonly newKey: string | undefined;
+}
+
+/** The first lines on the screen: what runs where, and what to paste next. */
+export function welcome(facts: WelcomeFacts): string {
+  const { config, app, operatorKeyFile, firstKeyFile, newKey } = facts;
+  const rows = {
+    "HTTP/JSON, Connect": app.httpUrl,
+    gRPC: app.grpcAddress,
+    PostgreSQL: config.databaseUrl ? "from DATABASE_URL" : `embedded, data in ${config.dataDir}`,
+    Redis: redis(config),
+    "Operator key": config.operatorKey ? "from OPERATOR_KEY" : `in ${operatorKeyFile}`,
+  };
+  return `
+Latchkey is running.
+
+${Object.entries(rows)
+  .map(([name, value]) => `  ${name.padEnd(20)}${value}`)
+  .join("\n")}
+${newKey ? `\nThe key of your first workspace, shown this once and kept in ${firstKeyFile}:\n\n  ${newKey}\n` : ""}
+Try it in another terminal:
+
+${examples(facts)
+  .map((example) => `  ${example}\n`)
+  .join("\n")}
+Ctrl-C stops it.
+`;
+}
+
+function redis({ databaseUrl, redisUrl }: Config): string {
+  if (redisUrl) return "from REDIS_URL";
+  return databaseUrl ? "none (set REDIS_URL to have a cache)" : "embedded Valkey";
+}
+
+/** Commands that read the credential from its file: nothing to fill in, and no secret in the shell's history. */
+function examples({ config, app, operatorKeyFile, firstKeyFile }: WelcomeFacts): string[] {
+  if (firstKeyFile === undefined) {
+    const operator = config.operatorKey ? "$OPERATOR_KEY" : contentOf(operatorKeyFile);
+    const body = `-H 'Content-Type: application/json' -d '{"name":"My first workspace"}'`;
+    return [`curl ${app.httpUrl}/v2/workspaces.createWorkspace -H "Authorization: Bearer ${operator}" ${body}`];
+  }
+  const bearer = `-H "Authorization: Bearer ${contentOf(firstKeyFile)}"`;
+  return [
+    `curl -X POST ${app.httpUrl}/v1/keys.listKeys ${bearer}`,
+    `npx buf curl --protocol grpc --http2-prior-knowledge ${bearer} http://${app.grpcAddress}/latchkey.v1.KeysService/ListKeys`,
+  ];
+}
+
+function contentOf(file: string): string {
+  return `$(cat '${file.replaceAll("'", `'\\''`)}')`;
+}
