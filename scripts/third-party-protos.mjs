@@ -1,6 +1,6 @@
 // Gathers the third-party protos that ours import, or that the service speaks, into third_party/ (ignored by git).
 // All come from npm packages, so that package-lock.json pins them; none is copied into this repository.
-import { cpSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { printFile } from "./print-proto.mjs";
@@ -15,7 +15,6 @@ const sources = {
   "node_modules/@grpc/reflection/build/proto": ["grpc/reflection/v1/reflection.proto"],
 };
 
-rmSync("third_party", { recursive: true, force: true });
 for (const [root, paths] of Object.entries(sources)) {
   for (const path of paths) cpSync(`${root}/${path}`, `third_party/${path}`);
 }

@@ -9,8 +9,8 @@ export type FailureCode = Exclude<ErrorCode, ErrorCode.UNSPECIFIED>;
 export interface CatalogueEntry {
   /** The HTTP status. */
   readonly status: number;
-  /** The gRPC status, also used by Connect and gRPC-Web. */
-  readonly grpc: Code;
+  /** The gRPC status, also used by Connect and gRPC-Web; undefined for what only plain HTTP knows. */
+  readonly grpc: Code | undefined;
   /** When it happens, as a sentence. */
   readonly when: string;
   /** What the caller can do about it. */
@@ -100,13 +100,13 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
   },
   [ErrorCode.APPLICATION_METHOD_NOT_ALLOWED]: {
     status: 405,
-    grpc: Code.Unimplemented,
+    grpc: undefined,
     when: "The path exists, but not for this HTTP method.",
     remedy: "Use a method that the `Allow` header names.",
   },
   [ErrorCode.APPLICATION_UNSUPPORTED_MEDIA_TYPE]: {
     status: 415,
-    grpc: Code.InvalidArgument,
+    grpc: undefined,
     when: "The request body is not declared as plain, uncompressed JSON.",
     remedy: "Send `Content-Type: application/json` and no `Content-Encoding`.",
   },
@@ -147,6 +147,11 @@ export function pathOf(code: FailureCode): string {
 /** The code alone, in UPPER_SNAKE: the reason of a google.rpc.ErrorInfo. */
 export function reasonOf(code: FailureCode): string {
   return ErrorCode[code].slice(ErrorCode[code].indexOf("_") + 1);
+}
+
+/** The gRPC status of a failure. */
+export function grpcStatusOf(code: FailureCode): Code {
+  return catalogue[code].grpc ?? Code.Unknown;
 }
 
 /** The standard reason phrase of the code's HTTP status. */

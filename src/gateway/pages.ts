@@ -30,7 +30,7 @@ function errorPage(code: FailureCode, docsBase: string): string {
 <main>
 <p class="eyebrow">Latchkey error</p>
 <h1>${name}</h1>
-<p class="status"><b>HTTP ${status}</b> ${titleOf(code)} <span>·</span> <b>gRPC</b> ${Code[grpc]} <span>·</span> <b>reason</b> ${reasonOf(code)}</p>
+<p class="status"><b>HTTP ${status}</b> ${titleOf(code)} <span>·</span> ${grpc ? `<b>gRPC</b> ${Code[grpc]} <span>·</span> ` : ""}<b>reason</b> ${reasonOf(code)}</p>
 <h2>What happened</h2>
 <p>${markup(when)}</p>
 <h2>How to mend it</h2>

@@ -1,6 +1,6 @@
 import { fromBinary, type Message, toBinary } from "@bufbuild/protobuf";
 import { Metadata, Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData } from "@grpc/grpc-js";
-import { catalogue, type Failure, invalidInput } from "../errors.js";
+import { type Failure, grpcStatusOf, invalidInput } from "../errors.js";
 import { mintId } from "../ids.js";
 import { logCall } from "../observe/calls.js";
 import type { Log } from "../observe/log.js";
@@ -65,7 +65,7 @@ function createHandler({ method, admit, perform }: Procedure, log: Log) {
       failure = toFailure(error);
       const metadata = trailers(requestId);
       metadata.set("grpc-status-details-bin", Buffer.from(toStatusBytes(failure, requestId)));
-      respond({ code: Number(catalogue[failure.code].grpc), details: failure.detail, metadata });
+      respond({ code: Number(grpcStatusOf(failure.code)), details: failure.detail, metadata });
     }
     logCall(log, {
       requestId,

@@ -3,13 +3,13 @@ import { anyPack } from "@bufbuild/protobuf/wkt";
 import { ConnectError } from "@connectrpc/connect";
 import { BadRequestSchema, type ErrorInfo, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
-import { catalogue, type Failure, pathOf, reasonOf } from "../errors.js";
+import { type Failure, grpcStatusOf, pathOf, reasonOf } from "../errors.js";
 
 /** A failure as google.rpc.Status bytes, for gRPC's `grpc-status-details-bin`. */
 export function toStatusBytes(failure: Failure, requestId: string): Uint8Array {
   const details = [anyPack(ErrorInfoSchema, errorInfo(failure, requestId))];
   if (failure.more.fields !== undefined) details.push(anyPack(BadRequestSchema, badRequest(failure)));
-  const status = create(StatusSchema, { code: catalogue[failure.code].grpc, message: failure.detail, details });
+  const status = create(StatusSchema, { code: grpcStatusOf(failure.code), message: failure.detail, details });
   return toBinary(StatusSchema, status);
 }
 
@@ -19,7 +19,7 @@ export function toConnectError(failure: Failure, requestId: string): ConnectErro
   const fields = failure.more.fields && { desc: BadRequestSchema, value: badRequest(failure) };
   const details = fields ? [info, fields] : [info];
   const metadata = { "x-request-id": requestId };
-  return new ConnectError(failure.detail, catalogue[failure.code].grpc, metadata, details);
+  return new ConnectError(failure.detail, grpcStatusOf(failure.code), metadata, details);
 }
 
 function errorInfo({ code }: Failure, requestId: string): ErrorInfo {

@@ -1,0 +1,72 @@
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+
+const readme = readFileSync("README.md", "utf8");
+const run = promisify(execFile);
+
+/** The walk's blocks, in their order: what a newcomer pastes. */
+const walk = [...readme.matchAll(/<!-- walk -->\n```sh\n(.*?)```/gs)].map(([, block]) => block ?? "");
+
+describe("a newcomer who pastes the README's walk", () => {
+  let dataDir: string;
+  let service: ChildProcess;
+  let output: string;
+
+  beforeAll(async () => {
+    dataDir = mkdtempSync(join(tmpdir(), "latchkey-readme-"));
+    const env = { PATH: process.env["PATH"], HOME: dataDir, DATA_DIR: dataDir, HTTP_PORT: "0", GRPC_PORT: "0" };
+    service = spawn("node", ["dist/src/main.js"], { env, stdio: ["ignore", "pipe", "ignore"] });
+    const banner = await readBanner(service);
+    output = await paste(walk.join("\n"), {
+      "http://127.0.0.1:8080": /http:\S+/.exec(banner)?.[0] ?? "",
+      "127.0.0.1:50051": /gRPC +(\S+)/.exec(banner)?.[1] ?? "",
+      ".latchkey": dataDir,
+    });
+  });
+
+  afterAll(async () => {
+    service.kill("SIGTERM");
+    await once(service, "exit");
+    rmSync(dataDir, { recursive: true, force: true });
+  });
+
+  it.each([
+    ["sees the first key, without its secret", /"name":"first key","enabled":true,"permissions":\["\*"\]/],
+    ["makes an identity", /"data":\{"identityId":"id_\w{26}"\}/],
+    ["finds it by externalId", /"externalId":"user_42","meta":\{"plan":"pro"\}/],
+    ["learns that letter case counts", /errors-v2\/service\/data\/identity_not_found/],
+    ["is refused with a key that lacks the permission", /permission `keys\.read`/],
+    ["disables the workspace with a reason", /"disabledReason":"UNPAID_BILLING","disabledNote":"invoice 1207"/],
+    ["sees its key refused at once", /errors-v2\/service\/authorization\/workspace_disabled/],
+    ["enables the workspace again", /"name":"My first workspace","enabled":true/],
+    ["makes another workspace", /"data":\{"workspaceId":"ws_\w+","keyId":"key_\w+","key":"lk_\w+"\}/],
+    ["lists the RPCs over gRPC", /latchkey\.v1\.KeysService\/ListKeys/],
+    ["finds the identity over gRPC", /"externalId": "user_42"/],
+    ["finds the identity over Connect", /\{"identity":\{"identityId":"id_\w{26}","externalId":"user_42"/],
+  ])("%s", (_, expected) => {
+    expect(output).toMatch(expected);
+  });
+});
+
+/** Runs commands as one shell session, with the addresses of this test's service in place of the documented ones. */
+async function paste(commands: string, replacements: Record<string, string>): Promise<string> {
+  const script = Object.entries(replacements).reduce((text, [from, to]) => text.replaceAll(from, to), commands);
+  const { stdout } = await run("bash", ["-euo", "pipefail", "-c", script], { timeout: 60_000 });
+  return stdout;
+}
+
+async function readBanner(service: ChildProcess): Promise<string> {
+  if (service.stdout === null) throw new Error("the service has no standard output");
+  let banner = "";
+  for await (const line of createInterface(service.stdout)) {
+    banner += `${line}\n`;
+    if (line.startsWith("Ctrl-C")) return banner;
+  }
+  throw new Error(`the service ended before it was ready: ${banner}`);
+}
