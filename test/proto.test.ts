@@ -20,18 +20,15 @@ const ours = [
 ];
 
 let folder: string;
-beforeAll(() => {
+let exported: string;
+beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "latchkey-proto-"));
+  exported = join(folder, "exported");
+  await run("npm", ["run", "proto:export", "--", "--output", exported]);
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe("a platform team that takes the proto files", () => {
-  let exported: string;
-  beforeAll(async () => {
-    exported = join(folder, "exported");
-    await run("npm", ["run", "proto:export", "--", "--output", exported]);
-  });
-
   it("finds all imports in the exported tree, and compiles it with nothing else", async () => {
     await run(buf, ["build", ".", "-o", "image.json"], { cwd: exported });
     const image = JSON.parse(readFileSync(join(exported, "image.json"), "utf8"));
