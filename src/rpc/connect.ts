@@ -4,6 +4,7 @@ import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { methodNotAllowed } from "../errors.js";
 import { admitCall, type HttpCall, performCall } from "./http-call.js";
 import { longestCallMs, type Procedure, toFailure } from "./pipeline.js";
 import { toConnectError } from "./status.js";
@@ -18,9 +19,13 @@ export function connectDoor(procedures: readonly Procedure[], largestMessage: nu
     scope.removeAllContentTypeParsers(); // Connect reads the body itself, of every type it knows
     scope.setErrorHandler(writeRefusal);
     scope.addHook("onRequest", async (request) => {
+      const { method, routeOptions } = request;
+      const path = routeOptions.url ?? "";
+      const procedure = byPath.get(path);
+      if (procedure === undefined) return;
+      if (method !== "POST") throw methodNotAllowed(method, path, ["POST"]);
       request.call.door = "connect";
-      const procedure = byPath.get(request.routeOptions.url ?? "");
-      if (procedure !== undefined) await admitCall(request, procedure);
+      await admitCall(request, procedure);
     });
     await scope.register(fastifyConnectPlugin, {
       readMaxBytes: largestMessage,
@@ -46,15 +51,23 @@ async function handle(message: Message, context: HandlerContext): Promise<Messag
   }
 }
 
-/** A call that was refused before Connect saw it is answered in the protocol that it came in. */
+/**
+ * Answers a call that was refused before Connect saw it, in the protocol that it came in. What came in none of them is
+ * thrown on, to the scope around this one, which answers any HTTP client.
+ */
 async function writeRefusal(error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> {
-  const { call } = request;
+  const { call, headers } = request;
+  const [, protocol] = /^application\/(json|proto|grpc-web)\b/.exec(headers["content-type"] ?? "") ?? [];
+  if (protocol === undefined || request.method !== "POST") throw error;
+
   call.failure = toFailure(error);
   const refusal = toConnectError(call.failure, call.requestId);
-  const contentType = request.headers["content-type"] ?? "";
-  if (contentType.startsWith("application/grpc")) {
+  if (protocol === "grpc-web") {
     reply.headers(Object.fromEntries(setTrailerStatus(new Headers(), refusal)));
-    await reply.code(200).type(contentType).send();
+    await reply
+      .code(200)
+      .type(headers["content-type"] ?? "")
+      .send();
   } else {
     await reply
       .code(codeToHttpStatus(refusal.code))
