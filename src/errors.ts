@@ -254,8 +254,8 @@ export const methodNotAllowed = (method: string, path: string, allow: readonly s
 
 export const mediaTypeUnsupported = (why: string) => new Failure(ErrorCode.APPLICATION_UNSUPPORTED_MEDIA_TYPE, why);
 
-export const payloadTooLarge = (limit: number) =>
-  new Failure(ErrorCode.APPLICATION_PAYLOAD_TOO_LARGE, `The request is larger than ${limit} bytes.`);
+export const payloadTooLarge = (part: "body" | "head", limit: number) =>
+  new Failure(ErrorCode.APPLICATION_PAYLOAD_TOO_LARGE, `The request's ${part} is larger than ${limit} bytes.`);
 
 export const deadlineExceeded = () =>
   new Failure(ErrorCode.APPLICATION_DEADLINE_EXCEEDED, "The call took longer than its deadline.");

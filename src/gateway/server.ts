@@ -1,21 +1,20 @@
-import type { Socket } from "node:net";
 import { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import {
   catalogue,
-  deadlineExceeded,
   type Failure,
   invalidInput,
   mediaTypeUnsupported,
   methodNotAllowed,
   payloadTooLarge,
   routeNotFound,
-  titleOf,
 } from "../errors.js";
 import type { Log } from "../observe/log.js";
 import { connectDoor } from "../rpc/connect.js";
 import { admitCall, beginCall, logHttpCall, performCall } from "../rpc/http-call.js";
 import { type Procedure, toFailure } from "../rpc/pipeline.js";
 import { parseBody } from "./body.js";
+import { refuseBrokenHttp } from "./broken-http.js";
+import { drainOnClose } from "./drain.js";
 import { failureBody, failureHeaders, successBody } from "./envelope.js";
 import { errorPages } from "./pages.js";
 import { type Route, routesOf } from "./routes.js";
@@ -41,7 +40,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
       request.call = beginCall();
       fail(error, request, reply);
     },
-    clientErrorHandler: (error, socket) => refuseBrokenHttp(error, socket, largestMessage, docsBase()),
+    clientErrorHandler: (error, socket) => refuseBrokenHttp(error, socket, docsBase()),
   });
 
   /** Every failure of this door ends here. */
@@ -75,7 +74,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
     const methods = allowed.get(path);
     throw methods ? methodNotAllowed(method, path, methods) : routeNotFound(method, path);
   });
-  closeWithoutWaitingForIdleClients(server);
+  drainOnClose(server);
 
   for (const route of routes) addRoute(server, route);
   server.get("/v2/liveness", async ({ call }, reply) =>
@@ -118,57 +117,8 @@ function allowedMethods(routes: readonly Route[]): Map<string, string[]> {
 const frameworkFailures: Record<string, (largestMessage: number) => Failure> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: () =>
     mediaTypeUnsupported("The body must be JSON: send it with `Content-Type: application/json`."),
-  FST_ERR_CTP_BODY_TOO_LARGE: payloadTooLarge,
+  FST_ERR_CTP_BODY_TOO_LARGE: (largestMessage) => payloadTooLarge("body", largestMessage),
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: () =>
     invalidInput([{ location: "body", message: "is not as long as its Content-Length says" }]),
   FST_ERR_BAD_URL: () => invalidInput([{ location: "path", message: "is not a valid URL path" }]),
 };
-
-/** Node's failures to read HTTP, in terms of the catalogue. */
-const protocolFailures: Record<string, (largestMessage: number) => Failure> = {
-  HPE_HEADER_OVERFLOW: payloadTooLarge,
-  ERR_HTTP_REQUEST_TIMEOUT: deadlineExceeded,
-};
-
-/** What is not even HTTP never reaches Fastify; it is answered on the bare socket. */
-function refuseBrokenHttp(
-  error: Error & { code?: string },
-  socket: Socket,
-  largestMessage: number,
-  docsBase: string,
-): void {
-  if (!socket.writable || error.code === "ECONNRESET") {
-    socket.destroy();
-    return;
-  }
-  const failure =
-    protocolFailures[error.code ?? ""]?.(largestMessage) ??
-    invalidInput([{ location: "request", message: "is not valid HTTP/1.1" }]);
-  const { requestId } = beginCall();
-  const body = failureBody(failure, requestId, docsBase);
-  const { status } = catalogue[failure.code];
-  socket.end(
-    [
-      `HTTP/1.1 ${status} ${titleOf(failure.code)}`,
-      "content-type: application/json; charset=utf-8",
-      `content-length: ${Buffer.byteLength(body)}`,
-      `x-request-id: ${requestId}`,
-      "connection: close",
-      "",
-      body,
-    ].join("\r\n"),
-  );
-}
-
-/** Fastify would wait over a minute for a client that keeps its connection open but asks nothing more. */
-function closeWithoutWaitingForIdleClients(server: FastifyInstance): void {
-  let closing = false;
-  server.addHook("preClose", async () => {
-    closing = true;
-    const timer = setInterval(() => server.server.closeIdleConnections(), 20);
-    server.server.once("close", () => clearInterval(timer));
-  });
-  server.addHook("onSend", async (_request, reply) => {
-    if (closing) reply.header("connection", "close");
-  });
-}
