@@ -35,7 +35,8 @@ export function createAuthenticate(
     const key = await findCredential(hash);
     if (key === undefined) throw keyUnknown();
     const { keyId, workspaceId, permissions } = key;
-    if (!(await workspaceStates.isEnabled(workspaceId, key.workspaceChangedEpoch))) throw workspaceDisabled();
+    const fence = { lastChange: key.workspaceChangedEpoch, present: key.epoch };
+    if (!(await workspaceStates.isEnabled(workspaceId, fence))) throw workspaceDisabled();
     if (!key.enabled) throw keyDisabled();
     if (key.expiresAt !== null && key.expiresAt <= now()) throw keyExpired();
     return { kind: "key", keyId, workspaceId, permissions };

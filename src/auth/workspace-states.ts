@@ -1,13 +1,21 @@
 import type { Cache } from "../storage/redis.js";
 import type { WorkspaceState } from "../workspaces/store.js";
 
+/** Between which epochs a cached state must have been read to be believed. */
+export interface Fence {
+  /** The workspace's last change: an older state may miss it. */
+  readonly lastChange: bigint;
+  /** The present: a state from the future was left behind by a database that has since been restored. */
+  readonly present: bigint;
+}
+
 /** Answers, for all doors, whether a workspace is enabled. */
 export interface WorkspaceStates {
   /**
-   * Whether the workspace is enabled. The answer contains every change up to the epoch `notBefore`. False for a
-   * workspace that does not exist; throws when nobody can be asked; never true because something failed.
+   * Whether the workspace is enabled, its last change included. False for a workspace that does not exist; throws when
+   * nobody can be asked; never true because something failed.
    */
-  isEnabled(workspaceId: string, notBefore: bigint): Promise<boolean>;
+  isEnabled(workspaceId: string, fence: Fence): Promise<boolean>;
   /** Puts the present state into the cache after a change: a courtesy to the next caller, on which nothing rests. */
   refresh(workspaceId: string): Promise<void>;
 }
@@ -16,9 +24,9 @@ export interface WorkspaceStates {
 const lifetimeMs = 10 * 60_000;
 
 /**
- * Redis over Postgres, read through. Redis is not trusted: an entry counts only if it was read from Postgres in a
- * snapshot at least as new as the workspace's last change (`notBefore`). So a lost write, a stale replica or an old
- * write replayed cannot bring a disabled workspace back; they cost one read of Postgres.
+ * Redis over Postgres, read through. Redis is not trusted: an entry counts only if the snapshot it was read from lies
+ * inside the fence. So a lost write, a stale replica or an old write replayed cannot bring a disabled workspace back;
+ * they cost one read of Postgres.
  */
 export function createWorkspaceStates(
   readState: (workspaceId: string) => Promise<WorkspaceState | undefined>,
@@ -31,9 +39,9 @@ export function createWorkspaceStates(
   }
 
   return {
-    async isEnabled(workspaceId, notBefore) {
+    async isEnabled(workspaceId, { lastChange, present }) {
       const cached = readEntry(await cache.get(entryKey(workspaceId)));
-      if (cached !== undefined && cached.epoch >= notBefore) return cached.enabled;
+      if (cached !== undefined && lastChange <= cached.epoch && cached.epoch <= present) return cached.enabled;
       return (await load(workspaceId))?.enabled ?? false;
     },
 

@@ -1,11 +1,17 @@
-import type { IncomingHttpHeaders } from "node:http";
+import type { FastifyRequest } from "fastify";
 import { invalidInput, mediaTypeUnsupported } from "../errors.js";
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
 /** Parses a JSON body. An empty one means `{}`: the documented listKeys call may send none. */
-export function parseBody(headers: IncomingHttpHeaders, body: Buffer | undefined): unknown {
-  if ((headers["content-encoding"] ?? "identity") !== "identity") {
+export function parseBody(request: FastifyRequest): unknown {
+  const { headers, query } = request;
+  const body = request.body as Buffer | undefined;
+  const parameters = Object.keys(query as object);
+  if (parameters.length > 0) {
+    throw invalidInput(parameters.map((location) => ({ location, message: "belongs in the body, not in the query" })));
+  }
+  if ((headers["content-encoding"] ?? "identity").toLowerCase() !== "identity") {
     throw mediaTypeUnsupported("Compressed bodies are not read: send the JSON without `Content-Encoding`.");
   }
   if (body === undefined || body.length === 0) return {};
@@ -16,10 +22,9 @@ export function parseBody(headers: IncomingHttpHeaders, body: Buffer | undefined
   }
 }
 
-/** V8 quotes from the text, which may hold a secret; where it broke off is enough. */
+/** V8 quotes from the text, which may hold a secret. What it says without quoting tells the place well enough. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof SyntaxError)) return "it is not UTF-8";
-  return error.message
-    .replace(/, (\.\.\.)?".*" is not valid JSON$/s, "")
-    .replace(/^\W*".*" is not valid JSON$/s, "it has no meaning as JSON");
+  const [unexpected] = /^Unexpected token '.'/su.exec(error.message) ?? [];
+  return unexpected ?? (error.message.includes('"') ? "it is not a JSON value" : error.message);
 }

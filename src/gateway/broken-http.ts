@@ -1,26 +1,21 @@
-import { maxHeaderSize } from "node:http";
-import type { Socket } from "node:net";
-import { catalogue, deadlineExceeded, type Failure, invalidInput, payloadTooLarge, titleOf } from "../errors.js";
+import { type IncomingMessage, maxHeaderSize, type Server } from "node:http";
+import type { Duplex } from "node:stream";
+import {
+  catalogue,
+  deadlineExceeded,
+  type Failure,
+  invalidInput,
+  methodNotAllowed,
+  payloadTooLarge,
+  titleOf,
+} from "../errors.js";
 import { mintId } from "../ids.js";
-import { failureBody } from "./envelope.js";
+import { failureBody, failureHeaders } from "./envelope.js";
 
 /** Answers what is not even HTTP. Such a request never reaches Fastify, so the envelope goes onto the bare socket. */
-export function refuseBrokenHttp(error: Error & { code?: string }, socket: Socket, docsBase: string): void {
-  if (!socket.writable || error.code === "ECONNRESET") {
-    socket.destroy();
-    return;
-  }
-  const failure = (failures[error.code ?? ""] ?? notHttp)();
-  const requestId = mintId("req");
-  const body = failureBody(failure, requestId, docsBase);
-  const head = [
-    `HTTP/1.1 ${catalogue[failure.code].status} ${titleOf(failure.code)}`,
-    "content-type: application/json; charset=utf-8",
-    `content-length: ${Buffer.byteLength(body)}`,
-    `x-request-id: ${requestId}`,
-    "connection: close",
-  ];
-  socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
+export function refuseBrokenHttp(error: Error & { code?: string }, socket: Duplex, docsBase: string): void {
+  if (!socket.writable || error.code === "ECONNRESET") socket.destroy();
+  else writeFailure(socket, (failures[error.code ?? ""] ?? notHttp)(), docsBase);
 }
 
 /** What Node says, in terms of the catalogue. */
@@ -30,3 +25,35 @@ const failures: Record<string, () => Failure> = {
 };
 
 const notHttp = () => invalidInput([{ location: "request", message: "is not valid HTTP/1.1" }]);
+
+/** Takes over what Node would answer itself, without the envelope, or not at all. */
+export function answerOddHttp(server: Server, docsBase: () => string): void {
+  server.on("checkExpectation", (request, response) => server.emit("request", request, response));
+  server.on("connect", ({ method = "", url = "" }, socket) => {
+    writeFailure(socket, methodNotAllowed(method, url, ["GET", "HEAD", "POST"]), docsBase());
+  });
+}
+
+/** Refuses what is HTTP, but not for us. */
+export function refuseOddHttp({ headers, httpVersion }: IncomingMessage): void {
+  if (headers.host === undefined && httpVersion === "1.1") {
+    throw invalidInput([{ location: "Host", message: "is a header that HTTP/1.1 requires" }]);
+  }
+  if (headers.expect !== undefined && headers.expect.toLowerCase() !== "100-continue") {
+    throw invalidInput([{ location: "Expect", message: "can only be 100-continue" }]);
+  }
+}
+
+function writeFailure(socket: Duplex, failure: Failure, docsBase: string): void {
+  const requestId = mintId("req");
+  const body = failureBody(failure, requestId, docsBase);
+  const head = [
+    `HTTP/1.1 ${catalogue[failure.code].status} ${titleOf(failure.code)}`,
+    "content-type: application/json; charset=utf-8",
+    `content-length: ${Buffer.byteLength(body)}`,
+    ...Object.entries(failureHeaders(failure)).map(([name, value]) => `${name}: ${value}`),
+    `x-request-id: ${requestId}`,
+    "connection: close",
+  ];
+  socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
+}

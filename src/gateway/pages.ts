@@ -1,6 +1,15 @@
 import { Code } from "@connectrpc/connect";
 import type { FastifyInstance } from "fastify";
-import { catalogue, Failure, type FailureCode, failureCodes, pathOf, reasonOf, titleOf } from "../errors.js";
+import {
+  catalogue,
+  Failure,
+  type FailureCode,
+  failureCodes,
+  invalidInput,
+  pathOf,
+  reasonOf,
+  titleOf,
+} from "../errors.js";
 import { errorPagePath, failureBody } from "./envelope.js";
 
 /** Serves a page for each error of the catalogue, at the address that the error's `type` names. */
@@ -17,7 +26,7 @@ export function errorPages(docsBase: () => string) {
 function errorPage(code: FailureCode, docsBase: string): string {
   const { status, grpc, when, remedy } = catalogue[code];
   const name = pathOf(code);
-  const example = JSON.parse(failureBody(new Failure(code, plain(when)), "req_01jd9x2m5te4btvz7p3k8n6qwc", docsBase));
+  const example = JSON.parse(failureBody(exampleOf(code), "req_01jd9x2m5te4btvz7p3k8n6qwc", docsBase));
   return `<!doctype html>
 <html lang="en">
 <head>
@@ -48,6 +57,11 @@ function errorPage(code: FailureCode, docsBase: string): string {
 </body>
 </html>
 `;
+}
+
+function exampleOf(code: FailureCode): Failure {
+  const badField = invalidInput([{ location: "externalId", message: "must not contain control characters" }]);
+  return code === badField.code ? badField : new Failure(code, plain(catalogue[code].when));
 }
 
 /** The catalogue's sentences mark code with backquotes, as Markdown does. */

@@ -13,7 +13,7 @@ import { connectDoor } from "../rpc/connect.js";
 import { admitCall, beginCall, logHttpCall, performCall } from "../rpc/http-call.js";
 import { type Procedure, toFailure } from "../rpc/pipeline.js";
 import { parseBody } from "./body.js";
-import { refuseBrokenHttp } from "./broken-http.js";
+import { answerOddHttp, refuseBrokenHttp, refuseOddHttp } from "./broken-http.js";
 import { drainOnClose } from "./drain.js";
 import { failureBody, failureHeaders, successBody } from "./envelope.js";
 import { errorPages } from "./pages.js";
@@ -36,6 +36,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
     bodyLimit: largestMessage,
     requestTimeout: 30_000,
     forceCloseConnections: "idle",
+    http: { requireHostHeader: false }, // we refuse it ourselves, with the envelope
     frameworkErrors: (error, request, reply) => {
       request.call = beginCall();
       fail(error, request, reply);
@@ -55,9 +56,6 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
       .send(failureBody(failure, call.requestId, docsBase()));
   }
 
-  const routes = routesOf(procedures);
-  const allowed = allowedMethods(routes);
-
   // Bodies stay bytes until the caller is admitted; only JSON is read at all.
   server.removeAllContentTypeParsers();
   server.addContentTypeParser("application/json", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
@@ -66,17 +64,20 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   server.addHook("onRequest", async (request, reply) => {
     request.call = beginCall();
     reply.header("x-request-id", request.call.requestId);
+    refuseOddHttp(request.raw);
   });
   server.addHook("onResponse", async (request) => logHttpCall(log, request));
   server.setErrorHandler(fail);
   server.setNotFoundHandler(({ method, url }) => {
     const path = url.replace(/\?.*$/s, "");
-    const methods = allowed.get(path);
-    throw methods ? methodNotAllowed(method, path, methods) : routeNotFound(method, path);
+    // Fastify alone would answer 404 to a method that the path does not take.
+    const methods = ["GET", "HEAD", "POST"].filter((method) => server.hasRoute({ method, url: path }));
+    throw methods.length > 0 ? methodNotAllowed(method, path, methods) : routeNotFound(method, path);
   });
   drainOnClose(server);
+  answerOddHttp(server.server, docsBase);
 
-  for (const route of routes) addRoute(server, route);
+  for (const route of routesOf(procedures)) addRoute(server, route);
   server.get("/v2/liveness", async ({ call }, reply) =>
     answer(reply, successBody(call.requestId, { status: "alive" })),
   );
@@ -92,7 +93,7 @@ function addRoute(server: FastifyInstance, { procedure, httpMethod, path, read, 
     onRequest: (request) => admitCall(request, procedure),
     handler: async (request, reply) => {
       const response = await performCall(request.call, () =>
-        read(httpMethod === "GET" ? request.query : parseBody(request.headers, request.body as Buffer | undefined)),
+        read(httpMethod === "GET" ? request.query : parseBody(request)),
       );
       const { data, pagination } = write(response);
       return answer(reply, successBody(request.call.requestId, data, pagination));
@@ -102,15 +103,6 @@ function addRoute(server: FastifyInstance, { procedure, httpMethod, path, read, 
 
 function answer(reply: FastifyReply, body: string): FastifyReply {
   return reply.type("application/json; charset=utf-8").send(body);
-}
-
-/** Which methods each path takes; Fastify alone would answer 404 to the others. */
-function allowedMethods(routes: readonly Route[]): Map<string, string[]> {
-  const allowed = new Map([["/v2/liveness", ["GET", "HEAD"]]]);
-  for (const { path, httpMethod } of routes) {
-    allowed.set(path, [...(allowed.get(path) ?? []), ...(httpMethod === "GET" ? ["GET", "HEAD"] : [httpMethod])]);
-  }
-  return allowed;
 }
 
 /** Fastify's own failures in terms of the catalogue. */

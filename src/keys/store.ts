@@ -39,8 +39,10 @@ export interface Credential {
   readonly enabled: boolean;
   readonly permissions: readonly string[];
   readonly expiresAt: Date | null;
-  /** The epoch of the workspace's last change: an older state of the workspace is not believed. */
+  /** The epoch of the workspace's last change. */
   readonly workspaceChangedEpoch: bigint;
+  /** The epoch of the snapshot that all this was read in. */
+  readonly epoch: bigint;
 }
 
 export type KeysStore = ReturnType<typeof createKeysStore>;
@@ -65,7 +67,7 @@ export function createKeysStore(sql: Sql) {
     async findCredential(hash: Buffer): Promise<Credential | undefined> {
       const [row] = await sql<Credential[]>`
         select key_id, workspace_id, keys.enabled, permissions, expires_at,
-          workspaces.changed_epoch as workspace_changed_epoch
+          workspaces.changed_epoch as workspace_changed_epoch, (select value from epoch) as epoch
         from keys join workspaces using (workspace_id) where hash = ${hash}`;
       return row;
     },

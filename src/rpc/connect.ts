@@ -4,7 +4,7 @@ import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { methodNotAllowed } from "../errors.js";
+import { mediaTypeUnsupported, methodNotAllowed } from "../errors.js";
 import { admitCall, type HttpCall, performCall } from "./http-call.js";
 import { longestCallMs, type Procedure, toFailure } from "./pipeline.js";
 import { toConnectError } from "./status.js";
@@ -26,6 +26,9 @@ export function connectDoor(procedures: readonly Procedure[], largestMessage: nu
       if (method !== "POST") throw methodNotAllowed(method, path, ["POST"]);
       request.call.door = "connect";
       await admitCall(request, procedure);
+      if (protocolOf(request) === undefined) {
+        throw mediaTypeUnsupported("An RPC is called with a body of application/json, application/proto or gRPC-Web.");
+      }
     });
     await scope.register(fastifyConnectPlugin, {
       readMaxBytes: largestMessage,
@@ -57,7 +60,7 @@ async function handle(message: Message, context: HandlerContext): Promise<Messag
  */
 async function writeRefusal(error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> {
   const { call, headers } = request;
-  const [, protocol] = /^application\/(json|proto|grpc-web)\b/.exec(headers["content-type"] ?? "") ?? [];
+  const protocol = protocolOf(request);
   if (protocol === undefined || request.method !== "POST") throw error;
 
   call.failure = toFailure(error);
@@ -74,6 +77,10 @@ async function writeRefusal(error: unknown, request: FastifyRequest, reply: Fast
       .type("application/json")
       .send(errorToJsonBytes(refusal, undefined));
   }
+}
+
+function protocolOf({ headers }: FastifyRequest): string | undefined {
+  return /^application\/(json|proto|grpc-web)\b/.exec(headers["content-type"] ?? "")?.[1];
 }
 
 function pathOf({ method }: Procedure): string {
