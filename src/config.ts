@@ -54,7 +54,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     searchPath: environment["PATH"] ?? "",
   });
 
-  if (config.httpPort !== 0 && config.httpPort === config.grpcPort) {
+  if (problems.length === 0 && config.httpPort !== 0 && config.httpPort === config.grpcPort) {
     problems.push("HTTP_PORT and GRPC_PORT must differ");
   }
   if (problems.length > 0) throw new Unusable(`The configuration cannot be used:\n  ${problems.join("\n  ")}`);

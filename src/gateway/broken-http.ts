@@ -10,12 +10,14 @@ import {
   titleOf,
 } from "../errors.js";
 import { mintId } from "../ids.js";
+import { logCall } from "../observe/calls.js";
+import type { Log } from "../observe/log.js";
 import { failureBody, failureHeaders } from "./envelope.js";
 
 /** Answers what is not even HTTP. Such a request never reaches Fastify, so the envelope goes onto the bare socket. */
-export function refuseBrokenHttp(error: Error & { code?: string }, socket: Duplex, docsBase: string): void {
+export function refuseBrokenHttp(error: Error & { code?: string }, socket: Duplex, docsBase: string, log: Log): void {
   if (!socket.writable || error.code === "ECONNRESET") socket.destroy();
-  else writeFailure(socket, (failures[error.code ?? ""] ?? notHttp)(), docsBase);
+  else writeFailure(socket, (failures[error.code ?? ""] ?? notHttp)(), docsBase, log);
 }
 
 /** What Node says, in terms of the catalogue. */
@@ -27,10 +29,10 @@ const failures: Record<string, () => Failure> = {
 const notHttp = () => invalidInput([{ location: "request", message: "is not valid HTTP/1.1" }]);
 
 /** Takes over what Node would answer itself, without the envelope, or not at all. */
-export function answerOddHttp(server: Server, docsBase: () => string): void {
+export function answerOddHttp(server: Server, docsBase: () => string, log: Log): void {
   server.on("checkExpectation", (request, response) => server.emit("request", request, response));
   server.on("connect", ({ method = "", url = "" }, socket) => {
-    writeFailure(socket, methodNotAllowed(method, url, ["GET", "HEAD", "POST"]), docsBase());
+    writeFailure(socket, methodNotAllowed(method, url, ["GET", "HEAD", "POST"]), docsBase(), log);
   });
 }
 
@@ -44,7 +46,7 @@ export function refuseOddHttp({ headers, httpVersion }: IncomingMessage): void {
   }
 }
 
-function writeFailure(socket: Duplex, failure: Failure, docsBase: string): void {
+function writeFailure(socket: Duplex, failure: Failure, docsBase: string, log: Log): void {
   const requestId = mintId("req");
   const body = failureBody(failure, requestId, docsBase);
   const head = [
@@ -55,5 +57,6 @@ function writeFailure(socket: Duplex, failure: Failure, docsBase: string): void 
     `x-request-id: ${requestId}`,
     "connection: close",
   ];
+  logCall(log, { requestId, door: "http", method: "(none)", workspaceId: undefined, startedAt: Date.now(), failure });
   socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
 }

@@ -41,7 +41,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
       request.call = beginCall();
       fail(error, request, reply);
     },
-    clientErrorHandler: (error, socket) => refuseBrokenHttp(error, socket, docsBase()),
+    clientErrorHandler: (error, socket) => refuseBrokenHttp(error, socket, docsBase(), log),
   });
 
   /** Every failure of this door ends here. */
@@ -66,7 +66,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
     reply.header("x-request-id", request.call.requestId);
     refuseOddHttp(request.raw);
   });
-  server.addHook("onResponse", async (request) => logHttpCall(log, request));
+  server.addHook("onResponse", async (request, reply) => logHttpCall(log, request, reply));
   server.setErrorHandler(fail);
   server.setNotFoundHandler(({ method, url }) => {
     const path = url.replace(/\?.*$/s, "");
@@ -75,7 +75,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
     throw methods.length > 0 ? methodNotAllowed(method, path, methods) : routeNotFound(method, path);
   });
   drainOnClose(server);
-  answerOddHttp(server.server, docsBase);
+  answerOddHttp(server.server, docsBase, log);
 
   for (const route of routesOf(procedures)) addRoute(server, route);
   server.get("/v2/liveness", async ({ call }, reply) =>

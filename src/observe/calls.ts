@@ -11,11 +11,14 @@ export interface CallRecord {
   readonly workspaceId: string | undefined;
   readonly startedAt: number;
   readonly failure: Failure | undefined;
+  /** The HTTP status with which Connect itself refused a call, before it reached us. */
+  readonly refusedWith?: number | undefined;
 }
 
 /** Writes one line per call. Only what was not foreseen brings its cause along. */
-export function logCall(log: Log, { failure, startedAt, ...call }: CallRecord): void {
-  const line = { ...call, code: failure ? pathOf(failure.code) : "ok", durationMs: Date.now() - startedAt };
+export function logCall(log: Log, { failure, startedAt, refusedWith, ...call }: CallRecord): void {
+  const refusal = failure ? pathOf(failure.code) : refusedWith && `connect/${refusedWith}`;
+  const line = { ...call, code: refusal ?? "ok", durationMs: Date.now() - startedAt };
   const cause = failure?.more.cause;
   if (cause === undefined) log.info(line, "call");
   else log.error({ ...line, err: cause }, "call");

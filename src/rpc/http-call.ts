@@ -1,4 +1,4 @@
-import type { FastifyRequest } from "fastify";
+import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Principal } from "../auth/principal.js";
 import type { Failure } from "../errors.js";
 import { mintId } from "../ids.js";
@@ -48,7 +48,7 @@ export function performCall(call: HttpCall, decode: Parameters<Procedure["perfor
   return call.procedure.perform(call.caller, decode, call.deadline);
 }
 
-export function logHttpCall(log: Log, { call, method, routeOptions }: FastifyRequest): void {
+export function logHttpCall(log: Log, { call, method, routeOptions }: FastifyRequest, reply: FastifyReply): void {
   const rpc = call.procedure?.method;
   logCall(log, {
     requestId: call.requestId,
@@ -57,5 +57,6 @@ export function logHttpCall(log: Log, { call, method, routeOptions }: FastifyReq
     workspaceId: call.caller?.kind === "key" ? call.caller.workspaceId : undefined,
     startedAt: call.startedAt,
     failure: call.failure,
+    refusedWith: reply.raw.statusCode >= 400 ? reply.raw.statusCode : undefined,
   });
 }
