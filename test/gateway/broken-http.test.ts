@@ -1,0 +1,109 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { openTestApp, type TestApp } from "../harness.js";
+import { ask, createWorkspace, expectFailure, expectSuccess, sendBytes } from "./http.js";
+
+let app: TestApp;
+let origin: string;
+let key: string;
+
+beforeAll(async () => {
+  app = await openTestApp();
+  origin = app.httpUrl;
+  key = (await createWorkspace(origin)).key;
+});
+afterAll(async () => {
+  expectSuccess(await ask(origin, "/v1/keys.listKeys", { key }));
+  await app.close();
+});
+
+/** A request as text: its first line, then its headers. */
+function lines(...head: string[]): string {
+  return `${head.join("\r\n")}\r\n\r\n`;
+}
+
+describe("what is not HTTP is answered with the envelope, and the connection is closed", () => {
+  it.each([
+    ["garbage", Buffer.from([0, 1, 2, 255, 254, 13, 10, 13, 10])],
+    ["words", "hello, is anyone there?\r\n\r\n"],
+    ["a TLS greeting", Buffer.from("16030100c8010000c40303", "hex")],
+    ["a request line without a version", lines("GET /v2/liveness nonsense", "host: a")],
+    ["an unknown method", lines("FETCH /v2/liveness HTTP/1.1", "host: a")],
+    ["an unknown version", lines("GET /v2/liveness HTTP/9.9", "host: a")],
+    ["HTTP/2 on this port", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
+    ["a header without a colon", lines("GET /v2/liveness HTTP/1.1", "host: a", "nonsense")],
+    ["a NUL in a header", lines("GET /v2/liveness HTTP/1.1", "host: a", "x: a\0b")],
+    ["two lengths", lines("POST /v1/keys.listKeys HTTP/1.1", "host: a", "content-length: 1", "content-length: 2")],
+    ["a length that is no number", lines("POST /v1/keys.listKeys HTTP/1.1", "host: a", "content-length: many")],
+    [
+      "a length beside chunks",
+      lines("POST /v1/keys.listKeys HTTP/1.1", "host: a", "content-length: 5", "transfer-encoding: chunked"),
+    ],
+  ])("%s", async (_what, bytes) => {
+    const answer = await sendBytes(origin, bytes);
+    const { errors } = expectFailure(answer, 400, "application/invalid_input");
+    expect(errors.map(({ location }) => location)).toEqual(["request"]);
+    expect(answer.headers.connection).toBe("close");
+  });
+
+  it("a broken chunk in the midst of a body, with one answer", async () => {
+    const head = lines(
+      "POST /v1/keys.listKeys HTTP/1.1",
+      "host: a",
+      `authorization: Bearer ${key}`,
+      "content-type: application/json",
+      "transfer-encoding: chunked",
+    );
+    const answer = await sendBytes(origin, `${head}2\r\n{}\r\nnonsense\r\n`);
+    expectFailure(answer, 400, "application/invalid_input");
+  });
+});
+
+describe("headers that are too large are refused as too large", () => {
+  it("one large header", async () => {
+    const answer = await sendBytes(origin, lines("GET /v2/liveness HTTP/1.1", "host: a", `x: ${"x".repeat(100_000)}`));
+    const { detail } = expectFailure(answer, 413, "application/payload_too_large");
+    // The limit of a body is not what was overstepped.
+    expect(detail).not.toContain("1048576");
+  });
+
+  it("a long path", async () => {
+    const answer = await sendBytes(origin, lines(`GET /${"x".repeat(100_000)} HTTP/1.1`, "host: a"));
+    expectFailure(answer, 413, "application/payload_too_large");
+  });
+});
+
+describe("what is HTTP, but of a kind that no server need know, is answered with the envelope", () => {
+  const close = "connection: close";
+
+  it("no Host", async () => {
+    expectFailure(await sendBytes(origin, lines("GET /v2/liveness HTTP/1.1")), 400, "application/invalid_input");
+  });
+
+  it("an expectation that nobody can meet", async () => {
+    const answer = await sendBytes(origin, lines("GET /v2/liveness HTTP/1.1", "host: a", "expect: a-miracle", close));
+    expectFailure(answer, 400, "application/invalid_input");
+  });
+
+  it("OPTIONS *", async () => {
+    const answer = await sendBytes(origin, lines("OPTIONS * HTTP/1.1", "host: a", close));
+    const known = { 400: "application/invalid_input", 404: "application/route_not_found" };
+    expect(Object.keys(known)).toContain(`${answer.status}`);
+    expectFailure(answer, answer.status, known[answer.status as keyof typeof known]);
+  });
+
+  it("CONNECT, which asks for a tunnel", async () => {
+    const answer = await sendBytes(origin, lines("CONNECT example.com:443 HTTP/1.1", "host: example.com:443"));
+    const known = {
+      400: "application/invalid_input",
+      404: "application/route_not_found",
+      405: "application/method_not_allowed",
+    };
+    expect(Object.keys(known)).toContain(`${answer.status}`);
+    expectFailure(answer, answer.status, known[answer.status as keyof typeof known]);
+  });
+
+  it("an upgrade to another protocol is not taken up; the request is served", async () => {
+    const upgrade = ["connection: upgrade, close", "upgrade: websocket"];
+    expectSuccess(await sendBytes(origin, lines("GET /v2/liveness HTTP/1.0", "host: a", ...upgrade)));
+  });
+});
