@@ -1,0 +1,117 @@
+import { resolve } from "node:path";
+import { describe, expect, it } from "vitest";
+import { readConfig } from "../src/config.js";
+import { Unusable } from "../src/errors.js";
+
+/** What reading this environment complains about. */
+function complaint(environment: NodeJS.ProcessEnv): string {
+  try {
+    readConfig(environment);
+  } catch (error) {
+    expect(error).toBeInstanceOf(Unusable);
+    return error instanceof Error ? error.message : "";
+  }
+  throw new Error("the configuration was taken");
+}
+
+describe("the configuration", () => {
+  const defaults = {
+    host: "127.0.0.1",
+    httpPort: 8080,
+    grpcPort: 50051,
+    databaseUrl: undefined,
+    redisUrl: undefined,
+    dataDir: resolve(".latchkey"),
+    operatorKey: undefined,
+    docsBaseUrl: undefined,
+    logLevel: "info",
+    searchPath: "",
+  };
+
+  it("has a default for everything", () => {
+    expect(readConfig({})).toEqual(defaults);
+  });
+
+  it("takes an empty variable for unset", () => {
+    const names = ["HOST", "HTTP_PORT", "GRPC_PORT", "DATABASE_URL", "REDIS_URL", "DATA_DIR"];
+    const more = ["OPERATOR_KEY", "DOCS_BASE_URL", "LOG_LEVEL"];
+    expect(readConfig(Object.fromEntries([...names, ...more].map((name) => [name, ""])))).toEqual(defaults);
+  });
+
+  it.each([
+    ["HOST", "0.0.0.0", { host: "0.0.0.0" }],
+    ["HOST", "::1", { host: "::1" }],
+    ["HTTP_PORT", "80", { httpPort: 80 }],
+    ["HTTP_PORT", "0", { httpPort: 0 }],
+    ["GRPC_PORT", "65535", { grpcPort: 65_535 }],
+    ["DATABASE_URL", "postgres://u:p@db:5432/latchkey", { databaseUrl: "postgres://u:p@db:5432/latchkey" }],
+    ["DATABASE_URL", "postgresql://db/latchkey", { databaseUrl: "postgresql://db/latchkey" }],
+    ["REDIS_URL", "redis://cache:6379", { redisUrl: "redis://cache:6379" }],
+    ["REDIS_URL", "rediss://:p@cache/1", { redisUrl: "rediss://:p@cache/1" }],
+    ["DATA_DIR", "/var/lib/latchkey", { dataDir: "/var/lib/latchkey" }],
+    ["DATA_DIR", "data", { dataDir: resolve("data") }],
+    ["OPERATOR_KEY", "123456789012345678901234", { operatorKey: "123456789012345678901234" }],
+    ["DOCS_BASE_URL", "https://docs.example.com", { docsBaseUrl: "https://docs.example.com" }],
+    ["DOCS_BASE_URL", "https://example.com/docs//", { docsBaseUrl: "https://example.com/docs" }],
+    ["LOG_LEVEL", "silent", { logLevel: "silent" }],
+    ["PATH", "/usr/bin:/bin", { searchPath: "/usr/bin:/bin" }],
+  ])("reads %s=%s", (name, value, expected) => {
+    expect(readConfig({ [name]: value })).toEqual({ ...defaults, ...expected });
+  });
+
+  it("cannot be changed once it is read", () => {
+    expect(Object.isFrozen(readConfig({}))).toBe(true);
+  });
+});
+
+describe("a configuration that cannot be used", () => {
+  it.each([
+    ["HOST", "two words"],
+    ["HTTP_PORT", "http"],
+    ["HTTP_PORT", "65536"],
+    ["HTTP_PORT", "-1"],
+    ["HTTP_PORT", "80.5"],
+    ["HTTP_PORT", " 80"],
+    ["HTTP_PORT", "0x50"],
+    ["GRPC_PORT", "1e3"],
+    ["DATABASE_URL", "mysql://db/latchkey"],
+    ["DATABASE_URL", "db:5432"],
+    ["DATABASE_URL", "nonsense"],
+    ["REDIS_URL", "http://cache"],
+    ["REDIS_URL", "cache:6379"],
+    ["OPERATOR_KEY", "short"],
+    ["OPERATOR_KEY", "twenty-four characters, but spaces"],
+    ["OPERATOR_KEY", "ünprintable-in-a-header-ünprintable"],
+    ["DOCS_BASE_URL", "docs.example.com"],
+    ["DOCS_BASE_URL", "javascript:alert(1)"],
+    ["LOG_LEVEL", "loud"],
+    ["LOG_LEVEL", "INFO"],
+  ])("%s=%s is refused by name, alone", (name, value) => {
+    const [, ...problems] = complaint({ [name]: value }).split("\n");
+    expect(problems).toEqual([expect.stringMatching(new RegExp(`^ *${name} must be `))]);
+  });
+
+  it("is told all its problems at once", () => {
+    const wrong = {
+      HTTP_PORT: "x",
+      GRPC_PORT: "y",
+      DATABASE_URL: "z",
+      REDIS_URL: "z",
+      OPERATOR_KEY: "z",
+      LOG_LEVEL: "z",
+    };
+    const message = complaint(wrong);
+    for (const name of Object.keys(wrong)) expect(message).toContain(`${name} must be `);
+  });
+
+  it("with one port for both doors is refused, unless each is to get a free one", () => {
+    expect(complaint({ HTTP_PORT: "9000", GRPC_PORT: "9000" })).toContain("HTTP_PORT and GRPC_PORT must differ");
+    expect(complaint({ GRPC_PORT: "8080" })).toContain("HTTP_PORT and GRPC_PORT must differ");
+    expect(readConfig({ HTTP_PORT: "0", GRPC_PORT: "0" })).toMatchObject({ httpPort: 0, grpcPort: 0 });
+  });
+
+  it("does not show what may be a secret", () => {
+    const wrong = { DATABASE_URL: "mysql://u:topsecret@db", REDIS_URL: "topsecret@cache", OPERATOR_KEY: "topsecret" };
+    expect(complaint(wrong)).not.toContain("topsecret");
+  });
+});

@@ -1,0 +1,97 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { mintId } from "../../src/ids.js";
+import { hashSecret } from "../../src/keys/secret.js";
+import { disableRow, openSchema, type Schema } from "./schema.js";
+
+let schema: Schema;
+let workspaceId: string;
+let keyIds: string[];
+
+beforeAll(async () => {
+  schema = await openSchema();
+});
+afterAll(() => schema.close());
+beforeEach(async () => {
+  workspaceId = await schema.insertWorkspace();
+  keyIds = [];
+  for (let i = 0; i < 3; i++) keyIds.push(await schema.insertKey(workspaceId));
+});
+
+describe("a change that can alter a decision takes the next epoch and stamps the row with it", () => {
+  it("disabling a workspace, and enabling it again", async () => {
+    const before = await schema.epoch();
+    await disableRow(schema.sql, workspaceId);
+    expect([await schema.epoch(), await schema.workspaceStamp(workspaceId)]).toEqual([before + 1n, before + 1n]);
+    await schema.sql`update workspaces set disabled_at = null, disabled_reason = null where workspace_id = ${workspaceId}`;
+    expect([await schema.epoch(), await schema.workspaceStamp(workspaceId)]).toEqual([before + 2n, before + 2n]);
+  });
+
+  it.each([
+    ["enabled", () => schema.sql`enabled = false`],
+    ["permissions", () => schema.sql`permissions = '{keys.read}'`],
+    ["expiry", () => schema.sql`expires_at = now()`],
+    ["secret", () => schema.sql`hash = ${hashSecret(mintId("key"))}`],
+  ])("a key's %s", async (_what, assignment) => {
+    const before = await schema.epoch();
+    await schema.sql`update keys set ${assignment()} where key_id = ${keyIds[1] ?? ""}`;
+    expect(await schema.epoch()).toBe(before + 1n);
+    expect(await schema.keyStamps(workspaceId)).toEqual([0n, before + 1n, 0n]);
+  });
+
+  it("a change of many keys is one epoch, on all of them", async () => {
+    const before = await schema.epoch();
+    await schema.sql`update keys set enabled = false where workspace_id = ${workspaceId}`;
+    expect(await schema.epoch()).toBe(before + 1n);
+    expect(await schema.keyStamps(workspaceId)).toEqual([before + 1n, before + 1n, before + 1n]);
+  });
+
+  it("the loss of a key's identity, when the identity is deleted", async () => {
+    const identityId = mintId("id");
+    await schema.sql`
+      insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
+      values (${identityId}, ${workspaceId}, 'owner', '{}', now(), now())`;
+    await schema.sql`update keys set identity_id = ${identityId} where key_id = ${keyIds[0] ?? ""}`;
+    const before = await schema.epoch();
+    await schema.sql`delete from identities where identity_id = ${identityId}`;
+    expect(await schema.epoch()).toBeGreaterThan(before);
+    expect(await schema.keyStamps(workspaceId)).toEqual([await schema.epoch(), 0n, 0n]);
+  });
+
+  it("nothing, when the transaction is rolled back", async () => {
+    const before = await schema.epoch();
+    const undone = schema.sql.begin(async (transaction) => {
+      await disableRow(transaction, workspaceId);
+      throw new Error("changed my mind");
+    });
+    await expect(undone).rejects.toThrow("changed my mind");
+    expect([await schema.epoch(), await schema.workspaceStamp(workspaceId)]).toEqual([before, 0n]);
+  });
+
+  it("even if the statement claims another stamp", async () => {
+    const before = await schema.epoch();
+    await schema.sql`update keys set enabled = false, changed_epoch = 0 where key_id = ${keyIds[0] ?? ""}`;
+    expect((await schema.keyStamps(workspaceId))[0]).toBe(before + 1n);
+  });
+});
+
+describe("a change that alters no decision takes no epoch", () => {
+  it("the name of a workspace, and what was noted about its disabling", async () => {
+    await disableRow(schema.sql, workspaceId);
+    const before = await schema.epoch();
+    await schema.sql`update workspaces set name = 'other', disabled_note = 'note' where workspace_id = ${workspaceId}`;
+    expect([await schema.epoch(), await schema.workspaceStamp(workspaceId)]).toEqual([before, before]);
+  });
+
+  it("the name, the meta and the time of the last change of a key", async () => {
+    const before = await schema.epoch();
+    await schema.sql`update keys set name = 'other', meta = '{}', updated_at = now() where workspace_id = ${workspaceId}`;
+    expect(await schema.epoch()).toBe(before);
+    expect(await schema.keyStamps(workspaceId)).toEqual([0n, 0n, 0n]);
+  });
+
+  it("a new workspace and a new key", async () => {
+    const before = await schema.epoch();
+    await schema.insertKey(await schema.insertWorkspace());
+    expect(await schema.epoch()).toBe(before);
+  });
+});

@@ -1,0 +1,107 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { migrate } from "../../src/storage/migrate.js";
+import { connectPostgres, type Sql } from "../../src/storage/postgres.js";
+import { createDatabase, openTestApp } from "../harness.js";
+
+let database: Awaited<ReturnType<typeof createDatabase>>;
+let pools: Sql[];
+
+beforeEach(async () => {
+  database = await createDatabase();
+  pools = [];
+});
+afterEach(async () => {
+  await Promise.all(pools.map((sql) => sql.end({ timeout: 5 })));
+  await database.drop();
+});
+
+/** A pool of its own, as each process has. */
+function pool(): Sql {
+  const sql = connectPostgres(database.url);
+  pools.push(sql);
+  return sql;
+}
+
+async function tablesOf(sql: Sql): Promise<string[]> {
+  const rows = await sql<{ name: string }[]>`
+    select table_name::text as name from information_schema.tables where table_schema = 'public' order by 1`;
+  return rows.map(({ name }) => name);
+}
+
+async function recorded(sql: Sql) {
+  return sql<{ name: string; sha256: string; appliedAt: Date }[]>`select * from migrations order by name`;
+}
+
+describe("migrations", () => {
+  it("bring an empty database up to date and are recorded", async () => {
+    const sql = pool();
+    await migrate(sql);
+    expect(await tablesOf(sql)).toEqual(expect.arrayContaining(["epoch", "identities", "keys", "workspaces"]));
+    expect((await recorded(sql)).map(({ name }) => name)).toContain("0001_foundation.sql");
+  });
+
+  it("are applied once: a second start changes nothing and loses nothing", async () => {
+    const sql = pool();
+    await migrate(sql);
+    const before = await recorded(sql);
+    await sql`update epoch set value = 41`;
+    await migrate(sql);
+    expect(await recorded(sql)).toEqual(before);
+    expect(await sql`select value from epoch`).toEqual([{ value: 41n }]);
+  });
+
+  it("are applied once when ten processes start at the same moment", async () => {
+    const starting = Array.from({ length: 10 }, pool);
+    await Promise.all(starting.map(migrate));
+    const sql = pool();
+    const names = (await recorded(sql)).map(({ name }) => name);
+    expect(names).toEqual([...new Set(names)]);
+    expect(names).toContain("0001_foundation.sql");
+    expect(await sql`select value from epoch`).toEqual([{ value: 0n }]);
+  });
+
+  it("let several whole services start at once on one empty database", async () => {
+    const starts = await Promise.allSettled([1, 2, 3].map(() => openTestApp({ databaseUrl: database.url })));
+    await Promise.all(starts.map((start) => start.status === "fulfilled" && start.value.close()));
+    expect(starts.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "fulfilled"]);
+  });
+
+  it("refuse to go on when an applied one was changed, name it, and change nothing", async () => {
+    const sql = pool();
+    await migrate(sql);
+    await sql`update migrations set sha256 = 'another' where name = '0001_foundation.sql'`;
+    const before = await recorded(sql);
+    await expect(migrate(sql)).rejects.toThrow(/0001_foundation\.sql was changed/);
+    expect(await recorded(sql)).toEqual(before);
+  });
+
+  it("leave nothing behind when one fails midway, and succeed once the obstacle is gone", async () => {
+    const sql = pool();
+    // Stands in the way of the last table that the first file creates.
+    await sql`create table keys (obstacle text)`;
+    await expect(migrate(sql)).rejects.toThrow(/keys/);
+    expect(await tablesOf(sql)).toEqual(["keys", "migrations"]);
+    expect(await recorded(sql)).toEqual([]);
+    await sql`drop table keys`;
+    await migrate(sql);
+    expect(await tablesOf(sql)).toContain("epoch");
+  });
+
+  it("that fail do not keep other processes waiting", async () => {
+    const failing = pool();
+    await failing`create table keys (obstacle text)`;
+    await expect(migrate(failing)).rejects.toThrow();
+    const [locks] = await failing`select count(*)::int as held from pg_locks
+      where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())`;
+    expect(locks).toEqual({ held: 0 });
+    await failing`drop table keys`;
+    await migrate(pool());
+  });
+
+  it("give the connection back as it was, with its limit on statements", async () => {
+    const sql = pool();
+    await migrate(sql);
+    const settings = await Promise.all(Array.from({ length: 10 }, () => sql`show statement_timeout`));
+    expect(new Set(settings.map(([row]) => row?.["statementTimeout"]))).toEqual(new Set(["10s"]));
+  });
+});

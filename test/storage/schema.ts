@@ -1,0 +1,66 @@
+import { mintId } from "../../src/ids.js";
+import { mintSecret } from "../../src/keys/secret.js";
+import { migrate } from "../../src/storage/migrate.js";
+import { connectPostgres, type Sql, type Statement } from "../../src/storage/postgres.js";
+import { createDatabase } from "../harness.js";
+
+/** A database with the schema, as SQL sees it, without a service. */
+export interface Schema {
+  readonly sql: Sql;
+  insertWorkspace(): Promise<string>;
+  insertKey(workspaceId: string): Promise<string>;
+  /** The epoch that everybody sees. */
+  epoch(): Promise<bigint>;
+  /** The epoch that a workspace was last stamped with. */
+  workspaceStamp(workspaceId: string): Promise<bigint | undefined>;
+  /** The epochs that a workspace's keys were last stamped with, oldest key first. */
+  keyStamps(workspaceId: string): Promise<bigint[]>;
+  close(): Promise<void>;
+}
+
+/** Opens a fresh, migrated database; close it in afterAll. */
+export async function openSchema(): Promise<Schema> {
+  const database = await createDatabase();
+  const sql = connectPostgres(database.url);
+  await migrate(sql);
+  return {
+    sql,
+    async insertWorkspace() {
+      const id = mintId("ws");
+      await sql`insert into workspaces (workspace_id, name, created_at) values (${id}, 'test', now())`;
+      return id;
+    },
+    async insertKey(workspaceId) {
+      const id = mintId("key");
+      await sql`
+        insert into keys (key_id, workspace_id, hash, start, enabled, permissions, created_at, updated_at)
+        values (${id}, ${workspaceId}, ${mintSecret().hash}, 'lk_test', true, '{}', now(), now())`;
+      return id;
+    },
+    async epoch() {
+      const [row] = await sql<{ value: bigint }[]>`select value from epoch`;
+      if (row === undefined) throw new Error("the epoch has lost its row");
+      return row.value;
+    },
+    async workspaceStamp(workspaceId) {
+      const [row] = await sql<{ changedEpoch: bigint }[]>`
+        select changed_epoch from workspaces where workspace_id = ${workspaceId}`;
+      return row?.changedEpoch;
+    },
+    async keyStamps(workspaceId) {
+      const rows = await sql<{ changedEpoch: bigint }[]>`
+        select changed_epoch from keys where workspace_id = ${workspaceId} order by key_id`;
+      return rows.map(({ changedEpoch }) => changedEpoch);
+    },
+    async close() {
+      await sql.end({ timeout: 5 });
+      await database.drop();
+    },
+  };
+}
+
+/** Disables a workspace as the store does, on a connection of the caller's choice. */
+export async function disableRow(on: Statement, workspaceId: string): Promise<void> {
+  await on`
+    update workspaces set disabled_at = now(), disabled_reason = 'OWNER_REQUEST' where workspace_id = ${workspaceId}`;
+}
