@@ -1,6 +1,6 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { PageRequest } from "../page.js";
-import type { Sql, Statement } from "../storage/postgres.js";
+import { jsonText, type Sql, type Statement } from "../storage/postgres.js";
 
 /** An identity as it is stored. */
 export interface IdentityRow {
@@ -54,7 +54,7 @@ export async function insertIdentity(sql: Statement, identity: NewIdentity): Pro
   const { identityId, workspaceId, externalId, meta, createdAt } = identity;
   const { count } = await sql`
     insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
-    values (${identityId}, ${workspaceId}, ${externalId}, ${sql.json(meta)}, ${createdAt}, ${createdAt})
+    values (${identityId}, ${workspaceId}, ${externalId}, ${jsonText(sql, meta)}, ${createdAt}, ${createdAt})
     on conflict (workspace_id, external_id) do nothing`;
   return count === 1;
 }

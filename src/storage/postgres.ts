@@ -1,3 +1,4 @@
+import type { JsonObject } from "@bufbuild/protobuf";
 import postgres from "postgres";
 
 /** A pool of connections. Columns come back in camelCase, bigint as bigint. */
@@ -5,6 +6,11 @@ export type Sql = postgres.Sql<{ bigint: bigint }>;
 
 /** Where a statement runs: in the pool, or inside a transaction. */
 export type Statement = postgres.ISql<{ bigint: bigint }>;
+
+/** A parameter for a json column. `sql.json` would send jsonb, and the order of keys would be lost on the way. */
+export function jsonText(sql: Statement, value: JsonObject) {
+  return sql.typed(value, 114);
+}
 
 /** Opens a pool; it connects when it is first asked. */
 export function connectPostgres(url: string): Sql {
