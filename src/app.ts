@@ -15,7 +15,7 @@ import type { Log } from "./observe/log.js";
 import { closeGrpc, createGrpcServer, listenGrpc } from "./rpc/grpc.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
 import { migrate } from "./storage/migrate.js";
-import { connectPostgres, isOutOfReach } from "./storage/postgres.js";
+import { connectPostgres, isOutOfReach, isRefused } from "./storage/postgres.js";
 import { connectRedis, noCache } from "./storage/redis.js";
 import { createWorkspacesService } from "./workspaces/service.js";
 import { createWorkspacesStore } from "./workspaces/store.js";
@@ -44,9 +44,6 @@ export interface App {
   /** Stops accepting, lets running calls finish, then lets go of the backends. */
   close(): Promise<void>;
 }
-
-/** The largest request that any door reads, in bytes. */
-const largestMessage = 1024 * 1024;
 
 /** How long running calls may take to finish once the service closes. */
 const drainMs = 10_000;
@@ -84,8 +81,8 @@ export async function openApp(options: AppOptions): Promise<App> {
 
     let httpUrl = "";
     const docsBase = () => options.docsBaseUrl ?? httpUrl;
-    const gateway = await createGateway({ procedures, largestMessage, docsBase, log });
-    const grpc = createGrpcServer(procedures, largestMessage, log);
+    const gateway = await createGateway({ procedures, drainMs, docsBase, log });
+    const grpc = createGrpcServer(procedures, log);
     undo.push(() => Promise.all([gateway.close(), closeGrpc(grpc, drainMs)]));
 
     await gateway.listen({ host, port: options.httpPort }).catch(cannotListen("HTTP_PORT", host, options.httpPort));
@@ -125,8 +122,7 @@ function cannotListen(variable: string, host: string, port: number) {
 }
 
 function cannotMigrate(cause: Error): never {
-  if (!isOutOfReach(cause)) throw cause;
-  throw new Unusable(`Cannot reach PostgreSQL: ${cause.message}. Check DATABASE_URL and that the database runs.`, {
-    cause,
-  });
+  if (!isOutOfReach(cause) && !isRefused(cause)) throw cause;
+  const sentence = `Cannot use PostgreSQL: ${cause.message}. Check DATABASE_URL, and that the database runs.`;
+  throw new Unusable(sentence, { cause });
 }

@@ -17,6 +17,8 @@ try {
   );
   process.exitCode = 1;
 }
+// Nothing is left to do; a client that does not let go of its connection must not keep the process alive.
+process.exit();
 
 /** Runs the service until it is told to stop, then stops all that it started. */
 async function serve(config: Config, toldToStop: Promise<void>): Promise<void> {

@@ -1,6 +1,7 @@
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { mintSecret } from "../keys/secret.js";
+import { makeDataDir } from "./data-dir.js";
 
 /** The credentials that are made at the first start and kept in the data folder, readable by its owner alone. */
 export interface Credentials {
@@ -19,7 +20,7 @@ export function createCredentials(dataDir: string): Credentials {
     operatorKeyFile,
     firstKeyFile,
     operatorKey() {
-      mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+      makeDataDir(dataDir);
       keep(operatorKeyFile, mintSecret("operator").plaintext);
       return readFileSync(operatorKeyFile, "utf8").trim();
     },

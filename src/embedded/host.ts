@@ -12,6 +12,7 @@ let stopping = false;
 
 const started = start();
 for (const event of ["disconnect", "SIGTERM", "SIGINT"]) process.once(event, stop);
+if (!process.connected) void stop(); // the channel closed while this file was loaded
 
 async function start(): Promise<void> {
   try {

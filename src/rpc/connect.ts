@@ -5,18 +5,18 @@ import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { mediaTypeUnsupported, methodNotAllowed } from "../errors.js";
-import { admitCall, type HttpCall, performCall } from "./http-call.js";
-import { longestCallMs, type Procedure, toFailure } from "./pipeline.js";
+import { refuseUndecodable } from "./connect-body.js";
+import { admitCall, type HttpCall, performCall, toHttpFailure } from "./http-call.js";
+import { largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
 import { toConnectError } from "./status.js";
 
 const callKey = createContextKey<HttpCall | undefined>(undefined);
 
 /** The Connect and gRPC-Web door, in a scope of its own on the HTTP port. */
-export function connectDoor(procedures: readonly Procedure[], largestMessage: number) {
+export function connectDoor(procedures: readonly Procedure[]) {
   const byPath = new Map(procedures.map((procedure) => [pathOf(procedure), procedure]));
 
   return async (scope: FastifyInstance): Promise<void> => {
-    scope.removeAllContentTypeParsers(); // Connect reads the body itself, of every type it knows
     scope.setErrorHandler(writeRefusal);
     scope.addHook("onRequest", async (request) => {
       const { method, routeOptions } = request;
@@ -30,16 +30,47 @@ export function connectDoor(procedures: readonly Procedure[], largestMessage: nu
         throw mediaTypeUnsupported("An RPC is called with a body of application/json, application/proto or gRPC-Web.");
       }
     });
-    await scope.register(fastifyConnectPlugin, {
-      readMaxBytes: largestMessage,
-      maxTimeoutMs: longestCallMs,
-      jsonOptions: { ignoreUnknownFields: false },
-      contextValues: ({ call }) => createContextValues().set(callKey, call),
-      routes: (router) => {
-        for (const { method } of procedures) router.rpc(method, handle);
-      },
+
+    // Not registered but called, so that what it sets up is this scope's, and can be changed below.
+    scope.removeAllContentTypeParsers();
+    fastifyConnectPlugin(scope, connectOptions(procedures), () => {});
+
+    // Left to itself, the plugin would read the body from the socket, and stop in the middle of one that is too large:
+    // the connection could then neither be used again nor be closed.
+    scope.removeAllContentTypeParsers();
+    scope.addContentTypeParser(protocols, { parseAs: "buffer" }, (request, body: Buffer, done) => {
+      try {
+        refuseBadBody(request, body);
+        done(null, inOnePiece(body));
+      } catch (error) {
+        done(error as Error);
+      }
     });
   };
+}
+
+function connectOptions(procedures: readonly Procedure[]): Parameters<typeof fastifyConnectPlugin>[1] {
+  return {
+    readMaxBytes: largestMessage,
+    maxTimeoutMs: longestCallMs,
+    jsonOptions: { ignoreUnknownFields: false },
+    contextValues: ({ call }) => createContextValues().set(callKey, call),
+    routes: (router) => {
+      for (const { method } of procedures) router.rpc(method, handle);
+    },
+  };
+}
+
+function refuseBadBody(request: FastifyRequest, body: Buffer): void {
+  const protocol = protocolOf(request);
+  const schema = request.call.procedure?.method.input;
+  if (protocol === undefined || schema === undefined) throw new Error("an RPC's body was read before it was admitted");
+  if ((request.headers["content-encoding"] ?? "identity") === "identity") refuseUndecodable(schema, protocol, body);
+}
+
+/** What Connect takes for a stream of bytes. */
+async function* inOnePiece(body: Buffer): AsyncGenerator<Buffer> {
+  yield body;
 }
 
 /** Connect has decoded the message by now; the rest of the way is the pipeline's. */
@@ -63,7 +94,7 @@ async function writeRefusal(error: unknown, request: FastifyRequest, reply: Fast
   const protocol = protocolOf(request);
   if (protocol === undefined || request.method !== "POST") throw error;
 
-  call.failure = toFailure(error);
+  call.failure = toHttpFailure(error);
   const refusal = toConnectError(call.failure, call.requestId);
   if (protocol === "grpc-web") {
     reply.headers(Object.fromEntries(setTrailerStatus(new Headers(), refusal)));
@@ -79,8 +110,10 @@ async function writeRefusal(error: unknown, request: FastifyRequest, reply: Fast
   }
 }
 
-function protocolOf({ headers }: FastifyRequest): string | undefined {
-  return /^application\/(json|proto|grpc-web)\b/.exec(headers["content-type"] ?? "")?.[1];
+const protocols = /^application\/(json|proto|grpc-web)(?![^;+])/;
+
+function protocolOf({ headers }: FastifyRequest) {
+  return protocols.exec(headers["content-type"] ?? "")?.[1] as "json" | "proto" | "grpc-web" | undefined;
 }
 
 function pathOf({ method }: Procedure): string {

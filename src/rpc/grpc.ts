@@ -1,10 +1,18 @@
 import { fromBinary, type Message, toBinary } from "@bufbuild/protobuf";
-import { Metadata, Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData } from "@grpc/grpc-js";
-import { type Failure, grpcStatusOf, invalidInput } from "../errors.js";
+import {
+  logVerbosity,
+  Metadata,
+  Server,
+  ServerCredentials,
+  type ServerUnaryCall,
+  type sendUnaryData,
+  setLogVerbosity,
+} from "@grpc/grpc-js";
+import { type Failure, grpcStatusOf, invalidInput, payloadTooLarge } from "../errors.js";
 import { mintId } from "../ids.js";
 import { logCall } from "../observe/calls.js";
 import type { Log } from "../observe/log.js";
-import { longestCallMs, type Procedure, toFailure } from "./pipeline.js";
+import { largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
 import { addReflection } from "./reflection.js";
 import { toStatusBytes } from "./status.js";
 
@@ -12,8 +20,10 @@ import { toStatusBytes } from "./status.js";
  * The gRPC door. Served by grpc-js, which answers several times the calls of Connect's own HTTP/2 server. Requests stay
  * bytes until the caller has been admitted.
  */
-export function createGrpcServer(procedures: readonly Procedure[], largestMessage: number, log: Log): Server {
-  const server = new Server({ "grpc.max_receive_message_length": largestMessage });
+export function createGrpcServer(procedures: readonly Procedure[], log: Log): Server {
+  setLogVerbosity(logVerbosity.NONE); // its failures reach us as errors; we say them once
+  // grpc-js refuses what is too large without our details, so it is given some room above the limit that we check.
+  const server = new Server({ "grpc.max_receive_message_length": 4 * largestMessage });
   for (const procedure of procedures) {
     const { method } = procedure;
     server.register(
@@ -38,10 +48,13 @@ export function listenGrpc(server: Server, host: string, port: number): Promise<
   });
 }
 
-/** Lets running calls finish, until the deadline. */
+/** Lets running calls finish, until the deadline; a client that does not react cannot hold it up. */
 export function closeGrpc(server: Server, deadlineMs: number): Promise<void> {
   return new Promise((resolve) => {
-    const timer = setTimeout(() => server.forceShutdown(), deadlineMs);
+    const timer = setTimeout(() => {
+      server.forceShutdown();
+      resolve();
+    }, deadlineMs);
     server.tryShutdown(() => {
       clearTimeout(timer);
       resolve();
@@ -80,6 +93,7 @@ function createHandler({ method, admit, perform }: Procedure, log: Log) {
 
 /** What cannot be decoded is the caller's mistake, not ours. */
 function decode(schema: Procedure["method"]["input"], bytes: Uint8Array): Message {
+  if (bytes.length > largestMessage) throw payloadTooLarge("body", largestMessage);
   try {
     return fromBinary(schema, bytes);
   } catch {

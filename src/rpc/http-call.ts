@@ -1,10 +1,10 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Principal } from "../auth/principal.js";
-import type { Failure } from "../errors.js";
+import { type Failure, invalidInput, mediaTypeUnsupported, payloadTooLarge } from "../errors.js";
 import { mintId } from "../ids.js";
 import { logCall } from "../observe/calls.js";
 import type { Log } from "../observe/log.js";
-import { longestCallMs, type Procedure } from "./pipeline.js";
+import { largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
 
 /** A call on the HTTP port, from its first byte to its last; shared by the two doors there. */
 export interface HttpCall {
@@ -60,3 +60,18 @@ export function logHttpCall(log: Log, { call, method, routeOptions }: FastifyReq
     refusedWith: reply.raw.statusCode >= 400 ? reply.raw.statusCode : undefined,
   });
 }
+
+/** Whatever was thrown on the HTTP port, Fastify's own failures included, in terms of the catalogue. */
+export function toHttpFailure(error: unknown): Failure {
+  const code = error instanceof Error && "code" in error ? String(error.code) : "";
+  return frameworkFailures[code]?.() ?? toFailure(error);
+}
+
+const frameworkFailures: Record<string, () => Failure> = {
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: () =>
+    mediaTypeUnsupported("The body must be JSON: send it with `Content-Type: application/json`."),
+  FST_ERR_CTP_BODY_TOO_LARGE: () => payloadTooLarge("body", largestMessage),
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: () =>
+    invalidInput([{ location: "body", message: "is not as long as its Content-Length says" }]),
+  FST_ERR_BAD_URL: () => invalidInput([{ location: "path", message: "is not a valid URL path" }]),
+};

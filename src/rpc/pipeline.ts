@@ -48,6 +48,9 @@ export interface Procedure {
   perform(caller: Principal, decode: () => Message, deadline: number): Promise<Message>;
 }
 
+/** The largest request that any door reads, in bytes. */
+export const largestMessage = 1024 * 1024;
+
 /** How long a call may take that brings no deadline of its own. */
 export const longestCallMs = 10_000;
 

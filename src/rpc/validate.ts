@@ -72,8 +72,7 @@ function problemOfText(text: string): string | undefined {
 }
 
 /** All doors and every reader of JSON manage 32 levels; protobuf readers differ beyond. */
-function problemOfJson(value: JsonValue | undefined, depth: number): string | undefined {
-  if (value === undefined) return "must not contain a value without a kind";
+function problemOfJson(value: JsonValue, depth: number): string | undefined {
   if (typeof value === "string") return problemOfText(value);
   if (typeof value === "number") return Number.isFinite(value) ? undefined : "must contain only finite numbers";
   if (typeof value !== "object" || value === null) return undefined;

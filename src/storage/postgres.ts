@@ -57,6 +57,11 @@ export function isOutOfReach(error: unknown): boolean {
   return code !== undefined && (outOfReach.has(code) || code.startsWith("08"));
 }
 
+/** Whether PostgreSQL is there but does not let us in: a wrong password, an unknown database, a missing right. */
+export function isRefused(error: unknown): boolean {
+  return /^(28|3D|42501)/.test(codeOf(error) ?? "");
+}
+
 /** Whether an error is the violation of this unique constraint. */
 export function isDuplicate(error: unknown, constraint: string): boolean {
   return error instanceof postgres.PostgresError && error.code === "23505" && error.constraint_name === constraint;

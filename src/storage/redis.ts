@@ -23,13 +23,15 @@ export function connectRedis(url: string, log: Log): Cache {
   });
 
   let reachable = true;
+  let closing = false;
   redis.on("ready", () => {
     if (!reachable) log.info("Redis is back");
     reachable = true;
   });
   redis.on("error", (error: Error) => {
     // The message only: ioredis errors carry the command's arguments.
-    if (reachable) log.warn({ reason: error.message }, "Redis is out of reach; answering from Postgres alone");
+    if (reachable && !closing)
+      log.warn({ reason: error.message }, "Redis is out of reach; answering from Postgres alone");
     reachable = false;
   });
 
@@ -42,6 +44,7 @@ export function connectRedis(url: string, log: Log): Cache {
       await redis.set(key, value, "PX", lifetimeMs).catch(() => null);
     },
     close() {
+      closing = true;
       redis.disconnect();
     },
   };

@@ -1,0 +1,14 @@
+import { mkdirSync } from "node:fs";
+import { Unusable } from "../errors.js";
+
+/** Makes the data folder, closed to others, unless it is there. */
+export function makeDataDir(dataDir: string): void {
+  try {
+    mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+  } catch (cause) {
+    const { message } = cause as Error;
+    throw new Unusable(`DATA_DIR must be a folder that can be written to, and ${dataDir} is not: ${message}.`, {
+      cause,
+    });
+  }
+}

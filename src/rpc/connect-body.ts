@@ -1,0 +1,68 @@
+import { type DescMessage, fromBinary, fromJson, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
+import { type FieldError, invalidInput } from "../errors.js";
+
+/**
+ * Refuses a body that Connect could not decode, before Connect sees it: Connect's own refusal would name internal types
+ * and carry none of our details. What is compressed is left to Connect, which bounds what it expands.
+ */
+export function refuseUndecodable(schema: DescMessage, protocol: "json" | "proto" | "grpc-web", body: Buffer): void {
+  if (protocol === "json") refuseBadJson(schema, body);
+  else refuseBadBinary(schema, protocol === "proto" ? body : messageOf(body));
+}
+
+function refuseBadJson(schema: DescMessage, body: Buffer): void {
+  const json = parse(body);
+  if (typeof json !== "object" || json === null || Array.isArray(json)) throw inBody("must be a JSON object");
+  if (mistakeIn(schema, json) === undefined) return;
+  const errors = Object.entries(json).flatMap(([name, value]) => mistakesIn(schema, name, value));
+  throw errors.length > 0 ? invalidInput(errors) : inBody("has fields that exclude each other");
+}
+
+/** Field by field, and item by item, mistakes are found all at once and by the names that the caller used. */
+function mistakesIn(schema: DescMessage, name: string, value: JsonValue): FieldError[] {
+  const isList = schema.fields.some((field) => field.jsonName === name && field.fieldKind === "list");
+  const items = isList && Array.isArray(value) ? value : [];
+  const parts: [string, JsonValue][] = items.map((item, index) => [`${name}[${index}]`, [item]]);
+  return (parts.length > 0 ? parts : [[name, value] as const]).flatMap(([location, part]) => {
+    const message = mistakeIn(schema, { [name]: part });
+    return message === undefined ? [] : [{ location, message }];
+  });
+}
+
+function parse(body: Buffer): JsonValue {
+  try {
+    return JSON.parse(body.toString());
+  } catch {
+    throw inBody("is not valid JSON");
+  }
+}
+
+function mistakeIn(schema: DescMessage, json: JsonObject): string | undefined {
+  try {
+    fromJson(schema, json);
+    return undefined;
+  } catch (error) {
+    const [, reason] = /^.* from JSON: (.*)$/s.exec(error instanceof Error ? error.message : "") ?? [];
+    return reason?.includes("is unknown")
+      ? "is not a known field"
+      : `cannot be read: ${reason ?? "it is not as documented"}`;
+  }
+}
+
+function refuseBadBinary(schema: DescMessage, bytes: Uint8Array | undefined): void {
+  try {
+    if (bytes !== undefined) fromBinary(schema, bytes);
+  } catch {
+    throw inBody(`is not a ${schema.typeName} message`);
+  }
+}
+
+/** gRPC-Web puts one byte of flags and four of length before the message; undefined if it is compressed or cut off. */
+function messageOf(frame: Buffer): Uint8Array | undefined {
+  if (frame.length < 5 || frame[0] !== 0) return undefined;
+  return frame.subarray(5, 5 + frame.readUInt32BE(1));
+}
+
+function inBody(message: string) {
+  return invalidInput([{ location: "body", message }]);
+}
