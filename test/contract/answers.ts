@@ -1,0 +1,60 @@
+import type { OperationName } from "./operations.js";
+
+/** A JSON object of the caller's own making. */
+export type Meta = Record<string, unknown>;
+
+/** An identity as every door answers it, in the names and times of HTTP. */
+export interface IdentityAnswer {
+  identityId: string;
+  externalId: string;
+  meta: Meta;
+  createdAt: number;
+  updatedAt: number;
+}
+
+/** A key as every door answers it. */
+export interface KeyAnswer {
+  keyId: string;
+  workspaceId: string;
+  start: string;
+  name?: string;
+  enabled: boolean;
+  permissions: string[];
+  identity?: IdentityAnswer;
+  meta?: Meta;
+  expires?: number;
+  createdAt: number;
+  updatedAt: number;
+}
+
+/** A workspace as every door answers it. */
+export interface WorkspaceAnswer {
+  workspaceId: string;
+  name: string;
+  enabled: boolean;
+  disabledReason?: string;
+  disabledNote?: string;
+  disabledAt?: number;
+  createdAt: number;
+}
+
+/** Where a page of a list stands. */
+export interface PaginationAnswer {
+  hasMore: boolean;
+  cursor?: string;
+}
+
+/** What each operation answers as its `data`. */
+export interface Answers extends Record<OperationName, unknown> {
+  listKeys: KeyAnswer[];
+  createKey: { keyId: string; key: string };
+  getIdentity: IdentityAnswer;
+  listIdentities: IdentityAnswer[];
+  createIdentity: { identityId: string };
+  deleteIdentity: Record<string, never>;
+  createWorkspace: { workspaceId: string; keyId: string; key: string };
+  getWorkspace: WorkspaceAnswer;
+  listWorkspaces: WorkspaceAnswer[];
+  disableWorkspace: WorkspaceAnswer;
+  enableWorkspace: WorkspaceAnswer;
+}

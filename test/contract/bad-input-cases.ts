@@ -1,0 +1,109 @@
+import { nested } from "./meta.js";
+import type { OperationName } from "./operations.js";
+
+/** Requests of one operation that must be refused with invalid_input, and the field that must be named for them. */
+export interface BadInput {
+  readonly what: string;
+  readonly operations: readonly OperationName[];
+  readonly location: string;
+  readonly requests: readonly Readonly<Record<string, unknown>>[];
+}
+
+const controlCharacters = ["\u0001", "\t", "\n", "\r", "\u001b", "\u001f", "\u007f", "\u0080", "\u0085", "\u009f"];
+
+/** Objects that cannot be stored and given back through every door. */
+const metas: Record<string, Record<string, unknown>[]> = {
+  "NUL in a value": [{ a: "x\0y" }, { a: [{ b: ["\0"] }] }],
+  "NUL in a key": [{ "x\0y": 1 }, { a: { b: [{ "\0": 1 }] } }],
+  "33 levels": [nested(33), { list: [[nested(30)]] }],
+};
+
+const permissions = ["", " ", "keys read", "keys.", ".read", "keys..read", "*.read", "keys.*.read", "**", "keys*"];
+permissions.push("ключ", "keys/read", "a\nb", "a\0b", "x".repeat(101));
+
+const prefixes = ["", "seventeen_letters", "a-b", "a b", "ключ", "lk\n", "\0", "lk.live"];
+
+/** Bad fields that every door can send. */
+export const badInputs: readonly BadInput[] = [
+  ...Object.entries({
+    "is empty": [""],
+    "has 256 characters": ["x".repeat(256)],
+    "has 256 characters beyond the basic plane": ["🗝".repeat(256)],
+    "contains NUL": ["user\0", "\0"],
+    "contains a control character": controlCharacters.flatMap((control) => [`a${control}b`, control]),
+    "ends with a line break": ["user\n"],
+  }).map(
+    ([what, externalIds]): BadInput => ({
+      what: `an externalId that ${what}`,
+      operations: ["createIdentity", "createKey"],
+      location: "externalId",
+      requests: externalIds.map((externalId) => ({ externalId })),
+    }),
+  ),
+  { what: "no externalId", operations: ["createIdentity"], location: "externalId", requests: [{}, { meta: {} }] },
+  ...Object.entries(metas).map(
+    ([what, values]): BadInput => ({
+      what: `meta with ${what}`,
+      operations: ["createIdentity", "createKey"],
+      location: "meta",
+      requests: values.map((meta) => ({ externalId: "user_1", meta })),
+    }),
+  ),
+  {
+    what: "a permission that is no name",
+    operations: ["createKey"],
+    location: "permissions[1]",
+    requests: permissions.map((permission) => ({ permissions: ["keys.read", permission] })),
+  },
+  {
+    what: "more than 100 permissions",
+    operations: ["createKey"],
+    location: "permissions",
+    requests: [{ permissions: Array.from({ length: 101 }, (_, index) => `documents.read_${index}`) }],
+  },
+  {
+    what: "the same permission twice",
+    operations: ["createKey"],
+    location: "permissions",
+    requests: [{ permissions: ["keys.read", "keys.create", "keys.read"] }],
+  },
+  {
+    what: "a prefix that is not 1 to 16 letters, digits and underscores",
+    operations: ["createKey"],
+    location: "prefix",
+    requests: prefixes.map((prefix) => ({ prefix })),
+  },
+  {
+    what: "an expiry in the past",
+    operations: ["createKey"],
+    location: "expires",
+    requests: [{ expires: Date.UTC(2001, 0, 1) }, { expires: 0 }, { expires: -1 }],
+  },
+  {
+    what: "a name that is empty, too long or contains NUL",
+    operations: ["createKey", "createWorkspace"],
+    location: "name",
+    requests: [{ name: "" }, { name: "x".repeat(256) }, { name: "a\0" }],
+  },
+  { what: "no name", operations: ["createWorkspace"], location: "name", requests: [{}] },
+  ...["identityId", "externalId", "identity"].map(
+    (field): BadInput => ({
+      what: `${field} that is empty or contains NUL`,
+      operations: ["getIdentity", "deleteIdentity"],
+      location: field,
+      requests: [{ [field]: "" }, { [field]: "a\0b" }],
+    }),
+  ),
+  {
+    what: "an identityId that is empty or contains NUL",
+    operations: ["createKey"],
+    location: "identityId",
+    requests: [{ identityId: "" }, { identityId: "id_\0" }],
+  },
+  {
+    what: "a workspaceId that is empty or contains NUL",
+    operations: ["getWorkspace", "enableWorkspace"],
+    location: "workspaceId",
+    requests: [{}, { workspaceId: "" }, { workspaceId: "ws_\0" }],
+  },
+];

@@ -1,0 +1,137 @@
+import { describe, expect, test } from "vitest";
+import { operatorKey } from "../harness.js";
+import { badInputs } from "./bad-input-cases.js";
+import { openContract } from "./cases.js";
+import { operationOf } from "./operations.js";
+import type { Refusal } from "./outcome.js";
+import { openScene, type Scene } from "./scene.js";
+
+const contract = openContract();
+const { everyDoor, someDoors } = contract;
+const invalid = "application/invalid_input";
+
+/** The fields that a refusal names. */
+function locations({ fields }: Refusal): string[] | undefined {
+  return fields?.map(({ location }) => location);
+}
+
+/** The workspace is as it was when the scene opened. */
+async function expectNothingStored({ ok, home }: Scene): Promise<void> {
+  expect(await ok("listIdentities", home.key)).toEqual([]);
+  expect(await ok("listKeys", home.key)).toHaveLength(1);
+  const { enabled } = await ok("getWorkspace", operatorKey, { workspaceId: home.workspaceId });
+  expect(enabled).toBe(true);
+}
+
+describe("what is not as documented is refused, the field named, and nothing stored", () => {
+  for (const { what, operations, location, requests } of badInputs) {
+    for (const operation of operations) {
+      everyDoor(`${operation} refuses ${what} and names ${location}`, async (scene) => {
+        const credential = operationOf(operation).permission === undefined ? operatorKey : scene.home.key;
+        for (const request of requests) {
+          const refusal = await scene.refused(invalid, operation, credential, request);
+          expect(locations(refusal), JSON.stringify(request)).toEqual([location]);
+        }
+        await expectNothingStored(scene);
+      });
+    }
+  }
+
+  for (const operation of ["getIdentity", "deleteIdentity"] as const) {
+    everyDoor(`${operation} without a reference is refused and the three ways to refer are named`, async (scene) => {
+      const [named] = locations(await scene.refused(invalid, operation, scene.home.key, {})) ?? [];
+      for (const field of ["identityId", "externalId", "identity"]) expect(named?.split("|")).toContain(field);
+    });
+  }
+
+  everyDoor("every bad field of a request is named, not only the first", async (scene) => {
+    const request = { name: "", prefix: "a b", permissions: ["keys.read", "bad one", "worse one"], externalId: "" };
+    const refusal = await scene.refused(invalid, "createKey", scene.home.key, request);
+    expect(locations(refusal)?.sort()).toEqual(["externalId", "name", "permissions[1]", "permissions[2]", "prefix"]);
+    for (const { location, message } of refusal.fields ?? []) {
+      expect(message).toMatch(/\w/);
+      expect(refusal.detail).toContain(location);
+    }
+  });
+
+  for (const [what, request, location] of [
+    ["without a reason", {}, "reason"],
+    ["with an empty note", { reason: "OWNER_REQUEST", note: "" }, "note"],
+    ["with a note of 1001 characters", { reason: "OWNER_REQUEST", note: "x".repeat(1001) }, "note"],
+    ["with NUL in the note", { reason: "OWNER_REQUEST", note: "\0" }, "note"],
+  ] as const) {
+    everyDoor(`disableWorkspace ${what} is refused, names ${location} and disables nothing`, async (scene) => {
+      const { workspaceId } = scene.home;
+      const refusal = await scene.refused(invalid, "disableWorkspace", operatorKey, { workspaceId, ...request });
+      expect(locations(refusal)).toEqual([location]);
+      await expectNothingStored(scene);
+    });
+  }
+});
+
+describe("what only messages can say is refused as well", () => {
+  for (const reason of [0, 8, 99, -1]) {
+    someDoors(["grpc", "connect", "grpc-web"], `the reason of number ${reason} is refused and named`, async (scene) => {
+      const { workspaceId } = scene.home;
+      const refusal = await scene.refused(invalid, "disableWorkspace", operatorKey, { workspaceId, reason });
+      expect(locations(refusal)).toEqual(["reason"]);
+      await expectNothingStored(scene);
+    });
+  }
+
+  for (const number of [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]) {
+    someDoors(["grpc", "grpc-web"], `${number} in meta is refused and meta named`, async (scene) => {
+      for (const meta of [{ number }, { list: [{ number }] }]) {
+        const request = { externalId: "user_1", meta };
+        for (const operation of ["createIdentity", "createKey"] as const) {
+          expect(locations(await scene.refused(invalid, operation, scene.home.key, request))).toEqual(["meta"]);
+        }
+      }
+      await expectNothingStored(scene);
+    });
+  }
+
+  for (const [what, expires] of [
+    ["after the year 9999", { seconds: 253_402_300_800n, nanos: 0 }],
+    ["before the year 1", { seconds: -62_135_596_801n, nanos: 0 }],
+    ["at the end of 64 bits", { seconds: 2n ** 63n - 1n, nanos: 0 }],
+    ["at the beginning of 64 bits", { seconds: -(2n ** 63n), nanos: 0 }],
+    ["with a billion nanoseconds", { seconds: 253_402_300_000n, nanos: 1_000_000_000 }],
+    ["with negative nanoseconds", { seconds: 253_402_300_000n, nanos: -1 }],
+  ] as const) {
+    someDoors(["grpc", "grpc-web"], `an expiry ${what} is refused and named`, async (scene) => {
+      const refusal = await scene.refused(invalid, "createKey", scene.home.key, { expires });
+      expect(locations(refusal)).toEqual(["expires"]);
+      await expectNothingStored(scene);
+    });
+  }
+});
+
+describe("bytes over gRPC that are no sound message are refused, and the server unharmed", () => {
+  /** A field of the wire format: its number, and its content with the length before it. */
+  const field = (number: number, content: Uint8Array): Buffer => {
+    const length: number[] = [];
+    let rest = content.length;
+    for (; rest > 0x7f; rest >>>= 7) length.push((rest & 0x7f) | 0x80);
+    return Buffer.concat([Buffer.of((number << 3) | 2, ...length, rest), content]);
+  };
+  const externalId = field(1, Buffer.from("user_1"));
+  const entry = (value: Buffer) => field(1, Buffer.concat([field(1, Buffer.from("a")), field(2, value)]));
+  const deep = (levels: number): Buffer => (levels === 0 ? Buffer.alloc(0) : entry(field(5, deep(levels - 1))));
+
+  test.each([
+    ["random bytes", Buffer.of(0xff, 0x00, 0xde, 0xad), ["body"]],
+    ["a message cut short", Buffer.of(0x0a, 0x7f, 0x61), ["body"]],
+    ["an externalId that is not UTF-8", field(1, Buffer.of(0xff, 0xfe)), ["body", "externalId"]],
+    ["half a surrogate pair in an externalId", field(1, Buffer.of(0xed, 0xa0, 0x80)), ["body", "externalId"]],
+    ["a meta of 2000 levels", Buffer.concat([externalId, field(2, deep(2000))]), ["body", "meta"]],
+  ])("%s", async (_what, bytes, possible) => {
+    const { grpc } = contract.doors;
+    const scene = await openScene(grpc, contract.clock);
+    const outcome = await grpc.callBytes("createIdentity", scene.home.key, bytes);
+    if (outcome.ok) return expect.fail("it was answered");
+    expect(outcome.code).toBe(invalid);
+    expect(possible).toContain(locations(outcome)?.join());
+    await expectNothingStored(scene);
+  });
+});

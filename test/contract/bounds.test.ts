@@ -1,0 +1,57 @@
+import { describe, expect } from "vitest";
+import { operatorKey } from "../harness.js";
+import { openContract } from "./cases.js";
+
+const { everyDoor } = openContract();
+
+const lastMillisecond = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
+
+describe("the bounds themselves are allowed", () => {
+  for (const [what, externalId] of [
+    ["one character", "x"],
+    ["255 characters", "x".repeat(255)],
+    ["255 characters beyond the basic plane", "🗝".repeat(255)],
+    ["spaces, soft hyphens and other invisible characters", " \u00a0\u00ad\u200b\u200d\u2028\ufeff"],
+    ["quotes, slashes and wildcards", `'"\\/%_*;--?#&`],
+    ["private and unassigned characters", "\ue000\u{10ffff}"],
+  ] as const) {
+    everyDoor(`an externalId of ${what} is stored and found as it was given`, async (scene) => {
+      const { identityId } = await scene.ok("createIdentity", scene.home.key, { externalId });
+      expect(await scene.ok("getIdentity", scene.home.key, { externalId })).toMatchObject({ identityId, externalId });
+      await scene.ok("createKey", scene.home.key, { externalId });
+      const [, key] = await scene.ok("listKeys", scene.home.key);
+      expect(key?.identity).toMatchObject({ identityId, externalId });
+    });
+  }
+
+  everyDoor("a key may have 100 permissions, of 100 characters each, in the order given", async (scene) => {
+    const permissions = Array.from({ length: 100 }, (_, index) => `p${99 - index}.`.padEnd(100, "x"));
+    await scene.ok("createKey", scene.home.key, { permissions });
+    const [, key] = await scene.ok("listKeys", scene.home.key);
+    expect(key?.permissions).toEqual(permissions);
+  });
+
+  everyDoor("a key may end with the year 9999", async (scene) => {
+    await scene.ok("createKey", scene.home.key, { expires: lastMillisecond });
+    const [, key] = await scene.ok("listKeys", scene.home.key);
+    expect(key?.expires).toBe(lastMillisecond);
+  });
+
+  everyDoor("names of 255 characters and a note of 1000 are kept", async (scene) => {
+    const name = "ü".repeat(255);
+    const note = "n".repeat(1000);
+    await scene.ok("createKey", scene.home.key, { name });
+    const [, key] = await scene.ok("listKeys", scene.home.key);
+    expect(key?.name).toBe(name);
+    const { workspaceId } = await scene.ok("createWorkspace", operatorKey, { name });
+    const disabled = await scene.ok("disableWorkspace", operatorKey, { workspaceId, reason: "OWNER_REQUEST", note });
+    expect(disabled).toMatchObject({ name, disabledNote: note });
+  });
+
+  everyDoor("a large meta of half a megabyte comes back whole", async (scene) => {
+    const meta = { text: "é".repeat(250_000) };
+    await scene.ok("createIdentity", scene.home.key, { externalId: "user_1", meta });
+    const identity = await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
+    expect(identity.meta).toEqual(meta);
+  });
+});

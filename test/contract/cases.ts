@@ -1,0 +1,100 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { openTestApp, type TestApp } from "../harness.js";
+import type { DoorName } from "./door.js";
+import { type Doors, openDoors } from "./doors.js";
+import { type Clock, openScene, type Scene } from "./scene.js";
+
+/** A case of the contract: plays on one door, and asserts what every door must do. */
+export type Scenario = (scene: Scene) => Promise<void>;
+
+/** The application of a test file with its doors, and the way to run cases through them. */
+export interface Contract {
+  readonly app: TestApp;
+  readonly doors: Doors;
+  readonly clock: Clock;
+  /** Runs a case through each door in turn, then compares what the doors answered. */
+  everyDoor(guarantee: string, scenario: Scenario): void;
+  /** The same, through some of the doors. */
+  someDoors(names: readonly DoorName[], guarantee: string, scenario: Scenario): void;
+}
+
+const threeDoors: readonly DoorName[] = ["grpc", "http", "connect"];
+
+/** The three doors, with gRPC-Web as well as Connect at the third: for the cases where every wire format counts. */
+export const allDoors: readonly DoorName[] = [...threeDoors, "grpc-web"];
+
+/** Opens an application for the tests of a file; call it once, at the top. */
+export function openContract(everyDoor = threeDoors): Contract {
+  let app: TestApp | undefined;
+  let doors: Doors | undefined;
+  let ahead = 0;
+  const clock: Clock = {
+    now: () => Date.now() + ahead,
+    advance(ms) {
+      ahead += ms;
+      contract.app.advance(ms);
+    },
+  };
+
+  beforeAll(async () => {
+    app = await openTestApp();
+    doors = openDoors(app);
+  });
+  afterAll(async () => {
+    doors?.close();
+    await app?.close();
+  });
+
+  const contract: Contract = {
+    get app() {
+      return opened(app);
+    },
+    get doors() {
+      return opened(doors);
+    },
+    clock,
+    everyDoor: (guarantee, scenario) => contract.someDoors(everyDoor, guarantee, scenario),
+    someDoors(names, guarantee, scenario) {
+      test(guarantee, async () => {
+        const records: [DoorName, unknown][] = [];
+        for (const name of names) {
+          const scene = await openScene(contract.doors[name], clock);
+          await scenario(scene).catch((error: Error) => failAt(name, error));
+          records.push([name, withoutChance(scene.transcript)]);
+        }
+        const [[first, expected] = [], ...others] = records;
+        for (const [name, record] of others) expect(record, `${name} answers as ${first} does`).toEqual(expected);
+      });
+    },
+  };
+  return contract;
+}
+
+function opened<T>(thing: T | undefined): T {
+  if (thing === undefined) throw new Error("the application is not open: use it inside a test");
+  return thing;
+}
+
+function failAt(name: DoorName, error: Error): never {
+  error.message = `through ${name}: ${error.message}`;
+  throw error;
+}
+
+const times = new Set(["createdAt", "updatedAt", "disabledAt", "expires"]);
+
+/** What was answered, with ids numbered in the order of their appearance, and secrets and times blanked out. */
+function withoutChance(transcript: Scene["transcript"]): unknown {
+  const ids = new Map<string, string>();
+  const number = (id: string, prefix: string) => {
+    if (!ids.has(id)) ids.set(id, `${prefix}_${ids.size}`);
+    return ids.get(id) ?? "";
+  };
+  const text = JSON.stringify(transcript, (name, value: unknown) => {
+    if (times.has(name) && typeof value === "number") return "a time";
+    if (typeof value !== "string") return value;
+    if (name === "cursor") return "a cursor";
+    if (name === "start") return value.replace(/_[^_]{4}$/, "_****");
+    return value.replace(/\b\w+_[0-9A-Za-z]{39}$/, "a secret").replace(/\b(ws|key|id)_[0-9a-z]{26}\b/g, number);
+  });
+  return JSON.parse(text);
+}

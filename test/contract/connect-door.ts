@@ -1,0 +1,61 @@
+import { Agent } from "node:http";
+import { ConnectError, type Transport } from "@connectrpc/connect";
+import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
+import { expect } from "vitest";
+import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
+import { authorizationOf, type Door, type DoorName } from "./door.js";
+import { toSuccess } from "./grpc-door.js";
+import { toRequestMessage } from "./messages.js";
+import { operationOf } from "./operations.js";
+import { requestIdForm, toRefusal } from "./outcome.js";
+
+/** The Connect door, by a real Connect client that speaks JSON, as browsers do. */
+export function openConnectDoor(baseUrl: string): Door {
+  return openDoor("connect", (nodeOptions) =>
+    createConnectTransport({ baseUrl, httpVersion: "1.1", useBinaryFormat: false, nodeOptions }),
+  );
+}
+
+/** The gRPC-Web door, by a real gRPC-Web client that speaks binary. */
+export function openGrpcWebDoor(baseUrl: string): Door {
+  return openDoor("grpc-web", (nodeOptions) => createGrpcWebTransport({ baseUrl, httpVersion: "1.1", nodeOptions }));
+}
+
+function openDoor(name: DoorName, createTransport: (nodeOptions: { agent: Agent }) => Transport): Door {
+  // Connections of its own: what one door does to a connection does not reach another's calls.
+  const agent = new Agent({ keepAlive: true });
+  const transport = createTransport({ agent });
+  return {
+    name,
+    call: async (operation, credential, request) => {
+      const { rpc, data } = operationOf(operation);
+      const headers = new Headers(authorizationOf(credential).map((value) => ["authorization", value]));
+      const message = toRequestMessage(rpc.input, request);
+      try {
+        const response = await transport.unary(rpc, undefined, undefined, headers, message);
+        const requestId = response.header.get("x-request-id") ?? response.trailer.get("x-request-id");
+        expect(requestId, "x-request-id").toMatch(requestIdForm);
+        return toSuccess(rpc.output, response.message, data);
+      } catch (error) {
+        if (!(error instanceof ConnectError)) throw error;
+        return readError(error);
+      }
+    },
+    close: () => agent.destroy(),
+  };
+}
+
+function readError(error: ConnectError) {
+  return toRefusal({
+    grpcCode: error.code,
+    message: error.rawMessage,
+    info: error.findDetails(ErrorInfoSchema)[0],
+    badRequest: error.findDetails(BadRequestSchema)[0],
+    requestId: distinct(error.metadata.get("x-request-id")),
+  });
+}
+
+/** The client joins header and trailer, which both carry the id: the same one, or this is not one id any more. */
+function distinct(joined: string | null): string {
+  return [...new Set(joined?.split(", "))].join(", ");
+}

@@ -1,0 +1,169 @@
+import { type DescMessage, fromBinary } from "@bufbuild/protobuf";
+import { describe, expect, test } from "vitest";
+import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
+import { operatorKey } from "../harness.js";
+import { openContract } from "./cases.js";
+import { readAnswer } from "./http-door.js";
+import { type OperationName, operationOf } from "./operations.js";
+import { requestIdForm } from "./outcome.js";
+import { openScene, type Scene } from "./scene.js";
+
+const contract = openContract();
+
+/** JSON texts that say what no message can, and the fields that must be named. The last column: also over Connect. */
+const bodies: readonly [operation: OperationName, body: string, locations: string[], overConnect: boolean][] = [
+  ["createIdentity", `{"externalId": "user_1"`, ["body"], true],
+  ["createIdentity", `user_1`, ["body"], false],
+  ["createIdentity", `[]`, ["body"], false],
+  ["createIdentity", `null`, ["body"], false],
+  ["createIdentity", `"user_1"`, ["body"], false],
+  ["createIdentity", `{"externalId":"user_1"} {}`, ["body"], false],
+  ["createIdentity", ``, ["externalId"], false],
+  ["createIdentity", `{"externalId":5}`, ["externalId"], true],
+  ["createIdentity", `{"externalId":true}`, ["externalId"], false],
+  ["createIdentity", `{"externalId":["user_1"]}`, ["externalId"], false],
+  ["createIdentity", `{"externalId":{"a":1}}`, ["externalId"], false],
+  ["createIdentity", String.raw`{"externalId":"\ud800"}`, ["externalId"], true],
+  ["createIdentity", String.raw`{"externalId":"a\udc00b"}`, ["externalId"], false],
+  ["createIdentity", `{"externalId":"user_1","meta":[]}`, ["meta"], true],
+  ["createIdentity", `{"externalId":"user_1","meta":[{"a":1}]}`, ["meta"], false],
+  ["createIdentity", `{"externalId":"user_1","meta":"text"}`, ["meta"], false],
+  ["createIdentity", `{"externalId":"user_1","meta":1}`, ["meta"], false],
+  ["createIdentity", `{"externalId":"user_1","meta":true}`, ["meta"], false],
+  ["createIdentity", `{"externalId":"user_1","meta":{"a":1e999}}`, ["meta"], true],
+  ["createIdentity", String.raw`{"externalId":"user_1","meta":{"a":["\ud83d"]}}`, ["meta"], false],
+  ["createIdentity", String.raw`{"externalId":"user_1","meta":{"\udd11":1}}`, ["meta"], false],
+  ["createIdentity", `{"externalId":"user_1","nonsense":1}`, ["nonsense"], true],
+  ["createIdentity", `{"externalId":"user_1","nonsense":null}`, ["nonsense"], false],
+  ["createIdentity", `{"externalId":"user_1","ExternalId":"user_1"}`, ["ExternalId"], false],
+  ["createIdentity", `{"external_id":"user_1","externalId":"user_1"}`, ["external_id"], false],
+  ["createIdentity", `{"externalId":"user_1","__proto__":{"a":1}}`, ["__proto__"], false],
+  ["createIdentity", `{"externalId":"user_1","constructor":1}`, ["constructor"], false],
+  ["createIdentity", `{"externalId":5,"meta":[],"nonsense":1}`, ["externalId", "meta", "nonsense"], false],
+  ["createKey", `{"permissions":"keys.read"}`, ["permissions"], false],
+  ["createKey", `{"permissions":{"0":"keys.read"}}`, ["permissions"], false],
+  ["createKey", `{"permissions":["keys.read",1]}`, ["permissions[1]"], true],
+  ["createKey", `{"permissions":[null]}`, ["permissions[0]"], false],
+  ["createKey", `{"enabled":"true"}`, ["enabled"], false],
+  ["createKey", `{"enabled":1}`, ["enabled"], false],
+  ["createKey", `{"expires":"2099-01-01T00:00:00Z"}`, ["expires"], false],
+  ["createKey", `{"expires":4070908800000.5}`, ["expires"], false],
+  ["createKey", `{"expires":253402300800000}`, ["expires"], false],
+  ["createKey", `{"expires":9007199254740991}`, ["expires"], false],
+  ["createKey", `{"expires":1e300}`, ["expires"], false],
+  ["createKey", `{"expires":true}`, ["expires"], false],
+  ["createKey", `{"name":1,"prefix":2}`, ["name", "prefix"], false],
+  ["createKey", `{"identityId":"a","externalId":"b"}`, ["externalId"], false],
+  ["getIdentity", `{"identityId":"a","identity":"a"}`, ["identity"], false],
+  ["listKeys", `{"limit":"5"}`, ["limit"], false],
+  ["listKeys", `{"limit":1.5}`, ["limit"], true],
+  ["listKeys", `{"limit":4294967297}`, ["limit"], false],
+  ["listKeys", `{"cursor":5}`, ["cursor"], false],
+  ["listKeys", `{"offset":5}`, ["offset"], false],
+  ["disableWorkspace", `{"workspaceId":"ws","reason":"BECAUSE"}`, ["reason"], true],
+  ["disableWorkspace", `{"workspaceId":"ws","reason":"unpaid_billing"}`, ["reason"], false],
+  ["disableWorkspace", `{"workspaceId":"ws","reason":"DISABLED_REASON_UNPAID_BILLING"}`, ["reason"], false],
+  ["disableWorkspace", `{"workspaceId":"ws","reason":"UNSPECIFIED"}`, ["reason"], false],
+  ["disableWorkspace", `{"workspaceId":"ws","reason":1}`, ["reason"], false],
+];
+
+describe("a JSON body that is not as documented is refused by the HTTP door, the field named, and nothing stored", () => {
+  test.each(bodies)("%s %s", async (operation, body, locations) => {
+    const scene = await openScene(contract.doors.http, contract.clock);
+    const outcome = await readAnswer(await post(operationOf(operation).routes[0][1], scene, operation, body), false);
+    if (outcome.ok) return expect.fail("it was answered");
+    expect(outcome.code).toBe("application/invalid_input");
+    expect(outcome.fields?.map(({ location }) => location)).toEqual(locations);
+    await expectNothingStored(scene);
+  });
+
+  test("bytes that are not UTF-8 are refused", async () => {
+    const scene = await openScene(contract.doors.http, contract.clock);
+    const body = Buffer.concat([Buffer.from(`{"externalId":"`), Buffer.of(0xff, 0xfe), Buffer.from(`"}`)]);
+    const outcome = await readAnswer(await post("/v2/identities.createIdentity", scene, "createIdentity", body), false);
+    expect(outcome).toMatchObject({ code: "application/invalid_input", fields: [{ location: "body" }] });
+    await expectNothingStored(scene);
+  });
+
+  test("a meta of a hundred thousand levels is refused, and the server unharmed", async () => {
+    const scene = await openScene(contract.doors.http, contract.clock);
+    const body = `{"externalId":"user_1","meta":{"a":${"[".repeat(1e5)}${"]".repeat(1e5)}}}`;
+    const outcome = await readAnswer(await post("/v2/identities.createIdentity", scene, "createIdentity", body), false);
+    expect(outcome).toMatchObject({ code: "application/invalid_input", fields: [{ location: "meta" }] });
+    await expectNothingStored(scene);
+  });
+
+  test("a key of meta named __proto__ is given back or refused with its field named, never lost", async () => {
+    const scene = await openScene(contract.doors.http, contract.clock);
+    const body = `{"externalId":"user_1","meta":{"__proto__":{"admin":true}}}`;
+    const outcome = await readAnswer(await post("/v2/identities.createIdentity", scene, "createIdentity", body), false);
+    if (!outcome.ok) return expect(outcome.fields?.map(({ location }) => location)).toEqual(["meta"]);
+    const { meta } = await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
+    expect(JSON.stringify(meta)).toBe(`{"__proto__":{"admin":true}}`);
+  });
+
+  test.each([
+    ["limit=abc", "limit"],
+    ["limit=", "limit"],
+    ["limit=1.5", "limit"],
+    ["limit=0", "limit"],
+    ["limit=101", "limit"],
+    ["limit=1&limit=2", "limit"],
+    ["cursor=", "cursor"],
+    ["cursor=a&cursor=b", "cursor"],
+    ["cursor=%00", "cursor"],
+    ["nonsense=1", "nonsense"],
+    ["Limit=1", "Limit"],
+  ])("GET /v1/identities.listIdentities?%s names %s", async (query, location) => {
+    const { home } = await openScene(contract.doors.http, contract.clock);
+    const headers = { Authorization: `Bearer ${home.key}` };
+    const response = await fetch(`${contract.app.httpUrl}/v1/identities.listIdentities?${query}`, { headers });
+    expect(await readAnswer(response, true)).toMatchObject({
+      code: "application/invalid_input",
+      fields: [{ location }],
+    });
+  });
+});
+
+describe("the Connect door refuses the same JSON", () => {
+  const overConnect = bodies.filter(([, , , overConnect]) => overConnect);
+
+  test.each(overConnect)("with the same error of the catalogue: %s %s", async (operation, body) => {
+    const { status, code, info, scene } = await postOverConnect(operation, body);
+    expect([status, code]).toEqual([400, "invalid_argument"]);
+    expect(info?.reason).toBe("INVALID_INPUT");
+    expect(info?.metadata["requestId"]).toMatch(requestIdForm);
+    await expectNothingStored(scene);
+  });
+
+  test.each(overConnect)("naming the same field: %s %s", async (operation, body, locations) => {
+    const { badRequest } = await postOverConnect(operation, body);
+    expect(badRequest?.fieldViolations.map(({ field }) => field)).toEqual(locations);
+  });
+});
+
+async function postOverConnect(operation: OperationName, body: string) {
+  const scene = await openScene(contract.doors.connect, contract.clock);
+  const { rpc } = operationOf(operation);
+  const response = await post(`/${rpc.parent.typeName}/${rpc.name}`, scene, operation, body);
+  const { code, details = [] } = (await response.json()) as {
+    code: string;
+    details?: { type: string; value: string }[];
+  };
+  const detail = <Schema extends DescMessage>(schema: Schema) => {
+    const found = details.find(({ type }) => type === schema.typeName);
+    return found && fromBinary(schema, Buffer.from(found.value, "base64"));
+  };
+  return { scene, status: response.status, code, info: detail(ErrorInfoSchema), badRequest: detail(BadRequestSchema) };
+}
+
+async function expectNothingStored({ ok, home }: Scene): Promise<void> {
+  expect(await ok("listIdentities", home.key)).toEqual([]);
+  expect(await ok("listKeys", home.key)).toHaveLength(1);
+}
+
+function post(path: string, { home }: Scene, operation: OperationName, body: string | Uint8Array): Promise<Response> {
+  const credential = operationOf(operation).permission === undefined ? operatorKey : home.key;
+  const headers = { Authorization: `Bearer ${credential}`, "Content-Type": "application/json" };
+  return fetch(contract.app.httpUrl + path, { method: "POST", headers, body: Buffer.from(body) });
+}

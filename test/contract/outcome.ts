@@ -1,0 +1,74 @@
+import { status } from "@grpc/grpc-js";
+import { expect } from "vitest";
+import type { BadRequest, ErrorInfo } from "../../gen/google/rpc/error_details_pb.js";
+import type { PaginationAnswer } from "./answers.js";
+
+/** How a call ended, in a form in which the doors can be compared. */
+export type Outcome = Success | Refusal;
+
+/** A call that was answered. */
+export interface Success {
+  readonly ok: true;
+  readonly data: unknown;
+  readonly pagination?: PaginationAnswer;
+}
+
+/** A call that was refused. */
+export interface Refusal {
+  readonly ok: false;
+  /** `<category>/<code>`. */
+  readonly code: string;
+  readonly detail: string;
+  /** Only with invalid input: what is wrong with which field. */
+  readonly fields?: readonly { location: string; message: string }[];
+}
+
+/** The form of a request's identifier. */
+export const requestIdForm = /^req_[0-9a-z]{26}$/;
+
+/** The errors as API.md, section 5, has them. */
+export const errorTable: Readonly<Record<string, { http: number; title: string; grpc: number }>> = {
+  "authentication/missing": { http: 401, title: "Unauthorized", grpc: status.UNAUTHENTICATED },
+  "authentication/malformed": { http: 401, title: "Unauthorized", grpc: status.UNAUTHENTICATED },
+  "authentication/key_not_found": { http: 401, title: "Unauthorized", grpc: status.UNAUTHENTICATED },
+  "authentication/key_expired": { http: 401, title: "Unauthorized", grpc: status.UNAUTHENTICATED },
+  "authorization/workspace_disabled": { http: 403, title: "Forbidden", grpc: status.PERMISSION_DENIED },
+  "authorization/key_disabled": { http: 403, title: "Forbidden", grpc: status.PERMISSION_DENIED },
+  "authorization/insufficient_permissions": { http: 403, title: "Forbidden", grpc: status.PERMISSION_DENIED },
+  "data/identity_not_found": { http: 404, title: "Not Found", grpc: status.NOT_FOUND },
+  "data/workspace_not_found": { http: 404, title: "Not Found", grpc: status.NOT_FOUND },
+  "data/identity_already_exists": { http: 409, title: "Conflict", grpc: status.ALREADY_EXISTS },
+  "application/invalid_input": { http: 400, title: "Bad Request", grpc: status.INVALID_ARGUMENT },
+  "application/unsupported_media_type": { http: 415, title: "Unsupported Media Type", grpc: -1 },
+  "application/payload_too_large": { http: 413, title: "Payload Too Large", grpc: status.RESOURCE_EXHAUSTED },
+};
+
+/** What a door that speaks of errors as gRPC does has received. */
+export interface GrpcError {
+  readonly grpcCode: number;
+  readonly message: string;
+  readonly info: ErrorInfo | undefined;
+  readonly badRequest: BadRequest | undefined;
+  /** The request's identifier outside the error's details. */
+  readonly requestId: string | undefined;
+}
+
+/** Checks that an error is of the documented form, and says which it is. */
+export function toRefusal({ grpcCode, message, info, badRequest, requestId }: GrpcError): Refusal {
+  expect(info, `an ErrorInfo in the details of: ${message}`).toBeDefined();
+  const found = Object.entries(errorTable).find(
+    ([code, { grpc }]) => grpc === grpcCode && info?.reason === code.split("/")[1]?.toUpperCase(),
+  );
+  const code = found?.[0];
+  expect(code, `gRPC status ${grpcCode} with reason ${info?.reason} is a row of the error table`).toBeDefined();
+  expect(info?.domain).toBe("latchkey");
+  expect(info?.metadata["requestId"]).toMatch(requestIdForm);
+  expect(requestId, "x-request-id").toBe(info?.metadata["requestId"]);
+  expect(message).not.toBe("");
+  expect(badRequest !== undefined, "a BadRequest comes with invalid input").toBe(code === "application/invalid_input");
+  const fields = badRequest?.fieldViolations.map(({ field, description }) => ({
+    location: field,
+    message: description,
+  }));
+  return { ok: false, code: String(code), detail: message, ...(fields && { fields }) };
+}

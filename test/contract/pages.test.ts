@@ -1,0 +1,133 @@
+import { describe, expect } from "vitest";
+import { operatorKey } from "../harness.js";
+import type { PaginationAnswer } from "./answers.js";
+import { openContract } from "./cases.js";
+import type { OperationName } from "./operations.js";
+import type { Scene } from "./scene.js";
+
+const { everyDoor } = openContract();
+const invalid = "application/invalid_input";
+
+/** The lists of a workspace: how to add a row, and how many rows are there from the start. */
+const lists = {
+  listKeys: { add: ({ ok, home }: Scene) => ok("createKey", home.key, {}).then(({ keyId }) => keyId), already: 1 },
+  listIdentities: {
+    add: ({ ok, home }: Scene, index: number) =>
+      ok("createIdentity", home.key, { externalId: `user_${index}` }).then(({ identityId }) => identityId),
+    already: 0,
+  },
+} as const;
+
+type ListName = keyof typeof lists;
+
+/** Adds rows until there are so many; gives their ids, oldest first. */
+async function fill(scene: Scene, list: ListName, count: number): Promise<string[]> {
+  const { add, already } = lists[list];
+  const ids = already === 1 ? [scene.home.keyId] : [];
+  for (let index = ids.length; index < count; index++) ids.push(await add(scene, index));
+  return ids;
+}
+
+function idsOf(rows: readonly object[]): unknown[] {
+  return rows.map((row) => ("keyId" in row ? row.keyId : "identityId" in row ? row.identityId : undefined));
+}
+
+/** Follows the cursors to the end. */
+async function walk(scene: Scene, list: ListName, limit: number) {
+  const pages: unknown[][] = [];
+  const paginations: (PaginationAnswer | undefined)[] = [];
+  let cursor: string | undefined;
+  do {
+    const request = cursor === undefined ? { limit } : { limit, cursor };
+    const { data, pagination } = await scene.page(list, scene.home.key, request);
+    pages.push(idsOf(data));
+    paginations.push(pagination);
+    cursor = pagination?.cursor;
+  } while (cursor !== undefined && pages.length < 200);
+  return { pages, paginations };
+}
+
+async function cursorOf(scene: Scene, list: OperationName, credential: string): Promise<string> {
+  const { pagination } = await scene.page(list, credential, { limit: 1 });
+  return pagination?.cursor ?? expect.fail(`${list} gave no cursor`);
+}
+
+describe.each(Object.keys(lists) as ListName[])("the pages of %s", (list) => {
+  for (const limit of [1, 2, 5, 100]) {
+    everyDoor(`a walk through ${list} in pages of ${limit} sees each of 5 rows once, newest last`, async (scene) => {
+      const ids = await fill(scene, list, 5);
+      const { pages, paginations } = await walk(scene, list, limit);
+      expect(pages.flat()).toEqual(ids);
+      expect(pages).toHaveLength(Math.ceil(5 / limit));
+      expect(paginations.at(-1)).toEqual({ hasMore: false });
+      for (const pagination of paginations.slice(0, -1)) {
+        expect(pagination).toEqual({ hasMore: true, cursor: expect.stringMatching(/./) });
+      }
+    });
+  }
+
+  everyDoor(`a row added during a walk through ${list} is seen at its end, and none twice`, async (scene) => {
+    const ids = await fill(scene, list, 3);
+    const { data, pagination } = await scene.page(list, scene.home.key, { limit: 2 });
+    ids.push(await lists[list].add(scene, 3));
+    const rest = await scene.page(list, scene.home.key, { cursor: pagination?.cursor });
+    expect([...idsOf(data), ...idsOf(rest.data)]).toEqual(ids);
+  });
+
+  for (const limit of [0, 101, -1, 2147483647]) {
+    everyDoor(`${list} with the limit ${limit} is refused and the limit named`, async (scene) => {
+      const { fields } = await scene.refused(invalid, list, scene.home.key, { limit });
+      expect(fields?.map(({ location }) => location)).toEqual(["limit"]);
+    });
+  }
+
+  everyDoor(`${list} refuses a cursor that was never issued, and names it`, async (scene) => {
+    await fill(scene, list, 3);
+    const cursor = await cursorOf(scene, list, scene.home.key);
+    const lastId = Buffer.from(scene.home.keyId).toString("base64url");
+    const changed = (cursor.startsWith("A") ? "B" : "A") + cursor.slice(1);
+    const forged = ["", "garbled", "!", "💥", scene.home.keyId, lastId, "a\0b", "x".repeat(300)];
+    for (const wrong of [
+      ...forged,
+      changed,
+      `${cursor}A`,
+      cursor.slice(1),
+      cursor.slice(0, -2),
+      ` ${cursor}`,
+      `${cursor}=`,
+    ]) {
+      const { fields } = await scene.refused(invalid, list, scene.home.key, { cursor: wrong });
+      expect(fields?.map(({ location }) => location)).toEqual(["cursor"]);
+    }
+  });
+
+  everyDoor(`${list} refuses the cursors of the other lists`, async (scene) => {
+    const other = list === "listKeys" ? "listIdentities" : "listKeys";
+    await fill(scene, other, 2);
+    const ofWorkspaces = await scene.door.call("listWorkspaces", operatorKey, { limit: 1 });
+    const cursors = [await cursorOf(scene, other, scene.home.key)];
+    if (ofWorkspaces.ok) cursors.push(ofWorkspaces.pagination?.cursor ?? "");
+    for (const cursor of cursors) {
+      const { fields } = await scene.refused(invalid, list, scene.home.key, { cursor });
+      expect(fields?.map(({ location }) => location)).toEqual(["cursor"]);
+    }
+  });
+
+  everyDoor(`another workspace's cursor of ${list} opens no view into that workspace`, async (scene) => {
+    const ids = await fill(scene, list, 3);
+    const cursor = await cursorOf(scene, list, scene.home.key);
+    const other = await scene.newWorkspace();
+    const outcome = await scene.call(list, other.key, { cursor });
+    if (outcome.ok) expect(idsOf(outcome.data as object[]).filter((id) => ids.includes(String(id)))).toEqual([]);
+    else expect(outcome.code).toBe(invalid);
+  });
+});
+
+everyDoor("a list shows at most 100 rows unless asked for fewer", async (scene) => {
+  const ids = await fill(scene, "listIdentities", 101);
+  const { data, pagination } = await scene.page("listIdentities", scene.home.key);
+  expect(idsOf(data)).toEqual(ids.slice(0, 100));
+  expect(pagination?.hasMore).toBe(true);
+  const rest = await scene.page("listIdentities", scene.home.key, { cursor: pagination?.cursor });
+  expect(idsOf(rest.data)).toEqual(ids.slice(100));
+});

@@ -1,0 +1,93 @@
+import { expect } from "vitest";
+import { operatorKey } from "../harness.js";
+import type { Answers, PaginationAnswer } from "./answers.js";
+import type { CallerCredential, CallRequest, Door } from "./door.js";
+import type { OperationName } from "./operations.js";
+import type { Outcome, Refusal } from "./outcome.js";
+
+/** The service's clock, which tests can only move ahead. */
+export interface Clock {
+  now(): number;
+  advance(ms: number): void;
+}
+
+/** The stage of one case at one door: fresh workspaces, and a record of everything that was answered. */
+export interface Scene {
+  readonly door: Door;
+  readonly clock: Clock;
+  /** A fresh workspace, with its first key. */
+  readonly home: Answers["createWorkspace"];
+  /** What every call was answered, in order. */
+  readonly transcript: readonly { operation: OperationName; outcome: Outcome }[];
+  /** Calls the operation, whatever comes of it. */
+  call(operation: OperationName, credential: CallerCredential, request?: CallRequest): Promise<Outcome>;
+  /** Calls an operation that must succeed; gives its data. */
+  ok<Name extends OperationName>(
+    operation: Name,
+    credential: CallerCredential,
+    request?: CallRequest,
+  ): Promise<Answers[Name]>;
+  /** Calls a list that must succeed; gives its page. */
+  page<Name extends OperationName>(
+    operation: Name,
+    credential: CallerCredential,
+    request?: CallRequest,
+  ): Promise<{ data: Answers[Name]; pagination: PaginationAnswer | undefined }>;
+  /** Calls an operation that must be refused with exactly this code. */
+  refused(
+    code: string,
+    operation: OperationName,
+    credential: CallerCredential,
+    request?: CallRequest,
+  ): Promise<Refusal>;
+  /** Another workspace. */
+  newWorkspace(): Promise<Answers["createWorkspace"]>;
+  /** A key that holds every permission and has been expired since a moment ago. */
+  newExpiredKey(request?: CallRequest): Promise<string>;
+}
+
+/** Sets the stage: makes a workspace through the door itself. */
+export async function openScene(door: Door, clock: Clock): Promise<Scene> {
+  const transcript: { operation: OperationName; outcome: Outcome }[] = [];
+
+  async function call(operation: OperationName, credential: CallerCredential, request: CallRequest = {}) {
+    const outcome = await door.call(operation, credential, request);
+    transcript.push({ operation, outcome });
+    return outcome;
+  }
+
+  const page: Scene["page"] = async (operation, credential, request) => {
+    const outcome = await call(operation, credential, request);
+    if (!outcome.ok) expect.fail(`${operation} was refused: ${outcome.code}: ${outcome.detail}`);
+    return { data: outcome.data as Answers[typeof operation], pagination: outcome.pagination };
+  };
+
+  const ok: Scene["ok"] = async (operation, credential, request) => (await page(operation, credential, request)).data;
+
+  const newWorkspace = () => ok("createWorkspace", operatorKey, { name: "acme" });
+  const home = await newWorkspace();
+
+  return {
+    door,
+    clock,
+    home,
+    transcript,
+    call,
+    ok,
+    page,
+    newWorkspace,
+    async refused(code, operation, credential, request) {
+      const outcome = await call(operation, credential, request);
+      if (outcome.ok) expect.fail(`${operation} was answered, not refused with ${code}`);
+      expect(outcome.code, `${operation}: ${outcome.detail}`).toBe(code);
+      return outcome;
+    },
+    async newExpiredKey(request) {
+      const lifetime = 60_000;
+      const expires = clock.now() + lifetime;
+      const { key } = await ok("createKey", home.key, { permissions: ["*"], ...request, expires });
+      clock.advance(lifetime);
+      return key;
+    },
+  };
+}

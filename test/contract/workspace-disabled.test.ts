@@ -1,0 +1,121 @@
+import { describe, expect, test } from "vitest";
+import { operatorKey } from "../harness.js";
+import { allDoors, openContract } from "./cases.js";
+import { keyOperations, operationOf, operatorOperations } from "./operations.js";
+import type { Scene } from "./scene.js";
+
+const contract = openContract(allDoors);
+const { everyDoor } = contract;
+const code = "authorization/workspace_disabled";
+
+/** Every state that a key can be in, and how to make such a key. */
+const keyStates: Record<string, (scene: Scene) => Promise<string>> = {
+  "the first key": async ({ home }) => home.key,
+  "an enabled key": async ({ ok, home }) => (await ok("createKey", home.key, { permissions: ["*"] })).key,
+  "an individually disabled key": async ({ ok, home }) =>
+    (await ok("createKey", home.key, { permissions: ["*"], enabled: false })).key,
+  "an expired key": ({ newExpiredKey }) => newExpiredKey(),
+  "an expired and individually disabled key": ({ newExpiredKey }) => newExpiredKey({ enabled: false }),
+  "a key that lacks the permission": async ({ ok, home }) =>
+    (await ok("createKey", home.key, { permissions: ["documents.read"] })).key,
+  "a key without any permission": async ({ ok, home }) => (await ok("createKey", home.key)).key,
+};
+
+async function disable({ ok, home: { workspaceId } }: Scene): Promise<void> {
+  await ok("disableWorkspace", operatorKey, { workspaceId, reason: "SUSPICIOUS_ACTIVITY" });
+}
+
+describe("every key of a disabled workspace", () => {
+  for (const [state, makeKey] of Object.entries(keyStates)) {
+    everyDoor(
+      `${state} is told by every operation that the workspace is disabled, whatever the body`,
+      async (scene) => {
+        const key = await makeKey(scene);
+        await disable(scene);
+        for (const operation of [...keyOperations, ...operatorOperations]) {
+          const { wellFormed, malformed } = operationOf(operation);
+          for (const request of [wellFormed, malformed]) {
+            const { detail, fields } = await scene.refused(code, operation, key, request);
+            expect(detail).toMatch(/workspace tied to (this|the) API key is disabled/);
+            expect(fields).toBeUndefined();
+          }
+        }
+      },
+    );
+  }
+});
+
+describe("a disabled workspace", () => {
+  test("is answered over HTTP exactly as the specification's section 7.1 says", async () => {
+    const { app, doors } = contract;
+    const created = await doors.http.call("createWorkspace", operatorKey, { name: "acme" });
+    if (!created.ok) return expect.fail(created.detail);
+    const { workspaceId, key } = created.data as { workspaceId: string; key: string };
+    await doors.grpc.call("disableWorkspace", operatorKey, { workspaceId, reason: "UNPAID_BILLING" });
+    const response = await fetch(`${app.httpUrl}/v1/keys.listKeys`, {
+      method: "POST",
+      headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" },
+    });
+    expect(response.status).toBe(403);
+    expect(await response.json()).toEqual({
+      meta: { requestId: response.headers.get("x-request-id") },
+      error: {
+        detail: expect.stringMatching(/workspace tied to (this|the) API key is disabled/),
+        status: 403,
+        title: "Forbidden",
+        type: `${app.httpUrl}/api-reference/errors-v2/service/authorization/workspace_disabled`,
+      },
+    });
+  });
+
+  everyDoor("stops no key of another workspace", async (scene) => {
+    const other = await scene.newWorkspace();
+    await disable(scene);
+    await scene.refused(code, "listKeys", scene.home.key);
+    expect(await scene.ok("listKeys", other.key)).toHaveLength(1);
+    await scene.ok("createIdentity", other.key, { externalId: "user_1" });
+  });
+
+  everyDoor("changes nothing while it refuses", async (scene) => {
+    await scene.ok("createIdentity", scene.home.key, { externalId: "user_1" });
+    await disable(scene);
+    await scene.refused(code, "createIdentity", scene.home.key, { externalId: "user_2" });
+    await scene.refused(code, "deleteIdentity", scene.home.key, { externalId: "user_1" });
+    await scene.refused(code, "createKey", scene.home.key, { externalId: "user_3" });
+    await scene.ok("enableWorkspace", operatorKey, { workspaceId: scene.home.workspaceId });
+    const identities = await scene.ok("listIdentities", scene.home.key);
+    expect(identities.map(({ externalId }) => externalId)).toEqual(["user_1"]);
+    expect(await scene.ok("listKeys", scene.home.key)).toHaveLength(1);
+  });
+
+  everyDoor("once enabled again, judges every key by its own state as before", async (scene) => {
+    const keys: Record<string, string> = {};
+    for (const [state, makeKey] of Object.entries(keyStates)) keys[state] = await makeKey(scene);
+    await disable(scene);
+    for (const key of Object.values(keys)) await scene.refused(code, "listKeys", key);
+    await scene.ok("enableWorkspace", operatorKey, { workspaceId: scene.home.workspaceId });
+    const outcomes: Record<string, string> = {};
+    for (const [state, key] of Object.entries(keys)) {
+      const outcome = await scene.call("listKeys", key);
+      outcomes[state] = outcome.ok ? "accepted" : outcome.code;
+    }
+    expect(outcomes).toEqual({
+      "the first key": "accepted",
+      "an enabled key": "accepted",
+      "an individually disabled key": "authorization/key_disabled",
+      "an expired key": "authentication/key_expired",
+      "an expired and individually disabled key": "authorization/key_disabled",
+      "a key that lacks the permission": "authorization/insufficient_permissions",
+      "a key without any permission": "authorization/insufficient_permissions",
+    });
+  });
+
+  everyDoor("can be disabled and enabled over and over, each time with effect at once", async (scene) => {
+    for (let round = 0; round < 5; round++) {
+      await disable(scene);
+      await scene.refused(code, "listKeys", scene.home.key);
+      await scene.ok("enableWorkspace", operatorKey, { workspaceId: scene.home.workspaceId });
+      await scene.ok("listKeys", scene.home.key);
+    }
+  });
+});

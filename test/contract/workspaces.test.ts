@@ -1,0 +1,134 @@
+import { describe, expect } from "vitest";
+import { operatorKey } from "../harness.js";
+import type { WorkspaceAnswer } from "./answers.js";
+import { allDoors, openContract } from "./cases.js";
+import type { Scene } from "./scene.js";
+
+const { everyDoor } = openContract(allDoors);
+
+const reasons = [
+  "UNPAID_BILLING",
+  "TERMS_VIOLATION",
+  "OWNER_REQUEST",
+  "SUSPICIOUS_ACTIVITY",
+  "ACCOUNT_CLOSURE",
+  "QUOTA_EXCEEDED",
+  "OWNERSHIP_TRANSFER",
+];
+
+const unknownWorkspace = "ws_01jcz0000000000000000000zz";
+
+describe("the operator's workspaces", () => {
+  everyDoor(
+    "a new workspace comes with its id, its first key's id and the key's secret, and nothing else",
+    async (scene) => {
+      const created = await scene.ok("createWorkspace", operatorKey, { name: "Zoë & Söhne" });
+      expect(created).toEqual({
+        workspaceId: expect.stringMatching(/^ws_[0-9a-z]{26}$/),
+        keyId: expect.stringMatching(/^key_[0-9a-z]{26}$/),
+        key: expect.stringMatching(/^lk_[0-9A-Za-z]{39}$/),
+      });
+    },
+  );
+
+  everyDoor("a new workspace is enabled, bears its name and gives no reason", async (scene) => {
+    const before = scene.clock.now();
+    const { workspaceId } = await scene.ok("createWorkspace", operatorKey, { name: "Zoë & Söhne" });
+    const workspace = await scene.ok("getWorkspace", operatorKey, { workspaceId });
+    expect(workspace).toEqual({ workspaceId, name: "Zoë & Söhne", enabled: true, createdAt: expect.any(Number) });
+    expect(workspace.createdAt).toBeGreaterThanOrEqual(before);
+    expect(workspace.createdAt).toBeLessThanOrEqual(scene.clock.now());
+  });
+
+  everyDoor("two workspaces may bear the same name", async (scene) => {
+    const { workspaceId } = await scene.newWorkspace();
+    const other = await scene.newWorkspace();
+    expect(other.workspaceId).not.toBe(workspaceId);
+  });
+
+  everyDoor("the list shows a workspace as getWorkspace does, enabled or disabled", async (scene) => {
+    const { workspaceId } = scene.home;
+    const disabled = await scene.newWorkspace();
+    await scene.ok("disableWorkspace", operatorKey, { workspaceId: disabled.workspaceId, reason: "OWNER_REQUEST" });
+    const listed = await listAll(scene);
+    for (const id of [workspaceId, disabled.workspaceId]) {
+      const workspace = await scene.ok("getWorkspace", operatorKey, { workspaceId: id });
+      expect(listed.filter((entry) => entry.workspaceId === id)).toEqual([workspace]);
+    }
+  });
+
+  for (const reason of reasons) {
+    everyDoor(
+      `a workspace can be disabled for the reason ${reason}, and says so until it is enabled`,
+      async (scene) => {
+        const { workspaceId } = scene.home;
+        const before = scene.clock.now();
+        const disabled = await scene.ok("disableWorkspace", operatorKey, { workspaceId, reason });
+        expect(disabled).toEqual({
+          workspaceId,
+          name: "acme",
+          enabled: false,
+          disabledReason: reason,
+          disabledAt: expect.any(Number),
+          createdAt: expect.any(Number),
+        });
+        expect(disabled.disabledAt).toBeGreaterThanOrEqual(before);
+        expect(await scene.ok("getWorkspace", operatorKey, { workspaceId })).toEqual(disabled);
+
+        const { createdAt } = disabled;
+        const enabled = await scene.ok("enableWorkspace", operatorKey, { workspaceId });
+        expect(enabled).toEqual({ workspaceId, name: "acme", enabled: true, createdAt });
+        expect(await scene.ok("getWorkspace", operatorKey, { workspaceId })).toEqual(enabled);
+      },
+    );
+  }
+
+  everyDoor("the operator's note is kept with the reason and goes with it", async (scene) => {
+    const { workspaceId } = scene.home;
+    const note = "invoice 2024-118, “third reminder” ✉️";
+    const request = { workspaceId, reason: "UNPAID_BILLING", note };
+    expect(await scene.ok("disableWorkspace", operatorKey, request)).toMatchObject({ disabledNote: note });
+    expect(await scene.ok("getWorkspace", operatorKey, { workspaceId })).toMatchObject({ disabledNote: note });
+    expect(await scene.ok("enableWorkspace", operatorKey, { workspaceId })).not.toHaveProperty("disabledNote");
+  });
+
+  everyDoor("disabling twice is as disabling once, and keeps the moment of the first time", async (scene) => {
+    const request = { workspaceId: scene.home.workspaceId, reason: "QUOTA_EXCEEDED", note: "over by far" };
+    const first = await scene.ok("disableWorkspace", operatorKey, request);
+    scene.clock.advance(1000);
+    expect(await scene.ok("disableWorkspace", operatorKey, request)).toEqual(first);
+    await scene.refused("authorization/workspace_disabled", "listKeys", scene.home.key);
+  });
+
+  everyDoor("enabling an enabled workspace changes nothing", async (scene) => {
+    const { workspaceId } = scene.home;
+    const before = await scene.ok("getWorkspace", operatorKey, { workspaceId });
+    expect(await scene.ok("enableWorkspace", operatorKey, { workspaceId })).toEqual(before);
+    expect(await scene.ok("enableWorkspace", operatorKey, { workspaceId })).toEqual(before);
+    await scene.ok("listKeys", scene.home.key);
+  });
+
+  for (const operation of ["getWorkspace", "disableWorkspace", "enableWorkspace"] as const) {
+    everyDoor(`${operation} of a workspace that does not exist is refused with workspace_not_found`, async (scene) => {
+      const more = operation === "disableWorkspace" ? { reason: "OWNER_REQUEST" } : {};
+      const code = "data/workspace_not_found";
+      await scene.refused(code, operation, operatorKey, { workspaceId: unknownWorkspace, ...more });
+      await scene.refused(code, operation, operatorKey, { workspaceId: "no id at all", ...more });
+      const shouted = scene.home.workspaceId.toUpperCase();
+      await scene.refused(code, operation, operatorKey, { workspaceId: shouted, ...more });
+    });
+  }
+});
+
+/** Walks all pages, away from the transcript: the other tests' workspaces are there as well. */
+async function listAll({ door }: Scene): Promise<WorkspaceAnswer[]> {
+  const all: WorkspaceAnswer[] = [];
+  let cursor: string | undefined;
+  do {
+    const outcome = await door.call("listWorkspaces", operatorKey, cursor === undefined ? {} : { cursor });
+    if (!outcome.ok) return expect.fail(outcome.detail);
+    all.push(...(outcome.data as WorkspaceAnswer[]));
+    cursor = outcome.pagination?.cursor;
+  } while (cursor !== undefined);
+  return all;
+}

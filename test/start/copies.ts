@@ -1,0 +1,27 @@
+import { spawnSync } from "node:child_process";
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { project } from "./service.js";
+
+/** Copies what `npm start` builds from, with the checkout's packages beside it: a build there disturbs nobody. */
+export function copySources(target: string): void {
+  mkdirSync(target);
+  const configurations = readdirSync(project).filter((name) => /^(package|tsconfig.*)\.json$/.test(name));
+  for (const name of [...configurations, "src", "gen"])
+    cpSync(join(project, name), join(target, name), { recursive: true });
+  symlinkSync(join(project, "node_modules"), join(target, "node_modules"));
+}
+
+/** Copies the built service with all the packages that it needs to run: nothing in the copy leads out of it. */
+export function copyInstallation(target: string): void {
+  const lock = JSON.parse(readFileSync(join(project, "package-lock.json"), "utf8"));
+  const packages = Object.entries<{ dev?: boolean }>(lock.packages).flatMap(([path, { dev }]) =>
+    path.startsWith("node_modules/") && !dev && existsSync(join(project, path)) ? [path] : [],
+  );
+  for (const path of ["package.json", "dist", ...packages]) {
+    mkdirSync(dirname(join(target, path)), { recursive: true });
+    // Many times faster than cpSync, which on Node 20 copies file by file in JavaScript.
+    const { status, stderr } = spawnSync("cp", ["-RP", join(project, path), join(target, path)], { encoding: "utf8" });
+    if (status !== 0) throw new Error(`cannot copy ${path}: ${stderr}`);
+  }
+}

@@ -1,0 +1,56 @@
+import { Client, credentials, Metadata } from "@grpc/grpc-js";
+import { expect, onTestFinished, test } from "vitest";
+import { call, makePlace, readSecret, start, stop } from "./service.js";
+
+test("the log of good and failing calls holds no credential, whole or in part", async () => {
+  const place = makePlace();
+  const service = await start(place, { set: { LOG_LEVEL: "trace" } });
+  const operatorKey = readSecret(place.operatorKeyFile);
+  const firstKey = service.printedKey ?? "";
+  const workspace = await call(service, "/v2/workspaces.createWorkspace", operatorKey, { name: "another" });
+  const created = await call(service, "/v2/keys.createKey", firstKey, { name: "created", permissions: ["keys.read"] });
+  const keys = [workspace, created].map(({ data }) => (data as { key: string }).key);
+  const [otherKey = "", createdKey = ""] = keys;
+
+  // Every kind of failure in which a credential takes part.
+  const answers = await Promise.all([
+    call(service, "/v2/identities.createIdentity", createdKey, { externalId: "not permitted" }),
+    call(service, "/v2/workspaces.listWorkspaces", firstKey),
+    call(service, "/v1/keys.listKeys", operatorKey),
+    call(service, "/v1/keys.listKeys", `${firstKey}x`),
+    call(service, `/v1/keys.listKeys?key=${firstKey}`, otherKey),
+    call(service, `/no/such/path?key=${firstKey}`, firstKey),
+    call(service, "/v2/identities.createIdentity", firstKey, {
+      externalId: `${firstKey}\u0000`,
+      [createdKey]: firstKey,
+    }),
+    call(service, "/v2/identities.getIdentity", firstKey, { externalId: createdKey }),
+  ]);
+  expect(answers.filter(({ status }) => status < 400).length, "nearly all of these fail").toBeLessThan(2);
+  await expect(overGrpc(service.grpcAddress, operatorKey)).rejects.toThrow();
+  await overGrpc(service.grpcAddress, firstKey);
+
+  const { stderr } = await stop(service);
+  expect(stderr.trim().split("\n").length, "every call is logged").toBeGreaterThanOrEqual(answers.length + 4);
+  for (const secret of [operatorKey, firstKey, ...keys]) {
+    expect(secret.length).toBeGreaterThan(24);
+    expect(stderr).not.toContain(secret);
+    expect(stderr, "nor most of it").not.toContain(secret.slice(0, 20));
+  }
+  expect(service.stdout()).not.toContain(operatorKey);
+});
+
+function overGrpc(address: string, credential: string): Promise<void> {
+  const client = new Client(address, credentials.createInsecure());
+  onTestFinished(() => client.close());
+  const metadata = new Metadata();
+  metadata.set("authorization", `Bearer ${credential}`);
+  const asIs = (bytes: Buffer) => bytes;
+  return new Promise((resolve, reject) => {
+    const path = "/latchkey.v1.KeysService/ListKeys";
+    const options = { deadline: Date.now() + 15_000 };
+    client.makeUnaryRequest(path, asIs, asIs, Buffer.alloc(0), metadata, options, (error) =>
+      error ? reject(error) : resolve(),
+    );
+  });
+}
