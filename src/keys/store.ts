@@ -1,7 +1,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { type IdentityReference, idOf, insertIdentity, type NewIdentity } from "../identities/store.js";
 import type { PageRequest } from "../page.js";
-import { jsonText, type Sql, type Statement } from "../storage/postgres.js";
+import { jsonText, type Sql, type Statement, words } from "../storage/postgres.js";
 
 /** A key about to be stored. */
 export interface NewKey {
@@ -90,7 +90,7 @@ export async function insertKey(sql: Statement, key: NewKey, identityId: string 
     insert into keys (key_id, workspace_id, hash, start, name, enabled, permissions, identity_id, meta, expires_at,
       created_at, updated_at)
     values (${key.keyId}, ${key.workspaceId}, ${key.hash}, ${key.start}, ${key.name}, ${key.enabled},
-      ${sql.array([...key.permissions])}, ${identityId}, ${key.meta && jsonText(sql, key.meta)}, ${key.expiresAt},
+      ${words(sql, key.permissions)}, ${identityId}, ${key.meta && jsonText(sql, key.meta)}, ${key.expiresAt},
       ${key.createdAt}, ${key.createdAt})`;
 }
 

@@ -7,6 +7,11 @@ export type Sql = postgres.Sql<{ bigint: bigint }>;
 /** Where a statement runs: in the pool, or inside a transaction. */
 export type Statement = postgres.ISql<{ bigint: bigint }>;
 
+/** A parameter for a text[] column. */
+export function words(sql: Statement, value: readonly string[]) {
+  return sql.typed(value, textArray.to);
+}
+
 /** A parameter for a json column. `sql.json` would send jsonb, and the order of keys would be lost on the way. */
 export function jsonText(sql: Statement, value: JsonObject) {
   return sql.typed(value, 114);
@@ -26,10 +31,27 @@ export function connectPostgres(url: string): Sql {
       statement_timeout: 10_000,
       idle_in_transaction_session_timeout: 10_000,
     },
-    types: { bigint: postgres.BigInt },
+    // To learn the array types of the database, postgres.js would ask on each new connection, in a promise that nobody
+    // holds: a connection that broke just then would end the process. The one array type that we use is told here.
+    fetch_types: false,
+    types: { bigint: postgres.BigInt, textArray },
     transform: { column: { from: postgres.toCamel } },
   });
 }
+
+/** text[], of words that need no quotes but where PostgreSQL would take them for NULL. */
+const textArray = {
+  to: 1009,
+  from: [1009],
+  serialize: (words: readonly string[]) => `{${words.map((word) => `"${word.replace(/["\\]/g, "\\$&")}"`).join(",")}}`,
+  parse: (text: string) =>
+    text === "{}"
+      ? []
+      : text
+          .slice(1, -1)
+          .split(",")
+          .map((word) => word.replace(/^"|"$/g, "")),
+};
 
 /** What postgres.js and the operating system say when the database is out of reach. */
 const outOfReach = new Set([

@@ -1,3 +1,4 @@
+import postgres from "postgres";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { disableRow, openSchema, type Schema } from "./schema.js";
 
@@ -16,8 +17,8 @@ describe("the order of epochs is the order of commits", () => {
   it("a second change waits until the first has committed, and gets the later epoch", async () => {
     const other = await schema.insertWorkspace();
     const before = await schema.epoch();
-    const second = await reserve();
-    const first = await reserve();
+    const second = connect();
+    const first = connect();
     await first`begin`;
     await disableRow(first, workspaceId);
     // Another row of another workspace: only the epoch is between them.
@@ -36,8 +37,8 @@ describe("the order of epochs is the order of commits", () => {
   it("a second change goes on, with the same epoch, when the first is rolled back", async () => {
     const other = await schema.insertWorkspace();
     const before = await schema.epoch();
-    const second = await reserve();
-    const first = await reserve();
+    const second = connect();
+    const first = connect();
     await first`begin`;
     await disableRow(first, workspaceId);
     const waiting = disableRow(second, other).then(() => "committed");
@@ -72,13 +73,10 @@ describe("the order of epochs is the order of commits", () => {
   });
 });
 
-/** A connection of the test's own, given back at its end, the latest first, whatever became of its transaction. */
-async function reserve() {
-  const connection = await schema.sql.reserve();
-  onTestFinished(async () => {
-    await connection`rollback`;
-    connection.release();
-  });
+/** A connection of the test's own, closed at its end, whatever became of its transaction. */
+function connect() {
+  const connection = postgres(schema.url, { max: 1, types: { bigint: postgres.BigInt } });
+  onTestFinished(() => connection.end({ timeout: 1 }));
   return connection;
 }
 

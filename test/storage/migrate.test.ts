@@ -80,8 +80,7 @@ describe("migrations", () => {
     // Stands in the way of the last table that the first file creates.
     await sql`create table keys (obstacle text)`;
     await expect(migrate(sql)).rejects.toThrow(/keys/);
-    expect(await tablesOf(sql)).toEqual(["keys", "migrations"]);
-    expect(await recorded(sql)).toEqual([]);
+    expect(await tablesOf(sql)).toEqual(["keys"]);
     await sql`drop table keys`;
     await migrate(sql);
     expect(await tablesOf(sql)).toContain("epoch");

@@ -6,6 +6,7 @@ import { createDatabase } from "../harness.js";
 
 /** A database with the schema, as SQL sees it, without a service. */
 export interface Schema {
+  readonly url: string;
   readonly sql: Sql;
   insertWorkspace(): Promise<string>;
   insertKey(workspaceId: string): Promise<string>;
@@ -24,6 +25,7 @@ export async function openSchema(): Promise<Schema> {
   const sql = connectPostgres(database.url);
   await migrate(sql);
   return {
+    url: database.url,
     sql,
     async insertWorkspace() {
       const id = mintId("ws");
