@@ -3,12 +3,16 @@ import { create } from "@bufbuild/protobuf";
 import { IdentitiesService } from "../gen/latchkey/v1/identities_service_pb.js";
 import { KeysService } from "../gen/latchkey/v1/keys_service_pb.js";
 import { CreateWorkspaceRequestSchema, WorkspacesService } from "../gen/latchkey/v1/workspaces_service_pb.js";
+import { createAuditStore } from "./audit/store.js";
 import { createAuthenticate } from "./auth/authenticate.js";
+import { contextFor } from "./auth/principal.js";
 import { createWorkspaceStates } from "./auth/workspace-states.js";
 import { Unusable } from "./errors.js";
 import { createGateway } from "./gateway/server.js";
 import { createIdentitiesService } from "./identities/service.js";
 import { createIdentitiesStore } from "./identities/store.js";
+import { mintId } from "./ids.js";
+import { createLastUsed } from "./keys/last-used.js";
 import { createKeysService } from "./keys/service.js";
 import { createKeysStore } from "./keys/store.js";
 import type { Log } from "./observe/log.js";
@@ -68,11 +72,14 @@ export async function openApp(options: AppOptions): Promise<App> {
     const workspaces = createWorkspacesStore(sql);
     const workspaceStates = createWorkspaceStates(workspaces.readState, cache);
 
-    const authenticate = createAuthenticate(options.operatorKey, keys.findCredential, workspaceStates, now);
-    const workspacesService = createWorkspacesService(workspaces, workspaceStates, now);
+    const lastUsed = createLastUsed(keys.recordUses, log);
+    undo.push(() => lastUsed.close());
+
+    const authenticate = createAuthenticate(options.operatorKey, keys.findCredential, workspaceStates, lastUsed, now);
+    const workspacesService = createWorkspacesService(workspaces, workspaceStates, createAuditStore(sql), now);
     const procedures = createProcedures(
       [
-        service(KeysService, createKeysService(keys, now)),
+        service(KeysService, createKeysService(keys, lastUsed, now)),
         service(IdentitiesService, createIdentitiesService(identities, now)),
         service(WorkspacesService, workspacesService),
       ],
@@ -98,7 +105,10 @@ export async function openApp(options: AppOptions): Promise<App> {
         const there = await workspaces.listWorkspaces({ limit: 0, after: "" });
         return there.length > 0
           ? undefined
-          : workspacesService.createWorkspace(create(CreateWorkspaceRequestSchema, { name }));
+          : workspacesService.createWorkspace(
+              create(CreateWorkspaceRequestSchema, { name }),
+              contextFor({ kind: "operator" }, mintId("req")),
+            );
       },
       close,
     };

@@ -74,6 +74,12 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
     remedy:
       "Find the right identifier with identities.listIdentities; if the identity was deleted, create it again with identities.createIdentity.",
   },
+  [ErrorCode.DATA_KEY_NOT_FOUND]: {
+    status: 404,
+    grpc: Code.NotFound,
+    when: "The key does not exist in the caller's workspace: the identifier is mistyped, the key was deleted, or it belongs to another workspace.",
+    remedy: "Find the right identifier with keys.listKeys.",
+  },
   [ErrorCode.DATA_WORKSPACE_NOT_FOUND]: {
     status: 404,
     grpc: Code.NotFound,
@@ -225,6 +231,9 @@ export const identityNotFound = () =>
     ErrorCode.DATA_IDENTITY_NOT_FOUND,
     "The requested identity could not be found in this workspace. Check the identifier and its letter case.",
   );
+
+export const keyNotFound = () =>
+  new Failure(ErrorCode.DATA_KEY_NOT_FOUND, "The requested key could not be found in this workspace.");
 
 export const workspaceNotFound = () =>
   new Failure(ErrorCode.DATA_WORKSPACE_NOT_FOUND, "The requested workspace could not be found.");

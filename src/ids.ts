@@ -1,7 +1,7 @@
 import { typeidUnboxed } from "typeid-js";
 
 /** What each prefix stands for. */
-export type IdPrefix = "ws" | "key" | "id" | "req";
+export type IdPrefix = "ws" | "key" | "id" | "req" | "evt";
 
 /** A new id: the prefix and a UUIDv7 in 26 characters (the TypeID form), so ids sort by the time of their making. */
 export function mintId(prefix: IdPrefix): string {

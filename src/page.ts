@@ -2,7 +2,7 @@ import { crc32 } from "node:zlib";
 import { invalidInput } from "./errors.js";
 
 /** The lists that can be paged through. A cursor of one is not a cursor of another. */
-export type ListName = "keys" | "identities" | "workspaces";
+export type ListName = "keys" | "identities" | "workspaces" | "events";
 
 /** What a store is asked for: rows with an id above `after`, one more than `limit`. */
 export interface PageRequest {

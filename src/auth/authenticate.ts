@@ -7,6 +7,7 @@ import {
   keyUnknown,
   workspaceDisabled,
 } from "../errors.js";
+import type { LastUsed } from "../keys/last-used.js";
 import { hashSecret, isWellFormedSecret } from "../keys/secret.js";
 import type { Credential } from "../keys/store.js";
 import type { Principal } from "./principal.js";
@@ -19,6 +20,7 @@ export function createAuthenticate(
   operatorKey: string,
   findCredential: (hash: Buffer) => Promise<Credential | undefined>,
   workspaceStates: WorkspaceStates,
+  lastUsed: Pick<LastUsed, "record">,
   now: () => Date,
 ): Authenticate {
   const operatorHash = hashSecret(operatorKey);
@@ -38,7 +40,9 @@ export function createAuthenticate(
     const fence = { lastChange: key.workspaceChangedEpoch, present: key.epoch };
     if (!(await workspaceStates.isEnabled(workspaceId, fence))) throw workspaceDisabled();
     if (!key.enabled) throw keyDisabled();
-    if (key.expiresAt !== null && key.expiresAt <= now()) throw keyExpired();
+    const at = now();
+    if (key.expiresAt !== null && key.expiresAt <= at) throw keyExpired();
+    lastUsed.record(keyId, at);
     return { kind: "key", keyId, workspaceId, permissions };
   };
 }

@@ -1,5 +1,6 @@
 import type { DescService, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { createContextKey, createContextValues, type HandlerContext } from "@connectrpc/connect";
+import type { Author } from "../audit/store.js";
 
 /** Who is calling: the operator of the service, or a workspace's key. */
 export type Principal = Operator | KeyHolder;
@@ -26,17 +27,31 @@ export function covers(granted: readonly string[], wanted: string): boolean {
 export type CallContext = Pick<HandlerContext, "values">;
 
 const principalKey = createContextKey<Principal | undefined>(undefined);
+const requestIdKey = createContextKey("");
 
 /** The context of a call that was admitted for this principal. */
-export function contextFor(principal: Principal): CallContext {
-  return { values: createContextValues().set(principalKey, principal) };
+export function contextFor(principal: Principal, requestId: string): CallContext {
+  return { values: createContextValues().set(principalKey, principal).set(requestIdKey, requestId) };
+}
+
+/** Who calls. */
+export function callerOf(context: CallContext): Principal {
+  const principal = context.values.get(principalKey);
+  if (principal === undefined) throw new Error("a handler was reached without a caller");
+  return principal;
 }
 
 /** The key that calls. Handlers of operations that only keys may call rely on the pipeline to admit nobody else. */
 export function callingKey(context: CallContext): KeyHolder {
-  const principal = context.values.get(principalKey);
-  if (principal?.kind !== "key") throw new Error("a handler for keys was reached without one");
+  const principal = callerOf(context);
+  if (principal.kind !== "key") throw new Error("a handler for keys was reached without one");
   return principal;
+}
+
+/** Who answers for the changes of this call. */
+export function authorOf(context: CallContext, at: Date): Author {
+  const caller = callerOf(context);
+  return { actor: caller.kind === "key" ? caller.keyId : "operator", requestId: context.values.get(requestIdKey), at };
 }
 
 /** A service's handlers: what Connect's ServiceImpl asks for, with the smaller context. */

@@ -4,6 +4,7 @@
 import { create, type DescEnum, type DescField, type DescMessage, type Message, ScalarType } from "@bufbuild/protobuf";
 import { StructSchema, type Timestamp, TimestampSchema, timestampFromMs, timestampMs } from "@bufbuild/protobuf/wkt";
 import { type FieldError, invalidInput } from "../errors.js";
+import { updateMaskOf } from "../update-mask.js";
 
 /** Reads a request message from parsed JSON; throws `invalid_input` with every bad field named. */
 export type ReadMessage = (json: unknown) => Message;
@@ -15,15 +16,20 @@ export type WriteMessage = (message: Message) => Record<string, unknown>;
 type ReadValue = (json: unknown) => { readonly value: unknown } | { readonly mustBe: string };
 
 export function compileReader(schema: DescMessage): ReadMessage {
-  const fields = new Map(schema.fields.map((field) => [field.jsonName, { field, read: readerOf(field) }]));
+  // HTTP has no update mask: which fields are given says the same, and `null` names a field that is to be cleared.
+  const mask = updateMaskOf(schema);
+  const readable = schema.fields.filter((field) => field !== mask?.field);
+  const fields = new Map(readable.map((field) => [field.jsonName, { field, read: readerOf(field) }]));
   const names = [...fields.keys()].join(", ");
 
   return (json) => {
     if (!isObject(json)) throw invalidInput([{ location: "body", message: "must be a JSON object" }]);
     const errors: FieldError[] = [];
     const members: Record<string, unknown> = {};
+    const changed: string[] = [];
     for (const [name, given] of Object.entries(json)) {
       const known = fields.get(name);
+      if (known !== undefined && mask?.changeable.has(known.field.name)) changed.push(known.field.name);
       if (known === undefined) {
         errors.push({
           location: name,
@@ -34,6 +40,7 @@ export function compileReader(schema: DescMessage): ReadMessage {
       }
     }
     if (errors.length > 0) throw invalidInput(errors);
+    if (mask !== undefined) members[mask.field.localName] = { paths: changed };
     return create(schema, members);
   };
 }
@@ -101,6 +108,8 @@ const scalarReaders: Partial<Record<ScalarType, ReadValue>> = {
   [ScalarType.BOOL]: (json) => (typeof json === "boolean" ? { value: json } : { mustBe: "true or false" }),
   [ScalarType.INT32]: (json) =>
     Number.isInteger(json) && Math.abs(Number(json)) < 2 ** 31 ? { value: json } : { mustBe: "an integer" },
+  [ScalarType.INT64]: (json) =>
+    Number.isSafeInteger(json) ? { value: BigInt(Number(json)) } : { mustBe: "an integer" },
 };
 
 const messageReaders: Record<string, ReadValue> = {

@@ -1,19 +1,19 @@
-import type { IdentitiesService } from "../../gen/latchkey/v1/identities_service_pb.js";
-import { callingKey, type Handlers } from "../auth/principal.js";
+import { type IdentitiesService, UpdateIdentityRequestSchema } from "../../gen/latchkey/v1/identities_service_pb.js";
+import { authorOf, callingKey, type Handlers } from "../auth/principal.js";
 import { identityAlreadyExists, identityNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
 import { readPage, writePage } from "../page.js";
+import { changedFields } from "../update-mask.js";
 import { toIdentity, toReference } from "./convert.js";
 import type { IdentitiesStore } from "./store.js";
 
 /** The identities of the caller's workspace. */
 export function createIdentitiesService(store: IdentitiesStore, now: () => Date) {
   return {
-    async createIdentity(request, context) {
+    async createIdentity({ externalId, meta = {} }, context) {
       const { workspaceId } = callingKey(context);
-      const { externalId, meta = {} } = request;
-      const identity = { identityId: mintId("id"), workspaceId, externalId, meta, createdAt: now() };
-      if (!(await store.insertIdentity(identity))) throw identityAlreadyExists();
+      const identity = { identityId: mintId("id"), workspaceId, externalId, meta };
+      if (!(await store.insertIdentity(identity, authorOf(context, now())))) throw identityAlreadyExists();
       return { identityId: identity.identityId };
     },
 
@@ -27,14 +27,25 @@ export function createIdentitiesService(store: IdentitiesStore, now: () => Date)
     async listIdentities(request, context) {
       const { workspaceId } = callingKey(context);
       const page = readPage("identities", request);
-      const found = await store.listIdentities(workspaceId, page);
+      const found = await store.listIdentities(workspaceId, request.search, page);
       const { rows, pagination } = writePage("identities", page, found, (row) => row.identityId);
       return { identities: rows.map(toIdentity), pagination };
     },
 
+    async updateIdentity(request, context) {
+      const { workspaceId } = callingKey(context);
+      const reference = toReference(request);
+      const row = changedFields(UpdateIdentityRequestSchema, request).has("meta")
+        ? await store.updateMeta(workspaceId, reference, request.meta ?? {}, authorOf(context, now()))
+        : await store.findIdentity(workspaceId, reference);
+      if (row === undefined) throw identityNotFound();
+      return { identity: toIdentity(row) };
+    },
+
     async deleteIdentity(request, context) {
       const { workspaceId } = callingKey(context);
-      if (!(await store.deleteIdentity(workspaceId, toReference(request)))) throw identityNotFound();
+      const deleted = await store.deleteIdentity(workspaceId, toReference(request), authorOf(context, now()));
+      if (!deleted) throw identityNotFound();
       return {};
     },
   } satisfies Handlers<typeof IdentitiesService>;

@@ -1,8 +1,17 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { KeySchema } from "../../gen/latchkey/v1/key_pb.js";
+import {
+  type CreateKeyRequest,
+  type UpdateKeyRequest,
+  UpdateKeyRequestSchema,
+} from "../../gen/latchkey/v1/keys_service_pb.js";
+import { invalidInput } from "../errors.js";
 import { toIdentity } from "../identities/convert.js";
-import type { KeyRow } from "./store.js";
+import { mintId } from "../ids.js";
+import { changedFields } from "../update-mask.js";
+import type { MintedSecret } from "./secret.js";
+import type { KeyChanges, KeyRow, NewKey, Owner } from "./store.js";
 
 /** A key's row as its message. */
 export function toKey(row: KeyRow): MessageInitShape<typeof KeySchema> {
@@ -18,6 +27,53 @@ export function toKey(row: KeyRow): MessageInitShape<typeof KeySchema> {
     expires: row.expiresAt ? timestampFromDate(row.expiresAt) : undefined,
     createdAt: timestampFromDate(row.createdAt),
     updatedAt: timestampFromDate(row.updatedAt),
+    lastUsedAt: row.lastUsedAt ? timestampFromDate(row.lastUsedAt) : undefined,
+  };
+}
+
+/** What a verification tells about a valid key. */
+export function toVerdict(row: KeyRow) {
+  const { keyId, name, meta, expires, enabled, permissions, identity } = toKey(row);
+  return { keyId, name, meta, expires, enabled, permissions, identity };
+}
+
+/** What is stored of a new key. */
+export function toNewKey(request: CreateKeyRequest, keyId: string, workspaceId: string, secret: MintedSecret): NewKey {
+  return {
+    keyId,
+    workspaceId,
+    hash: secret.hash,
+    start: secret.start,
+    name: request.name ?? null,
+    enabled: request.enabled ?? true,
+    permissions: request.permissions,
+    meta: request.meta ?? null,
+    expiresAt: request.expires ? timestampDate(request.expires) : null,
+  };
+}
+
+/** Who is to own the key; undefined for nobody. */
+export function toOwner({ owner }: Pick<CreateKeyRequest, "owner">, workspaceId: string): Owner | undefined {
+  if (owner.case === "identityId") return { kind: "existing", identityId: owner.value };
+  if (owner.case === undefined) return undefined;
+  return { kind: "named", identity: { identityId: mintId("id"), workspaceId, externalId: owner.value, meta: {} } };
+}
+
+/** What an update changes. A field that is to change and unset is cleared. */
+export function toChanges(request: UpdateKeyRequest, workspaceId: string): KeyChanges {
+  const changed = changedFields(UpdateKeyRequestSchema, request);
+  if (changed.has("enabled") && request.enabled === undefined) {
+    throw invalidInput([{ location: "enabled", message: "cannot be cleared: it must be true or false" }]);
+  }
+  const { name = null, meta = null, expires, permissions, enabled } = request;
+  const ownerChanged = changed.has("identity_id") || changed.has("external_id");
+  return {
+    ...(changed.has("name") && { name }),
+    ...(changed.has("meta") && { meta }),
+    ...(changed.has("expires") && { expiresAt: expires ? timestampDate(expires) : null }),
+    ...(changed.has("permissions") && { permissions }),
+    ...(changed.has("enabled") && { enabled }),
+    ...(ownerChanged && { owner: toOwner(request, workspaceId) ?? null }),
   };
 }
 

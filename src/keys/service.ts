@@ -1,44 +1,100 @@
-import { timestampDate } from "@bufbuild/protobuf/wkt";
-import type { CreateKeyRequest, KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { callingKey, covers, type Handlers, type KeyHolder } from "../auth/principal.js";
-import { grantExceeded, identityNotFound } from "../errors.js";
+import { type KeysService, VerificationCode } from "../../gen/latchkey/v1/keys_service_pb.js";
+import { authorOf, callingKey, covers, type Handlers, type KeyHolder } from "../auth/principal.js";
+import { grantExceeded, keyNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
 import { readPage, writePage } from "../page.js";
-import { toKey } from "./convert.js";
-import { mintSecret } from "./secret.js";
-import type { KeysStore, Owner } from "./store.js";
+import { toChanges, toKey, toNewKey, toOwner, toVerdict } from "./convert.js";
+import type { LastUsed } from "./last-used.js";
+import { parsePermissionQuery } from "./permission-query.js";
+import { hashSecret, isWellFormedSecret, mintSecret } from "./secret.js";
+import type { KeysStore } from "./store.js";
+import { judge } from "./verify.js";
 
 /** The keys of the caller's workspace. */
-export function createKeysService(store: KeysStore, now: () => Date) {
+export function createKeysService(store: KeysStore, lastUsed: LastUsed, now: () => Date) {
+  /** A text that cannot be a secret of ours is not looked up. */
+  async function findBySecret(workspaceId: string, secret: string) {
+    return isWellFormedSecret(secret) ? store.findKeyByHash(workspaceId, hashSecret(secret)) : undefined;
+  }
+
   return {
     async createKey(request, context) {
       const caller = callingKey(context);
       refuseExcessGrants(caller, request.permissions);
-      const createdAt = now();
       const secret = mintSecret(request.prefix);
-      const key = {
-        keyId: mintId("key"),
-        workspaceId: caller.workspaceId,
-        hash: secret.hash,
-        start: secret.start,
-        name: request.name ?? null,
-        enabled: request.enabled ?? true,
-        permissions: request.permissions,
-        meta: request.meta ?? null,
-        expiresAt: request.expires ? timestampDate(request.expires) : null,
-        createdAt,
-      };
-      const stored = await store.insertKey(key, ownerOf(request, caller.workspaceId, createdAt));
-      if (!stored) throw identityNotFound();
+      const key = toNewKey(request, mintId("key"), caller.workspaceId, secret);
+      await store.insertKey(key, toOwner(request, caller.workspaceId), authorOf(context, now()));
       return { keyId: key.keyId, key: secret.plaintext };
+    },
+
+    async getKey({ keyId }, context) {
+      const { workspaceId } = callingKey(context);
+      const row = await store.findKey(workspaceId, keyId);
+      if (row === undefined) throw keyNotFound();
+      return { key: toKey(row) };
     },
 
     async listKeys(request, context) {
       const { workspaceId } = callingKey(context);
       const page = readPage("keys", request);
-      const found = await store.listKeys(workspaceId, page);
+      const { externalId, enabled } = request;
+      const found = await store.listKeys(workspaceId, { externalId, enabled }, page);
       const { rows, pagination } = writePage("keys", page, found, (row) => row.keyId);
       return { keys: rows.map(toKey), pagination };
+    },
+
+    async updateKey(request, context) {
+      const caller = callingKey(context);
+      const changes = toChanges(request, caller.workspaceId);
+      refuseExcessGrants(caller, changes.permissions ?? []);
+      const row = await store.updateKey(caller.workspaceId, request.keyId, changes, authorOf(context, now()));
+      if (row === undefined) throw keyNotFound();
+      return { key: toKey(row) };
+    },
+
+    async deleteKey({ keyId }, context) {
+      const { workspaceId } = callingKey(context);
+      if (!(await store.deleteKey(workspaceId, keyId, authorOf(context, now())))) throw keyNotFound();
+      return {};
+    },
+
+    async rerollKey({ keyId, expiration }, context) {
+      const caller = callingKey(context);
+      const at = now();
+      const endsAt = new Date(at.getTime() + Number(expiration));
+      const successorId = mintId("key");
+      let plaintext = "";
+      const replaced = await store.replaceKey(
+        caller.workspaceId,
+        keyId,
+        endsAt,
+        (old) => {
+          refuseExcessGrants(caller, old.permissions);
+          const secret = mintSecret(old.start.slice(0, -5));
+          plaintext = secret.plaintext;
+          return { ...old, keyId: successorId, hash: secret.hash, start: secret.start };
+        },
+        authorOf(context, at),
+      );
+      if (!replaced) throw keyNotFound();
+      return { keyId: successorId, key: plaintext };
+    },
+
+    async verifyKey(request, context) {
+      const { workspaceId } = callingKey(context);
+      const query = request.permissions === undefined ? undefined : parsePermissionQuery(request.permissions);
+      const row = await findBySecret(workspaceId, request.key);
+      const code = judge(row, query, now());
+      if (row === undefined || code !== VerificationCode.VALID) return { valid: false, code };
+      lastUsed.record(row.keyId, now());
+      return { valid: true, code, ...toVerdict(row) };
+    },
+
+    async whoami({ key }, context) {
+      const { workspaceId } = callingKey(context);
+      const row = await findBySecret(workspaceId, key);
+      if (row === undefined) throw keyNotFound();
+      return { key: toKey(row) };
     },
   } satisfies Handlers<typeof KeysService>;
 }
@@ -47,13 +103,4 @@ export function createKeysService(store: KeysStore, now: () => Date) {
 function refuseExcessGrants(caller: KeyHolder, permissions: readonly string[]): void {
   const excess = permissions.find((permission) => !covers(caller.permissions, permission));
   if (excess !== undefined) throw grantExceeded(excess);
-}
-
-function ownerOf({ owner }: CreateKeyRequest, workspaceId: string, createdAt: Date): Owner | undefined {
-  if (owner.case === "identityId") return { kind: "existing", identityId: owner.value };
-  if (owner.case === undefined) return undefined;
-  return {
-    kind: "named",
-    identity: { identityId: mintId("id"), workspaceId, externalId: owner.value, meta: {}, createdAt },
-  };
 }

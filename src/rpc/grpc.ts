@@ -70,9 +70,9 @@ function createHandler({ method, admit, perform }: Procedure, log: Log) {
     let workspaceId: string | undefined;
     let failure: Failure | undefined;
     try {
-      const caller = await admit(call.metadata.get("authorization").map(String), deadline);
+      const caller = await admit({ requestId, deadline }, call.metadata.get("authorization").map(String));
       if (caller.kind === "key") workspaceId = caller.workspaceId;
-      const response = await perform(caller, () => decode(method.input, call.request), deadline);
+      const response = await perform({ requestId, deadline }, caller, () => decode(method.input, call.request));
       respond(null, response, trailers(requestId));
     } catch (error) {
       failure = toFailure(error);

@@ -4,13 +4,11 @@ import { type Failure, invalidInput, mediaTypeUnsupported, payloadTooLarge } fro
 import { mintId } from "../ids.js";
 import { logCall } from "../observe/calls.js";
 import type { Log } from "../observe/log.js";
-import { largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
+import { type Call, largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
 
 /** A call on the HTTP port, from its first byte to its last; shared by the two doors there. */
-export interface HttpCall {
-  readonly requestId: string;
+export interface HttpCall extends Call {
   readonly startedAt: number;
-  readonly deadline: number;
   door: "http" | "connect";
   procedure: Procedure | undefined;
   caller: Principal | undefined;
@@ -39,13 +37,13 @@ export function beginCall(): HttpCall {
 /** Authenticates and authorises, before anything of the body is read. */
 export async function admitCall({ call, raw }: FastifyRequest, procedure: Procedure): Promise<void> {
   call.procedure = procedure;
-  call.caller = await procedure.admit(raw.headersDistinct["authorization"] ?? [], call.deadline);
+  call.caller = await procedure.admit(call, raw.headersDistinct["authorization"] ?? []);
 }
 
 /** Decodes, validates and handles an admitted call. */
-export function performCall(call: HttpCall, decode: Parameters<Procedure["perform"]>[1]) {
+export function performCall(call: HttpCall, decode: Parameters<Procedure["perform"]>[2]) {
   if (call.procedure === undefined || call.caller === undefined) throw new Error("a call was not admitted");
-  return call.procedure.perform(call.caller, decode, call.deadline);
+  return call.procedure.perform(call, call.caller, decode);
 }
 
 export function logHttpCall(log: Log, { call, method, routeOptions }: FastifyRequest, reply: FastifyReply): void {

@@ -39,13 +39,20 @@ export function service<Descriptor extends DescService>(
   return { descriptor, handlers };
 }
 
+/** What every door knows of a call. */
+export interface Call {
+  readonly requestId: string;
+  /** When the call is to be answered at the latest, in milliseconds of the wall clock. */
+  readonly deadline: number;
+}
+
 /** One RPC as every door calls it: first admit, then perform. */
 export interface Procedure {
   readonly method: DescMethodUnary;
   /** authenticate -> authorise. Comes before the body is looked at: who may not call learns nothing about it. */
-  admit(authorization: readonly string[], deadline: number): Promise<Principal>;
+  admit(call: Call, authorization: readonly string[]): Promise<Principal>;
   /** decode -> validate -> handle. */
-  perform(caller: Principal, decode: () => Message, deadline: number): Promise<Message>;
+  perform(call: Call, caller: Principal, decode: () => Message): Promise<Message>;
 }
 
 /** The largest request that any door reads, in bytes. */
@@ -66,17 +73,17 @@ export function createProcedures(services: readonly Service[], authenticate: Aut
 
       return {
         method,
-        admit: (authorization, deadline) =>
+        admit: ({ deadline }, authorization) =>
           within(deadline, async () => {
             const caller = await authenticate(authorization);
             authorise(caller, accessOption);
             return caller;
           }),
-        perform: (caller, decode, deadline) =>
+        perform: ({ requestId, deadline }, caller, decode) =>
           within(deadline, async () => {
             const request = decode();
             validate(method.input, request);
-            return create(method.output, await handler(request, contextFor(caller)));
+            return create(method.output, await handler(request, contextFor(caller, requestId)));
           }),
       };
     }),

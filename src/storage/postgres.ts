@@ -12,6 +12,9 @@ export function words(sql: Statement, value: readonly string[]) {
   return sql.typed(value, textArray.to);
 }
 
+/** A piece of a statement. */
+export type Fragment = postgres.Fragment;
+
 /** A parameter for a json column. `sql.json` would send jsonb, and the order of keys would be lost on the way. */
 export function jsonText(sql: Statement, value: JsonObject) {
   return sql.typed(value, 114);
@@ -52,6 +55,20 @@ const textArray = {
           .split(",")
           .map((word) => word.replace(/^"|"$/g, "")),
 };
+
+/**
+ * Runs a transaction. Changes lock their rows first and the epoch last, so deadlocks are rare; the rest are tried again,
+ * which is safe because nothing of the failed try was kept.
+ */
+export async function transact<T>(sql: Sql, work: (transaction: Statement) => Promise<T>): Promise<T> {
+  for (let triesLeft = 3; ; triesLeft--) {
+    try {
+      return (await sql.begin(work)) as T;
+    } catch (error) {
+      if (triesLeft === 0 || codeOf(error) !== "40P01") throw error;
+    }
+  }
+}
 
 /** What postgres.js and the operating system say when the database is out of reach. */
 const outOfReach = new Set([

@@ -1,5 +1,7 @@
 import type { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
-import type { Handlers } from "../auth/principal.js";
+import { toAuditEvent, toFilter } from "../audit/convert.js";
+import type { AuditStore } from "../audit/store.js";
+import { authorOf, callerOf, type Handlers, type Principal } from "../auth/principal.js";
 import type { WorkspaceStates } from "../auth/workspace-states.js";
 import { workspaceNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
@@ -8,16 +10,20 @@ import { readPage, writePage } from "../page.js";
 import { toWorkspace, writeReason } from "./convert.js";
 import type { WorkspacesStore } from "./store.js";
 
-/** The workspaces, for the operator. */
-export function createWorkspacesService(store: WorkspacesStore, states: WorkspaceStates, now: () => Date) {
+/** The workspaces, for the operator, and the record of what was changed in them. */
+export function createWorkspacesService(
+  store: WorkspacesStore,
+  states: WorkspaceStates,
+  audit: AuditStore,
+  now: () => Date,
+) {
   return {
-    async createWorkspace({ name }) {
-      const createdAt = now();
+    async createWorkspace({ name }, context) {
       const secret = mintSecret();
-      const workspace = { workspaceId: mintId("ws"), name, createdAt };
+      const workspaceId = mintId("ws");
       const firstKey = {
         keyId: mintId("key"),
-        workspaceId: workspace.workspaceId,
+        workspaceId,
         hash: secret.hash,
         start: secret.start,
         name: "first key",
@@ -25,10 +31,9 @@ export function createWorkspacesService(store: WorkspacesStore, states: Workspac
         permissions: ["*"],
         meta: null,
         expiresAt: null,
-        createdAt,
       };
-      await store.insertWorkspace(workspace, firstKey);
-      return { workspaceId: workspace.workspaceId, keyId: firstKey.keyId, key: secret.plaintext };
+      await store.insertWorkspace(workspaceId, name, firstKey, authorOf(context, now()));
+      return { workspaceId, keyId: firstKey.keyId, key: secret.plaintext };
     },
 
     async getWorkspace({ workspaceId }) {
@@ -44,18 +49,33 @@ export function createWorkspacesService(store: WorkspacesStore, states: Workspac
       return { workspaces: rows.map(toWorkspace), pagination };
     },
 
-    async disableWorkspace({ workspaceId, reason, note }) {
-      const row = await store.disableWorkspace(workspaceId, now(), writeReason(reason), note ?? null);
+    async disableWorkspace({ workspaceId, reason, note }, context) {
+      const by = authorOf(context, now());
+      const row = await store.disableWorkspace(workspaceId, writeReason(reason), note ?? null, by);
       if (row === undefined) throw workspaceNotFound();
       await states.refresh(workspaceId);
       return { workspace: toWorkspace(row) };
     },
 
-    async enableWorkspace({ workspaceId }) {
-      const row = await store.enableWorkspace(workspaceId);
+    async enableWorkspace({ workspaceId }, context) {
+      const row = await store.enableWorkspace(workspaceId, authorOf(context, now()));
       if (row === undefined) throw workspaceNotFound();
       await states.refresh(workspaceId);
       return { workspace: toWorkspace(row) };
     },
+
+    async listAuditEvents(request, context) {
+      const page = readPage("events", request);
+      const found = await audit.listEvents(toFilter(request, visibleTo(callerOf(context), request.workspaceId)), page);
+      const { rows, pagination } = writePage("events", page, found, (row) => row.eventId);
+      return { events: rows.map(toAuditEvent), pagination };
+    },
   } satisfies Handlers<typeof WorkspacesService>;
+}
+
+/** The operator sees every workspace; to a key, only its own exists. */
+function visibleTo(caller: Principal, asked: string | undefined): string | undefined {
+  if (caller.kind === "operator") return asked;
+  if (asked !== undefined && asked !== caller.workspaceId) throw workspaceNotFound();
+  return caller.workspaceId;
 }

@@ -1,6 +1,8 @@
-import { insertKey, type NewKey } from "../keys/store.js";
+import type { JsonObject } from "@bufbuild/protobuf";
+import { type Author, recordChange } from "../audit/store.js";
+import { addKey, type NewKey } from "../keys/store.js";
 import type { PageRequest } from "../page.js";
-import type { Sql } from "../storage/postgres.js";
+import { type Fragment, type Sql, transact } from "../storage/postgres.js";
 
 /** A workspace as it is stored. It is disabled while it has a `disabledAt`. */
 export interface WorkspaceRow {
@@ -23,13 +25,36 @@ export type WorkspacesStore = ReturnType<typeof createWorkspacesStore>;
 export function createWorkspacesStore(sql: Sql) {
   const columns = sql`workspace_id, name, disabled_at, disabled_reason, disabled_note, created_at`;
 
+  /** Changes a workspace by what comes after `set`, and tells of it. Undefined if there is no such workspace. */
+  function change(
+    workspaceId: string,
+    type: "workspace.disable" | "workspace.enable",
+    assignments: Fragment,
+    by: Author,
+  ): Promise<WorkspaceRow | undefined> {
+    return transact(sql, async (transaction) => {
+      const [before] = await transaction<WorkspaceRow[]>`
+        select ${columns} from workspaces where workspace_id = ${workspaceId} for no key update`;
+      if (before === undefined) return undefined;
+      const [after] = await transaction<WorkspaceRow[]>`
+        update workspaces set ${assignments} where workspace_id = ${workspaceId} returning ${columns}`;
+      if (after === undefined) throw new Error("a workspace vanished while it was locked");
+      const event = { workspaceId, type, resourceId: workspaceId };
+      await recordChange(transaction, by, { ...event, before: told(before), after: told(after) });
+      return after;
+    });
+  }
+
   return {
-    async insertWorkspace(workspace: { workspaceId: string; name: string; createdAt: Date }, firstKey: NewKey) {
-      await sql.begin(async (transaction) => {
-        await transaction`
-          insert into workspaces (workspace_id, name, created_at)
-          values (${workspace.workspaceId}, ${workspace.name}, ${workspace.createdAt})`;
-        await insertKey(transaction, firstKey, null);
+    async insertWorkspace(workspaceId: string, name: string, firstKey: NewKey, by: Author): Promise<void> {
+      await transact(sql, async (transaction) => {
+        const [row] = await transaction<WorkspaceRow[]>`
+          insert into workspaces (workspace_id, name, created_at) values (${workspaceId}, ${name}, ${by.at})
+          returning ${columns}`;
+        if (row === undefined) throw new Error("a workspace was not stored");
+        const event = { workspaceId, type: "workspace.create", resourceId: workspaceId } as const;
+        await recordChange(transaction, by, { ...event, before: null, after: told(row) });
+        await addKey(transaction, firstKey, null, by);
       });
     },
 
@@ -45,19 +70,21 @@ export function createWorkspacesStore(sql: Sql) {
     },
 
     /** A workspace that is disabled already keeps the moment it was disabled at. */
-    async disableWorkspace(workspaceId: string, at: Date, reason: string, note: string | null) {
-      const [row] = await sql<WorkspaceRow[]>`
-        update workspaces set disabled_at = coalesce(disabled_at, ${at}), disabled_reason = ${reason}, disabled_note = ${note}
-        where workspace_id = ${workspaceId} returning ${columns}`;
-      return row;
-    },
+    disableWorkspace: (workspaceId: string, reason: string, note: string | null, by: Author) =>
+      change(
+        workspaceId,
+        "workspace.disable",
+        sql`disabled_at = coalesce(disabled_at, ${by.at}), disabled_reason = ${reason}, disabled_note = ${note}`,
+        by,
+      ),
 
-    async enableWorkspace(workspaceId: string): Promise<WorkspaceRow | undefined> {
-      const [row] = await sql<WorkspaceRow[]>`
-        update workspaces set disabled_at = null, disabled_reason = null, disabled_note = null
-        where workspace_id = ${workspaceId} returning ${columns}`;
-      return row;
-    },
+    enableWorkspace: (workspaceId: string, by: Author) =>
+      change(
+        workspaceId,
+        "workspace.enable",
+        sql`disabled_at = null, disabled_reason = null, disabled_note = null`,
+        by,
+      ),
 
     /** One statement, hence one snapshot: the state is no older than its epoch. */
     async readState(workspaceId: string): Promise<WorkspaceState | undefined> {
@@ -67,4 +94,9 @@ export function createWorkspacesStore(sql: Sql) {
       return row;
     },
   };
+}
+
+/** A workspace as the audit tells it. */
+function told({ name, disabledAt, disabledReason, disabledNote }: WorkspaceRow): JsonObject {
+  return { name, enabled: disabledAt === null, disabledReason, disabledNote };
 }

@@ -80,7 +80,7 @@ function failAt(name: DoorName, error: Error): never {
   throw error;
 }
 
-const times = new Set(["createdAt", "updatedAt", "disabledAt", "expires"]);
+const times = new Set(["at", "createdAt", "updatedAt", "disabledAt", "expires"]);
 
 /** What was answered, with ids numbered in the order of their appearance, and secrets and times blanked out. */
 function withoutChance(transcript: Scene["transcript"]): unknown {
@@ -90,11 +90,12 @@ function withoutChance(transcript: Scene["transcript"]): unknown {
     return ids.get(id) ?? "";
   };
   const text = JSON.stringify(transcript, (name, value: unknown) => {
+    if (name === "lastUsedAt") return undefined; // stored in batches: when it shows is chance
     if (times.has(name) && typeof value === "number") return "a time";
     if (typeof value !== "string") return value;
     if (name === "cursor") return "a cursor";
     if (name === "start") return value.replace(/_[^_]{4}$/, "_****");
-    return value.replace(/\b\w+_[0-9A-Za-z]{39}$/, "a secret").replace(/\b(ws|key|id)_[0-9a-z]{26}\b/g, number);
+    return value.replace(/\b\w+_[0-9A-Za-z]{39}$/, "a secret").replace(/\b(ws|key|id|evt|req)_[0-9a-z]{26}\b/g, number);
   });
   return JSON.parse(text);
 }

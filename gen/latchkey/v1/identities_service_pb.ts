@@ -6,7 +6,8 @@ import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegen
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "../../buf/validate/validate_pb.js";
 import { file_google_api_annotations } from "../../google/api/annotations_pb.js";
-import { file_google_protobuf_struct } from "@bufbuild/protobuf/wkt";
+import type { FieldMask } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_field_mask, file_google_protobuf_struct } from "@bufbuild/protobuf/wkt";
 import { file_latchkey_v1_access } from "./access_pb.js";
 import type { Identity } from "./identity_pb.js";
 import { file_latchkey_v1_identity } from "./identity_pb.js";
@@ -18,7 +19,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file latchkey/v1/identities_service.proto.
  */
 export const file_latchkey_v1_identities_service: GenFile = /*@__PURE__*/
-  fileDesc("CiRsYXRjaGtleS92MS9pZGVudGl0aWVzX3NlcnZpY2UucHJvdG8SC2xhdGNoa2V5LnYxItMBChVDcmVhdGVJZGVudGl0eVJlcXVlc3QSkgEKC2V4dGVybmFsX2lkGAEgASgJQn26SHq6AXAKHmV4dGVybmFsX2lkLmNvbnRyb2xfY2hhcmFjdGVycxIjbXVzdCBub3QgY29udGFpbiBjb250cm9sIGNoYXJhY3RlcnMaKSF0aGlzLm1hdGNoZXMoJ1tbOmNudHJsOl1cdTAwODAtXHUwMDlmXScpcgUQARj/ARIlCgRtZXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCItChZDcmVhdGVJZGVudGl0eVJlc3BvbnNlEhMKC2lkZW50aXR5X2lkGAEgASgJIo4BChJHZXRJZGVudGl0eVJlcXVlc3QSIQoLaWRlbnRpdHlfaWQYASABKAlCCrpIB3IFEAEY/wFIABIhCgtleHRlcm5hbF9pZBgCIAEoCUIKukgHcgUQARj/AUgAEh4KCGlkZW50aXR5GAMgASgJQgq6SAdyBRABGP8BSABCEgoJcmVmZXJlbmNlEgW6SAIIASI+ChNHZXRJZGVudGl0eVJlc3BvbnNlEicKCGlkZW50aXR5GAEgASgLMhUubGF0Y2hrZXkudjEuSWRlbnRpdHkiagoVTGlzdElkZW50aXRpZXNSZXF1ZXN0Eh0KBWxpbWl0GAEgASgFQgm6SAYaBBhkKAFIAIgBARIdCgZjdXJzb3IYAiABKAlCCLpIBXIDGP8BSAGIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3IicAoWTGlzdElkZW50aXRpZXNSZXNwb25zZRIpCgppZGVudGl0aWVzGAEgAygLMhUubGF0Y2hrZXkudjEuSWRlbnRpdHkSKwoKcGFnaW5hdGlvbhgCIAEoCzIXLmxhdGNoa2V5LnYxLlBhZ2luYXRpb24ikQEKFURlbGV0ZUlkZW50aXR5UmVxdWVzdBIhCgtpZGVudGl0eV9pZBgBIAEoCUIKukgHcgUQARj/AUgAEiEKC2V4dGVybmFsX2lkGAIgASgJQgq6SAdyBRABGP8BSAASHgoIaWRlbnRpdHkYAyABKAlCCrpIB3IFEAEY/wFIAEISCglyZWZlcmVuY2USBbpIAggBIhgKFkRlbGV0ZUlkZW50aXR5UmVzcG9uc2Uy5QUKEUlkZW50aXRpZXNTZXJ2aWNlEpoBCg5DcmVhdGVJZGVudGl0eRIiLmxhdGNoa2V5LnYxLkNyZWF0ZUlkZW50aXR5UmVxdWVzdBojLmxhdGNoa2V5LnYxLkNyZWF0ZUlkZW50aXR5UmVzcG9uc2UiP/KkGRMKEWlkZW50aXRpZXMuY3JlYXRlgtPkkwIiOgEqIh0vdjIvaWRlbnRpdGllcy5jcmVhdGVJZGVudGl0eRLBAQoLR2V0SWRlbnRpdHkSHy5sYXRjaGtleS52MS5HZXRJZGVudGl0eVJlcXVlc3QaIC5sYXRjaGtleS52MS5HZXRJZGVudGl0eVJlc3BvbnNlIm/ypBkRCg9pZGVudGl0aWVzLnJlYWSC0+STAlQ6ASpaKToBKmIIaWRlbnRpdHkiGi92Mi9pZGVudGl0aWVzLmdldElkZW50aXR5YghpZGVudGl0eSIaL3YxL2lkZW50aXRpZXMuZ2V0SWRlbnRpdHkS0QEKDkxpc3RJZGVudGl0aWVzEiIubGF0Y2hrZXkudjEuTGlzdElkZW50aXRpZXNSZXF1ZXN0GiMubGF0Y2hrZXkudjEuTGlzdElkZW50aXRpZXNSZXNwb25zZSJ28qQZEQoPaWRlbnRpdGllcy5yZWFkgtPkkwJbWi46ASpiCmlkZW50aXRpZXMiHS92Mi9pZGVudGl0aWVzLmxpc3RJZGVudGl0aWVzYgppZGVudGl0aWVzEh0vdjEvaWRlbnRpdGllcy5saXN0SWRlbnRpdGllcxKaAQoORGVsZXRlSWRlbnRpdHkSIi5sYXRjaGtleS52MS5EZWxldGVJZGVudGl0eVJlcXVlc3QaIy5sYXRjaGtleS52MS5EZWxldGVJZGVudGl0eVJlc3BvbnNlIj/ypBkTChFpZGVudGl0aWVzLmRlbGV0ZYLT5JMCIjoBKiIdL3YyL2lkZW50aXRpZXMuZGVsZXRlSWRlbnRpdHliBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_struct, file_latchkey_v1_access, file_latchkey_v1_identity, file_latchkey_v1_pagination]);
+  fileDesc("CiRsYXRjaGtleS92MS9pZGVudGl0aWVzX3NlcnZpY2UucHJvdG8SC2xhdGNoa2V5LnYxItMBChVDcmVhdGVJZGVudGl0eVJlcXVlc3QSkgEKC2V4dGVybmFsX2lkGAEgASgJQn26SHq6AXAKHmV4dGVybmFsX2lkLmNvbnRyb2xfY2hhcmFjdGVycxIjbXVzdCBub3QgY29udGFpbiBjb250cm9sIGNoYXJhY3RlcnMaKSF0aGlzLm1hdGNoZXMoJ1tbOmNudHJsOl1cdTAwODAtXHUwMDlmXScpcgUQARj/ARIlCgRtZXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCItChZDcmVhdGVJZGVudGl0eVJlc3BvbnNlEhMKC2lkZW50aXR5X2lkGAEgASgJIo4BChJHZXRJZGVudGl0eVJlcXVlc3QSIQoLaWRlbnRpdHlfaWQYASABKAlCCrpIB3IFEAEY/wFIABIhCgtleHRlcm5hbF9pZBgCIAEoCUIKukgHcgUQARj/AUgAEh4KCGlkZW50aXR5GAMgASgJQgq6SAdyBRABGP8BSABCEgoJcmVmZXJlbmNlEgW6SAIIASI+ChNHZXRJZGVudGl0eVJlc3BvbnNlEicKCGlkZW50aXR5GAEgASgLMhUubGF0Y2hrZXkudjEuSWRlbnRpdHkilgEKFUxpc3RJZGVudGl0aWVzUmVxdWVzdBIdCgVsaW1pdBgBIAEoBUIJukgGGgQYZCgBSACIAQESHQoGY3Vyc29yGAIgASgJQgi6SAVyAxj/AUgBiAEBEh8KBnNlYXJjaBgDIAEoCUIKukgHcgUQARj/AUgCiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yQgkKB19zZWFyY2gicAoWTGlzdElkZW50aXRpZXNSZXNwb25zZRIpCgppZGVudGl0aWVzGAEgAygLMhUubGF0Y2hrZXkudjEuSWRlbnRpdHkSKwoKcGFnaW5hdGlvbhgCIAEoCzIXLmxhdGNoa2V5LnYxLlBhZ2luYXRpb24ihQIKFVVwZGF0ZUlkZW50aXR5UmVxdWVzdBIhCgtpZGVudGl0eV9pZBgBIAEoCUIKukgHcgUQARj/AUgAEiEKC2V4dGVybmFsX2lkGAIgASgJQgq6SAdyBRABGP8BSAASHgoIaWRlbnRpdHkYAyABKAlCCrpIB3IFEAEY/wFIABIqCgRtZXRhGAQgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgBiAEBEj0KC3VwZGF0ZV9tYXNrGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFza0IMukgJ4gEGEgRtZXRhQhIKCXJlZmVyZW5jZRIFukgCCAFCBwoFX21ldGEiQQoWVXBkYXRlSWRlbnRpdHlSZXNwb25zZRInCghpZGVudGl0eRgBIAEoCzIVLmxhdGNoa2V5LnYxLklkZW50aXR5IpEBChVEZWxldGVJZGVudGl0eVJlcXVlc3QSIQoLaWRlbnRpdHlfaWQYASABKAlCCrpIB3IFEAEY/wFIABIhCgtleHRlcm5hbF9pZBgCIAEoCUIKukgHcgUQARj/AUgAEh4KCGlkZW50aXR5GAMgASgJQgq6SAdyBRABGP8BSABCEgoJcmVmZXJlbmNlEgW6SAIIASIYChZEZWxldGVJZGVudGl0eVJlc3BvbnNlMowHChFJZGVudGl0aWVzU2VydmljZRKaAQoOQ3JlYXRlSWRlbnRpdHkSIi5sYXRjaGtleS52MS5DcmVhdGVJZGVudGl0eVJlcXVlc3QaIy5sYXRjaGtleS52MS5DcmVhdGVJZGVudGl0eVJlc3BvbnNlIj/ypBkTChFpZGVudGl0aWVzLmNyZWF0ZYLT5JMCIjoBKiIdL3YyL2lkZW50aXRpZXMuY3JlYXRlSWRlbnRpdHkSwQEKC0dldElkZW50aXR5Eh8ubGF0Y2hrZXkudjEuR2V0SWRlbnRpdHlSZXF1ZXN0GiAubGF0Y2hrZXkudjEuR2V0SWRlbnRpdHlSZXNwb25zZSJv8qQZEQoPaWRlbnRpdGllcy5yZWFkgtPkkwJUOgEqWik6ASpiCGlkZW50aXR5IhovdjIvaWRlbnRpdGllcy5nZXRJZGVudGl0eWIIaWRlbnRpdHkiGi92MS9pZGVudGl0aWVzLmdldElkZW50aXR5EtEBCg5MaXN0SWRlbnRpdGllcxIiLmxhdGNoa2V5LnYxLkxpc3RJZGVudGl0aWVzUmVxdWVzdBojLmxhdGNoa2V5LnYxLkxpc3RJZGVudGl0aWVzUmVzcG9uc2UidvKkGREKD2lkZW50aXRpZXMucmVhZILT5JMCW1ouOgEqYgppZGVudGl0aWVzIh0vdjIvaWRlbnRpdGllcy5saXN0SWRlbnRpdGllc2IKaWRlbnRpdGllcxIdL3YxL2lkZW50aXRpZXMubGlzdElkZW50aXRpZXMSpAEKDlVwZGF0ZUlkZW50aXR5EiIubGF0Y2hrZXkudjEuVXBkYXRlSWRlbnRpdHlSZXF1ZXN0GiMubGF0Y2hrZXkudjEuVXBkYXRlSWRlbnRpdHlSZXNwb25zZSJJ8qQZEwoRaWRlbnRpdGllcy51cGRhdGWC0+STAiw6ASpiCGlkZW50aXR5Ih0vdjIvaWRlbnRpdGllcy51cGRhdGVJZGVudGl0eRKaAQoORGVsZXRlSWRlbnRpdHkSIi5sYXRjaGtleS52MS5EZWxldGVJZGVudGl0eVJlcXVlc3QaIy5sYXRjaGtleS52MS5EZWxldGVJZGVudGl0eVJlc3BvbnNlIj/ypBkTChFpZGVudGl0aWVzLmRlbGV0ZYLT5JMCIjoBKiIdL3YyL2lkZW50aXRpZXMuZGVsZXRlSWRlbnRpdHliBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_field_mask, file_google_protobuf_struct, file_latchkey_v1_access, file_latchkey_v1_identity, file_latchkey_v1_pagination]);
 
 /**
  * The identity to create.
@@ -155,6 +156,14 @@ export type ListIdentitiesRequest = Message<"latchkey.v1.ListIdentitiesRequest">
    * @generated from field: optional string cursor = 2;
    */
   cursor?: string | undefined;
+
+  /**
+   * Only identities whose externalId contains this text, letter case aside.
+   * Default: all.
+   *
+   * @generated from field: optional string search = 3;
+   */
+  search?: string | undefined;
 };
 
 /**
@@ -191,6 +200,89 @@ export type ListIdentitiesResponse = Message<"latchkey.v1.ListIdentitiesResponse
  */
 export const ListIdentitiesResponseSchema: GenMessage<ListIdentitiesResponse> = /*@__PURE__*/
   messageDesc(file_latchkey_v1_identities_service, 5);
+
+/**
+ * Which identity to change, and how.
+ *
+ * @generated from message latchkey.v1.UpdateIdentityRequest
+ */
+export type UpdateIdentityRequest = Message<"latchkey.v1.UpdateIdentityRequest"> & {
+  /**
+   * Exactly one of them.
+   *
+   * @generated from oneof latchkey.v1.UpdateIdentityRequest.reference
+   */
+  reference: {
+    /**
+     * By the identifier that the service assigned.
+     *
+     * @generated from field: string identity_id = 1;
+     */
+    value: string;
+    case: "identityId";
+  } | {
+    /**
+     * By the caller's own identifier.
+     *
+     * @generated from field: string external_id = 2;
+     */
+    value: string;
+    case: "externalId";
+  } | {
+    /**
+     * By either of the two.
+     *
+     * @generated from field: string identity = 3;
+     */
+    value: string;
+    case: "identity";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * Any JSON object of at most 32 levels, in place of the present one. Can be
+   * cleared: then it is the empty object.
+   *
+   * @generated from field: optional google.protobuf.Struct meta = 4;
+   */
+  meta?: JsonObject | undefined;
+
+  /**
+   * For gRPC and Connect: which fields to change, by their names in this file.
+   * A field that is named here and unset is cleared. Default: the fields that are
+   * set. HTTP has no such field: there, `null` clears.
+   *
+   * @generated from field: google.protobuf.FieldMask update_mask = 5;
+   */
+  updateMask?: FieldMask | undefined;
+};
+
+/**
+ * Describes the message latchkey.v1.UpdateIdentityRequest.
+ * Use `create(UpdateIdentityRequestSchema)` to create a new message.
+ */
+export const UpdateIdentityRequestSchema: GenMessage<UpdateIdentityRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_identities_service, 6);
+
+/**
+ * The identity after the change.
+ *
+ * @generated from message latchkey.v1.UpdateIdentityResponse
+ */
+export type UpdateIdentityResponse = Message<"latchkey.v1.UpdateIdentityResponse"> & {
+  /**
+   * The identity.
+   *
+   * @generated from field: latchkey.v1.Identity identity = 1;
+   */
+  identity?: Identity | undefined;
+};
+
+/**
+ * Describes the message latchkey.v1.UpdateIdentityResponse.
+ * Use `create(UpdateIdentityResponseSchema)` to create a new message.
+ */
+export const UpdateIdentityResponseSchema: GenMessage<UpdateIdentityResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_identities_service, 7);
 
 /**
  * Which identity to delete.
@@ -235,7 +327,7 @@ export type DeleteIdentityRequest = Message<"latchkey.v1.DeleteIdentityRequest">
  * Use `create(DeleteIdentityRequestSchema)` to create a new message.
  */
 export const DeleteIdentityRequestSchema: GenMessage<DeleteIdentityRequest> = /*@__PURE__*/
-  messageDesc(file_latchkey_v1_identities_service, 6);
+  messageDesc(file_latchkey_v1_identities_service, 8);
 
 /**
  * Nothing to say: the identity is gone.
@@ -250,7 +342,7 @@ export type DeleteIdentityResponse = Message<"latchkey.v1.DeleteIdentityResponse
  * Use `create(DeleteIdentityResponseSchema)` to create a new message.
  */
 export const DeleteIdentityResponseSchema: GenMessage<DeleteIdentityResponse> = /*@__PURE__*/
-  messageDesc(file_latchkey_v1_identities_service, 7);
+  messageDesc(file_latchkey_v1_identities_service, 9);
 
 /**
  * The identities of the caller's workspace. Those of another workspace cannot
@@ -290,6 +382,17 @@ export const IdentitiesService: GenService<{
     methodKind: "unary";
     input: typeof ListIdentitiesRequestSchema;
     output: typeof ListIdentitiesResponseSchema;
+  },
+  /**
+   * Changes an identity. A field left out stays as it is. In HTTP `null` clears a
+   * field; in gRPC a field that `update_mask` names and the request leaves unset.
+   *
+   * @generated from rpc latchkey.v1.IdentitiesService.UpdateIdentity
+   */
+  updateIdentity: {
+    methodKind: "unary";
+    input: typeof UpdateIdentityRequestSchema;
+    output: typeof UpdateIdentityResponseSchema;
   },
   /**
    * Deletes an identity for good. Its externalId can be used again at once; its

@@ -14,7 +14,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file latchkey/v1/key.proto.
  */
 export const file_latchkey_v1_key: GenFile = /*@__PURE__*/
-  fileDesc("ChVsYXRjaGtleS92MS9rZXkucHJvdG8SC2xhdGNoa2V5LnYxIooDCgNLZXkSDgoGa2V5X2lkGAEgASgJEhQKDHdvcmtzcGFjZV9pZBgCIAEoCRINCgVzdGFydBgDIAEoCRIRCgRuYW1lGAQgASgJSACIAQESDwoHZW5hYmxlZBgFIAEoCBITCgtwZXJtaXNzaW9ucxgGIAMoCRIsCghpZGVudGl0eRgHIAEoCzIVLmxhdGNoa2V5LnYxLklkZW50aXR5SAGIAQESKgoEbWV0YRgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIAogBARIwCgdleHBpcmVzGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgDiAEBEi4KCmNyZWF0ZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgcKBV9uYW1lQgsKCV9pZGVudGl0eUIHCgVfbWV0YUIKCghfZXhwaXJlc2IGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_latchkey_v1_identity]);
+  fileDesc("ChVsYXRjaGtleS92MS9rZXkucHJvdG8SC2xhdGNoa2V5LnYxItIDCgNLZXkSDgoGa2V5X2lkGAEgASgJEhQKDHdvcmtzcGFjZV9pZBgCIAEoCRINCgVzdGFydBgDIAEoCRIRCgRuYW1lGAQgASgJSACIAQESDwoHZW5hYmxlZBgFIAEoCBITCgtwZXJtaXNzaW9ucxgGIAMoCRIsCghpZGVudGl0eRgHIAEoCzIVLmxhdGNoa2V5LnYxLklkZW50aXR5SAGIAQESKgoEbWV0YRgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIAogBARIwCgdleHBpcmVzGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgDiAEBEi4KCmNyZWF0ZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKDGxhc3RfdXNlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIBIgBAUIHCgVfbmFtZUILCglfaWRlbnRpdHlCBwoFX21ldGFCCgoIX2V4cGlyZXNCDwoNX2xhc3RfdXNlZF9hdGIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_latchkey_v1_identity]);
 
 /**
  * An API key as it can be read back: all but its secret, which is shown once,
@@ -101,6 +101,14 @@ export type Key = Message<"latchkey.v1.Key"> & {
    * @generated from field: google.protobuf.Timestamp updated_at = 11;
    */
   updatedAt?: Timestamp | undefined;
+
+  /**
+   * When the key last authenticated a call or was verified as valid. Left out: never. Recorded in batches, so a few
+   * seconds late.
+   *
+   * @generated from field: optional google.protobuf.Timestamp last_used_at = 12;
+   */
+  lastUsedAt?: Timestamp | undefined;
 };
 
 /**

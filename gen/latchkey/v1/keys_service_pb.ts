@@ -2,13 +2,15 @@
 // @generated from file latchkey/v1/keys_service.proto (package latchkey.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "../../buf/validate/validate_pb.js";
 import { file_google_api_annotations } from "../../google/api/annotations_pb.js";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { FieldMask, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_field_mask, file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import { file_latchkey_v1_access } from "./access_pb.js";
+import type { Identity } from "./identity_pb.js";
+import { file_latchkey_v1_identity } from "./identity_pb.js";
 import type { Key } from "./key_pb.js";
 import { file_latchkey_v1_key } from "./key_pb.js";
 import type { Pagination } from "./pagination_pb.js";
@@ -19,7 +21,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file latchkey/v1/keys_service.proto.
  */
 export const file_latchkey_v1_keys_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch5sYXRjaGtleS92MS9rZXlzX3NlcnZpY2UucHJvdG8SC2xhdGNoa2V5LnYxIusFChBDcmVhdGVLZXlSZXF1ZXN0Eh0KBG5hbWUYASABKAlCCrpIB3IFEAEY/wFIAYgBARJ+CgZwcmVmaXgYAiABKAlCabpIZroBYwoLcHJlZml4LmZvcm0SLm11c3QgYmUgMSB0byAxNiBsZXR0ZXJzLCBkaWdpdHMgb3IgdW5kZXJzY29yZXMaJHRoaXMubWF0Y2hlcygnXltBLVphLXowLTlfXXsxLDE2fSQnKUgCiAEBEiEKC2lkZW50aXR5X2lkGAMgASgJQgq6SAdyBRABGP8BSAASlAEKC2V4dGVybmFsX2lkGAQgASgJQn26SHq6AXAKHmV4dGVybmFsX2lkLmNvbnRyb2xfY2hhcmFjdGVycxIjbXVzdCBub3QgY29udGFpbiBjb250cm9sIGNoYXJhY3RlcnMaKSF0aGlzLm1hdGNoZXMoJ1tbOmNudHJsOl1cdTAwODAtXHUwMDlmXScpcgUQARj/AUgAEsEBCgtwZXJtaXNzaW9ucxgFIAMoCUKrAbpIpwGSAaMBEGQYASKcAboBlAEKD3Blcm1pc3Npb24uZm9ybRI8bXVzdCBiZSBuYW1lcyBqb2luZWQgYnkgZG90cywgc3VjaCBhcyBrZXlzLnJlYWQsIGtleXMuKiBvciAqGkN0aGlzLm1hdGNoZXMoJ14oWypdfFtBLVphLXowLTlfLV0rKFsuXVtBLVphLXowLTlfLV0rKSooWy5dWypdKT8pJCcpcgIYZBIqCgRtZXRhGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgDiAEBEjoKB2V4cGlyZXMYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgi6SAWyAQJAAUgEiAEBEhQKB2VuYWJsZWQYCCABKAhIBYgBAUIHCgVvd25lckIHCgVfbmFtZUIJCgdfcHJlZml4QgcKBV9tZXRhQgoKCF9leHBpcmVzQgoKCF9lbmFibGVkIjAKEUNyZWF0ZUtleVJlc3BvbnNlEg4KBmtleV9pZBgBIAEoCRILCgNrZXkYAiABKAkiZAoPTGlzdEtleXNSZXF1ZXN0Eh0KBWxpbWl0GAEgASgFQgm6SAYaBBhkKAFIAIgBARIdCgZjdXJzb3IYAiABKAlCCLpIBXIDGP8BSAGIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3IiXwoQTGlzdEtleXNSZXNwb25zZRIeCgRrZXlzGAEgAygLMhAubGF0Y2hrZXkudjEuS2V5EisKCnBhZ2luYXRpb24YAiABKAsyFy5sYXRjaGtleS52MS5QYWdpbmF0aW9uMqQCCgtLZXlzU2VydmljZRJ6CglDcmVhdGVLZXkSHS5sYXRjaGtleS52MS5DcmVhdGVLZXlSZXF1ZXN0Gh4ubGF0Y2hrZXkudjEuQ3JlYXRlS2V5UmVzcG9uc2UiLvKkGQ0KC2tleXMuY3JlYXRlgtPkkwIXOgEqIhIvdjIva2V5cy5jcmVhdGVLZXkSmAEKCExpc3RLZXlzEhwubGF0Y2hrZXkudjEuTGlzdEtleXNSZXF1ZXN0Gh0ubGF0Y2hrZXkudjEuTGlzdEtleXNSZXNwb25zZSJP8qQZCwoJa2V5cy5yZWFkgtPkkwI6OgEqWhw6ASpiBGtleXMiES92Mi9rZXlzLmxpc3RLZXlzYgRrZXlzIhEvdjEva2V5cy5saXN0S2V5c2IGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_struct, file_google_protobuf_timestamp, file_latchkey_v1_access, file_latchkey_v1_key, file_latchkey_v1_pagination]);
+  fileDesc("Ch5sYXRjaGtleS92MS9rZXlzX3NlcnZpY2UucHJvdG8SC2xhdGNoa2V5LnYxIusFChBDcmVhdGVLZXlSZXF1ZXN0Eh0KBG5hbWUYASABKAlCCrpIB3IFEAEY/wFIAYgBARJ+CgZwcmVmaXgYAiABKAlCabpIZroBYwoLcHJlZml4LmZvcm0SLm11c3QgYmUgMSB0byAxNiBsZXR0ZXJzLCBkaWdpdHMgb3IgdW5kZXJzY29yZXMaJHRoaXMubWF0Y2hlcygnXltBLVphLXowLTlfXXsxLDE2fSQnKUgCiAEBEiEKC2lkZW50aXR5X2lkGAMgASgJQgq6SAdyBRABGP8BSAASlAEKC2V4dGVybmFsX2lkGAQgASgJQn26SHq6AXAKHmV4dGVybmFsX2lkLmNvbnRyb2xfY2hhcmFjdGVycxIjbXVzdCBub3QgY29udGFpbiBjb250cm9sIGNoYXJhY3RlcnMaKSF0aGlzLm1hdGNoZXMoJ1tbOmNudHJsOl1cdTAwODAtXHUwMDlmXScpcgUQARj/AUgAEsEBCgtwZXJtaXNzaW9ucxgFIAMoCUKrAbpIpwGSAaMBEGQYASKcAboBlAEKD3Blcm1pc3Npb24uZm9ybRI8bXVzdCBiZSBuYW1lcyBqb2luZWQgYnkgZG90cywgc3VjaCBhcyBrZXlzLnJlYWQsIGtleXMuKiBvciAqGkN0aGlzLm1hdGNoZXMoJ14oWypdfFtBLVphLXowLTlfLV0rKFsuXVtBLVphLXowLTlfLV0rKSooWy5dWypdKT8pJCcpcgIYZBIqCgRtZXRhGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgDiAEBEjoKB2V4cGlyZXMYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgi6SAWyAQJAAUgEiAEBEhQKB2VuYWJsZWQYCCABKAhIBYgBAUIHCgVvd25lckIHCgVfbmFtZUIJCgdfcHJlZml4QgcKBV9tZXRhQgoKCF9leHBpcmVzQgoKCF9lbmFibGVkIjAKEUNyZWF0ZUtleVJlc3BvbnNlEg4KBmtleV9pZBgBIAEoCRILCgNrZXkYAiABKAkivAEKD0xpc3RLZXlzUmVxdWVzdBIdCgVsaW1pdBgBIAEoBUIJukgGGgQYZCgBSACIAQESHQoGY3Vyc29yGAIgASgJQgi6SAVyAxj/AUgBiAEBEiQKC2V4dGVybmFsX2lkGAMgASgJQgq6SAdyBRABGP8BSAKIAQESFAoHZW5hYmxlZBgEIAEoCEgDiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yQg4KDF9leHRlcm5hbF9pZEIKCghfZW5hYmxlZCJfChBMaXN0S2V5c1Jlc3BvbnNlEh4KBGtleXMYASADKAsyEC5sYXRjaGtleS52MS5LZXkSKwoKcGFnaW5hdGlvbhgCIAEoCzIXLmxhdGNoa2V5LnYxLlBhZ2luYXRpb24iKwoNR2V0S2V5UmVxdWVzdBIaCgZrZXlfaWQYASABKAlCCrpIB3IFEAEY/wEiLwoOR2V0S2V5UmVzcG9uc2USHQoDa2V5GAEgASgLMhAubGF0Y2hrZXkudjEuS2V5IvoFChBVcGRhdGVLZXlSZXF1ZXN0EhoKBmtleV9pZBgBIAEoCUIKukgHcgUQARj/ARIdCgRuYW1lGAIgASgJQgq6SAdyBRABGP8BSAGIAQESIQoLaWRlbnRpdHlfaWQYAyABKAlCCrpIB3IFEAEY/wFIABKUAQoLZXh0ZXJuYWxfaWQYBCABKAlCfbpIeroBcAoeZXh0ZXJuYWxfaWQuY29udHJvbF9jaGFyYWN0ZXJzEiNtdXN0IG5vdCBjb250YWluIGNvbnRyb2wgY2hhcmFjdGVycxopIXRoaXMubWF0Y2hlcygnW1s6Y250cmw6XVx1MDA4MC1cdTAwOWZdJylyBRABGP8BSAASwQEKC3Blcm1pc3Npb25zGAUgAygJQqsBukinAZIBowEQZBgBIpwBugGUAQoPcGVybWlzc2lvbi5mb3JtEjxtdXN0IGJlIG5hbWVzIGpvaW5lZCBieSBkb3RzLCBzdWNoIGFzIGtleXMucmVhZCwga2V5cy4qIG9yICoaQ3RoaXMubWF0Y2hlcygnXihbKl18W0EtWmEtejAtOV8tXSsoWy5dW0EtWmEtejAtOV8tXSspKihbLl1bKl0pPykkJylyAhhkEioKBG1ldGEYBiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAKIAQESOgoHZXhwaXJlcxgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCLpIBbIBAkABSAOIAQESFAoHZW5hYmxlZBgIIAEoCEgEiAEBEnwKC3VwZGF0ZV9tYXNrGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFza0JLukhI4gFFEgRuYW1lEgtpZGVudGl0eV9pZBILZXh0ZXJuYWxfaWQSC3Blcm1pc3Npb25zEgRtZXRhEgdleHBpcmVzEgdlbmFibGVkQgcKBW93bmVyQgcKBV9uYW1lQgcKBV9tZXRhQgoKCF9leHBpcmVzQgoKCF9lbmFibGVkIjIKEVVwZGF0ZUtleVJlc3BvbnNlEh0KA2tleRgBIAEoCzIQLmxhdGNoa2V5LnYxLktleSIuChBEZWxldGVLZXlSZXF1ZXN0EhoKBmtleV9pZBgBIAEoCUIKukgHcgUQARj/ASITChFEZWxldGVLZXlSZXNwb25zZSJRChBSZXJvbGxLZXlSZXF1ZXN0EhoKBmtleV9pZBgBIAEoCUIKukgHcgUQARj/ARIhCgpleHBpcmF0aW9uGAIgASgDQg26SAoiCBiA2MS9dSgAIjAKEVJlcm9sbEtleVJlc3BvbnNlEg4KBmtleV9pZBgBIAEoCRILCgNrZXkYAiABKAkiYQoQVmVyaWZ5S2V5UmVxdWVzdBIXCgNrZXkYASABKAlCCrpIB3IFEAEY/wESJAoLcGVybWlzc2lvbnMYAiABKAlCCrpIB3IFEAEY6AdIAIgBAUIOCgxfcGVybWlzc2lvbnMi8AIKEVZlcmlmeUtleVJlc3BvbnNlEg0KBXZhbGlkGAEgASgIEisKBGNvZGUYAiABKA4yHS5sYXRjaGtleS52MS5WZXJpZmljYXRpb25Db2RlEhMKBmtleV9pZBgDIAEoCUgAiAEBEhEKBG5hbWUYBCABKAlIAYgBARIqCgRtZXRhGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgCiAEBEjAKB2V4cGlyZXMYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wSAOIAQESFAoHZW5hYmxlZBgHIAEoCEgEiAEBEhMKC3Blcm1pc3Npb25zGAggAygJEiwKCGlkZW50aXR5GAkgASgLMhUubGF0Y2hrZXkudjEuSWRlbnRpdHlIBYgBAUIJCgdfa2V5X2lkQgcKBV9uYW1lQgcKBV9tZXRhQgoKCF9leHBpcmVzQgoKCF9lbmFibGVkQgsKCV9pZGVudGl0eSIoCg1XaG9hbWlSZXF1ZXN0EhcKA2tleRgBIAEoCUIKukgHcgUQARj/ASIvCg5XaG9hbWlSZXNwb25zZRIdCgNrZXkYASABKAsyEC5sYXRjaGtleS52MS5LZXkqgwIKEFZlcmlmaWNhdGlvbkNvZGUSIQodVkVSSUZJQ0FUSU9OX0NPREVfVU5TUEVDSUZJRUQQABIbChdWRVJJRklDQVRJT05fQ09ERV9WQUxJRBABEh8KG1ZFUklGSUNBVElPTl9DT0RFX05PVF9GT1VORBACEh4KGlZFUklGSUNBVElPTl9DT0RFX0RJU0FCTEVEEAMSHQoZVkVSSUZJQ0FUSU9OX0NPREVfRVhQSVJFRBAEEi4KKlZFUklGSUNBVElPTl9DT0RFX0lOU1VGRklDSUVOVF9QRVJNSVNTSU9OUxAFEh8KG1ZFUklGSUNBVElPTl9DT0RFX0ZPUkJJRERFThAGMv8HCgtLZXlzU2VydmljZRJ6CglDcmVhdGVLZXkSHS5sYXRjaGtleS52MS5DcmVhdGVLZXlSZXF1ZXN0Gh4ubGF0Y2hrZXkudjEuQ3JlYXRlS2V5UmVzcG9uc2UiLvKkGQ0KC2tleXMuY3JlYXRlgtPkkwIXOgEqIhIvdjIva2V5cy5jcmVhdGVLZXkScQoGR2V0S2V5EhoubGF0Y2hrZXkudjEuR2V0S2V5UmVxdWVzdBobLmxhdGNoa2V5LnYxLkdldEtleVJlc3BvbnNlIi7ypBkLCglrZXlzLnJlYWSC0+STAhk6ASpiA2tleSIPL3YyL2tleXMuZ2V0S2V5EpgBCghMaXN0S2V5cxIcLmxhdGNoa2V5LnYxLkxpc3RLZXlzUmVxdWVzdBodLmxhdGNoa2V5LnYxLkxpc3RLZXlzUmVzcG9uc2UiT/KkGQsKCWtleXMucmVhZILT5JMCOjoBKlocOgEqYgRrZXlzIhEvdjIva2V5cy5saXN0S2V5c2IEa2V5cyIRL3YxL2tleXMubGlzdEtleXMSfwoJVXBkYXRlS2V5Eh0ubGF0Y2hrZXkudjEuVXBkYXRlS2V5UmVxdWVzdBoeLmxhdGNoa2V5LnYxLlVwZGF0ZUtleVJlc3BvbnNlIjPypBkNCgtrZXlzLnVwZGF0ZYLT5JMCHDoBKmIDa2V5IhIvdjIva2V5cy51cGRhdGVLZXkSegoJRGVsZXRlS2V5Eh0ubGF0Y2hrZXkudjEuRGVsZXRlS2V5UmVxdWVzdBoeLmxhdGNoa2V5LnYxLkRlbGV0ZUtleVJlc3BvbnNlIi7ypBkNCgtrZXlzLmRlbGV0ZYLT5JMCFzoBKiISL3YyL2tleXMuZGVsZXRlS2V5EnoKCVJlcm9sbEtleRIdLmxhdGNoa2V5LnYxLlJlcm9sbEtleVJlcXVlc3QaHi5sYXRjaGtleS52MS5SZXJvbGxLZXlSZXNwb25zZSIu8qQZDQoLa2V5cy5jcmVhdGWC0+STAhc6ASoiEi92Mi9rZXlzLnJlcm9sbEtleRJ6CglWZXJpZnlLZXkSHS5sYXRjaGtleS52MS5WZXJpZnlLZXlSZXF1ZXN0Gh4ubGF0Y2hrZXkudjEuVmVyaWZ5S2V5UmVzcG9uc2UiLvKkGQ0KC2tleXMudmVyaWZ5gtPkkwIXOgEqIhIvdjIva2V5cy52ZXJpZnlLZXkScQoGV2hvYW1pEhoubGF0Y2hrZXkudjEuV2hvYW1pUmVxdWVzdBobLmxhdGNoa2V5LnYxLldob2FtaVJlc3BvbnNlIi7ypBkLCglrZXlzLnJlYWSC0+STAhk6ASpiA2tleSIPL3YyL2tleXMud2hvYW1pYgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_field_mask, file_google_protobuf_struct, file_google_protobuf_timestamp, file_latchkey_v1_access, file_latchkey_v1_identity, file_latchkey_v1_key, file_latchkey_v1_pagination]);
 
 /**
  * The key to create.
@@ -150,6 +152,21 @@ export type ListKeysRequest = Message<"latchkey.v1.ListKeysRequest"> & {
    * @generated from field: optional string cursor = 2;
    */
   cursor?: string | undefined;
+
+  /**
+   * Only the keys of the identity with this externalId. Default: of all.
+   *
+   * @generated from field: optional string external_id = 3;
+   */
+  externalId?: string | undefined;
+
+  /**
+   * Only the keys that are individually enabled, or only those that are not.
+   * Default: both.
+   *
+   * @generated from field: optional bool enabled = 4;
+   */
+  enabled?: boolean | undefined;
 };
 
 /**
@@ -188,6 +205,463 @@ export const ListKeysResponseSchema: GenMessage<ListKeysResponse> = /*@__PURE__*
   messageDesc(file_latchkey_v1_keys_service, 3);
 
 /**
+ * Which key to find.
+ *
+ * @generated from message latchkey.v1.GetKeyRequest
+ */
+export type GetKeyRequest = Message<"latchkey.v1.GetKeyRequest"> & {
+  /**
+   * Its identifier.
+   *
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+};
+
+/**
+ * Describes the message latchkey.v1.GetKeyRequest.
+ * Use `create(GetKeyRequestSchema)` to create a new message.
+ */
+export const GetKeyRequestSchema: GenMessage<GetKeyRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 4);
+
+/**
+ * The key that was found.
+ *
+ * @generated from message latchkey.v1.GetKeyResponse
+ */
+export type GetKeyResponse = Message<"latchkey.v1.GetKeyResponse"> & {
+  /**
+   * The key.
+   *
+   * @generated from field: latchkey.v1.Key key = 1;
+   */
+  key?: Key | undefined;
+};
+
+/**
+ * Describes the message latchkey.v1.GetKeyResponse.
+ * Use `create(GetKeyResponseSchema)` to create a new message.
+ */
+export const GetKeyResponseSchema: GenMessage<GetKeyResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 5);
+
+/**
+ * Which key to change, and how.
+ *
+ * @generated from message latchkey.v1.UpdateKeyRequest
+ */
+export type UpdateKeyRequest = Message<"latchkey.v1.UpdateKeyRequest"> & {
+  /**
+   * Its identifier.
+   *
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+
+  /**
+   * What people call the key, 1 to 255 characters. Can be cleared.
+   *
+   * @generated from field: optional string name = 2;
+   */
+  name?: string | undefined;
+
+  /**
+   * Who owns or uses the key. Can be cleared, by either of the two.
+   *
+   * @generated from oneof latchkey.v1.UpdateKeyRequest.owner
+   */
+  owner: {
+    /**
+     * By the identifier that the service assigned; it must exist.
+     *
+     * @generated from field: string identity_id = 3;
+     */
+    value: string;
+    case: "identityId";
+  } | {
+    /**
+     * By the caller's own identifier; the identity is created if the workspace
+     * has none by it.
+     *
+     * @generated from field: string external_id = 4;
+     */
+    value: string;
+    case: "externalId";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * What the key may do, at most 100 permissions, all of which the caller's own
+   * key must hold. Can be cleared.
+   *
+   * @generated from field: repeated string permissions = 5;
+   */
+  permissions: string[];
+
+  /**
+   * Any JSON object of at most 32 levels. Can be cleared.
+   *
+   * @generated from field: optional google.protobuf.Struct meta = 6;
+   */
+  meta?: JsonObject | undefined;
+
+  /**
+   * When the key ends, in the future. Can be cleared: then it never ends.
+   *
+   * @generated from field: optional google.protobuf.Timestamp expires = 7;
+   */
+  expires?: Timestamp | undefined;
+
+  /**
+   * Whether the key is enabled.
+   *
+   * @generated from field: optional bool enabled = 8;
+   */
+  enabled?: boolean | undefined;
+
+  /**
+   * For gRPC and Connect: which fields to change, by their names in this file.
+   * A field that is named here and unset is cleared. Default: the fields that are
+   * set. HTTP has no such field: there, `null` clears.
+   *
+   * @generated from field: google.protobuf.FieldMask update_mask = 9;
+   */
+  updateMask?: FieldMask | undefined;
+};
+
+/**
+ * Describes the message latchkey.v1.UpdateKeyRequest.
+ * Use `create(UpdateKeyRequestSchema)` to create a new message.
+ */
+export const UpdateKeyRequestSchema: GenMessage<UpdateKeyRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 6);
+
+/**
+ * The key after the change.
+ *
+ * @generated from message latchkey.v1.UpdateKeyResponse
+ */
+export type UpdateKeyResponse = Message<"latchkey.v1.UpdateKeyResponse"> & {
+  /**
+   * The key.
+   *
+   * @generated from field: latchkey.v1.Key key = 1;
+   */
+  key?: Key | undefined;
+};
+
+/**
+ * Describes the message latchkey.v1.UpdateKeyResponse.
+ * Use `create(UpdateKeyResponseSchema)` to create a new message.
+ */
+export const UpdateKeyResponseSchema: GenMessage<UpdateKeyResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 7);
+
+/**
+ * Which key to delete.
+ *
+ * @generated from message latchkey.v1.DeleteKeyRequest
+ */
+export type DeleteKeyRequest = Message<"latchkey.v1.DeleteKeyRequest"> & {
+  /**
+   * Its identifier.
+   *
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+};
+
+/**
+ * Describes the message latchkey.v1.DeleteKeyRequest.
+ * Use `create(DeleteKeyRequestSchema)` to create a new message.
+ */
+export const DeleteKeyRequestSchema: GenMessage<DeleteKeyRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 8);
+
+/**
+ * Nothing to say: the key is gone.
+ *
+ * @generated from message latchkey.v1.DeleteKeyResponse
+ */
+export type DeleteKeyResponse = Message<"latchkey.v1.DeleteKeyResponse"> & {
+};
+
+/**
+ * Describes the message latchkey.v1.DeleteKeyResponse.
+ * Use `create(DeleteKeyResponseSchema)` to create a new message.
+ */
+export const DeleteKeyResponseSchema: GenMessage<DeleteKeyResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 9);
+
+/**
+ * Which key to replace.
+ *
+ * @generated from message latchkey.v1.RerollKeyRequest
+ */
+export type RerollKeyRequest = Message<"latchkey.v1.RerollKeyRequest"> & {
+  /**
+   * Its identifier.
+   *
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+
+  /**
+   * How many milliseconds the old secret goes on, at most a year; never beyond
+   * the key's own expiry. Default: 0, it ends at once.
+   *
+   * @generated from field: int64 expiration = 2;
+   */
+  expiration: bigint;
+};
+
+/**
+ * Describes the message latchkey.v1.RerollKeyRequest.
+ * Use `create(RerollKeyRequestSchema)` to create a new message.
+ */
+export const RerollKeyRequestSchema: GenMessage<RerollKeyRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 10);
+
+/**
+ * The key that takes the old one's place.
+ *
+ * @generated from message latchkey.v1.RerollKeyResponse
+ */
+export type RerollKeyResponse = Message<"latchkey.v1.RerollKeyResponse"> & {
+  /**
+   * Its identifier.
+   *
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+
+  /**
+   * The secret, shown here and never again.
+   *
+   * @generated from field: string key = 2;
+   */
+  key: string;
+};
+
+/**
+ * Describes the message latchkey.v1.RerollKeyResponse.
+ * Use `create(RerollKeyResponseSchema)` to create a new message.
+ */
+export const RerollKeyResponseSchema: GenMessage<RerollKeyResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 11);
+
+/**
+ * Which key to judge.
+ *
+ * @generated from message latchkey.v1.VerifyKeyRequest
+ */
+export type VerifyKeyRequest = Message<"latchkey.v1.VerifyKeyRequest"> & {
+  /**
+   * The secret that was presented.
+   *
+   * @generated from field: string key = 1;
+   */
+  key: string;
+
+  /**
+   * What the key must be allowed to do: permission names with AND, OR and
+   * parentheses, such as `documents.read AND (documents.write OR admin)`. AND
+   * binds more tightly. Default: nothing.
+   *
+   * @generated from field: optional string permissions = 2;
+   */
+  permissions?: string | undefined;
+};
+
+/**
+ * Describes the message latchkey.v1.VerifyKeyRequest.
+ * Use `create(VerifyKeyRequestSchema)` to create a new message.
+ */
+export const VerifyKeyRequestSchema: GenMessage<VerifyKeyRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 12);
+
+/**
+ * The judgement. Beyond `valid` and `code`, fields are set for valid keys alone.
+ *
+ * @generated from message latchkey.v1.VerifyKeyResponse
+ */
+export type VerifyKeyResponse = Message<"latchkey.v1.VerifyKeyResponse"> & {
+  /**
+   * Whether the key is good for what was asked.
+   *
+   * @generated from field: bool valid = 1;
+   */
+  valid: boolean;
+
+  /**
+   * Why, or why not.
+   *
+   * @generated from field: latchkey.v1.VerificationCode code = 2;
+   */
+  code: VerificationCode;
+
+  /**
+   * The key's identifier.
+   *
+   * @generated from field: optional string key_id = 3;
+   */
+  keyId?: string | undefined;
+
+  /**
+   * What people call the key.
+   *
+   * @generated from field: optional string name = 4;
+   */
+  name?: string | undefined;
+
+  /**
+   * The key's meta.
+   *
+   * @generated from field: optional google.protobuf.Struct meta = 5;
+   */
+  meta?: JsonObject | undefined;
+
+  /**
+   * When the key ends.
+   *
+   * @generated from field: optional google.protobuf.Timestamp expires = 6;
+   */
+  expires?: Timestamp | undefined;
+
+  /**
+   * That the key is enabled.
+   *
+   * @generated from field: optional bool enabled = 7;
+   */
+  enabled?: boolean | undefined;
+
+  /**
+   * What the key may do.
+   *
+   * @generated from field: repeated string permissions = 8;
+   */
+  permissions: string[];
+
+  /**
+   * Who owns or uses the key.
+   *
+   * @generated from field: optional latchkey.v1.Identity identity = 9;
+   */
+  identity?: Identity | undefined;
+};
+
+/**
+ * Describes the message latchkey.v1.VerifyKeyResponse.
+ * Use `create(VerifyKeyResponseSchema)` to create a new message.
+ */
+export const VerifyKeyResponseSchema: GenMessage<VerifyKeyResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 13);
+
+/**
+ * Whose key to find.
+ *
+ * @generated from message latchkey.v1.WhoamiRequest
+ */
+export type WhoamiRequest = Message<"latchkey.v1.WhoamiRequest"> & {
+  /**
+   * The secret.
+   *
+   * @generated from field: string key = 1;
+   */
+  key: string;
+};
+
+/**
+ * Describes the message latchkey.v1.WhoamiRequest.
+ * Use `create(WhoamiRequestSchema)` to create a new message.
+ */
+export const WhoamiRequestSchema: GenMessage<WhoamiRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 14);
+
+/**
+ * The key that was found.
+ *
+ * @generated from message latchkey.v1.WhoamiResponse
+ */
+export type WhoamiResponse = Message<"latchkey.v1.WhoamiResponse"> & {
+  /**
+   * The key.
+   *
+   * @generated from field: latchkey.v1.Key key = 1;
+   */
+  key?: Key | undefined;
+};
+
+/**
+ * Describes the message latchkey.v1.WhoamiResponse.
+ * Use `create(WhoamiResponseSchema)` to create a new message.
+ */
+export const WhoamiResponseSchema: GenMessage<WhoamiResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 15);
+
+/**
+ * How a verification ended.
+ *
+ * @generated from enum latchkey.v1.VerificationCode
+ */
+export enum VerificationCode {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: VERIFICATION_CODE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The key is good for what was asked.
+   *
+   * @generated from enum value: VERIFICATION_CODE_VALID = 1;
+   */
+  VALID = 1,
+
+  /**
+   * The workspace has no such key.
+   *
+   * @generated from enum value: VERIFICATION_CODE_NOT_FOUND = 2;
+   */
+  NOT_FOUND = 2,
+
+  /**
+   * The key is individually disabled.
+   *
+   * @generated from enum value: VERIFICATION_CODE_DISABLED = 3;
+   */
+  DISABLED = 3,
+
+  /**
+   * The key is past its expiry.
+   *
+   * @generated from enum value: VERIFICATION_CODE_EXPIRED = 4;
+   */
+  EXPIRED = 4,
+
+  /**
+   * The key lacks a permission that was asked for.
+   *
+   * @generated from enum value: VERIFICATION_CODE_INSUFFICIENT_PERMISSIONS = 5;
+   */
+  INSUFFICIENT_PERMISSIONS = 5,
+
+  /**
+   * Reserved for further conditions on keys; not sent yet.
+   *
+   * @generated from enum value: VERIFICATION_CODE_FORBIDDEN = 6;
+   */
+  FORBIDDEN = 6,
+}
+
+/**
+ * Describes the enum latchkey.v1.VerificationCode.
+ */
+export const VerificationCodeSchema: GenEnum<VerificationCode> = /*@__PURE__*/
+  enumDesc(file_latchkey_v1_keys_service, 0);
+
+/**
  * The keys of the caller's workspace.
  *
  * @generated from service latchkey.v1.KeysService
@@ -205,6 +679,16 @@ export const KeysService: GenService<{
     output: typeof CreateKeyResponseSchema;
   },
   /**
+   * Finds one key. Fails with `key_not_found` if there is none.
+   *
+   * @generated from rpc latchkey.v1.KeysService.GetKey
+   */
+  getKey: {
+    methodKind: "unary";
+    input: typeof GetKeyRequestSchema;
+    output: typeof GetKeyResponseSchema;
+  },
+  /**
    * Lists the keys of the workspace, newest last, in pages; never their secrets.
    *
    * @generated from rpc latchkey.v1.KeysService.ListKeys
@@ -213,6 +697,62 @@ export const KeysService: GenService<{
     methodKind: "unary";
     input: typeof ListKeysRequestSchema;
     output: typeof ListKeysResponseSchema;
+  },
+  /**
+   * Changes a key. A field left out stays as it is. In HTTP `null` clears a
+   * field; in gRPC a field that `update_mask` names and the request leaves unset.
+   * From the moment this returns, the key is judged by its new settings.
+   *
+   * @generated from rpc latchkey.v1.KeysService.UpdateKey
+   */
+  updateKey: {
+    methodKind: "unary";
+    input: typeof UpdateKeyRequestSchema;
+    output: typeof UpdateKeyResponseSchema;
+  },
+  /**
+   * Deletes a key for good. From the moment this returns it is reported as
+   * nonexistent.
+   *
+   * @generated from rpc latchkey.v1.KeysService.DeleteKey
+   */
+  deleteKey: {
+    methodKind: "unary";
+    input: typeof DeleteKeyRequestSchema;
+    output: typeof DeleteKeyResponseSchema;
+  },
+  /**
+   * Replaces a key: makes another with the same settings and a new secret, and
+   * ends the old one, at once or after a grace period. The caller's own key must
+   * hold every permission of the key.
+   *
+   * @generated from rpc latchkey.v1.KeysService.RerollKey
+   */
+  rerollKey: {
+    methodKind: "unary";
+    input: typeof RerollKeyRequestSchema;
+    output: typeof RerollKeyResponseSchema;
+  },
+  /**
+   * Judges a key that somebody presented to the caller. A key that is not valid
+   * is an answer, not an error. Only keys of the caller's own workspace are known.
+   *
+   * @generated from rpc latchkey.v1.KeysService.VerifyKey
+   */
+  verifyKey: {
+    methodKind: "unary";
+    input: typeof VerifyKeyRequestSchema;
+    output: typeof VerifyKeyResponseSchema;
+  },
+  /**
+   * Finds the key that a secret belongs to, in whatever state it is.
+   *
+   * @generated from rpc latchkey.v1.KeysService.Whoami
+   */
+  whoami: {
+    methodKind: "unary";
+    input: typeof WhoamiRequestSchema;
+    output: typeof WhoamiResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_latchkey_v1_keys_service, 0);

@@ -6,7 +6,11 @@ import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegen
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "../../buf/validate/validate_pb.js";
 import { file_google_api_annotations } from "../../google/api/annotations_pb.js";
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import { file_latchkey_v1_access } from "./access_pb.js";
+import type { AuditEvent } from "./audit_event_pb.js";
+import { file_latchkey_v1_audit_event } from "./audit_event_pb.js";
 import type { Pagination } from "./pagination_pb.js";
 import { file_latchkey_v1_pagination } from "./pagination_pb.js";
 import type { DisabledReason, Workspace } from "./workspace_pb.js";
@@ -17,7 +21,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file latchkey/v1/workspaces_service.proto.
  */
 export const file_latchkey_v1_workspaces_service: GenFile = /*@__PURE__*/
-  fileDesc("CiRsYXRjaGtleS92MS93b3Jrc3BhY2VzX3NlcnZpY2UucHJvdG8SC2xhdGNoa2V5LnYxIjIKFkNyZWF0ZVdvcmtzcGFjZVJlcXVlc3QSGAoEbmFtZRgBIAEoCUIKukgHcgUQARj/ASJMChdDcmVhdGVXb3Jrc3BhY2VSZXNwb25zZRIUCgx3b3Jrc3BhY2VfaWQYASABKAkSDgoGa2V5X2lkGAIgASgJEgsKA2tleRgDIAEoCSI3ChNHZXRXb3Jrc3BhY2VSZXF1ZXN0EiAKDHdvcmtzcGFjZV9pZBgBIAEoCUIKukgHcgUQARj/ASJBChRHZXRXb3Jrc3BhY2VSZXNwb25zZRIpCgl3b3Jrc3BhY2UYASABKAsyFi5sYXRjaGtleS52MS5Xb3Jrc3BhY2UiagoVTGlzdFdvcmtzcGFjZXNSZXF1ZXN0Eh0KBWxpbWl0GAEgASgFQgm6SAYaBBhkKAFIAIgBARIdCgZjdXJzb3IYAiABKAlCCLpIBXIDGP8BSAGIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3IicQoWTGlzdFdvcmtzcGFjZXNSZXNwb25zZRIqCgp3b3Jrc3BhY2VzGAEgAygLMhYubGF0Y2hrZXkudjEuV29ya3NwYWNlEisKCnBhZ2luYXRpb24YAiABKAsyFy5sYXRjaGtleS52MS5QYWdpbmF0aW9uIp0BChdEaXNhYmxlV29ya3NwYWNlUmVxdWVzdBIgCgx3b3Jrc3BhY2VfaWQYASABKAlCCrpIB3IFEAEY/wESOAoGcmVhc29uGAIgASgOMhsubGF0Y2hrZXkudjEuRGlzYWJsZWRSZWFzb25CC7pICMgBAYIBAhABEh0KBG5vdGUYAyABKAlCCrpIB3IFEAEY6AdIAIgBAUIHCgVfbm90ZSJFChhEaXNhYmxlV29ya3NwYWNlUmVzcG9uc2USKQoJd29ya3NwYWNlGAEgASgLMhYubGF0Y2hrZXkudjEuV29ya3NwYWNlIjoKFkVuYWJsZVdvcmtzcGFjZVJlcXVlc3QSIAoMd29ya3NwYWNlX2lkGAEgASgJQgq6SAdyBRABGP8BIkQKF0VuYWJsZVdvcmtzcGFjZVJlc3BvbnNlEikKCXdvcmtzcGFjZRgBIAEoCzIWLmxhdGNoa2V5LnYxLldvcmtzcGFjZTKEBgoRV29ya3NwYWNlc1NlcnZpY2USjQEKD0NyZWF0ZVdvcmtzcGFjZRIjLmxhdGNoa2V5LnYxLkNyZWF0ZVdvcmtzcGFjZVJlcXVlc3QaJC5sYXRjaGtleS52MS5DcmVhdGVXb3Jrc3BhY2VSZXNwb25zZSIv8qQZAhABgtPkkwIjOgEqIh4vdjIvd29ya3NwYWNlcy5jcmVhdGVXb3Jrc3BhY2USjAEKDEdldFdvcmtzcGFjZRIgLmxhdGNoa2V5LnYxLkdldFdvcmtzcGFjZVJlcXVlc3QaIS5sYXRjaGtleS52MS5HZXRXb3Jrc3BhY2VSZXNwb25zZSI38qQZAhABgtPkkwIrOgEqYgl3b3Jrc3BhY2UiGy92Mi93b3Jrc3BhY2VzLmdldFdvcmtzcGFjZRKVAQoOTGlzdFdvcmtzcGFjZXMSIi5sYXRjaGtleS52MS5MaXN0V29ya3NwYWNlc1JlcXVlc3QaIy5sYXRjaGtleS52MS5MaXN0V29ya3NwYWNlc1Jlc3BvbnNlIjrypBkCEAGC0+STAi46ASpiCndvcmtzcGFjZXMiHS92Mi93b3Jrc3BhY2VzLmxpc3RXb3Jrc3BhY2VzEpwBChBEaXNhYmxlV29ya3NwYWNlEiQubGF0Y2hrZXkudjEuRGlzYWJsZVdvcmtzcGFjZVJlcXVlc3QaJS5sYXRjaGtleS52MS5EaXNhYmxlV29ya3NwYWNlUmVzcG9uc2UiO/KkGQIQAYLT5JMCLzoBKmIJd29ya3NwYWNlIh8vdjIvd29ya3NwYWNlcy5kaXNhYmxlV29ya3NwYWNlEpgBCg9FbmFibGVXb3Jrc3BhY2USIy5sYXRjaGtleS52MS5FbmFibGVXb3Jrc3BhY2VSZXF1ZXN0GiQubGF0Y2hrZXkudjEuRW5hYmxlV29ya3NwYWNlUmVzcG9uc2UiOvKkGQIQAYLT5JMCLjoBKmIJd29ya3NwYWNlIh4vdjIvd29ya3NwYWNlcy5lbmFibGVXb3Jrc3BhY2ViBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_latchkey_v1_access, file_latchkey_v1_pagination, file_latchkey_v1_workspace]);
+  fileDesc("CiRsYXRjaGtleS92MS93b3Jrc3BhY2VzX3NlcnZpY2UucHJvdG8SC2xhdGNoa2V5LnYxIjIKFkNyZWF0ZVdvcmtzcGFjZVJlcXVlc3QSGAoEbmFtZRgBIAEoCUIKukgHcgUQARj/ASJMChdDcmVhdGVXb3Jrc3BhY2VSZXNwb25zZRIUCgx3b3Jrc3BhY2VfaWQYASABKAkSDgoGa2V5X2lkGAIgASgJEgsKA2tleRgDIAEoCSI3ChNHZXRXb3Jrc3BhY2VSZXF1ZXN0EiAKDHdvcmtzcGFjZV9pZBgBIAEoCUIKukgHcgUQARj/ASJBChRHZXRXb3Jrc3BhY2VSZXNwb25zZRIpCgl3b3Jrc3BhY2UYASABKAsyFi5sYXRjaGtleS52MS5Xb3Jrc3BhY2UiagoVTGlzdFdvcmtzcGFjZXNSZXF1ZXN0Eh0KBWxpbWl0GAEgASgFQgm6SAYaBBhkKAFIAIgBARIdCgZjdXJzb3IYAiABKAlCCLpIBXIDGP8BSAGIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3IicQoWTGlzdFdvcmtzcGFjZXNSZXNwb25zZRIqCgp3b3Jrc3BhY2VzGAEgAygLMhYubGF0Y2hrZXkudjEuV29ya3NwYWNlEisKCnBhZ2luYXRpb24YAiABKAsyFy5sYXRjaGtleS52MS5QYWdpbmF0aW9uIp0BChdEaXNhYmxlV29ya3NwYWNlUmVxdWVzdBIgCgx3b3Jrc3BhY2VfaWQYASABKAlCCrpIB3IFEAEY/wESOAoGcmVhc29uGAIgASgOMhsubGF0Y2hrZXkudjEuRGlzYWJsZWRSZWFzb25CC7pICMgBAYIBAhABEh0KBG5vdGUYAyABKAlCCrpIB3IFEAEY6AdIAIgBAUIHCgVfbm90ZSJFChhEaXNhYmxlV29ya3NwYWNlUmVzcG9uc2USKQoJd29ya3NwYWNlGAEgASgLMhYubGF0Y2hrZXkudjEuV29ya3NwYWNlIjoKFkVuYWJsZVdvcmtzcGFjZVJlcXVlc3QSIAoMd29ya3NwYWNlX2lkGAEgASgJQgq6SAdyBRABGP8BIkQKF0VuYWJsZVdvcmtzcGFjZVJlc3BvbnNlEikKCXdvcmtzcGFjZRgBIAEoCzIWLmxhdGNoa2V5LnYxLldvcmtzcGFjZSL1AgoWTGlzdEF1ZGl0RXZlbnRzUmVxdWVzdBIlCgx3b3Jrc3BhY2VfaWQYASABKAlCCrpIB3IFEAEY/wFIAIgBARIdCgR0eXBlGAIgASgJQgq6SAdyBRABGP8BSAGIAQESJAoLcmVzb3VyY2VfaWQYAyABKAlCCrpIB3IFEAEY/wFIAogBARIuCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIA4gBARIuCgV1bnRpbBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIBIgBARIdCgVsaW1pdBgGIAEoBUIJukgGGgQYZCgBSAWIAQESHQoGY3Vyc29yGAcgASgJQgi6SAVyAxj/AUgGiAEBQg8KDV93b3Jrc3BhY2VfaWRCBwoFX3R5cGVCDgoMX3Jlc291cmNlX2lkQggKBl9zaW5jZUIICgZfdW50aWxCCAoGX2xpbWl0QgkKB19jdXJzb3IibwoXTGlzdEF1ZGl0RXZlbnRzUmVzcG9uc2USJwoGZXZlbnRzGAEgAygLMhcubGF0Y2hrZXkudjEuQXVkaXRFdmVudBIrCgpwYWdpbmF0aW9uGAIgASgLMhcubGF0Y2hrZXkudjEuUGFnaW5hdGlvbjKoBwoRV29ya3NwYWNlc1NlcnZpY2USjQEKD0NyZWF0ZVdvcmtzcGFjZRIjLmxhdGNoa2V5LnYxLkNyZWF0ZVdvcmtzcGFjZVJlcXVlc3QaJC5sYXRjaGtleS52MS5DcmVhdGVXb3Jrc3BhY2VSZXNwb25zZSIv8qQZAhABgtPkkwIjOgEqIh4vdjIvd29ya3NwYWNlcy5jcmVhdGVXb3Jrc3BhY2USjAEKDEdldFdvcmtzcGFjZRIgLmxhdGNoa2V5LnYxLkdldFdvcmtzcGFjZVJlcXVlc3QaIS5sYXRjaGtleS52MS5HZXRXb3Jrc3BhY2VSZXNwb25zZSI38qQZAhABgtPkkwIrOgEqYgl3b3Jrc3BhY2UiGy92Mi93b3Jrc3BhY2VzLmdldFdvcmtzcGFjZRKVAQoOTGlzdFdvcmtzcGFjZXMSIi5sYXRjaGtleS52MS5MaXN0V29ya3NwYWNlc1JlcXVlc3QaIy5sYXRjaGtleS52MS5MaXN0V29ya3NwYWNlc1Jlc3BvbnNlIjrypBkCEAGC0+STAi46ASpiCndvcmtzcGFjZXMiHS92Mi93b3Jrc3BhY2VzLmxpc3RXb3Jrc3BhY2VzEpwBChBEaXNhYmxlV29ya3NwYWNlEiQubGF0Y2hrZXkudjEuRGlzYWJsZVdvcmtzcGFjZVJlcXVlc3QaJS5sYXRjaGtleS52MS5EaXNhYmxlV29ya3NwYWNlUmVzcG9uc2UiO/KkGQIQAYLT5JMCLzoBKmIJd29ya3NwYWNlIh8vdjIvd29ya3NwYWNlcy5kaXNhYmxlV29ya3NwYWNlEpgBCg9FbmFibGVXb3Jrc3BhY2USIy5sYXRjaGtleS52MS5FbmFibGVXb3Jrc3BhY2VSZXF1ZXN0GiQubGF0Y2hrZXkudjEuRW5hYmxlV29ya3NwYWNlUmVzcG9uc2UiOvKkGQIQAYLT5JMCLjoBKmIJd29ya3NwYWNlIh4vdjIvd29ya3NwYWNlcy5lbmFibGVXb3Jrc3BhY2USoQEKD0xpc3RBdWRpdEV2ZW50cxIjLmxhdGNoa2V5LnYxLkxpc3RBdWRpdEV2ZW50c1JlcXVlc3QaJC5sYXRjaGtleS52MS5MaXN0QXVkaXRFdmVudHNSZXNwb25zZSJD8qQZDgoKYXVkaXQucmVhZBABgtPkkwIrOgEqYgZldmVudHMiHi92Mi93b3Jrc3BhY2VzLmxpc3RBdWRpdEV2ZW50c2IGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_timestamp, file_latchkey_v1_access, file_latchkey_v1_audit_event, file_latchkey_v1_pagination, file_latchkey_v1_workspace]);
 
 /**
  * The workspace to create.
@@ -272,6 +276,99 @@ export const EnableWorkspaceResponseSchema: GenMessage<EnableWorkspaceResponse> 
   messageDesc(file_latchkey_v1_workspaces_service, 9);
 
 /**
+ * Which changes to list.
+ *
+ * @generated from message latchkey.v1.ListAuditEventsRequest
+ */
+export type ListAuditEventsRequest = Message<"latchkey.v1.ListAuditEventsRequest"> & {
+  /**
+   * Only those of this workspace. Default: for the operator all, for a key those
+   * of its own; a key can name no other.
+   *
+   * @generated from field: optional string workspace_id = 1;
+   */
+  workspaceId?: string | undefined;
+
+  /**
+   * Only those of this type, such as `key.create`. Default: all.
+   *
+   * @generated from field: optional string type = 2;
+   */
+  type?: string | undefined;
+
+  /**
+   * Only those of the key, identity or workspace with this identifier. Default:
+   * of all.
+   *
+   * @generated from field: optional string resource_id = 3;
+   */
+  resourceId?: string | undefined;
+
+  /**
+   * Only those at this time or later.
+   *
+   * @generated from field: optional google.protobuf.Timestamp since = 4;
+   */
+  since?: Timestamp | undefined;
+
+  /**
+   * Only those before this time.
+   *
+   * @generated from field: optional google.protobuf.Timestamp until = 5;
+   */
+  until?: Timestamp | undefined;
+
+  /**
+   * How many at most, 1 to 100. Default: 100.
+   *
+   * @generated from field: optional int32 limit = 6;
+   */
+  limit?: number | undefined;
+
+  /**
+   * The cursor of the page before. Default: the first page.
+   *
+   * @generated from field: optional string cursor = 7;
+   */
+  cursor?: string | undefined;
+};
+
+/**
+ * Describes the message latchkey.v1.ListAuditEventsRequest.
+ * Use `create(ListAuditEventsRequestSchema)` to create a new message.
+ */
+export const ListAuditEventsRequestSchema: GenMessage<ListAuditEventsRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_workspaces_service, 10);
+
+/**
+ * A page of changes.
+ *
+ * @generated from message latchkey.v1.ListAuditEventsResponse
+ */
+export type ListAuditEventsResponse = Message<"latchkey.v1.ListAuditEventsResponse"> & {
+  /**
+   * The changes, newest first.
+   *
+   * @generated from field: repeated latchkey.v1.AuditEvent events = 1;
+   */
+  events: AuditEvent[];
+
+  /**
+   * Where the page stands.
+   *
+   * @generated from field: latchkey.v1.Pagination pagination = 2;
+   */
+  pagination?: Pagination | undefined;
+};
+
+/**
+ * Describes the message latchkey.v1.ListAuditEventsResponse.
+ * Use `create(ListAuditEventsResponseSchema)` to create a new message.
+ */
+export const ListAuditEventsResponseSchema: GenMessage<ListAuditEventsResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_workspaces_service, 11);
+
+/**
  * The workspaces, for the operator of the service.
  *
  * @generated from service latchkey.v1.WorkspacesService
@@ -329,6 +426,17 @@ export const WorkspacesService: GenService<{
     methodKind: "unary";
     input: typeof EnableWorkspaceRequestSchema;
     output: typeof EnableWorkspaceResponseSchema;
+  },
+  /**
+   * Lists the changes that were made, newest first, in pages. The operator sees
+   * all; a key sees those of its own workspace.
+   *
+   * @generated from rpc latchkey.v1.WorkspacesService.ListAuditEvents
+   */
+  listAuditEvents: {
+    methodKind: "unary";
+    input: typeof ListAuditEventsRequestSchema;
+    output: typeof ListAuditEventsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_latchkey_v1_workspaces_service, 0);

@@ -1,0 +1,21 @@
+import { VerificationCode } from "../../gen/latchkey/v1/keys_service_pb.js";
+import { covers } from "../auth/principal.js";
+import type { PermissionQuery } from "./permission-query.js";
+
+/** What a key is judged by. */
+export interface Judged {
+  readonly enabled: boolean;
+  readonly expiresAt: Date | null;
+  readonly permissions: readonly string[];
+}
+
+/** Judges a key: the first reason to refuse it speaks. */
+export function judge(key: Judged | undefined, query: PermissionQuery | undefined, now: Date): VerificationCode {
+  if (key === undefined) return VerificationCode.NOT_FOUND;
+  if (!key.enabled) return VerificationCode.DISABLED;
+  if (key.expiresAt !== null && key.expiresAt <= now) return VerificationCode.EXPIRED;
+  const { permissions } = key;
+  if (query && !query((permission) => covers(permissions, permission)))
+    return VerificationCode.INSUFFICIENT_PERMISSIONS;
+  return VerificationCode.VALID;
+}

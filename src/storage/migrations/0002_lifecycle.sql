@@ -1,0 +1,29 @@
+-- The rest of a key's life: use, and an end that is remembered. A deleted key stays as a row, so that whoever follows
+-- the changes by their epoch sees that it ended.
+alter table keys
+  add column last_used_at timestamptz(3),
+  add column deleted_at timestamptz(3);
+
+drop trigger keys_epoch on keys;
+drop trigger keys_stamp on keys;
+create trigger keys_epoch
+  before update of workspace_id, hash, enabled, permissions, identity_id, expires_at, deleted_at on keys
+  for each statement execute function take_next_epoch();
+create trigger keys_stamp
+  before update of workspace_id, hash, enabled, permissions, identity_id, expires_at, deleted_at on keys
+  for each row execute function stamp_with_epoch();
+
+-- Written in the transaction of the change that it tells of.
+create table audit_events (
+  event_id text collate "C" primary key,
+  workspace_id text collate "C" not null references workspaces,
+  type text not null,
+  actor text not null,
+  resource_id text collate "C" not null,
+  request_id text not null,
+  at timestamptz(3) not null,
+  before json,
+  after json
+);
+create index audit_events_by_workspace on audit_events (workspace_id, event_id);
+create index audit_events_by_resource on audit_events (resource_id, event_id);
