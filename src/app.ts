@@ -118,6 +118,17 @@ export async function openApp(options: AppOptions): Promise<App> {
   }
 }
 
+/** Brings the schema up to date and ends, for those who do that apart from the start. */
+export async function migrateDatabase(databaseUrl: string | undefined): Promise<void> {
+  if (databaseUrl === undefined) {
+    throw new Unusable("There is nothing to migrate: set DATABASE_URL. The embedded database migrates when it starts.");
+  }
+  const sql = connectPostgres(databaseUrl);
+  await migrate(sql)
+    .catch(cannotMigrate)
+    .finally(() => sql.end({ timeout: 5 }));
+}
+
 /** A host that clients on this machine can name: listening everywhere includes the loopback. */
 function reachable(host: string): string {
   if (host === "0.0.0.0" || host === "::") return "127.0.0.1";

@@ -61,6 +61,22 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   return config;
 }
 
+/** How the command line reaches a running service; flags speak before these. */
+export interface ClientConfig {
+  readonly address: string | undefined;
+  readonly credential: string | undefined;
+  readonly dataDir: string;
+}
+
+/** Reads what the command line takes from the environment. */
+export function readClientConfig(environment: NodeJS.ProcessEnv): ClientConfig {
+  return {
+    address: environment["LATCHKEY_ADDRESS"] || undefined,
+    credential: environment["LATCHKEY_CREDENTIAL"] || undefined,
+    dataDir: resolve(environment["DATA_DIR"] || ".latchkey"),
+  };
+}
+
 function plainText(text: string): string | undefined {
   return /^\S+$/.test(text) ? text : undefined;
 }

@@ -1,7 +1,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { mintId } from "../ids.js";
 import type { PageRequest } from "../page.js";
-import { jsonText, type Sql, type Statement } from "../storage/postgres.js";
+import { type Fragment, jsonText, type Sql, type Statement } from "../storage/postgres.js";
 
 /** Who makes a change, in which request, and when. */
 export interface Author {
@@ -51,16 +51,17 @@ export function createAuditStore(sql: Sql) {
     async listEvents(filter: EventFilter, page: PageRequest): Promise<EventRow[]> {
       const { workspaceId, type, resourceId, since, until } = filter;
       const conditions = [
-        page.after === "" ? undefined : sql`event_id < ${page.after}`,
-        workspaceId === undefined ? undefined : sql`workspace_id = ${workspaceId}`,
-        type === undefined ? undefined : sql`type = ${type}`,
-        resourceId === undefined ? undefined : sql`resource_id = ${resourceId}`,
-        since === undefined ? undefined : sql`at >= ${since}`,
-        until === undefined ? undefined : sql`at < ${until}`,
-      ].flatMap((condition) => (condition ? [sql`and ${condition}`] : []));
+        page.after !== "" && sql`event_id < ${page.after}`,
+        workspaceId !== undefined && sql`workspace_id = ${workspaceId}`,
+        type !== undefined && sql`type = ${type}`,
+        resourceId !== undefined && sql`resource_id = ${resourceId}`,
+        since !== undefined && sql`at >= ${since}`,
+        until !== undefined && sql`at < ${until}`,
+      ];
+      const wanted = conditions.reduce<Fragment>((all, one) => (one ? sql`${all} and ${one}` : all), sql`true`);
       return sql<EventRow[]>`
         select event_id, workspace_id, type, actor, resource_id, request_id, at, before, after
-        from audit_events where true ${conditions}
+        from audit_events where ${wanted}
         order by event_id desc limit ${page.limit + 1}`;
     },
   };

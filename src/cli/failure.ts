@@ -1,0 +1,59 @@
+import { Code, ConnectError } from "@connectrpc/connect";
+import { CommanderError } from "commander";
+import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
+import { Unusable } from "../errors.js";
+
+/** Raised by `key verify` for a key that is not valid: an answer, but one that scripts want to branch on. */
+export class NotValid extends Error {
+  override readonly name = "NotValid";
+}
+
+/** What scripts can tell apart. */
+export const exitCodes = {
+  success: 0,
+  failure: 1,
+  usage: 2,
+  refused: 3,
+  notFound: 4,
+  conflict: 5,
+  invalidInput: 6,
+  unavailable: 7,
+  notValid: 8,
+} as const;
+
+const byStatus: Partial<Record<Code, number>> = {
+  [Code.Unauthenticated]: exitCodes.refused,
+  [Code.PermissionDenied]: exitCodes.refused,
+  [Code.NotFound]: exitCodes.notFound,
+  [Code.AlreadyExists]: exitCodes.conflict,
+  [Code.InvalidArgument]: exitCodes.invalidInput,
+  [Code.ResourceExhausted]: exitCodes.invalidInput,
+  [Code.Unavailable]: exitCodes.unavailable,
+  [Code.DeadlineExceeded]: exitCodes.unavailable,
+};
+
+export function exitCodeOf(error: unknown): number {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.success : exitCodes.usage;
+  if (error instanceof NotValid) return exitCodes.notValid;
+  if (error instanceof ConnectError) return byStatus[error.code] ?? exitCodes.failure;
+  return exitCodes.failure;
+}
+
+/** Tells what the user can mend in a sentence; anything else is a fault of ours, told in full. */
+export function tellFailure(error: unknown): void {
+  // Commander has told its own, and a key that is not valid was told as an answer.
+  if (error instanceof CommanderError || error instanceof NotValid) return;
+  process.stderr.write(`${sentenceOf(error)}\n`);
+}
+
+function sentenceOf(error: unknown): string {
+  if (error instanceof Unusable) return `\n${error.message}\n`;
+  if (error instanceof ConnectError) return `error: ${error.rawMessage}${originOf(error)}`;
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+}
+
+/** Which error of the catalogue it is and in which request it happened; empty if no service said so. */
+function originOf(error: ConnectError): string {
+  const [info] = error.findDetails(ErrorInfoSchema);
+  return info ? ` (${info.metadata["type"]}, ${info.metadata["requestId"]})` : "";
+}

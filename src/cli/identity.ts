@@ -1,0 +1,99 @@
+import type { JsonObject } from "@bufbuild/protobuf";
+import { Command } from "commander";
+import {
+  CreateIdentityResponseSchema,
+  DeleteIdentityResponseSchema,
+  GetIdentityResponseSchema,
+  ListIdentitiesResponseSchema,
+  UpdateIdentityResponseSchema,
+} from "../../gen/latchkey/v1/identities_service_pb.js";
+import type { Identity } from "../../gen/latchkey/v1/identity_pb.js";
+import type { ClientConfig } from "../config.js";
+import { calls, jsonObject, listCommand, remoteCommand } from "./command.js";
+import { type Columns, writeMore, writeRecord, writeTable } from "./output.js";
+
+const columns: Columns<Identity> = {
+  ID: ({ identityId }) => identityId,
+  "EXTERNAL ID": ({ externalId }) => externalId,
+  META: ({ meta }) => meta,
+  CREATED: ({ createdAt }) => createdAt,
+};
+
+/** `latchkey identity …`, with a key of the workspace. */
+export function identityCommand(config: ClientConfig): Command {
+  const role = "key" as const;
+  const showIdentity = ({ identity }: { identity?: Identity }) => identity && writeRecord(identity, columns);
+  const either = (value: string) => ({ case: "identity", value }) as const;
+
+  return new Command("identity")
+    .description("create, list and change the identities of a workspace")
+    .exitOverride()
+    .addCommand(
+      remoteCommand("create", "create an identity")
+        .argument("<externalId>", "your own identifier of it")
+        .option("--meta <json>", "any JSON object", jsonObject)
+        .action(
+          calls(config, {
+            role,
+            response: CreateIdentityResponseSchema,
+            call: ({ identities }, { meta }: { meta?: JsonObject }, externalId) =>
+              identities.createIdentity({ externalId, meta }),
+            show: (created) => writeRecord(created, { ID: ({ identityId }) => identityId }),
+          }),
+        ),
+    )
+    .addCommand(
+      listCommand("list the identities, newest last")
+        .option("--search <text>", "only those whose externalId contains this")
+        .action(
+          calls(config, {
+            role,
+            response: ListIdentitiesResponseSchema,
+            call: ({ identities }, flags: { limit?: number; cursor?: string; search?: string }) =>
+              identities.listIdentities({ limit: flags.limit, cursor: flags.cursor, search: flags.search }),
+            show: ({ identities, pagination }) => {
+              writeTable(identities, columns);
+              writeMore(pagination);
+            },
+          }),
+        ),
+    )
+    .addCommand(
+      remoteCommand("get", "show one identity")
+        .argument("<identity>", "its identityId or externalId")
+        .action(
+          calls(config, {
+            role,
+            response: GetIdentityResponseSchema,
+            call: ({ identities }, _flags, identity) => identities.getIdentity({ reference: either(identity) }),
+            show: showIdentity,
+          }),
+        ),
+    )
+    .addCommand(
+      remoteCommand("update", "replace the meta of an identity")
+        .argument("<identity>", "its identityId or externalId")
+        .requiredOption("--meta <json>", "any JSON object", jsonObject)
+        .action(
+          calls(config, {
+            role,
+            response: UpdateIdentityResponseSchema,
+            call: ({ identities }, { meta }: { meta?: JsonObject }, identity) =>
+              identities.updateIdentity({ reference: either(identity), meta }),
+            show: showIdentity,
+          }),
+        ),
+    )
+    .addCommand(
+      remoteCommand("delete", "delete an identity; its keys keep working without it")
+        .argument("<identity>", "its identityId or externalId")
+        .action(
+          calls(config, {
+            role,
+            response: DeleteIdentityResponseSchema,
+            call: ({ identities }, _flags, identity) => identities.deleteIdentity({ reference: either(identity) }),
+            show: () => process.stdout.write("deleted\n"),
+          }),
+        ),
+    );
+}

@@ -1,0 +1,55 @@
+import { existsSync } from "node:fs";
+import { type App, openApp } from "./app.js";
+import type { Config } from "./config.js";
+import { type Backends, startBackends } from "./embedded/backends.js";
+import { createCredentials } from "./embedded/credentials.js";
+import { Unusable } from "./errors.js";
+import { createLog } from "./observe/log.js";
+import { welcome } from "./welcome.js";
+
+/** Runs the service until it is told to stop, then stops all that it started. */
+export async function serve(config: Config): Promise<void> {
+  const toldToStop = firstStopSignal();
+  const log = createLog(config.logLevel);
+  const credentials = createCredentials(config.dataDir);
+  let backends: Backends | undefined;
+  let app: App | undefined;
+  try {
+    if (config.databaseUrl === undefined) {
+      const { dataDir, searchPath } = config;
+      backends = await startBackends({ dataDir, searchPath, withRedis: config.redisUrl === undefined, durable: true });
+    }
+    app = await openApp({
+      ...config,
+      databaseUrl: config.databaseUrl ?? backends?.databaseUrl ?? "",
+      redisUrl: config.redisUrl ?? backends?.redisUrl,
+      operatorKey: config.operatorKey ?? credentials.operatorKey(),
+      log,
+    });
+    const newKey = backends && (await app.createFirstWorkspace("My first workspace"))?.key;
+    if (newKey) credentials.keepFirstKey(newKey);
+    const firstKeyFile = backends && existsSync(credentials.firstKeyFile) ? credentials.firstKeyFile : undefined;
+    process.stdout.write(welcome({ ...credentials, config, app, firstKeyFile, newKey }));
+
+    await Promise.race([toldToStop, backends?.ended.then(backendsLost) ?? toldToStop]);
+  } finally {
+    await app?.close();
+    await backends?.stop();
+  }
+}
+
+/** A second signal does not wait; the embedded backends stop by themselves when this process is gone. */
+function firstStopSignal(): Promise<void> {
+  return new Promise((resolve) => {
+    for (const signal of ["SIGINT", "SIGTERM"] as const) {
+      process.once(signal, () => {
+        process.once(signal, () => process.exit(130));
+        resolve();
+      });
+    }
+  });
+}
+
+function backendsLost(): never {
+  throw new Unusable("The embedded PostgreSQL or Valkey ended unexpectedly, so Latchkey stops too. Start it again.");
+}
