@@ -20,14 +20,21 @@ describe("a newcomer who pastes the README's walk", () => {
 
   beforeAll(async () => {
     dataDir = mkdtempSync(join(tmpdir(), "latchkey-readme-"));
-    const env = { PATH: process.env["PATH"], HOME: dataDir, DATA_DIR: dataDir, HTTP_PORT: "0", GRPC_PORT: "0" };
+    const path = process.env["PATH"];
+    const env = { PATH: path, HOME: dataDir, DATA_DIR: dataDir, HTTP_PORT: "0", GRPC_PORT: "0" };
     service = spawn("node", ["dist/src/main.js"], { env, stdio: ["ignore", "pipe", "ignore"] });
     const banner = await readBanner(service);
-    output = await paste(walk.join("\n"), {
-      "http://127.0.0.1:8080": /http:\S+/.exec(banner)?.[0] ?? "",
-      "127.0.0.1:50051": /gRPC +(\S+)/.exec(banner)?.[1] ?? "",
-      ".latchkey": dataDir,
-    });
+    const grpcAddress = /gRPC +(\S+)/.exec(banner)?.[1] ?? "";
+    const commandLine = { DATA_DIR: dataDir, LATCHKEY_ADDRESS: grpcAddress };
+    output = await paste(
+      walk.join("\n"),
+      { ...process.env, ...commandLine },
+      {
+        "http://127.0.0.1:8080": /http:\S+/.exec(banner)?.[0] ?? "",
+        "127.0.0.1:50051": grpcAddress,
+        ".latchkey": dataDir,
+      },
+    );
   });
 
   afterAll(async () => {
@@ -46,6 +53,16 @@ describe("a newcomer who pastes the README's walk", () => {
     ["sees its key refused at once", /errors-v2\/service\/authorization\/workspace_disabled/],
     ["enables the workspace again", /"name":"My first workspace","enabled":true/],
     ["makes another workspace", /"data":\{"workspaceId":"ws_\w+","keyId":"key_\w+","key":"lk_\w+"\}/],
+    ["verifies a key against a query of permissions", /"valid":true,"code":"VALID","keyId":"key_\w+","name":"ci"/],
+    ["learns that a key lacks a permission", /"valid":false,"code":"INSUFFICIENT_PERMISSIONS"/],
+    [
+      "renames a key and clears its meta",
+      /"start":"acme_\w{4}","name":"build server","enabled":true,"permissions":\["documents\.\*"\],"identity"/,
+    ],
+    ["rerolls a key", /"data":\{"keyId":"key_\w+","key":"acme_\w+"\}/],
+    ["sees in the audit who deleted the key", /"type":"key\.delete","actor":"key_\w+"/],
+    ["lists workspaces on the command line", /ws_\w+ +My first workspace +enabled/],
+    ["makes a key on the command line", /KEY ID +key_\w+\nKEY +lk_\w+/],
     ["lists the RPCs over gRPC", /latchkey\.v1\.KeysService\/ListKeys/],
     ["finds the identity over gRPC", /"externalId": "user_42"/],
     ["finds the identity over Connect", /\{"identity":\{"identityId":"id_\w{26}","externalId":"user_42"/],
@@ -55,9 +72,9 @@ describe("a newcomer who pastes the README's walk", () => {
 });
 
 /** Runs commands as one shell session, with the addresses of this test's service in place of the documented ones. */
-async function paste(commands: string, replacements: Record<string, string>): Promise<string> {
+async function paste(commands: string, env: NodeJS.ProcessEnv, replacements: Record<string, string>): Promise<string> {
   const script = Object.entries(replacements).reduce((text, [from, to]) => text.replaceAll(from, to), commands);
-  const { stdout } = await run("bash", ["-euo", "pipefail", "-c", script], { timeout: 60_000 });
+  const { stdout } = await run("bash", ["-euo", "pipefail", "-c", script], { env, timeout: 60_000 });
   return stdout;
 }
 

@@ -14,12 +14,15 @@ export function createProgram(environment: NodeJS.ProcessEnv): Command {
     .description("API keys for your services")
     .exitOverride()
     .addCommand(
-      new Command("serve").description("run the service (the default)").action(() => serve(readConfig(environment))),
-      { isDefault: true },
+      new Command("serve")
+        .description("run the service (the default)")
+        .exitOverride()
+        .action(() => serve(readConfig(environment))),
     )
     .addCommand(
       new Command("migrate")
         .description("bring the schema of DATABASE_URL up to date, and end")
+        .exitOverride()
         .action(() => migrateDatabase(readConfig(environment).databaseUrl)),
     )
     .addCommand(workspaceCommand(config))
