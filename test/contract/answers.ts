@@ -25,6 +25,26 @@ export interface KeyAnswer {
   expires?: number;
   createdAt: number;
   updatedAt: number;
+  lastUsedAt?: number;
+}
+
+/** How a verification ended, as every door answers it. */
+export interface VerificationAnswer extends Partial<Omit<KeyAnswer, "workspaceId" | "start">> {
+  valid: boolean;
+  code: string;
+}
+
+/** A change that was made, as every door answers it. */
+export interface EventAnswer {
+  eventId: string;
+  workspaceId: string;
+  type: string;
+  actor: string;
+  resourceId: string;
+  requestId: string;
+  at: number;
+  before?: Meta;
+  after?: Meta;
 }
 
 /** A workspace as every door answers it. */
@@ -48,13 +68,21 @@ export interface PaginationAnswer {
 export interface Answers extends Record<OperationName, unknown> {
   listKeys: KeyAnswer[];
   createKey: { keyId: string; key: string };
+  getKey: KeyAnswer;
+  updateKey: KeyAnswer;
+  deleteKey: Record<string, never>;
+  rerollKey: { keyId: string; key: string };
+  verifyKey: VerificationAnswer;
+  whoami: KeyAnswer;
   getIdentity: IdentityAnswer;
   listIdentities: IdentityAnswer[];
   createIdentity: { identityId: string };
+  updateIdentity: IdentityAnswer;
   deleteIdentity: Record<string, never>;
   createWorkspace: { workspaceId: string; keyId: string; key: string };
   getWorkspace: WorkspaceAnswer;
   listWorkspaces: WorkspaceAnswer[];
   disableWorkspace: WorkspaceAnswer;
   enableWorkspace: WorkspaceAnswer;
+  listAuditEvents: EventAnswer[];
 }

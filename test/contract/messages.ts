@@ -5,19 +5,26 @@ import {
   type JsonValue,
   type Message,
   type MessageInitShape,
+  ScalarType,
   toJson,
 } from "@bufbuild/protobuf";
-import { StructSchema, TimestampSchema, timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { FieldMaskSchema, StructSchema, TimestampSchema, timestampFromMs } from "@bufbuild/protobuf/wkt";
 
 /**
  * A request, written once in the names, times and enum names of HTTP, as the message that the other doors send. A time
- * or an enum may also be given as the message has it, to say what HTTP cannot.
+ * or an enum may also be given as the message has it, to say what HTTP cannot. `null` leaves a field unset and, in an
+ * update, has the mask name the fields that are given, which clears it; so does the empty list, which has no presence.
  */
 export function toRequestMessage(schema: DescMessage, request: Readonly<Record<string, unknown>>): Message {
   const members: Record<string, unknown> = {};
-  for (const [name, given] of Object.entries(request)) {
-    const field = schema.fields.find(({ jsonName }) => jsonName === name);
-    if (field === undefined) throw new Error(`${schema.typeName} has no field ${name}: only HTTP can send one`);
+  const fields = Object.entries(request).map(([name, given]) => ({ field: fieldOf(schema, name), given }));
+  const mask = schema.fields.find(({ message }) => message?.typeName === FieldMaskSchema.typeName);
+  if (mask !== undefined && fields.some(({ given }) => given === null || isEmptyList(given))) {
+    const changed = fields.filter(({ field }) => !saysWhichResource(field));
+    members[mask.localName] = { paths: changed.map(({ field }) => field.name) };
+  }
+  for (const { field, given } of fields) {
+    if (given === null) continue;
     const value = toFieldValue(field, given);
     if (field.oneof === undefined) members[field.localName] = value;
     else members[field.oneof.localName] = { case: field.localName, value };
@@ -25,11 +32,27 @@ export function toRequestMessage(schema: DescMessage, request: Readonly<Record<s
   return create(schema, members as MessageInitShape<DescMessage>);
 }
 
-function toFieldValue({ message, enum: enumeration }: DescField, given: unknown): unknown {
+function fieldOf(schema: DescMessage, name: string): DescField {
+  const field = schema.fields.find(({ jsonName }) => jsonName === name);
+  if (field === undefined) throw new Error(`${schema.typeName} has no field ${name}: only HTTP can send one`);
+  return field;
+}
+
+function isEmptyList(given: unknown): boolean {
+  return Array.isArray(given) && given.length === 0;
+}
+
+/** Whether a field of an update is not there to be changed. */
+function saysWhichResource({ name, oneof }: DescField): boolean {
+  return name === "key_id" || oneof?.name === "reference";
+}
+
+function toFieldValue({ message, enum: enumeration, scalar }: DescField, given: unknown): unknown {
   if (message?.typeName === TimestampSchema.typeName && typeof given === "number") return timestampFromMs(given);
   if (enumeration !== undefined && typeof given === "string") {
     return enumeration.values.find(({ localName }) => localName === given)?.number;
   }
+  if (scalar === ScalarType.INT64 && typeof given === "number") return BigInt(given);
   return given;
 }
 

@@ -15,11 +15,18 @@ export interface Operation {
   readonly data?: string;
   /** The permission that a key needs; left out where only the operator may call. */
   readonly permission?: string;
+  /** That the operator may call as well, where keys may. */
+  readonly alsoOperator?: true;
+  /** What `wellFormed` is refused with in a workspace that has just been made; left out where it is answered. */
+  readonly inNewWorkspace?: string;
   /** A request whose form is right, whether or not what it refers to exists. */
   readonly wellFormed: Readonly<Record<string, unknown>>;
   /** A request that every door can send and that must be refused for its form. */
   readonly malformed: Readonly<Record<string, unknown>>;
 }
+
+const noKey = "key_00000000000000000000000000";
+const noWorkspace = "ws_00000000000000000000000000";
 
 /** Every operation, written out by hand from the specification and API.md, not read from the code under test. */
 export const operations = {
@@ -41,6 +48,56 @@ export const operations = {
     wellFormed: {},
     malformed: { prefix: "not a prefix" },
   },
+  getKey: {
+    rpc: KeysService.method.getKey,
+    routes: [["POST", "/v2/keys.getKey"]],
+    data: "key",
+    permission: "keys.read",
+    wellFormed: { keyId: noKey },
+    malformed: { keyId: "" },
+    inNewWorkspace: "data/key_not_found",
+  },
+  updateKey: {
+    rpc: KeysService.method.updateKey,
+    routes: [["POST", "/v2/keys.updateKey"]],
+    data: "key",
+    permission: "keys.update",
+    wellFormed: { keyId: noKey, enabled: false },
+    malformed: { keyId: noKey, name: "" },
+    inNewWorkspace: "data/key_not_found",
+  },
+  deleteKey: {
+    rpc: KeysService.method.deleteKey,
+    routes: [["POST", "/v2/keys.deleteKey"]],
+    permission: "keys.delete",
+    wellFormed: { keyId: noKey },
+    malformed: { keyId: "" },
+    inNewWorkspace: "data/key_not_found",
+  },
+  rerollKey: {
+    rpc: KeysService.method.rerollKey,
+    routes: [["POST", "/v2/keys.rerollKey"]],
+    permission: "keys.create",
+    wellFormed: { keyId: noKey, expiration: 1000 },
+    malformed: { keyId: noKey, expiration: -1 },
+    inNewWorkspace: "data/key_not_found",
+  },
+  verifyKey: {
+    rpc: KeysService.method.verifyKey,
+    routes: [["POST", "/v2/keys.verifyKey"]],
+    permission: "keys.verify",
+    wellFormed: { key: "lk_unknown" },
+    malformed: { key: "lk_unknown", permissions: "documents.read AND" },
+  },
+  whoami: {
+    rpc: KeysService.method.whoami,
+    routes: [["POST", "/v2/keys.whoami"]],
+    data: "key",
+    permission: "keys.read",
+    wellFormed: { key: "lk_unknown" },
+    malformed: { key: "" },
+    inNewWorkspace: "data/key_not_found",
+  },
   getIdentity: {
     rpc: IdentitiesService.method.getIdentity,
     routes: [
@@ -51,6 +108,7 @@ export const operations = {
     permission: "identities.read",
     wellFormed: { externalId: "user_1" },
     malformed: {},
+    inNewWorkspace: "data/identity_not_found",
   },
   listIdentities: {
     rpc: IdentitiesService.method.listIdentities,
@@ -70,12 +128,22 @@ export const operations = {
     wellFormed: { externalId: "user_1" },
     malformed: { externalId: "" },
   },
+  updateIdentity: {
+    rpc: IdentitiesService.method.updateIdentity,
+    routes: [["POST", "/v2/identities.updateIdentity"]],
+    data: "identity",
+    permission: "identities.update",
+    wellFormed: { externalId: "user_1", meta: { plan: "pro" } },
+    malformed: { identityId: "" },
+    inNewWorkspace: "data/identity_not_found",
+  },
   deleteIdentity: {
     rpc: IdentitiesService.method.deleteIdentity,
     routes: [["POST", "/v2/identities.deleteIdentity"]],
     permission: "identities.delete",
     wellFormed: { externalId: "user_1" },
     malformed: { identityId: "" },
+    inNewWorkspace: "data/identity_not_found",
   },
   createWorkspace: {
     rpc: WorkspacesService.method.createWorkspace,
@@ -87,7 +155,7 @@ export const operations = {
     rpc: WorkspacesService.method.getWorkspace,
     routes: [["POST", "/v2/workspaces.getWorkspace"]],
     data: "workspace",
-    wellFormed: { workspaceId: "ws_00000000000000000000000000" },
+    wellFormed: { workspaceId: noWorkspace },
     malformed: { workspaceId: "" },
   },
   listWorkspaces: {
@@ -101,15 +169,24 @@ export const operations = {
     rpc: WorkspacesService.method.disableWorkspace,
     routes: [["POST", "/v2/workspaces.disableWorkspace"]],
     data: "workspace",
-    wellFormed: { workspaceId: "ws_00000000000000000000000000", reason: "OWNER_REQUEST" },
+    wellFormed: { workspaceId: noWorkspace, reason: "OWNER_REQUEST" },
     malformed: { workspaceId: "" },
   },
   enableWorkspace: {
     rpc: WorkspacesService.method.enableWorkspace,
     routes: [["POST", "/v2/workspaces.enableWorkspace"]],
     data: "workspace",
-    wellFormed: { workspaceId: "ws_00000000000000000000000000" },
+    wellFormed: { workspaceId: noWorkspace },
     malformed: { workspaceId: "" },
+  },
+  listAuditEvents: {
+    rpc: WorkspacesService.method.listAuditEvents,
+    routes: [["POST", "/v2/workspaces.listAuditEvents"]],
+    data: "events",
+    permission: "audit.read",
+    alsoOperator: true,
+    wellFormed: {},
+    malformed: { limit: 0 },
   },
 } as const satisfies Record<string, Operation>;
 

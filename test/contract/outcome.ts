@@ -36,6 +36,7 @@ export const errorTable: Readonly<Record<string, { http: number; title: string; 
   "authorization/key_disabled": { http: 403, title: "Forbidden", grpc: status.PERMISSION_DENIED },
   "authorization/insufficient_permissions": { http: 403, title: "Forbidden", grpc: status.PERMISSION_DENIED },
   "data/identity_not_found": { http: 404, title: "Not Found", grpc: status.NOT_FOUND },
+  "data/key_not_found": { http: 404, title: "Not Found", grpc: status.NOT_FOUND },
   "data/workspace_not_found": { http: 404, title: "Not Found", grpc: status.NOT_FOUND },
   "data/identity_already_exists": { http: 409, title: "Conflict", grpc: status.ALREADY_EXISTS },
   "application/invalid_input": { http: 400, title: "Bad Request", grpc: status.INVALID_ARGUMENT },

@@ -1,0 +1,151 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { openTestApp, operatorKey, type TestApp } from "../harness.js";
+import { commandLine, latchkey } from "./command-line.js";
+
+let app: TestApp;
+beforeAll(async () => {
+  app = await openTestApp();
+});
+afterAll(() => app.close());
+
+/** A fresh workspace, and the command line with its first key. */
+async function createWorkspace(name = "Acme") {
+  const operator = commandLine(app);
+  const { workspaceId, key } = await operator.json("workspace", "create", name);
+  return { operator, workspaceId, key, member: commandLine(app, key) };
+}
+
+describe("the operator on the command line", () => {
+  it("creates a workspace, finds it, disables it with a reason and enables it again", async () => {
+    const { operator, workspaceId, member } = await createWorkspace("Tyrell");
+    expect((await operator.run("workspace", "list")).stdout).toMatch(new RegExp(`${workspaceId} +Tyrell +enabled`));
+
+    const words = ["workspace", "disable", workspaceId, "--reason", "quota-exceeded", "--note", "again"];
+    const { workspace } = await operator.json(...words);
+    expect(workspace).toMatchObject({ enabled: false, disabledReason: "DISABLED_REASON_QUOTA_EXCEEDED" });
+    const refused = await member.run("key", "list");
+    expect(refused.exitCode).toBe(3);
+    expect(refused.stderr).toMatch(
+      /^error: The workspace .* disabled\. \(authorization\/workspace_disabled, req_\w+\)\n$/,
+    );
+
+    expect((await operator.run("workspace", "enable", workspaceId)).stdout).toMatch(/STATE +enabled/);
+    expect((await member.run("key", "list")).exitCode).toBe(0);
+    expect((await operator.run("workspace", "get", workspaceId)).stdout).toMatch(/NAME +Tyrell/);
+  });
+
+  it("sees who changed what", async () => {
+    const { operator, workspaceId } = await createWorkspace();
+    const { stdout } = await operator.run("audit", "list", "--workspace", workspaceId);
+    expect(stdout).toMatch(/^AT +TYPE +RESOURCE +ACTOR/);
+    expect(stdout).toMatch(new RegExp(`workspace\\.create +${workspaceId} +operator`));
+  });
+});
+
+describe("a key's holder on the command line", () => {
+  it("creates, lists, disables, enables, rerolls and deletes keys", async () => {
+    const { member } = await createWorkspace();
+    const words = ["--permission", "documents.read", "--permission", "keys.verify", "--external-id", "user_1"];
+    const { keyId, key } = await member.json("key", "create", "--name", "ci", "--prefix", "acme", ...words);
+    expect(key).toMatch(/^acme_\w{39}$/);
+    const list = await member.run("key", "list", "--external-id", "user_1");
+    expect(list.stdout).toMatch(new RegExp(`${keyId} +acme_\\w{4} +ci +enabled +documents.read, keys.verify +user_1`));
+
+    expect((await member.run("key", "disable", keyId)).stdout).toMatch(/STATE +disabled/);
+    expect((await member.json("key", "list", "--state", "disabled")).keys).toMatchObject([{ keyId }]);
+    expect((await member.run("key", "enable", keyId)).stdout).toMatch(/STATE +enabled/);
+
+    const rerolled = await member.json("key", "reroll", keyId, "--grace", "60000");
+    expect(rerolled.key).toMatch(/^acme_\w{39}$/);
+    expect((await member.run("key", "delete", keyId)).stdout).toBe("deleted\n");
+    expect((await member.run("key", "get", keyId)).exitCode).toBe(4);
+    expect((await member.run("key", "get", rerolled.keyId)).stdout).toMatch(/NAME +ci/);
+  });
+
+  it("verifies keys by an exit code that scripts can use, also with the secret from standard input", async () => {
+    const { member } = await createWorkspace();
+    const { key } = await member.json("key", "create", "--permission", "documents.*");
+    const valid = await member.run("key", "verify", key, "--permissions", "documents.read OR admin");
+    expect(valid).toMatchObject({ exitCode: 0, stdout: expect.stringMatching(/^CODE +VALID\n/) });
+    const lacking = await member.run("key", "verify", key, "--permissions", "admin");
+    expect(lacking).toMatchObject({ exitCode: 8, stdout: expect.stringMatching(/^CODE +INSUFFICIENT_PERMISSIONS\n/) });
+    expect(await member.runWith(`${key}\n`, "key", "verify", "-", "--json")).toMatchObject({ exitCode: 0 });
+    const unknown = await member.run("key", "verify", "lk_nonsense", "--json");
+    expect(unknown.exitCode).toBe(8);
+    expect(JSON.parse(unknown.stdout)).toMatchObject({ valid: false, code: "VERIFICATION_CODE_NOT_FOUND" });
+    expect(await member.run("key", "verify", key, "--permissions", "a AND")).toMatchObject({
+      exitCode: 6,
+      stderr: expect.stringContaining("at position 6"),
+    });
+  });
+
+  it("creates, lists, changes and deletes identities", async () => {
+    const { member } = await createWorkspace();
+    const { identityId } = await member.json("identity", "create", "user_1", "--meta", '{"plan":"pro"}');
+    expect((await member.run("identity", "create", "user_1")).exitCode).toBe(5);
+    expect((await member.run("identity", "list", "--search", "USER")).stdout).toContain(`${identityId}  user_1`);
+    expect((await member.json("identity", "update", "user_1", "--meta", '{"plan":"free"}')).identity.meta).toEqual({
+      plan: "free",
+    });
+    expect((await member.run("identity", "delete", identityId)).exitCode).toBe(0);
+    expect(await member.run("identity", "get", "user_1")).toMatchObject({
+      exitCode: 4,
+      stderr: expect.stringContaining("data/identity_not_found"),
+    });
+  });
+
+  it("is told how to see the rest of a long list", async () => {
+    const { member } = await createWorkspace();
+    await member.json("key", "create");
+    const first = await member.run("key", "list", "--limit", "1");
+    const cursor = /--cursor (\S+)/.exec(first.stdout)?.[1] ?? "";
+    expect((await member.run("key", "list", "--cursor", cursor)).stdout).not.toContain("There are more");
+  });
+});
+
+describe("what goes wrong is told by exit code and sentence", () => {
+  it("wrong usage is 2", async () => {
+    const { run } = commandLine(app);
+    expect(await run("nonsense")).toMatchObject({ exitCode: 2, stderr: expect.stringContaining("unknown command") });
+    expect(await run("workspace", "disable", "ws_1")).toMatchObject({ exitCode: 2 });
+    expect(await run("workspace", "disable", "ws_1", "--reason", "mood")).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringContaining("unpaid-billing"),
+    });
+    expect(await run("key", "create", "--meta", "[]")).toMatchObject({ exitCode: 2 });
+    expect(await run("key", "list", "--limit", "many")).toMatchObject({ exitCode: 2 });
+    expect(await run("key", "create", "--expires", "soon")).toMatchObject({ exitCode: 2 });
+  });
+
+  it("help is 0, on standard output", async () => {
+    const help = await latchkey(["key", "--help"]);
+    expect(help).toMatchObject({ exitCode: 0, stdout: expect.stringContaining("verify [options] <key>") });
+  });
+
+  it("a service that is not there is 7", async () => {
+    const env = { LATCHKEY_ADDRESS: "127.0.0.1:1", LATCHKEY_CREDENTIAL: operatorKey };
+    expect(await latchkey(["workspace", "list"], env)).toMatchObject({ exitCode: 7 });
+  });
+
+  it("no credential is told with the ways to give one", async () => {
+    const env = { LATCHKEY_ADDRESS: app.grpcAddress, DATA_DIR: "/nonexistent" };
+    const { exitCode, stderr } = await latchkey(["key", "list"], env);
+    expect(exitCode).toBe(1);
+    expect(stderr).toMatch(/--credential.*LATCHKEY_CREDENTIAL/);
+  });
+
+  it("flags speak before the environment", async () => {
+    const env = { LATCHKEY_ADDRESS: "127.0.0.1:1", LATCHKEY_CREDENTIAL: "nonsense" };
+    const flags = ["--address", app.grpcAddress, "--credential", operatorKey];
+    expect(await latchkey(["workspace", "list", ...flags], env)).toMatchObject({ exitCode: 0 });
+  });
+});
+
+describe("migrate", () => {
+  it("brings a database up to date and ends, and says what is missing without one", async () => {
+    expect(await latchkey(["migrate"], { DATABASE_URL: app.databaseUrl })).toMatchObject({ exitCode: 0, stderr: "" });
+    const { exitCode, stderr } = await latchkey(["migrate"]);
+    expect(exitCode).toBe(1);
+    expect(stderr).toContain("DATABASE_URL");
+  });
+});

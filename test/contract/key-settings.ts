@@ -1,0 +1,37 @@
+import type { Answers, KeyAnswer } from "./answers.js";
+import type { CallRequest } from "./door.js";
+import type { Scene } from "./scene.js";
+
+/** A day, in milliseconds. */
+export const day = 86_400_000;
+
+/** A key as it can be compared: when it was last used is stored in batches, so when that shows is chance. */
+export type Settings = Omit<KeyAnswer, "lastUsedAt">;
+
+export function settingsOf({ lastUsedAt: _, ...settings }: KeyAnswer): Settings {
+  return settings;
+}
+
+/** The key as getKey answers it to the workspace's first key. */
+export async function readSettings({ ok, home }: Scene, keyId: string): Promise<Settings> {
+  return settingsOf(await ok("getKey", home.key, { keyId }));
+}
+
+/** All keys of the workspace. */
+export async function readAllSettings({ ok, home }: Scene): Promise<Settings[]> {
+  return (await ok("listKeys", home.key)).map(settingsOf);
+}
+
+/** A key with every setting set; it belongs to the identity `user_1`. */
+export function createFullKey({ ok, home, clock }: Scene, request: CallRequest = {}): Promise<Answers["createKey"]> {
+  return ok("createKey", home.key, {
+    name: "first name",
+    prefix: "acme_live",
+    externalId: "user_1",
+    permissions: ["documents.read", "documents.write"],
+    meta: { plan: "pro", seats: [1, 2] },
+    expires: clock.now() + 30 * day,
+    enabled: true,
+    ...request,
+  });
+}

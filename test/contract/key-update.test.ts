@@ -1,0 +1,135 @@
+import { describe, expect } from "vitest";
+import { openContract } from "./cases.js";
+import { createFullKey, day, readAllSettings, readSettings, type Settings, settingsOf } from "./key-settings.js";
+import type { Scene } from "./scene.js";
+
+const { everyDoor } = openContract();
+const invalid = "application/invalid_input";
+
+/** Each field with another value. */
+const changes: Record<string, (scene: Scene) => Partial<Settings>> = {
+  name: () => ({ name: "zweiter Name 🗝️" }),
+  permissions: () => ({ permissions: ["documents.*", "a.b"] }),
+  meta: () => ({ meta: { nested: { list: [null, 1.5, "x"] } } }),
+  expires: ({ clock }) => ({ expires: clock.now() + 60 * day + 123 }),
+  enabled: () => ({ enabled: false }),
+  "name, meta and enabled": () => ({ name: "second", meta: {}, enabled: false }),
+};
+
+/** Each field that can be cleared, and the part of the key that is then unset. */
+const clearable = { name: "name", meta: "meta", expires: "expires", identityId: "identity", externalId: "identity" };
+
+/** The key before, without some of its fields. */
+function without(settings: Settings, ...fields: string[]): Partial<Settings> {
+  return Object.fromEntries(Object.entries(settings).filter(([field]) => !fields.includes(field)));
+}
+
+describe("updating a key", () => {
+  for (const [what, changeOf] of Object.entries(changes)) {
+    everyDoor(`${what} can be set; every field left out stays, and updatedAt tells of it`, async (scene) => {
+      const { keyId } = await createFullKey(scene);
+      const before = await readSettings(scene, keyId);
+      scene.clock.advance(1000);
+      const change = changeOf(scene);
+      const after = await scene.ok("updateKey", scene.home.key, { keyId, ...change });
+      expect(after).toEqual({ ...before, ...change, updatedAt: expect.any(Number) });
+      expect(after.updatedAt).toBeGreaterThanOrEqual(before.updatedAt + 1000);
+      expect(await readSettings(scene, keyId)).toEqual(after);
+    });
+  }
+
+  for (const [field, part] of Object.entries(clearable)) {
+    everyDoor(`${field} can be cleared, and nothing else goes`, async (scene) => {
+      const { keyId } = await createFullKey(scene);
+      const before = await readSettings(scene, keyId);
+      const after = await scene.ok("updateKey", scene.home.key, { keyId, [field]: null });
+      expect(without(after, "updatedAt")).toEqual(without(before, part, "updatedAt"));
+      expect(await readSettings(scene, keyId)).toEqual(after);
+    });
+
+    everyDoor(`${field} that is unset can be cleared again`, async (scene) => {
+      const { keyId } = await scene.ok("createKey", scene.home.key);
+      const before = await readSettings(scene, keyId);
+      const after = await scene.ok("updateKey", scene.home.key, { keyId, [field]: null });
+      expect(without(after, "updatedAt")).toEqual(without(before, "updatedAt"));
+    });
+  }
+
+  for (const [how, permissions] of [
+    ["null", null],
+    ["an empty list", []],
+  ] as const) {
+    everyDoor(`permissions can be cleared by ${how}: the key then holds none`, async (scene) => {
+      const { keyId, key } = await createFullKey(scene, { permissions: ["*"] });
+      const before = await readSettings(scene, keyId);
+      const after = await scene.ok("updateKey", scene.home.key, { keyId, permissions });
+      expect(after).toEqual({ ...before, permissions: [], updatedAt: after.updatedAt });
+      await scene.refused("authorization/insufficient_permissions", "listKeys", key);
+    });
+  }
+
+  everyDoor("one update can set some fields and clear others", async (scene) => {
+    const { keyId } = await createFullKey(scene);
+    const before = await readSettings(scene, keyId);
+    const request = { keyId, name: "second", meta: null, expires: null, enabled: false, permissions: null };
+    const after = await scene.ok("updateKey", scene.home.key, request);
+    const { updatedAt } = after;
+    const changed = { name: "second", enabled: false, permissions: [], updatedAt };
+    expect(after).toEqual({ ...without(before, "meta", "expires"), ...changed });
+  });
+
+  everyDoor("all that can be cleared can be cleared in one update", async (scene) => {
+    const { keyId } = await createFullKey(scene);
+    const cleared = { name: null, externalId: null, permissions: null, meta: null, expires: null };
+    const after = await scene.ok("updateKey", scene.home.key, { keyId, ...cleared });
+    const left = ["keyId", "workspaceId", "start", "enabled", "permissions", "createdAt", "updatedAt"];
+    expect(Object.keys(after).sort()).toEqual(left.sort());
+  });
+
+  everyDoor("meta is replaced as a whole, not merged", async (scene) => {
+    const { keyId } = await createFullKey(scene, { meta: { a: 1, b: { c: 2 } } });
+    expect((await scene.ok("updateKey", scene.home.key, { keyId, meta: { b: {} } })).meta).toStrictEqual({ b: {} });
+    expect((await scene.ok("updateKey", scene.home.key, { keyId, meta: {} })).meta).toStrictEqual({});
+  });
+
+  everyDoor("enabled cannot be cleared: it is named, and nothing of the update is made", async (scene) => {
+    const { keyId } = await createFullKey(scene);
+    const before = await readSettings(scene, keyId);
+    const request = { keyId, name: "second", enabled: null };
+    const { fields } = await scene.refused(invalid, "updateKey", scene.home.key, request);
+    expect(fields?.map(({ location }) => location)).toEqual(["enabled"]);
+    expect(await readSettings(scene, keyId)).toEqual(before);
+  });
+
+  everyDoor("an update that says nothing is answered with the key, and changes nothing of it", async (scene) => {
+    const { keyId } = await createFullKey(scene);
+    const before = await readSettings(scene, keyId);
+    scene.clock.advance(1000);
+    const after = await scene.ok("updateKey", scene.home.key, { keyId });
+    expect(without(after, "updatedAt")).toEqual(without(before, "updatedAt"));
+  });
+
+  everyDoor("an update that says nothing is no change: updatedAt stays and no event tells of it", async (scene) => {
+    const { keyId } = await createFullKey(scene);
+    const { updatedAt } = await readSettings(scene, keyId);
+    scene.clock.advance(1000);
+    expect(await scene.ok("updateKey", scene.home.key, { keyId })).toMatchObject({ updatedAt });
+    const events = await scene.ok("listAuditEvents", scene.home.key, { resourceId: keyId });
+    expect(events.map(({ type }) => type)).toEqual(["key.create"]);
+  });
+
+  everyDoor("an update changes one key alone", async (scene) => {
+    const { keyId } = await createFullKey(scene);
+    await createFullKey(scene);
+    const before = await readAllSettings(scene);
+    const after = settingsOf(await scene.ok("updateKey", scene.home.key, { keyId, name: "second" }));
+    expect(await readAllSettings(scene)).toEqual(before.map((entry) => (entry.keyId === keyId ? after : entry)));
+  });
+
+  everyDoor("an update never shows or changes the secret", async (scene) => {
+    const { keyId, key } = await createFullKey(scene);
+    const after = await scene.ok("updateKey", scene.home.key, { keyId, name: "second" });
+    expect(JSON.stringify(after)).not.toContain(key.slice("acme_live_".length + 5));
+    expect(await scene.ok("whoami", scene.home.key, { key })).toMatchObject({ keyId, name: "second" });
+  });
+});
