@@ -86,12 +86,16 @@ describe("the arrows between the folders point one way", () => {
     expect(found(leaf, /^(keys|identities|workspaces|auth|gateway|rpc|storage|embedded|app|main)\b/)).toEqual([]);
   });
 
-  it("nothing knows main, and only main knows the application and the configuration", () => {
+  it("nothing knows main, and only serve and the command line know the application and the configuration", () => {
     expect(found(/./, /^main\.ts$/)).toEqual([]);
     const outside = imports.filter(
-      ({ from, to, runtime }) => runtime && from !== "main.ts" && /^(app|config)\.ts$/.test(to),
+      ({ from, to, runtime }) => runtime && !/^(serve\.ts|cli\/)/.test(from) && /^(app|config)\.ts$/.test(to),
     );
     expect(outside).toEqual([]);
+  });
+
+  it("the command line knows the service by its protocol alone", () => {
+    expect(found(/^cli\//, /^(keys|identities|workspaces|audit|auth|gateway|rpc|storage)\b/)).toEqual([]);
   });
 
   it("no import leads back to where it began", () => {
