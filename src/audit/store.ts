@@ -1,7 +1,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { mintId } from "../ids.js";
 import type { PageRequest } from "../page.js";
-import { type Fragment, jsonText, type Sql, type Statement } from "../storage/postgres.js";
+import type { Fragment, Sql, Statement } from "../storage/postgres.js";
 
 /** Who makes a change, in which request, and when. */
 export interface Author {
@@ -11,18 +11,14 @@ export interface Author {
   readonly at: Date;
 }
 
-/** A change, told by the state before and after it; neither may hold a secret. */
-export interface Change {
+/** An event as it is stored. */
+export interface EventRow extends Author {
+  readonly eventId: string;
   readonly workspaceId: string;
-  readonly type: `${"key" | "identity" | "workspace"}.${string}`;
+  readonly type: string;
   readonly resourceId: string;
   readonly before: JsonObject | null;
   readonly after: JsonObject | null;
-}
-
-/** An event as it is stored. */
-export interface EventRow extends Author, Change {
-  readonly eventId: string;
 }
 
 /** Which events to list; what is undefined is not asked for. */
@@ -34,13 +30,20 @@ export interface EventFilter {
   readonly until: Date | undefined;
 }
 
-/** Tells of a change. To be called in the transaction that makes it: then neither is there without the other. */
-export async function recordChange(sql: Statement, by: Author, change: Change): Promise<void> {
-  const { workspaceId, type, resourceId, before, after } = change;
-  await sql`
-    insert into audit_events (event_id, workspace_id, type, actor, resource_id, request_id, at, before, after)
-    values (${mintId("evt")}, ${workspaceId}, ${type}, ${by.actor}, ${resourceId}, ${by.requestId}, ${by.at},
-      ${before && jsonText(sql, before)}, ${after && jsonText(sql, after)})`;
+/** What was done to what. */
+export type EventType =
+  `${"key" | "identity" | "workspace"}.${"create" | "update" | "delete" | "reroll" | "disable" | "enable"}`;
+
+/**
+ * The part of a statement that tells of a change, to follow the parts that make it: `insert into audit_events …`. A
+ * change and its event are one statement, so neither is there without the other, and a change costs one round trip.
+ *
+ * @param told where the event's facts stand: `select workspace_id, resource_id, before, after from …`
+ */
+export function event(sql: Statement, by: Author, type: EventType, told: Fragment): Fragment {
+  return sql`
+    insert into audit_events (event_id, type, actor, request_id, at, workspace_id, resource_id, before, after)
+    select ${mintId("evt")}, ${type}, ${by.actor}, ${by.requestId}, ${by.at}, told.* from (${told}) as told`;
 }
 
 export type AuditStore = ReturnType<typeof createAuditStore>;

@@ -1,7 +1,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
-import { type Author, recordChange } from "../audit/store.js";
+import { type Author, event } from "../audit/store.js";
 import type { PageRequest } from "../page.js";
-import { jsonText, type Sql, type Statement, transact } from "../storage/postgres.js";
+import { type Fragment, jsonText, retryOnDeadlock, type Sql, type Statement } from "../storage/postgres.js";
 
 /** An identity as it is stored. */
 export interface IdentityRow {
@@ -28,8 +28,16 @@ export function createIdentitiesStore(sql: Sql) {
 
   return {
     /** False if the workspace has an identity with this externalId already. */
-    insertIdentity: (identity: NewIdentity, by: Author): Promise<boolean> =>
-      transact(sql, (transaction) => addIdentity(transaction, identity, by)),
+    async insertIdentity(identity: NewIdentity, by: Author): Promise<boolean> {
+      const told = sql`select (added).workspace_id, (added).identity_id, null::json, told(added) from added`;
+      const added = await sql`
+        with added as (
+            ${insertion(sql, identity, by)}
+            on conflict (workspace_id, external_id) do nothing returning identities as added),
+          event as (${event(sql, by, "identity.create", told)})
+        select from added`;
+      return added.length === 1;
+    },
 
     async findIdentity(workspaceId: string, reference: IdentityReference): Promise<IdentityRow | undefined> {
       const [row] = await sql<IdentityRow[]>`
@@ -48,49 +56,41 @@ export function createIdentitiesStore(sql: Sql) {
 
     /** Undefined if there is no such identity. */
     async updateMeta(workspaceId: string, reference: IdentityReference, meta: JsonObject, by: Author) {
-      return transact(sql, async (transaction) => {
-        const [before] = await transaction<IdentityRow[]>`
-          select ${columns} from identities
-          where identity_id = ${idOf(transaction, workspaceId, reference)} for no key update`;
-        if (before === undefined) return undefined;
-        const [after] = await transaction<IdentityRow[]>`
-          update identities set meta = ${jsonText(transaction, meta)}, updated_at = ${by.at}
-          where identity_id = ${before.identityId} returning ${columns}`;
-        if (after === undefined) throw new Error("an identity vanished while it was locked");
-        const change = { workspaceId, type: "identity.update", resourceId: before.identityId } as const;
-        await recordChange(transaction, by, { ...change, before: told(before), after: told(after) });
-        return after;
-      });
+      const told = sql`
+        select (a.after).workspace_id, (a.after).identity_id, told(b.before), told(a.after) from before b, after a`;
+      const [row] = await sql<IdentityRow[]>`
+        with before as (
+            select identities as before from identities
+            where identity_id = ${idOf(sql, workspaceId, reference)} for no key update),
+          after as (
+            update identities set meta = ${jsonText(sql, meta)}, updated_at = ${by.at} from before
+            where identities.identity_id = (before).identity_id returning identities as after),
+          event as (${event(sql, by, "identity.update", told)})
+        select (after).* from after`;
+      return row;
     },
 
     /** Its keys stay, without an identity. False if there was nothing to delete. */
     async deleteIdentity(workspaceId: string, reference: IdentityReference, by: Author): Promise<boolean> {
-      return transact(sql, async (transaction) => {
-        // The keys first: their loss of the identity takes the epoch, which comes last in every transaction.
-        await transaction`
-          select from keys where identity_id = ${idOf(transaction, workspaceId, reference)} for update`;
-        const [before] = await transaction<IdentityRow[]>`
-          delete from identities where identity_id = ${idOf(transaction, workspaceId, reference)} returning ${columns}`;
-        if (before === undefined) return false;
-        const change = { workspaceId, type: "identity.delete", resourceId: before.identityId } as const;
-        await recordChange(transaction, by, { ...change, before: told(before), after: null });
-        return true;
-      });
+      const told = sql`select (gone).workspace_id, (gone).identity_id, told(gone), null::json from gone`;
+      const gone = await retryOnDeadlock(
+        () => sql`
+          with gone as (
+              delete from identities where identity_id = ${idOf(sql, workspaceId, reference)} returning identities as gone),
+            event as (${event(sql, by, "identity.delete", told)})
+          select from gone`,
+      );
+      return gone.length === 1;
     },
   };
 }
 
-/** Stores an identity as part of a larger transaction. False if the workspace has one with this externalId already. */
-export async function addIdentity(sql: Statement, identity: NewIdentity, by: Author): Promise<boolean> {
+/** The insertion of an identity, as part of a statement. */
+export function insertion(sql: Statement, identity: NewIdentity, by: Author): Fragment {
   const { identityId, workspaceId, externalId, meta } = identity;
-  const { count } = await sql`
+  return sql`
     insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
-    values (${identityId}, ${workspaceId}, ${externalId}, ${jsonText(sql, meta)}, ${by.at}, ${by.at})
-    on conflict (workspace_id, external_id) do nothing`;
-  if (count === 0) return false;
-  const change = { workspaceId, type: "identity.create", resourceId: identityId } as const;
-  await recordChange(sql, by, { ...change, before: null, after: told(identity) });
-  return true;
+    values (${identityId}, ${workspaceId}, ${externalId}, ${jsonText(sql, meta)}, ${by.at}, ${by.at})`;
 }
 
 /** The id of the identity that is referred to, as a subquery: nothing outside the workspace is ever found. */
@@ -104,9 +104,4 @@ export function idOf(sql: Statement, workspaceId: string, reference: IdentityRef
       sql`(identity_id = ${value} or external_id = ${value}) order by identity_id = ${value} desc limit 1`,
   }[reference.case];
   return sql`(select identity_id from identities where workspace_id = ${workspaceId} and ${match()})`;
-}
-
-/** An identity as the audit tells it. */
-function told({ externalId, meta }: Pick<IdentityRow, "externalId" | "meta">): JsonObject {
-  return { externalId, meta };
 }

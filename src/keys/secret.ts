@@ -23,6 +23,11 @@ export function mintSecret(prefix = "lk"): MintedSecret {
   return { plaintext, hash: hashSecret(plaintext), start: body.slice(0, prefix.length + 5) };
 }
 
+/** The prefix of a secret, from what people recognise it by. */
+export function prefixOf(start: string): string {
+  return start.slice(0, -5);
+}
+
 /** Whether a text can be one of our secrets at all. Tells typing errors from unknown keys without any lookup. */
 export function isWellFormedSecret(text: string): boolean {
   const [, body, sum] = form.exec(text) ?? [];

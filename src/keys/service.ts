@@ -1,12 +1,12 @@
 import { type KeysService, VerificationCode } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { authorOf, callingKey, covers, type Handlers, type KeyHolder } from "../auth/principal.js";
-import { grantExceeded, keyNotFound } from "../errors.js";
+import { grantExceeded, identityNotFound, keyNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
 import { readPage, writePage } from "../page.js";
 import { toChanges, toKey, toNewKey, toOwner, toVerdict } from "./convert.js";
 import type { LastUsed } from "./last-used.js";
 import { parsePermissionQuery } from "./permission-query.js";
-import { hashSecret, isWellFormedSecret, mintSecret } from "./secret.js";
+import { hashSecret, isWellFormedSecret, mintSecret, prefixOf } from "./secret.js";
 import type { KeysStore } from "./store.js";
 import { judge } from "./verify.js";
 
@@ -23,7 +23,8 @@ export function createKeysService(store: KeysStore, lastUsed: LastUsed, now: () 
       refuseExcessGrants(caller, request.permissions);
       const secret = mintSecret(request.prefix);
       const key = toNewKey(request, mintId("key"), caller.workspaceId, secret);
-      await store.insertKey(key, toOwner(request, caller.workspaceId), authorOf(context, now()));
+      const stored = await store.insertKey(key, toOwner(request, caller.workspaceId), authorOf(context, now()));
+      if (!stored) throw identityNotFound();
       return { keyId: key.keyId, key: secret.plaintext };
     },
 
@@ -47,8 +48,10 @@ export function createKeysService(store: KeysStore, lastUsed: LastUsed, now: () 
       const caller = callingKey(context);
       const changes = toChanges(request, caller.workspaceId);
       refuseExcessGrants(caller, changes.permissions ?? []);
-      const row = await store.updateKey(caller.workspaceId, request.keyId, changes, authorOf(context, now()));
+      const updated = await store.updateKey(caller.workspaceId, request.keyId, changes, authorOf(context, now()));
+      const row = await store.findKey(caller.workspaceId, request.keyId);
       if (row === undefined) throw keyNotFound();
+      if (!updated) throw identityNotFound();
       return { key: toKey(row) };
     },
 
@@ -60,24 +63,20 @@ export function createKeysService(store: KeysStore, lastUsed: LastUsed, now: () 
 
     async rerollKey({ keyId, expiration }, context) {
       const caller = callingKey(context);
-      const at = now();
-      const endsAt = new Date(at.getTime() + Number(expiration));
-      const successorId = mintId("key");
-      let plaintext = "";
-      const replaced = await store.replaceKey(
-        caller.workspaceId,
-        keyId,
-        endsAt,
-        (old) => {
-          refuseExcessGrants(caller, old.permissions);
-          const secret = mintSecret(old.start.slice(0, -5));
-          plaintext = secret.plaintext;
-          return { ...old, keyId: successorId, hash: secret.hash, start: secret.start };
-        },
-        authorOf(context, at),
-      );
-      if (!replaced) throw keyNotFound();
-      return { keyId: successorId, key: plaintext };
+      const by = authorOf(context, now());
+      const endsAt = new Date(by.at.getTime() + Number(expiration));
+      // Again, should the permissions change between the judgement and the change.
+      for (;;) {
+        const old = await store.findKey(caller.workspaceId, keyId);
+        if (old === undefined) throw keyNotFound();
+        refuseExcessGrants(caller, old.permissions);
+        const secret = mintSecret(prefixOf(old.start));
+        const successor = { keyId: mintId("key"), hash: secret.hash, start: secret.start };
+        const { permissions } = old;
+        if (await store.replaceKey(caller.workspaceId, { keyId, permissions, endsAt }, successor, by)) {
+          return { keyId: successor.keyId, key: secret.plaintext };
+        }
+      }
     },
 
     async verifyKey(request, context) {

@@ -1,9 +1,8 @@
 import type { JsonObject } from "@bufbuild/protobuf";
-import { type Author, recordChange } from "../audit/store.js";
-import { identityNotFound } from "../errors.js";
-import { addIdentity, type IdentityReference, idOf, type NewIdentity } from "../identities/store.js";
+import { type Author, event } from "../audit/store.js";
+import { idOf, insertion, type NewIdentity } from "../identities/store.js";
 import type { PageRequest } from "../page.js";
-import { type Fragment, jsonText, type Sql, type Statement, transact, words } from "../storage/postgres.js";
+import { type Fragment, jsonText, retryOnDeadlock, type Sql, type Statement, words } from "../storage/postgres.js";
 
 /** A key about to be stored. */
 export interface NewKey {
@@ -46,6 +45,16 @@ export type Owner =
   | { readonly kind: "existing"; readonly identityId: string }
   | { readonly kind: "named"; readonly identity: NewIdentity };
 
+/** A key that is to be replaced. */
+export interface ReplacedKey {
+  readonly keyId: string;
+  readonly permissions: readonly string[];
+  readonly endsAt: Date;
+}
+
+/** What is new about the key that replaces another. */
+export type Successor = Pick<NewKey, "keyId" | "hash" | "start">;
+
 /** What a bearer is judged by. */
 export interface Credential {
   readonly keyId: string;
@@ -69,20 +78,26 @@ export type KeysStore = ReturnType<typeof createKeysStore>;
 
 export function createKeysStore(sql: Sql) {
   /** A living key of the workspace, by what the condition says. */
-  const select = (from: Statement, workspaceId: string, condition: Fragment) => from<KeyRow[]>`
+  const select = (workspaceId: string, condition: Fragment) => sql<KeyRow[]>`
     select key_id, keys.workspace_id, start, name, enabled, permissions, keys.meta, expires_at, last_used_at,
       keys.created_at, keys.updated_at, identity_id, external_id, identities.meta as identity_meta,
       identities.created_at as identity_created_at, identities.updated_at as identity_updated_at
     from keys left join identities using (identity_id)
     where keys.workspace_id = ${workspaceId} and deleted_at is null and ${condition}`;
 
+  /** The same key, under lock, as the part of a statement that other parts call `before`. */
+  const locked = (workspaceId: string, keyId: string) => sql`
+    select keys as before from keys
+    where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null for update`;
+
   return {
-    /** Throws `identity_not_found` if the owner does not exist; then nothing is stored. */
-    async insertKey(key: NewKey, owner: Owner | undefined, by: Author): Promise<void> {
-      await transact(sql, async (transaction) => {
-        const identityId = owner ? await resolveOwner(transaction, key.workspaceId, owner, by) : null;
-        await addKey(transaction, key, identityId, by);
-      });
+    /** False if the owner does not exist; then nothing is stored. */
+    async insertKey(key: NewKey, owner: Owner | undefined, by: Author): Promise<boolean> {
+      const created = await sql`
+        with ${ownerParts(sql, key.workspaceId, owner, by)}
+          ${keyCreation(sql, key, owner ? sql`select identity_id from owner` : sql`select null`, by)}
+        select from created`;
+      return created.length === 1;
     },
 
     async findCredential(hash: Buffer): Promise<Credential | undefined> {
@@ -94,70 +109,86 @@ export function createKeysStore(sql: Sql) {
     },
 
     async findKey(workspaceId: string, keyId: string): Promise<KeyRow | undefined> {
-      const [row] = await select(sql, workspaceId, sql`key_id = ${keyId}`);
+      const [row] = await select(workspaceId, sql`key_id = ${keyId}`);
       return row;
     },
 
     async findKeyByHash(workspaceId: string, hash: Buffer): Promise<KeyRow | undefined> {
-      const [row] = await select(sql, workspaceId, sql`hash = ${hash}`);
+      const [row] = await select(workspaceId, sql`hash = ${hash}`);
       return row;
     },
 
     async listKeys(workspaceId: string, { externalId, enabled }: KeyFilter, page: PageRequest): Promise<KeyRow[]> {
       const ofIdentity = externalId === undefined ? sql`` : sql`and external_id = ${externalId}`;
       const inState = enabled === undefined ? sql`` : sql`and enabled = ${enabled}`;
-      const condition = sql`key_id > ${page.after} ${ofIdentity} ${inState} order by key_id limit ${page.limit + 1}`;
-      return select(sql, workspaceId, condition);
+      return select(
+        workspaceId,
+        sql`key_id > ${page.after} ${ofIdentity} ${inState} order by key_id limit ${page.limit + 1}`,
+      );
     },
 
-    /** Undefined if there is no such key. Throws `identity_not_found` if the new owner does not exist. */
-    async updateKey(workspaceId: string, keyId: string, changes: KeyChanges, by: Author): Promise<KeyRow | undefined> {
-      return transact(sql, async (transaction) => {
-        const [before] = await select(transaction, workspaceId, sql`key_id = ${keyId} for update of keys`);
-        if (before === undefined) return undefined;
-        await transaction`update keys set ${transaction(await columnsOf(transaction, workspaceId, changes, by))}
-          where key_id = ${keyId}`;
-        const [after] = await select(transaction, workspaceId, sql`key_id = ${keyId}`);
-        if (after === undefined) throw new Error("a key vanished while it was locked");
-        const change = { workspaceId, type: "key.update", resourceId: keyId } as const;
-        await recordChange(transaction, by, { ...change, before: told(before), after: told(after) });
-        return after;
-      });
+    /** False if the key or its new owner does not exist; then nothing is changed. */
+    async updateKey(workspaceId: string, keyId: string, changes: KeyChanges, by: Author): Promise<boolean> {
+      const { owner } = changes;
+      const ownerExists = owner ? sql`and exists (select from owner)` : sql``;
+      const told = sql`
+        select (a.after).workspace_id, (a.after).key_id, told(b.before), told(a.after) from before b, after a`;
+      const updated = await retryOnDeadlock(
+        () => sql`
+          with ${ownerParts(sql, workspaceId, owner ?? undefined, by)}
+            before as (${locked(workspaceId, keyId)}),
+            after as (
+              update keys set ${assignments(sql, changes, by)} from before
+              where keys.key_id = (before).key_id ${ownerExists} returning keys as after),
+            event as (${event(sql, by, "key.update", told)})
+          select from after`,
+      );
+      return updated.length === 1;
     },
 
     /** False if there was nothing to delete. */
     async deleteKey(workspaceId: string, keyId: string, by: Author): Promise<boolean> {
-      return transact(sql, async (transaction) => {
-        const [before] = await select(transaction, workspaceId, sql`key_id = ${keyId} for update of keys`);
-        if (before === undefined) return false;
-        await transaction`update keys set deleted_at = ${by.at} where key_id = ${keyId}`;
-        const change = { workspaceId, type: "key.delete", resourceId: keyId } as const;
-        await recordChange(transaction, by, { ...change, before: told(before), after: null });
-        return true;
-      });
+      const told = sql`select (gone).workspace_id, (gone).key_id, told(gone), null::json from gone`;
+      const gone = await retryOnDeadlock(
+        () => sql`
+          with before as (${locked(workspaceId, keyId)}),
+            gone as (
+              update keys set deleted_at = ${by.at} from before
+              where keys.key_id = (before).key_id returning keys as gone),
+            event as (${event(sql, by, "key.delete", told)})
+          select from gone`,
+      );
+      return gone.length === 1;
     },
 
     /**
-     * Stores the key that takes the place of another, and ends that one at `endsAt`, unless it ends earlier anyway. The
-     * successor is made from the old key as it is under lock. False if there is no such key.
+     * Stores the successor of a key, with the same settings, and ends the old one at `endsAt`, unless it ends earlier
+     * anyway. False if there is no such key with exactly these permissions, which the caller has been judged by.
      */
-    async replaceKey(
-      workspaceId: string,
-      keyId: string,
-      endsAt: Date,
-      succeed: (old: KeyRow) => NewKey,
-      by: Author,
-    ): Promise<boolean> {
-      return transact(sql, async (transaction) => {
-        const [old] = await select(transaction, workspaceId, sql`key_id = ${keyId} for update of keys`);
-        if (old === undefined) return false;
-        await addKey(transaction, succeed(old), old.identityId, by);
-        const expiresAt = old.expiresAt !== null && old.expiresAt < endsAt ? old.expiresAt : endsAt;
-        await transaction`update keys set expires_at = ${expiresAt}, updated_at = ${by.at} where key_id = ${keyId}`;
-        const change = { workspaceId, type: "key.reroll", resourceId: keyId } as const;
-        await recordChange(transaction, by, { ...change, before: told(old), after: told({ ...old, expiresAt }) });
-        return true;
-      });
+    async replaceKey(workspaceId: string, old: ReplacedKey, successor: Successor, by: Author): Promise<boolean> {
+      const reroll = sql`
+        select (a.after).workspace_id, (a.after).key_id, told(b.before), told(a.after) from before b, after a`;
+      const creation = sql`select (made).workspace_id, (made).key_id, null::json, told(made) from made`;
+      const replaced = await retryOnDeadlock(
+        () => sql`
+          with before as (
+              ${locked(workspaceId, old.keyId)}),
+            after as (
+              update keys set expires_at = least(expires_at, ${old.endsAt}), updated_at = ${by.at} from before
+              where keys.key_id = (before).key_id and keys.permissions = ${words(sql, old.permissions)}
+              returning keys as after),
+            made as (
+              insert into keys (key_id, workspace_id, hash, start, name, enabled, permissions, identity_id, meta,
+                expires_at, created_at, updated_at)
+              select ${successor.keyId}, b.workspace_id, ${successor.hash}, ${successor.start}, b.name, b.enabled,
+                b.permissions, b.identity_id, b.meta, b.expires_at, ${by.at}::timestamptz, ${by.at}::timestamptz
+              from after, (select (before).* from before) b
+              returning keys as made),
+            reroll as (${event(sql, by, "key.reroll", reroll)}),
+            creation as (${event(sql, by, "key.create", creation)})
+          select from made`,
+      );
+      return replaced.length === 1;
     },
 
     /** When keys were last used; never sets a time back. */
@@ -172,55 +203,53 @@ export function createKeysStore(sql: Sql) {
   };
 }
 
-/** Stores a key as part of a larger transaction, such as the making of its workspace. */
-export async function addKey(sql: Statement, key: NewKey, identityId: string | null, by: Author): Promise<void> {
-  await sql`
-    insert into keys (key_id, workspace_id, hash, start, name, enabled, permissions, identity_id, meta, expires_at,
-      created_at, updated_at)
-    values (${key.keyId}, ${key.workspaceId}, ${key.hash}, ${key.start}, ${key.name}, ${key.enabled},
-      ${words(sql, key.permissions)}, ${identityId}, ${key.meta && jsonText(sql, key.meta)}, ${key.expiresAt},
-      ${by.at}, ${by.at})`;
-  const change = { workspaceId: key.workspaceId, type: "key.create", resourceId: key.keyId } as const;
-  await recordChange(sql, by, { ...change, before: null, after: told({ ...key, identityId }) });
+/**
+ * The parts of a statement that store a key, the last called `created`.
+ *
+ * @param owner selects the identityId of the key's owner; if it selects nothing, no key is stored
+ */
+export function keyCreation(sql: Statement, key: NewKey, owner: Fragment, by: Author): Fragment {
+  const told = sql`select (created).workspace_id, (created).key_id, null::json, told(created) from created`;
+  return sql`
+    created as (
+      insert into keys (key_id, workspace_id, hash, start, name, enabled, permissions, identity_id, meta, expires_at,
+        created_at, updated_at)
+      select ${key.keyId}, ${key.workspaceId}, ${key.hash}::bytea, ${key.start}, ${key.name}, ${key.enabled}::boolean,
+        ${words(sql, key.permissions)}, owner.*, ${key.meta && jsonText(sql, key.meta)}::json,
+        ${key.expiresAt}::timestamptz, ${by.at}::timestamptz, ${by.at}::timestamptz
+      from (${owner}) as owner
+      returning keys as created),
+    creation as (${event(sql, by, "key.create", told)})`;
 }
 
-/** A key's settings as the audit tells them. */
-function told(key: Omit<NewKey, "hash" | "keyId" | "workspaceId"> & { identityId: string | null }): JsonObject {
-  const { start, name, enabled, permissions, identityId, meta, expiresAt } = key;
-  return {
-    start,
-    name,
-    enabled,
-    permissions: [...permissions],
-    identityId,
-    meta,
-    expires: expiresAt?.getTime() ?? null,
-  };
+/** The parts of a statement that find the owner, or make it; the one called `owner` is empty if there is none. */
+function ownerParts(sql: Statement, workspaceId: string, owner: Owner | undefined, by: Author): Fragment {
+  if (owner === undefined) return sql``;
+  if (owner.kind === "existing") {
+    const reference = { case: "identityId", value: owner.identityId } as const;
+    return sql`owner as (
+      select identity_id from identities where identity_id = ${idOf(sql, workspaceId, reference)} for key share),`;
+  }
+  // An update that changes nothing, so that the row is found and locked even if somebody else is just adding it.
+  const told = sql`select (owner).workspace_id, (owner).identity_id, null::json, told(owner) from resolved where added`;
+  return sql`
+    resolved as (
+      ${insertion(sql, owner.identity, by)}
+      on conflict (workspace_id, external_id) do update set external_id = excluded.external_id
+      returning identities as owner, xmax = 0 as added),
+    owner_event as (${event(sql, by, "identity.create", told)}),
+    owner as (select (owner).identity_id from resolved),`;
 }
 
-/** Only what changes is written, so that a mere renaming takes no epoch. */
-async function columnsOf(sql: Statement, workspaceId: string, changes: KeyChanges, by: Author) {
+/** Only what changes is assigned, so that a mere renaming takes no epoch. */
+function assignments(sql: Statement, changes: KeyChanges, by: Author): Fragment {
   const { name, enabled, permissions, meta, expiresAt, owner } = changes;
-  return {
-    updated_at: by.at,
-    ...(name !== undefined && { name }),
-    ...(enabled !== undefined && { enabled }),
-    ...(permissions !== undefined && { permissions: words(sql, permissions) }),
-    ...(meta !== undefined && { meta: meta && jsonText(sql, meta) }),
-    ...(expiresAt !== undefined && { expires_at: expiresAt }),
-    ...(owner !== undefined && { identity_id: owner && (await resolveOwner(sql, workspaceId, owner, by)) }),
-  };
-}
-
-/** The owner's identityId, kept from being deleted until the transaction ends. */
-async function resolveOwner(sql: Statement, workspaceId: string, owner: Owner, by: Author): Promise<string> {
-  if (owner.kind === "named") await addIdentity(sql, owner.identity, by);
-  const reference: IdentityReference =
-    owner.kind === "named"
-      ? { case: "externalId", value: owner.identity.externalId }
-      : { case: "identityId", value: owner.identityId };
-  const [row] = await sql<{ identityId: string }[]>`
-    select identity_id from identities where identity_id = ${idOf(sql, workspaceId, reference)} for key share`;
-  if (row === undefined) throw identityNotFound();
-  return row.identityId;
+  return [
+    name !== undefined && sql`name = ${name}`,
+    enabled !== undefined && sql`enabled = ${enabled}`,
+    permissions !== undefined && sql`permissions = ${words(sql, permissions)}`,
+    meta !== undefined && sql`meta = ${meta && jsonText(sql, meta)}`,
+    expiresAt !== undefined && sql`expires_at = ${expiresAt}`,
+    owner !== undefined && sql`identity_id = ${owner ? sql`(select identity_id from owner)` : null}`,
+  ].reduce<Fragment>((all, one) => (one ? sql`${all}, ${one}` : all), sql`updated_at = ${by.at}`);
 }

@@ -57,13 +57,14 @@ const textArray = {
 };
 
 /**
- * Runs a transaction. Changes lock their rows first and the epoch last, so deadlocks are rare; the rest are tried again,
- * which is safe because nothing of the failed try was kept.
+ * Runs a statement again that fell victim to a deadlock; nothing of it was kept. There is no `sql.begin` anywhere but in
+ * migrations: a change over several tables is one statement. Inside a transaction, postgres.js 3.4.9 writes to a
+ * connection that has just broken, and that ends the process.
  */
-export async function transact<T>(sql: Sql, work: (transaction: Statement) => Promise<T>): Promise<T> {
+export async function retryOnDeadlock<T>(statement: () => PromiseLike<T>): Promise<T> {
   for (let triesLeft = 3; ; triesLeft--) {
     try {
-      return (await sql.begin(work)) as T;
+      return await statement();
     } catch (error) {
       if (triesLeft === 0 || codeOf(error) !== "40P01") throw error;
     }
@@ -99,11 +100,6 @@ export function isOutOfReach(error: unknown): boolean {
 /** Whether PostgreSQL is there but does not let us in: a wrong password, an unknown database, a missing right. */
 export function isRefused(error: unknown): boolean {
   return /^(28|3D|42501)/.test(codeOf(error) ?? "");
-}
-
-/** Whether an error is the violation of this unique constraint. */
-export function isDuplicate(error: unknown, constraint: string): boolean {
-  return error instanceof postgres.PostgresError && error.code === "23505" && error.constraint_name === constraint;
 }
 
 function codeOf(error: unknown): string | undefined {

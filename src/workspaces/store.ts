@@ -1,8 +1,7 @@
-import type { JsonObject } from "@bufbuild/protobuf";
-import { type Author, recordChange } from "../audit/store.js";
-import { addKey, type NewKey } from "../keys/store.js";
+import { type Author, event } from "../audit/store.js";
+import { keyCreation, type NewKey } from "../keys/store.js";
 import type { PageRequest } from "../page.js";
-import { type Fragment, type Sql, transact } from "../storage/postgres.js";
+import type { Fragment, Sql } from "../storage/postgres.js";
 
 /** A workspace as it is stored. It is disabled while it has a `disabledAt`. */
 export interface WorkspaceRow {
@@ -26,36 +25,35 @@ export function createWorkspacesStore(sql: Sql) {
   const columns = sql`workspace_id, name, disabled_at, disabled_reason, disabled_note, created_at`;
 
   /** Changes a workspace by what comes after `set`, and tells of it. Undefined if there is no such workspace. */
-  function change(
+  async function change(
     workspaceId: string,
     type: "workspace.disable" | "workspace.enable",
     assignments: Fragment,
     by: Author,
   ): Promise<WorkspaceRow | undefined> {
-    return transact(sql, async (transaction) => {
-      const [before] = await transaction<WorkspaceRow[]>`
-        select ${columns} from workspaces where workspace_id = ${workspaceId} for no key update`;
-      if (before === undefined) return undefined;
-      const [after] = await transaction<WorkspaceRow[]>`
-        update workspaces set ${assignments} where workspace_id = ${workspaceId} returning ${columns}`;
-      if (after === undefined) throw new Error("a workspace vanished while it was locked");
-      const event = { workspaceId, type, resourceId: workspaceId };
-      await recordChange(transaction, by, { ...event, before: told(before), after: told(after) });
-      return after;
-    });
+    const told = sql`
+      select (a.after).workspace_id, (a.after).workspace_id, told(b.before), told(a.after) from before b, after a`;
+    const [row] = await sql<WorkspaceRow[]>`
+      with before as (
+          select workspaces as before from workspaces where workspace_id = ${workspaceId} for no key update),
+        after as (
+          update workspaces set ${assignments} from before
+          where workspaces.workspace_id = (before).workspace_id returning workspaces as after),
+        event as (${event(sql, by, type, told)})
+      select (after).* from after`;
+    return row;
   }
 
   return {
     async insertWorkspace(workspaceId: string, name: string, firstKey: NewKey, by: Author): Promise<void> {
-      await transact(sql, async (transaction) => {
-        const [row] = await transaction<WorkspaceRow[]>`
-          insert into workspaces (workspace_id, name, created_at) values (${workspaceId}, ${name}, ${by.at})
-          returning ${columns}`;
-        if (row === undefined) throw new Error("a workspace was not stored");
-        const event = { workspaceId, type: "workspace.create", resourceId: workspaceId } as const;
-        await recordChange(transaction, by, { ...event, before: null, after: told(row) });
-        await addKey(transaction, firstKey, null, by);
-      });
+      const told = sql`select (made).workspace_id, (made).workspace_id, null::json, told(made) from made`;
+      await sql`
+        with made as (
+            insert into workspaces (workspace_id, name, created_at) values (${workspaceId}, ${name}, ${by.at})
+            returning workspaces as made),
+          event as (${event(sql, by, "workspace.create", told)}),
+          ${keyCreation(sql, firstKey, sql`select null`, by)}
+        select from created`;
     },
 
     async findWorkspace(workspaceId: string): Promise<WorkspaceRow | undefined> {
@@ -74,7 +72,7 @@ export function createWorkspacesStore(sql: Sql) {
       change(
         workspaceId,
         "workspace.disable",
-        sql`disabled_at = coalesce(disabled_at, ${by.at}), disabled_reason = ${reason}, disabled_note = ${note}`,
+        sql`disabled_at = coalesce(disabled_at, ${by.at}::timestamptz), disabled_reason = ${reason}, disabled_note = ${note}`,
         by,
       ),
 
@@ -94,9 +92,4 @@ export function createWorkspacesStore(sql: Sql) {
       return row;
     },
   };
-}
-
-/** A workspace as the audit tells it. */
-function told({ name, disabledAt, disabledReason, disabledNote }: WorkspaceRow): JsonObject {
-  return { name, enabled: disabledAt === null, disabledReason, disabledNote };
 }

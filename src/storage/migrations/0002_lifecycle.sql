@@ -27,3 +27,16 @@ create table audit_events (
 );
 create index audit_events_by_workspace on audit_events (workspace_id, event_id);
 create index audit_events_by_resource on audit_events (resource_id, event_id);
+
+-- What the audit tells of a row: its settings, never its secret.
+create function told(k keys) returns json language sql stable as $$
+  select json_build_object('start', k.start, 'name', k.name, 'enabled', k.enabled, 'permissions', k.permissions,
+    'identityId', k.identity_id, 'meta', k.meta, 'expires', (extract(epoch from k.expires_at) * 1000)::bigint)
+$$;
+create function told(i identities) returns json language sql stable as $$
+  select json_build_object('externalId', i.external_id, 'meta', i.meta)
+$$;
+create function told(w workspaces) returns json language sql stable as $$
+  select json_build_object('name', w.name, 'enabled', w.disabled_at is null, 'disabledReason', w.disabled_reason,
+    'disabledNote', w.disabled_note)
+$$;
