@@ -90,7 +90,18 @@ function secret(text: string): string | undefined {
 }
 
 function url(...protocols: string[]) {
-  return (text: string) => (URL.canParse(text) && protocols.includes(new URL(text).protocol) ? text : undefined);
+  return (text: string) => (isUrl(text) && protocols.includes(new URL(text).protocol) ? text : undefined);
+}
+
+/** What clients will take apart and decode must be decodable. */
+function isUrl(text: string): boolean {
+  try {
+    const { username, password, pathname } = new URL(text);
+    decodeURIComponent(username + password + pathname);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function baseUrl(text: string): string | undefined {

@@ -244,12 +244,19 @@ export const identityAlreadyExists = () =>
     "An identity with this externalId already exists in this workspace.",
   );
 
-export const invalidInput = (fields: readonly FieldError[]) =>
-  new Failure(
-    ErrorCode.APPLICATION_INVALID_INPUT,
-    `The request is not valid: ${fields.map(({ location, message }) => `${location} ${message}`).join("; ")}.`,
-    { fields },
-  );
+export const invalidInput = (all: readonly FieldError[]) => {
+  // Bounded: an answer must fit into the trailers of a gRPC call, however many mistakes a request has.
+  const fields = all.slice(0, 10).map(({ location, message }) => ({ location: clipped(location), message }));
+  const sentences = fields.map(({ location, message }) => `${location} ${message}`);
+  if (all.length > fields.length) sentences.push(`and ${all.length - fields.length} more mistakes`);
+  return new Failure(ErrorCode.APPLICATION_INVALID_INPUT, `The request is not valid: ${sentences.join("; ")}.`, {
+    fields,
+  });
+};
+
+function clipped(text: string): string {
+  return text.length <= 100 ? text : `${text.slice(0, 100)}…`;
+}
 
 export const routeNotFound = (method: string, path: string) =>
   new Failure(ErrorCode.APPLICATION_ROUTE_NOT_FOUND, `There is nothing at ${method} ${path}.`);

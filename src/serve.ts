@@ -38,12 +38,17 @@ export async function serve(config: Config): Promise<void> {
   }
 }
 
-/** A second signal does not wait; the embedded backends stop by themselves when this process is gone. */
+/**
+ * Resolves at the first signal to stop. Another one, later, does not wait; the embedded backends stop by themselves when
+ * this process is gone. "Later", because npm passes Ctrl-C on to a process that the terminal has already told.
+ */
 function firstStopSignal(): Promise<void> {
   return new Promise((resolve) => {
+    let toldAt: number | undefined;
     for (const signal of ["SIGINT", "SIGTERM"] as const) {
-      process.once(signal, () => {
-        process.once(signal, () => process.exit(130));
+      process.on(signal, () => {
+        if (toldAt !== undefined && Date.now() - toldAt > 1_000) process.exit(130);
+        toldAt ??= Date.now();
         resolve();
       });
     }

@@ -34,7 +34,8 @@ export function createWorkspaceStates(
 ): WorkspaceStates {
   async function load(workspaceId: string): Promise<WorkspaceState | undefined> {
     const state = await readState(workspaceId);
-    if (state !== undefined) await cache.set(entryKey(workspaceId), writeEntry(state), lifetimeMs);
+    // Not waited for: a cache that is slow costs a caller its time once, at the reading.
+    if (state !== undefined) void cache.set(entryKey(workspaceId), writeEntry(state), lifetimeMs);
     return state;
   }
 

@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { mintSecret } from "../keys/secret.js";
 import { makeDataDir } from "./data-dir.js";
@@ -21,18 +21,17 @@ export function createCredentials(dataDir: string): Credentials {
     firstKeyFile,
     operatorKey() {
       makeDataDir(dataDir);
-      keep(operatorKeyFile, mintSecret("operator").plaintext);
+      if (!existsSync(operatorKeyFile)) keep(operatorKeyFile, mintSecret("operator").plaintext);
       return readFileSync(operatorKeyFile, "utf8").trim();
     },
+    // In place of an older one, whose workspace is gone if there is a new first one.
     keepFirstKey: (key) => keep(firstKeyFile, key),
   };
 }
 
-/** Writes a secret unless there is one: of two starts at once, both then use the same. */
+/** Writes a secret whole or not at all: a start that is cut off here must not leave an empty credential. */
 function keep(file: string, secret: string): void {
-  try {
-    writeFileSync(file, `${secret}\n`, { mode: 0o600, flag: "wx" });
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-  }
+  const draft = `${file}.${process.pid}`;
+  writeFileSync(draft, `${secret}\n`, { mode: 0o600 });
+  renameSync(draft, file);
 }

@@ -12,6 +12,7 @@ let stopping = false;
 
 const started = start();
 for (const event of ["disconnect", "SIGTERM", "SIGINT"]) process.once(event, stop);
+for (const event of ["uncaughtException", "unhandledRejection"]) process.once(event, fail);
 if (!process.connected) void stop(); // the channel closed while this file was loaded
 
 async function start(): Promise<void> {
@@ -23,13 +24,15 @@ async function start(): Promise<void> {
     tell({ kind: "ready", databaseUrl: postgres.url, redisUrl: valkey?.url });
     for (const backend of running) backend.ended.then(stop);
   } catch (error) {
-    tell({
-      kind: "failed",
-      mendable: error instanceof Unusable,
-      message: error instanceof Error ? error.message : `${error}`,
-    });
-    void stop();
+    fail(error);
   }
+}
+
+/** Whatever goes wrong here, PostgreSQL is not left behind. */
+function fail(error: unknown): void {
+  const message = error instanceof Error ? error.message : `${error}`;
+  tell({ kind: "failed", mendable: error instanceof Unusable, message });
+  void stop();
 }
 
 async function stop(): Promise<void> {

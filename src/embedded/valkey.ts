@@ -12,7 +12,9 @@ export async function startValkey(searchPath: string): Promise<Backend> {
   const port = await freePort();
   const password = randomBytes(24).toString("hex");
   const program = findProgram(searchPath, ["valkey-server", "redis-server"]);
-  const server = await (program ? startProgram(program, port, password) : startWasm(port, password));
+  const started =
+    program === undefined ? undefined : await startProgram(program, port, password).catch(() => undefined);
+  const server = started ?? (await startWasm(port, password)); // a program that cannot be run is no reason to fail
   const url = `redis://:${password}@127.0.0.1:${port}`;
   await answers(url);
   return { url, ...server };
@@ -21,7 +23,9 @@ export async function startValkey(searchPath: string): Promise<Backend> {
 /** The configuration goes in by standard input: on the command line everyone could read the password. */
 async function startProgram(program: string, port: number, password: string): Promise<Omit<Backend, "url">> {
   const child = spawn(program, ["-"], { stdio: ["pipe", "ignore", "ignore"] });
+  await once(child, "spawn");
   const ended = once(child, "exit");
+  child.stdin.on("error", () => {}); // it ended at once; that it does not answer is found out below
   child.stdin.end(`bind 127.0.0.1\nport ${port}\nrequirepass ${password}\nsave ""\nappendonly no\n`);
   return {
     ended,

@@ -58,5 +58,6 @@ function writeFailure(socket: Duplex, failure: Failure, docsBase: string, log: L
     "connection: close",
   ];
   logCall(log, { requestId, door: "http", method: "(none)", workspaceId: undefined, startedAt: Date.now(), failure });
-  socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
+  // Destroyed once it is said: a client that does not close its side must not keep the descriptor.
+  socket.end(`${head.join("\r\n")}\r\n\r\n${body}`, () => setTimeout(() => socket.destroy(), 1_000).unref());
 }

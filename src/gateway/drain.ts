@@ -20,7 +20,9 @@ export function drainOnClose(server: FastifyInstance, drainMs: number): void {
   server.server.on("request", ({ socket }, response) => {
     running.set(socket, (running.get(socket) ?? 0) + 1);
     response.once("close", () => {
-      running.set(socket, (running.get(socket) ?? 1) - 1);
+      const calls = running.get(socket);
+      if (calls === undefined) return; // the connection is gone already
+      running.set(socket, calls - 1);
       endIfIdle(socket);
     });
   });

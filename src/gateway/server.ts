@@ -52,6 +52,12 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   server.removeAllContentTypeParsers();
   server.addContentTypeParser("application/json", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
 
+  // Which methods each path takes. Fastify alone would answer 404 to the others.
+  const allowed = new Map<string, Set<string>>();
+  server.addHook("onRoute", ({ url, method }) => {
+    allowed.set(url, new Set([...(allowed.get(url) ?? []), ...[method].flat()]));
+  });
+
   server.decorateRequest("call");
   server.addHook("onRequest", async (request, reply) => {
     request.call = beginCall();
@@ -62,9 +68,8 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   server.setErrorHandler(fail);
   server.setNotFoundHandler(({ method, url }) => {
     const path = url.replace(/\?.*$/s, "");
-    // Fastify alone would answer 404 to a method that the path does not take.
-    const methods = ["GET", "HEAD", "POST"].filter((method) => server.hasRoute({ method, url: path }));
-    throw methods.length > 0 ? methodNotAllowed(method, path, methods) : routeNotFound(method, path);
+    const methods = allowed.get(path);
+    throw methods ? methodNotAllowed(method, path, [...methods].sort()) : routeNotFound(method, path);
   });
   drainOnClose(server, drainMs);
   answerOddHttp(server.server, docsBase, log);

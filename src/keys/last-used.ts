@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Log } from "../observe/log.js";
 
 /** Remembers when keys were last used, and stores it in batches: no call waits for it. */
@@ -9,6 +10,9 @@ export interface LastUsed {
 
 /** How much a crash can lose. */
 const flushEveryMs = 2_000;
+
+/** How long a stop waits for a database that does not answer. */
+const patienceMs = 5_000;
 
 /** A batch is bounded, so that one statement stays small; the rest waits for the next. */
 const largestBatch = 10_000;
@@ -42,8 +46,9 @@ export function createLastUsed(store: (uses: ReadonlyMap<string, Date>) => Promi
     record: (keyId, at) => void uses.set(keyId, at),
     async close() {
       clearInterval(timer);
-      await flushing;
-      await flush();
+      const stored = flushing.then(flush).then(() => uses.size === 0);
+      const inTime = await Promise.race([stored, sleep(patienceMs, false, { ref: false })]);
+      if (!inTime) log.warn({ keys: uses.size }, "the database does not answer; when keys were last used is lost");
     },
   };
 }

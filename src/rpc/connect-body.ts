@@ -1,13 +1,21 @@
 import { type DescMessage, fromBinary, fromJson, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import { type FieldError, invalidInput } from "../errors.js";
 
+/** How a body is encoded: alone, or in a frame of gRPC-Web. */
+export interface BodyFormat {
+  readonly framed: boolean;
+  readonly codec: "json" | "proto";
+}
+
 /**
  * Refuses a body that Connect could not decode, before Connect sees it: Connect's own refusal would name internal types
  * and carry none of our details. What is compressed is left to Connect, which bounds what it expands.
  */
-export function refuseUndecodable(schema: DescMessage, protocol: "json" | "proto" | "grpc-web", body: Buffer): void {
-  if (protocol === "json") refuseBadJson(schema, body);
-  else refuseBadBinary(schema, protocol === "proto" ? body : messageOf(body));
+export function refuseUndecodable(schema: DescMessage, { framed, codec }: BodyFormat, body: Buffer): void {
+  const message = framed ? messageOf(body) : body;
+  if (message === undefined) return;
+  if (codec === "json") refuseBadJson(schema, message);
+  else refuseBadBinary(schema, message);
 }
 
 function refuseBadJson(schema: DescMessage, body: Buffer): void {
@@ -49,16 +57,16 @@ function mistakeIn(schema: DescMessage, json: JsonObject): string | undefined {
   }
 }
 
-function refuseBadBinary(schema: DescMessage, bytes: Uint8Array | undefined): void {
+function refuseBadBinary(schema: DescMessage, bytes: Buffer): void {
   try {
-    if (bytes !== undefined) fromBinary(schema, bytes);
+    fromBinary(schema, bytes);
   } catch {
     throw inBody(`is not a ${schema.typeName} message`);
   }
 }
 
 /** gRPC-Web puts one byte of flags and four of length before the message; undefined if it is compressed or cut off. */
-function messageOf(frame: Buffer): Uint8Array | undefined {
+function messageOf(frame: Buffer): Buffer | undefined {
   if (frame.length < 5 || frame[0] !== 0) return undefined;
   return frame.subarray(5, 5 + frame.readUInt32BE(1));
 }

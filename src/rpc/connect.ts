@@ -5,9 +5,9 @@ import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { mediaTypeUnsupported, methodNotAllowed } from "../errors.js";
-import { refuseUndecodable } from "./connect-body.js";
+import { type BodyFormat, refuseUndecodable } from "./connect-body.js";
 import { admitCall, type HttpCall, performCall, toHttpFailure } from "./http-call.js";
-import { largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
+import { largestMessage, type Procedure, toFailure } from "./pipeline.js";
 import { toConnectError } from "./status.js";
 
 const callKey = createContextKey<HttpCall | undefined>(undefined);
@@ -52,7 +52,6 @@ export function connectDoor(procedures: readonly Procedure[]) {
 function connectOptions(procedures: readonly Procedure[]): Parameters<typeof fastifyConnectPlugin>[1] {
   return {
     readMaxBytes: largestMessage,
-    maxTimeoutMs: longestCallMs,
     jsonOptions: { ignoreUnknownFields: false },
     contextValues: ({ call }) => createContextValues().set(callKey, call),
     routes: (router) => {
@@ -78,7 +77,8 @@ async function handle(message: Message, context: HandlerContext): Promise<Messag
   const call = context.values.get(callKey);
   if (call === undefined) throw new Error("a Connect call came without its HTTP call");
   try {
-    return await performCall(call, () => message);
+    const patience = context.timeoutMs() ?? Number.POSITIVE_INFINITY;
+    return await performCall({ ...call, deadline: Math.min(call.deadline, Date.now() + patience) }, () => message);
   } catch (error) {
     call.failure = toFailure(error);
     throw toConnectError(call.failure, call.requestId);
@@ -96,7 +96,7 @@ async function writeRefusal(error: unknown, request: FastifyRequest, reply: Fast
 
   call.failure = toHttpFailure(error);
   const refusal = toConnectError(call.failure, call.requestId);
-  if (protocol === "grpc-web") {
+  if (protocol.framed) {
     reply.headers(Object.fromEntries(setTrailerStatus(new Headers(), refusal)));
     await reply
       .code(200)
@@ -110,10 +110,16 @@ async function writeRefusal(error: unknown, request: FastifyRequest, reply: Fast
   }
 }
 
-const protocols = /^application\/(json|proto|grpc-web)(?![^;+])/;
+const protocols = /^application\/(?:(json|proto)|grpc-web(?:\+(json|proto))?)(?:;|$)/i;
 
-function protocolOf({ headers }: FastifyRequest) {
-  return protocols.exec(headers["content-type"] ?? "")?.[1] as "json" | "proto" | "grpc-web" | undefined;
+/** How the body of an RPC is to be read; undefined if it is in none of the protocols. */
+function protocolOf({ headers }: FastifyRequest): BodyFormat | undefined {
+  const [known, unary, framed] = protocols.exec(headers["content-type"] ?? "") ?? [];
+  if (known === undefined) return undefined;
+  return {
+    framed: unary === undefined,
+    codec: (unary ?? framed ?? "proto").toLowerCase() === "json" ? "json" : "proto",
+  };
 }
 
 function pathOf({ method }: Procedure): string {

@@ -23,7 +23,10 @@ import { toStatusBytes } from "./status.js";
 export function createGrpcServer(procedures: readonly Procedure[], log: Log): Server {
   setLogVerbosity(logVerbosity.NONE); // its failures reach us as errors; we say them once
   // grpc-js refuses what is too large without our details, so it is given some room above the limit that we check.
-  const server = new Server({ "grpc.max_receive_message_length": 4 * largestMessage });
+  const server = new Server({
+    "grpc.max_receive_message_length": 4 * largestMessage,
+    "grpc.max_concurrent_streams": 1_000,
+  });
   for (const procedure of procedures) {
     const { method } = procedure;
     server.register(

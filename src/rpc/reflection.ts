@@ -35,7 +35,11 @@ export function addReflection(server: Server, services: readonly DescService[]):
         stream.on("data", (originalRequest: ServerReflectionRequest) => {
           const messageResponse = answer(originalRequest);
           const { host: validHost } = originalRequest;
-          stream.write(create(ServerReflectionResponseSchema, { validHost, originalRequest, messageResponse }));
+          const response = create(ServerReflectionResponseSchema, { validHost, originalRequest, messageResponse });
+          if (!stream.write(response)) {
+            stream.pause();
+            stream.once("drain", () => stream.resume());
+          }
         });
         stream.on("end", () => stream.end());
       },
@@ -48,6 +52,14 @@ export function addReflection(server: Server, services: readonly DescService[]):
 
 function createAnswerer(services: readonly DescService[]): (request: ServerReflectionRequest) => Answer {
   const files = new Map([...closure(services.map(({ file }) => file))].map((file) => [`${file.name}.proto`, file]));
+  // Encoded once: anybody may ask, and as often as they like.
+  const encoded = new Map([...files.values()].map((file) => [file, toBinary(FileDescriptorProtoSchema, file.proto)]));
+
+  function toAnswer(file: DescFile | undefined, name: string): Answer {
+    if (file === undefined) return failure(status.NOT_FOUND, `not found: ${name}`);
+    const fileDescriptorProto = [...closure([file])].flatMap((each) => encoded.get(each) ?? []);
+    return { case: "fileDescriptorResponse", value: { fileDescriptorProto } };
+  }
   const registry = createRegistry(...files.values());
 
   /** A symbol is a type, a service, or a member of one. */
@@ -71,12 +83,6 @@ function createAnswerer(services: readonly DescService[]): (request: ServerRefle
         return failure(status.UNIMPLEMENTED, "this server does not answer such a reflection request");
     }
   };
-}
-
-function toAnswer(file: DescFile | undefined, name: string): Answer {
-  if (file === undefined) return failure(status.NOT_FOUND, `not found: ${name}`);
-  const fileDescriptorProto = [...closure([file])].map(({ proto }) => toBinary(FileDescriptorProtoSchema, proto));
-  return { case: "fileDescriptorResponse", value: { fileDescriptorProto } };
 }
 
 function failure(errorCode: number, errorMessage: string): Answer {

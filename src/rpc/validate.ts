@@ -1,4 +1,11 @@
-import { type DescField, type DescMessage, type JsonValue, type Message, ScalarType } from "@bufbuild/protobuf";
+import {
+  type DescField,
+  type DescMessage,
+  type JsonObject,
+  type JsonValue,
+  type Message,
+  ScalarType,
+} from "@bufbuild/protobuf";
 import type { Path } from "@bufbuild/protobuf/reflect";
 import { StructSchema, type Timestamp, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { createValidator } from "@bufbuild/protovalidate";
@@ -59,7 +66,7 @@ const problemFinders: { applies(field: DescField): boolean; problemOf(value: nev
   { applies: (field) => field.scalar === ScalarType.STRING, problemOf: problemOfText },
   {
     applies: (field) => field.message?.typeName === StructSchema.typeName,
-    problemOf: (value) => problemOfJson(value, 1),
+    problemOf: problemOfMeta,
   },
   { applies: (field) => field.message?.typeName === TimestampSchema.typeName, problemOf: problemOfTime },
 ];
@@ -69,6 +76,15 @@ function problemOfText(text: string): string | undefined {
   if (text.includes("\0")) return "must not contain the character U+0000";
   if (!text.isWellFormed()) return "must be well-formed Unicode, without lone surrogates";
   return undefined;
+}
+
+/** Lists show up to 100 of them, with those of their identities: an answer must stay of a size that clients read. */
+const largestJson = 16 * 1024;
+
+function problemOfMeta(value: JsonObject): string | undefined {
+  const problem = problemOfJson(value, 1);
+  if (problem !== undefined) return problem;
+  return Buffer.byteLength(JSON.stringify(value)) > largestJson ? "must not be larger than 16 KiB as JSON" : undefined;
 }
 
 /** All doors and every reader of JSON manage 32 levels; protobuf readers differ beyond. */

@@ -42,7 +42,7 @@ export function connectPostgres(url: string): Sql {
   });
 }
 
-/** text[], of words that need no quotes but where PostgreSQL would take them for NULL. */
+/** text[] of permissions, ids and times: none has a comma, quote, brace or backslash, which `parse` could not read. */
 const textArray = {
   to: 1009,
   from: [1009],

@@ -48,10 +48,14 @@ describe("the bounds themselves are allowed", () => {
     expect(disabled).toMatchObject({ name, disabledNote: note });
   });
 
-  everyDoor("a large meta of half a megabyte comes back whole", async (scene) => {
-    const meta = { text: "é".repeat(250_000) };
+  everyDoor("a meta of 16 KiB comes back whole, and a larger one is refused by name", async (scene) => {
+    const meta = { text: "é".repeat((16 * 1024 - '{"text":""}'.length - 1) / 2) };
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_1", meta });
     const identity = await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
     expect(identity.meta).toEqual(meta);
+    const larger = { text: `${meta.text}éé` };
+    const request = { externalId: "user_2", meta: larger };
+    const refusal = await scene.refused("application/invalid_input", "createIdentity", scene.home.key, request);
+    expect(refusal).toMatchObject({ fields: [{ location: "meta" }] });
   });
 });

@@ -36,7 +36,7 @@ export type CreateIdentityRequest = Message<"latchkey.v1.CreateIdentityRequest">
   externalId: string;
 
   /**
-   * Any JSON object of at most 32 levels. Default: the empty object.
+   * Any JSON object of at most 32 levels and 16 KiB. Default: the empty object.
    *
    * @generated from field: google.protobuf.Struct meta = 2;
    */
@@ -239,7 +239,7 @@ export type UpdateIdentityRequest = Message<"latchkey.v1.UpdateIdentityRequest">
   } | { case: undefined; value?: undefined };
 
   /**
-   * Any JSON object of at most 32 levels, in place of the present one. Can be
+   * Any JSON object of at most 32 levels and 16 KiB, in place of the present one. Can be
    * cleared: then it is the empty object.
    *
    * @generated from field: optional google.protobuf.Struct meta = 4;

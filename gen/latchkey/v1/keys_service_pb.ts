@@ -77,7 +77,7 @@ export type CreateKeyRequest = Message<"latchkey.v1.CreateKeyRequest"> & {
   permissions: string[];
 
   /**
-   * Any JSON object of at most 32 levels.
+   * Any JSON object of at most 32 levels and 16 KiB.
    *
    * @generated from field: optional google.protobuf.Struct meta = 6;
    */
@@ -299,7 +299,7 @@ export type UpdateKeyRequest = Message<"latchkey.v1.UpdateKeyRequest"> & {
   permissions: string[];
 
   /**
-   * Any JSON object of at most 32 levels. Can be cleared.
+   * Any JSON object of at most 32 levels and 16 KiB. Can be cleared.
    *
    * @generated from field: optional google.protobuf.Struct meta = 6;
    */
