@@ -226,6 +226,12 @@ export const grantExceeded = (permission: string) =>
     `A key can grant only what it holds itself, and this API key does not hold \`${permission}\`.`,
   );
 
+export const rerollExceeded = () =>
+  new Failure(
+    ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS,
+    "A key can reroll only keys that hold nothing it does not hold itself.",
+  );
+
 export const identityNotFound = () =>
   new Failure(
     ErrorCode.DATA_IDENTITY_NOT_FOUND,
@@ -258,8 +264,11 @@ function clipped(text: string): string {
   return text.length <= 100 ? text : `${text.slice(0, 100)}…`;
 }
 
-export const routeNotFound = (method: string, path: string) =>
-  new Failure(ErrorCode.APPLICATION_ROUTE_NOT_FOUND, `There is nothing at ${method} ${path}.`);
+export const routeNotFound = () =>
+  new Failure(
+    ErrorCode.APPLICATION_ROUTE_NOT_FOUND,
+    "There is nothing at this path. Check its spelling, its version (/v1 or /v2) and its letter case.",
+  );
 
 export const methodNotAllowed = (method: string, path: string, allow: readonly string[]) =>
   new Failure(

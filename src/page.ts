@@ -1,8 +1,10 @@
 import { crc32 } from "node:zlib";
 import { invalidInput } from "./errors.js";
+import { type IdPrefix, isId } from "./ids.js";
 
-/** The lists that can be paged through. A cursor of one is not a cursor of another. */
-export type ListName = "keys" | "identities" | "workspaces" | "events";
+/** The lists that can be paged through, and what their ids begin with. A cursor of one is not a cursor of another. */
+const prefixes = { keys: "key", identities: "id", workspaces: "ws", events: "evt" } satisfies Record<string, IdPrefix>;
+export type ListName = keyof typeof prefixes;
 
 /** What a store is asked for: rows with an id above `after`, one more than `limit`. */
 export interface PageRequest {
@@ -36,7 +38,7 @@ function writeCursor(list: ListName, lastId: string): string {
 function readCursor(list: ListName, cursor: string): string {
   const text = Buffer.from(cursor, "base64url").toString("latin1");
   const [, name, lastId] = text.split(":");
-  if (lastId === undefined || name !== list || writeCursor(list, lastId) !== cursor) {
+  if (lastId === undefined || name !== list || !isId(prefixes[list], lastId) || writeCursor(list, lastId) !== cursor) {
     throw invalidInput([
       {
         location: "cursor",

@@ -1,6 +1,7 @@
 import { type DescMessage, getOption, hasOption, isFieldSet, type MessageShape } from "@bufbuild/protobuf";
 import { type FieldMask, FieldMaskSchema } from "@bufbuild/protobuf/wkt";
 import { field as fieldRules } from "../gen/buf/validate/validate_pb.js";
+import { invalidInput } from "./errors.js";
 
 /** The field of a message that says which others to change, and which those can be; undefined if it has none. */
 export function updateMaskOf(schema: DescMessage) {
@@ -11,13 +12,20 @@ export function updateMaskOf(schema: DescMessage) {
   return { field: mask, changeable: new Set(type.value.in) };
 }
 
-/** The fields that a request changes: those that its mask names or, without a mask, those that it sets. */
+/**
+ * The fields that a request changes: those that its mask names or, without a mask, those that it sets. A path into a
+ * field is refused: fields are changed as a whole.
+ */
 export function changedFields<Schema extends DescMessage>(
   schema: Schema,
   request: MessageShape<Schema> & { updateMask?: FieldMask },
 ): Set<string> {
-  if (request.updateMask !== undefined) return new Set(request.updateMask.paths);
   const changeable = updateMaskOf(schema)?.changeable ?? new Set();
+  const named = request.updateMask?.paths ?? [];
+  if (named.some((path) => !changeable.has(path))) {
+    throw invalidInput([{ location: "updateMask", message: `can name only ${[...changeable].join(", ")}` }]);
+  }
+  if (named.length > 0) return new Set(named);
   const set = schema.fields.filter((field) => changeable.has(field.name) && isFieldSet(request, field));
   return new Set(set.map((field) => field.name));
 }

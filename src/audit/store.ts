@@ -34,16 +34,27 @@ export interface EventFilter {
 export type EventType =
   `${"key" | "identity" | "workspace"}.${"create" | "update" | "delete" | "reroll" | "disable" | "enable"}`;
 
+/** What was done, and where its facts stand: `select workspace_id, resource_id, before, after from …`. */
+export type Told = readonly [type: EventType, facts: Fragment];
+
 /**
- * The part of a statement that tells of a change, to follow the parts that make it: `insert into audit_events …`. A
- * change and its event are one statement, so neither is there without the other, and a change costs one round trip.
- *
- * @param told where the event's facts stand: `select workspace_id, resource_id, before, after from …`
+ * The part of a statement that tells of the changes that its other parts make, in this order. A change and its event are
+ * one statement, so neither is there without the other, and a change costs one round trip.
  */
-export function event(sql: Statement, by: Author, type: EventType, told: Fragment): Fragment {
+export function events(sql: Statement, by: Author, ...changes: readonly Told[]): Fragment {
+  const rows = changes.map(
+    ([type, facts]) => sql`
+      select ${mintId("evt")}, ${type}, ${by.actor}, ${by.requestId}, ${by.at}::timestamptz, facts.*
+      from (${facts}) as facts (workspace_id, resource_id, before, after)`,
+  );
   return sql`
     insert into audit_events (event_id, type, actor, request_id, at, workspace_id, resource_id, before, after)
-    select ${mintId("evt")}, ${type}, ${by.actor}, ${by.requestId}, ${by.at}, told.* from (${told}) as told`;
+    ${rows.reduce((all, one) => sql`${all} union all ${one}`)}`;
+}
+
+/** For events of updates: there is none where the row says the same before (`b.before`) and after (`a.after`). */
+export function isChange(sql: Statement): Fragment {
+  return sql`told(b.before)::jsonb is distinct from told(a.after)::jsonb`;
 }
 
 export type AuditStore = ReturnType<typeof createAuditStore>;
@@ -54,7 +65,7 @@ export function createAuditStore(sql: Sql) {
     async listEvents(filter: EventFilter, page: PageRequest): Promise<EventRow[]> {
       const { workspaceId, type, resourceId, since, until } = filter;
       const conditions = [
-        page.after !== "" && sql`event_id < ${page.after}`,
+        page.after !== "" && sql`position < (select position from audit_events where event_id = ${page.after})`,
         workspaceId !== undefined && sql`workspace_id = ${workspaceId}`,
         type !== undefined && sql`type = ${type}`,
         resourceId !== undefined && sql`resource_id = ${resourceId}`,
@@ -65,7 +76,7 @@ export function createAuditStore(sql: Sql) {
       return sql<EventRow[]>`
         select event_id, workspace_id, type, actor, resource_id, request_id, at, before, after
         from audit_events where ${wanted}
-        order by event_id desc limit ${page.limit + 1}`;
+        order by position desc limit ${page.limit + 1}`;
     },
   };
 }

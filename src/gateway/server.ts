@@ -69,7 +69,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   server.setNotFoundHandler(({ method, url }) => {
     const path = url.replace(/\?.*$/s, "");
     const methods = allowed.get(path);
-    throw methods ? methodNotAllowed(method, path, [...methods].sort()) : routeNotFound(method, path);
+    throw methods ? methodNotAllowed(method, path, [...methods].sort()) : routeNotFound();
   });
   drainOnClose(server, drainMs);
   answerOddHttp(server.server, docsBase, log);

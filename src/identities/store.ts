@@ -1,5 +1,5 @@
 import type { JsonObject } from "@bufbuild/protobuf";
-import { type Author, event } from "../audit/store.js";
+import { type Author, events, isChange } from "../audit/store.js";
 import type { PageRequest } from "../page.js";
 import { type Fragment, jsonText, retryOnDeadlock, type Sql, type Statement } from "../storage/postgres.js";
 
@@ -32,9 +32,9 @@ export function createIdentitiesStore(sql: Sql) {
       const told = sql`select (added).workspace_id, (added).identity_id, null::json, told(added) from added`;
       const added = await sql`
         with added as (
-            ${insertion(sql, identity, by)}
+            ${insertion(sql, identity, by)} where true
             on conflict (workspace_id, external_id) do nothing returning identities as added),
-          event as (${event(sql, by, "identity.create", told)})
+          events as (${events(sql, by, ["identity.create", told])})
         select from added`;
       return added.length === 1;
     },
@@ -57,7 +57,8 @@ export function createIdentitiesStore(sql: Sql) {
     /** Undefined if there is no such identity. */
     async updateMeta(workspaceId: string, reference: IdentityReference, meta: JsonObject, by: Author) {
       const told = sql`
-        select (a.after).workspace_id, (a.after).identity_id, told(b.before), told(a.after) from before b, after a`;
+        select (a.after).workspace_id, (a.after).identity_id, told(b.before), told(a.after) from before b, after a
+        where ${isChange(sql)}`;
       const [row] = await sql<IdentityRow[]>`
         with before as (
             select identities as before from identities
@@ -65,7 +66,7 @@ export function createIdentitiesStore(sql: Sql) {
           after as (
             update identities set meta = ${jsonText(sql, meta)}, updated_at = ${by.at} from before
             where identities.identity_id = (before).identity_id returning identities as after),
-          event as (${event(sql, by, "identity.update", told)})
+          events as (${events(sql, by, ["identity.update", told])})
         select (after).* from after`;
       return row;
     },
@@ -77,7 +78,7 @@ export function createIdentitiesStore(sql: Sql) {
         () => sql`
           with gone as (
               delete from identities where identity_id = ${idOf(sql, workspaceId, reference)} returning identities as gone),
-            event as (${event(sql, by, "identity.delete", told)})
+            events as (${events(sql, by, ["identity.delete", told])})
           select from gone`,
       );
       return gone.length === 1;
@@ -85,12 +86,12 @@ export function createIdentitiesStore(sql: Sql) {
   };
 }
 
-/** The insertion of an identity, as part of a statement. */
+/** The insertion of an identity, as part of a statement; `where` and a condition may follow. */
 export function insertion(sql: Statement, identity: NewIdentity, by: Author): Fragment {
   const { identityId, workspaceId, externalId, meta } = identity;
   return sql`
     insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
-    values (${identityId}, ${workspaceId}, ${externalId}, ${jsonText(sql, meta)}, ${by.at}, ${by.at})`;
+    select ${identityId}, ${workspaceId}, ${externalId}, ${jsonText(sql, meta)}, ${by.at}, ${by.at}`;
 }
 
 /** The id of the identity that is referred to, as a subquery: nothing outside the workspace is ever found. */

@@ -67,15 +67,18 @@ export function toChanges(request: UpdateKeyRequest, workspaceId: string): KeyCh
   }
   const { name = null, meta = null, expires, permissions, enabled } = request;
   const ownerChanged = changed.has("identity_id") || changed.has("external_id");
+  const ownerGiven = request.owner.case !== undefined && changed.has(ownerFields[request.owner.case]);
   return {
     ...(changed.has("name") && { name }),
     ...(changed.has("meta") && { meta }),
     ...(changed.has("expires") && { expiresAt: expires ? timestampDate(expires) : null }),
     ...(changed.has("permissions") && { permissions }),
     ...(changed.has("enabled") && { enabled }),
-    ...(ownerChanged && { owner: toOwner(request, workspaceId) ?? null }),
+    ...(ownerChanged && { owner: (ownerGiven && toOwner(request, workspaceId)) || null }),
   };
 }
+
+const ownerFields = { identityId: "identity_id", externalId: "external_id" };
 
 function identityOf(row: KeyRow) {
   if (row.identityId === null) return undefined;

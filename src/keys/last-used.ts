@@ -20,19 +20,23 @@ const largestBatch = 10_000;
 export function createLastUsed(store: (uses: ReadonlyMap<string, Date>) => Promise<void>, log: Log): LastUsed {
   let uses = new Map<string, Date>();
 
+  function record(keyId: string, at: Date): void {
+    const known = uses.get(keyId);
+    if (known === undefined || known < at) uses.set(keyId, at);
+  }
+
+  /** Stores what is there now; what comes meanwhile waits for the next time, or one busy key would be stored without end. */
   async function flush(): Promise<void> {
-    while (uses.size > 0) {
-      const batch = new Map([...uses].slice(0, largestBatch));
-      const rest = [...uses].slice(largestBatch);
-      uses = new Map(rest);
-      try {
-        await store(batch);
-      } catch (error) {
-        // Kept for the next time; a later use of the same key has the last word.
-        uses = new Map([...batch, ...uses]);
-        log.warn({ err: error }, "when keys were last used could not be stored; it will be tried again");
-        return;
+    const pending = [...uses];
+    uses = new Map();
+    try {
+      while (pending.length > 0) {
+        await store(new Map(pending.slice(0, largestBatch)));
+        pending.splice(0, largestBatch);
       }
+    } catch (error) {
+      for (const [keyId, at] of pending) record(keyId, at);
+      log.warn({ err: error }, "when keys were last used could not be stored; it will be tried again");
     }
   }
 
@@ -43,7 +47,7 @@ export function createLastUsed(store: (uses: ReadonlyMap<string, Date>) => Promi
   timer.unref();
 
   return {
-    record: (keyId, at) => void uses.set(keyId, at),
+    record,
     async close() {
       clearInterval(timer);
       const stored = flushing.then(flush).then(() => uses.size === 0);

@@ -1,5 +1,7 @@
 import { invalidInput } from "../errors.js";
 
+// Mistakes are told by their position, never by quoting: a secret may have been typed into the wrong field.
+
 /** A query over permissions, such as `a AND (b OR c)`: answers by asking which of them are held. */
 export type PermissionQuery = (holds: (permission: string) => boolean) => boolean;
 
@@ -45,9 +47,8 @@ export function parsePermissionQuery(text: string): PermissionQuery {
 
   /** Positions count characters from 1, as people do. */
   function expected(what: string) {
-    const token = tokens[next];
-    const found = token ? `found ${token.text}` : "the query ends";
-    return failure(`at position ${(token?.at ?? text.length) + 1}: expected ${what}, but ${found}`);
+    const position = (tokens[next]?.at ?? text.length) + 1;
+    return failure(`at position ${position}: expected ${what}${tokens[next] ? "" : ", but the query ends"}`);
   }
 
   const query = either();
@@ -70,7 +71,7 @@ function tokenize(text: string): Token[] {
     const word = text.toUpperCase();
     if (word === "AND" || word === "OR") return { kind: word, text, at };
     if (!/^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$/.test(text)) {
-      throw failure(`at position ${at + 1}: ${text} is not a permission's name, such as documents.read`);
+      throw failure(`at position ${at + 1}: expected a permission's name, such as documents.read`);
     }
     return { kind: "name", text, at };
   });

@@ -1,6 +1,6 @@
 import { type KeysService, VerificationCode } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { authorOf, callingKey, covers, type Handlers, type KeyHolder } from "../auth/principal.js";
-import { grantExceeded, identityNotFound, keyNotFound } from "../errors.js";
+import { grantExceeded, identityNotFound, keyNotFound, rerollExceeded } from "../errors.js";
 import { mintId } from "../ids.js";
 import { readPage, writePage } from "../page.js";
 import { toChanges, toKey, toNewKey, toOwner, toVerdict } from "./convert.js";
@@ -48,7 +48,9 @@ export function createKeysService(store: KeysStore, lastUsed: LastUsed, now: () 
       const caller = callingKey(context);
       const changes = toChanges(request, caller.workspaceId);
       refuseExcessGrants(caller, changes.permissions ?? []);
-      const updated = await store.updateKey(caller.workspaceId, request.keyId, changes, authorOf(context, now()));
+      const updated =
+        Object.keys(changes).length === 0 ||
+        (await store.updateKey(caller.workspaceId, request.keyId, changes, authorOf(context, now())));
       const row = await store.findKey(caller.workspaceId, request.keyId);
       if (row === undefined) throw keyNotFound();
       if (!updated) throw identityNotFound();
@@ -69,7 +71,8 @@ export function createKeysService(store: KeysStore, lastUsed: LastUsed, now: () 
       for (;;) {
         const old = await store.findKey(caller.workspaceId, keyId);
         if (old === undefined) throw keyNotFound();
-        refuseExcessGrants(caller, old.permissions);
+        // Not naming what is lacking: the caller may not be allowed to know what that key holds.
+        if (excessOf(caller, old.permissions) !== undefined) throw rerollExceeded();
         const secret = mintSecret(prefixOf(old.start));
         const successor = { keyId: mintId("key"), hash: secret.hash, start: secret.start };
         const { permissions } = old;
@@ -100,6 +103,10 @@ export function createKeysService(store: KeysStore, lastUsed: LastUsed, now: () 
 
 /** A key may grant only what it holds itself. */
 function refuseExcessGrants(caller: KeyHolder, permissions: readonly string[]): void {
-  const excess = permissions.find((permission) => !covers(caller.permissions, permission));
+  const excess = excessOf(caller, permissions);
   if (excess !== undefined) throw grantExceeded(excess);
+}
+
+function excessOf(caller: KeyHolder, permissions: readonly string[]): string | undefined {
+  return permissions.find((permission) => !covers(caller.permissions, permission));
 }

@@ -1,5 +1,5 @@
 import type { JsonObject } from "@bufbuild/protobuf";
-import { type Author, event } from "../audit/store.js";
+import { type Author, events, isChange, type Told } from "../audit/store.js";
 import { idOf, insertion, type NewIdentity } from "../identities/store.js";
 import type { PageRequest } from "../page.js";
 import { type Fragment, jsonText, retryOnDeadlock, type Sql, type Statement, words } from "../storage/postgres.js";
@@ -94,8 +94,9 @@ export function createKeysStore(sql: Sql) {
     /** False if the owner does not exist; then nothing is stored. */
     async insertKey(key: NewKey, owner: Owner | undefined, by: Author): Promise<boolean> {
       const created = await sql`
-        with ${ownerParts(sql, key.workspaceId, owner, by)}
-          ${keyCreation(sql, key, owner ? sql`select identity_id from owner` : sql`select null`, by)}
+        with ${ownerParts(sql, key.workspaceId, owner, sql`true`, by)}
+          ${keyCreation(sql, key, owner ? sql`select identity_id from owner` : sql`select null`, by)},
+          events as (${events(sql, by, ...ownerMade(sql, owner), keyCreated(sql))})
         select from created`;
       return created.length === 1;
     },
@@ -132,15 +133,16 @@ export function createKeysStore(sql: Sql) {
       const { owner } = changes;
       const ownerExists = owner ? sql`and exists (select from owner)` : sql``;
       const told = sql`
-        select (a.after).workspace_id, (a.after).key_id, told(b.before), told(a.after) from before b, after a`;
+        select (a.after).workspace_id, (a.after).key_id, told(b.before), told(a.after) from before b, after a
+        where ${isChange(sql)}`;
       const updated = await retryOnDeadlock(
         () => sql`
-          with ${ownerParts(sql, workspaceId, owner ?? undefined, by)}
-            before as (${locked(workspaceId, keyId)}),
+          with before as (${locked(workspaceId, keyId)}),
+            ${ownerParts(sql, workspaceId, owner ?? undefined, sql`exists (select from before)`, by)}
             after as (
               update keys set ${assignments(sql, changes, by)} from before
               where keys.key_id = (before).key_id ${ownerExists} returning keys as after),
-            event as (${event(sql, by, "key.update", told)})
+            events as (${events(sql, by, ...ownerMade(sql, owner), ["key.update", told])})
           select from after`,
       );
       return updated.length === 1;
@@ -155,7 +157,7 @@ export function createKeysStore(sql: Sql) {
             gone as (
               update keys set deleted_at = ${by.at} from before
               where keys.key_id = (before).key_id returning keys as gone),
-            event as (${event(sql, by, "key.delete", told)})
+            events as (${events(sql, by, ["key.delete", told])})
           select from gone`,
       );
       return gone.length === 1;
@@ -184,8 +186,7 @@ export function createKeysStore(sql: Sql) {
                 b.permissions, b.identity_id, b.meta, b.expires_at, ${by.at}::timestamptz, ${by.at}::timestamptz
               from after, (select (before).* from before) b
               returning keys as made),
-            reroll as (${event(sql, by, "key.reroll", reroll)}),
-            creation as (${event(sql, by, "key.create", creation)})
+            events as (${events(sql, by, ["key.create", creation], ["key.reroll", reroll])})
           select from made`,
       );
       return replaced.length === 1;
@@ -204,12 +205,11 @@ export function createKeysStore(sql: Sql) {
 }
 
 /**
- * The parts of a statement that store a key, the last called `created`.
+ * The part of a statement that stores a key, called `created`.
  *
  * @param owner selects the identityId of the key's owner; if it selects nothing, no key is stored
  */
 export function keyCreation(sql: Statement, key: NewKey, owner: Fragment, by: Author): Fragment {
-  const told = sql`select (created).workspace_id, (created).key_id, null::json, told(created) from created`;
   return sql`
     created as (
       insert into keys (key_id, workspace_id, hash, start, name, enabled, permissions, identity_id, meta, expires_at,
@@ -218,12 +218,25 @@ export function keyCreation(sql: Statement, key: NewKey, owner: Fragment, by: Au
         ${words(sql, key.permissions)}, owner.*, ${key.meta && jsonText(sql, key.meta)}::json,
         ${key.expiresAt}::timestamptz, ${by.at}::timestamptz, ${by.at}::timestamptz
       from (${owner}) as owner
-      returning keys as created),
-    creation as (${event(sql, by, "key.create", told)})`;
+      returning keys as created)`;
 }
 
-/** The parts of a statement that find the owner, or make it; the one called `owner` is empty if there is none. */
-function ownerParts(sql: Statement, workspaceId: string, owner: Owner | undefined, by: Author): Fragment {
+/** Tells of the key that `keyCreation` stores. */
+export function keyCreated(sql: Statement): Told {
+  return ["key.create", sql`select (created).workspace_id, (created).key_id, null::json, told(created) from created`];
+}
+
+/**
+ * The parts of a statement that find the owner or, on this condition, make it; the one called `owner` is empty if there
+ * is none.
+ */
+function ownerParts(
+  sql: Statement,
+  workspaceId: string,
+  owner: Owner | undefined,
+  condition: Fragment,
+  by: Author,
+): Fragment {
   if (owner === undefined) return sql``;
   if (owner.kind === "existing") {
     const reference = { case: "identityId", value: owner.identityId } as const;
@@ -231,14 +244,19 @@ function ownerParts(sql: Statement, workspaceId: string, owner: Owner | undefine
       select identity_id from identities where identity_id = ${idOf(sql, workspaceId, reference)} for key share),`;
   }
   // An update that changes nothing, so that the row is found and locked even if somebody else is just adding it.
-  const told = sql`select (owner).workspace_id, (owner).identity_id, null::json, told(owner) from resolved where added`;
   return sql`
     resolved as (
-      ${insertion(sql, owner.identity, by)}
+      ${insertion(sql, owner.identity, by)} where ${condition}
       on conflict (workspace_id, external_id) do update set external_id = excluded.external_id
       returning identities as owner, xmax = 0 as added),
-    owner_event as (${event(sql, by, "identity.create", told)}),
     owner as (select (owner).identity_id from resolved),`;
+}
+
+/** Tells of the owner, if it was made. */
+function ownerMade(sql: Statement, owner: Owner | undefined | null): Told[] {
+  if (owner?.kind !== "named") return [];
+  const facts = sql`select (owner).workspace_id, (owner).identity_id, null::json, told(owner) from resolved where added`;
+  return [["identity.create", facts]];
 }
 
 /** Only what changes is assigned, so that a mere renaming takes no epoch. */

@@ -1,5 +1,5 @@
-import { type Author, event } from "../audit/store.js";
-import { keyCreation, type NewKey } from "../keys/store.js";
+import { type Author, events, isChange } from "../audit/store.js";
+import { keyCreated, keyCreation, type NewKey } from "../keys/store.js";
 import type { PageRequest } from "../page.js";
 import type { Fragment, Sql } from "../storage/postgres.js";
 
@@ -32,14 +32,15 @@ export function createWorkspacesStore(sql: Sql) {
     by: Author,
   ): Promise<WorkspaceRow | undefined> {
     const told = sql`
-      select (a.after).workspace_id, (a.after).workspace_id, told(b.before), told(a.after) from before b, after a`;
+      select (a.after).workspace_id, (a.after).workspace_id, told(b.before), told(a.after) from before b, after a
+        where ${isChange(sql)}`;
     const [row] = await sql<WorkspaceRow[]>`
       with before as (
           select workspaces as before from workspaces where workspace_id = ${workspaceId} for no key update),
         after as (
           update workspaces set ${assignments} from before
           where workspaces.workspace_id = (before).workspace_id returning workspaces as after),
-        event as (${event(sql, by, type, told)})
+        events as (${events(sql, by, [type, told])})
       select (after).* from after`;
     return row;
   }
@@ -51,8 +52,8 @@ export function createWorkspacesStore(sql: Sql) {
         with made as (
             insert into workspaces (workspace_id, name, created_at) values (${workspaceId}, ${name}, ${by.at})
             returning workspaces as made),
-          event as (${event(sql, by, "workspace.create", told)}),
-          ${keyCreation(sql, firstKey, sql`select null`, by)}
+          ${keyCreation(sql, firstKey, sql`select null`, by)},
+          events as (${events(sql, by, ["workspace.create", told], keyCreated(sql))})
         select from created`;
     },
 

@@ -51,26 +51,19 @@ create index keys_by_workspace on keys (workspace_id, key_id);
 create index keys_by_identity on keys (identity_id);
 create index keys_changed on keys (changed_epoch);
 
--- A statement that can alter a decision takes the next epoch once, however many rows it touches, and stamps each row
--- with it. In triggers, so that no code path can forget it. New rows need no epoch: nobody can hold an older version.
-create function take_next_epoch() returns trigger language plpgsql as $$
-begin
-  update epoch set value = value + 1;
-  return null;
-end $$;
-
+-- A transaction that can alter a decision takes the next epoch once, at the first row it changes, and stamps each row
+-- with it. In a trigger, so that no code path can forget it. New rows need no epoch: nobody can hold an older version.
 create function stamp_with_epoch() returns trigger language plpgsql as $$
 begin
+  if current_setting('latchkey.epoch_taken_by', true) is distinct from pg_current_xact_id()::text then
+    update epoch set value = value + 1;
+    perform set_config('latchkey.epoch_taken_by', pg_current_xact_id()::text, true);
+  end if;
   new.changed_epoch := (select value from epoch);
   return new;
 end $$;
 
-create trigger workspaces_epoch before update of disabled_at on workspaces
-  for each statement execute function take_next_epoch();
 create trigger workspaces_stamp before update of disabled_at on workspaces
   for each row execute function stamp_with_epoch();
-
-create trigger keys_epoch before update of workspace_id, hash, enabled, permissions, identity_id, expires_at on keys
-  for each statement execute function take_next_epoch();
 create trigger keys_stamp before update of workspace_id, hash, enabled, permissions, identity_id, expires_at on keys
   for each row execute function stamp_with_epoch();

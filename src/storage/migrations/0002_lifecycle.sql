@@ -4,11 +4,7 @@ alter table keys
   add column last_used_at timestamptz(3),
   add column deleted_at timestamptz(3);
 
-drop trigger keys_epoch on keys;
 drop trigger keys_stamp on keys;
-create trigger keys_epoch
-  before update of workspace_id, hash, enabled, permissions, identity_id, expires_at, deleted_at on keys
-  for each statement execute function take_next_epoch();
 create trigger keys_stamp
   before update of workspace_id, hash, enabled, permissions, identity_id, expires_at, deleted_at on keys
   for each row execute function stamp_with_epoch();
@@ -16,6 +12,9 @@ create trigger keys_stamp
 -- Written in the transaction of the change that it tells of.
 create table audit_events (
   event_id text collate "C" primary key,
+  -- The order of events. Assigned while the changed row is locked, so that the events of a resource are in the order of
+  -- its changes; ids are minted before that.
+  position bigint not null generated always as identity,
   workspace_id text collate "C" not null references workspaces,
   type text not null,
   actor text not null,
@@ -25,8 +24,9 @@ create table audit_events (
   before json,
   after json
 );
-create index audit_events_by_workspace on audit_events (workspace_id, event_id);
-create index audit_events_by_resource on audit_events (resource_id, event_id);
+create index audit_events_by_workspace on audit_events (workspace_id, position);
+create index audit_events_by_resource on audit_events (resource_id, position);
+create unique index audit_events_in_order on audit_events (position);
 
 -- What the audit tells of a row: its settings, never its secret.
 create function told(k keys) returns json language sql stable as $$
