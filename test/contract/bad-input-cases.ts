@@ -23,8 +23,8 @@ permissions.push("ключ", "keys/read", "a\nb", "a\0b", "x".repeat(101));
 
 const prefixes = ["", "seventeen_letters", "a-b", "a b", "ключ", "lk\n", "\0", "lk.live"];
 
-/** Bad fields that every door can send. */
-export const badInputs: readonly BadInput[] = [
+/** Bad fields of what is created, or referred to. */
+const creating: readonly BadInput[] = [
   ...Object.entries({
     "is empty": [""],
     "has 256 characters": ["x".repeat(256)],
@@ -89,7 +89,7 @@ export const badInputs: readonly BadInput[] = [
   ...["identityId", "externalId", "identity"].map(
     (field): BadInput => ({
       what: `${field} that is empty or contains NUL`,
-      operations: ["getIdentity", "deleteIdentity"],
+      operations: ["getIdentity", "updateIdentity", "deleteIdentity"],
       location: field,
       requests: [{ [field]: "" }, { [field]: "a\0b" }],
     }),
@@ -106,4 +106,62 @@ export const badInputs: readonly BadInput[] = [
     location: "workspaceId",
     requests: [{}, { workspaceId: "" }, { workspaceId: "ws_\0" }],
   },
+];
+
+const keyId = "key_00000000000000000000000000";
+const tooLong = "x".repeat(256);
+
+/** What createKey refuses, updateKey refuses as well. */
+const updating: readonly BadInput[] = [
+  ...creating
+    .filter(({ operations, location }) => operations.includes("createKey") && location !== "prefix")
+    .map(({ requests, ...bad }): BadInput => {
+      return { ...bad, operations: ["updateKey"], requests: requests.map((request) => ({ keyId, ...request })) };
+    }),
+  ...Object.entries(metas).map(
+    ([what, values]): BadInput => ({
+      what: `meta with ${what}`,
+      operations: ["updateIdentity"],
+      location: "meta",
+      requests: values.map((meta) => ({ externalId: "user_1", meta })),
+    }),
+  ),
+];
+
+/** Bad fields that every door can send. */
+export const badInputs: readonly BadInput[] = [
+  ...creating,
+  ...updating,
+  {
+    what: "a keyId that is missing, empty, too long or contains NUL",
+    operations: ["getKey", "updateKey", "deleteKey", "rerollKey"],
+    location: "keyId",
+    requests: [{}, { keyId: "" }, { keyId: tooLong }, { keyId: "key_\0" }],
+  },
+  {
+    what: "a key that is missing, empty, too long or contains NUL",
+    operations: ["verifyKey", "whoami"],
+    location: "key",
+    requests: [{}, { key: "" }, { key: tooLong }, { key: "lk_\0" }],
+  },
+  {
+    what: "an externalId that is empty, too long or contains NUL",
+    operations: ["listKeys"],
+    location: "externalId",
+    requests: [{ externalId: "" }, { externalId: tooLong }, { externalId: "\0" }],
+  },
+  {
+    what: "a search that is empty, too long or contains NUL",
+    operations: ["listIdentities"],
+    location: "search",
+    requests: [{ search: "" }, { search: tooLong }, { search: "\0" }],
+  },
+  ...["workspaceId", "type", "resourceId"].map(
+    (field): BadInput => ({
+      what: `a ${field} that is empty, too long or contains NUL`,
+      operations: ["listAuditEvents"],
+      location: field,
+      requests: [{ [field]: "" }, { [field]: tooLong }, { [field]: "a\0" }],
+    }),
+  ),
 ];

@@ -35,59 +35,42 @@ const grants: { holds: string[]; may: string[][]; mayNot: string[][] }[] = [
 describe.each(grants)("a key that holds $holds", ({ holds, may, mayNot }) => {
   for (const permissions of may) {
     const what = permissions.join(" and ") || "nothing";
-
-    everyDoor(`may grant ${what} to a new key`, async (scene) => {
+    everyDoor(`may grant ${what} to a new key and an existing one, and reroll a key that holds it`, async (scene) => {
       const caller = await scene.ok("createKey", scene.home.key, { permissions: holds });
       const { keyId } = await scene.ok("createKey", caller.key, { permissions });
       expect(await readSettings(scene, keyId)).toMatchObject({ permissions });
-    });
-
-    everyDoor(`may have an existing key hold ${what}, whatever that held before`, async (scene) => {
-      const caller = await scene.ok("createKey", scene.home.key, { permissions: holds });
-      for (const before of [[], ["*"]]) {
-        const { keyId } = await scene.ok("createKey", scene.home.key, { permissions: before });
-        expect(await scene.ok("updateKey", caller.key, { keyId, permissions })).toMatchObject({ permissions });
-      }
-    });
-
-    everyDoor(`may reroll a key that holds ${what}`, async (scene) => {
-      const caller = await scene.ok("createKey", scene.home.key, { permissions: holds });
-      const { keyId } = await scene.ok("createKey", scene.home.key, { permissions });
       const rerolled = await scene.ok("rerollKey", caller.key, { keyId });
       expect(await readSettings(scene, rerolled.keyId)).toMatchObject({ permissions });
+      for (const before of [[], ["*"]]) {
+        const existing = await scene.ok("createKey", scene.home.key, { permissions: before });
+        const update = { keyId: existing.keyId, permissions };
+        expect(await scene.ok("updateKey", caller.key, update)).toMatchObject({ permissions });
+      }
     });
   }
 
   for (const permissions of mayNot) {
     const what = permissions.join(" and ");
-
-    everyDoor(`may not grant ${what} to a new key, and nothing is stored`, async (scene) => {
-      const caller = await scene.ok("createKey", scene.home.key, { permissions: holds });
-      await scene.refused(code, "createKey", caller.key, { permissions, externalId: "user_1" });
-      expect(await scene.ok("listKeys", scene.home.key)).toHaveLength(2);
-      expect(await scene.ok("listIdentities", scene.home.key)).toEqual([]);
-    });
-
-    everyDoor(`may not have another key or itself hold ${what}, and nothing is changed`, async (scene) => {
-      const caller = await scene.ok("createKey", scene.home.key, { permissions: holds });
-      const other = await scene.ok("createKey", scene.home.key, { permissions: ["documents.read"] });
-      const before = await readAllSettings(scene);
-      for (const { keyId } of [other, caller]) {
-        const request = { keyId, permissions, name: "stronger", externalId: "user_1" };
-        await scene.refused(code, "updateKey", caller.key, request);
-      }
-      expect(await readAllSettings(scene)).toEqual(before);
-      expect(await scene.ok("listIdentities", scene.home.key)).toEqual([]);
-    });
-
-    everyDoor(`may not reroll a key that holds ${what}, which stays as it is and keeps working`, async (scene) => {
-      const caller = await scene.ok("createKey", scene.home.key, { permissions: holds });
-      const { keyId, key } = await scene.ok("createKey", scene.home.key, { permissions });
-      const before = await readAllSettings(scene);
-      for (const expiration of [0, 60_000]) await scene.refused(code, "rerollKey", caller.key, { keyId, expiration });
-      expect(await readAllSettings(scene)).toEqual(before);
-      expect(await scene.ok("verifyKey", scene.home.key, { key })).toMatchObject({ code: "VALID" });
-    });
+    everyDoor(
+      `may not grant ${what} to a new key, another or itself, nor reroll a key that holds it`,
+      async (scene) => {
+        const caller = await scene.ok("createKey", scene.home.key, { permissions: holds });
+        const weaker = await scene.ok("createKey", scene.home.key, { permissions: ["documents.read"] });
+        const stronger = await scene.ok("createKey", scene.home.key, { permissions });
+        const before = await readAllSettings(scene);
+        const grant = { permissions, name: "granted", externalId: "user_1" };
+        await scene.refused(code, "createKey", caller.key, grant);
+        for (const { keyId } of [weaker, stronger, caller]) {
+          await scene.refused(code, "updateKey", caller.key, { keyId, ...grant });
+        }
+        for (const expiration of [0, 60_000]) {
+          await scene.refused(code, "rerollKey", caller.key, { keyId: stronger.keyId, expiration });
+        }
+        expect(await readAllSettings(scene)).toEqual(before);
+        expect(await scene.ok("listIdentities", scene.home.key)).toEqual([]);
+        expect(await scene.ok("verifyKey", scene.home.key, { key: stronger.key })).toMatchObject({ code: "VALID" });
+      },
+    );
   }
 });
 

@@ -42,13 +42,14 @@ function otherEnding(id: string): string {
 }
 
 describe.each(Object.entries(causes))("an identity is not found for %s", (cause, arrange) => {
-  for (const operation of ["getIdentity", "deleteIdentity"] as const) {
+  for (const operation of ["getIdentity", "updateIdentity", "deleteIdentity"] as const) {
+    const more = operation === "updateIdentity" ? { meta: { plan: "free" } } : {};
     everyDoor(`${operation} with ${cause} is refused with identity_not_found`, async (scene) => {
       const { identityId, externalId } = await arrange(scene);
       const byEither =
         cause === "the two identifiers exchanged" ? [] : [{ identity: identityId }, { identity: externalId }];
       for (const reference of [{ identityId }, { externalId }, ...byEither]) {
-        const { detail, fields } = await scene.refused(code, operation, scene.home.key, reference);
+        const { detail, fields } = await scene.refused(code, operation, scene.home.key, { ...reference, ...more });
         expect(detail).toMatch(/requested identity could not be found/);
         expect(fields).toBeUndefined();
       }
@@ -61,6 +62,14 @@ describe.each(Object.entries(causes))("an identity is not found for %s", (cause,
     await scene.refused(code, "createKey", scene.home.key, { identityId });
     expect(await scene.ok("listKeys", scene.home.key)).toHaveLength(1);
     expect(await scene.ok("listIdentities", scene.home.key)).toEqual(identities);
+  });
+
+  everyDoor(`updateKey with ${cause} as identityId is refused and changes nothing`, async (scene) => {
+    const { keyId } = await scene.ok("createKey", scene.home.key, { externalId: "owner", name: "first" });
+    const { identityId } = await arrange(scene);
+    const before = await scene.ok("getKey", scene.home.key, { keyId });
+    await scene.refused(code, "updateKey", scene.home.key, { keyId, identityId, name: "second" });
+    expect(await scene.ok("getKey", scene.home.key, { keyId })).toEqual(before);
   });
 });
 

@@ -78,14 +78,20 @@ describe("a disabled workspace", () => {
 
   everyDoor("changes nothing while it refuses", async (scene) => {
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_1" });
+    const { keyId, key } = await scene.ok("createKey", scene.home.key, { name: "first", permissions: ["keys.read"] });
     await disable(scene);
+    await scene.refused(code, "updateKey", scene.home.key, { keyId, name: "second", enabled: false });
+    await scene.refused(code, "rerollKey", scene.home.key, { keyId });
+    await scene.refused(code, "deleteKey", scene.home.key, { keyId });
+    await scene.refused(code, "updateIdentity", scene.home.key, { externalId: "user_1", meta: { a: 1 } });
     await scene.refused(code, "createIdentity", scene.home.key, { externalId: "user_2" });
     await scene.refused(code, "deleteIdentity", scene.home.key, { externalId: "user_1" });
     await scene.refused(code, "createKey", scene.home.key, { externalId: "user_3" });
     await scene.ok("enableWorkspace", operatorKey, { workspaceId: scene.home.workspaceId });
     const identities = await scene.ok("listIdentities", scene.home.key);
-    expect(identities.map(({ externalId }) => externalId)).toEqual(["user_1"]);
-    expect(await scene.ok("listKeys", scene.home.key)).toHaveLength(1);
+    expect(identities).toEqual([expect.objectContaining({ externalId: "user_1", meta: {} })]);
+    const keys = await scene.ok("listKeys", key);
+    expect(keys.map(({ name }) => name)).toEqual(["first key", "first"]);
   });
 
   everyDoor("once enabled again, judges every key by its own state as before", async (scene) => {

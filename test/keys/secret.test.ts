@@ -1,3 +1,5 @@
+import { crc32 } from "node:zlib";
+import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { hashSecret, isWellFormedSecret, mintSecret } from "../../src/keys/secret.js";
 
@@ -101,5 +103,94 @@ describe("a mistyped secret is told without a lookup", () => {
       `${"x".repeat(17)}${plaintext.slice(2)}`,
     ];
     expect(typed.filter(isWellFormedSecret)).toEqual([]);
+  });
+});
+
+describe("whatever its prefix", () => {
+  const prefix = fc.stringMatching(/^[A-Za-z0-9_]{1,16}$/);
+  const character = fc.oneof(
+    fc.constantFrom(...alphabet, "_"),
+    fc.string({ unit: "binary", minLength: 1, maxLength: 1 }),
+  );
+  const form = /^[A-Za-z0-9_]{1,16}_[0-9A-Za-z]{39}$/;
+
+  /** A secret that is made here, so that a failure can be repeated by its seed. */
+  const secret = fc.tuple(prefix, fc.stringMatching(/^[0-9A-Za-z]{33}$/)).map(([text, random]) => {
+    const body = `${text}_${random}`;
+    return body + checksumOf(body);
+  });
+
+  /** The CRC-32 in base62. */
+  function checksumOf(body: string): string {
+    let digits = "";
+    for (let rest = crc32(body); digits.length < 6; rest = Math.floor(rest / 62)) {
+      digits = alphabet.charAt(rest % 62) + digits;
+    }
+    return digits;
+  }
+
+  it("a secret is well-formed: its prefix, 33 characters and the CRC-32 of all that", () => {
+    fc.assert(
+      fc.property(prefix, secret, (text, made) => {
+        const { plaintext, start, hash } = mintSecret(text);
+        expect(plaintext).toMatch(form);
+        expect(plaintext.slice(0, -39)).toBe(`${text}_`);
+        expect(plaintext.slice(-6)).toBe(checksumOf(plaintext.slice(0, -6)));
+        expect(start).toBe(plaintext.slice(0, text.length + 5));
+        expect(hash).toEqual(hashSecret(plaintext));
+        expect([plaintext, made].map(isWellFormedSecret)).toEqual([true, true]);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it("one character replaced is always told: a CRC-32 is sure to find any change within 32 bits", () => {
+    fc.assert(
+      fc.property(secret, fc.nat(), character, (text, number, other) => {
+        const at = number % text.length;
+        fc.pre(text.charAt(at) !== other);
+        expect(isWellFormedSecret(text.slice(0, at) + other + text.slice(at + 1))).toBe(false);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it("neighbours swapped are always told, too; across the checksum's edge, unless the other checksum is right", () => {
+    fc.assert(
+      fc.property(secret, fc.nat(), (text, number) => {
+        const at = number % (text.length - 1);
+        const typed = text.slice(0, at) + text.charAt(at + 1) + text.charAt(at) + text.slice(at + 2);
+        fc.pre(typed !== text);
+        const acrossEdge = at + 1 === text.length - 6;
+        const right = acrossEdge && checksumOf(typed.slice(0, -6)) === typed.slice(-6);
+        expect(isWellFormedSecret(typed)).toBe(right);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  // The same end takes different CRCs to different CRCs. So an edit collides exactly if it does up to where it ends.
+  it("a character put in is told by the form, or unless it leaves the CRC up to it as it was", () => {
+    fc.assert(
+      fc.property(secret, fc.nat(), character, (text, number, more) => {
+        const at = number % (text.length + 1);
+        const head = text.slice(0, at);
+        const typed = head + more + text.slice(at);
+        expect(isWellFormedSecret(typed)).toBe(form.test(typed) && crc32(head + more) === crc32(head));
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it("a character left out is told by the form, or unless the CRC up to it is the same without it", () => {
+    fc.assert(
+      fc.property(secret, fc.nat(), (text, number) => {
+        const at = number % text.length;
+        const head = text.slice(0, at);
+        const typed = head + text.slice(at + 1);
+        expect(isWellFormedSecret(typed)).toBe(form.test(typed) && crc32(head + text.charAt(at)) === crc32(head));
+      }),
+      { numRuns: 2_000 },
+    );
   });
 });

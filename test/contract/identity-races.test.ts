@@ -1,0 +1,139 @@
+import postgres from "postgres";
+import { describe, expect, test } from "vitest";
+import type { Answers } from "./answers.js";
+import { allDoors, openContract } from "./cases.js";
+import type { CallRequest } from "./door.js";
+import type { OperationName } from "./operations.js";
+import type { Outcome } from "./outcome.js";
+import { openScene } from "./scene.js";
+
+const contract = openContract();
+
+/** Makes so many calls at once, through all doors in turn. */
+function atOnce(
+  count: number,
+  operation: OperationName,
+  key: string,
+  requestOf: (index: number) => CallRequest,
+): Promise<Outcome[]> {
+  const doors = Array.from(
+    { length: count },
+    (_, index) => contract.doors[allDoors[index % allDoors.length] ?? "http"],
+  );
+  return Promise.all(doors.map((door, index) => door.call(operation, key, requestOf(index))));
+}
+
+function refusalsOf(outcomes: readonly Outcome[]): string[] {
+  return outcomes.flatMap((outcome) => (outcome.ok ? [] : [outcome.code]));
+}
+
+describe("at once, through all doors", () => {
+  for (const round of [1, 2, 3]) {
+    test(`of 20 creates of one externalId exactly one wins, the others are told that it exists (${round})`, async () => {
+      const { ok, home } = await openScene(contract.doors.http, contract.clock);
+      const requestOf = (index: number) => ({ externalId: "user_1", meta: { index } });
+      const outcomes = await atOnce(20, "createIdentity", home.key, requestOf);
+      expect(refusalsOf(outcomes)).toEqual(Array(19).fill("data/identity_already_exists"));
+      const winner = outcomes.findIndex(({ ok }) => ok);
+      const won = outcomes[winner];
+      const { identityId } = (won?.ok ? won.data : {}) as Answers["createIdentity"];
+      const identities = await ok("listIdentities", home.key);
+      expect(identities).toEqual([
+        expect.objectContaining({ identityId, externalId: "user_1", meta: { index: winner } }),
+      ]);
+      const events = await ok("listAuditEvents", home.key, { type: "identity.create" });
+      expect(events.map(({ resourceId }) => resourceId)).toEqual([identityId]);
+    });
+  }
+
+  test("20 keys made for one unknown externalId share one identity, and none is refused", async () => {
+    const { ok, home } = await openScene(contract.doors.http, contract.clock);
+    const outcomes = await atOnce(20, "createKey", home.key, () => ({ externalId: "user_1" }));
+    expect(refusalsOf(outcomes)).toEqual([]);
+    const [identity, ...more] = await ok("listIdentities", home.key);
+    expect(more).toEqual([]);
+    const keys = await ok("listKeys", home.key, { externalId: "user_1" });
+    expect(keys.map((key) => key.identity)).toEqual(Array(20).fill(identity));
+  });
+
+  test("of 20 deletions of one identity or one key exactly one finds it", async () => {
+    const { ok, home } = await openScene(contract.doors.http, contract.clock);
+    const { keyId } = await ok("createKey", home.key, { externalId: "user_1" });
+    const identities = await atOnce(20, "deleteIdentity", home.key, () => ({ externalId: "user_1" }));
+    expect(refusalsOf(identities)).toEqual(Array(19).fill("data/identity_not_found"));
+    const keys = await atOnce(20, "deleteKey", home.key, () => ({ keyId }));
+    expect(refusalsOf(keys)).toEqual(Array(19).fill("data/key_not_found"));
+  });
+
+  test("an identity that is created and deleted over and over is there once or not at all", async () => {
+    const { ok, home } = await openScene(contract.doors.http, contract.clock);
+    const request = { externalId: "user_1" };
+    for (let round = 0; round < 2; round++) {
+      const [created, deleted, keys] = await Promise.all([
+        atOnce(12, "createIdentity", home.key, () => request),
+        atOnce(12, "deleteIdentity", home.key, () => request),
+        atOnce(8, "createKey", home.key, () => request),
+      ]);
+      for (const code of refusalsOf(created)) expect(code).toBe("data/identity_already_exists");
+      for (const code of refusalsOf(deleted)) expect(code).toBe("data/identity_not_found");
+      expect(refusalsOf(keys), "createKey makes the identity where there is none").toEqual([]);
+      const identities = await ok("listIdentities", home.key);
+      expect(identities.length).toBeLessThanOrEqual(1);
+      const found = (await ok("listKeys", home.key)).flatMap(({ identity }) => identity ?? []);
+      for (const identity of found) expect([identity]).toEqual(identities);
+    }
+  });
+
+  test("of 10 rerolls of one key each gives a key of its own, and the old secret has ended", async () => {
+    const scene = await openScene(contract.doors.http, contract.clock);
+    const { keyId, key } = await scene.ok("createKey", scene.home.key, { permissions: ["keys.read"] });
+    const outcomes = await atOnce(10, "rerollKey", scene.home.key, () => ({ keyId }));
+    expect(refusalsOf(outcomes)).toEqual([]);
+    expect(await scene.ok("listKeys", scene.home.key)).toHaveLength(12);
+    await scene.refused("authentication/key_expired", "listKeys", key);
+  });
+
+  test("20 updates of different fields of one key are all kept", async () => {
+    const { ok, home } = await openScene(contract.doors.http, contract.clock);
+    const { keyId } = await ok("createKey", home.key);
+    const changes = [{ name: "second" }, { meta: { a: 1 } }, { enabled: false }, { permissions: ["a"] }];
+    const outcomes = await atOnce(20, "updateKey", home.key, (index) => ({ keyId, ...changes[index % 4] }));
+    expect(refusalsOf(outcomes)).toEqual([]);
+    expect(await ok("getKey", home.key, { keyId })).toMatchObject(Object.assign({}, ...changes));
+  });
+});
+
+describe("an identity that is deleted just while a key is to get it by its externalId", () => {
+  for (const operation of ["createKey", "updateKey"] as const) {
+    test(`is made anew, as if it had been deleted a moment before: ${operation}`, async () => {
+      const { ok, home } = await openScene(contract.doors.http, contract.clock);
+      const { identityId } = await ok("createIdentity", home.key, { externalId: "user_1" });
+      const { keyId } = await ok("createKey", home.key);
+      const request = { externalId: "user_1", ...(operation === "updateKey" && { keyId }) };
+      const outcome = await whileBeingDeleted(identityId, () => contract.doors.grpc.call(operation, home.key, request));
+      expect(refusalsOf([outcome])).toEqual([]);
+      const identity = await ok("getIdentity", home.key, { externalId: "user_1" });
+      expect(identity.identityId).not.toBe(identityId);
+      expect(await ok("listKeys", home.key, { externalId: "user_1" })).toMatchObject([{ identity }]);
+    });
+  }
+});
+
+/** Makes the call while a transaction that deletes the identity holds it locked; commits when the call waits for it. */
+async function whileBeingDeleted(identityId: string, call: () => Promise<Outcome>): Promise<Outcome> {
+  const sql = postgres(contract.app.databaseUrl, { max: 2 });
+  try {
+    const { outcome } = await sql.begin(async (transaction) => {
+      await transaction`select from identities where identity_id = ${identityId} for update`;
+      const outcome = call();
+      await expect
+        .poll(() => sql`select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)
+        .toHaveLength(1);
+      await transaction`delete from identities where identity_id = ${identityId}`;
+      return { outcome };
+    });
+    return await outcome;
+  } finally {
+    await sql.end();
+  }
+}

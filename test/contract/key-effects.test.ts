@@ -1,0 +1,79 @@
+import { describe, expect, test } from "vitest";
+import { allDoors, openContract } from "./cases.js";
+import { day } from "./key-settings.js";
+import { openScene } from "./scene.js";
+
+const contract = openContract();
+const { everyDoor } = contract;
+
+describe("a change of a key takes effect at once", () => {
+  everyDoor("a key that is disabled is refused until it is enabled again", async (scene) => {
+    const { keyId, key } = await scene.ok("createKey", scene.home.key, { permissions: ["keys.read"] });
+    for (let round = 0; round < 3; round++) {
+      await scene.ok("listKeys", key);
+      await scene.ok("updateKey", scene.home.key, { keyId, enabled: false });
+      await scene.refused("authorization/key_disabled", "listKeys", key);
+      expect(await scene.ok("verifyKey", scene.home.key, { key })).toMatchObject({ code: "DISABLED" });
+      await scene.ok("updateKey", scene.home.key, { keyId, enabled: true });
+    }
+  });
+
+  everyDoor("a key that loses a permission is refused what needs it, and nothing else", async (scene) => {
+    const permissions = ["keys.read", "identities.read"];
+    const { keyId, key } = await scene.ok("createKey", scene.home.key, { permissions });
+    await scene.ok("listKeys", key);
+    await scene.ok("updateKey", scene.home.key, { keyId, permissions: ["identities.read"] });
+    await scene.refused("authorization/insufficient_permissions", "listKeys", key);
+    await scene.ok("listIdentities", key);
+  });
+
+  everyDoor("a key that gains a permission can use it", async (scene) => {
+    const { keyId, key } = await scene.ok("createKey", scene.home.key);
+    await scene.refused("authorization/insufficient_permissions", "listKeys", key);
+    await scene.ok("updateKey", scene.home.key, { keyId, permissions: ["keys.*"] });
+    await scene.ok("listKeys", key);
+  });
+
+  everyDoor("a key that is given an expiry works until then and no longer, unless it is cleared", async (scene) => {
+    const { keyId, key } = await scene.ok("createKey", scene.home.key, { permissions: ["keys.read"] });
+    await scene.ok("updateKey", scene.home.key, { keyId, expires: scene.clock.now() + day });
+    await scene.ok("listKeys", key);
+    scene.clock.advance(day);
+    await scene.refused("authentication/key_expired", "listKeys", key);
+    expect(await scene.ok("verifyKey", scene.home.key, { key })).toMatchObject({ code: "EXPIRED" });
+    await scene.ok("updateKey", scene.home.key, { keyId, expires: null });
+    await scene.ok("listKeys", key);
+  });
+
+  everyDoor("an expiry that is put off lets the key work on", async (scene) => {
+    const expires = scene.clock.now() + day;
+    const { keyId, key } = await scene.ok("createKey", scene.home.key, { permissions: ["keys.read"], expires });
+    await scene.ok("updateKey", scene.home.key, { keyId, expires: expires + day });
+    scene.clock.advance(day);
+    await scene.ok("listKeys", key);
+    scene.clock.advance(day);
+    await scene.refused("authentication/key_expired", "listKeys", key);
+  });
+
+  everyDoor("a key may disable itself, and is refused from then on", async (scene) => {
+    const { keyId, key } = await scene.ok("createKey", scene.home.key, { permissions: ["keys.update"] });
+    expect(await scene.ok("updateKey", key, { keyId, enabled: false })).toMatchObject({ enabled: false });
+    await scene.refused("authorization/key_disabled", "updateKey", key, { keyId, enabled: true });
+  });
+
+  test.each(allDoors)("a change made through %s is seen at every door", async (name) => {
+    const { doors, clock } = contract;
+    const { ok, home } = await openScene(doors[name], clock);
+    const { keyId, key } = await ok("createKey", home.key, { permissions: ["keys.read"] });
+    const seenAtEveryDoor = async (expected: object) => {
+      for (const door of allDoors) expect(await doors[door].call("listKeys", key, {})).toMatchObject(expected);
+    };
+    await seenAtEveryDoor({ ok: true });
+    await ok("updateKey", home.key, { keyId, permissions: null });
+    await seenAtEveryDoor({ ok: false, code: "authorization/insufficient_permissions" });
+    await ok("updateKey", home.key, { keyId, enabled: false });
+    await seenAtEveryDoor({ ok: false, code: "authorization/key_disabled" });
+    await ok("deleteKey", home.key, { keyId });
+    await seenAtEveryDoor({ ok: false, code: "authentication/key_not_found" });
+  });
+});

@@ -1,0 +1,144 @@
+import { describe, expect } from "vitest";
+import { openContract } from "./cases.js";
+import { createFullKey, day, readSettings } from "./key-settings.js";
+import type { Scene } from "./scene.js";
+
+const { everyDoor } = openContract();
+const expired = "authentication/key_expired";
+const invalid = "application/invalid_input";
+
+function newReader({ ok, home }: Scene, request = {}) {
+  return ok("createKey", home.key, { permissions: ["keys.read"], ...request });
+}
+
+async function verdictOf({ ok, home }: Scene, key: string): Promise<string> {
+  return (await ok("verifyKey", home.key, { key })).code;
+}
+
+describe("the key that a reroll makes", () => {
+  for (const [what, request] of [
+    ["every setting", {}],
+    ["every setting, and disabled", { enabled: false }],
+    ["a prefix that ends with an underscore", { prefix: "a__" }],
+    ["a prefix of 16 characters", { prefix: "sixteen_letters_" }],
+    ["an empty meta and no permissions", { meta: {}, permissions: [] }],
+  ] as const) {
+    everyDoor(`has the settings of the old one, and an id and a secret of its own: ${what}`, async (scene) => {
+      const old = await createFullKey(scene, request);
+      const before = await readSettings(scene, old.keyId);
+      scene.clock.advance(1000);
+      const rerolled = await scene.ok("rerollKey", scene.home.key, { keyId: old.keyId });
+      expect(Object.keys(rerolled).sort()).toEqual(["key", "keyId"]);
+      expect(rerolled.keyId).toMatch(/^key_[0-9a-z]{26}$/);
+      expect([rerolled.keyId, rerolled.key]).not.toContain(old.keyId);
+      expect(rerolled.key).not.toBe(old.key);
+      const prefix = old.key.slice(0, -39);
+      expect(rerolled.key).toMatch(new RegExp(`^${prefix}[0-9A-Za-z]{39}$`));
+      const after = await readSettings(scene, rerolled.keyId);
+      const { keyId } = rerolled;
+      const start = rerolled.key.slice(0, prefix.length + 4);
+      expect(after).toEqual({ ...before, keyId, start, createdAt: after.createdAt, updatedAt: after.createdAt });
+      expect(after.createdAt).toBeGreaterThanOrEqual(before.createdAt + 1000);
+    });
+  }
+
+  everyDoor("leaves unset what was unset", async (scene) => {
+    const old = await scene.ok("createKey", scene.home.key);
+    const { keyId } = await scene.ok("rerollKey", scene.home.key, { keyId: old.keyId, expiration: day });
+    const left = ["keyId", "workspaceId", "start", "enabled", "permissions", "createdAt", "updatedAt"];
+    expect(Object.keys(await readSettings(scene, keyId)).sort()).toEqual(left.sort());
+  });
+
+  everyDoor("works at once, and can be rerolled itself", async (scene) => {
+    const first = await newReader(scene);
+    const second = await scene.ok("rerollKey", scene.home.key, { keyId: first.keyId });
+    await scene.ok("listKeys", second.key);
+    const third = await scene.ok("rerollKey", scene.home.key, { keyId: second.keyId });
+    await scene.ok("listKeys", third.key);
+    await scene.refused(expired, "listKeys", second.key);
+  });
+
+  everyDoor("works on after the old one's grace period, and ends with its own expiry", async (scene) => {
+    const old = await newReader(scene, { expires: scene.clock.now() + 2 * day });
+    const { key } = await scene.ok("rerollKey", scene.home.key, { keyId: old.keyId, expiration: day });
+    scene.clock.advance(day);
+    await scene.ok("listKeys", key);
+    scene.clock.advance(day);
+    await scene.refused(expired, "listKeys", key);
+  });
+
+  everyDoor("is disabled where the old one was: a reroll brings no key back", async (scene) => {
+    const old = await newReader(scene, { enabled: false });
+    const { key } = await scene.ok("rerollKey", scene.home.key, { keyId: old.keyId });
+    await scene.refused("authorization/key_disabled", "listKeys", key);
+  });
+});
+
+describe("the old secret of a rerolled key", () => {
+  for (const [how, request] of [
+    ["no expiration", {}],
+    ["the expiration 0", { expiration: 0 }],
+  ] as const) {
+    everyDoor(`ends at once with ${how}`, async (scene) => {
+      const { keyId, key } = await newReader(scene);
+      await scene.ok("rerollKey", scene.home.key, { keyId, ...request });
+      await scene.refused(expired, "listKeys", key);
+      expect(await verdictOf(scene, key)).toBe("EXPIRED");
+    });
+  }
+
+  everyDoor("goes on until the grace period has passed, beside the new one", async (scene) => {
+    const old = await newReader(scene);
+    const { key } = await scene.ok("rerollKey", scene.home.key, { keyId: old.keyId, expiration: day });
+    scene.clock.advance(day - 60_000);
+    for (const secret of [old.key, key]) {
+      await scene.ok("listKeys", secret);
+      expect(await verdictOf(scene, secret)).toBe("VALID");
+    }
+    scene.clock.advance(60_000);
+    await scene.refused(expired, "listKeys", old.key);
+    await scene.ok("listKeys", key);
+  });
+
+  everyDoor("never goes on beyond its own expiry, however long the grace period", async (scene) => {
+    const expires = scene.clock.now() + day;
+    const { keyId, key } = await newReader(scene, { expires });
+    await scene.ok("rerollKey", scene.home.key, { keyId, expiration: 365 * day });
+    expect(await readSettings(scene, keyId)).toMatchObject({ expires });
+    scene.clock.advance(day);
+    await scene.refused(expired, "listKeys", key);
+  });
+
+  everyDoor("does not come back to life where it had expired", async (scene) => {
+    const key = await scene.newExpiredKey();
+    const { keyId } = await scene.ok("whoami", scene.home.key, { key });
+    await scene.ok("rerollKey", scene.home.key, { keyId, expiration: day });
+    await scene.refused(expired, "listKeys", key);
+  });
+
+  everyDoor("is cut shorter by a second reroll, and never goes on for longer", async (scene) => {
+    const { keyId, key } = await newReader(scene);
+    await scene.ok("rerollKey", scene.home.key, { keyId, expiration: day });
+    await scene.ok("rerollKey", scene.home.key, { keyId, expiration: 30 * day });
+    scene.clock.advance(day);
+    await scene.refused(expired, "listKeys", key);
+  });
+
+  everyDoor("ends with the call in which the key rerolls itself", async (scene) => {
+    const old = await scene.ok("createKey", scene.home.key, { permissions: ["keys.create"] });
+    const { key } = await scene.ok("rerollKey", old.key, { keyId: old.keyId });
+    await scene.refused(expired, "rerollKey", old.key, { keyId: old.keyId });
+    await scene.ok("createKey", key);
+  });
+});
+
+describe("a grace period", () => {
+  for (const expiration of [-1, 365 * day + 1]) {
+    everyDoor(`of ${expiration} ms is refused and named, and the key stays as it is`, async (scene) => {
+      const { keyId, key } = await newReader(scene);
+      const { fields } = await scene.refused(invalid, "rerollKey", scene.home.key, { keyId, expiration });
+      expect(fields?.map(({ location }) => location)).toEqual(["expiration"]);
+      expect(await scene.ok("listKeys", key)).toHaveLength(2);
+    });
+  }
+});

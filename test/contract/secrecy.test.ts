@@ -1,0 +1,112 @@
+import { describe, expect } from "vitest";
+import type { Answers } from "./answers.js";
+import { openContract } from "./cases.js";
+import type { CallRequest } from "./door.js";
+import { createFullKey, readAllSettings } from "./key-settings.js";
+import { keyOperations, type OperationName, operationOf } from "./operations.js";
+import type { Scene } from "./scene.js";
+
+const { everyDoor } = openContract();
+const lacking = "authorization/insufficient_permissions";
+
+/** A key and its identity: what an operation can refer to. */
+interface Things {
+  readonly key: Answers["createKey"];
+  readonly identityId: string;
+  readonly externalId: string;
+}
+
+async function makeThings(scene: Scene): Promise<Things> {
+  const key = await createFullKey(scene);
+  const { identityId, externalId } = await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
+  return { key, identityId, externalId };
+}
+
+const nothing: Things = {
+  key: { keyId: "key_01jcz0000000000000000000zz", key: "lk_unknown" },
+  identityId: "id_01jcz0000000000000000000zz",
+  externalId: "nobody",
+};
+
+/** Every operation that refers to something, with every way to do so. */
+const references: Partial<Record<OperationName, (things: Things) => CallRequest[]>> = {
+  getKey: ({ key: { keyId } }) => [{ keyId }],
+  updateKey: ({ key: { keyId } }) => [{ keyId }, { keyId, name: "x" }, { keyId, permissions: ["*"] }],
+  deleteKey: ({ key: { keyId } }) => [{ keyId }],
+  rerollKey: ({ key: { keyId } }) => [{ keyId }, { keyId, expiration: 1000 }],
+  verifyKey: ({ key: { key } }) => [{ key }, { key, permissions: "documents.read" }],
+  whoami: ({ key: { key } }) => [{ key }],
+  createKey: ({ identityId, externalId }) => [{ identityId }, { externalId }],
+  createIdentity: ({ externalId }) => [{ externalId }],
+  getIdentity: waysToRefer,
+  updateIdentity: (things) => waysToRefer(things).map((reference) => ({ ...reference, meta: {} })),
+  deleteIdentity: waysToRefer,
+  listKeys: ({ externalId }) => [{ externalId }],
+  listIdentities: ({ externalId }) => [{ search: externalId }],
+  listAuditEvents: ({ key: { keyId }, identityId }) => [{ resourceId: keyId }, { resourceId: identityId }],
+};
+
+function waysToRefer({ identityId, externalId }: Things): CallRequest[] {
+  return [{ identityId }, { externalId }, { identity: identityId }, { identity: externalId }];
+}
+
+const allPermissions = [...new Set(keyOperations.flatMap((name) => operationOf(name).permission ?? []))];
+
+function requestsOf(operation: OperationName, things: Things): CallRequest[] {
+  return references[operation]?.(things) ?? expect.fail(`${operation} has no references here`);
+}
+
+describe("a caller without the permission", () => {
+  everyDoor("is told the same by every operation, whether what it asks for exists or not", async (scene) => {
+    const things = await makeThings(scene);
+    const weak = await scene.ok("createKey", scene.home.key);
+    for (const operation of keyOperations) {
+      const { permission } = operationOf(operation);
+      const others = allPermissions.filter((name) => name !== permission);
+      const strong = await scene.ok("createKey", scene.home.key, { permissions: others });
+      const before = await readAllSettings(scene);
+      const refusals = [];
+      for (const request of [...requestsOf(operation, things), ...requestsOf(operation, nothing)]) {
+        for (const { key } of [strong, weak]) refusals.push(await scene.refused(lacking, operation, key, request));
+      }
+      for (const refusal of refusals) expect(refusal, operation).toEqual(refusals[0]);
+      expect(await readAllSettings(scene), operation).toEqual(before);
+    }
+    expect(await scene.ok("listIdentities", scene.home.key)).toHaveLength(1);
+  });
+
+  everyDoor("is not told what a more powerful key holds when it may not reroll it", async (scene) => {
+    const { key } = await scene.ok("createKey", scene.home.key, { permissions: ["keys.create"] });
+    const refusals = [];
+    for (const permissions of [["payroll.approve"], ["*"], ["documents.read", "keys.create"]]) {
+      const { keyId } = await scene.ok("createKey", scene.home.key, { permissions });
+      refusals.push(await scene.refused(lacking, "rerollKey", key, { keyId }));
+    }
+    for (const refusal of refusals) expect(refusal).toEqual(refusals[0]);
+  });
+});
+
+describe("another workspace", () => {
+  everyDoor("can be neither seen nor changed: every operation answers as if nothing were there", async (scene) => {
+    const things = await makeThings(scene);
+    const keys = await readAllSettings(scene);
+    const identities = await scene.ok("listIdentities", scene.home.key);
+    const other = await scene.newWorkspace();
+    const another = await scene.newWorkspace();
+    for (const operation of keyOperations.filter((name) => !name.startsWith("create"))) {
+      const unknown = requestsOf(operation, nothing);
+      for (const [index, request] of requestsOf(operation, things).entries()) {
+        const found = await scene.call(operation, other.key, request);
+        expect(found, operation).toEqual(await scene.call(operation, another.key, unknown[index]));
+      }
+    }
+    await scene.refused("data/identity_not_found", "createKey", other.key, { identityId: things.identityId });
+    await scene.ok("createIdentity", other.key, { externalId: things.externalId });
+    await scene.ok("createKey", other.key, { externalId: things.externalId });
+    const [, theirs] = await scene.ok("listKeys", other.key);
+    expect(theirs?.identity?.identityId).not.toBe(things.identityId);
+    expect(await readAllSettings(scene)).toEqual(keys);
+    expect(await scene.ok("listIdentities", scene.home.key)).toEqual(identities);
+    expect(await scene.ok("verifyKey", scene.home.key, { key: things.key.key })).toMatchObject({ code: "VALID" });
+  });
+});

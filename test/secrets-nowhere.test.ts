@@ -1,0 +1,184 @@
+import { pino } from "pino";
+import postgres from "postgres";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { mintSecret } from "../src/keys/secret.js";
+import { allEvents, succeed } from "./calls.js";
+import { ask } from "./gateway/http.js";
+import { openTestApp, operatorKey, type TestApp } from "./harness.js";
+import { openGrpcTour, openHttpTour, requestsFor, rpcs, type Told, type TourDoor } from "./secrets-tour.js";
+
+const written: string[] = [];
+const log = pino({ level: "trace", base: null }, { write: (line: string) => void written.push(line) });
+/** Every secret that was minted or sent. */
+const secrets = new Set([operatorKey]);
+/** Everything that was answered, apart from the successes that show a new secret. */
+const told: Told[] = [];
+const visited = new Set<string>();
+
+let app: TestApp;
+let sql: postgres.Sql;
+let home: { workspaceId: string; keyId: string; key: string };
+
+const credentialOf = (operation: string) => (operation.startsWith("workspaces.") ? operatorKey : home.key);
+
+beforeAll(async () => {
+  app = await openTestApp({ log });
+  sql = postgres(app.databaseUrl, { max: 1, onnotice: () => {} });
+  home = await succeed(app.httpUrl, "workspaces.createWorkspace", operatorKey, { name: "acme" });
+  secrets.add(home.key);
+  for (const door of [openHttpTour(app), openGrpcTour(app)]) {
+    await tourServed(door);
+    await tourRefused(door);
+    await tourBroken(door);
+    door.close();
+  }
+});
+afterAll(async () => {
+  await sql.end();
+  await app.close();
+});
+
+async function newKey(): Promise<{ keyId: string; key: string }> {
+  const body = { permissions: ["documents.read"] };
+  const made = await succeed<{ keyId: string; key: string }>(app.httpUrl, "keys.createKey", home.key, body);
+  secrets.add(made.key);
+  return made;
+}
+
+/** Keeps an answer; of one that shows a new secret, the secret. */
+function keep(answer: Told): void {
+  const mayShow = answer.ok && /\.(createKey|rerollKey|createWorkspace)$/.test(answer.operation);
+  const [, shown] = (mayShow && /"key":\s*"([^"]+)"/.exec(answer.text)) || [];
+  if (shown !== undefined) secrets.add(shown);
+  else told.push(answer);
+}
+
+/** Calls that succeed. */
+async function tourServed(door: TourDoor): Promise<void> {
+  for (const [operation, body] of requestsFor(home.workspaceId, await newKey())) {
+    const answer = await door.call(operation, credentialOf(operation), body);
+    expect(answer, answer.text).toMatchObject({ ok: true });
+    visited.add(operation);
+    keep(answer);
+  }
+}
+
+/** Calls that are refused: for their credential, or for a body that holds secrets where none belong. */
+async function tourRefused(door: TourDoor): Promise<void> {
+  const { key: weak } = await newKey();
+  const unknown = mintSecret().plaintext;
+  const sent = mintSecret("sent").plaintext;
+  for (const secret of [unknown, sent]) secrets.add(secret);
+  const bodies = [
+    `{"key":"${sent}","name`,
+    `{"key":${sent}}`,
+    sent,
+    `"${sent}"`,
+    `["${sent}"]`,
+    JSON.stringify({
+      key: [sent],
+      limit: sent,
+      enabled: sent,
+      permissions: sent,
+      expires: sent,
+      prefix: sent,
+      reason: sent,
+    }),
+    JSON.stringify({ surprise: sent, cursor: sent, meta: sent, note: { sent } }),
+  ];
+  for (const operation of rpcs.keys()) {
+    const wrong = credentialOf(operation) === operatorKey ? home.key : operatorKey;
+    const calls = [
+      ...[undefined, `${home.key}x`, unknown, weak].map((credential) => door.call(operation, credential, sent)),
+      ...(operation === "workspaces.listAuditEvents" ? [] : [door.call(operation, wrong, sent)]),
+      ...bodies.map((body) => door.call(operation, credentialOf(operation), body)),
+    ];
+    told.push(...(await Promise.all(calls)));
+  }
+  for (const operation of ["keys.listKeys", "identities.listIdentities", "workspaces.listAuditEvents"]) {
+    told.push(await door.call(operation, credentialOf(operation), { cursor: sent }));
+  }
+  told.push(await door.call("keys.createKey", home.key, { prefix: sent, permissions: [`${sent}!`] }));
+  told.push(await door.call("keys.whoami", home.key, { key: unknown }));
+  told.push(await door.call("keys.verifyKey", home.key, { key: `${unknown}x` }));
+}
+
+/** Calls of which most fail on our side, because a table is away. */
+async function tourBroken(door: TourDoor): Promise<void> {
+  for (const table of ["keys", "audit_events", "identities", "workspaces"]) {
+    const requests = requestsFor(home.workspaceId, await newKey());
+    await sql`alter table ${sql(table)} rename to ${sql(`${table}_away`)}`;
+    for (const [operation, body] of requests) keep(await door.call(operation, credentialOf(operation), body));
+    await sql`alter table ${sql(`${table}_away`)} rename to ${sql(table)}`;
+  }
+}
+
+/** Secrets, or most of one, that a text holds. */
+function foundIn(text: string): string[] {
+  return [...secrets].filter((secret) => text.includes(secret) || text.includes(secret.slice(-24)));
+}
+
+describe("after a tour of every RPC, served, refused and broken, no secret that was minted or sent", () => {
+  it("is missing from the search: the tour was complete", () => {
+    expect([...visited].sort()).toEqual([...rpcs.keys()].sort());
+    expect(secrets.size).toBeGreaterThan(15);
+    expect(told.filter(({ text }) => /unexpected_error|UNEXPECTED_ERROR/.test(text)).length).toBeGreaterThan(30);
+    expect(told.filter(({ ok }) => !ok).length).toBeGreaterThan(300);
+  });
+
+  it("is in an answer that does not show a new key", () => {
+    expect(told.flatMap((answer) => foundIn(answer.text).map((secret) => ({ ...answer, secret })))).toEqual([]);
+  });
+
+  it("is in the log, at its most talkative", async () => {
+    await expect.poll(() => written.length, { timeout: 5_000 }).toBeGreaterThan(told.length);
+    expect(written.filter((line) => foundIn(line).length > 0)).toEqual([]);
+  });
+
+  it("is in an audit event", async () => {
+    const events = await allEvents(app.httpUrl);
+    expect(events.length).toBeGreaterThan(20);
+    expect(events.filter((event) => foundIn(JSON.stringify(event)).length > 0)).toEqual([]);
+  });
+
+  it("is in the database", async () => {
+    const tables = await sql<{ name: string }[]>`
+      select table_name as name from information_schema.tables where table_schema = 'public'`;
+    expect(tables.map(({ name }) => name)).toEqual(expect.arrayContaining(["keys", "audit_events"]));
+    for (const { name } of tables) {
+      const rows = await sql<{ row: string }[]>`select row_to_json(t)::text as row from ${sql(name)} t`;
+      expect(
+        rows.filter(({ row }) => foundIn(row).length > 0),
+        name,
+      ).toEqual([]);
+    }
+  });
+});
+
+describe("a secret that is sent where none belongs is not repeated", () => {
+  const sent = mintSecret("odd").plaintext;
+
+  it.each([
+    ["instead of an operator", `documents.read ${sent}`],
+    ["with a stray character", `documents.read AND ${sent}!`],
+    ["as a wildcard", `${sent}.*`],
+  ])("in the answer to a permission query %s", async (_where, permissions) => {
+    const { ok, text } = await openHttpTour(app).call("keys.verifyKey", home.key, { key: home.key, permissions });
+    expect(ok).toBe(false);
+    expect(text).not.toContain(sent);
+  });
+
+  it.each([
+    ["the path of an unknown route", `/v2/keys.getKey/${sent}`],
+    ["the path of an unknown page", `/api-reference/errors-v2/service/${sent}`],
+    ["the path of an unknown RPC", `/latchkey.v1.KeysService/${sent}`],
+    ["the query", `/v2/keys.whoami?key=${sent}`],
+  ])("in the log or the answer of a call with it in %s", async (_where, path) => {
+    const { status, headers, text } = await ask(app.httpUrl, path, { method: "GET", key: home.key });
+    expect(status).toBeGreaterThanOrEqual(400);
+    const lines = () => written.filter((line) => line.includes(String(headers["x-request-id"])));
+    await expect.poll(lines, { timeout: 5_000 }).not.toEqual([]);
+    expect.soft(lines().join("")).not.toContain(sent);
+    expect.soft(text).not.toContain(sent);
+  });
+});
