@@ -22,17 +22,21 @@ export function connectRedis(url: string, log: Log): Cache {
     retryStrategy: (attempt) => Math.min(attempt * 20, 500),
   });
 
-  let reachable = true;
-  let closing = false;
+  // Said once, and only if it lasts: a connection that is slow to come about is no outage.
+  let doubt: NodeJS.Timeout | undefined;
+  let said = false;
   redis.on("ready", () => {
-    if (!reachable) log.info("Redis is back");
-    reachable = true;
+    clearTimeout(doubt);
+    doubt = undefined;
+    if (said) log.info("Redis is back");
+    said = false;
   });
-  redis.on("error", (error: Error) => {
-    // The message only: ioredis errors carry the command's arguments.
-    if (reachable && !closing)
-      log.warn({ reason: error.message }, "Redis is out of reach; answering from Postgres alone");
-    reachable = false;
+  redis.on("error", ({ message: reason }: Error) => {
+    doubt ??= setTimeout(() => {
+      // The message only: ioredis errors carry the command's arguments.
+      log.warn({ reason }, "Redis is out of reach; answering from Postgres alone");
+      said = true;
+    }, 1_000).unref();
   });
 
   return {
@@ -44,7 +48,8 @@ export function connectRedis(url: string, log: Log): Cache {
       await redis.set(key, value, "PX", lifetimeMs).catch(() => null);
     },
     close() {
-      closing = true;
+      clearTimeout(doubt);
+      redis.removeAllListeners("error").on("error", () => {}); // what happens from now on is our own doing
       redis.disconnect();
     },
   };

@@ -1,7 +1,8 @@
+import { connect } from "node:net";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { copySources } from "./copies.js";
-import { leftOf } from "./processes.js";
+import { leftOf, until } from "./processes.js";
 import { call, ending, makePlace, readSecret, start } from "./service.js";
 
 describe("npm start", () => {
@@ -18,6 +19,38 @@ describe("npm start", () => {
     const { stderr } = await ending(service);
     expect(await leftOf(family, place.folder)).toEqual([]);
     expect(stderr).not.toMatch(/npm err/i);
+  });
+
+  test("Ctrl-C, which npm passes on a second time, lets a call that is under way finish", async () => {
+    const { dataDir, service } = await npmStart();
+    const { port } = new URL(service.httpUrl);
+    const client = connect(Number(port), "127.0.0.1");
+    onTestFinished(() => void client.destroy());
+    let received = "";
+    client.on("data", (bytes) => {
+      received += bytes;
+    });
+    const authorization = `Authorization: Bearer ${readSecret(join(dataDir, "first.key"))}`;
+    const head = [
+      "POST /v1/keys.listKeys HTTP/1.1",
+      "Host: localhost",
+      authorization,
+      "Content-Type: application/json",
+    ];
+    client.write([...head, "Content-Length: 2", "Expect: 100-continue", "", ""].join("\r\n"));
+    await until("the call is under way", () => received.includes("100 Continue") || undefined);
+
+    service.signalGroup("SIGINT");
+    await until("new connections are refused", async () => {
+      const refused = await fetch(`${service.httpUrl}/v2/liveness`).then(
+        () => false,
+        () => true,
+      );
+      return refused || undefined;
+    });
+    client.write("{}");
+    await until("the call is answered", () => received.includes('"first key"') || undefined);
+    await ending(service);
   });
 
   test("SIGTERM to npm, as process managers send it, stops the service too and leaves nothing behind", async () => {

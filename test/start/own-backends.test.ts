@@ -3,6 +3,7 @@ import { Redis } from "ioredis";
 import postgres from "postgres";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { createDatabase } from "../harness.js";
+import { until } from "./processes.js";
 import { call, deadPort, makePlace, type Place, paste, type Service, start, stop } from "./service.js";
 
 const operatorKey = "operator-credential-of-the-start-tests";
@@ -36,7 +37,7 @@ describe("with DATABASE_URL", () => {
   test("and a REDIS_URL that nobody listens on, it still serves and still stops", async () => {
     const { service } = await startWith({ REDIS_URL: `redis://127.0.0.1:${await deadPort()}` });
     await expectToServe(service);
-    expect(service.stderr()).toMatch(/Redis is out of reach/);
+    await until("it says so", () => /Redis is out of reach/.test(service.stderr()) || undefined);
     expect(await stop(service)).toMatchObject({ code: 0 });
   });
 
