@@ -7,7 +7,6 @@ import { createAuditStore } from "./audit/store.js";
 import { createAuthenticate } from "./auth/authenticate.js";
 import { contextFor } from "./auth/principal.js";
 import { createWorkspaceStates } from "./auth/workspace-states.js";
-import { Unusable } from "./errors.js";
 import { createGateway } from "./gateway/server.js";
 import { createIdentitiesService } from "./identities/service.js";
 import { createIdentitiesStore } from "./identities/store.js";
@@ -21,6 +20,7 @@ import { createProcedures, service } from "./rpc/pipeline.js";
 import { migrate } from "./storage/migrate.js";
 import { connectPostgres, isOutOfReach, isRefused } from "./storage/postgres.js";
 import { connectRedis, noCache } from "./storage/redis.js";
+import { Unusable } from "./unusable.js";
 import { createWorkspacesService } from "./workspaces/service.js";
 import { createWorkspacesStore } from "./workspaces/store.js";
 

@@ -1,6 +1,6 @@
 import { isAbsolute, resolve } from "node:path";
-import { Unusable } from "./errors.js";
 import { type LogLevel, logLevels } from "./observe/log.js";
+import { Unusable } from "./unusable.js";
 
 /** How this process is to run. */
 export interface Config {

@@ -298,8 +298,3 @@ export const unexpectedError = (cause: unknown) =>
     "Something went wrong on our side; the cause is in the service's log under this request id.",
     { cause },
   );
-
-/** Why the service cannot start or go on, in a sentence for the one who runs it. */
-export class Unusable extends Error {
-  override readonly name = "Unusable";
-}

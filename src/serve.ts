@@ -3,8 +3,8 @@ import { type App, openApp } from "./app.js";
 import type { Config } from "./config.js";
 import { type Backends, startBackends } from "./embedded/backends.js";
 import { createCredentials } from "./embedded/credentials.js";
-import { Unusable } from "./errors.js";
 import { createLog } from "./observe/log.js";
+import { Unusable } from "./unusable.js";
 import { welcome } from "./welcome.js";
 
 /** Runs the service until it is told to stop, then stops all that it started. */

@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { describe, expect, it } from "vitest";
 import { readConfig } from "../src/config.js";
-import { Unusable } from "../src/errors.js";
+import { Unusable } from "../src/unusable.js";
 
 /** What reading this environment complains about. */
 function complaint(environment: NodeJS.ProcessEnv): string {

@@ -6,7 +6,7 @@ import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import type { ClientConfig } from "../config.js";
 import { createCredentials } from "../embedded/credentials.js";
-import { Unusable } from "../errors.js";
+import { Unusable } from "../unusable.js";
 
 /** Typed clients of a running service. */
 export interface Clients {

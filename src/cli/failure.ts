@@ -1,7 +1,7 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { CommanderError } from "commander";
 import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
-import { Unusable } from "../errors.js";
+import { Unusable } from "../unusable.js";
 
 /** Raised by `key verify` for a key that is not valid: an answer, but one that scripts want to branch on. */
 export class NotValid extends Error {

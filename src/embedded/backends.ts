@@ -1,7 +1,7 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
-import { Unusable } from "../errors.js";
+import { Unusable } from "../unusable.js";
 
 /** What is to be brought up. */
 export interface BackendsOptions {

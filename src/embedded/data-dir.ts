@@ -1,5 +1,5 @@
 import { mkdirSync } from "node:fs";
-import { Unusable } from "../errors.js";
+import { Unusable } from "../unusable.js";
 
 /** Makes the data folder, closed to others, unless it is there. */
 export function makeDataDir(dataDir: string): void {

@@ -1,6 +1,6 @@
 // A process of its own that hosts the embedded backends. It ends when the process that forked it ends, however that
 // came about: the channel between them closes. So not even kill -9 leaves a PostgreSQL behind.
-import { Unusable } from "../errors.js";
+import { Unusable } from "../unusable.js";
 import type { Backend } from "./backend.js";
 import type { BackendsOptions, HostMessage } from "./backends.js";
 import { startPostgres } from "./postgres.js";

@@ -17,7 +17,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Unusable } from "../errors.js";
+import { Unusable } from "../unusable.js";
 import { type Backend, freePort } from "./backend.js";
 import { makeDataDir } from "./data-dir.js";
 

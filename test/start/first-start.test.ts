@@ -1,6 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { statSync } from "node:fs";
-import { describe, expect, test } from "vitest";
+import { describe, expect, type TestContext, test } from "vitest";
+import { leaveOut } from "../left-out.js";
 import { call, makePlace, type Place, paste, readSecret, type Service, start, stop } from "./service.js";
 
 describe("the first start", () => {
@@ -105,6 +106,6 @@ function bufOf({ commands }: Service): string {
   return commands.find((command) => command.startsWith("npx buf curl ")) ?? "false # no buf command was printed";
 }
 
-function needsCurl(ctx: { skip(reason: string): void }): void {
-  if (spawnSync("curl", ["--version"]).status !== 0) ctx.skip("this machine has no curl");
+function needsCurl(ctx: TestContext): void {
+  if (spawnSync("curl", ["--version"]).status !== 0) leaveOut(ctx, "this machine has no curl");
 }

@@ -2,6 +2,7 @@ import { spawnSync } from "node:child_process";
 import { chmodSync, chownSync, mkdirSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { leaveOut } from "../left-out.js";
 import { copyInstallation } from "./copies.js";
 import { leftOf } from "./processes.js";
 import { call, makePlace, type Place, type Service, start, stop } from "./service.js";
@@ -12,7 +13,8 @@ const isRoot = process.getuid?.() === 0;
 
 describe("the service runs", () => {
   test("as root, from a checkout below a folder that is closed to others", async (ctx) => {
-    if (!isRoot) ctx.skip("only root can try this: PostgreSQL then runs as another user, who cannot enter the folder");
+    if (!isRoot)
+      leaveOut(ctx, "only root can try this: PostgreSQL then runs as another user, who cannot enter the folder");
     const place = makePlace();
     const closed = join(place.folder, "closed");
     mkdirSync(closed, { mode: 0o700 });
@@ -29,12 +31,12 @@ describe("the service runs", () => {
   });
 
   test("as an ordinary user", async (ctx) => {
-    if (!isRoot) ctx.skip("the whole test run is one of an ordinary user, so every other test shows this");
+    if (!isRoot) leaveOut(ctx, "the whole test run is one of an ordinary user, so every other test shows this");
     const place = makePlace();
     const checkout = join(place.folder, "checkout");
     copyInstallation(checkout);
     if (spawnSync(process.execPath, ["--version"], { ...nobody, cwd: "/" }).status !== 0) {
-      ctx.skip(`an ordinary user cannot run ${process.execPath} on this machine`);
+      leaveOut(ctx, `an ordinary user cannot run ${process.execPath} on this machine`);
     }
     mkdirSync(place.dataDir);
     chownSync(place.dataDir, nobody.uid, nobody.gid);
