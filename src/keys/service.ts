@@ -86,9 +86,10 @@ export function createKeysService(store: KeysStore, lastUsed: LastUsed, now: () 
       const { workspaceId } = callingKey(context);
       const query = request.permissions === undefined ? undefined : parsePermissionQuery(request.permissions);
       const row = await findBySecret(workspaceId, request.key);
-      const code = judge(row, query, now());
+      const at = now();
+      const code = judge(row, query, at);
       if (row === undefined || code !== VerificationCode.VALID) return { valid: false, code };
-      lastUsed.record(row.keyId, now());
+      lastUsed.record(row.keyId, at);
       return { valid: true, code, ...toVerdict(row) };
     },
 

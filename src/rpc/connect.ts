@@ -14,7 +14,7 @@ const callKey = createContextKey<HttpCall | undefined>(undefined);
 
 /** The Connect and gRPC-Web door, in a scope of its own on the HTTP port. */
 export function connectDoor(procedures: readonly Procedure[]) {
-  const byPath = new Map(procedures.map((procedure) => [pathOf(procedure), procedure]));
+  const byPath = new Map(procedures.map((procedure) => [procedure.path, procedure]));
 
   return async (scope: FastifyInstance): Promise<void> => {
     scope.setErrorHandler(writeRefusal);
@@ -120,8 +120,4 @@ function protocolOf({ headers }: FastifyRequest): BodyFormat | undefined {
     framed: unary === undefined,
     codec: (unary ?? framed ?? "proto").toLowerCase() === "json" ? "json" : "proto",
   };
-}
-
-function pathOf({ method }: Procedure): string {
-  return `/${method.parent.typeName}/${method.name}`;
 }

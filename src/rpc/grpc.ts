@@ -28,9 +28,9 @@ export function createGrpcServer(procedures: readonly Procedure[], log: Log): Se
     "grpc.max_concurrent_streams": 1_000,
   });
   for (const procedure of procedures) {
-    const { method } = procedure;
+    const { method, path } = procedure;
     server.register(
-      `/${method.parent.typeName}/${method.name}`,
+      path,
       createHandler(procedure, log),
       (response) => Buffer.from(toBinary(method.output, response as Message)),
       (bytes) => bytes,
@@ -65,7 +65,7 @@ export function closeGrpc(server: Server, deadlineMs: number): Promise<void> {
   });
 }
 
-function createHandler({ method, admit, perform }: Procedure, log: Log) {
+function createHandler({ method, path, admit, perform }: Procedure, log: Log) {
   return async (call: ServerUnaryCall<Buffer, Message>, respond: sendUnaryData<Message>): Promise<void> => {
     const requestId = mintId("req");
     const startedAt = Date.now();
@@ -86,7 +86,7 @@ function createHandler({ method, admit, perform }: Procedure, log: Log) {
     logCall(log, {
       requestId,
       door: "grpc",
-      method: `${method.parent.typeName}/${method.name}`,
+      method: path,
       workspaceId,
       startedAt,
       failure,

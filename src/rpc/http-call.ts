@@ -47,11 +47,10 @@ export function performCall(call: HttpCall, decode: Parameters<Procedure["perfor
 }
 
 export function logHttpCall(log: Log, { call, method, routeOptions }: FastifyRequest, reply: FastifyReply): void {
-  const rpc = call.procedure?.method;
   logCall(log, {
     requestId: call.requestId,
     door: call.door,
-    method: rpc ? `${rpc.parent.typeName}/${rpc.name}` : `${method} ${routeOptions.url ?? "(no route)"}`,
+    method: call.procedure?.path ?? `${method} ${routeOptions.url ?? "(no route)"}`,
     workspaceId: call.caller?.kind === "key" ? call.caller.workspaceId : undefined,
     startedAt: call.startedAt,
     failure: call.failure,

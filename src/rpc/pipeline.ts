@@ -49,6 +49,8 @@ export interface Call {
 /** One RPC as every door calls it: first admit, then perform. */
 export interface Procedure {
   readonly method: DescMethodUnary;
+  /** The path that every RPC protocol calls it by: `/latchkey.v1.KeysService/ListKeys`. */
+  readonly path: string;
   /** authenticate -> authorise. Comes before the body is looked at: who may not call learns nothing about it. */
   admit(call: Call, authorization: readonly string[]): Promise<Principal>;
   /** decode -> validate -> handle. */
@@ -73,6 +75,7 @@ export function createProcedures(services: readonly Service[], authenticate: Aut
 
       return {
         method,
+        path: `/${descriptor.typeName}/${method.name}`,
         admit: ({ deadline }, authorization) =>
           within(deadline, async () => {
             const caller = await authenticate(authorization);

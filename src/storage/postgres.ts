@@ -7,13 +7,13 @@ export type Sql = postgres.Sql<{ bigint: bigint }>;
 /** Where a statement runs: in the pool, or inside a transaction. */
 export type Statement = postgres.ISql<{ bigint: bigint }>;
 
+/** A piece of a statement. */
+export type Fragment = postgres.Fragment;
+
 /** A parameter for a text[] column. */
 export function words(sql: Statement, value: readonly string[]) {
   return sql.typed(value, textArray.to);
 }
-
-/** A piece of a statement. */
-export type Fragment = postgres.Fragment;
 
 /** A parameter for a json column. `sql.json` would send jsonb, and the order of keys would be lost on the way. */
 export function jsonText(sql: Statement, value: JsonObject) {
