@@ -58,10 +58,13 @@ test("with REDIS_URL alone, PostgreSQL is embedded and that Redis is used", asyn
   const service = await start(place, { set: { REDIS_URL: inject("redisUrl"), OPERATOR_KEY: operatorKey } });
   expect(service.stdout()).toMatch(/PostgreSQL +embedded/);
   expect(service.stdout()).toMatch(/Redis +from REDIS_URL/);
-  const workspaceId = await expectToServe(service);
   const redis = new Redis(inject("redisUrl"));
   onTestFinished(() => redis.disconnect());
-  expect(await redis.keys(`*${workspaceId}*`)).not.toEqual([]);
+  // Asked again: while the service is still connecting to Redis, it does not wait for it.
+  await until("the state of a workspace is in that Redis", async () => {
+    const workspaceId = await expectToServe(service);
+    return (await redis.exists(`latchkey:ws:${workspaceId}`)) === 1 || undefined;
+  });
 });
 
 async function startWith(set: Record<string, string | undefined>) {
