@@ -5,8 +5,14 @@ import { KeysService } from "../gen/latchkey/v1/keys_service_pb.js";
 import { CreateWorkspaceRequestSchema, WorkspacesService } from "../gen/latchkey/v1/workspaces_service_pb.js";
 import { createAuditStore } from "./audit/store.js";
 import { createAuthenticate } from "./auth/authenticate.js";
+import { createChanges } from "./auth/changes.js";
+import { createHeartbeat } from "./auth/heartbeat.js";
+import { createHoldings } from "./auth/holdings.js";
+import { keepLease, systemClock } from "./auth/keep-lease.js";
+import { createLease } from "./auth/lease.js";
 import { contextFor } from "./auth/principal.js";
-import { createWorkspaceStates } from "./auth/workspace-states.js";
+import { createChangesStore, mostChanges } from "./auth/store.js";
+import type { RedisAddress } from "./config.js";
 import { createGateway } from "./gateway/server.js";
 import { createIdentitiesService } from "./identities/service.js";
 import { createIdentitiesStore } from "./identities/store.js";
@@ -18,7 +24,7 @@ import type { Log } from "./observe/log.js";
 import { closeGrpc, createGrpcServer, listenGrpc } from "./rpc/grpc.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
 import { migrate } from "./storage/migrate.js";
-import { connectPostgres, isOutOfReach, isRefused } from "./storage/postgres.js";
+import { connectPostgres, isOutOfReach, isRefused, openConnections } from "./storage/postgres.js";
 import { connectRedis, noCache } from "./storage/redis.js";
 import { Unusable } from "./unusable.js";
 import { createWorkspacesService } from "./workspaces/service.js";
@@ -31,7 +37,7 @@ export interface AppOptions {
   readonly grpcPort: number;
   readonly databaseUrl: string;
   /** Undefined: there is no cache, and every decision is read from Postgres. */
-  readonly redisUrl: string | undefined;
+  readonly redis: RedisAddress | undefined;
   readonly operatorKey: string;
   readonly docsBaseUrl: string | undefined;
   readonly log: Log;
@@ -61,26 +67,38 @@ export async function openApp(options: AppOptions): Promise<App> {
   };
 
   try {
-    const sql = connectPostgres(options.databaseUrl);
-    undo.push(() => sql.end({ timeout: 5 }));
+    const pool = openConnections(options.databaseUrl, 10);
+    undo.push(() => pool.close());
+    const { sql } = pool;
     await migrate(sql).catch(cannotMigrate);
-    const cache = options.redisUrl === undefined ? noCache : connectRedis(options.redisUrl, log);
+    const cache = options.redis === undefined ? noCache : connectRedis(options.redis, log);
     undo.push(() => cache.close());
 
     const keys = createKeysStore(sql);
     const identities = createIdentitiesStore(sql);
     const workspaces = createWorkspacesStore(sql);
-    const workspaceStates = createWorkspaceStates(workspaces.readState, cache);
+
+    const { epoch, leaseMs, seal } = await createChangesStore(sql).readTerms();
+    // The recent past is learnt first, so that what other replicas left in Redis can be used from the start.
+    const changes = createChanges(Math.max(0, epoch - mostChanges));
+    const heartConnection = openConnections(options.databaseUrl, 1);
+    undo.push(() => heartConnection.close());
+    const heartbeat = createHeartbeat(heartConnection, leaseMs, pool.renew);
+    const lease = createLease(heartbeat, changes, leaseMs, systemClock);
+    await lease.renew();
+    const keeper = keepLease(lease, log);
+    undo.push(() => keeper.stop());
+    const holdings = createHoldings(lease, changes, cache, seal, { ...keys, ...workspaces });
 
     const lastUsed = createLastUsed(keys.recordUses, log);
     undo.push(() => lastUsed.close());
 
-    const authenticate = createAuthenticate(options.operatorKey, keys.findCredential, workspaceStates, lastUsed, now);
-    const workspacesService = createWorkspacesService(workspaces, workspaceStates, createAuditStore(sql), now);
+    const authenticate = createAuthenticate(options.operatorKey, holdings, lastUsed, now);
+    const workspacesService = createWorkspacesService(workspaces, holdings, createAuditStore(sql), now);
     const procedures = createProcedures(
       [
-        service(KeysService, createKeysService(keys, lastUsed, now)),
-        service(IdentitiesService, createIdentitiesService(identities, now)),
+        service(KeysService, createKeysService(keys, holdings, lastUsed, now)),
+        service(IdentitiesService, createIdentitiesService(identities, holdings, now)),
         service(WorkspacesService, workspacesService),
       ],
       authenticate,

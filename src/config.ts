@@ -2,6 +2,12 @@ import { isAbsolute, resolve } from "node:path";
 import { type LogLevel, logLevels } from "./observe/log.js";
 import { Unusable } from "./unusable.js";
 
+/** Where Redis is: one server, or some nodes of a cluster. */
+export interface RedisAddress {
+  readonly urls: readonly string[];
+  readonly cluster: boolean;
+}
+
 /** How this process is to run. */
 export interface Config {
   /** The address that both ports listen on. */
@@ -11,7 +17,7 @@ export interface Config {
   /** Undefined: PostgreSQL is embedded. */
   readonly databaseUrl: string | undefined;
   /** Undefined: Valkey is embedded beside an embedded PostgreSQL; beside a configured one there is no cache. */
-  readonly redisUrl: string | undefined;
+  readonly redis: RedisAddress | undefined;
   /** Where the embedded backends and the credentials made at the first start live. */
   readonly dataDir: string;
   /** Undefined: one is made and kept in dataDir. */
@@ -36,6 +42,13 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     return value ?? fallback;
   }
 
+  const redisUrls = read("REDIS_URL", undefined, listOf(url("redis:", "rediss:")), "a URL such as redis://host:6379");
+  const redisCluster = read("REDIS_CLUSTER", false, yesOrNo, "true or false");
+  if (redisCluster && redisUrls === undefined) problems.push("REDIS_CLUSTER needs a REDIS_URL");
+  if (!redisCluster && (redisUrls?.length ?? 0) > 1) {
+    problems.push("REDIS_URL must be one URL, unless REDIS_CLUSTER is true: then it may name several nodes");
+  }
+
   const config: Config = Object.freeze({
     host: read("HOST", "127.0.0.1", plainText, "an address or host name to listen on, such as 127.0.0.1 or 0.0.0.0"),
     httpPort: read("HTTP_PORT", 8080, port, "a port number from 0 to 65535"),
@@ -46,7 +59,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       url("postgres:", "postgresql:"),
       "a URL such as postgres://user:password@host:5432/database",
     ),
-    redisUrl: read("REDIS_URL", undefined, url("redis:", "rediss:"), "a URL such as redis://host:6379"),
+    redis: redisUrls && { urls: redisUrls, cluster: redisCluster },
     dataDir: read("DATA_DIR", resolve(".latchkey"), (text) => (isAbsolute(text) ? text : resolve(text)), "a folder"),
     operatorKey: read("OPERATOR_KEY", undefined, secret, "at least 24 printable ASCII characters without spaces"),
     docsBaseUrl: read("DOCS_BASE_URL", undefined, baseUrl, "a URL such as https://docs.example.com"),
@@ -106,6 +119,17 @@ function isUrl(text: string): boolean {
 
 function baseUrl(text: string): string | undefined {
   return url("http:", "https:")(text)?.replace(/\/+$/, "");
+}
+
+function listOf<T>(parse: (text: string) => T | undefined) {
+  return (text: string) => {
+    const values = text.split(",").map((part) => parse(part.trim()));
+    return values.every((value) => value !== undefined) ? values : undefined;
+  };
+}
+
+function yesOrNo(text: string): boolean | undefined {
+  return { true: true, false: false }[text];
 }
 
 function oneOf<T extends string>(values: readonly T[]) {

@@ -17,12 +17,12 @@ export async function serve(config: Config): Promise<void> {
   try {
     if (config.databaseUrl === undefined) {
       const { dataDir, searchPath } = config;
-      backends = await startBackends({ dataDir, searchPath, withRedis: config.redisUrl === undefined, durable: true });
+      backends = await startBackends({ dataDir, searchPath, withRedis: config.redis === undefined, durable: true });
     }
     app = await openApp({
       ...config,
       databaseUrl: config.databaseUrl ?? backends?.databaseUrl ?? "",
-      redisUrl: config.redisUrl ?? backends?.redisUrl,
+      redis: config.redis ?? (backends?.redisUrl ? { urls: [backends.redisUrl], cluster: false } : undefined),
       operatorKey: config.operatorKey ?? credentials.operatorKey(),
       log,
     });

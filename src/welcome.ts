@@ -37,8 +37,8 @@ Ctrl-C stops it.
 `;
 }
 
-function redis({ databaseUrl, redisUrl }: Config): string {
-  if (redisUrl) return "from REDIS_URL";
+function redis({ databaseUrl, redis }: Config): string {
+  if (redis) return "from REDIS_URL";
   return databaseUrl ? "none (set REDIS_URL to have a cache)" : "embedded";
 }
 

@@ -7,11 +7,11 @@ import { createLog } from "../src/observe/log.js";
 /** The operator's credential of every test application. */
 export const operatorKey = "operator-credential-of-the-tests";
 
-/** A fresh, empty database in the test run's own PostgreSQL. */
-export async function createDatabase(): Promise<{ url: string; drop(): Promise<void> }> {
+/** A fresh database in the test run's own PostgreSQL: empty, or with the schema and a short lease. */
+export async function createDatabase(template?: string): Promise<{ url: string; drop(): Promise<void> }> {
   const name = `test_${randomUUID().replaceAll("-", "")}`;
   const admin = postgres(inject("databaseUrl"), { max: 1, onnotice: () => {} });
-  await admin.unsafe(`create database ${name}`);
+  await admin.unsafe(`create database ${name} ${template ? `template ${template}` : ""}`);
   const url = new URL(inject("databaseUrl"));
   url.pathname = `/${name}`;
   return {
@@ -23,6 +23,9 @@ export async function createDatabase(): Promise<{ url: string; drop(): Promise<v
   };
 }
 
+/** A single Redis server. */
+export const redisAt = (url: string) => ({ urls: [url], cluster: false });
+
 /** A whole service on free ports, with a database of its own and the run's real Redis. */
 export interface TestApp extends App {
   readonly databaseUrl: string;
@@ -32,7 +35,7 @@ export interface TestApp extends App {
 
 /** Opens an application; close it in afterAll. */
 export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<TestApp> {
-  const database = overrides.databaseUrl ? undefined : await createDatabase();
+  const database = overrides.databaseUrl ? undefined : await createDatabase(inject("template"));
   let ahead = 0;
   const databaseUrl = overrides.databaseUrl ?? database?.url ?? "";
   const app = await openApp({
@@ -40,7 +43,7 @@ export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<
     httpPort: 0,
     grpcPort: 0,
     databaseUrl,
-    redisUrl: inject("redisUrl"),
+    redis: redisAt(inject("redisUrl")),
     operatorKey,
     docsBaseUrl: undefined,
     log: createLog("silent"),

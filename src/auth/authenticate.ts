@@ -9,17 +9,15 @@ import {
 } from "../errors.js";
 import type { LastUsed } from "../keys/last-used.js";
 import { hashSecret, isWellFormedSecret } from "../keys/secret.js";
-import type { Credential } from "../keys/store.js";
+import type { Holdings } from "./holdings.js";
 import type { Principal } from "./principal.js";
-import type { WorkspaceStates } from "./workspace-states.js";
 
 /** Turns the Authorization headers of a call into the one who is calling, or refuses. Stands behind every door. */
 export type Authenticate = (authorization: readonly string[]) => Promise<Principal>;
 
 export function createAuthenticate(
   operatorKey: string,
-  findCredential: (hash: Buffer) => Promise<Credential | undefined>,
-  workspaceStates: WorkspaceStates,
+  holdings: Holdings,
   lastUsed: Pick<LastUsed, "record">,
   now: () => Date,
 ): Authenticate {
@@ -34,11 +32,11 @@ export function createAuthenticate(
     }
 
     // The order is part of the contract: of workspace and key, the workspace speaks first.
-    const key = await findCredential(hash);
-    if (key === undefined) throw keyUnknown();
+    const found = await holdings.find(hash);
+    if (found === undefined) throw keyUnknown();
+    if (!found.workspaceEnabled) throw workspaceDisabled();
+    const { key } = found;
     const { keyId, workspaceId, permissions } = key;
-    const fence = { lastChange: key.workspaceChangedEpoch, present: key.epoch };
-    if (!(await workspaceStates.isEnabled(workspaceId, fence))) throw workspaceDisabled();
     if (!key.enabled) throw keyDisabled();
     const at = now();
     if (key.expiresAt !== null && key.expiresAt <= at) throw keyExpired();

@@ -1,4 +1,5 @@
 import { type IdentitiesService, UpdateIdentityRequestSchema } from "../../gen/latchkey/v1/identities_service_pb.js";
+import type { Holdings } from "../auth/holdings.js";
 import { authorOf, callingKey, type Handlers } from "../auth/principal.js";
 import { identityAlreadyExists, identityNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
@@ -8,7 +9,7 @@ import { toIdentity, toReference } from "./convert.js";
 import type { IdentitiesStore } from "./store.js";
 
 /** The identities of the caller's workspace. */
-export function createIdentitiesService(store: IdentitiesStore, now: () => Date) {
+export function createIdentitiesService(store: IdentitiesStore, holdings: Holdings, now: () => Date) {
   return {
     async createIdentity({ externalId, meta = {} }, context) {
       const { workspaceId } = callingKey(context);
@@ -39,12 +40,14 @@ export function createIdentitiesService(store: IdentitiesStore, now: () => Date)
         ? await store.updateMeta(workspaceId, reference, request.meta ?? {}, authorOf(context, now()))
         : await store.findIdentity(workspaceId, reference);
       if (row === undefined) throw identityNotFound();
+      await holdings.changed();
       return { identity: toIdentity(row) };
     },
 
     async deleteIdentity(request, context) {
       const { workspaceId } = callingKey(context);
       const deleted = await store.deleteIdentity(workspaceId, toReference(request), authorOf(context, now()));
+      await holdings.changed();
       if (!deleted) throw identityNotFound();
       return {};
     },

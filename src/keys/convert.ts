@@ -11,7 +11,7 @@ import { toIdentity } from "../identities/convert.js";
 import { mintId } from "../ids.js";
 import { changedFields } from "../update-mask.js";
 import type { MintedSecret } from "./secret.js";
-import type { KeyChanges, KeyRow, NewKey, Owner } from "./store.js";
+import type { KeyChanges, KeyRow, KeyStanding, NewKey, Owner } from "./store.js";
 
 /** A key's row as its message. */
 export function toKey(row: KeyRow): MessageInitShape<typeof KeySchema> {
@@ -32,9 +32,16 @@ export function toKey(row: KeyRow): MessageInitShape<typeof KeySchema> {
 }
 
 /** What a verification tells about a valid key. */
-export function toVerdict(row: KeyRow) {
-  const { keyId, name, meta, expires, enabled, permissions, identity } = toKey(row);
-  return { keyId, name, meta, expires, enabled, permissions, identity };
+export function toVerdict(key: KeyStanding) {
+  return {
+    keyId: key.keyId,
+    name: key.name ?? undefined,
+    meta: key.meta ?? undefined,
+    expires: key.expiresAt ? timestampFromDate(key.expiresAt) : undefined,
+    enabled: key.enabled,
+    permissions: [...key.permissions],
+    identity: identityOf(key),
+  };
 }
 
 /** What is stored of a new key. */
@@ -80,7 +87,7 @@ export function toChanges(request: UpdateKeyRequest, workspaceId: string): KeyCh
 
 const ownerFields = { identityId: "identity_id", externalId: "external_id" };
 
-function identityOf(row: KeyRow) {
+function identityOf(row: KeyRow | KeyStanding) {
   if (row.identityId === null) return undefined;
   return toIdentity({
     identityId: row.identityId,

@@ -1,4 +1,5 @@
 import { type KeysService, VerificationCode } from "../../gen/latchkey/v1/keys_service_pb.js";
+import type { Holdings } from "../auth/holdings.js";
 import { authorOf, callingKey, covers, type Handlers, type KeyHolder } from "../auth/principal.js";
 import { grantExceeded, identityNotFound, keyNotFound, rerollExceeded } from "../errors.js";
 import { mintId } from "../ids.js";
@@ -11,12 +12,7 @@ import type { KeysStore } from "./store.js";
 import { judge } from "./verify.js";
 
 /** The keys of the caller's workspace. */
-export function createKeysService(store: KeysStore, lastUsed: LastUsed, now: () => Date) {
-  /** A text that cannot be a secret of ours is not looked up. */
-  async function findBySecret(workspaceId: string, secret: string) {
-    return isWellFormedSecret(secret) ? store.findKeyByHash(workspaceId, hashSecret(secret)) : undefined;
-  }
-
+export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed: LastUsed, now: () => Date) {
   return {
     async createKey(request, context) {
       const caller = callingKey(context);
@@ -54,12 +50,16 @@ export function createKeysService(store: KeysStore, lastUsed: LastUsed, now: () 
       const row = await store.findKey(caller.workspaceId, request.keyId);
       if (row === undefined) throw keyNotFound();
       if (!updated) throw identityNotFound();
+      await holdings.changed();
       return { key: toKey(row) };
     },
 
     async deleteKey({ keyId }, context) {
       const { workspaceId } = callingKey(context);
-      if (!(await store.deleteKey(workspaceId, keyId, authorOf(context, now())))) throw keyNotFound();
+      const deleted = await store.deleteKey(workspaceId, keyId, authorOf(context, now()));
+      // Also if it is gone already: whoever tries again may not know how the first attempt ended.
+      await holdings.changed();
+      if (!deleted) throw keyNotFound();
       return {};
     },
 
@@ -77,6 +77,7 @@ export function createKeysService(store: KeysStore, lastUsed: LastUsed, now: () 
         const successor = { keyId: mintId("key"), hash: secret.hash, start: secret.start };
         const { permissions } = old;
         if (await store.replaceKey(caller.workspaceId, { keyId, permissions, endsAt }, successor, by)) {
+          await holdings.changed();
           return { keyId: successor.keyId, key: secret.plaintext };
         }
       }
@@ -85,17 +86,19 @@ export function createKeysService(store: KeysStore, lastUsed: LastUsed, now: () 
     async verifyKey(request, context) {
       const { workspaceId } = callingKey(context);
       const query = request.permissions === undefined ? undefined : parsePermissionQuery(request.permissions);
-      const row = await findBySecret(workspaceId, request.key);
+      // A text that cannot be a secret of ours is not looked up.
+      const found = isWellFormedSecret(request.key) ? await holdings.find(hashSecret(request.key)) : undefined;
+      const key = found?.key.workspaceId === workspaceId ? found.key : undefined;
       const at = now();
-      const code = judge(row, query, at);
-      if (row === undefined || code !== VerificationCode.VALID) return { valid: false, code };
-      lastUsed.record(row.keyId, at);
-      return { valid: true, code, ...toVerdict(row) };
+      const code = judge(key, query, at);
+      if (key === undefined || code !== VerificationCode.VALID) return { valid: false, code };
+      lastUsed.record(key.keyId, at);
+      return { valid: true, code, ...toVerdict(key) };
     },
 
     async whoami({ key }, context) {
       const { workspaceId } = callingKey(context);
-      const row = await findBySecret(workspaceId, key);
+      const row = isWellFormedSecret(key) ? await store.findKeyByHash(workspaceId, hashSecret(key)) : undefined;
       if (row === undefined) throw keyNotFound();
       return { key: toKey(row) };
     },

@@ -2,7 +2,15 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import { type Author, events, isChange, type Told } from "../audit/store.js";
 import { idOf, insertion, type NewIdentity } from "../identities/store.js";
 import type { PageRequest } from "../page.js";
-import { type Fragment, jsonText, retryOnDeadlock, type Sql, type Statement, words } from "../storage/postgres.js";
+import {
+  type Fragment,
+  jsonText,
+  retryOnDeadlock,
+  type Snapshot,
+  type Sql,
+  type Statement,
+  words,
+} from "../storage/postgres.js";
 
 /** A key about to be stored. */
 export interface NewKey {
@@ -55,17 +63,9 @@ export interface ReplacedKey {
 /** What is new about the key that replaces another. */
 export type Successor = Pick<NewKey, "keyId" | "hash" | "start">;
 
-/** What a bearer is judged by. */
-export interface Credential {
-  readonly keyId: string;
-  readonly workspaceId: string;
-  readonly enabled: boolean;
-  readonly permissions: readonly string[];
-  readonly expiresAt: Date | null;
-  /** The epoch of the workspace's last change. */
-  readonly workspaceChangedEpoch: bigint;
-  /** The epoch of the snapshot that all this was read in. */
-  readonly epoch: bigint;
+/** What a bearer is judged by, and what is told about a key that was verified. */
+export interface KeyStanding extends Omit<KeyRow, "start" | "createdAt" | "updatedAt" | "lastUsedAt"> {
+  readonly workspaceEnabled: boolean;
 }
 
 /** Which keys to list; what is undefined is not asked for. */
@@ -101,11 +101,15 @@ export function createKeysStore(sql: Sql) {
       return created.length === 1;
     },
 
-    async findCredential(hash: Buffer): Promise<Credential | undefined> {
-      const [row] = await sql<Credential[]>`
-        select key_id, workspace_id, keys.enabled, permissions, expires_at,
-          workspaces.changed_epoch as workspace_changed_epoch, (select value from epoch) as epoch
-        from keys join workspaces using (workspace_id) where hash = ${hash} and deleted_at is null`;
+    /** One statement, hence one snapshot: no change up to its epoch is missing. */
+    async readStanding(hash: Buffer): Promise<Snapshot<KeyStanding> | undefined> {
+      const [row] = await sql<Snapshot<KeyStanding>[]>`
+        select key_id, keys.workspace_id, keys.name, enabled, permissions, keys.meta, expires_at, identity_id, external_id,
+          identities.meta as identity_meta, identities.created_at as identity_created_at,
+          identities.updated_at as identity_updated_at, disabled_at is null as workspace_enabled,
+          (select value::float8 from epoch) as epoch
+        from keys join workspaces using (workspace_id) left join identities using (identity_id)
+        where hash = ${hash} and deleted_at is null`;
       return row;
     },
 

@@ -7,6 +7,9 @@ export type Sql = postgres.Sql<{ bigint: bigint }>;
 /** Where a statement runs: in the pool, or inside a transaction. */
 export type Statement = postgres.ISql<{ bigint: bigint }>;
 
+/** What was read, with the epoch of the snapshot that it was read in. */
+export type Snapshot<T> = T & { readonly epoch: number };
+
 /** A piece of a statement. */
 export type Fragment = postgres.Fragment;
 
@@ -20,11 +23,41 @@ export function jsonText(sql: Statement, value: JsonObject) {
   return sql.typed(value, 114);
 }
 
+/** Connections to the database that can be given up and made anew. */
+export interface Connections {
+  /** Runs on whichever connections are the present ones. */
+  readonly sql: Sql;
+  /** Gives them up: what waits on them fails at once, and what comes next gets new ones. */
+  renew(): void;
+  close(): Promise<void>;
+}
+
+/**
+ * Opens connections that outlive a network that swallows packets. postgres.js alone would use such a connection until
+ * TCP gives it up, a quarter of an hour later.
+ */
+export function openConnections(url: string, most: number): Connections {
+  let pool = connectPostgres(url, most);
+  const sql = new Proxy(pool, {
+    apply: (_first, _this, statement: Parameters<typeof pool>) => pool(...statement),
+    get: (_first, name: keyof Sql) => pool[name],
+  });
+  return {
+    sql,
+    renew() {
+      const silent = pool;
+      pool = connectPostgres(url, most);
+      void silent.end({ timeout: 0 });
+    },
+    close: () => pool.end({ timeout: 5 }),
+  };
+}
+
 /** Opens a pool; it connects when it is first asked. */
-export function connectPostgres(url: string): Sql {
+export function connectPostgres(url: string, most = 10): Sql {
   return postgres(url, {
-    max: 10,
-    connect_timeout: 2,
+    max: most,
+    connect_timeout: 1,
     // A short, constant pause between attempts to connect: the service is back soon after its database is.
     backoff: () => 0.1,
     keep_alive: 10,
@@ -68,6 +101,28 @@ export async function retryOnDeadlock<T>(statement: () => PromiseLike<T>): Promi
     } catch (error) {
       if (triesLeft === 0 || codeOf(error) !== "40P01") throw error;
     }
+  }
+}
+
+/** The database did not answer in time. */
+export class Silence extends Error {
+  override readonly name = "Silence";
+  readonly code = "ETIMEDOUT";
+}
+
+/** Waits for an answer of the database, but no longer than this. */
+export async function answerWithin<T>(limitMs: number, answer: PromiseLike<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const silence = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => {
+      // In a process that was busy or paused, the answer may lie there unread: reading comes before judging.
+      setImmediate(() => setImmediate(() => reject(new Silence(`no answer within ${limitMs} ms`))));
+    }, limitMs);
+  });
+  try {
+    return await Promise.race([answer, silence]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 

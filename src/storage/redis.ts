@@ -1,62 +1,113 @@
-import { Redis } from "ioredis";
+import { Cluster, Redis, type RedisOptions } from "ioredis";
+import type { RedisAddress } from "../config.js";
 import type { Log } from "../observe/log.js";
+import { createBreaker } from "./breaker.js";
 
 /** A cache that can only help: when Redis is down, slow or odd, reads find nothing and writes do nothing. */
 export interface Cache {
-  get(key: string): Promise<string | undefined>;
-  set(key: string, value: string, lifetimeMs: number): Promise<void>;
+  /** Whether it is asked at present. */
+  readonly inUse: boolean;
+  get(name: string): Promise<string | undefined>;
+  set(name: string, value: string, lifetimeMs: number): Promise<void>;
   close(): void;
 }
 
+/** How long a command may take, all redirections in a cluster included. */
+const limitMs = 50;
+
+const clientOptions: RedisOptions = {
+  commandTimeout: limitMs,
+  connectTimeout: 500,
+  socketTimeout: 500,
+  // A command that cannot be sent now fails now. With the defaults it would wait, and a SET that its caller had long
+  // given up on would run later, even on a restarted, empty server.
+  enableOfflineQueue: false,
+  autoResendUnfulfilledCommands: false,
+  maxRetriesPerRequest: 0,
+  retryStrategy: (attempt) => Math.min(attempt * 20, 500),
+};
+
 /** Connects to Redis in the background. Every command answers or gives up within 50 ms. */
-export function connectRedis(url: string, log: Log): Cache {
-  const redis = new Redis(url, {
-    commandTimeout: 50,
-    connectTimeout: 500,
-    socketTimeout: 500,
-    // A command that cannot be sent now fails now. With the defaults it would wait, and a SET that its caller had long
-    // given up on would run later, even on a restarted, empty server.
-    enableOfflineQueue: false,
-    autoResendUnfulfilledCommands: false,
-    maxRetriesPerRequest: 0,
-    retryStrategy: (attempt) => Math.min(attempt * 20, 500),
-  });
+export function connectRedis(address: RedisAddress, log: Log): Cache {
+  const redis = address.cluster ? connectCluster(address.urls) : new Redis(address.urls[0] ?? "", clientOptions);
+  redis.on("error", () => {}); // what matters of it is seen at the commands
 
   // Said once, and only if it lasts: a connection that is slow to come about is no outage.
   let doubt: NodeJS.Timeout | undefined;
   let said = false;
-  redis.on("ready", () => {
-    clearTimeout(doubt);
-    doubt = undefined;
-    if (said) log.info("Redis is back");
-    said = false;
-  });
-  redis.on("error", ({ message: reason }: Error) => {
-    doubt ??= setTimeout(() => {
-      // The message only: ioredis errors carry the command's arguments.
-      log.warn({ reason }, "Redis is out of reach; answering from Postgres alone");
-      said = true;
-    }, 1_000).unref();
-  });
+  const breaker = createBreaker(
+    () => within(redis.ping()),
+    (inUse, cause) => {
+      clearTimeout(doubt);
+      if (inUse && said) log.info("Redis is back");
+      if (inUse) said = false;
+      else {
+        doubt = setTimeout(() => {
+          said = true;
+          // The message only: ioredis errors carry the command's arguments.
+          const reason = cause instanceof Error ? cause.message : String(cause);
+          log.warn({ reason }, "Redis is out of use; answering from Postgres alone");
+        }, 1_000).unref();
+      }
+    },
+  );
 
   return {
-    async get(key) {
-      const value = await redis.get(key).catch(() => null);
-      return value ?? undefined;
+    get inUse() {
+      return breaker.closed;
     },
-    async set(key, value, lifetimeMs) {
-      await redis.set(key, value, "PX", lifetimeMs).catch(() => null);
+    async get(name) {
+      return (await breaker.run(() => within(redis.get(name)))) ?? undefined;
+    },
+    async set(name, value, lifetimeMs) {
+      await breaker.run(() => within(redis.set(name, value, "PX", lifetimeMs)));
     },
     close() {
       clearTimeout(doubt);
-      redis.removeAllListeners("error").on("error", () => {}); // what happens from now on is our own doing
+      breaker.stop();
       redis.disconnect();
     },
   };
 }
 
+function connectCluster(urls: readonly string[]): Cluster {
+  const nodes = urls.map((url) => new URL(url));
+  const [first] = nodes;
+  const secure = first?.protocol === "rediss:";
+  return new Cluster(
+    nodes.map(({ hostname, port }) => ({ host: hostname, port: Number(port || 6379) })),
+    {
+      enableOfflineQueue: false,
+      slotsRefreshTimeout: 500,
+      clusterRetryStrategy: (attempt) => Math.min(attempt * 20, 500),
+      // Certificates are made out to names: nodes must not be looked up and then reached by their address.
+      ...(secure && { dnsLookup: (name, found) => found(null, name) }),
+      redisOptions: {
+        ...clientOptions,
+        username: decodeURIComponent(first?.username ?? "") || undefined,
+        password: decodeURIComponent(first?.password ?? "") || undefined,
+        ...(secure && { tls: {} }),
+      },
+    },
+  );
+}
+
+/** ioredis limits what one connection does; in a cluster a command may be sent to several, one after the other. */
+async function within<T>(answer: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer within ${limitMs} ms`)), limitMs);
+  });
+  try {
+    return await Promise.race([answer, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 /** Stands in where no Redis is configured: nothing is ever found. */
 export const noCache: Cache = {
+  inUse: false,
   get: async () => undefined,
   set: async () => {},
   close: () => {},

@@ -1,8 +1,8 @@
 import type { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import { toAuditEvent, toFilter } from "../audit/convert.js";
 import type { AuditStore } from "../audit/store.js";
+import type { Holdings } from "../auth/holdings.js";
 import { authorOf, callerOf, type Handlers, type Principal } from "../auth/principal.js";
-import type { WorkspaceStates } from "../auth/workspace-states.js";
 import { workspaceNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
 import { mintSecret } from "../keys/secret.js";
@@ -13,7 +13,7 @@ import type { WorkspacesStore } from "./store.js";
 /** The workspaces, for the operator, and the record of what was changed in them. */
 export function createWorkspacesService(
   store: WorkspacesStore,
-  states: WorkspaceStates,
+  holdings: Holdings,
   audit: AuditStore,
   now: () => Date,
 ) {
@@ -53,14 +53,14 @@ export function createWorkspacesService(
       const by = authorOf(context, now());
       const row = await store.disableWorkspace(workspaceId, writeReason(reason), note ?? null, by);
       if (row === undefined) throw workspaceNotFound();
-      await states.refresh(workspaceId);
+      await holdings.workspaceChanged(workspaceId, false, Number(row.changedEpoch));
       return { workspace: toWorkspace(row) };
     },
 
     async enableWorkspace({ workspaceId }, context) {
       const row = await store.enableWorkspace(workspaceId, authorOf(context, now()));
       if (row === undefined) throw workspaceNotFound();
-      await states.refresh(workspaceId);
+      await holdings.workspaceChanged(workspaceId, true, Number(row.changedEpoch));
       return { workspace: toWorkspace(row) };
     },
 

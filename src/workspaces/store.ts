@@ -1,7 +1,7 @@
 import { type Author, events, isChange } from "../audit/store.js";
 import { keyCreated, keyCreation, type NewKey } from "../keys/store.js";
 import type { PageRequest } from "../page.js";
-import type { Fragment, Sql } from "../storage/postgres.js";
+import type { Fragment, Snapshot, Sql } from "../storage/postgres.js";
 
 /** A workspace as it is stored. It is disabled while it has a `disabledAt`. */
 export interface WorkspaceRow {
@@ -11,12 +11,6 @@ export interface WorkspaceRow {
   readonly disabledReason: string | null;
   readonly disabledNote: string | null;
   readonly createdAt: Date;
-}
-
-/** Whether a workspace is enabled, and the epoch of the snapshot in which that was read. */
-export interface WorkspaceState {
-  readonly enabled: boolean;
-  readonly epoch: bigint;
 }
 
 export type WorkspacesStore = ReturnType<typeof createWorkspacesStore>;
@@ -30,11 +24,11 @@ export function createWorkspacesStore(sql: Sql) {
     type: "workspace.disable" | "workspace.enable",
     assignments: Fragment,
     by: Author,
-  ): Promise<WorkspaceRow | undefined> {
+  ): Promise<(WorkspaceRow & { readonly changedEpoch: bigint }) | undefined> {
     const told = sql`
       select (a.after).workspace_id, (a.after).workspace_id, told(b.before), told(a.after) from before b, after a
         where ${isChange(sql)}`;
-    const [row] = await sql<WorkspaceRow[]>`
+    const [row] = await sql<(WorkspaceRow & { readonly changedEpoch: bigint })[]>`
       with before as (
           select workspaces as before from workspaces where workspace_id = ${workspaceId} for no key update),
         after as (
@@ -85,10 +79,10 @@ export function createWorkspacesStore(sql: Sql) {
         by,
       ),
 
-    /** One statement, hence one snapshot: the state is no older than its epoch. */
-    async readState(workspaceId: string): Promise<WorkspaceState | undefined> {
-      const [row] = await sql<WorkspaceState[]>`
-        select disabled_at is null as enabled, (select value from epoch) as epoch
+    /** One statement, hence one snapshot: no change up to its epoch is missing. */
+    async readState(workspaceId: string): Promise<Snapshot<{ enabled: boolean }> | undefined> {
+      const [row] = await sql<Snapshot<{ enabled: boolean }>[]>`
+        select disabled_at is null as enabled, (select value::float8 from epoch) as epoch
         from workspaces where workspace_id = ${workspaceId}`;
       return row;
     },

@@ -34,7 +34,7 @@ describe("with a working Redis, seen from the front door", () => {
     await expect.poll(entry, { timeout: 10_000 }).toMatch(form);
     return (await redis.get(entryOf(workspaceId))) ?? "";
   }
-  const readThrough = () => expectEntry(/^enabled@\d+$/);
+  const readThrough = () => expectEntry(/\.enabled@\d+$/);
 
   const expectRefused = async () => {
     expectFailure(await listKeys(app, key), 403, "authorization/workspace_disabled");
@@ -52,9 +52,9 @@ describe("with a working Redis, seen from the front door", () => {
   it("after a disable and after an enable the new state is there", async () => {
     await readThrough();
     await disable(app, workspaceId);
-    await expectEntry(/^disabled@\d+$/);
+    await expectEntry(/\.disabled@\d+$/);
     await enable(app, workspaceId);
-    await expectEntry(/^enabled@\d+$/);
+    await expectEntry(/\.enabled@\d+$/);
   });
 
   it("an old entry that comes back after a disable does not revive the workspace", async () => {
@@ -67,7 +67,7 @@ describe("with a working Redis, seen from the front door", () => {
   it("an old entry that comes back after an enable does not refuse the workspace", async () => {
     await readThrough();
     await disable(app, workspaceId);
-    const old = await expectEntry(/^disabled@\d+$/);
+    const old = await expectEntry(/\.disabled@\d+$/);
     await enable(app, workspaceId);
     await redis.set(entryOf(workspaceId), old);
     await expectServed();

@@ -1,0 +1,80 @@
+import { createHmac, timingSafeEqual } from "node:crypto";
+import type { KeyStanding } from "../keys/store.js";
+import type { Fact } from "./changes.js";
+
+/** How a fact of one kind is written into Redis. */
+export interface EntryForm<T> {
+  nameOf(id: string): string;
+  write(fact: Fact<T>): string;
+  /** The entry as it is stored: written, and sealed for this name. */
+  seal(id: string, fact: Fact<T>): string;
+  /** Undefined for whatever was not sealed by one of us, for this name, in this form. */
+  open(id: string, entry: string | undefined): Fact<T> | undefined;
+}
+
+/** Grows with every change of what is written below: processes of different versions do not read each other's entries. */
+const version = 1;
+
+/** Whether a workspace is enabled, by its id. */
+export function workspaceEntries(secret: Buffer): EntryForm<boolean> {
+  return sealed(secret, "latchkey:ws:", {
+    write: ({ value, asOf }) => `${value ? "enabled" : "disabled"}@${asOf}`,
+    read: (text, workspaceId) => {
+      const [state, asOf] = text.split("@");
+      return { value: state === "enabled", rows: [workspaceId], asOf: Number(asOf) };
+    },
+  });
+}
+
+/** What a key may do, by the hash of its secret. */
+export function keyEntries(secret: Buffer): EntryForm<KeyStanding> {
+  return sealed(secret, "latchkey:key:", {
+    write: ({ value, rows, asOf }) => JSON.stringify({ value, rows, asOf }),
+    read: (text) => {
+      const { value, rows, asOf } = JSON.parse(text);
+      const { expiresAt, identityCreatedAt, identityUpdatedAt } = value;
+      return {
+        value: {
+          ...value,
+          expiresAt: readDate(expiresAt),
+          identityCreatedAt: readDate(identityCreatedAt),
+          identityUpdatedAt: readDate(identityUpdatedAt),
+        },
+        rows,
+        asOf,
+      };
+    },
+  });
+}
+
+/**
+ * Whoever can write to Redis could otherwise hand himself any permission. The seal tells our entries from all others;
+ * the name is part of it, so that an entry cannot speak for another key or workspace.
+ */
+function sealed<T>(
+  secret: Buffer,
+  prefix: string,
+  form: { write(fact: Fact<T>): string; read(text: string, id: string): Fact<T> },
+): EntryForm<T> {
+  const sealOf = (id: string, text: string) =>
+    createHmac("sha256", secret).update(`${version}\n${prefix}${id}\n${text}`).digest("base64url");
+  return {
+    nameOf: (id) => prefix + id,
+    write: form.write,
+    seal(id, fact) {
+      const text = form.write(fact);
+      return `${sealOf(id, text)}.${text}`;
+    },
+    open(id, entry = "") {
+      const end = entry.indexOf(".");
+      const text = entry.slice(end + 1);
+      const seal = Buffer.from(sealOf(id, text));
+      const given = Buffer.from(entry.slice(0, Math.max(0, end)));
+      return given.length === seal.length && timingSafeEqual(given, seal) ? form.read(text, id) : undefined;
+    },
+  };
+}
+
+function readDate(text: string | null): Date | null {
+  return text === null ? null : new Date(text);
+}

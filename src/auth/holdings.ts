@@ -1,0 +1,100 @@
+import type { KeyStanding } from "../keys/store.js";
+import type { Snapshot } from "../storage/postgres.js";
+import type { Cache } from "../storage/redis.js";
+import type { Changes, Fact } from "./changes.js";
+import { keyEntries, workspaceEntries } from "./entries.js";
+import type { Lease } from "./lease.js";
+import { createShelf } from "./shelf.js";
+
+/** A key as it stands, every acknowledged change included. */
+export interface Standing {
+  readonly key: KeyStanding;
+  readonly workspaceEnabled: boolean;
+}
+
+/** Answers, for all doors, how a key and its workspace stand. */
+export interface Holdings {
+  /** Undefined if there is no such key; throws when nobody can be asked. No acknowledged change is ever missing. */
+  find(hash: Buffer): Promise<Standing | undefined>;
+  /** To be awaited after each change of a key or an identity: resolves when every replica answers by it. */
+  changed(): Promise<void>;
+  /** The same for a workspace, whose new state Redis is told of. */
+  workspaceChanged(workspaceId: string, enabled: boolean, epoch: number): Promise<void>;
+}
+
+/** Where facts come from when they are not held. */
+export interface HoldingsSources {
+  readonly readStanding: (hash: Buffer) => Promise<Snapshot<KeyStanding> | undefined>;
+  readonly readState: (workspaceId: string) => Promise<Snapshot<{ enabled: boolean }> | undefined>;
+}
+
+/** How much is held, in characters: as much again for the objects, and it is a quarter of what Node takes by default. */
+const keysCapacity = 64 * 1024 * 1024;
+const workspacesCapacity = 16 * 1024 * 1024;
+
+/**
+ * This process over Redis over Postgres. Only the lease gives the right to answer from what is held, and only the fence
+ * decides what may be held; so nothing rests on Redis, which may lose, delay or repeat what it likes.
+ */
+export function createHoldings(
+  lease: Lease,
+  changes: Changes,
+  cache: Cache,
+  seal: Buffer,
+  sources: HoldingsSources,
+): Holdings {
+  const workspaces = createShelf({
+    form: workspaceEntries(seal),
+    changes,
+    cache,
+    async read(workspaceId) {
+      const state = await sources.readState(workspaceId);
+      return state && workspaceFact(workspaceId, state.enabled, state.epoch);
+    },
+    capacity: workspacesCapacity,
+  });
+  const keys = createShelf({
+    form: keyEntries(seal),
+    changes,
+    cache,
+    async read(hash) {
+      const standing = await sources.readStanding(Buffer.from(hash, "hex"));
+      if (standing === undefined) return undefined;
+      const { epoch, ...value } = standing;
+      return { value, rows: value.identityId ? [value.keyId, value.identityId] : [value.keyId], asOf: epoch };
+    },
+    // A key is read together with the state of its workspace.
+    onArrival: ({ value: { workspaceId, workspaceEnabled }, asOf }) => {
+      if (workspaces.held(workspaceId) !== undefined) return;
+      const fact = workspaceFact(workspaceId, workspaceEnabled, asOf);
+      if (workspaces.hold(workspaceId, fact)) workspaces.share(workspaceId, fact);
+    },
+    capacity: keysCapacity,
+  });
+
+  return {
+    async find(hash) {
+      const id = hash.toString("hex");
+      await lease.ensure();
+      const heldKey = keys.held(id);
+      const key = heldKey ?? (await keys.fetch(id, "redis"));
+      if (key === undefined) return undefined;
+      // One question to Redis is enough for one call.
+      const from = heldKey ? "redis" : "postgres";
+      const { workspaceId } = key;
+      const workspaceEnabled = workspaces.held(workspaceId) ?? (await workspaces.fetch(workspaceId, from)) ?? false;
+      return { key, workspaceEnabled };
+    },
+
+    changed: () => lease.outlast(),
+
+    async workspaceChanged(workspaceId, enabled, epoch) {
+      workspaces.share(workspaceId, workspaceFact(workspaceId, enabled, epoch));
+      await lease.outlast();
+    },
+  };
+}
+
+function workspaceFact(workspaceId: string, enabled: boolean, asOf: number): Fact<boolean> {
+  return { value: enabled, rows: [workspaceId], asOf };
+}

@@ -1,0 +1,103 @@
+import { serviceUnavailable } from "../errors.js";
+import type { Changes } from "./changes.js";
+import type { ChangeSource } from "./heartbeat.js";
+
+/** Time as a lease is counted by. */
+export interface Clock {
+  /** Milliseconds that never go back, whatever is done to the time of day. */
+  monotonic(): number;
+  /** The time of day, which goes on while the machine is suspended. */
+  wall(): number;
+  sleep(ms: number): Promise<void>;
+}
+
+/** The right to answer from what is held: it lasts for one lease time after changes were last asked for. */
+export interface Lease {
+  readonly leaseMs: number;
+  /** For how long it goes on, by the clock at this moment; 0 if it is lost. */
+  timeLeft(): number;
+  /**
+   * Resolves when every change that was acknowledged before this moment is known here. Throws if Postgres cannot be
+   * asked.
+   */
+  ensure(): Promise<void>;
+  /** Asks for changes, in a question that is sent after this moment. */
+  renew(): Promise<void>;
+  /** Resolves when no process has a lease any more that it got before this moment. */
+  outlast(): Promise<void>;
+}
+
+/** How far the two clocks may drift apart within one lease before the monotonic one is no longer trusted. */
+const mostDriftMs = 5;
+
+/**
+ * Why a change that has been waited out is known everywhere: let it be visible at c, and acknowledged at T, one lease
+ * later. Whoever answers after T from what it holds has a lease from a question sent after T − lease, that is after c;
+ * so the answer to that question contained the change, and it was learnt before the lease was extended.
+ */
+export function createLease(source: ChangeSource, changes: Changes, leaseMs: number, clock: Clock): Lease {
+  let validUntil = Number.NEGATIVE_INFINITY;
+  /** Wall time less monotonic time, when the lease was got. A suspended machine shows by it. */
+  let offset = 0;
+  let server: string | undefined;
+  let underWay: Promise<void> | undefined;
+  let upNext: Promise<void> | undefined;
+
+  async function ask(): Promise<void> {
+    await source.connect();
+    // In this order, a pause between the two makes the lease seem lost rather than longer; in timeLeft likewise.
+    const wall = clock.wall();
+    const sentAt = clock.monotonic();
+    const found = await source.changedSince(changes.epoch);
+    if (found.standby) throw unusable("the database is a standby, which may not know of the last changes");
+    if (found.leaseMs !== leaseMs)
+      throw unusable(`the lease time was changed to ${found.leaseMs} ms: restart to use it`);
+
+    // A server that was replaced or restored may not have all the changes that we have seen.
+    const replaced = found.epoch < changes.epoch || (server !== undefined && server !== found.server);
+    if (replaced || found.changes === undefined) changes.startOver(found.epoch);
+    else changes.learn(found.epoch, found.changes);
+    server = found.server;
+    offset = wall - sentAt;
+    validUntil = sentAt + leaseMs;
+  }
+
+  /** One question at a time, so that answers are learnt in the order of their snapshots. */
+  function renew(): Promise<void> {
+    upNext ??= (async () => {
+      await underWay?.catch(() => {});
+      upNext = undefined;
+      underWay = ask().finally(() => {
+        underWay = undefined;
+      });
+      return underWay;
+    })();
+    return upNext;
+  }
+
+  function timeLeft(): number {
+    const now = clock.monotonic();
+    const drift = Math.abs(clock.wall() - now - offset);
+    return drift > mostDriftMs ? 0 : Math.max(0, validUntil - now);
+  }
+
+  return {
+    leaseMs,
+    timeLeft,
+    renew,
+    async ensure() {
+      if (timeLeft() > 0) return;
+      // A question under way may have been sent before this call began: it helps only if it brings a lease.
+      await underWay?.catch(() => {});
+      if (timeLeft() > 0) return;
+      await renew();
+    },
+    // A hundredth more, because clocks differ in speed; the drift that nobody noticed; and timers fire up to 1 ms early.
+    outlast: () => clock.sleep(leaseMs * 1.01 + mostDriftMs + 1),
+  };
+}
+
+/** Postgres answers, but not in a way that a lease could rest on. */
+function unusable(why: string): Error {
+  return serviceUnavailable(new Error(why));
+}

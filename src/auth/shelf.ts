@@ -1,0 +1,114 @@
+import { LRUCache } from "lru-cache";
+import { serviceUnavailable } from "../errors.js";
+import type { Cache } from "../storage/redis.js";
+import type { Changes, Fact } from "./changes.js";
+import type { EntryForm } from "./entries.js";
+
+/** Facts of one kind: some held in this process, more of them in Redis, all of them in Postgres. */
+export interface Shelf<T> {
+  /** What is held, unless a known change is missing in it. */
+  held(id: string): T | undefined;
+  /** Undefined if there is no such thing; throws when nobody can be asked. */
+  fetch(id: string, from: "redis" | "postgres"): Promise<T | undefined>;
+  /** Holds a fact that came along with another, unless a known change is missing in it. */
+  hold(id: string, fact: Fact<T>): boolean;
+  /** Puts a fact into Redis as a courtesy to other replicas, on which nothing rests. */
+  share(id: string, fact: Fact<T>): void;
+}
+
+export interface ShelfOptions<T> {
+  readonly form: EntryForm<T>;
+  readonly changes: Changes;
+  readonly cache: Cache;
+  readonly read: (id: string) => Promise<Fact<T> | undefined>;
+  /** Told of each fact that was read from Postgres or Redis. */
+  readonly onArrival?: (fact: Fact<T>) => void;
+  /** How much is held, in characters of its entries. */
+  readonly capacity: number;
+}
+
+/** How long an entry in Redis may help. Long, because the fence and not the lifetime keeps old ones from being used. */
+const lifetimeMs = 10 * 60_000;
+
+/** What a held fact costs beside its text, roughly. */
+const overhead = 400;
+
+/** How often a fact is fetched again that a change has overtaken on its way. */
+const mostFetches = 5;
+
+export function createShelf<T>({ form, changes, cache, read, onArrival, capacity }: ShelfOptions<T>): Shelf<T> {
+  const holdings = new LRUCache<string, { fact: Fact<T> }>({ maxSize: capacity });
+  const underWay = new Map<string, Promise<Fact<T> | undefined>>();
+  let generation = changes.generation;
+
+  function held(id: string): T | undefined {
+    if (generation !== changes.generation) {
+      holdings.clear();
+      generation = changes.generation;
+    }
+    const holding = holdings.get(id);
+    if (holding === undefined) return undefined;
+    const { fact } = holding;
+    if (fact.asOf < changes.epoch) {
+      if (!changes.admit(fact)) {
+        holdings.delete(id);
+        return undefined;
+      }
+      // No change of its rows since: it is as good as read at the present epoch.
+      holding.fact = { ...fact, asOf: changes.epoch };
+    }
+    return fact.value;
+  }
+
+  function hold(id: string, fact: Fact<T>): boolean {
+    if (!changes.admit(fact)) return false;
+    holdings.set(id, { fact }, { size: overhead + form.write(fact).length });
+    return true;
+  }
+
+  function share(id: string, fact: Fact<T>): void {
+    void cache.set(form.nameOf(id), form.seal(id, fact), lifetimeMs);
+  }
+
+  /** Redis is not trusted: an entry counts only if it lies within what is known here, and no change is missing in it. */
+  async function readRedis(id: string): Promise<Fact<T> | undefined> {
+    const fact = form.open(id, await cache.get(form.nameOf(id)));
+    return fact && fact.asOf <= changes.epoch && changes.admit(fact) ? fact : undefined;
+  }
+
+  async function readPostgres(id: string): Promise<Fact<T> | undefined> {
+    const fact = await read(id);
+    // Not waited for: a cache that is slow costs a caller its time once, at the reading.
+    if (fact) share(id, fact);
+    return fact;
+  }
+
+  /** Callers who want the same at the same time share one fetch. */
+  function fetchOnce(id: string, from: "redis" | "postgres"): Promise<Fact<T> | undefined> {
+    const fetching = (async () => (from === "redis" && (await readRedis(id))) || (await readPostgres(id)))()
+      .then((fact) => {
+        if (fact) hold(id, fact);
+        if (fact) onArrival?.(fact);
+        return fact;
+      })
+      .finally(() => underWay.delete(id));
+    underWay.set(id, fetching);
+    return fetching;
+  }
+
+  return {
+    held,
+    hold,
+    share,
+    async fetch(id, from) {
+      for (let fetches = 0; fetches < mostFetches; fetches++) {
+        // The first fetch may have been begun by somebody else, before this call: what it brings may be too old.
+        const joined = underWay.get(id);
+        const fact = await (joined ?? fetchOnce(id, from));
+        if (fact === undefined && (joined === undefined || fetches > 0)) return undefined;
+        if (fact !== undefined && changes.admit(fact)) return fact.value;
+      }
+      throw serviceUnavailable(new Error("what Postgres answers is older than the changes known here"));
+    },
+  };
+}

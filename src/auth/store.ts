@@ -1,0 +1,65 @@
+import type { Sql } from "../storage/postgres.js";
+
+/** A row that changed, and the epoch of its last change. */
+export interface Change {
+  /** The id of a key, an identity or a workspace. */
+  readonly id: string;
+  readonly epoch: number;
+}
+
+/** What a process must know before it can follow the changes. */
+export interface Terms {
+  readonly epoch: number;
+  readonly leaseMs: number;
+  /** What entries in Redis are sealed with. */
+  readonly seal: Buffer;
+}
+
+/** All that changed after an epoch, seen in one snapshot. */
+export interface Changed {
+  /** The epoch of the snapshot. */
+  readonly epoch: number;
+  readonly leaseMs: number;
+  /** Tells one run of one server from another. */
+  readonly server: string;
+  /** True on a server that only follows the primary, and so may not know of the last changes. */
+  readonly standby: boolean;
+  /** Undefined: too many to tell. */
+  readonly changes: readonly Change[] | undefined;
+}
+
+/** How many changes are told one by one. */
+export const mostChanges = 10_000;
+
+export type ChangesStore = ReturnType<typeof createChangesStore>;
+
+export function createChangesStore(sql: Sql) {
+  return {
+    async readTerms(): Promise<Terms> {
+      const [row] = await sql<Terms[]>`select value::float8 as epoch, lease_ms, seal from epoch`;
+      if (row === undefined) throw new Error("the table epoch has lost its row");
+      return row;
+    },
+
+    /** One statement, hence one snapshot: no change up to its epoch is missing. */
+    async changedSince(epoch: number): Promise<Changed> {
+      const rows = await sql<(Omit<Changed, "changes"> & { id: string | null; changedEpoch: number })[]>`
+        select value::float8 as epoch, lease_ms, pg_is_in_recovery() as standby,
+          pg_postmaster_start_time()::text as server, id, changed_epoch::float8
+        from epoch left join lateral (
+          select key_id as id, changed_epoch from keys where changed_epoch > ${epoch}
+          union all select workspace_id, changed_epoch from workspaces where changed_epoch > ${epoch}
+          union all select identity_id, changed_epoch from identities where changed_epoch > ${epoch}
+          limit ${mostChanges + 1}) as changed on true`;
+      const [first] = rows;
+      if (first === undefined) throw new Error("the table epoch has lost its row");
+      const changes = rows.flatMap(({ id, changedEpoch }) => (id === null ? [] : [{ id, epoch: changedEpoch }]));
+      return { ...first, changes: changes.length > mostChanges ? undefined : changes };
+    },
+
+    /** Whether the database answers at all. */
+    async greet(): Promise<void> {
+      await sql`select`;
+    },
+  };
+}
