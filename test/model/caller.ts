@@ -1,0 +1,73 @@
+import { enabledAt, epochOf, isAccepted, isFalse, truthFrom } from "./database.js";
+import type { Design } from "./design.js";
+import type { Event, Setting, Source, Steps } from "./events.js";
+import type { Announce } from "./explore.js";
+import { passesFence } from "./fence.js";
+import { withRead } from "./revise.js";
+import type { Call, Fact, Replica, Stage, State } from "./state.js";
+
+/** The call that is judged. It may rest anywhere for as long as it likes, and be followed by another. */
+export const callSteps: Steps = (state, setting, announce) => {
+  const { database, replica, call } = state;
+  if (!call) {
+    begin(state, setting, announce);
+    return;
+  }
+  announce("the call is unavailable", { database, replica, call: undefined });
+  if (call.stage === "admitted") {
+    const { held } = replica;
+    if (held && passesFence(held, replica)) {
+      answer(state, call, held, "a held fact", announce);
+    } else {
+      const asking: Call = { stage: "asks Redis", truth: call.truth };
+      announce("the call finds nothing held that it may use", { database, replica, call: asking });
+    }
+  } else if (call.stage === "asks Redis") {
+    announce("Redis has nothing", missed(state, call));
+    askRedis(state, call, setting.design, announce);
+  } else if (call.stage !== "awaits read" && !setting.design.redisNeedsLease) {
+    askRedis(state, call, setting.design, announce);
+  }
+};
+
+/** Ends the call with what the fact says. */
+export function answer(state: State, call: Call, fact: Fact, source: Source, announce: Announce<State, Event>): void {
+  const { database, replica } = state;
+  const event: Event = isAccepted(fact.enabled) ? `accepted from ${source}` : `refused from ${source}`;
+  announce(event, { database, replica, call: undefined }, isFalse(fact.enabled, call.truth));
+}
+
+/** Whether the replica takes what Redis says for true. */
+export function isBelieved(fact: Fact, replica: Replica, design: Design): boolean {
+  const { applied = -1 } = replica;
+  return fact.asOf <= applied && (passesFence(fact, replica) || !design.redisIsFenced);
+}
+
+function begin({ database, replica }: State, { design, bounds }: Setting, announce: Announce<State, Event>): void {
+  const truth = truthFrom(database, bounds.lease);
+  if (replica.leaseLeft + replica.clockLag > 0) {
+    announce("a call begins under the lease", { database, replica, call: { stage: "admitted", truth } });
+    return;
+  }
+  const stage: Stage = replica.poll && !design.callsAwaitLaterPoll ? "awaits reply" : "awaits sending";
+  announce("a call begins without a lease", { database, replica, call: { stage, truth } });
+}
+
+/** Redis returns whatever was ever true: somebody may have read it, and written it at any later time. */
+function askRedis(state: State, call: Call, design: Design, announce: Announce<State, Event>): void {
+  const { database, replica } = state;
+  for (let asOf = 0; asOf <= epochOf(database); asOf++) {
+    const fact = { enabled: enabledAt(database, asOf), asOf };
+    if (isBelieved(fact, replica, design)) answer(state, call, fact, "Redis", announce);
+    else if (call.stage !== "asks Redis") continue;
+    else if (passesFence(fact, replica))
+      announce("a fact from Redis is later than what is applied", missed(state, call));
+    else announce("the fence refuses a fact from Redis", missed(state, call));
+  }
+}
+
+/** Postgres is left. A read that is under way serves this call too. */
+function missed({ database, replica }: State, { truth }: Call): State {
+  const reading = replica.read ? replica : withRead(replica, { snapshot: undefined });
+  return { database, replica: reading, call: { stage: "awaits read", truth } };
+}

@@ -1,0 +1,47 @@
+import type { Bounds, Design } from "./design.js";
+import type { Announce } from "./explore.js";
+import type { State } from "./state.js";
+
+/** Where a call found what it answers. */
+export type Source = "a held fact" | "Redis" | "Postgres";
+
+export type Event =
+  | "a tick"
+  | "a row is changed"
+  | "a row is changed, but its writer is lost"
+  | "something else is changed"
+  | "a lost write is tried again"
+  | "a poll is sent"
+  | "the poll takes its snapshot"
+  | "the poll reads the changes"
+  | "the poll reads the epoch"
+  | "the poll extends the lease"
+  | "the poll is applied"
+  | "the poll is applied, and a call that waited for it goes on"
+  | "the poll fails"
+  | "the replica reads its clock"
+  | "a call begins under the lease"
+  | "a call begins without a lease"
+  | "the call finds nothing held that it may use"
+  | "Redis has nothing"
+  | "the fence refuses a fact from Redis"
+  | "a fact from Redis is later than what is applied"
+  | "the fence refuses a late read"
+  | "the call is unavailable"
+  | `accepted from ${Source}`
+  | `refused from ${Source}`
+  | "another call starts a read"
+  | "the read takes its snapshot"
+  | "a read is held"
+  | "another call holds a fact from Redis"
+  | "the held fact is confirmed by what is applied"
+  | "the held fact is evicted"
+  | "old changes are forgotten";
+
+/** The steps of one actor. */
+export type Steps = (state: State, setting: Setting, announce: Announce<State, Event>) => void;
+
+export interface Setting {
+  readonly design: Design;
+  readonly bounds: Bounds;
+}

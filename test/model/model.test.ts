@@ -1,0 +1,96 @@
+import { describe, expect, it } from "vitest";
+import { type Bounds, type Design, KEY, protocol, type Rule, UNRELATED, WORKSPACE, without } from "./design.js";
+import type { Event } from "./events.js";
+import { type Exploration, explore } from "./explore.js";
+import { mutants } from "./mutants.js";
+import { createMachine } from "./protocol.js";
+
+const everyRow: Bounds = { lease: 2, commits: 2, losesWriters: true, rows: [WORKSPACE, KEY, UNRELATED] };
+const thereAndBackAndThere: Bounds = { lease: 2, commits: 3, losesWriters: false, rows: [WORKSPACE] };
+const disabledOnce: Bounds = { lease: 2, commits: 1, losesWriters: true, rows: [WORKSPACE] };
+const disabledAndEnabled: Bounds = { lease: 2, commits: 2, losesWriters: true, rows: [WORKSPACE] };
+
+/** A busy machine may take many times the seconds that this needs. */
+const PATIENCE = 120_000;
+
+describe("the protocol holds in every state", () => {
+  it("whichever rows change", { timeout: PATIENCE }, () => {
+    const { states, events, violation } = report("two changes of any rows", explore(createMachine(protocol, everyRow)));
+    expect(violation).toBeUndefined();
+    expect(states).toBeGreaterThan(850_000);
+    expect([...events]).toEqual(expect.arrayContaining(everythingThatMustHappen));
+  });
+
+  it("when a workspace is disabled, enabled and disabled again", { timeout: PATIENCE }, () => {
+    const exploration = explore(createMachine(protocol, thereAndBackAndThere));
+    const { states, violation } = report("three changes of a workspace", exploration);
+    expect(violation).toBeUndefined();
+    expect(states).toBeGreaterThan(250_000);
+  });
+});
+
+describe("no rule can be left out: a disabled workspace is accepted", () => {
+  it.each(mutants)("$when", ({ rule, when, through }) => {
+    const { violation = [] } = report(when, explore(createMachine(without(rule), disabledOnce)));
+    expect(violation.at(-1)).toMatch(/^accepted from /);
+    expect(inOrder(violation, through)).toEqual(through);
+  });
+
+  it("and each rule is tried", () => {
+    expect(mutants.map(({ rule }) => rule).sort()).toEqual(Object.keys(protocol).sort());
+  });
+});
+
+describe("the other half of the promise can be broken too: an enabled workspace is refused", () => {
+  it.each<[string, Rule]>([
+    ["if a write returns at its commit", "writesWait"],
+    ["if Redis is believed without the fence", "redisIsFenced"],
+  ])("%s", (when, rule) => {
+    const { violation = [] } = report(`${when} (refusals)`, exploreRefusals(without(rule)));
+    expect(violation.at(-1)).toMatch(/^refused from /);
+    expect(violation.filter((event) => event === "a row is changed")).toHaveLength(2);
+  });
+});
+
+/** Without these, that nothing goes wrong would prove little. */
+const everythingThatMustHappen: Event[] = [
+  "accepted from a held fact",
+  "accepted from Redis",
+  "accepted from Postgres",
+  "refused from a held fact",
+  "refused from Redis",
+  "refused from Postgres",
+  "the fence refuses a fact from Redis",
+  "the fence refuses a late read",
+  "a fact from Redis is later than what is applied",
+  "a call begins without a lease",
+  "the poll is applied, and a call that waited for it goes on",
+  "the poll fails",
+  "a lost write is tried again",
+  "the held fact is confirmed by what is applied",
+  "old changes are forgotten",
+];
+
+/** Passes wrong acceptances over, which are nearer and would end the search. */
+function exploreRefusals(design: Design): Exploration<Event> {
+  const machine = createMachine(design, disabledAndEnabled);
+  return explore({
+    ...machine,
+    step: (state, announce) =>
+      machine.step(state, (event, next, wrong = false) => announce(event, next, wrong && event.startsWith("refused"))),
+  });
+}
+
+/** As many of the expected events, from the first on, as the trace holds in this order. */
+function inOrder(trace: readonly Event[], expected: readonly Event[]): Event[] {
+  const found: Event[] = [];
+  for (const event of trace) if (event === expected[found.length]) found.push(event);
+  return found;
+}
+
+function report(name: string, exploration: Exploration<Event>): Exploration<Event> {
+  const { states, violation } = exploration;
+  const verdict = violation ? `broken in ${violation.length} steps` : "holds";
+  process.stdout.write(`model: ${name}: ${states} states, ${verdict}\n`);
+  return exploration;
+}

@@ -1,0 +1,88 @@
+import type { Rule } from "./design.js";
+import type { Event } from "./events.js";
+
+/** What goes wrong without a rule. */
+interface Mutant {
+  readonly rule: Rule;
+  /** Ends the sentence "a disabled workspace is accepted ...". */
+  readonly when: string;
+  /** What happens on the way, in this order, so that the rule is broken by what it is there for. */
+  readonly through: readonly Event[];
+}
+
+export const mutants: readonly Mutant[] = [
+  {
+    rule: "writesWait",
+    when: "if a write returns at its commit",
+    through: ["the poll takes its snapshot", "a row is changed", "a call begins under the lease"],
+  },
+  {
+    rule: "retriesWait",
+    when: "if a write that finds its work done returns at once",
+    through: [
+      "a row is changed, but its writer is lost",
+      "a lost write is tried again",
+      "a call begins under the lease",
+    ],
+  },
+  {
+    rule: "leaseCountsFromSending",
+    when: "if the lease counts from the poll's reply",
+    through: ["the poll takes its snapshot", "a row is changed", "a tick", "a tick", "the poll is applied"],
+  },
+  {
+    rule: "clockIsReadByTheCall",
+    when: "if a call goes by a remembered time",
+    through: ["the poll takes its snapshot", "a row is changed", "a tick", "a tick", "a call begins under the lease"],
+  },
+  {
+    rule: "pollIsOneSnapshot",
+    when: "if the changes are read before the epoch",
+    through: ["the poll reads the changes", "a row is changed", "the poll reads the epoch", "the poll is applied"],
+  },
+  {
+    rule: "changesComeBeforeLease",
+    when: "if the lease is extended before the changes are applied",
+    through: [
+      "a row is changed",
+      "the poll takes its snapshot",
+      "the poll extends the lease",
+      "accepted from a held fact",
+    ],
+  },
+  {
+    rule: "callsAwaitLaterPoll",
+    when: "if a call without a lease is served by a poll that was sent before",
+    through: ["the poll takes its snapshot", "a row is changed", "a call begins without a lease"],
+  },
+  {
+    rule: "fillsAreFenced",
+    when: "if a late read is held without the fence",
+    through: ["the read takes its snapshot", "a row is changed", "the poll is applied", "accepted from a held fact"],
+  },
+  {
+    rule: "redisIsFenced",
+    when: "if Redis is believed without the fence",
+    through: ["a row is changed", "the poll is applied", "a call begins under the lease", "accepted from Redis"],
+  },
+  {
+    rule: "redisNeedsLease",
+    when: "if Redis is asked without a lease",
+    through: ["a row is changed", "a call begins without a lease", "accepted from Redis"],
+  },
+  {
+    rule: "sharedReadsAreFenced",
+    when: "if a call believes a read that was under way before it",
+    through: [
+      "the read takes its snapshot",
+      "a row is changed",
+      "a call begins under the lease",
+      "accepted from Postgres",
+    ],
+  },
+  {
+    rule: "forgettingRaisesHorizon",
+    when: "if old changes are forgotten, and the horizon stays",
+    through: ["a row is changed", "the poll is applied", "old changes are forgotten", "a call begins under the lease"],
+  },
+];

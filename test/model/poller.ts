@@ -1,0 +1,69 @@
+import { type Database, epochOf, stampAt } from "./database.js";
+import { KEY, WORKSPACE } from "./design.js";
+import type { Steps } from "./events.js";
+import { draftOf, withPoll } from "./revise.js";
+import type { Call, Poll, Replica, Stage } from "./state.js";
+
+/** The replica's poll: one at a time, each as slow as it likes. */
+export const pollSteps: Steps = ({ database, replica, call }, { design, bounds }, announce) => {
+  const { poll } = replica;
+  if (!poll) {
+    const sent = withPoll(replica, { age: 0, changesAt: undefined, epochAt: undefined, leased: false });
+    announce("a poll is sent", { database, replica: sent, call: move(call, "awaits sending", "awaits reply") });
+    return;
+  }
+  const epoch = epochOf(database);
+  const isAwaited = call?.stage === "awaits reply";
+  if (!poll.leased) {
+    const failed = withPoll(replica, undefined);
+    announce("the poll fails", { database, replica: failed, call: isAwaited ? undefined : call });
+  }
+  if (poll.changesAt === undefined) {
+    const taken: Poll = {
+      age: poll.age,
+      changesAt: epoch,
+      epochAt: design.pollIsOneSnapshot ? epoch : undefined,
+      leased: false,
+    };
+    const event = design.pollIsOneSnapshot ? "the poll takes its snapshot" : "the poll reads the changes";
+    announce(event, { database, replica: withPoll(replica, taken), call });
+  } else if (poll.epochAt === undefined) {
+    const complete: Poll = { ...poll, epochAt: epoch };
+    announce("the poll reads the epoch", { database, replica: withPoll(replica, complete), call });
+  } else if (!design.changesComeBeforeLease && !poll.leased) {
+    const leased = draftOf(replica);
+    leased.poll = { ...poll, leased: true };
+    leased.leaseLeft = bounds.lease - poll.age;
+    announce("the poll extends the lease", { database, replica: leased, call });
+  } else {
+    const spent = design.leaseCountsFromSending ? poll.age : 0;
+    const leaseLeft = poll.leased ? replica.leaseLeft : bounds.lease - spent;
+    const event = isAwaited ? "the poll is applied, and a call that waited for it goes on" : "the poll is applied";
+    for (const known of knowledgeAfter(replica, database, poll.changesAt)) {
+      const next = draftOf(replica);
+      next.applied = poll.epochAt;
+      next.horizon = known.horizon;
+      next.lastChange = known.lastChange;
+      next.leaseLeft = leaseLeft;
+      next.poll = undefined;
+      announce(event, { database, replica: next, call: move(call, "awaits reply", "admitted") });
+    }
+  }
+};
+
+type Knowledge = Pick<Replica, "horizon" | "lastChange">;
+
+/** The first poll loads as much of the past as it likes; each later one what changed since the last. */
+function knowledgeAfter({ applied, horizon, lastChange }: Replica, database: Database, changesAt: number): Knowledge[] {
+  const stamps = [stampAt(database, WORKSPACE, changesAt), stampAt(database, KEY, changesAt)] as const;
+  const changesAbove = (epoch: number): Knowledge["lastChange"] => [
+    stamps[WORKSPACE] > epoch ? stamps[WORKSPACE] : lastChange[WORKSPACE],
+    stamps[KEY] > epoch ? stamps[KEY] : lastChange[KEY],
+  ];
+  if (applied !== undefined) return [{ horizon, lastChange: changesAbove(applied) }];
+  return Array.from({ length: changesAt + 1 }, (_, from) => ({ horizon: from, lastChange: changesAbove(from) }));
+}
+
+function move(call: Call | undefined, from: Stage, to: Stage): Call | undefined {
+  return call?.stage === from ? { stage: to, truth: call.truth } : call;
+}
