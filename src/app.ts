@@ -6,11 +6,13 @@ import { CreateWorkspaceRequestSchema, WorkspacesService } from "../gen/latchkey
 import { createAuditStore } from "./audit/store.js";
 import { createAuthenticate } from "./auth/authenticate.js";
 import { createChanges } from "./auth/changes.js";
-import { createHeartbeat } from "./auth/heartbeat.js";
+import { createHeartbeat, heartbeatLimits } from "./auth/heartbeat.js";
 import { createHoldings } from "./auth/holdings.js";
 import { keepLease, systemClock } from "./auth/keep-lease.js";
 import { createLease } from "./auth/lease.js";
 import { contextFor } from "./auth/principal.js";
+import { readinessOf } from "./auth/readiness.js";
+import { withSpotChecks } from "./auth/spot-checks.js";
 import { createChangesStore, mostChanges } from "./auth/store.js";
 import type { RedisAddress } from "./config.js";
 import { createGateway } from "./gateway/server.js";
@@ -21,6 +23,7 @@ import { createLastUsed } from "./keys/last-used.js";
 import { createKeysService } from "./keys/service.js";
 import { createKeysStore } from "./keys/store.js";
 import type { Log } from "./observe/log.js";
+import { createMetrics, serveMetrics } from "./observe/metrics.js";
 import { closeGrpc, createGrpcServer, listenGrpc } from "./rpc/grpc.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
 import { migrate } from "./storage/migrate.js";
@@ -35,6 +38,7 @@ export interface AppOptions {
   readonly host: string;
   readonly httpPort: number;
   readonly grpcPort: number;
+  readonly metricsPort: number | undefined;
   readonly databaseUrl: string;
   /** Undefined: there is no cache, and every decision is read from Postgres. */
   readonly redis: RedisAddress | undefined;
@@ -49,6 +53,8 @@ export interface AppOptions {
 export interface App {
   readonly httpUrl: string;
   readonly grpcAddress: string;
+  /** Undefined: metrics are not served. */
+  readonly metricsUrl: string | undefined;
   /** Creates a workspace without going through a door, unless there is one already. */
   createFirstWorkspace(name: string): Promise<{ workspaceId: string; key: string } | undefined>;
   /** Stops accepting, lets running calls finish, then lets go of the backends. */
@@ -67,7 +73,7 @@ export async function openApp(options: AppOptions): Promise<App> {
   };
 
   try {
-    const pool = openConnections(options.databaseUrl, 10);
+    const pool = openConnections(options.databaseUrl);
     undo.push(() => pool.close());
     const { sql } = pool;
     await migrate(sql).catch(cannotMigrate);
@@ -81,14 +87,14 @@ export async function openApp(options: AppOptions): Promise<App> {
     const { epoch, leaseMs, seal } = await createChangesStore(sql).readTerms();
     // The recent past is learnt first, so that what other replicas left in Redis can be used from the start.
     const changes = createChanges(Math.max(0, epoch - mostChanges));
-    const heartConnection = openConnections(options.databaseUrl, 1);
+    const heartConnection = openConnections(options.databaseUrl, heartbeatLimits);
     undo.push(() => heartConnection.close());
-    const heartbeat = createHeartbeat(heartConnection, leaseMs, pool.renew);
+    const heartbeat = createHeartbeat(heartConnection, pool.renew);
     const lease = createLease(heartbeat, changes, leaseMs, systemClock);
-    await lease.renew();
     const keeper = keepLease(lease, log);
     undo.push(() => keeper.stop());
-    const holdings = createHoldings(lease, changes, cache, seal, { ...keys, ...workspaces });
+    const found = createHoldings(lease, changes, cache, seal, { ...keys, ...workspaces });
+    const holdings = withSpotChecks(found, changes, keys.readUsable, log);
 
     const lastUsed = createLastUsed(keys.recordUses, log);
     undo.push(() => lastUsed.close());
@@ -106,7 +112,8 @@ export async function openApp(options: AppOptions): Promise<App> {
 
     let httpUrl = "";
     const docsBase = () => options.docsBaseUrl ?? httpUrl;
-    const gateway = await createGateway({ procedures, drainMs, docsBase, log });
+    const readiness = () => readinessOf(lease, options.redis && cache);
+    const gateway = await createGateway({ procedures, readiness, drainMs, docsBase, log });
     const grpc = createGrpcServer(procedures, log);
     undo.push(() => Promise.all([gateway.close(), closeGrpc(grpc, drainMs)]));
 
@@ -116,8 +123,26 @@ export async function openApp(options: AppOptions): Promise<App> {
       cannotListen("GRPC_PORT", host, options.grpcPort),
     );
 
+    let metricsUrl: string | undefined;
+    if (options.metricsPort !== undefined) {
+      const metrics = createMetrics({
+        leaseMsLeft: lease.timeLeft,
+        epoch: () => changes.epoch,
+        redisInUse: () => cache.inUse,
+        lookups: holdings.lookups,
+        renewals: keeper.renewals,
+        checks: holdings.checks,
+      });
+      const { port, close } = await serveMetrics(metrics, host, options.metricsPort).catch(
+        cannotListen("METRICS_PORT", host, options.metricsPort),
+      );
+      undo.push(close);
+      metricsUrl = `http://${reachable(host)}:${port}/metrics`;
+    }
+
     return {
       httpUrl,
+      metricsUrl,
       grpcAddress: `${reachable(host)}:${grpcPort}`,
       async createFirstWorkspace(name) {
         const there = await workspaces.listWorkspaces({ limit: 0, after: "" });

@@ -14,6 +14,8 @@ export interface Config {
   readonly host: string;
   readonly httpPort: number;
   readonly grpcPort: number;
+  /** Undefined: metrics are not served. */
+  readonly metricsPort: number | undefined;
   /** Undefined: PostgreSQL is embedded. */
   readonly databaseUrl: string | undefined;
   /** Undefined: Valkey is embedded beside an embedded PostgreSQL; beside a configured one there is no cache. */
@@ -53,6 +55,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     host: read("HOST", "127.0.0.1", plainText, "an address or host name to listen on, such as 127.0.0.1 or 0.0.0.0"),
     httpPort: read("HTTP_PORT", 8080, port, "a port number from 0 to 65535"),
     grpcPort: read("GRPC_PORT", 50051, port, "a port number from 0 to 65535"),
+    metricsPort: read("METRICS_PORT", undefined, port, "a port number from 0 to 65535"),
     databaseUrl: read(
       "DATABASE_URL",
       undefined,
@@ -67,8 +70,9 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     searchPath: environment["PATH"] ?? "",
   });
 
-  if (problems.length === 0 && config.httpPort !== 0 && config.httpPort === config.grpcPort) {
-    problems.push("HTTP_PORT and GRPC_PORT must differ");
+  const ports = [config.httpPort, config.grpcPort, config.metricsPort].filter(Boolean);
+  if (problems.length === 0 && new Set(ports).size < ports.length) {
+    problems.push("HTTP_PORT, GRPC_PORT and METRICS_PORT must differ");
   }
   if (problems.length > 0) throw new Unusable(`The configuration cannot be used:\n  ${problems.join("\n  ")}`);
   return config;

@@ -17,6 +17,7 @@ export function welcome(facts: WelcomeFacts): string {
   const rows = {
     "HTTP/JSON, Connect": app.httpUrl,
     gRPC: app.grpcAddress,
+    ...(app.metricsUrl && { Metrics: app.metricsUrl }),
     PostgreSQL: config.databaseUrl ? "from DATABASE_URL" : `embedded, data in ${config.dataDir}`,
     Redis: redis(config),
     "Operator key": config.operatorKey ? "from OPERATOR_KEY" : `in ${operatorKeyFile}`,

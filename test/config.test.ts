@@ -19,6 +19,7 @@ describe("the configuration", () => {
     host: "127.0.0.1",
     httpPort: 8080,
     grpcPort: 50051,
+    metricsPort: undefined,
     databaseUrl: undefined,
     redis: undefined,
     dataDir: resolve(".latchkey"),
@@ -105,8 +106,10 @@ describe("a configuration that cannot be used", () => {
   });
 
   it("with one port for both doors is refused, unless each is to get a free one", () => {
-    expect(complaint({ HTTP_PORT: "9000", GRPC_PORT: "9000" })).toContain("HTTP_PORT and GRPC_PORT must differ");
-    expect(complaint({ GRPC_PORT: "8080" })).toContain("HTTP_PORT and GRPC_PORT must differ");
+    expect(complaint({ HTTP_PORT: "9000", GRPC_PORT: "9000" })).toContain(
+      "HTTP_PORT, GRPC_PORT and METRICS_PORT must differ",
+    );
+    expect(complaint({ GRPC_PORT: "8080" })).toContain("HTTP_PORT, GRPC_PORT and METRICS_PORT must differ");
     expect(readConfig({ HTTP_PORT: "0", GRPC_PORT: "0" })).toMatchObject({ httpPort: 0, grpcPort: 0 });
   });
 

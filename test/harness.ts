@@ -42,6 +42,7 @@ export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<
     host: "127.0.0.1",
     httpPort: 0,
     grpcPort: 0,
+    metricsPort: undefined,
     databaseUrl,
     redis: redisAt(inject("redisUrl")),
     operatorKey,

@@ -1,3 +1,4 @@
+import { serviceUnavailable } from "../errors.js";
 import { answerWithin, type Connections, Silence } from "../storage/postgres.js";
 import { type Changed, createChangesStore } from "./store.js";
 
@@ -11,11 +12,17 @@ export interface ChangeSource {
 /** How long a connection may take to come about. Twice this, and a caller has still been answered within a second. */
 const connectLimitMs = 400;
 
+/** How long an answer may take. */
+const answerLimitMs = 300;
+
+/** One connection; the server gives up a little before we do, or questions that wait for a lock would pile up there. */
+export const heartbeatLimits = { connections: 1, statementMs: answerLimitMs - 50 };
+
 /**
  * Asks on a connection of its own, each time with a limit. Silence twice in a row means that Postgres is away; then
  * nobody should go on waiting for it on other connections either.
  */
-export function createHeartbeat(own: Connections, limitMs: number, onSilence: () => void): ChangeSource {
+export function createHeartbeat(own: Connections, onSilence: () => void): ChangeSource {
   const store = createChangesStore(own.sql);
   let connected = false;
   let silences = 0;
@@ -33,7 +40,7 @@ export function createHeartbeat(own: Connections, limitMs: number, onSilence: ()
         silences += 1;
         if (silences > 1) onSilence();
       }
-      throw error;
+      throw serviceUnavailable(error);
     }
   }
 
@@ -41,6 +48,6 @@ export function createHeartbeat(own: Connections, limitMs: number, onSilence: ()
     async connect() {
       if (!connected) await ask(connectLimitMs, store.greet);
     },
-    changedSince: (epoch) => ask(limitMs, () => store.changedSince(epoch)),
+    changedSince: (epoch) => ask(answerLimitMs, () => store.changedSince(epoch)),
   };
 }

@@ -4,7 +4,7 @@ import type { Cache } from "../storage/redis.js";
 import type { Changes, Fact } from "./changes.js";
 import { keyEntries, workspaceEntries } from "./entries.js";
 import type { Lease } from "./lease.js";
-import { createShelf } from "./shelf.js";
+import { createShelf, type Shelf } from "./shelf.js";
 
 /** A key as it stands, every acknowledged change included. */
 export interface Standing {
@@ -14,6 +14,8 @@ export interface Standing {
 
 /** Answers, for all doors, how a key and its workspace stand. */
 export interface Holdings {
+  /** How often keys and workspaces were found where. */
+  readonly lookups: Readonly<Record<"key" | "workspace", Shelf<unknown>["lookups"]>>;
   /** Undefined if there is no such key; throws when nobody can be asked. No acknowledged change is ever missing. */
   find(hash: Buffer): Promise<Standing | undefined>;
   /** To be awaited after each change of a key or an identity: resolves when every replica answers by it. */
@@ -73,6 +75,8 @@ export function createHoldings(
   });
 
   return {
+    lookups: { key: keys.lookups, workspace: workspaces.lookups },
+
     async find(hash) {
       const id = hash.toString("hex");
       await lease.ensure();

@@ -6,8 +6,9 @@ import type { Clock, Lease } from "./lease.js";
 const renewalsPerLease = 3;
 
 /** Renews the lease again and again until stopped, and says when it cannot. */
-export function keepLease(lease: Lease, log: Log): { stop(): void } {
+export function keepLease(lease: Lease, log: Log) {
   const stopped = new AbortController();
+  const renewals = { succeeded: 0, failed: 0 };
   const everyMs = lease.leaseMs / renewalsPerLease;
 
   async function renewForever(): Promise<void> {
@@ -16,9 +17,11 @@ export function keepLease(lease: Lease, log: Log): { stop(): void } {
       const next = systemClock.sleep(everyMs);
       try {
         await lease.renew();
+        renewals.succeeded += 1;
         if (failing) log.info("Postgres answers again");
         failing = false;
       } catch (error) {
+        renewals.failed += 1;
         if (!failing && !stopped.signal.aborted) {
           log.error({ err: error }, "Postgres does not answer; until it does, every call is refused as unavailable");
         }
@@ -29,7 +32,7 @@ export function keepLease(lease: Lease, log: Log): { stop(): void } {
   }
 
   void renewForever();
-  return { stop: () => stopped.abort() };
+  return { renewals, stop: () => stopped.abort() };
 }
 
 /** The clocks of this machine. */

@@ -6,6 +6,8 @@ import type { EntryForm } from "./entries.js";
 
 /** Facts of one kind: some held in this process, more of them in Redis, all of them in Postgres. */
 export interface Shelf<T> {
+  /** How often something was found where. */
+  readonly lookups: Readonly<Record<"held" | "redis" | "postgres", number>>;
   /** What is held, unless a known change is missing in it. */
   held(id: string): T | undefined;
   /** Undefined if there is no such thing; throws when nobody can be asked. */
@@ -39,6 +41,7 @@ const mostFetches = 5;
 export function createShelf<T>({ form, changes, cache, read, onArrival, capacity }: ShelfOptions<T>): Shelf<T> {
   const holdings = new LRUCache<string, { fact: Fact<T> }>({ maxSize: capacity });
   const underWay = new Map<string, Promise<Fact<T> | undefined>>();
+  const lookups = { held: 0, redis: 0, postgres: 0 };
   let generation = changes.generation;
 
   function held(id: string): T | undefined {
@@ -57,6 +60,7 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
       // No change of its rows since: it is as good as read at the present epoch.
       holding.fact = { ...fact, asOf: changes.epoch };
     }
+    lookups.held += 1;
     return fact.value;
   }
 
@@ -73,11 +77,14 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
   /** Redis is not trusted: an entry counts only if it lies within what is known here, and no change is missing in it. */
   async function readRedis(id: string): Promise<Fact<T> | undefined> {
     const fact = form.open(id, await cache.get(form.nameOf(id)));
-    return fact && fact.asOf <= changes.epoch && changes.admit(fact) ? fact : undefined;
+    if (fact === undefined || fact.asOf > changes.epoch || !changes.admit(fact)) return undefined;
+    lookups.redis += 1;
+    return fact;
   }
 
   async function readPostgres(id: string): Promise<Fact<T> | undefined> {
     const fact = await read(id);
+    lookups.postgres += 1;
     // Not waited for: a cache that is slow costs a caller its time once, at the reading.
     if (fact) share(id, fact);
     return fact;
@@ -97,6 +104,7 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
   }
 
   return {
+    lookups,
     held,
     hold,
     share,

@@ -13,6 +13,8 @@ import { type Route, routesOf } from "./routes.js";
 
 export interface GatewayOptions {
   readonly procedures: readonly Procedure[];
+  /** How the service stands; throws if it cannot serve. */
+  readonly readiness: () => Promise<Readonly<Record<string, string>>>;
   /** How long running calls may take to finish once the server closes. */
   readonly drainMs: number;
   /** What error URLs begin with; asked at each failure, because the port may be known only once it is open. */
@@ -22,7 +24,7 @@ export interface GatewayOptions {
 
 /** The HTTP port: the HTTP/JSON door, with the Connect door beside it. */
 export async function createGateway(options: GatewayOptions): Promise<FastifyInstance> {
-  const { procedures, drainMs, docsBase, log } = options;
+  const { procedures, readiness, drainMs, docsBase, log } = options;
   const server = fastify({
     logger: false,
     bodyLimit: largestMessage,
@@ -78,6 +80,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   server.get("/v2/liveness", async ({ call }, reply) =>
     answer(reply, successBody(call.requestId, { status: "alive" })),
   );
+  server.get("/readyz", async ({ call }, reply) => answer(reply, successBody(call.requestId, await readiness())));
   await server.register(errorPages(docsBase));
   await server.register(connectDoor(procedures));
   return server;

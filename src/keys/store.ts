@@ -113,6 +113,15 @@ export function createKeysStore(sql: Sql) {
       return row;
     },
 
+    /** Whether a key is good for anything, and the epoch of the last change to that. */
+    async readUsable(keyId: string): Promise<Snapshot<{ usable: boolean }> | undefined> {
+      const [row] = await sql<Snapshot<{ usable: boolean }>[]>`
+        select deleted_at is null and enabled and disabled_at is null as usable,
+          greatest(keys.changed_epoch, workspaces.changed_epoch)::float8 as epoch
+        from keys join workspaces using (workspace_id) where key_id = ${keyId}`;
+      return row;
+    },
+
     async findKey(workspaceId: string, keyId: string): Promise<KeyRow | undefined> {
       const [row] = await select(workspaceId, sql`key_id = ${keyId}`);
       return row;

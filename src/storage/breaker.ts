@@ -4,6 +4,8 @@ export interface Breaker {
   readonly closed: boolean;
   /** Undefined if the server is passed by, or fails. */
   run<T>(command: () => Promise<T>): Promise<T | undefined>;
+  /** Passes the server by from now on, until a probe finds it. */
+  trip(cause: unknown): void;
   stop(): void;
 }
 
@@ -12,7 +14,7 @@ const mostFailures = 5;
 const probeEveryMs = 100;
 
 /**
- * The probes are our own, so that no caller pays for finding out whether the server is back; with the breakers to be
+ * The server is passed by until a probe has found it. The probes are our own, so that no caller pays for finding out whether the server is back; with the breakers to be
  * had from the registry, every now and then a caller would.
  */
 export function createBreaker(
@@ -20,6 +22,7 @@ export function createBreaker(
   onChange: (closed: boolean, cause?: unknown) => void,
 ): Breaker {
   let failures = 0;
+  /** Runs while the server is passed by. */
   let probing: NodeJS.Timeout | undefined;
 
   function close(): void {
@@ -29,7 +32,8 @@ export function createBreaker(
     onChange(true);
   }
 
-  function open(cause: unknown): void {
+  function trip(cause: unknown): void {
+    if (probing !== undefined) return;
     onChange(false, cause);
     let asked = false;
     probing = setInterval(async () => {
@@ -44,6 +48,7 @@ export function createBreaker(
     }, probeEveryMs).unref();
   }
 
+  trip(new Error("not connected yet"));
   return {
     get closed() {
       return probing === undefined;
@@ -56,10 +61,11 @@ export function createBreaker(
         return answer;
       } catch (error) {
         failures += 1;
-        if (failures >= mostFailures && probing === undefined) open(error);
+        if (failures >= mostFailures) trip(error);
         return undefined;
       }
     },
+    trip,
     stop: () => clearInterval(probing),
   };
 }

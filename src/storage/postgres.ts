@@ -36,8 +36,8 @@ export interface Connections {
  * Opens connections that outlive a network that swallows packets. postgres.js alone would use such a connection until
  * TCP gives it up, a quarter of an hour later.
  */
-export function openConnections(url: string, most: number): Connections {
-  let pool = connectPostgres(url, most);
+export function openConnections(url: string, limits: PoolLimits = poolLimits): Connections {
+  let pool = connectPostgres(url, limits);
   const sql = new Proxy(pool, {
     apply: (_first, _this, statement: Parameters<typeof pool>) => pool(...statement),
     get: (_first, name: keyof Sql) => pool[name],
@@ -46,17 +46,25 @@ export function openConnections(url: string, most: number): Connections {
     sql,
     renew() {
       const silent = pool;
-      pool = connectPostgres(url, most);
+      pool = connectPostgres(url, limits);
       void silent.end({ timeout: 0 });
     },
     close: () => pool.end({ timeout: 5 }),
   };
 }
 
+export interface PoolLimits {
+  readonly connections: number;
+  /** After this long, the server itself gives a statement up. */
+  readonly statementMs: number;
+}
+
+const poolLimits: PoolLimits = { connections: 10, statementMs: 10_000 };
+
 /** Opens a pool; it connects when it is first asked. */
-export function connectPostgres(url: string, most = 10): Sql {
+export function connectPostgres(url: string, { connections, statementMs } = poolLimits): Sql {
   return postgres(url, {
-    max: most,
+    max: connections,
     connect_timeout: 1,
     // A short, constant pause between attempts to connect: the service is back soon after its database is.
     backoff: () => 0.1,
@@ -64,7 +72,7 @@ export function connectPostgres(url: string, most = 10): Sql {
     onnotice: () => {},
     connection: {
       application_name: "latchkey",
-      statement_timeout: 10_000,
+      statement_timeout: statementMs,
       idle_in_transaction_session_timeout: 10_000,
     },
     // To learn the array types of the database, postgres.js would ask on each new connection, in a promise that nobody

@@ -30,8 +30,6 @@ const clientOptions: RedisOptions = {
 /** Connects to Redis in the background. Every command answers or gives up within 50 ms. */
 export function connectRedis(address: RedisAddress, log: Log): Cache {
   const redis = address.cluster ? connectCluster(address.urls) : new Redis(address.urls[0] ?? "", clientOptions);
-  redis.on("error", () => {}); // what matters of it is seen at the commands
-
   // Said once, and only if it lasts: a connection that is slow to come about is no outage.
   let doubt: NodeJS.Timeout | undefined;
   let said = false;
@@ -40,17 +38,18 @@ export function connectRedis(address: RedisAddress, log: Log): Cache {
     (inUse, cause) => {
       clearTimeout(doubt);
       if (inUse && said) log.info("Redis is back");
-      if (inUse) said = false;
-      else {
-        doubt = setTimeout(() => {
-          said = true;
-          // The message only: ioredis errors carry the command's arguments.
-          const reason = cause instanceof Error ? cause.message : String(cause);
-          log.warn({ reason }, "Redis is out of use; answering from Postgres alone");
-        }, 1_000).unref();
-      }
+      said &&= !inUse;
+      if (inUse) return;
+      doubt = setTimeout(() => {
+        said = true;
+        // The message only: ioredis errors carry the command's arguments.
+        const reason = cause instanceof Error ? cause.message : String(cause);
+        log.warn({ reason }, "Redis is out of use; answering from Postgres alone");
+      }, 1_000).unref();
     },
   );
+
+  redis.on("error", (cause) => breaker.trip(cause));
 
   return {
     get inUse() {
@@ -65,6 +64,7 @@ export function connectRedis(address: RedisAddress, log: Log): Cache {
     close() {
       clearTimeout(doubt);
       breaker.stop();
+      redis.removeAllListeners("error").on("error", () => {}); // what happens from now on is our own doing
       redis.disconnect();
     },
   };

@@ -1,7 +1,17 @@
 import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
-import { type Answer, expectSuccess, post } from "../gateway/http.js";
+import { expect, vi } from "vitest";
+import { type Answer, ask, expectSuccess, post } from "../gateway/http.js";
 import type { TestApp } from "../harness.js";
 import { operatorKey } from "../harness.js";
+
+/** Waits until the service asks its Redis. */
+export async function redisInUse(app: TestApp): Promise<void> {
+  const inUse = async () => {
+    const standing = expectSuccess(await ask(app.httpUrl, "/readyz", { method: "GET" }));
+    expect(standing).toMatchObject({ redis: "in use" });
+  };
+  await vi.waitFor(inUse, { timeout: 10_000 });
+}
 
 /** Lists keys over HTTP: a call that any enabled key of an enabled workspace may make. */
 export function listKeys(app: TestApp, key: string): Promise<Answer> {

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, inject, it } from "vitest";
 import { createWorkspace, expectFailure, expectSuccess } from "../gateway/http.js";
 import { openTestApp, redisAt, type TestApp } from "../harness.js";
 import { type BackendProxy, openProxy } from "../proxy.js";
-import { disable, enable, listKeys, listKeysGrpc } from "./calls.js";
+import { disable, enable, listKeys, listKeysGrpc, redisInUse } from "./calls.js";
 
 let app: TestApp;
 let proxy: BackendProxy;
@@ -26,6 +26,7 @@ describe("when Redis fails, Postgres answers", () => {
     redis = new Redis(inject("redisUrl"));
     proxy = await openProxy(inject("redisUrl"));
     app = await openTestApp({ redis: redisAt(proxy.url) });
+    await redisInUse(app);
     ({ workspaceId, key } = await createWorkspace(app.httpUrl));
     await expect
       .poll(

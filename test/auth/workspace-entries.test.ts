@@ -2,7 +2,7 @@ import { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from "vitest";
 import { createWorkspace, expectFailure, expectSuccess } from "../gateway/http.js";
 import { openTestApp, type TestApp } from "../harness.js";
-import { disable, enable, listKeys, listKeysGrpc } from "./calls.js";
+import { disable, enable, listKeys, listKeysGrpc, redisInUse } from "./calls.js";
 
 let redis: Redis;
 beforeAll(() => {
@@ -19,6 +19,7 @@ describe("with a working Redis, seen from the front door", () => {
 
   beforeAll(async () => {
     app = await openTestApp();
+    await redisInUse(app);
   });
   afterAll(() => app.close());
   beforeEach(async () => {

@@ -207,7 +207,7 @@ describe("calls that are under way when SIGTERM comes", () => {
       for (const answer of [overHttp, overGrpc]) answer.catch(() => {});
       await until("both calls wait", async () => {
         const waiting = await holder`
-          select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
+          select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database() and query like '%order by workspace_id%'`;
         return waiting.length === 2 || undefined;
       });
 

@@ -82,9 +82,9 @@ describe("a change that alters no decision takes no epoch", () => {
     expect([await schema.epoch(), await schema.workspaceStamp(workspaceId)]).toEqual([before, before]);
   });
 
-  it("the name, the meta and the time of the last change of a key", async () => {
+  it("the times of the last use and the last change of a key", async () => {
     const before = await schema.epoch();
-    await schema.sql`update keys set name = 'other', meta = '{}', updated_at = now() where workspace_id = ${workspaceId}`;
+    await schema.sql`update keys set last_used_at = now(), updated_at = now() where workspace_id = ${workspaceId}`;
     expect(await schema.epoch()).toBe(before);
     expect(await schema.keyStamps(workspaceId)).toEqual([0n, 0n, 0n]);
   });

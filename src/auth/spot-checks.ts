@@ -1,0 +1,60 @@
+import type { Log } from "../observe/log.js";
+import type { Snapshot } from "../storage/postgres.js";
+import type { Changes } from "./changes.js";
+import type { Holdings } from "./holdings.js";
+
+/** Whether a key is good for anything now, by Postgres, and since which epoch. */
+export type ReadUsable = (keyId: string) => Promise<Snapshot<{ usable: boolean }> | undefined>;
+
+/** What the checks have found so far. */
+export interface SpotChecks {
+  done: number;
+  /** Keys that were good here although the change that ended them was known: to stay 0. */
+  stale: number;
+}
+
+/** One in so many is checked, and one at a time, so that the checks are no load. */
+const oneIn = 100;
+
+/**
+ * Holdings whose answers are held against Postgres now and then, after they were given. If Postgres says that the key
+ * was ended by a change which this process knew of before it was asked, the fence has failed.
+ */
+export function withSpotChecks(
+  holdings: Holdings,
+  changes: Changes,
+  readUsable: ReadUsable,
+  log: Log,
+): Holdings & { readonly checks: SpotChecks } {
+  const checks: SpotChecks = { done: 0, stale: 0 };
+  let untilNext = oneIn;
+  let checking = false;
+
+  async function check(keyId: string, knownEpoch: number): Promise<void> {
+    const now = await readUsable(keyId);
+    checks.done += 1;
+    if (now === undefined || now.usable || now.epoch > knownEpoch) return;
+    checks.stale += 1;
+    log.error({ keyId, endedAt: now.epoch, knownEpoch }, "a key was accepted after its end: please report this");
+  }
+
+  return {
+    ...holdings,
+    checks,
+    async find(hash) {
+      const knownEpoch = changes.epoch;
+      const found = await holdings.find(hash);
+      if (found?.key.enabled && found.workspaceEnabled && --untilNext <= 0 && !checking) {
+        untilNext = oneIn;
+        checking = true;
+        // Not waited for; and if Postgres is away, there is nothing to check against.
+        void check(found.key.keyId, knownEpoch)
+          .catch(() => {})
+          .finally(() => {
+            checking = false;
+          });
+      }
+      return found;
+    },
+  };
+}
