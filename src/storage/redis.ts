@@ -45,7 +45,7 @@ export function connectRedis(address: RedisAddress, log: Log): Cache {
         // The message only: ioredis errors carry the command's arguments.
         const reason = cause instanceof Error ? cause.message : String(cause);
         log.warn({ reason }, "Redis is out of use; answering from Postgres alone");
-      }, 1_000).unref();
+      }, 3_000).unref();
     },
   );
 
