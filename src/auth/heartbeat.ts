@@ -10,7 +10,7 @@ export interface ChangeSource {
 }
 
 /** How long a connection may take to come about. Twice this, and a caller has still been answered within a second. */
-const connectLimitMs = 400;
+const connectLimitMs = 350;
 
 /** How long an answer may take. */
 const answerLimitMs = 300;

@@ -5,6 +5,9 @@ import type { Clock, Lease } from "./lease.js";
 /** How often a lease is renewed within its own time, so that one answer may be late without its being lost. */
 const renewalsPerLease = 3;
 
+/** One failure may be a slow moment; the next attempt follows at once. */
+const failuresToSay = 2;
+
 /** Renews the lease again and again until stopped, and says when it cannot. */
 export function keepLease(lease: Lease, log: Log) {
   const stopped = new AbortController();
@@ -12,20 +15,20 @@ export function keepLease(lease: Lease, log: Log) {
   const everyMs = lease.leaseMs / renewalsPerLease;
 
   async function renewForever(): Promise<void> {
-    let failing = false;
+    let failures = 0;
     while (!stopped.signal.aborted) {
       const next = systemClock.sleep(everyMs);
       try {
         await lease.renew();
         renewals.succeeded += 1;
-        if (failing) log.info("Postgres answers again");
-        failing = false;
+        if (failures >= failuresToSay) log.info("Postgres answers again");
+        failures = 0;
       } catch (error) {
         renewals.failed += 1;
-        if (!failing && !stopped.signal.aborted) {
+        failures += 1;
+        if (failures === failuresToSay && !stopped.signal.aborted) {
           log.error({ err: error }, "Postgres does not answer; until it does, every call is refused as unavailable");
         }
-        failing = true;
       }
       await next;
     }
