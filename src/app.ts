@@ -91,8 +91,6 @@ export async function openApp(options: AppOptions): Promise<App> {
     undo.push(() => heartConnection.close());
     const heartbeat = createHeartbeat(heartConnection, pool.renew);
     const lease = createLease(heartbeat, changes, leaseMs, systemClock);
-    const keeper = keepLease(lease, log);
-    undo.push(() => keeper.stop());
     const found = createHoldings(lease, changes, cache, seal, { ...keys, ...workspaces });
     const holdings = withSpotChecks(found, changes, keys.readUsable, log);
 
@@ -115,6 +113,9 @@ export async function openApp(options: AppOptions): Promise<App> {
     const readiness = () => readinessOf(lease, options.redis && cache);
     const gateway = await createGateway({ procedures, readiness, drainMs, docsBase, log });
     const grpc = createGrpcServer(procedures, log);
+    // Last of all that is prepared: while this process is busy starting, it could not tell a slow answer from none.
+    const keeper = keepLease(lease, log);
+    undo.push(() => keeper.stop());
     undo.push(() => Promise.all([gateway.close(), closeGrpc(grpc, drainMs)]));
 
     await gateway.listen({ host, port: options.httpPort }).catch(cannotListen("HTTP_PORT", host, options.httpPort));
