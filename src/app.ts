@@ -9,11 +9,11 @@ import { createChanges } from "./auth/changes.js";
 import { createHeartbeat, heartbeatLimits } from "./auth/heartbeat.js";
 import { createHoldings } from "./auth/holdings.js";
 import { keepLease, systemClock } from "./auth/keep-lease.js";
-import { createLease } from "./auth/lease.js";
+import { createLease, recentPast } from "./auth/lease.js";
 import { contextFor } from "./auth/principal.js";
 import { readinessOf } from "./auth/readiness.js";
 import { withSpotChecks } from "./auth/spot-checks.js";
-import { createChangesStore, mostChanges } from "./auth/store.js";
+import { createChangesStore } from "./auth/store.js";
 import type { RedisAddress } from "./config.js";
 import { createGateway } from "./gateway/server.js";
 import { createIdentitiesService } from "./identities/service.js";
@@ -86,7 +86,7 @@ export async function openApp(options: AppOptions): Promise<App> {
 
     const { epoch, leaseMs, seal } = await createChangesStore(sql).readTerms();
     // The recent past is learnt first, so that what other replicas left in Redis can be used from the start.
-    const changes = createChanges(Math.max(0, epoch - mostChanges));
+    const changes = createChanges(recentPast(epoch));
     const heartConnection = openConnections(options.databaseUrl, heartbeatLimits);
     undo.push(() => heartConnection.close());
     const heartbeat = createHeartbeat(heartConnection, pool.renew);

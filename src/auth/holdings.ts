@@ -67,7 +67,6 @@ export function createHoldings(
     },
     // A key is read together with the state of its workspace.
     onArrival: ({ value: { workspaceId, workspaceEnabled }, asOf }) => {
-      if (workspaces.held(workspaceId) !== undefined) return;
       const fact = workspaceFact(workspaceId, workspaceEnabled, asOf);
       if (workspaces.hold(workspaceId, fact)) workspaces.share(workspaceId, fact);
     },

@@ -1,6 +1,7 @@
 import { serviceUnavailable } from "../errors.js";
 import type { Changes } from "./changes.js";
 import type { ChangeSource } from "./heartbeat.js";
+import { mostChanges } from "./store.js";
 
 /** Time as a lease is counted by. */
 export interface Clock {
@@ -53,11 +54,15 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
     if (found.leaseMs !== leaseMs)
       throw unusable(`the lease time was changed to ${found.leaseMs} ms: restart to use it`);
 
-    // A server that was replaced or restored may not have all the changes that we have seen.
     const replaced = found.epoch < changes.epoch || (server !== undefined && server !== found.server);
-    if (replaced || found.changes === undefined) changes.startOver(found.epoch);
-    else changes.learn(found.epoch, found.changes);
     server = found.server;
+    if (replaced) {
+      // A server that was restored may not have all the changes that we have seen: its recent past is learnt anew.
+      changes.startOver(recentPast(found.epoch));
+      return ask();
+    }
+    if (found.changes === undefined) changes.startOver(found.epoch);
+    else changes.learn(found.epoch, found.changes);
     offset = wall - sentAt;
     validUntil = sentAt + leaseMs;
   }
@@ -95,6 +100,11 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
     // A hundredth more, because clocks differ in speed; the drift that nobody noticed; and timers fire up to 1 ms early.
     outlast: () => clock.sleep(leaseMs * 1.01 + mostDriftMs + 1),
   };
+}
+
+/** Where to begin, so that the changes up to this epoch can be told one by one. */
+export function recentPast(epoch: number): number {
+  return Math.max(0, epoch - mostChanges);
 }
 
 /** Postgres answers, but not in a way that a lease could rest on. */

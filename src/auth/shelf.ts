@@ -12,7 +12,7 @@ export interface Shelf<T> {
   held(id: string): T | undefined;
   /** Undefined if there is no such thing; throws when nobody can be asked. */
   fetch(id: string, from: "redis" | "postgres"): Promise<T | undefined>;
-  /** Holds a fact that came along with another, unless a known change is missing in it. */
+  /** Holds a fact that came along with another, unless a known change is missing in it. True if it is news. */
   hold(id: string, fact: Fact<T>): boolean;
   /** Puts a fact into Redis as a courtesy to other replicas, on which nothing rests. */
   share(id: string, fact: Fact<T>): void;
@@ -66,8 +66,9 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
 
   function hold(id: string, fact: Fact<T>): boolean {
     if (!changes.admit(fact)) return false;
+    const isNews = !holdings.has(id);
     holdings.set(id, { fact }, { size: overhead + form.write(fact).length });
-    return true;
+    return isNews;
   }
 
   function share(id: string, fact: Fact<T>): void {
