@@ -33,24 +33,60 @@ export interface Connections {
 }
 
 /**
- * Opens connections that outlive a network that swallows packets. postgres.js alone would use such a connection until
- * TCP gives it up, a quarter of an hour later.
+ * Opens connections that outlive breaks and a network that swallows packets. postgres.js 3.4.9 alone would not: it uses
+ * a silent connection until TCP gives it up, a quarter of an hour later; a statement that arrives between the error and
+ * the end of a broken connection waits for ever or is taken for done; and what was left over from a broken connection
+ * gets into the next one of that place in the pool. So a pool in which a connection broke is used no more, and a result
+ * counts only if it is whole.
  */
 export function openConnections(url: string, limits: PoolLimits = poolLimits): Connections {
-  let pool = connectPostgres(url, limits);
+  let pool = open();
+
+  function open(): Sql {
+    const opened: Sql = connectPostgres(url, limits, () => {
+      if (opened === pool) replace(secondsToFinish);
+    });
+    return opened;
+  }
+
+  function replace(timeout: number): void {
+    const old = pool;
+    pool = open();
+    void old.end({ timeout });
+  }
+
   const sql = new Proxy(pool, {
-    apply: (_first, _this, statement: Parameters<typeof pool>) => pool(...statement),
+    apply: (_first, _this, statement: Parameters<typeof pool>) => onlyWhole(pool(...statement)),
     get: (_first, name: keyof Sql) => pool[name],
   });
-  return {
-    sql,
-    renew() {
-      const silent = pool;
-      pool = connectPostgres(url, limits);
-      void silent.end({ timeout: 0 });
-    },
-    close: () => pool.end({ timeout: 5 }),
-  };
+  return { sql, renew: () => replace(0), close: () => pool.end({ timeout: 5 }) };
+}
+
+/** How long statements on other connections may go on when one has broken. */
+const secondsToFinish = 1;
+
+/** Makes a statement fail whose result is not whole. It may have taken effect, as with any connection that breaks. */
+function onlyWhole<T>(statement: T): T {
+  if (statement instanceof Promise) {
+    const run = statement.then.bind(statement);
+    // biome-ignore lint/suspicious/noThenProperty: a statement is sent when somebody waits for it
+    statement.then = (onResult, onError) => run((result) => whole(result, statement)).then(onResult, onError);
+  }
+  return statement;
+}
+
+/** A result is whole if the statement ended, the result is its own, and every row is there. */
+function whole<R extends postgres.RowList<never[]>>(result: R, asked: object): R {
+  const own = "statement" in asked && asked.statement === result.statement;
+  const complete = result.command !== null && (result.length === 0 || result.length === result.count);
+  if (!own || !complete) throw new ConnectionBroken("the connection broke before the result was whole");
+  return result;
+}
+
+/** Nothing can be said of what was asked. */
+class ConnectionBroken extends Error {
+  override readonly name = "ConnectionBroken";
+  readonly code = "CONNECTION_CLOSED";
 }
 
 export interface PoolLimits {
@@ -62,9 +98,10 @@ export interface PoolLimits {
 const poolLimits: PoolLimits = { connections: 10, statementMs: 10_000 };
 
 /** Opens a pool; it connects when it is first asked. */
-export function connectPostgres(url: string, { connections, statementMs } = poolLimits): Sql {
+export function connectPostgres(url: string, { connections, statementMs } = poolLimits, onclose = () => {}): Sql {
   return postgres(url, {
     max: connections,
+    onclose,
     connect_timeout: 1,
     // A short, constant pause between attempts to connect: the service is back soon after its database is.
     backoff: () => 0.1,
