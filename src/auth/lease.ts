@@ -98,7 +98,7 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
       await renew();
     },
     // A hundredth more, because clocks differ in speed; the drift that nobody noticed; and timers fire up to 1 ms early.
-    outlast: () => clock.sleep(leaseMs * 1.01 + mostDriftMs + 1),
+    outlast: () => clock.sleep((leaseMs + mostDriftMs) * 1.01 + 1),
   };
 }
 

@@ -84,7 +84,10 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
   }
 
   async function readPostgres(id: string): Promise<Fact<T> | undefined> {
+    const { generation } = changes;
     const fact = await read(id);
+    // The database was replaced meanwhile: the epoch of what was read does not belong to the changes known here.
+    if (generation !== changes.generation) return readPostgres(id);
     lookups.postgres += 1;
     // Not waited for: a cache that is slow costs a caller its time once, at the reading.
     if (fact) share(id, fact);
