@@ -1,6 +1,8 @@
 import { defineConfig } from "vitest/config";
+import { mutantsPlugin } from "./test/schedules/mutants-plugin.js";
 
 export default defineConfig({
+  plugins: [mutantsPlugin(import.meta.dirname)],
   test: {
     include: ["test/**/*.test.ts"],
     globalSetup: ["test/backends.ts"],

@@ -1,0 +1,117 @@
+/** A way to break the protocol: in one file, another text stands instead of one. Its name says what no longer holds. */
+export interface Mutant {
+  readonly name: string;
+  /** Its path below the folder of the project. */
+  readonly file: string;
+  /** It must be there exactly once. */
+  readonly text: string;
+  readonly replacement: string;
+}
+
+const lease = "src/auth/lease.ts";
+const changes = "src/auth/changes.ts";
+const shelf = "src/auth/shelf.ts";
+const holdings = "src/auth/holdings.ts";
+const postgres = "test/schedules/postgres.ts";
+
+export const mutants: readonly Mutant[] = [
+  {
+    name: "changes are acknowledged at once",
+    file: lease,
+    text: "outlast: () => clock.sleep(leaseMs * 1.01 + mostDriftMs + 1)",
+    replacement: "outlast: async () => {}",
+  },
+  {
+    name: "changes are acknowledged after one lease, as if all clocks were alike",
+    file: lease,
+    text: "leaseMs * 1.01 + mostDriftMs",
+    replacement: "leaseMs",
+  },
+  {
+    name: "changes are acknowledged as if every suspension were noticed",
+    file: lease,
+    text: "leaseMs * 1.01 + mostDriftMs",
+    replacement: "leaseMs * 1.01",
+  },
+  {
+    name: "the lease is counted from the answer",
+    file: lease,
+    text: "validUntil = sentAt + leaseMs",
+    replacement: "validUntil = clock.monotonic() + leaseMs",
+  },
+  {
+    name: "the lease is judged by the time of the call before",
+    file: lease,
+    text: `function timeLeft(): number {
+    const now = clock.monotonic();
+    const drift = Math.abs(clock.wall() - now - offset);`,
+    replacement: `let remembered = [0, 0];
+  function timeLeft(): number {
+    const [now, wall] = remembered;
+    remembered = [clock.monotonic(), clock.wall()];
+    const drift = Math.abs(wall - now - offset);`,
+  },
+  {
+    name: "the lease is extended before the changes are learnt",
+    file: lease,
+    text: "const found = await source.changedSince(changes.epoch);",
+    replacement: `const found = await source.changedSince(changes.epoch);
+    offset = wall - sentAt;
+    validUntil = sentAt + leaseMs;
+    await clock.sleep(0);`,
+  },
+  {
+    name: "a question under way is believed to have been sent in time",
+    file: lease,
+    text: "await underWay?.catch(() => {});\n      if (timeLeft() > 0) return;",
+    replacement: "if (underWay) return underWay;",
+  },
+  {
+    name: "a suspended machine goes unnoticed",
+    file: lease,
+    text: "drift > mostDriftMs ? 0 : ",
+    replacement: "",
+  },
+  {
+    name: "changes are read before the epoch",
+    file: postgres,
+    text: "const found = { epoch: epoch(), leaseMs,",
+    replacement: 'await step("a second snapshot");\n        const found = { epoch: epoch(), leaseMs,',
+  },
+  {
+    name: "the oldest changes are forgotten without a trace",
+    file: changes,
+    text: "horizon = changedAt;",
+    replacement: "",
+  },
+  {
+    name: "what arrives is held as of its arrival",
+    file: shelf,
+    text: "if (!changes.admit(fact)) return false;\n    holdings.set(id, { fact },",
+    replacement: "holdings.set(id, { fact: { ...fact, asOf: changes.epoch } },",
+  },
+  {
+    name: "what is held is used whatever has changed",
+    file: shelf,
+    text: "if (!changes.admit(fact)) {",
+    replacement: "if (false) {",
+  },
+  {
+    name: "Redis is believed",
+    file: shelf,
+    text: "return fact && fact.asOf <= changes.epoch && changes.admit(fact) ? fact : undefined;",
+    replacement: "return fact && { ...fact, asOf: changes.epoch };",
+  },
+  {
+    name: "a fetch that somebody else began is believed",
+    file: shelf,
+    text: "fact !== undefined && changes.admit(fact)",
+    replacement: "fact !== undefined",
+  },
+  {
+    name: "Redis is asked without a lease",
+    file: holdings,
+    text: "await lease.ensure();\n      const heldKey = keys.held(id);",
+    replacement: "const heldKey = lease.timeLeft() > 0 ? keys.held(id) : undefined;",
+  },
+];

@@ -1,0 +1,96 @@
+import { createChanges } from "../../src/auth/changes.js";
+import type { ChangeSource } from "../../src/auth/heartbeat.js";
+import { createHoldings, type Holdings, type HoldingsSources } from "../../src/auth/holdings.js";
+import { createLease } from "../../src/auth/lease.js";
+import type { Cache } from "../../src/storage/redis.js";
+import type { Tally } from "./tally.js";
+import type { MachineClock } from "./time.js";
+
+/** One process with its clocks. */
+export interface Replica extends Holdings {
+  readonly name: string;
+  readonly clock: MachineClock;
+  /** How often it has asked Postgres for a key or a workspace. */
+  readonly readings: number;
+  /** How often Redis had something for it. */
+  readonly hits: number;
+  renewLease(): Promise<void>;
+}
+
+export interface Machine {
+  readonly name: string;
+  readonly clock: MachineClock;
+  readonly cache: Cache;
+  readonly postgres: ChangeSource & HoldingsSources;
+}
+
+const seal = Buffer.from("what entries in Redis are sealed with");
+
+/** The real lease, fence and holdings, put together as the application does it, on a simulated machine. */
+export function startReplica(
+  { name, clock, cache, postgres }: Machine,
+  leaseMs: number,
+  beginning: number,
+  mostRemembered: number,
+  tally: Tally,
+): Replica {
+  let questions = 0;
+  let readings = 0;
+  let hits = 0;
+
+  const changes = createChanges(beginning, mostRemembered);
+  const { admit } = changes;
+  changes.admit = (fact) => {
+    const admitted = admit(fact);
+    if (!admitted) tally.fenced += 1;
+    return admitted;
+  };
+
+  const source: ChangeSource = {
+    connect: postgres.connect,
+    changedSince(epoch) {
+      questions += 1;
+      return postgres.changedSince(epoch);
+    },
+  };
+  const lease = createLease(source, changes, leaseMs, clock);
+  const { ensure } = lease;
+  lease.ensure = async () => {
+    const before = questions;
+    await ensure();
+    if (questions > before) tally.leaseLost += 1;
+  };
+
+  const sources: HoldingsSources = {
+    readStanding(hash) {
+      readings += 1;
+      return postgres.readStanding(hash);
+    },
+    readState(workspaceId) {
+      readings += 1;
+      return postgres.readState(workspaceId);
+    },
+  };
+
+  const counted: Cache = {
+    ...cache,
+    async get(name) {
+      const entry = await cache.get(name);
+      if (entry !== undefined) hits += 1;
+      return entry;
+    },
+  };
+
+  return {
+    ...createHoldings(lease, changes, counted, seal, sources),
+    name,
+    clock,
+    get readings() {
+      return readings;
+    },
+    get hits() {
+      return hits;
+    },
+    renewLease: lease.renew,
+  };
+}

@@ -1,0 +1,127 @@
+import type { Scheduler } from "fast-check";
+import { chooseChange } from "./choose-change.js";
+import { createDice } from "./dice.js";
+import { createPostgres } from "./postgres.js";
+import { createRedis } from "./redis.js";
+import { type Replica, startReplica } from "./replica.js";
+import type { Tally } from "./tally.js";
+import { createTime, type Step } from "./time.js";
+import { missing } from "./verdict.js";
+
+const leaseMs = 250;
+
+/** Long enough for changes to be acknowledged and calls to be made afterwards. */
+const most = { steps: 60, calls: 7, renewals: 4, writes: 2, passages: 10 };
+
+/** Two clocks may differ by one hundredth. */
+const speeds: [number, number] = [0.995, 1.005];
+
+const hash = Buffer.from("the hash of a key");
+
+/**
+ * Runs two replicas over one Postgres and one Redis. Which of the open steps comes next, the scheduler decides; what
+ * else is left to chance, the dice. Throws if a call was answered without a change acknowledged before it began.
+ */
+export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tally): Promise<void> {
+  let steps = 0;
+  let acknowledged = 0;
+  let wrong: string | undefined;
+
+  let warmingUp = true;
+  const step: Step = (what) => (warmingUp ? reached : scheduler.schedule(reached, what));
+  const dice = createDice(seed);
+  const time = createTime(step, dice);
+  const postgres = createPostgres(leaseMs, step, time, dice);
+  const redis = createRedis(step, dice);
+
+  const startMachine = (name: string) => {
+    const clock = time.clockOf(name, dice.pick(speeds));
+    const machine = { name, clock, cache: redis.connect(name), postgres: postgres.connect(name) };
+    /** The past may be known or unknown to a process that starts, and much or little of what follows remembered. */
+    const start = (): Replica =>
+      startReplica(machine, leaseMs, dice.pick([0, postgres.epoch]), dice.pick([1, 100_000]), tally);
+    return { name, clock, start, replica: start() };
+  };
+  const machines: [ReturnType<typeof startMachine>, ReturnType<typeof startMachine>] = [
+    startMachine("A"),
+    startMachine("B"),
+  ];
+
+  async function call(replica: Replica): Promise<void> {
+    const beganAfter = acknowledged;
+    const before = { steps, readings: replica.readings, hits: replica.hits };
+    try {
+      const found = await replica.find(hash);
+      wrong ??= missing(found, postgres.history.slice(beganAfter));
+      if (!found?.workspaceEnabled || !found.key.enabled) tally.refused += 1;
+      else if (steps === before.steps) tally.acceptedFromHoldings += 1;
+      else if (replica.readings > before.readings) tally.acceptedFromPostgres += 1;
+      else if (replica.hits > before.hits) tally.acceptedFromRedis += 1;
+    } catch {
+      tally.unavailable += 1;
+    }
+  }
+
+  async function write(replica: Replica): Promise<void> {
+    const { row, to } = chooseChange(postgres.present, dice);
+    for (;;) {
+      try {
+        const epoch = await postgres.write(replica.name, row, to);
+        if (to.workspaceEnabled === undefined) await replica.changed();
+        else await replica.workspaceChanged(row, to.workspaceEnabled, epoch);
+        acknowledged = Math.max(acknowledged, epoch);
+        tally.acknowledged += 1;
+        return;
+      } catch {
+        tally.repeated += 1;
+      }
+    }
+  }
+
+  function passTime(): void {
+    const kind = dice.below(8);
+    if (kind < 4) time.passUntilNextAwakening();
+    else if (kind < 5) time.pass(leaseMs / 2);
+    // Too short to be noticed, or longer than a lease.
+    else dice.pick(machines).clock.suspend(dice.pick([3, 3, 2 * leaseMs]));
+  }
+
+  async function repeat(times: number, what: string, act: () => Promise<void> | void): Promise<void> {
+    for (let done = 0; done < times; done++) {
+      await step(what);
+      await act();
+    }
+  }
+
+  // As if there had been a call before: otherwise most schedules would end before anything is held.
+  for (const { replica } of machines) if (dice.oneIn(2)) void call(replica);
+  await settled();
+  warmingUp = false;
+
+  for (const machine of machines) {
+    const { name } = machine;
+    void repeat(most.calls, `${name} is called`, () => void call(machine.replica));
+    void repeat(most.renewals, `${name} renews its lease`, () => machine.replica.renewLease().catch(() => {}));
+    const restart = () => {
+      machine.replica = machine.start();
+    };
+    if (dice.mishap(4)) void repeat(1, `${name} starts again`, restart);
+  }
+  for (const writer of ["one", "another"])
+    void repeat(most.writes, `${writer} begins a change`, () => write(dice.pick(machines).replica));
+  void repeat(most.passages, "time passes", passTime);
+
+  while (scheduler.count() > 0 && steps < most.steps && wrong === undefined) {
+    await scheduler.waitOne();
+    await settled();
+    steps += 1;
+  }
+  if (wrong !== undefined) throw new Error(wrong);
+}
+
+const reached = Promise.resolve();
+
+/** When everything that can go on has gone on, up to its next step: a tick comes after all promises. */
+function settled(): Promise<void> {
+  return new Promise((resolve) => process.nextTick(resolve));
+}
