@@ -9,35 +9,35 @@ export interface BackendProxy {
   cut(): void;
   /** Holds every byte back, in both directions, on new connections too. */
   stall(): void;
+  /** Holds every byte back on the connections there are, for good; new ones work. */
+  blackhole(): void;
+  /** Lets every byte arrive this much later. */
+  delay(ms: number): void;
   /** All works again; bytes that were held back arrive now. */
   resume(): void;
+  /** Ends every connection; new ones lead to the backend of this URL. */
+  retarget(backendUrl: string): void;
   close(): Promise<void>;
 }
 
 /** Opens a proxy in front of the backend of this URL. */
 export async function openProxy(backendUrl: string): Promise<BackendProxy> {
-  const backend = new URL(backendUrl);
-  const pairs = new Set<readonly [Socket, Socket]>();
+  let backend = new URL(backendUrl);
+  const links = new Set<Link>();
   let state: "open" | "cut" | "stalled" = "open";
+  let delayMs = 0;
 
-  const server = createServer((near) => {
+  const server = createServer({ noDelay: true }, (near) => {
     near.on("error", () => {});
     if (state === "cut") {
       near.resetAndDestroy();
       return;
     }
-    const far = connect(Number(backend.port), backend.hostname);
-    far.on("error", () => {});
-    const pair = [near, far] as const;
-    pairs.add(pair);
-    for (const socket of pair) {
-      socket.setNoDelay(true);
-      socket.once("close", () => {
-        pairs.delete(pair);
-        for (const each of pair) each.destroy();
-      });
-    }
-    if (state === "open") flow(pair);
+    const link = join(near, connect({ port: Number(backend.port), host: backend.hostname, noDelay: true }));
+    links.add(link);
+    near.once("close", () => links.delete(link));
+    link.delay(delayMs);
+    if (state === "stalled") link.hold();
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -45,37 +45,126 @@ export async function openProxy(backendUrl: string): Promise<BackendProxy> {
   url.hostname = "127.0.0.1";
   url.port = `${(server.address() as AddressInfo).port}`;
 
-  const cut = () => {
-    state = "cut";
-    for (const [near, far] of pairs) {
-      near.resetAndDestroy();
-      far.destroy();
-    }
+  const breakAll = () => {
+    for (const link of links) link.break();
   };
 
   return {
     url: url.href,
-    cut,
+    cut() {
+      state = "cut";
+      breakAll();
+    },
     stall() {
       state = "stalled";
-      for (const [near, far] of pairs) {
-        near.unpipe(far).pause();
-        far.unpipe(near).pause();
-      }
+      for (const link of links) link.hold();
+    },
+    blackhole() {
+      for (const link of links) link.abandon();
+    },
+    delay(ms) {
+      delayMs = ms;
+      for (const link of links) link.delay(ms);
     },
     resume() {
       state = "open";
-      for (const pair of pairs) flow(pair);
+      delayMs = 0;
+      for (const link of links) {
+        link.delay(0);
+        link.release();
+      }
+    },
+    retarget(to) {
+      backend = new URL(to);
+      breakAll();
     },
     async close() {
-      cut();
+      state = "cut";
+      breakAll();
       server.close();
       await once(server, "close");
     },
   };
 }
 
-function flow([near, far]: readonly [Socket, Socket]): void {
-  near.unpipe(far).pipe(far);
-  far.unpipe(near).pipe(near);
+/** A connection of a client, joined to one of the backend. */
+interface Link {
+  hold(): void;
+  /** Holds for good. */
+  abandon(): void;
+  release(): void;
+  delay(ms: number): void;
+  break(): void;
+}
+
+function join(near: Socket, far: Socket): Link {
+  far.on("error", () => {});
+  near.once("close", () => far.destroy());
+  far.once("close", () => near.destroy());
+  const flows = [openFlow(near, far), openFlow(far, near)];
+  let abandoned = false;
+  const link: Link = {
+    hold() {
+      for (const flow of flows) flow.hold();
+    },
+    abandon() {
+      abandoned = true;
+      link.hold();
+    },
+    release() {
+      if (!abandoned) for (const flow of flows) flow.release();
+    },
+    delay(ms) {
+      for (const flow of flows) flow.delay(ms);
+    },
+    break() {
+      near.resetAndDestroy();
+      far.destroy();
+    },
+  };
+  return link;
+}
+
+/** One direction of a connection. Bytes that are under way when it is held arrive when it is released, in their order. */
+function openFlow(from: Socket, to: Socket): Pick<Link, "hold" | "release" | "delay"> {
+  const late: { readonly bytes: Buffer; readonly due: number }[] = [];
+  let held = false;
+  let delayMs = 0;
+  let timer: NodeJS.Timeout | undefined;
+
+  const write = (bytes: Buffer) => {
+    if (!to.destroyed && !to.write(bytes)) from.pause();
+  };
+  const deliver = () => {
+    timer = undefined;
+    while (!held && late[0] !== undefined && late[0].due <= performance.now()) write(late.shift()?.bytes as Buffer);
+    const [next] = late;
+    if (next !== undefined && !held) timer = setTimeout(deliver, next.due - performance.now());
+  };
+  from.on("data", (bytes) => {
+    if (delayMs === 0 && late.length === 0) return write(bytes);
+    late.push({ bytes, due: performance.now() + delayMs });
+    if (timer === undefined && !held) timer = setTimeout(deliver, delayMs);
+  });
+  from.once("end", () => to.end());
+  from.once("close", () => clearTimeout(timer));
+  to.on("drain", () => {
+    if (!held) from.resume();
+  });
+
+  return {
+    hold() {
+      held = true;
+      clearTimeout(timer);
+      from.pause();
+    },
+    release() {
+      held = false;
+      deliver();
+      from.resume();
+    },
+    delay(ms) {
+      delayMs = ms;
+    },
+  };
 }
