@@ -31,6 +31,8 @@ export interface Violation {
   readonly observed: string;
   readonly writes: readonly Write[];
   readonly callsBefore: readonly JudgedCall[];
+  /** The faults that were on when it was found. */
+  readonly faults?: readonly string[];
 }
 
 const recentCalls = 12;

@@ -1,0 +1,160 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { BackendProxy } from "../proxy.js";
+import type { Random } from "./random.js";
+import type { RedisService } from "./redis-service.js";
+import type { Replica } from "./replica.js";
+
+/** What faults are made on. */
+export interface Scene {
+  readonly replicas: readonly Replica[];
+  readonly redis: RedisService;
+  readonly random: Random;
+}
+
+/** One kind of fault. */
+export interface FaultKind {
+  readonly name: string;
+  /** What it takes hold of: two faults that hold the same part are not made at once. */
+  readonly holds: Part;
+  /** How long it lasts, in milliseconds. */
+  readonly lasts: readonly [number, number];
+  /** Makes it, on this replica if it is about one, and returns how to heal it. */
+  start(scene: Scene, one: Replica): Promise<Heal> | Heal;
+}
+
+export type Part =
+  | "redis"
+  | "redis link of one"
+  | "redis links of all"
+  | "postgres link of one"
+  | "postgres links of all"
+  | "process of one";
+
+export type Heal = () => Promise<void> | void;
+
+/** Every kind of fault that the laboratory knows. */
+export const faultKinds: readonly FaultKind[] = [
+  onLink("redis", "cut", (link) => link.cut()),
+  onLink("redis", "stalled", (link) => link.stall()),
+  onLink("redis", "delayed", (link, random) => link.delay(random.between(30, 200))),
+  onLinks("redis", "cut", [300, 2_500], (link) => link.cut()),
+  onLinks("redis", "stalled", [300, 2_500], (link) => link.stall()),
+  onLinks("redis", "delayed", [300, 2_500], (link, random) => link.delay(random.between(30, 200))),
+  onRedis("redis frozen", [300, 2_500], ({ redis }) => {
+    redis.freeze();
+    return redis.thaw;
+  }),
+  onRedis("redis emptied", [300, 600], async ({ redis }) => {
+    await redis.empty();
+    return nothing;
+  }),
+  onRedis("redis restarted empty", [300, 800], async ({ redis }) => {
+    await redis.restart();
+    return nothing;
+  }),
+  onRedis("redis failed over to a stale copy", [500, 1_500], async ({ redis, random }) => {
+    await redis.failOver(random.between(1_000, 6_000));
+    return nothing;
+  }),
+  onRedis("old redis writes replayed", [700, 1_500], ({ redis, random }) => over(20, () => redis.replay(random))),
+  onRedis("redis evicting", [500, 1_500], ({ redis, random }) => over(50, () => redis.evict(0.3, random))),
+  onLink("postgres", "cut", (link) => link.cut()),
+  onLink("postgres", "stalled", (link) => link.stall()),
+  onLink("postgres", "delayed", (link, random) => link.delay(random.between(20, 150))),
+  {
+    name: "postgres blackholed for one",
+    holds: "postgres link of one",
+    lasts: [500, 3_000],
+    start(_scene, { postgres }) {
+      postgres.blackhole();
+      // What was forgotten on the way is not delivered later; its connections end.
+      return () => {
+        postgres.cut();
+        postgres.resume();
+      };
+    },
+  },
+  onLinks("postgres", "cut", [100, 500], (link) => link.cut()),
+  onProcess("replica killed", [100, 1_500], async (replica) => {
+    await replica.kill();
+    return () => startAgain(replica);
+  }),
+  onProcess("replica frozen", [100, 3_000], (replica) => {
+    replica.freeze();
+    return replica.thaw;
+  }),
+  onProcess("replica restarted", [0, 500], async (replica) => {
+    await replica.stop();
+    return () => startAgain(replica);
+  }),
+];
+
+const nothing = () => {};
+
+type LinkName = "redis" | "postgres";
+type Harm = (link: BackendProxy, random: Random) => void;
+
+function onLink(backend: LinkName, how: string, harm: Harm): FaultKind {
+  return {
+    name: `${backend} ${how} for one`,
+    holds: `${backend} link of one`,
+    lasts: [300, 3_000],
+    start({ random }, one) {
+      harm(one[backend], random);
+      return () => one[backend].resume();
+    },
+  };
+}
+
+function onLinks(backend: LinkName, how: string, lasts: FaultKind["lasts"], harm: Harm): FaultKind {
+  return {
+    name: `${backend} ${how} for all`,
+    holds: `${backend} links of all`,
+    lasts,
+    start({ replicas, random }) {
+      for (const replica of replicas) harm(replica[backend], random);
+      return () => {
+        for (const replica of replicas) replica[backend].resume();
+      };
+    },
+  };
+}
+
+function onRedis(name: string, lasts: FaultKind["lasts"], start: FaultKind["start"]): FaultKind {
+  return { name, holds: "redis", lasts, start };
+}
+
+function onProcess(
+  name: string,
+  lasts: FaultKind["lasts"],
+  start: (replica: Replica) => Promise<Heal> | Heal,
+): FaultKind {
+  return { name, holds: "process of one", lasts, start: (_scene, one) => start(one) };
+}
+
+/** Does it again and again until it is healed. */
+function over(pauseMs: number, action: () => Promise<void>): Heal {
+  let going = true;
+  const ended = (async () => {
+    while (going) {
+      await action().catch(nothing); // the server is being replaced just now
+      await sleep(pauseMs);
+    }
+  })();
+  return async () => {
+    going = false;
+    await ended;
+  };
+}
+
+/** Its old ports may be taken for a moment by a connection that goes out from this machine. */
+async function startAgain(replica: Replica): Promise<void> {
+  for (let attemptsLeft = 5; ; attemptsLeft--) {
+    try {
+      return await replica.start();
+    } catch (error) {
+      if (attemptsLeft === 0) throw error;
+      await sleep(300);
+    }
+  }
+}

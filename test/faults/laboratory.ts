@@ -1,0 +1,48 @@
+import { randomBytes } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openRedisService, type RedisService } from "./redis-service.js";
+import { openReplica, type Replica } from "./replica.js";
+
+/** Replicas of the service as real processes, on one PostgreSQL and one Redis. */
+export interface Laboratory {
+  readonly replicas: readonly Replica[];
+  readonly redis: RedisService;
+  readonly operatorKey: string;
+  close(): Promise<void>;
+}
+
+export interface LaboratoryOptions {
+  readonly databaseUrl: string;
+  readonly replicas: number;
+  /** The folder of the built service. */
+  readonly dist: string;
+}
+
+export async function openLaboratory({ databaseUrl, replicas: count, dist }: LaboratoryOptions): Promise<Laboratory> {
+  const undo: (() => unknown)[] = [];
+  const close = async () => {
+    for (const step of undo.splice(0).reverse()) await step();
+  };
+  try {
+    const dataDir = mkdtempSync(join(tmpdir(), "latchkey-faults-"));
+    undo.push(() => rmSync(dataDir, { recursive: true, force: true }));
+    const replicas: Replica[] = [];
+    const redis = await openRedisService((url) => {
+      for (const replica of replicas) replica.redis.retarget(url);
+    });
+    undo.push(() => redis.close());
+    const operatorKey = randomBytes(24).toString("hex");
+    const installation = { dist, databaseUrl, redisUrl: redis.url, operatorKey, dataDir };
+    for (let number = 1; number <= count; number++) {
+      const replica = await openReplica(`replica ${number}`, installation);
+      replicas.push(replica);
+      undo.push(() => replica.close());
+    }
+    return { replicas, redis, operatorKey, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}

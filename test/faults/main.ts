@@ -1,0 +1,80 @@
+// The process laboratory on the command line: `npm run faults -- --minutes 15 --seed 7`.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { startBackends } from "../../src/embedded/backends.js";
+import { designNames, installDesign } from "./designs.js";
+import { faultKinds } from "./faults.js";
+import { openLaboratory } from "./laboratory.js";
+import { createProgress } from "./progress.js";
+import { toJson, toText } from "./report.js";
+import { runRound } from "./round.js";
+import { findFailings } from "./verdict.js";
+
+const { values } = parseArgs({
+  options: {
+    minutes: { type: "string", default: "1" },
+    seed: { type: "string", default: `${Date.now() % 1_000_000}` },
+    replicas: { type: "string", default: "3" },
+    rate: { type: "string", default: "1500" },
+    design: { type: "string", default: "as it is" },
+    json: { type: "boolean", default: false },
+  },
+});
+const minutes = positive("minutes", values.minutes);
+const seed = positive("seed", values.seed);
+const replicas = positive("replicas", values.replicas);
+const callsPerSecond = positive("rate", values.rate);
+if (!designNames.includes(values.design)) throw new Error(`--design must be one of: ${designNames.join(", ")}`);
+
+/** Rounds of less than this are too short for every kind of fault to come. */
+const longMinutes = 2;
+
+const undo: (() => unknown)[] = [];
+let interrupted = false;
+for (const signal of ["SIGINT", "SIGTERM"] as const) {
+  process.on(signal, () => {
+    interrupted = true;
+  });
+}
+process.exitCode = 1;
+try {
+  const dataDir = mkdtempSync(join(tmpdir(), "latchkey-faults-"));
+  undo.push(() => rmSync(dataDir, { recursive: true, force: true }));
+  const design = installDesign(values.design, dataDir);
+  const postgresDir = join(dataDir, "backends");
+  const backends = await startBackends({ dataDir: postgresDir, searchPath: "", withRedis: false, durable: false });
+  undo.push(() => backends.stop());
+  const laboratory = await openLaboratory({ databaseUrl: backends.databaseUrl, replicas, dist: design.dist });
+  undo.push(() => laboratory.close());
+
+  const cpuBefore = process.cpuUsage();
+  const state = await runRound(laboratory, {
+    seed,
+    seconds: minutes * 60,
+    callsPerSecond,
+    faults: faultKinds,
+    enough: () => interrupted,
+    progress: createProgress(process.stderr),
+  });
+  const { user, system } = process.cpuUsage(cpuBefore);
+  const failings = findFailings(state, {
+    callsPerSecondWhileFaultsOn: callsPerSecond / 2,
+    writesPerSecond: 5,
+    faults: minutes >= longMinutes ? faultKinds : [],
+  });
+  if (interrupted) failings.push("it was interrupted");
+  const ownCpu = (user + system) / 1_000 / state.elapsedMs;
+  const facts = { seed, replicas, design: values.design, ownCpu, failings };
+  process.stdout.write(`\n${values.json ? toJson(state, facts) : toText(state, facts)}\n`);
+  if (failings.length === 0) process.exitCode = 0;
+} finally {
+  for (const step of undo.reverse()) await step();
+}
+
+function positive(name: string, text: string): number {
+  const number = Number(text);
+  if (!(number > 0)) throw new Error(`--${name} must be a number above 0, not ${text}`);
+  return number;
+}

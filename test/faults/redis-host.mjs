@@ -1,0 +1,7 @@
+// A Redis in a process of its own, so that it can be frozen and killed. Says where it is, once it answers.
+import { pathToFileURL } from "node:url";
+
+const [, , module] = process.argv;
+const { startValkey } = await import(pathToFileURL(module).href);
+const { url } = await startValkey(process.env.PATH ?? "");
+process.send({ url });

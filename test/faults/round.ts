@@ -1,0 +1,91 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { FaultKind } from "./faults.js";
+import { openGrpcDoor } from "./grpc-door.js";
+import { openHttpDoor } from "./http-door.js";
+import { type Injector, startInjector } from "./injector.js";
+import type { Laboratory } from "./laboratory.js";
+import { createWorkspace, liveAsKeys, liveAsWorkspaces } from "./lives.js";
+import { createPopulation } from "./population.js";
+import { createRandom } from "./random.js";
+import { createTally, type Tally } from "./tally.js";
+import { startTraffic } from "./traffic.js";
+import { createWriter } from "./writer.js";
+
+/** What one round is to be. */
+export interface RoundOptions {
+  readonly seed: number;
+  readonly seconds: number;
+  readonly callsPerSecond: number;
+  readonly faults: readonly FaultKind[];
+  /** Ends the round before its time, when this says so. */
+  readonly enough?: (tally: Tally) => boolean;
+  /** Told every 200 ms. */
+  readonly progress?: (state: RoundState) => void;
+}
+
+/** How a round stands. */
+export interface RoundState {
+  readonly tally: Tally;
+  readonly elapsedMs: number;
+  /** For how long at least one fault was on. */
+  readonly faultsOnMs: number;
+  readonly faultsOn: readonly string[];
+  readonly crashes: number;
+}
+
+/** Subjects of each kind that are there at once. More would be called about more rarely. */
+const workspacesAtOnce = 6;
+const keysAtOnce = 6;
+
+/** Lets clients call, writers write and faults happen, all at once, and judges every answer. */
+export async function runRound(laboratory: Laboratory, options: RoundOptions): Promise<RoundState> {
+  const random = createRandom(options.seed);
+  const tally = createTally();
+  const { replicas, redis, operatorKey } = laboratory;
+  const entrances = replicas.map(({ name, grpcPort, httpPort }) => ({
+    replica: name,
+    doors: [openGrpcDoor(grpcPort), openHttpDoor(httpPort)],
+  }));
+  let injector: Injector | undefined;
+  let over = false;
+  const faultsOn = () => injector?.on() ?? [];
+  const faultsSince = (begin: number) => injector?.since(begin) ?? [];
+  const newWriter = () => createWriter(entrances, tally, faultsSince, random.fork(), () => !over);
+  const population = createPopulation(random.fork());
+  const lives: Promise<void>[] = [];
+
+  const homes = [await createWorkspace(newWriter(), operatorKey), await createWorkspace(newWriter(), operatorKey)];
+  for (let slot = 0; slot < workspacesAtOnce; slot++)
+    lives.push(liveAsWorkspaces(newWriter(), population, operatorKey));
+  for (let slot = 0; slot < keysAtOnce; slot++) {
+    const home = homes[slot % homes.length];
+    if (home !== undefined) lives.push(liveAsKeys(newWriter(), population, home));
+  }
+  const { callsPerSecond } = options;
+  const traffic = startTraffic(entrances, callsPerSecond, population, tally, faultsOn, random.fork());
+  injector = startInjector({ replicas, redis, random: random.fork() }, options.faults, tally);
+
+  const began = performance.now();
+  const state = (): RoundState => ({
+    tally,
+    elapsedMs: performance.now() - began,
+    faultsOnMs: injector?.onForMs() ?? 0,
+    faultsOn: faultsOn(),
+    crashes: replicas.reduce((sum, replica) => sum + replica.crashes(), 0),
+  });
+  let last = state();
+  try {
+    while (performance.now() - began < options.seconds * 1_000 && !options.enough?.(tally)) {
+      options.progress?.(state());
+      await sleep(200);
+    }
+    last = state();
+  } finally {
+    over = true;
+    traffic.stop();
+    await injector.stop();
+    await Promise.all(lives);
+    for (const { doors } of entrances) for (const door of doors) door.close();
+  }
+  return last;
+}

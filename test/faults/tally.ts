@@ -1,0 +1,53 @@
+import type { Violation } from "./checker.js";
+
+/** What a round counts. */
+export interface Tally {
+  readonly callsByDoor: Count;
+  /** Calls that were judged: accepted or refused. */
+  judged: number;
+  judgedWhileFaultsOn: number;
+  readonly words: Count;
+  readonly unavailable: Count;
+  /** Answers that no state of a sound service gives, such as invalid input. */
+  readonly unexpected: Count;
+  readonly writes: Count;
+  writesAcknowledged: number;
+  readonly faults: Count;
+  /** Why a fault could not be made as it was meant. */
+  readonly mishaps: Count;
+  /** How long each acknowledged Disable took, and under which Redis faults. */
+  readonly disables: { readonly ms: number; readonly under: readonly string[] }[];
+  readonly retired: Count;
+  violationCount: number;
+  /** The first ones, in detail. */
+  readonly violations: Violation[];
+}
+
+export type Count = Map<string, number>;
+
+export function createTally(): Tally {
+  return {
+    callsByDoor: new Map(),
+    judged: 0,
+    judgedWhileFaultsOn: 0,
+    words: new Map(),
+    unavailable: new Map(),
+    unexpected: new Map(),
+    writes: new Map(),
+    writesAcknowledged: 0,
+    faults: new Map(),
+    mishaps: new Map(),
+    disables: [],
+    retired: new Map(),
+    violationCount: 0,
+    violations: [],
+  };
+}
+
+export function add(count: Count, name: string): void {
+  count.set(name, (count.get(name) ?? 0) + 1);
+}
+
+export function total(count: Count): number {
+  return [...count.values()].reduce((sum, each) => sum + each, 0);
+}

@@ -1,0 +1,89 @@
+import type { Door } from "./answer.js";
+import type { Call } from "./calls.js";
+import { judge } from "./checker.js";
+import type { Random } from "./random.js";
+import { add, type Tally } from "./tally.js";
+
+/** The doors of one replica. */
+export interface Entrance {
+  readonly replica: string;
+  readonly doors: readonly Door[];
+}
+
+/** Where the calls come from: those that tell about the subjects that are there now. */
+export interface CallSource {
+  next(): Call | undefined;
+}
+
+/** Most calls under way through one door; a replica that does not answer must not use up the laboratory. */
+const mostUnderWay = 24;
+const tickMs = 4;
+
+/** A replica that is away says so at once; without a rest, all calls would go there. */
+const restMs = 25;
+const violationsKept = 20;
+
+/** Makes calls at this rate through all doors of all replicas and judges each answer. Returns how to stop. */
+export function startTraffic(
+  entrances: readonly Entrance[],
+  callsPerSecond: number,
+  source: CallSource,
+  tally: Tally,
+  faultsOn: () => readonly string[],
+  random: Random,
+): { stop(): void } {
+  const ways = entrances.flatMap(({ replica, doors }) => doors.map((door) => ({ replica, door, underWay: 0, restsUntil: 0 })));
+  type Way = (typeof ways)[number];
+  let owed = 0;
+  let last = performance.now();
+  let stopped = false;
+
+  function make(way: Way, call: Call): void {
+    way.underWay++;
+    add(tally.callsByDoor, way.door.name);
+    const begin = performance.now();
+    way.door.call(call.request, (answer) => {
+      way.underWay--;
+      if (stopped) return;
+      const end = performance.now();
+      if (answer.kind === "unavailable" || answer.kind === "unsent") {
+        way.restsUntil = end + restMs;
+        return add(tally.unavailable, answer.kind === "unsent" ? "not reached" : answer.why);
+      }
+      const { word, observations } = call.read(answer);
+      tally.judged++;
+      if (faultsOn().length > 0) tally.judgedWhileFaultsOn++;
+      add(tally.words, word);
+      if (observations === undefined) return add(tally.unexpected, `${call.request.operation}: ${word}`);
+      const label = `${call.request.operation} by ${way.door.name} on ${way.replica}: ${word}`;
+      const violations = judge({ begin, end, label }, observations);
+      tally.violationCount += violations.length;
+      for (const violation of violations) {
+        if (tally.violations.length >= violationsKept) break;
+        tally.violations.push({ ...violation, faults: [...faultsOn()] });
+      }
+    });
+  }
+
+  const timer = setInterval(() => {
+    const now = performance.now();
+    // What could not be made in time is not made up for: a burst would be another fault.
+    owed = Math.min(owed + ((now - last) * callsPerSecond) / 1_000, callsPerSecond / 10);
+    last = now;
+    const open = ways.filter(({ underWay, restsUntil }) => underWay < mostUnderWay && restsUntil <= now);
+    for (; owed >= 1 && open.length > 0; owed--) {
+      const way = random.pick(open);
+      const call = source.next();
+      if (call === undefined) return;
+      make(way, call);
+      if (way.underWay >= mostUnderWay) open.splice(open.indexOf(way), 1);
+    }
+  }, tickMs);
+
+  return {
+    stop() {
+      stopped = true;
+      clearInterval(timer);
+    },
+  };
+}

@@ -1,0 +1,33 @@
+import type { FaultKind } from "./faults.js";
+import type { RoundState } from "./round.js";
+
+/** What a round must reach for its silence to mean anything. */
+export interface Demands {
+  readonly callsPerSecondWhileFaultsOn: number;
+  readonly writesPerSecond: number;
+  /** Each of these must have happened. */
+  readonly faults: readonly FaultKind[];
+}
+
+/** Everything that is wrong with a round; nothing if it has proven what it is to prove. */
+export function findFailings({ tally, elapsedMs, faultsOnMs, crashes }: RoundState, demands: Demands): string[] {
+  const failings: string[] = [];
+  if (tally.violationCount > 0) failings.push(`${tally.violationCount} violations`);
+  const rate = perSecond(tally.judgedWhileFaultsOn, faultsOnMs);
+  if (!(rate >= demands.callsPerSecondWhileFaultsOn)) {
+    failings.push(`too little traffic: ${rate.toFixed(0)} judged calls/s, not ${demands.callsPerSecondWhileFaultsOn}`);
+  }
+  const writes = perSecond(tally.writesAcknowledged, elapsedMs);
+  if (!(writes >= demands.writesPerSecond)) {
+    failings.push(`too few acknowledged writes: ${writes.toFixed(1)}/s, not ${demands.writesPerSecond}`);
+  }
+  const missing = demands.faults.filter(({ name }) => !tally.faults.has(name));
+  if (missing.length > 0) failings.push(`did not happen: ${missing.map(({ name }) => name).join(", ")}`);
+  if (tally.unexpected.size > 0) failings.push(`unexpected answers: ${[...tally.unexpected.keys()].join(", ")}`);
+  if (crashes > 0) failings.push(`replicas ended by themselves ${crashes} times`);
+  return failings;
+}
+
+export function perSecond(count: number, ms: number): number {
+  return ms > 0 ? (count * 1_000) / ms : 0;
+}
