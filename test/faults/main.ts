@@ -19,6 +19,7 @@ const { values } = parseArgs({
     replicas: { type: "string", default: "3" },
     rate: { type: "string", default: "1500" },
     design: { type: "string", default: "as it is" },
+    only: { type: "string", default: "" },
     json: { type: "boolean", default: false },
   },
 });
@@ -27,6 +28,8 @@ const seed = positive("seed", values.seed);
 const replicas = positive("replicas", values.replicas);
 const callsPerSecond = positive("rate", values.rate);
 if (!designNames.includes(values.design)) throw new Error(`--design must be one of: ${designNames.join(", ")}`);
+const faults = faultKinds.filter(({ name }) => name.includes(values.only));
+if (faults.length === 0) throw new Error(`no fault has "${values.only}" in its name`);
 
 /** Rounds of less than this are too short for every kind of fault to come. */
 const longMinutes = 2;
@@ -54,7 +57,7 @@ try {
     seed,
     seconds: minutes * 60,
     callsPerSecond,
-    faults: faultKinds,
+    faults,
     enough: () => interrupted,
     progress: createProgress(process.stderr),
   });
@@ -62,7 +65,7 @@ try {
   const failings = findFailings(state, {
     callsPerSecondWhileFaultsOn: callsPerSecond / 2,
     writesPerSecond: 5,
-    faults: minutes >= longMinutes ? faultKinds : [],
+    faults: minutes >= longMinutes ? faults : [],
   });
   if (interrupted) failings.push("it was interrupted");
   const ownCpu = (user + system) / 1_000 / state.elapsedMs;
