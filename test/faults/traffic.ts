@@ -19,8 +19,8 @@ export interface CallSource {
 const mostUnderWay = 24;
 const tickMs = 4;
 
-/** A replica that is away says so at once; without a rest, all calls would go there. */
-const restMs = 25;
+/** A replica that is away says so at once: without a rest, and one call at a time from then on, all would go there. */
+const restMs = 50;
 const violationsKept = 20;
 
 /** Makes calls at this rate through all doors of all replicas and judges each answer. Returns how to stop. */
@@ -32,7 +32,9 @@ export function startTraffic(
   faultsOn: () => readonly string[],
   random: Random,
 ): { stop(): void } {
-  const ways = entrances.flatMap(({ replica, doors }) => doors.map((door) => ({ replica, door, underWay: 0, restsUntil: 0 })));
+  const ways = entrances.flatMap(({ replica, doors }) =>
+    doors.map((door) => ({ replica, door, underWay: 0, mayHave: mostUnderWay, restsUntil: 0 })),
+  );
   type Way = (typeof ways)[number];
   let owed = 0;
   let last = performance.now();
@@ -48,8 +50,10 @@ export function startTraffic(
       const end = performance.now();
       if (answer.kind === "unavailable" || answer.kind === "unsent") {
         way.restsUntil = end + restMs;
+        way.mayHave = 1;
         return add(tally.unavailable, answer.kind === "unsent" ? "not reached" : answer.why);
       }
+      way.mayHave = mostUnderWay;
       const { word, observations } = call.read(answer);
       tally.judged++;
       if (faultsOn().length > 0) tally.judgedWhileFaultsOn++;
@@ -70,13 +74,13 @@ export function startTraffic(
     // What could not be made in time is not made up for: a burst would be another fault.
     owed = Math.min(owed + ((now - last) * callsPerSecond) / 1_000, callsPerSecond / 10);
     last = now;
-    const open = ways.filter(({ underWay, restsUntil }) => underWay < mostUnderWay && restsUntil <= now);
+    const open = ways.filter(({ underWay, mayHave, restsUntil }) => underWay < mayHave && restsUntil <= now);
     for (; owed >= 1 && open.length > 0; owed--) {
       const way = random.pick(open);
       const call = source.next();
       if (call === undefined) return;
       make(way, call);
-      if (way.underWay >= mostUnderWay) open.splice(open.indexOf(way), 1);
+      if (way.underWay >= way.mayHave) open.splice(open.indexOf(way), 1);
     }
   }, tickMs);
 

@@ -1,0 +1,40 @@
+// A cache in the process, and a message by Redis to all replicas whenever something changes, at which they forget what
+// they hold. Broken, because a message takes time, and does not arrive at all where Redis is out of reach.
+import { Redis } from "ioredis";
+
+const channel = "latchkey:changed";
+
+export function createHoldings(_lease, _changes, _cache, _seal, sources) {
+  const held = new Map();
+  const publisher = connect();
+  const subscriber = connect();
+  subscriber.on("message", () => held.clear());
+  // What was missed while the connection was lost is made up for as well as it can be.
+  subscriber.on("ready", () => {
+    held.clear();
+    subscriber.subscribe(channel).catch(() => {});
+  });
+
+  async function tellAll() {
+    held.clear();
+    await publisher.publish(channel, "").catch(() => {});
+  }
+
+  return {
+    async find(hash) {
+      const id = hash.toString("hex");
+      const standing = held.get(id) ?? (await sources.readStanding(hash));
+      if (standing === undefined) return undefined;
+      held.set(id, standing);
+      return { key: standing, workspaceEnabled: standing.workspaceEnabled };
+    },
+    changed: tellAll,
+    workspaceChanged: tellAll,
+  };
+}
+
+function connect() {
+  const redis = new Redis(process.env.REDIS_URL, { commandTimeout: 50, enableOfflineQueue: false });
+  redis.on("error", () => {}); // that Redis may be away is part of the design
+  return redis;
+}
