@@ -35,11 +35,13 @@ export async function openLaboratory({ databaseUrl, replicas: count, dist }: Lab
     undo.push(() => redis.close());
     const operatorKey = randomBytes(24).toString("hex");
     const installation = { dist, databaseUrl, redisUrl: redis.url, operatorKey, dataDir };
-    for (let number = 1; number <= count; number++) {
+    const add = async (number: number) => {
       const replica = await openReplica(`replica ${number}`, installation);
       replicas.push(replica);
       undo.push(() => replica.close());
-    }
+    };
+    await add(1); // it makes the schema
+    await Promise.all(Array.from({ length: count - 1 }, (_, index) => add(index + 2)));
     return { replicas, redis, operatorKey, close };
   } catch (error) {
     await close();

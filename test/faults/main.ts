@@ -66,7 +66,7 @@ try {
   });
   const { user, system } = process.cpuUsage(cpuBefore);
   const failings = findFailings(state, {
-    callsPerSecondWhileFaultsOn: callsPerSecond / 2,
+    callsPerSecondWhileFaultsOn: (callsPerSecond * 2) / 3,
     writesPerSecond: 5,
     faults: minutes >= longMinutes ? faults : [],
   });

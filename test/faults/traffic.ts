@@ -16,7 +16,7 @@ export interface CallSource {
 }
 
 /** Most calls under way through one door; a replica that does not answer must not use up the laboratory. */
-const mostUnderWay = 24;
+const mostUnderWay = 12;
 const tickMs = 4;
 
 /** A replica that is away says so at once: without a rest, and one call at a time from then on, all would go there. */

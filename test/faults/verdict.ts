@@ -15,7 +15,9 @@ export function findFailings({ tally, elapsedMs, faultsOnMs, crashes }: RoundSta
   if (tally.violationCount > 0) failings.push(`${tally.violationCount} violations`);
   const rate = perSecond(tally.judgedWhileFaultsOn, faultsOnMs);
   if (!(rate >= demands.callsPerSecondWhileFaultsOn)) {
-    failings.push(`too little traffic: ${rate.toFixed(0)} judged calls/s, not ${demands.callsPerSecondWhileFaultsOn}`);
+    failings.push(
+      `too little traffic: ${rate.toFixed(0)} judged calls/s, not ${demands.callsPerSecondWhileFaultsOn.toFixed(0)}`,
+    );
   }
   const writes = perSecond(tally.writesAcknowledged, elapsedMs);
   if (!(writes >= demands.writesPerSecond)) {

@@ -1,0 +1,61 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { createDatabase } from "../harness.js";
+import { built, installDesign } from "./designs.js";
+import { faultsNamed } from "./injector.js";
+import { openLaboratory } from "./laboratory.js";
+import { toText } from "./report.js";
+import { type RoundOptions, runRound } from "./round.js";
+import { findFailings } from "./verdict.js";
+
+/** Moderate, because other tests run beside these on the same machine. `npm run faults` asks for more. */
+const callsPerSecond = 500;
+
+describe("revocation is immediate, in real processes with real clients", () => {
+  it("whatever befalls replicas, Redis and the network", { timeout: 90_000 }, async () => {
+    const faults = faultsNamed(
+      "replica killed",
+      "replica frozen",
+      "redis failed over to a stale copy",
+      "old redis writes replayed",
+      "redis cut for one",
+      "redis stalled for all",
+      "postgres stalled for one",
+    );
+    const state = await run(built, 3, { seed: 1, seconds: 20, faults });
+    const failings = findFailings(state, { callsPerSecondWhileFaultsOn: 100, writesPerSecond: 3, faults });
+    const facts = { seed: 1, replicas: 3, design: "as it is", ownCpu: 0, failings };
+    expect(failings, toText(state, facts)).toEqual([]);
+  });
+});
+
+describe("the laboratory finds designs that break the promise", () => {
+  it.each([
+    ["cache-aside", faultsNamed("redis cut for one", "old redis writes replayed")],
+    ["publish-subscribe", faultsNamed("redis cut for one", "redis stalled for one")],
+    ["no-wait", []],
+  ])("%s", { timeout: 60_000 }, async (design, faults) => {
+    const folder = mkdtempSync(join(tmpdir(), "latchkey-design-"));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    const state = await run(installDesign(design, folder), 2, {
+      seed: 1,
+      seconds: 20,
+      faults,
+      enough: ({ violationCount }) => violationCount > 0,
+    });
+    expect(state.tally.violationCount).toBeGreaterThan(0);
+  });
+});
+
+async function run(dist: string, replicas: number, options: Omit<RoundOptions, "callsPerSecond">) {
+  const database = await createDatabase();
+  onTestFinished(database.drop);
+  const laboratory = await openLaboratory({ databaseUrl: database.url, replicas, dist });
+  try {
+    return await runRound(laboratory, { ...options, callsPerSecond });
+  } finally {
+    await laboratory.close();
+  }
+}
