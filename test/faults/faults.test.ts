@@ -24,7 +24,7 @@ describe("revocation is immediate, in real processes with real clients", () => {
       "redis stalled for all",
       "postgres stalled for one",
     );
-    const state = await run(built, 3, { seed: 1, seconds: 20, faults });
+    const state = await run(built, makeFolder(), 3, { seed: 1, seconds: 20, faults });
     const failings = findFailings(state, { callsPerSecondWhileFaultsOn: 100, writesPerSecond: 3, faults });
     const facts = { seed: 1, replicas: 3, design: "as it is", ownCpu: 0, failings };
     expect(failings, toText(state, facts)).toEqual([]);
@@ -37,9 +37,8 @@ describe("the laboratory finds designs that break the promise", () => {
     ["publish-subscribe", faultsNamed("redis cut for one", "redis stalled for one")],
     ["no-wait", []],
   ])("%s", { timeout: 60_000 }, async (design, faults) => {
-    const folder = mkdtempSync(join(tmpdir(), "latchkey-design-"));
-    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-    const state = await run(installDesign(design, folder), 2, {
+    const folder = makeFolder();
+    const state = await run(installDesign(design, folder), folder, 2, {
       seed: 1,
       seconds: 20,
       faults,
@@ -49,10 +48,16 @@ describe("the laboratory finds designs that break the promise", () => {
   });
 });
 
-async function run(dist: string, replicas: number, options: Omit<RoundOptions, "callsPerSecond">) {
+function makeFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "latchkey-faults-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+async function run(dist: string, folder: string, replicas: number, options: Omit<RoundOptions, "callsPerSecond">) {
   const database = await createDatabase();
   onTestFinished(database.drop);
-  const laboratory = await openLaboratory({ databaseUrl: database.url, replicas, dist });
+  const laboratory = await openLaboratory({ databaseUrl: database.url, replicas, dist, folder });
   try {
     return await runRound(laboratory, { ...options, callsPerSecond });
   } finally {

@@ -1,6 +1,4 @@
 import { randomBytes } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openRedisService, type RedisService } from "./redis-service.js";
 import { openReplica, type Replica } from "./replica.js";
@@ -18,30 +16,31 @@ export interface LaboratoryOptions {
   readonly replicas: number;
   /** The folder of the built service. */
   readonly dist: string;
+  /** Where the replicas may keep files. */
+  readonly folder: string;
 }
 
-export async function openLaboratory({ databaseUrl, replicas: count, dist }: LaboratoryOptions): Promise<Laboratory> {
+export async function openLaboratory(options: LaboratoryOptions): Promise<Laboratory> {
+  const { databaseUrl, dist, folder } = options;
   const undo: (() => unknown)[] = [];
   const close = async () => {
     for (const step of undo.splice(0).reverse()) await step();
   };
   try {
-    const dataDir = mkdtempSync(join(tmpdir(), "latchkey-faults-"));
-    undo.push(() => rmSync(dataDir, { recursive: true, force: true }));
     const replicas: Replica[] = [];
     const redis = await openRedisService((url) => {
       for (const replica of replicas) replica.redis.retarget(url);
     });
     undo.push(() => redis.close());
     const operatorKey = randomBytes(24).toString("hex");
-    const installation = { dist, databaseUrl, redisUrl: redis.url, operatorKey, dataDir };
+    const installation = { dist, databaseUrl, redisUrl: redis.url, operatorKey, dataDir: join(folder, "data") };
     const add = async (number: number) => {
       const replica = await openReplica(`replica ${number}`, installation);
       replicas.push(replica);
       undo.push(() => replica.close());
     };
     await add(1); // it makes the schema
-    await Promise.all(Array.from({ length: count - 1 }, (_, index) => add(index + 2)));
+    await Promise.all(Array.from({ length: options.replicas - 1 }, (_, index) => add(index + 2)));
     return { replicas, redis, operatorKey, close };
   } catch (error) {
     await close();

@@ -37,22 +37,34 @@ if (faults.length === 0) throw new Error(`no fault has "${values.only}" in its n
 /** Rounds of less than this are too short for every kind of fault to come. */
 const longMinutes = 2;
 
-const undo: (() => unknown)[] = [];
 let interrupted = false;
 for (const signal of ["SIGINT", "SIGTERM"] as const) {
   process.on(signal, () => {
     interrupted = true;
   });
 }
-process.exitCode = 1;
+const folder = mkdtempSync(join(tmpdir(), "latchkey-faults-"));
+process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+
+const undo: (() => unknown)[] = [];
+let holds = false;
 try {
-  const dataDir = mkdtempSync(join(tmpdir(), "latchkey-faults-"));
-  undo.push(() => rmSync(dataDir, { recursive: true, force: true }));
-  const dist = design === undefined ? built : installDesign(design, dataDir);
-  const postgresDir = join(dataDir, "backends");
-  const backends = await startBackends({ dataDir: postgresDir, searchPath: "", withRedis: false, durable: false });
+  holds = await runOnce();
+} catch (error) {
+  process.stderr.write(`${error instanceof Error ? error.stack : error}\n`);
+} finally {
+  for (const step of undo.reverse()) await step();
+}
+// Not left to Node: with connections that were cut in the middle, it can spin for ever while it clears up.
+process.exit(holds ? 0 : 1);
+
+/** One round with everything that it needs. Returns whether it holds. */
+async function runOnce(): Promise<boolean> {
+  const dist = design === undefined ? built : installDesign(design, folder);
+  const dataDir = join(folder, "backends");
+  const backends = await startBackends({ dataDir, searchPath: "", withRedis: false, durable: false });
   undo.push(() => backends.stop());
-  const laboratory = await openLaboratory({ databaseUrl: backends.databaseUrl, replicas, dist });
+  const laboratory = await openLaboratory({ databaseUrl: backends.databaseUrl, replicas, dist, folder });
   undo.push(() => laboratory.close());
 
   const cpuBefore = process.cpuUsage();
@@ -74,9 +86,7 @@ try {
   const ownCpu = (user + system) / 1_000 / state.elapsedMs;
   const facts = { seed, replicas, design: design ?? "as it is", ownCpu, failings };
   process.stdout.write(`\n${values.json ? toJson(state, facts) : toText(state, facts)}\n`);
-  if (failings.length === 0) process.exitCode = 0;
-} finally {
-  for (const step of undo.reverse()) await step();
+  return failings.length === 0;
 }
 
 function positive(name: string, text: string): number {

@@ -3,12 +3,13 @@ import type { FaultKind } from "./faults.js";
 import { openGrpcDoor } from "./grpc-door.js";
 import { openHttpDoor } from "./http-door.js";
 import { type Injector, startInjector } from "./injector.js";
+import { liveAsKeys } from "./key-life.js";
 import type { Laboratory } from "./laboratory.js";
-import { createWorkspace, liveAsKeys, liveAsWorkspaces } from "./lives.js";
 import { createPopulation } from "./population.js";
 import { createRandom } from "./random.js";
 import { createTally, type Tally } from "./tally.js";
 import { startTraffic } from "./traffic.js";
+import { createWorkspace, liveAsWorkspaces } from "./workspace-life.js";
 import { createWriter } from "./writer.js";
 
 /** What one round is to be. */

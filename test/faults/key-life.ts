@@ -1,3 +1,4 @@
+import { insist, pauseBetweenWrites, watchMs } from "./life.js";
 import type { Population } from "./population.js";
 import { prepare, type Request } from "./request.js";
 import {
@@ -7,44 +8,8 @@ import {
   keySubject,
   toggled,
   type WorkspaceSubject,
-  workspaceSubject,
 } from "./subjects.js";
-import type { WriteOutcome, Writer } from "./writer.js";
-
-/** Long enough for every replica to be called several times about what has just been settled. */
-const watchMs = [300, 700] as const;
-
-/** A new workspace, with its first key. */
-export async function createWorkspace(writer: Writer, operatorKey: string): Promise<WorkspaceSubject | undefined> {
-  const made = await writer.create(prepare("createWorkspace", operatorKey, { name: "laboratory" }));
-  return made && workspaceSubject(`${made["workspaceId"]}`, `${made["key"]}`);
-}
-
-/** Workspaces, one after the other, each disabled and enabled until it cannot be judged any more. */
-export async function liveAsWorkspaces(writer: Writer, population: Population, operatorKey: string): Promise<void> {
-  while (writer.writing()) {
-    const workspace = await createWorkspace(writer, operatorKey);
-    if (workspace === undefined) return;
-    const { workspaceId, subject } = workspace;
-    const leave = population.admit(workspace);
-    const reason = "UNPAID_BILLING";
-    const protoJson = { workspaceId, reason: `DISABLED_REASON_${reason}` };
-    const requests = {
-      disabled: prepare("disableWorkspace", operatorKey, { workspaceId, reason }, protoJson),
-      enabled: prepare("enableWorkspace", operatorKey, { workspaceId }),
-    };
-    for (let state: keyof typeof requests = "enabled", settled = true; settled && writer.writing(); ) {
-      await pauseBetweenWrites(writer);
-      const next: keyof typeof requests = state === "enabled" ? "disabled" : "enabled";
-      const request = requests[next];
-      const outcome = await writer.write(subject, "workspace", next, request);
-      if (outcome.kind === "acknowledged") state = next;
-      settled = outcome.kind !== "unknown";
-      if (!settled) await insist(writer, () => writer.write(subject, "workspace", next, request));
-    }
-    leave();
-  }
-}
+import type { Writer } from "./writer.js";
 
 /** Keys, one after the other, each updated until it is deleted, rerolled, or cannot be judged any more. */
 export async function liveAsKeys(writer: Writer, population: Population, home: WorkspaceSubject): Promise<void> {
@@ -115,24 +80,4 @@ function toggleGrant({ home, keyId }: KeySubject, present: KeySettings): Change 
   const value = present.grant === "granted" ? "lacking" : "granted";
   const permissions = value === "granted" ? [keptPermission, toggled] : [keptPermission];
   return { register: "grant", value, request: prepare("updateKey", home.secret, { keyId, permissions }) };
-}
-
-/** Mostly time for others to look, at times none. */
-async function pauseBetweenWrites(writer: Writer): Promise<void> {
-  if (writer.random.chance(0.8)) await writer.pause(80, 700);
-}
-
-/**
- * After an unknown outcome the same is written again until it is acknowledged: from then on the register holds this
- * value, whether the first attempt takes effect late or never. It is watched, and then given up: the next other value
- * could be overwritten by that late attempt.
- */
-async function insist(writer: Writer, attempt: () => Promise<WriteOutcome>): Promise<void> {
-  for (let attemptsLeft = 8; attemptsLeft > 0 && writer.writing(); attemptsLeft--) {
-    await writer.pause(50, 250);
-    if ((await attempt()).kind !== "acknowledged") continue;
-    await writer.pause(...watchMs);
-    break;
-  }
-  writer.retire("unknown outcome");
 }
