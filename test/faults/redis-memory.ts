@@ -1,11 +1,11 @@
 import type { Redis } from "ioredis";
 import type { Random } from "./random.js";
 
-/** An entry as it once was, in the server's own form, so that entries of any type can be brought back. */
+/** An entry as it once was, byte for byte. */
 interface PastEntry {
   readonly name: string;
   readonly at: number;
-  readonly dump: Buffer;
+  readonly text: string;
 }
 
 /** Remembers what Redis once held, so that it can come back when it should not. */
@@ -19,6 +19,9 @@ export interface RedisMemory {
 }
 
 const formsKept = 8;
+
+/** Entries that have not changed for so long belong to nobody who is still watched. */
+const memoryMs = 20_000;
 const lifetimeMs = 600_000;
 
 export function createRedisMemory(): RedisMemory {
@@ -28,15 +31,15 @@ export function createRedisMemory(): RedisMemory {
     async look(from) {
       try {
         const names = await from.keys("*");
-        const dumps = await Promise.all(names.map((name) => from.dumpBuffer(name)));
+        const texts = names.length === 0 ? [] : await from.mget(names);
         const at = performance.now();
         for (const [index, name] of names.entries()) {
-          const dump = dumps[index];
-          if (!dump) continue; // gone since
+          const text = texts[index];
+          if (typeof text !== "string") continue; // gone since
           const past = forms.get(name) ?? [];
-          if (past.at(-1)?.dump.equals(dump)) continue;
-          forms.set(name, [...past, { name, at, dump }].slice(-formsKept));
+          if (past.at(-1)?.text !== text) forms.set(name, [...past, { name, at, text }].slice(-formsKept));
         }
+        for (const [name, past] of forms) if ((past.at(-1)?.at ?? 0) < at - memoryMs) forms.delete(name);
       } catch {
         // Frozen, killed or restarted just now; the next look sees more.
       }
@@ -58,8 +61,7 @@ export function createRedisMemory(): RedisMemory {
 }
 
 async function write(to: Redis, entries: readonly (PastEntry | undefined)[]): Promise<void> {
-  const written = entries
-    .filter((entry) => entry !== undefined)
-    .map(({ name, dump }) => to.restore(name, lifetimeMs, dump, "REPLACE").catch(() => {}));
-  await Promise.all(written);
+  const pipeline = to.pipeline();
+  for (const entry of entries) if (entry !== undefined) pipeline.set(entry.name, entry.text, "PX", lifetimeMs);
+  await pipeline.exec().catch(() => {}); // frozen, killed or restarted just now
 }
