@@ -34,6 +34,8 @@ function sameBytes(bytes: Buffer): Buffer {
 
 function readError(error: ServiceError): Answer {
   const [bytes] = error.metadata.get("grpc-status-details-bin");
+  // In these words grpc-js says that it found no connection to send the call on.
+  if (error.details.startsWith("No connection established")) return { kind: "unsent" };
   // Without our details, it was not the service that answered.
   if (!(bytes instanceof Buffer)) return { kind: "unavailable", why: `grpc ${status[error.code]}` };
   const details = fromBinary(StatusSchema, bytes).details.map((detail) => anyUnpack(detail, ErrorInfoSchema));
