@@ -18,19 +18,19 @@ export const mutants: readonly Mutant[] = [
   {
     name: "changes are acknowledged at once",
     file: lease,
-    text: "outlast: () => clock.sleep(leaseMs * 1.01 + mostDriftMs + 1)",
+    text: "outlast: () => clock.sleep((leaseMs + mostDriftMs) * 1.01 + 1)",
     replacement: "outlast: async () => {}",
   },
   {
     name: "changes are acknowledged after one lease, as if all clocks were alike",
     file: lease,
-    text: "leaseMs * 1.01 + mostDriftMs",
+    text: "(leaseMs + mostDriftMs) * 1.01",
     replacement: "leaseMs",
   },
   {
     name: "changes are acknowledged as if every suspension were noticed",
     file: lease,
-    text: "leaseMs * 1.01 + mostDriftMs",
+    text: "(leaseMs + mostDriftMs) * 1.01",
     replacement: "leaseMs * 1.01",
   },
   {
@@ -87,8 +87,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: "what arrives is held as of its arrival",
     file: shelf,
-    text: "if (!changes.admit(fact)) return false;\n    holdings.set(id, { fact },",
-    replacement: "holdings.set(id, { fact: { ...fact, asOf: changes.epoch } },",
+    text: "if (!changes.admit(fact)) return false;",
+    replacement: "fact = { ...fact, asOf: changes.epoch };",
   },
   {
     name: "what is held is used whatever has changed",
@@ -99,8 +99,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: "Redis is believed",
     file: shelf,
-    text: "return fact && fact.asOf <= changes.epoch && changes.admit(fact) ? fact : undefined;",
-    replacement: "return fact && { ...fact, asOf: changes.epoch };",
+    text: "if (fact === undefined || fact.asOf > changes.epoch || !changes.admit(fact)) return undefined;",
+    replacement: "if (fact) return { ...fact, asOf: changes.epoch };",
   },
   {
     name: "a fetch that somebody else began is believed",
