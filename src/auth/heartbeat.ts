@@ -19,26 +19,23 @@ const answerLimitMs = 300;
 export const heartbeatLimits = { connections: 1, statementMs: answerLimitMs - 50 };
 
 /**
- * Asks on a connection of its own, each time with a limit. Silence twice in a row means that Postgres is away; then
- * nobody should go on waiting for it on other connections either.
+ * Asks on a connection of its own, each time with a limit. Silence means that Postgres is away, or that the network
+ * swallows what is sent; then nobody should go on waiting on other connections either.
  */
 export function createHeartbeat(own: Connections, onSilence: () => void): ChangeSource {
   const store = createChangesStore(own.sql);
   let connected = false;
-  let silences = 0;
 
   async function ask<T>(limit: number, question: () => Promise<T>): Promise<T> {
     try {
       const answer = await answerWithin(limit, question());
       connected = true;
-      silences = 0;
       return answer;
     } catch (error) {
       connected = false;
       if (error instanceof Silence) {
         own.renew();
-        silences += 1;
-        if (silences > 1) onSilence();
+        onSilence();
       }
       throw serviceUnavailable(error);
     }

@@ -27,7 +27,7 @@ export function jsonText(sql: Statement, value: JsonObject) {
 export interface Connections {
   /** Runs on whichever connections are the present ones. */
   readonly sql: Sql;
-  /** Gives them up: what waits on them fails at once, and what comes next gets new ones. */
+  /** Gives them up: what comes next gets new ones, and what still waits on them has a moment left to be answered. */
   renew(): void;
   close(): Promise<void>;
 }
@@ -44,26 +44,26 @@ export function openConnections(url: string, limits: PoolLimits = poolLimits): C
 
   function open(): Sql {
     const opened: Sql = connectPostgres(url, limits, () => {
-      if (opened === pool) replace(secondsToFinish);
+      if (opened === pool) renew();
     });
     return opened;
   }
 
-  function replace(timeout: number): void {
+  function renew(): void {
     const old = pool;
     pool = open();
-    void old.end({ timeout });
+    void old.end({ timeout: secondsToFinish });
   }
 
   const sql = new Proxy(pool, {
     apply: (_first, _this, statement: Parameters<typeof pool>) => onlyWhole(pool(...statement)),
     get: (_first, name: keyof Sql) => pool[name],
   });
-  return { sql, renew: () => replace(0), close: () => pool.end({ timeout: 5 }) };
+  return { sql, renew, close: () => pool.end({ timeout: 5 }) };
 }
 
-/** How long statements on other connections may go on when one has broken. */
-const secondsToFinish = 1;
+/** How long statements may go on that wait on connections which were given up. */
+const secondsToFinish = 0.5;
 
 /** Makes a statement fail whose result is not whole. It may have taken effect, as with any connection that breaks. */
 function onlyWhole<T>(statement: T): T {
