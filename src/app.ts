@@ -84,14 +84,14 @@ export async function openApp(options: AppOptions): Promise<App> {
     const identities = createIdentitiesStore(sql);
     const workspaces = createWorkspacesStore(sql);
 
-    const { epoch, leaseMs, seal } = await createChangesStore(sql).readTerms();
+    const { epoch, leaseMs, history } = await createChangesStore(sql).readTerms();
     // The recent past is learnt first, so that what other replicas left in Redis can be used from the start.
-    const changes = createChanges(recentPast(epoch));
+    const changes = createChanges(recentPast(epoch), history);
     const heartConnection = openConnections(options.databaseUrl, heartbeatLimits);
     undo.push(() => heartConnection.close());
     const heartbeat = createHeartbeat(heartConnection, pool.renew);
     const lease = createLease(heartbeat, changes, leaseMs, systemClock);
-    const found = createHoldings(lease, changes, cache, seal, { ...keys, ...workspaces });
+    const found = createHoldings(lease, changes, cache, { ...keys, ...workspaces });
     const holdings = withSpotChecks(found, changes, keys.readUsable, log);
 
     const lastUsed = createLastUsed(keys.recordUses, log);

@@ -44,12 +44,17 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     return value ?? fallback;
   }
 
-  const redisUrls = read("REDIS_URL", undefined, listOf(url("redis:", "rediss:")), "a URL such as redis://host:6379");
-  const redisCluster = read("REDIS_CLUSTER", false, yesOrNo, "true or false");
-  if (redisCluster && redisUrls === undefined) problems.push("REDIS_CLUSTER needs a REDIS_URL");
-  if (!redisCluster && (redisUrls?.length ?? 0) > 1) {
-    problems.push("REDIS_URL must be one URL, unless REDIS_CLUSTER is true: then it may name several nodes");
-  }
+  const cluster = read("REDIS_CLUSTER", false, yesOrNo, "true or false");
+  const redisUrl = url("redis:", "rediss:");
+  const urls = cluster
+    ? read(
+        "REDIS_URL",
+        undefined,
+        nodes(redisUrl),
+        "URLs such as redis://a:6379,redis://b:6379, alike but for the host",
+      )
+    : read("REDIS_URL", undefined, (text) => (redisUrl(text) ? [text] : undefined), "a URL such as redis://host:6379");
+  if (cluster && !environment["REDIS_URL"]) problems.push("REDIS_CLUSTER needs a REDIS_URL");
 
   const config: Config = Object.freeze({
     host: read("HOST", "127.0.0.1", plainText, "an address or host name to listen on, such as 127.0.0.1 or 0.0.0.0"),
@@ -62,7 +67,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       url("postgres:", "postgresql:"),
       "a URL such as postgres://user:password@host:5432/database",
     ),
-    redis: redisUrls && { urls: redisUrls, cluster: redisCluster },
+    redis: urls && { urls, cluster },
     dataDir: read("DATA_DIR", resolve(".latchkey"), (text) => (isAbsolute(text) ? text : resolve(text)), "a folder"),
     operatorKey: read("OPERATOR_KEY", undefined, secret, "at least 24 printable ASCII characters without spaces"),
     docsBaseUrl: read("DOCS_BASE_URL", undefined, baseUrl, "a URL such as https://docs.example.com"),
@@ -125,10 +130,13 @@ function baseUrl(text: string): string | undefined {
   return url("http:", "https:")(text)?.replace(/\/+$/, "");
 }
 
-function listOf<T>(parse: (text: string) => T | undefined) {
+/** One or several URLs that differ in the host and port alone: all nodes of a cluster are reached in the same way. */
+function nodes(parse: (text: string) => string | undefined) {
   return (text: string) => {
-    const values = text.split(",").map((part) => parse(part.trim()));
-    return values.every((value) => value !== undefined) ? values : undefined;
+    const parts = text.split(",").map((part) => part.trim());
+    if (!parts.every(parse)) return undefined;
+    const ways = parts.map((part) => new URL(part)).map((node) => [node.protocol, node.username, node.password].join());
+    return new Set(ways).size === 1 ? parts : undefined;
   };
 }
 

@@ -13,21 +13,21 @@ export interface Fact<T> {
 export interface Changes {
   /** The present, as far as it is known here. */
   readonly epoch: number;
-  /** Grows when everything was forgotten: what is held belongs to the generation that it was read in. */
-  readonly generation: number;
+  /** The history that epochs are counted in: what was read in another is worth nothing. */
+  readonly history: string;
   /** Adds what came between the last known epoch and this one. */
   learn(epoch: number, changes: readonly Change[]): void;
   /** Forgets everything: the present becomes the horizon too. */
-  startOver(epoch: number): void;
+  startOver(epoch: number, history: string): void;
   /** Whether no known change is missing in the fact. Where less than everything is known, it is not trusted. */
   admit(fact: Pick<Fact<unknown>, "rows" | "asOf">): boolean;
 }
 
 /** The fence: what was read before a row's last known change is not used any more, wherever it comes from. */
-export function createChanges(beginning: number, mostRemembered = 100_000): Changes {
+export function createChanges(beginning: number, firstHistory: string, mostRemembered = 100_000): Changes {
   let epoch = beginning;
   let horizon = beginning;
-  let generation = 0;
+  let history = firstHistory;
   /** The last change of each row, in the order of the changes. */
   const lastChange = new Map<string, number>();
 
@@ -35,8 +35,8 @@ export function createChanges(beginning: number, mostRemembered = 100_000): Chan
     get epoch() {
       return epoch;
     },
-    get generation() {
-      return generation;
+    get history() {
+      return history;
     },
 
     learn(present, changes) {
@@ -52,11 +52,11 @@ export function createChanges(beginning: number, mostRemembered = 100_000): Chan
       }
     },
 
-    startOver(present) {
+    startOver(present, itsHistory) {
       lastChange.clear();
       epoch = present;
       horizon = present;
-      generation += 1;
+      history = itsHistory;
     },
 
     admit({ rows, asOf }) {

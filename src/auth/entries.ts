@@ -12,11 +12,14 @@ export interface EntryForm<T> {
   open(id: string, entry: string | undefined): Fact<T> | undefined;
 }
 
+/** What entries are sealed with at this moment: with the history of the database, so does what they are worth change. */
+export type Secret = () => string;
+
 /** Grows with every change of what is written below: processes of different versions do not read each other's entries. */
 const version = 1;
 
 /** Whether a workspace is enabled, by its id. */
-export function workspaceEntries(secret: Buffer): EntryForm<boolean> {
+export function workspaceEntries(secret: Secret): EntryForm<boolean> {
   return sealed(secret, "latchkey:ws:", {
     write: ({ value, asOf }) => `${value ? "enabled" : "disabled"}@${asOf}`,
     read: (text, workspaceId) => {
@@ -27,7 +30,7 @@ export function workspaceEntries(secret: Buffer): EntryForm<boolean> {
 }
 
 /** What a key may do, by the hash of its secret. */
-export function keyEntries(secret: Buffer): EntryForm<KeyStanding> {
+export function keyEntries(secret: Secret): EntryForm<KeyStanding> {
   return sealed(secret, "latchkey:key:", {
     write: ({ value, rows, asOf }) => JSON.stringify({ value, rows, asOf }),
     read: (text) => {
@@ -52,12 +55,12 @@ export function keyEntries(secret: Buffer): EntryForm<KeyStanding> {
  * the name is part of it, so that an entry cannot speak for another key or workspace.
  */
 function sealed<T>(
-  secret: Buffer,
+  secret: Secret,
   prefix: string,
   form: { write(fact: Fact<T>): string; read(text: string, id: string): Fact<T> },
 ): EntryForm<T> {
   const sealOf = (id: string, text: string) =>
-    createHmac("sha256", secret).update(`${version}\n${prefix}${id}\n${text}`).digest("base64url");
+    createHmac("sha256", secret()).update(`${version}\n${prefix}${id}\n${text}`).digest("base64url");
   return {
     nameOf: (id) => prefix + id,
     write: form.write,

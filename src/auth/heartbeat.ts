@@ -7,6 +7,8 @@ export interface ChangeSource {
   /** Sees to it that a question can be sent at once. */
   connect(): Promise<void>;
   changedSince(epoch: number): Promise<Changed>;
+  /** Makes known to all that epochs are counted anew. */
+  beginHistory(): Promise<void>;
 }
 
 /** How long a connection may take to come about. Twice this, and a caller has still been answered within a second. */
@@ -45,6 +47,7 @@ export function createHeartbeat(own: Connections, onSilence: () => void): Change
     async connect() {
       if (!connected) await ask(connectLimitMs, store.greet);
     },
+    beginHistory: () => ask(answerLimitMs, store.beginHistory),
     changedSince: (epoch) => ask(answerLimitMs, () => store.changedSince(epoch)),
   };
 }

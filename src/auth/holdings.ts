@@ -38,15 +38,10 @@ const workspacesCapacity = 16 * 1024 * 1024;
  * This process over Redis over Postgres. Only the lease gives the right to answer from what is held, and only the fence
  * decides what may be held; so nothing rests on Redis, which may lose, delay or repeat what it likes.
  */
-export function createHoldings(
-  lease: Lease,
-  changes: Changes,
-  cache: Cache,
-  seal: Buffer,
-  sources: HoldingsSources,
-): Holdings {
+export function createHoldings(lease: Lease, changes: Changes, cache: Cache, sources: HoldingsSources): Holdings {
+  const secret = () => changes.history;
   const workspaces = createShelf({
-    form: workspaceEntries(seal),
+    form: workspaceEntries(secret),
     changes,
     cache,
     async read(workspaceId) {
@@ -56,7 +51,7 @@ export function createHoldings(
     capacity: workspacesCapacity,
   });
   const keys = createShelf({
-    form: keyEntries(seal),
+    form: keyEntries(secret),
     changes,
     cache,
     async read(hash) {

@@ -21,13 +21,16 @@ export function keepLease(lease: Lease, log: Log) {
       try {
         await lease.renew();
         renewals.succeeded += 1;
-        if (failures >= failuresToSay) log.info("Postgres answers again");
+        if (failures >= failuresToSay) log.info("the lease is renewed again");
         failures = 0;
       } catch (error) {
         renewals.failed += 1;
         failures += 1;
         if (failures === failuresToSay && !stopped.signal.aborted) {
-          log.error({ err: error }, "Postgres does not answer; until it does, every call is refused as unavailable");
+          log.error(
+            { err: error },
+            "the lease cannot be renewed; until it can, every call with a key is refused as unavailable",
+          );
         }
       }
       await next;

@@ -24,7 +24,7 @@ export interface Lease {
   ensure(): Promise<void>;
   /** Asks for changes, in a question that is sent after this moment. */
   renew(): Promise<void>;
-  /** Resolves when no process has a lease any more that it got before this moment. */
+  /** Resolves when no process has a lease any more that it got before this moment; throws if that cannot be known. */
   outlast(): Promise<void>;
 }
 
@@ -40,7 +40,6 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
   let validUntil = Number.NEGATIVE_INFINITY;
   /** Wall time less monotonic time, when the lease was got. A suspended machine shows by it. */
   let offset = 0;
-  let server: string | undefined;
   let underWay: Promise<void> | undefined;
   let upNext: Promise<void> | undefined;
 
@@ -54,14 +53,17 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
     if (found.leaseMs !== leaseMs)
       throw unusable(`the lease time was changed to ${found.leaseMs} ms: restart to use it`);
 
-    const replaced = found.epoch < changes.epoch || (server !== undefined && server !== found.server);
-    server = found.server;
-    if (replaced) {
-      // A server that was restored may not have all the changes that we have seen: its recent past is learnt anew.
-      changes.startOver(recentPast(found.epoch));
+    if (found.history !== changes.history) {
+      // It need not have all the changes that we have seen: its own recent past is learnt.
+      changes.startOver(recentPast(found.epoch), found.history);
       return ask();
     }
-    if (found.changes === undefined) changes.startOver(found.epoch);
+    if (found.epoch < changes.epoch) {
+      // A backup was restored in place. Its epochs will be counted a second time, to other changes.
+      await source.beginHistory();
+      return ask();
+    }
+    if (found.changes === undefined) changes.startOver(found.epoch, found.history);
     else changes.learn(found.epoch, found.changes);
     offset = wall - sentAt;
     validUntil = sentAt + leaseMs;
@@ -86,19 +88,25 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
     return drift > mostDriftMs ? 0 : Math.max(0, validUntil - now);
   }
 
+  async function ensure(): Promise<void> {
+    if (timeLeft() > 0) return;
+    // A question under way may have been sent before this call began: it helps only if it brings a lease.
+    await underWay?.catch(() => {});
+    if (timeLeft() > 0) return;
+    await renew();
+  }
+
   return {
     leaseMs,
     timeLeft,
+    ensure,
     renew,
-    async ensure() {
-      if (timeLeft() > 0) return;
-      // A question under way may have been sent before this call began: it helps only if it brings a lease.
-      await underWay?.catch(() => {});
-      if (timeLeft() > 0) return;
-      await renew();
+    async outlast() {
+      // The drift that nobody noticed; a hundredth, because clocks differ in speed; and timers fire up to 1 ms early.
+      await clock.sleep((leaseMs + mostDriftMs) * 1.01 + 1);
+      // Who has no lease may have the wrong idea of how long others have theirs.
+      await ensure();
     },
-    // A hundredth more, because clocks differ in speed; the drift that nobody noticed; and timers fire up to 1 ms early.
-    outlast: () => clock.sleep((leaseMs + mostDriftMs) * 1.01 + 1),
   };
 }
 

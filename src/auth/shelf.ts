@@ -42,12 +42,12 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
   const holdings = new LRUCache<string, { fact: Fact<T> }>({ maxSize: capacity });
   const underWay = new Map<string, Promise<Fact<T> | undefined>>();
   const lookups = { held: 0, redis: 0, postgres: 0 };
-  let generation = changes.generation;
+  let { history } = changes;
 
   function held(id: string): T | undefined {
-    if (generation !== changes.generation) {
+    if (history !== changes.history) {
       holdings.clear();
-      generation = changes.generation;
+      history = changes.history;
     }
     const holding = holdings.get(id);
     if (holding === undefined) return undefined;
@@ -84,10 +84,9 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
   }
 
   async function readPostgres(id: string): Promise<Fact<T> | undefined> {
-    const { generation } = changes;
+    const { history: readIn } = changes;
     const fact = await read(id);
-    // The database was replaced meanwhile: the epoch of what was read does not belong to the changes known here.
-    if (generation !== changes.generation) return readPostgres(id);
+    if (readIn !== changes.history) return readPostgres(id); // its epoch may be counted in either
     lookups.postgres += 1;
     // Not waited for: a cache that is slow costs a caller its time once, at the reading.
     if (fact) share(id, fact);

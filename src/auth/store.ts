@@ -11,8 +11,7 @@ export interface Change {
 export interface Terms {
   readonly epoch: number;
   readonly leaseMs: number;
-  /** What entries in Redis are sealed with. */
-  readonly seal: Buffer;
+  readonly history: string;
 }
 
 /** All that changed after an epoch, seen in one snapshot. */
@@ -20,8 +19,8 @@ export interface Changed {
   /** The epoch of the snapshot. */
   readonly epoch: number;
   readonly leaseMs: number;
-  /** Tells one run of one server from another. */
-  readonly server: string;
+  /** Names the history that the epoch is counted in. A secret: entries in Redis are sealed with it. */
+  readonly history: string;
   /** True on a server that only follows the primary, and so may not know of the last changes. */
   readonly standby: boolean;
   /** Undefined: too many to tell. */
@@ -36,7 +35,7 @@ export type ChangesStore = ReturnType<typeof createChangesStore>;
 export function createChangesStore(sql: Sql) {
   return {
     async readTerms(): Promise<Terms> {
-      const [row] = await sql<Terms[]>`select value::float8 as epoch, lease_ms, seal from epoch`;
+      const [row] = await sql<Terms[]>`select value::float8 as epoch, lease_ms, history() from epoch`;
       if (row === undefined) throw new Error("the table epoch has lost its row");
       return row;
     },
@@ -44,8 +43,7 @@ export function createChangesStore(sql: Sql) {
     /** One statement, hence one snapshot: no change up to its epoch is missing. */
     async changedSince(epoch: number): Promise<Changed> {
       const rows = await sql<(Omit<Changed, "changes"> & { id: string | null; changedEpoch: number })[]>`
-        select value::float8 as epoch, lease_ms, pg_is_in_recovery() as standby,
-          pg_postmaster_start_time()::text as server, id, changed_epoch::float8
+        select value::float8 as epoch, lease_ms, history(), pg_is_in_recovery() as standby, id, changed_epoch::float8
         from epoch left join lateral (
           select key_id as id, changed_epoch from keys where changed_epoch > ${epoch}
           union all select workspace_id, changed_epoch from workspaces where changed_epoch > ${epoch}
@@ -55,6 +53,11 @@ export function createChangesStore(sql: Sql) {
       if (first === undefined) throw new Error("the table epoch has lost its row");
       const changes = rows.flatMap(({ id, changedEpoch }) => (id === null ? [] : [{ id, epoch: changedEpoch }]));
       return { ...first, changes: changes.length > mostChanges ? undefined : changes };
+    },
+
+    /** Makes what was sealed so far worthless, because its epochs may not be counted as they are from now on. */
+    async beginHistory(): Promise<void> {
+      await sql`update epoch set seal = new_seal()`;
     },
 
     /** Whether the database answers at all. */

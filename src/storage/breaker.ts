@@ -24,6 +24,7 @@ export function createBreaker(
   let failures = 0;
   /** Runs while the server is passed by. */
   let probing: NodeJS.Timeout | undefined;
+  let stopped = false;
 
   function close(): void {
     clearInterval(probing);
@@ -33,7 +34,7 @@ export function createBreaker(
   }
 
   function trip(cause: unknown): void {
-    if (probing !== undefined) return;
+    if (probing !== undefined || stopped) return;
     onChange(false, cause);
     let asked = false;
     probing = setInterval(async () => {
@@ -44,7 +45,7 @@ export function createBreaker(
         () => false,
       );
       asked = false;
-      if (back && probing !== undefined) close();
+      if (back && !stopped) close();
     }, probeEveryMs).unref();
   }
 
@@ -66,6 +67,9 @@ export function createBreaker(
       }
     },
     trip,
-    stop: () => clearInterval(probing),
+    stop() {
+      stopped = true;
+      clearInterval(probing);
+    },
   };
 }

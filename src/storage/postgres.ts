@@ -102,7 +102,7 @@ export function connectPostgres(url: string, { connections, statementMs } = pool
   return postgres(url, {
     max: connections,
     onclose,
-    connect_timeout: 1,
+    connect_timeout: 5,
     // A short, constant pause between attempts to connect: the service is back soon after its database is.
     backoff: () => 0.1,
     keep_alive: 10,

@@ -34,7 +34,8 @@ export function connectRedis(address: RedisAddress, log: Log): Cache {
   let doubt: NodeJS.Timeout | undefined;
   let said = false;
   const breaker = createBreaker(
-    () => within(redis.ping()),
+    // As a caller would: a server may greet and yet refuse commands.
+    () => within(redis.get("latchkey:probe")),
     (inUse, cause) => {
       clearTimeout(doubt);
       if (inUse && said) log.info("Redis is back");
@@ -75,10 +76,14 @@ function connectCluster(urls: readonly string[]): Cluster {
   const [first] = nodes;
   const secure = first?.protocol === "rediss:";
   return new Cluster(
-    nodes.map(({ hostname, port }) => ({ host: hostname, port: Number(port || 6379) })),
+    nodes.map(({ hostname, port }) => ({ host: hostname.replace(/^\[|\]$/g, ""), port: Number(port || 6379) })),
     {
       enableOfflineQueue: false,
       slotsRefreshTimeout: 500,
+      // Waiting longer than a command may take would help nobody.
+      retryDelayOnClusterDown: 10,
+      retryDelayOnFailover: 10,
+      maxRedirections: 3,
       clusterRetryStrategy: (attempt) => Math.min(attempt * 20, 500),
       // Certificates are made out to names: nodes must not be looked up and then reached by their address.
       ...(secure && { dnsLookup: (name, found) => found(null, name) }),

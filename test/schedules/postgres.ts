@@ -78,10 +78,11 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
     },
     connect: (who) => ({
       connect: async () => {},
+      beginHistory: async () => {},
       async changedSince(known) {
         await travel(`${who} asks for changes`);
         const changes = [...stamps].flatMap(([id, changedAt]) => (changedAt > known ? [{ id, epoch: changedAt }] : []));
-        const found = { epoch: epoch(), leaseMs, server: "the one", standby: false, changes };
+        const found = { epoch: epoch(), leaseMs, history: "the one", standby: false, changes };
         await travel(`${who} hears of changes`);
         return found;
       },

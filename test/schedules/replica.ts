@@ -24,8 +24,6 @@ export interface Machine {
   readonly postgres: ChangeSource & HoldingsSources;
 }
 
-const seal = Buffer.from("what entries in Redis are sealed with");
-
 /** The real lease, fence and holdings, put together as the application does it, on a simulated machine. */
 export function startReplica(
   { name, clock, cache, postgres }: Machine,
@@ -38,7 +36,7 @@ export function startReplica(
   let readings = 0;
   let hits = 0;
 
-  const changes = createChanges(beginning, mostRemembered);
+  const changes = createChanges(beginning, "the one", mostRemembered);
   const { admit } = changes;
   changes.admit = (fact) => {
     const admitted = admit(fact);
@@ -48,6 +46,7 @@ export function startReplica(
 
   const source: ChangeSource = {
     connect: postgres.connect,
+    beginHistory: postgres.beginHistory,
     changedSince(epoch) {
       questions += 1;
       return postgres.changedSince(epoch);
@@ -82,7 +81,7 @@ export function startReplica(
   };
 
   return {
-    ...createHoldings(lease, changes, counted, seal, sources),
+    ...createHoldings(lease, changes, counted, sources),
     name,
     clock,
     get readings() {

@@ -2,9 +2,25 @@
 -- replicas agree: whoever changes something waits it out. Change it only while no replica runs.
 alter table epoch
   add column lease_ms integer not null default 250,
-  -- With it, entries in Redis are sealed: what others write there is not taken for ours.
-  add column seal bytea not null default sha256(decode(replace(gen_random_uuid()::text || gen_random_uuid(), '-', ''), 'hex')),
   add constraint lease_within_reason check (lease_ms between 20 and 10000);
+
+-- A secret, with which entries in Redis are sealed: what others write there is not taken for ours.
+create function new_seal() returns text language sql volatile as $$
+  select encode(sha256((gen_random_uuid()::text || gen_random_uuid()::text)::bytea), 'hex')
+$$;
+alter table epoch add column seal text not null default new_seal();
+
+-- Names the history that epochs are counted in. It changes when a standby takes over, when a backup is restored into
+-- another server, and when the seal is renewed: then equal epochs need not mean equal rows any more.
+create function history() returns text language plpgsql stable as $$
+declare
+  seal text := (select epoch.seal from epoch);
+begin
+  return concat_ws('/', seal, (select system_identifier from pg_control_system()),
+    left(pg_walfile_name(pg_current_wal_insert_lsn()), 8));
+exception when others then -- where that is not for us to know, each start of the server counts as a takeover
+  return concat_ws('/', seal, pg_postmaster_start_time());
+end $$;
 
 -- All that is told of a verified key is followed by its changes: the name, the meta and the identity, too.
 drop trigger keys_stamp on keys;
@@ -28,3 +44,11 @@ end $$;
 create trigger keys_end_first before delete on keys for each row
   when (old.deleted_at is null or old.deleted_at > now() - interval '1 hour')
   execute function refuse_early_removal();
+create function refuse_truncation() returns trigger language plpgsql as $$
+begin
+  raise exception 'the table % cannot be truncated: set deleted_at, and remove the rows an hour later', tg_table_name
+    using errcode = 'restrict_violation';
+end $$;
+create trigger keys_end_one_by_one before truncate on keys execute function refuse_truncation();
+create trigger identities_end_one_by_one before truncate on identities execute function refuse_truncation();
+create trigger workspaces_end_one_by_one before truncate on workspaces execute function refuse_truncation();
