@@ -35,7 +35,7 @@ describe("the configuration", () => {
 
   it("takes an empty variable for unset", () => {
     const names = ["HOST", "HTTP_PORT", "GRPC_PORT", "DATABASE_URL", "REDIS_URL", "DATA_DIR"];
-    const more = ["OPERATOR_KEY", "DOCS_BASE_URL", "LOG_LEVEL"];
+    const more = ["OPERATOR_KEY", "DOCS_BASE_URL", "LOG_LEVEL", "REDIS_CLUSTER", "METRICS_PORT"];
     expect(readConfig(Object.fromEntries([...names, ...more].map((name) => [name, ""])))).toEqual(defaults);
   });
 
@@ -45,10 +45,13 @@ describe("the configuration", () => {
     ["HTTP_PORT", "80", { httpPort: 80 }],
     ["HTTP_PORT", "0", { httpPort: 0 }],
     ["GRPC_PORT", "65535", { grpcPort: 65_535 }],
+    ["METRICS_PORT", "9464", { metricsPort: 9464 }],
+    ["METRICS_PORT", "0", { metricsPort: 0 }],
     ["DATABASE_URL", "postgres://u:p@db:5432/latchkey", { databaseUrl: "postgres://u:p@db:5432/latchkey" }],
     ["DATABASE_URL", "postgresql://db/latchkey", { databaseUrl: "postgresql://db/latchkey" }],
     ["REDIS_URL", "redis://cache:6379", { redis: { urls: ["redis://cache:6379"], cluster: false } }],
     ["REDIS_URL", "rediss://:p@cache/1", { redis: { urls: ["rediss://:p@cache/1"], cluster: false } }],
+    ["REDIS_CLUSTER", "false", {}],
     ["DATA_DIR", "/var/lib/latchkey", { dataDir: "/var/lib/latchkey" }],
     ["DATA_DIR", "data", { dataDir: resolve("data") }],
     ["OPERATOR_KEY", "123456789012345678901234", { operatorKey: "123456789012345678901234" }],
@@ -58,6 +61,14 @@ describe("the configuration", () => {
     ["PATH", "/usr/bin:/bin", { searchPath: "/usr/bin:/bin" }],
   ])("reads %s=%s", (name, value, expected) => {
     expect(readConfig({ [name]: value })).toEqual({ ...defaults, ...expected });
+  });
+
+  it.each([
+    ["one node", "redis://one:7000", ["redis://one:7000"]],
+    ["some nodes", "redis://one:7000, redis://two:7001", ["redis://one:7000", "redis://two:7001"]],
+  ])("takes %s of a Redis cluster", (_what, list, urls) => {
+    const read = readConfig({ REDIS_URL: list, REDIS_CLUSTER: "true" });
+    expect(read).toEqual({ ...defaults, redis: { urls, cluster: true } });
   });
 
   it("cannot be changed once it is read", () => {
@@ -75,11 +86,19 @@ describe("a configuration that cannot be used", () => {
     ["HTTP_PORT", " 80"],
     ["HTTP_PORT", "0x50"],
     ["GRPC_PORT", "1e3"],
+    ["METRICS_PORT", "metrics"],
+    ["METRICS_PORT", "65536"],
     ["DATABASE_URL", "mysql://db/latchkey"],
     ["DATABASE_URL", "db:5432"],
     ["DATABASE_URL", "nonsense"],
     ["REDIS_URL", "http://cache"],
     ["REDIS_URL", "cache:6379"],
+    ["REDIS_URL", "redis://one:7000,"],
+    ["REDIS_URL", "redis://one:7000,http://two"],
+    ["REDIS_URL", "redis://one:7000,redis://two:7000"],
+    ["REDIS_CLUSTER", "yes"],
+    ["REDIS_CLUSTER", "TRUE"],
+    ["REDIS_CLUSTER", "1"],
     ["OPERATOR_KEY", "short"],
     ["OPERATOR_KEY", "twenty-four characters, but spaces"],
     ["OPERATOR_KEY", "ünprintable-in-a-header-ünprintable"],
@@ -111,6 +130,30 @@ describe("a configuration that cannot be used", () => {
     );
     expect(complaint({ GRPC_PORT: "8080" })).toContain("HTTP_PORT, GRPC_PORT and METRICS_PORT must differ");
     expect(readConfig({ HTTP_PORT: "0", GRPC_PORT: "0" })).toMatchObject({ httpPort: 0, grpcPort: 0 });
+  });
+
+  it.each([
+    { METRICS_PORT: "8080" },
+    { METRICS_PORT: "50051" },
+    { METRICS_PORT: "9000", HTTP_PORT: "9000" },
+    { METRICS_PORT: "9000", GRPC_PORT: "9000" },
+  ])("with the metrics on the port of a door is refused: %o", (ports) => {
+    expect(complaint(ports)).toContain("HTTP_PORT, GRPC_PORT and METRICS_PORT must differ");
+  });
+
+  it("with free ports for the doors and the metrics alike is taken", () => {
+    const free = { HTTP_PORT: "0", GRPC_PORT: "0", METRICS_PORT: "0" };
+    expect(readConfig(free)).toMatchObject({ httpPort: 0, grpcPort: 0, metricsPort: 0 });
+  });
+
+  it("with a cluster that has no address is refused by the name of both variables", () => {
+    const [, ...problems] = complaint({ REDIS_CLUSTER: "true" }).split("\n");
+    expect(problems).toEqual([expect.stringContaining("REDIS_CLUSTER needs a REDIS_URL")]);
+  });
+
+  it("with several addresses of one server is told how to name a cluster", () => {
+    const several = { REDIS_URL: "redis://one:7000,redis://two:7000", REDIS_CLUSTER: "false" };
+    expect(complaint(several)).toMatch(/REDIS_URL must be one URL, unless REDIS_CLUSTER is true/);
   });
 
   it("does not show what may be a secret", () => {
