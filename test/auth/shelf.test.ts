@@ -1,0 +1,185 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import { type Changes, createChanges, type Fact } from "../../src/auth/changes.js";
+import { workspaceEntries } from "../../src/auth/entries.js";
+import { createShelf, type Shelf } from "../../src/auth/shelf.js";
+import { noCache } from "../../src/storage/redis.js";
+
+const form = workspaceEntries(Buffer.alloc(32, 1));
+const fact = (id: string, value: boolean, asOf: number): Fact<boolean> => ({ value, rows: [id], asOf });
+
+/** A read of Postgres that is under way. */
+interface Read {
+  readonly id: string;
+  answer(fact: Fact<boolean> | undefined): void;
+}
+
+let changes: Changes;
+let reads: Read[];
+let redis: Map<string, string>;
+let shelf: Shelf<boolean>;
+
+beforeEach(() => {
+  changes = createChanges(0);
+  reads = [];
+  redis = new Map();
+  const cache = {
+    ...noCache,
+    get: async (name: string) => redis.get(name),
+    set: async (name: string, value: string) => void redis.set(name, value),
+  };
+  const read = (id: string) => new Promise<Fact<boolean> | undefined>((answer) => reads.push({ id, answer }));
+  shelf = createShelf({ form, changes, cache, read, capacity: 1_000_000 });
+});
+
+/** The next read of Postgres, once it has begun. */
+async function nextRead(count: number): Promise<Read> {
+  await expect.poll(() => reads.length, { interval: 1 }).toBe(count);
+  return reads[count - 1] ?? expect.fail("no read");
+}
+
+/** Lets all that can go on go on. */
+const settle = () => new Promise((resolve) => setTimeout(resolve, 5));
+
+describe("callers who want the same at the same time", () => {
+  it("share one read of Postgres", async () => {
+    const callers = Array.from({ length: 100 }, () => shelf.fetch("a", "redis"));
+    (await nextRead(1)).answer(fact("a", true, 0));
+    expect(await Promise.all(callers)).toEqual(callers.map(() => true));
+    await settle();
+    expect(reads).toHaveLength(1);
+  });
+
+  it("share its failure, and the next caller asks anew", async () => {
+    const failing = createShelf({
+      form,
+      changes,
+      cache: noCache,
+      read: async () => {
+        if (reads.push({ id: "a", answer: () => {} }) === 1) throw new Error("away");
+        return fact("a", true, 0);
+      },
+      capacity: 1_000_000,
+    });
+    const [one, other] = await Promise.allSettled([failing.fetch("a", "redis"), failing.fetch("a", "redis")]);
+    expect([one?.status, other?.status]).toEqual(["rejected", "rejected"]);
+    expect(await failing.fetch("a", "redis")).toBe(true);
+  });
+
+  it("do not share with those who want something else", async () => {
+    const both = Promise.all([shelf.fetch("a", "redis"), shelf.fetch("b", "redis")]);
+    await nextRead(2);
+    for (const { id, answer } of reads) answer(fact(id, id === "a", 0));
+    expect(await both).toEqual([true, false]);
+  });
+});
+
+describe("a read that began before the call", () => {
+  it("is not believed if a change is known since", async () => {
+    const early = shelf.fetch("a", "postgres");
+    const slow = await nextRead(1);
+    changes.learn(1, [{ id: "a", epoch: 1 }]);
+    const late = shelf.fetch("a", "postgres");
+    slow.answer(fact("a", true, 0));
+    (await nextRead(2)).answer(fact("a", false, 1));
+    expect(await Promise.all([early, late])).toEqual([false, false]);
+    expect(shelf.held("a")).toBe(false);
+  });
+
+  it("is believed if the change is of something else", async () => {
+    const early = shelf.fetch("a", "postgres");
+    const slow = await nextRead(1);
+    changes.learn(1, [{ id: "b", epoch: 1 }]);
+    const late = shelf.fetch("a", "postgres");
+    slow.answer(fact("a", true, 0));
+    expect(await Promise.all([early, late])).toEqual([true, true]);
+    expect(reads).toHaveLength(1);
+  });
+
+  it("that found nothing is asked again: what was created meanwhile is found", async () => {
+    const early = shelf.fetch("a", "postgres");
+    const slow = await nextRead(1);
+    const late = shelf.fetch("a", "postgres");
+    slow.answer(undefined);
+    expect(await early).toBeUndefined();
+    (await nextRead(2)).answer(fact("a", true, 0));
+    expect(await late).toBe(true);
+  });
+
+  it("is asked again once, not for ever, where there is nothing", async () => {
+    const early = shelf.fetch("a", "postgres");
+    const slow = await nextRead(1);
+    const late = [shelf.fetch("a", "postgres"), shelf.fetch("a", "postgres")];
+    slow.answer(undefined);
+    (await nextRead(2)).answer(undefined);
+    expect(await Promise.all([early, ...late])).toEqual([undefined, undefined, undefined]);
+    expect(reads).toHaveLength(2);
+  });
+
+  it("is given up as unavailable when Postgres only ever answers with what is too old", async () => {
+    changes.learn(1, [{ id: "a", epoch: 1 }]);
+    const call = shelf.fetch("a", "postgres");
+    const answering = setInterval(() => reads.splice(0).forEach(({ answer }) => void answer(fact("a", true, 0))), 1);
+    await expect(call).rejects.toThrow(/cannot reach its database/);
+    clearInterval(answering);
+    expect(shelf.held("a")).toBeUndefined();
+  });
+});
+
+describe("what is in Redis", () => {
+  it("is used without a read of Postgres, and then held", async () => {
+    redis.set(form.nameOf("a"), form.seal("a", fact("a", true, 0)));
+    expect(await shelf.fetch("a", "redis")).toBe(true);
+    expect(shelf.held("a")).toBe(true);
+    expect(shelf.lookups).toEqual({ held: 1, redis: 1, postgres: 0 });
+  });
+
+  it.each([
+    ["older than a known change", fact("a", true, 0)],
+    ["from a future that is not known here", fact("a", true, 2)],
+  ])("is not used if it is %s", async (_what, entry) => {
+    changes.learn(1, [{ id: "a", epoch: 1 }]);
+    redis.set(form.nameOf("a"), form.seal("a", entry));
+    const call = shelf.fetch("a", "redis");
+    (await nextRead(1)).answer(fact("a", false, 1));
+    expect(await call).toBe(false);
+  });
+
+  it("is not used if a change becomes known while Redis answers", async () => {
+    redis.set(form.nameOf("a"), form.seal("a", fact("a", true, 0)));
+    const call = shelf.fetch("a", "redis");
+    changes.learn(1, [{ id: "a", epoch: 1 }]);
+    (await nextRead(1)).answer(fact("a", false, 1));
+    expect(await call).toBe(false);
+  });
+});
+
+describe("what is held", () => {
+  it("is let go when everything was forgotten", async () => {
+    shelf.hold("a", fact("a", true, 0));
+    changes.startOver(0);
+    expect(shelf.held("a")).toBeUndefined();
+  });
+
+  it("is bounded: the longest unused goes first", async () => {
+    const capacity = 50_000;
+    const source = async (id: string) => {
+      reads.push({ id, answer: () => {} });
+      return fact(id, true, 0);
+    };
+    const small = createShelf({ form, changes, cache: noCache, read: source, capacity });
+    const ids = Array.from({ length: 5_000 }, (_, index) => `workspace ${index}`);
+    await small.fetch("often used", "postgres");
+    let kept = true;
+    for (const id of ids) {
+      await small.fetch(id, "postgres");
+      kept &&= small.held("often used") === true;
+    }
+    expect(kept).toBe(true);
+    const still = ids.filter((id) => small.held(id));
+    expect(still.length).toBeGreaterThan(10);
+    expect(still.length).toBeLessThan(capacity / 100);
+    expect(still).toEqual(ids.slice(-still.length));
+    await small.fetch("workspace 0", "postgres");
+    expect(reads.at(-1)?.id).toBe("workspace 0");
+  });
+});
