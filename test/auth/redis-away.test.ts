@@ -1,45 +1,53 @@
 import { Redis } from "ioredis";
-import { afterEach, beforeEach, describe, expect, inject, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from "vitest";
 import { createWorkspace, expectFailure, expectSuccess } from "../gateway/http.js";
 import { openTestApp, redisAt, type TestApp } from "../harness.js";
 import { type BackendProxy, openProxy } from "../proxy.js";
 import { disable, enable, listKeys, listKeysGrpc, redisInUse } from "./calls.js";
+import { createShared, workspaceEntryOf } from "./redis-entries.js";
 
-let app: TestApp;
-let proxy: BackendProxy;
-let workspaceId: string;
+/** All replicas that must agree. */
+let replicas: TestApp[];
 let key: string;
 
 const expectServed = async () => {
-  expectSuccess(await listKeys(app, key));
-  expect(await listKeysGrpc(app, key)).toBe("OK");
+  for (const replica of replicas) {
+    expectSuccess(await listKeys(replica, key));
+    expect(await listKeysGrpc(replica, key)).toBe("OK");
+  }
 };
 const expectRefused = async () => {
-  expectFailure(await listKeys(app, key), 403, "authorization/workspace_disabled");
-  expect(await listKeysGrpc(app, key)).toBe("PERMISSION_DENIED");
+  for (const replica of replicas) {
+    expectFailure(await listKeys(replica, key), 403, "authorization/workspace_disabled");
+    expect(await listKeysGrpc(replica, key)).toBe("PERMISSION_DENIED");
+  }
 };
 
-describe("when Redis fails, Postgres answers", () => {
+describe("when one replica loses its Redis, all replicas answer rightly", () => {
   let redis: Redis;
+  let proxy: BackendProxy;
+  let app: TestApp;
+  /** Always reaches Redis, past the proxy. */
+  let other: TestApp;
+  let workspaceId: string;
+  let workspaceEntry: string;
 
-  beforeEach(async () => {
+  beforeAll(async () => {
     redis = new Redis(inject("redisUrl"));
     proxy = await openProxy(inject("redisUrl"));
     app = await openTestApp({ redis: redisAt(proxy.url) });
-    await redisInUse(app);
-    ({ workspaceId, key } = await createWorkspace(app.httpUrl));
-    await expect
-      .poll(
-        async () => {
-          expectSuccess(await listKeys(app, key));
-          return redis.exists(`latchkey:ws:${workspaceId}`);
-        },
-        { timeout: 10_000 },
-      )
-      .toBe(1);
+    other = await openTestApp({ databaseUrl: app.databaseUrl });
   });
-  afterEach(async () => {
+  beforeEach(async () => {
+    proxy.resume();
+    replicas = [app, other];
+    for (const replica of replicas) await redisInUse(replica);
+    ({ workspaceId, key, workspaceEntry } = await createShared(app, redis));
+    await expectServed();
+  });
+  afterAll(async () => {
     redis.disconnect();
+    await other.close();
     await app.close();
     await proxy.close();
   });
@@ -61,17 +69,17 @@ describe("when Redis fails, Postgres answers", () => {
     await expectRefused();
     await enable(app, workspaceId);
     await expectServed();
-    // Eight calls, each with a few commands of at most 50 ms; many times that on a busy machine.
+    // Fourteen calls, each with a few commands of at most 50 ms; many times that on a busy machine.
     expect(performance.now() - startedAt).toBeLessThan(8_000);
   });
 
   it("cut off during a disable, so that it goes on saying enabled afterwards", async () => {
-    const old = await redis.get(`latchkey:ws:${workspaceId}`);
-    expect(old).toMatch(/\.enabled@/);
     proxy.cut();
     await disable(app, workspaceId);
-    expect(await redis.get(`latchkey:ws:${workspaceId}`)).toBe(old);
+    expect(await redis.get(workspaceEntryOf(workspaceId))).toBe(workspaceEntry);
     proxy.resume();
+    await expectRefused();
+    await redisInUse(app);
     await expectRefused();
   });
 
@@ -81,9 +89,11 @@ describe("when Redis fails, Postgres answers", () => {
     await enable(app, workspaceId);
     proxy.resume();
     await expectServed();
+    await redisInUse(app);
+    await expectServed();
   });
 
-  it("silent during a disable, whose late write then arrives", async () => {
+  it("silent during changes, whose late writes then arrive", async () => {
     proxy.stall();
     await disable(app, workspaceId);
     await enable(app, workspaceId);
@@ -93,32 +103,44 @@ describe("when Redis fails, Postgres answers", () => {
     await enable(app, workspaceId);
     await expectServed();
   });
+
+  it("emptied, again and again", async () => {
+    for (const [change, expectEffect] of [
+      [disable, expectRefused],
+      [enable, expectServed],
+    ] as const) {
+      await change(app, workspaceId);
+      // Only what is this test's: the other tests of the run use the same Redis.
+      await redis.del(workspaceEntryOf(workspaceId));
+      await expectEffect();
+    }
+  });
 });
 
-it("without any Redis everything works", async () => {
-  app = await openTestApp({ redis: undefined });
-  try {
-    ({ workspaceId, key } = await createWorkspace(app.httpUrl));
-    await expectServed();
-    await disable(app, workspaceId);
-    await expectRefused();
-    await enable(app, workspaceId);
-    await expectServed();
-  } finally {
-    await app.close();
-  }
-});
+describe("a service without Redis keeps the promise", () => {
+  const nowhere = () => {
+    const url = new URL(inject("redisUrl"));
+    url.port = "1";
+    return url.href;
+  };
 
-it("a service starts and serves although its Redis has never been there", async () => {
-  const nowhere = new URL(inject("redisUrl"));
-  nowhere.port = "1";
-  app = await openTestApp({ redis: redisAt(nowhere.href) });
-  try {
-    ({ workspaceId, key } = await createWorkspace(app.httpUrl));
-    await expectServed();
-    await disable(app, workspaceId);
-    await expectRefused();
-  } finally {
-    await app.close();
-  }
+  it.each([
+    ["that is configured without one", () => undefined],
+    ["whose Redis has never been there", () => redisAt(nowhere())],
+    ["whose cluster has never been there", () => ({ urls: [nowhere()], cluster: true })],
+  ])("%s", async (_what, redis) => {
+    const app = await openTestApp({ redis: redis() });
+    replicas = [app];
+    try {
+      const created = await createWorkspace(app.httpUrl);
+      key = created.key;
+      await expectServed();
+      await disable(app, created.workspaceId);
+      await expectRefused();
+      await enable(app, created.workspaceId);
+      await expectServed();
+    } finally {
+      await app.close();
+    }
+  });
 });

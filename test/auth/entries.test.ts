@@ -1,0 +1,124 @@
+import type { Redis } from "ioredis";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { TestApp } from "../harness.js";
+import { disable, enable, listKeys } from "./calls.js";
+import {
+  askBoth,
+  createShared,
+  keyEntryOf,
+  outcomes,
+  readLookups,
+  type Shared,
+  workspaceEntryOf,
+} from "./redis-entries.js";
+import { openReplicas } from "./replicas.js";
+
+const replicas = openReplicas();
+let monitor: Redis;
+/** What Redis was asked, by anybody, since this was emptied. */
+const asked: string[] = [];
+
+beforeAll(async () => {
+  monitor = await replicas.redis.duplicate().monitor();
+  monitor.on("monitor", (_time, [command = "", name = ""]: string[]) => asked.push(`${command.toLowerCase()} ${name}`));
+});
+afterAll(() => monitor.disconnect());
+
+/** What Redis is asked about a workspace and its key while something is done. */
+async function questions({ workspaceId, key }: Shared, act: () => Promise<unknown>): Promise<string[]> {
+  asked.length = 0;
+  await act();
+  // What Redis was asked before this is also shown before it.
+  const end = `end of ${workspaceId} ${asked.length}`;
+  await replicas.redis.exists(end);
+  await expect.poll(() => asked.includes(`exists ${end}`), { interval: 5 }).toBe(true);
+  return asked.filter(
+    (line) => line.startsWith("get ") && [workspaceId, keyEntryOf(key)].some((one) => line.endsWith(one)),
+  );
+}
+
+/** How often a replica found something where, while something is done. */
+async function lookups(replica: TestApp, act: () => Promise<unknown>): Promise<Record<string, number>> {
+  const before = await readLookups(replica);
+  await act();
+  const grown = Object.entries(await readLookups(replica)).map(([what, count]) => [what, count - (before[what] ?? 0)]);
+  return Object.fromEntries(grown.filter(([, count]) => count !== 0));
+}
+
+describe("what a replica leaves in Redis", () => {
+  it("is sealed, named by the workspace's id and the key's hash, and without the secret", async () => {
+    const { key, workspaceEntry, keyEntry } = await createShared(replicas.app, replicas.redis);
+    expect(workspaceEntry).toMatch(/^[\w-]{43}\.enabled@\d+$/);
+    expect(keyEntry).toMatch(/^[\w-]{43}\.\{.*\}$/);
+    expect(keyEntry).not.toContain(key);
+    expect(keyEntry).not.toContain(key.slice(-39));
+  });
+
+  it("goes by itself after some minutes", async () => {
+    const { workspaceId, key } = await createShared(replicas.app, replicas.redis);
+    for (const name of [workspaceEntryOf(workspaceId), keyEntryOf(key)]) {
+      const lifetimeMs = await replicas.redis.pttl(name);
+      expect(lifetimeMs).toBeGreaterThan(60_000);
+      expect(lifetimeMs).toBeLessThanOrEqual(10 * 60_000);
+    }
+  });
+
+  it("is the new state of a workspace after a disable and after an enable", async () => {
+    const { workspaceId } = await createShared(replicas.app, replicas.redis);
+    // A single write may be given up on a busy machine, so each change is repeated until one has arrived.
+    for (const [change, state] of [
+      [disable, /\.disabled@\d+$/],
+      [enable, /\.enabled@\d+$/],
+    ] as const) {
+      const entry = async () => {
+        await change(replicas.app, workspaceId);
+        return replicas.redis.get(workspaceEntryOf(workspaceId));
+      };
+      await expect.poll(entry, { timeout: 10_000 }).toMatch(state);
+    }
+  });
+});
+
+describe("what another replica asks", () => {
+  it("for a key that it does not hold: Redis once, and Postgres not at all", async () => {
+    const [other] = replicas.others;
+    const shared = await createShared(replicas.app, replicas.redis);
+    const found = lookups(other, async () => {
+      expect(await questions(shared, () => listKeys(other, shared.key))).toEqual([`get ${keyEntryOf(shared.key)}`]);
+    });
+    expect(await found).toEqual({ "key redis": 1, "workspace held": 1 });
+  });
+
+  it("for a key that it holds: nobody", async () => {
+    const [other] = replicas.others;
+    const shared = await createShared(replicas.app, replicas.redis);
+    expect(await askBoth(replicas.others, shared.key)).toEqual(outcomes.served);
+    const calls = async () => {
+      for (let count = 0; count < 20; count++) await listKeys(other, shared.key);
+    };
+    const found = lookups(other, async () => expect(await questions(shared, calls)).toEqual([]));
+    expect(await found).toEqual({ "key held": 20, "workspace held": 20 });
+  });
+
+  it("for a key that it holds, of a workspace that has changed: Redis once", async () => {
+    const [other] = replicas.others;
+    const shared = await createShared(replicas.app, replicas.redis);
+    await listKeys(other, shared.key);
+    await disable(replicas.app, shared.workspaceId);
+    expect(await replicas.redis.get(workspaceEntryOf(shared.workspaceId))).toMatch(/\.disabled@/);
+    const found = lookups(other, async () => {
+      const entry = workspaceEntryOf(shared.workspaceId);
+      expect(await questions(shared, () => listKeys(other, shared.key))).toEqual([`get ${entry}`]);
+    });
+    expect(await found).toEqual({ "key held": 1, "workspace redis": 1 });
+    expect(await askBoth(replicas.others, shared.key)).toEqual(outcomes.workspaceDisabled);
+  });
+
+  it("for a key whose entries are lost: Postgres, whose answer it leaves in Redis", async () => {
+    const [other] = replicas.others;
+    const { workspaceId, key } = await createShared(replicas.app, replicas.redis);
+    await replicas.redis.del(workspaceEntryOf(workspaceId), keyEntryOf(key));
+    expect(await lookups(other, () => listKeys(other, key))).toMatchObject({ "key postgres": 1 });
+    await expect.poll(() => replicas.redis.exists(workspaceEntryOf(workspaceId), keyEntryOf(key))).toBe(2);
+  });
+});

@@ -1,0 +1,125 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import { type EntryForm, keyEntries, workspaceEntries } from "../../src/auth/entries.js";
+import type { Terms } from "../../src/auth/store.js";
+import { mintSecret } from "../../src/keys/secret.js";
+import type { KeyStanding } from "../../src/keys/store.js";
+import { succeed } from "../calls.js";
+import { disable } from "./calls.js";
+import {
+  askBoth,
+  createShared,
+  hashOf,
+  keyEntryOf,
+  outcomes,
+  readTerms,
+  type Shared,
+  workspaceEntryOf,
+} from "./redis-entries.js";
+import { openReplicas } from "./replicas.js";
+
+const replicas = openReplicas();
+/** The workspace of a key that may do everything. */
+let home: Shared;
+/** A key that may do nothing. */
+let poor: { keyId: string; key: string };
+let terms: Terms;
+
+beforeEach(async () => {
+  home = await createShared(replicas.app, replicas.redis);
+  poor = await succeed(replicas.app.httpUrl, "keys.createKey", home.key, { permissions: [] });
+  terms = await readTerms(replicas.app);
+});
+
+/** The entry of a key that may do everything, as somebody with this seal would write it for the poor one. */
+function richEntry(seal: Buffer, asOf: number, form: EntryForm<KeyStanding> = keyEntries(seal)): string {
+  const known = keyEntries(terms.seal).open(hashOf(home.key), home.keyEntry);
+  if (known === undefined) return expect.fail("the entry of a key cannot be opened with the seal of its database");
+  const value = { ...known.value, keyId: poor.keyId };
+  return form.seal(hashOf(poor.key), { value, rows: [poor.keyId], asOf });
+}
+
+describe("permissions cannot be had by writing to Redis", () => {
+  it("with the right seal they could: the other tests here would notice if they tested nothing", async () => {
+    await replicas.redis.set(keyEntryOf(poor.key), richEntry(terms.seal, terms.epoch));
+    expect(await askBoth(replicas.others, poor.key)).toEqual(outcomes.served);
+  });
+
+  it.each<[string, () => string]>([
+    ["with another seal", () => richEntry(Buffer.alloc(32), terms.epoch)],
+    ["with an empty seal", () => `.${textOf(richEntry(terms.seal, terms.epoch))}`],
+    ["without a seal", () => textOf(richEntry(terms.seal, terms.epoch))],
+    [
+      "with the seal of another text",
+      () => `${home.keyEntry.slice(0, 43)}.${textOf(richEntry(terms.seal, terms.epoch))}`,
+    ],
+    ["with half a seal", () => richEntry(terms.seal, terms.epoch).slice(20)],
+    ["with something before the seal", () => ` ${richEntry(terms.seal, terms.epoch)}`],
+    ["with something after the text", () => `${richEntry(terms.seal, terms.epoch)} `],
+    ["by copying the entry of a key that has them", () => home.keyEntry],
+    ["by copying the entry of a workspace", () => home.workspaceEntry],
+    ["with an entry from the future", () => richEntry(terms.seal, terms.epoch + 1_000_000)],
+  ])("%s", async (_how, entry) => {
+    await replicas.redis.set(keyEntryOf(poor.key), entry());
+    expect(await askBoth(replicas.others, poor.key)).toEqual(outcomes.notPermitted);
+  });
+
+  it("not even by a key that was never created", async () => {
+    const { plaintext } = mintSecret();
+    await replicas.redis.set(keyEntryOf(plaintext), home.keyEntry);
+    expect(await askBoth(replicas.others, plaintext)).toEqual(outcomes.keyUnknown);
+  });
+});
+
+describe("a disabled workspace cannot be revived by writing to Redis", () => {
+  const enabledAt = (asOf: number, seal = terms.seal) =>
+    workspaceEntries(seal).seal(home.workspaceId, { value: true, rows: [home.workspaceId], asOf });
+
+  it.each<[string, (other: Shared) => string]>([
+    ["with another seal", () => enabledAt(terms.epoch, Buffer.alloc(32))],
+    ["without a seal", () => `enabled@${terms.epoch}`],
+    ["by copying the entry of another", (other) => other.workspaceEntry],
+    ["with an entry from the future", () => enabledAt(terms.epoch + 1_000_000)],
+  ])("%s", async (_how, entry) => {
+    const other = await createShared(replicas.app, replicas.redis);
+    // Held, so that the workspace alone is looked for.
+    expect(await askBoth(replicas.others, home.key)).toEqual(outcomes.served);
+    await disable(replicas.app, home.workspaceId);
+    terms = await readTerms(replicas.app);
+    await replicas.redis.set(workspaceEntryOf(home.workspaceId), entry(other));
+    expect(await askBoth(replicas.others, home.key)).toEqual(outcomes.workspaceDisabled);
+  });
+});
+
+describe("an odd entry is no entry: Postgres answers", () => {
+  it.each<[string, (name: string) => Promise<unknown>]>([
+    ["nothing", text("")],
+    ["a dot", text(".")],
+    ["many dots", text(".".repeat(100))],
+    ["a state without a seal", text("enabled@999999")],
+    ["JSON", text('{"enabled":true,"permissions":["*"],"epoch":999999}')],
+    ["broken JSON", text(`${"A".repeat(43)}.{"value":`)],
+    ["null", text(`${"A".repeat(43)}.null`)],
+    ["a seal of as many characters, though not of as many bytes", text(`${"ä".repeat(43)}.enabled@1`)],
+    ["binary", text(Buffer.from([0, 255, 46, 0, 254, 13, 10]))],
+    ["a megabyte", text("x".repeat(1_000_000))],
+    ["a list", (name) => replicas.redis.rpush(name, "enabled@999999")],
+    ["a hash", (name) => replicas.redis.hset(name, "enabled", "999999")],
+    ["a set", (name) => replicas.redis.sadd(name, "enabled@999999")],
+  ])("%s", async (_what, put) => {
+    const { workspaceId, key } = await createShared(replicas.app, replicas.redis);
+    const { workspaceId: heldId, key: heldKey } = await createShared(replicas.app, replicas.redis);
+    expect(await askBoth(replicas.others, heldKey)).toEqual(outcomes.served);
+    await disable(replicas.app, heldId);
+    for (const name of [keyEntryOf(key), workspaceEntryOf(workspaceId), workspaceEntryOf(heldId)]) {
+      await replicas.redis.del(name);
+      await put(name);
+    }
+    expect(await askBoth(replicas.others, key)).toEqual(outcomes.served);
+    expect(await askBoth(replicas.others, heldKey)).toEqual(outcomes.workspaceDisabled);
+    // And it is replaced by a good one, unless that write was given up.
+    await expect.poll(() => replicas.redis.type(keyEntryOf(key))).toBe("string");
+  });
+});
+
+const textOf = (entry: string) => entry.slice(entry.indexOf(".") + 1);
+const text = (value: string | Buffer) => (name: string) => replicas.redis.set(name, value);
