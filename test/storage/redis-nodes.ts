@@ -1,0 +1,89 @@
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Redis } from "ioredis";
+import { expect, onTestFinished, type TestContext } from "vitest";
+import { freePort } from "../../src/embedded/backend.js";
+import { leaveOut } from "../left-out.js";
+
+/** A Redis server of a test, in a process of its own. */
+export interface RedisNode {
+  readonly port: number;
+  readonly url: string;
+  /** For the test itself to look at it and to change it. */
+  readonly redis: Redis;
+  /** Ends it at once, by SIGKILL. */
+  kill(): Promise<void>;
+}
+
+/** The Redis server of this machine; where there is none, the test is left out. */
+export function findServer(context: TestContext): string {
+  const found = ["valkey-server", "redis-server"].find((name) => spawnSync(name, ["--version"]).status === 0);
+  return found ?? leaveOut(context, "this machine has neither valkey-server nor redis-server");
+}
+
+/** Starts a server with these settings. It ends with the test, or with the process that runs it. */
+export async function startNode(program: string, settings: Record<string, string> = {}): Promise<RedisNode> {
+  const folder = mkdtempSync(join(tmpdir(), "latchkey-redis-"));
+  const port = await freePort();
+  const all = { bind: "127.0.0.1", port: `${port}`, dir: folder, save: '""', appendonly: "no", ...settings };
+  const child = spawn(program, ["-"], { stdio: ["pipe", "ignore", "ignore"] });
+  const lastResort = () => void child.kill("SIGKILL");
+  process.once("exit", lastResort);
+  const redis = new Redis(port, "127.0.0.1", { retryStrategy: () => 50, maxRetriesPerRequest: null });
+  redis.on("error", () => {});
+  const kill = () => end(child);
+  onTestFinished(async () => {
+    redis.disconnect();
+    await kill();
+    process.off("exit", lastResort);
+    rmSync(folder, { recursive: true, force: true });
+  });
+  child.stdin.on("error", () => {}); // it ended at once, which is noticed below
+  child.stdin.end(
+    Object.entries(all)
+      .map((setting) => `${setting.join(" ")}\n`)
+      .join(""),
+  );
+  const ended = once(child, "exit").then(() => expect.fail(`${program} ended before it answered`));
+  await Promise.race([redis.ping(), ended]);
+  ended.catch(() => {}); // from now on it may end
+  return { port, url: `redis://127.0.0.1:${port}`, redis, kill };
+}
+
+/** How many slots a cluster has. */
+const slots = 16_384;
+
+/** Starts nodes that share the slots of a cluster evenly, each with one stretch of them. */
+export async function startCluster(program: string, size: number): Promise<RedisNode[]> {
+  const settings = { "cluster-enabled": "yes", "cluster-node-timeout": "1000" };
+  const nodes = await Promise.all(
+    Array.from({ length: size }, async (_, index) => {
+      const busPort = await freePort();
+      const node = await startNode(program, { ...settings, "cluster-port": `${busPort}` });
+      const [first, last] = [index, index + 1].map((part) => Math.ceil((part * slots) / size));
+      await node.redis.call("CLUSTER", "ADDSLOTSRANGE", `${first}`, `${(last ?? 0) - 1}`);
+      await node.redis.call("CLUSTER", "SET-CONFIG-EPOCH", `${index + 1}`);
+      return { ...node, busPort };
+    }),
+  );
+  const [first, ...rest] = nodes;
+  for (const { port, busPort } of rest) {
+    await first?.redis.call("CLUSTER", "MEET", "127.0.0.1", `${port}`, `${busPort}`);
+  }
+  for (const { redis } of nodes) {
+    const info = async () => String(await redis.call("CLUSTER", "INFO"));
+    await expect.poll(info, { timeout: 15_000 }).toContain("cluster_state:ok");
+    await expect.poll(info, { timeout: 15_000 }).toContain(`cluster_known_nodes:${size}`);
+  }
+  return nodes;
+}
+
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const ended = once(child, "exit");
+  child.kill("SIGKILL");
+  await ended;
+}
