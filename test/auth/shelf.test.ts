@@ -183,3 +183,18 @@ describe("what is held", () => {
     expect(reads.at(-1)?.id).toBe("workspace 0");
   });
 });
+
+it("a read that began before everything was forgotten is not held, however new it claims to be", async () => {
+  changes.learn(5, []);
+  const call = shelf.fetch("a", "postgres");
+  const slow = await nextRead(1);
+  // Another server has taken over, and knows less.
+  changes.startOver(3);
+  expect(shelf.held("a")).toBeUndefined();
+  slow.answer(fact("a", true, 5));
+  await settle();
+  reads[1]?.answer(fact("a", true, 3));
+  await call;
+  changes.learn(4, [{ id: "a", epoch: 4 }]);
+  expect(shelf.held("a")).toBeUndefined();
+});
