@@ -143,4 +143,15 @@ describe("probes", () => {
     await vi.advanceTimersByTimeAsync(aWhileMs);
     expect(probes).toBe(0);
   });
+
+  it("do not begin after the stop, although commands fail that were under way", async () => {
+    await vi.advanceTimersByTimeAsync(aWhileMs);
+    const before = probes;
+    breaker.stop();
+    answers = false;
+    for (let calls = 0; calls < 10; calls++) await breaker.run(command);
+    await vi.advanceTimersByTimeAsync(aWhileMs);
+    expect(probes).toBe(before);
+    expect(told).toEqual([false, true]);
+  });
 });
