@@ -1,62 +1,104 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createWorkspace, expectFailure, expectSuccess } from "../gateway/http.js";
-import { createDatabase, openTestApp, type TestApp } from "../harness.js";
-import { type BackendProxy, openProxy } from "../proxy.js";
-import { disable, listKeys, listKeysGrpc } from "./calls.js";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { ask } from "../gateway/http.js";
+import { operatorKey } from "../harness.js";
+import { type Answered, callGrpc, callHttp, medianMs } from "./answered.js";
+import { type BehindProxy, openBehindProxy } from "./behind-proxy.js";
+import { disable } from "./calls.js";
+import { readMetric } from "./vitals.js";
 
-let app: TestApp;
-let proxy: BackendProxy;
-let workspaceId: string;
-let key: string;
+describe.each(["refuses every connection", "falls silent"])("while Postgres %s", (failure) => {
+  let setting: BehindProxy;
 
-describe("when Postgres is away, nobody is let through", () => {
-  let database: Awaited<ReturnType<typeof createDatabase>>;
-
-  beforeEach(async () => {
-    database = await createDatabase();
-    proxy = await openProxy(database.url);
-    app = await openTestApp({ databaseUrl: proxy.url });
-    ({ workspaceId, key } = await createWorkspace(app.httpUrl));
-    expectSuccess(await listKeys(app, key));
+  beforeAll(async () => {
+    setting = await openBehindProxy();
+    await vi.waitFor(async () => expect(await everyCall()).toSatisfy(allAre("OK")), { timeout: 10_000 });
   });
-  afterEach(async () => {
-    await app.close();
-    await proxy.close();
-    await database.drop();
+  afterAll(() => setting.close());
+
+  const fail = () => (failure === "falls silent" ? setting.proxy.stall() : setting.proxy.cut());
+
+  /** Calls of keys and of the operator, of what is held and of what is not, through both doors, all at once. */
+  function everyCall(): Promise<Answered[]> {
+    const { app, key, workspaceId } = setting;
+    return Promise.all(
+      [callHttp, callGrpc].flatMap((call) => [
+        call(app, "listKeys", key),
+        call(app, "verifyKey", key, { key }),
+        call(app, "createKey", key),
+        call(app, "listWorkspaces", operatorKey),
+        call(app, "getWorkspace", operatorKey, { workspaceId }),
+        call(app, "createWorkspace", operatorKey, { name: "another" }),
+      ]),
+    );
+  }
+
+  const statusOf = async (path: string) => (await ask(setting.app.httpUrl, path, { method: "GET" })).status;
+
+  it("every call is refused as unavailable within about a second, and served about a second after its return", async () => {
+    const { app } = setting;
+    fail();
+    // What is held may be used for the rest of the lease; nothing else is asked for here.
+    await expect.poll(() => readMetric(app, "lease_seconds_left")).toBe(0);
+    const refused: Answered[] = [];
+    for (let round = 0; round < 3; round++) refused.push(...(await everyCall()));
+    expect(refused).toSatisfy(allAre("UNAVAILABLE"));
+    expect(medianMs(refused)).toBeLessThan(1_500);
+    expect(refused.filter(({ ms }) => ms > 3_000)).toEqual([]);
+
+    setting.proxy.resume();
+    const returnedAt = performance.now();
+    await expect.poll(everyCall, { interval: 20, timeout: 10_000 }).toSatisfy(allAre("OK"));
+    expect(performance.now() - returnedAt).toBeLessThan(2_500);
   });
 
-  it("calls are answered with 503 and Retry-After, over gRPC with UNAVAILABLE, and are served again once it is back", async () => {
-    proxy.cut();
-    for (let attempt = 0; attempt < 3; attempt++) {
-      const answer = await listKeys(app, key);
-      expectFailure(answer, 503, "application/service_unavailable");
-      expect(Number(answer.headers["retry-after"])).toBeGreaterThan(0);
-      expect(answer.text).not.toMatch(/ECONN|127\.0\.0\.1:\d+ /);
-      expect(await listKeysGrpc(app, key)).toBe("UNAVAILABLE");
+  it("it is not ready but alive, its metrics and its log say so; and that it is over, afterwards", async () => {
+    const { app, said } = setting;
+    const saidBefore = { away: said(/^Postgres does not answer/).length, back: said(/^Postgres answers again/).length };
+    const failedBefore = await readMetric(app, "lease_renewals_total", { result: "failed" });
+    fail();
+    await expect.poll(() => statusOf("/readyz"), { timeout: 5_000 }).toBe(503);
+    await expect
+      .poll(() => readMetric(app, "lease_renewals_total", { result: "failed" }), { timeout: 5_000 })
+      .toBeGreaterThan(failedBefore + 2);
+    for (let round = 0; round < 2; round++) {
+      expect([await statusOf("/readyz"), await statusOf("/v2/liveness")]).toEqual([503, 200]);
+      expect(await readMetric(app, "lease_seconds_left")).toBe(0);
     }
-    proxy.resume();
-    await expect.poll(async () => (await listKeys(app, key)).status, { timeout: 5_000 }).toBe(200);
-    await expect.poll(() => listKeysGrpc(app, key), { timeout: 5_000 }).toBe("OK");
+    expect(said(/^Postgres does not answer/)).toHaveLength(saidBefore.away + 1);
+    expect(said(/^Postgres answers again/)).toHaveLength(saidBefore.back);
+
+    setting.proxy.resume();
+    await expect.poll(() => statusOf("/readyz"), { timeout: 5_000, interval: 20 }).toBe(200);
+    await expect.poll(() => said(/^Postgres answers again/).length).toBe(saidBefore.back + 1);
+    await expect.poll(() => readMetric(app, "lease_seconds_left")).toBeGreaterThan(0);
+    expect(said(/^Postgres does not answer/)).toHaveLength(saidBefore.away + 1);
   });
 
   it("many calls at once are all refused, and all served once it is back", async () => {
-    proxy.cut();
-    const refused = await Promise.all(Array.from({ length: 50 }, () => listKeys(app, key)));
-    for (const answer of refused) expectFailure(answer, 503, "application/service_unavailable");
-    proxy.resume();
-    await expect.poll(async () => (await listKeys(app, key)).status, { timeout: 5_000 }).toBe(200);
-    const served = await Promise.all(Array.from({ length: 50 }, () => listKeys(app, key)));
-    for (const answer of served) expectSuccess(answer);
+    const { app, key } = setting;
+    const together = () => Promise.all(Array.from({ length: 50 }, () => callHttp(app, "listKeys", key)));
+    fail();
+    await expect.poll(() => readMetric(app, "lease_seconds_left")).toBe(0);
+    expect(await together()).toSatisfy(allAre("UNAVAILABLE"));
+    setting.proxy.resume();
+    await expect.poll(() => statusOf("/readyz"), { timeout: 5_000 }).toBe(200);
+    expect(await together()).toSatisfy(allAre("OK"));
   });
 
-  it("a workspace that was disabled before stays disabled when it is back", async () => {
+  it("and after it, a workspace that was disabled before stays disabled", async () => {
+    const { app, key, workspaceId } = setting;
     await disable(app, workspaceId);
-    proxy.cut();
-    // What is held may be used for the rest of the lease.
-    await expect.poll(async () => (await listKeys(app, key)).status, { timeout: 5_000 }).toBe(503);
-    proxy.resume();
-    await expect.poll(async () => (await listKeys(app, key)).status, { timeout: 5_000 }).not.toBe(503);
-    expectFailure(await listKeys(app, key), 403, "authorization/workspace_disabled");
-    expect(await listKeysGrpc(app, key)).toBe("PERMISSION_DENIED");
+    fail();
+    await expect.poll(() => statusOf("/readyz"), { timeout: 5_000 }).toBe(503);
+    setting.proxy.resume();
+    const answer = async () => [await callHttp(app, "listKeys", key), await callGrpc(app, "listKeys", key)];
+    for (let round = 0; round < 5; round++) {
+      for (const { outcome } of await answer()) {
+        expect(outcome).toMatch(/UNAVAILABLE|PERMISSION_DENIED|HTTP 403 .*workspace_disabled/);
+      }
+    }
+    await expect.poll(async () => (await callGrpc(app, "listKeys", key)).outcome).toBe("PERMISSION_DENIED");
   });
 });
+
+const allAre = (wanted: string) => (answers: readonly Answered[]) => answers.every(({ outcome }) => outcome === wanted);
