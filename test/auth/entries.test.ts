@@ -11,7 +11,7 @@ import {
   type Shared,
   workspaceEntryOf,
 } from "./redis-entries.js";
-import { openReplicas } from "./replicas.js";
+import { openReplicas } from "./redis-replicas.js";
 
 const replicas = openReplicas();
 let monitor: Redis;

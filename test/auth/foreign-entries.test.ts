@@ -15,7 +15,7 @@ import {
   type Shared,
   workspaceEntryOf,
 } from "./redis-entries.js";
-import { openReplicas } from "./replicas.js";
+import { openReplicas } from "./redis-replicas.js";
 
 const replicas = openReplicas();
 /** The workspace of a key that may do everything. */

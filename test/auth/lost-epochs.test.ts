@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { disable, enable } from "./calls.js";
 import { askBoth, createShared, inDatabase, outcomes, readTerms } from "./redis-entries.js";
-import { openReplicas } from "./replicas.js";
+import { openReplicas } from "./redis-replicas.js";
 
 const replicas = openReplicas();
 

@@ -12,7 +12,7 @@ import {
   shareKey,
   workspaceEntryOf,
 } from "./redis-entries.js";
-import { openReplicas } from "./replicas.js";
+import { openReplicas } from "./redis-replicas.js";
 
 const replicas = openReplicas();
 let home: Shared;

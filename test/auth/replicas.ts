@@ -1,38 +1,75 @@
-import { Redis } from "ioredis";
-import { afterAll, beforeAll, inject } from "vitest";
+import { expect } from "vitest";
+import type { Answers } from "../contract/answers.js";
+import type { CallRequest, Door } from "../contract/door.js";
+import { openDoors } from "../contract/doors.js";
+import type { OperationName } from "../contract/operations.js";
 import { openTestApp, type TestApp } from "../harness.js";
-import { redisInUse } from "./calls.js";
+import { readMetric } from "./vitals.js";
 
-/** Replicas of one service, and the Redis that they share. */
+/** Several services on one database. */
 export interface Replicas {
-  redis: Redis;
-  /** Makes the changes, and leaves entries in Redis. */
-  app: TestApp;
-  /** Hold nothing of a new workspace until they are called with one of its keys. */
-  others: [TestApp, TestApp];
+  readonly apps: readonly TestApp[];
+  /** gRPC and HTTP of each. */
+  readonly doors: readonly Door[];
+  /** Changes something, by way of another replica and another door each time. */
+  change<Name extends OperationName>(name: Name, credential: string, request: CallRequest): Promise<Answers[Name]>;
+  /** Asks every replica through both doors at once; each must answer. */
+  ask<Name extends OperationName>(name: Name, credential: string, request: CallRequest): Promise<Answers[Name][]>;
+  /** How a key is answered that calls by itself, at every door. */
+  outcomes(key: string): Promise<string[]>;
+  /** Makes sure that every replica answers about this key from what it holds. */
+  expectHeld(key: string): Promise<void>;
+  close(): Promise<void>;
 }
 
-/** Opens replicas for the tests of a file, which are to read them inside their tests. */
-export function openReplicas(): Replicas {
-  const replicas = {} as Replicas;
-  const opened: TestApp[] = [];
-  // One after the other: a start is the heaviest thing that these tests do.
-  const open = async (databaseUrl?: string) => {
-    const app = await openTestApp({ metricsPort: 0, ...(databaseUrl && { databaseUrl }) });
-    opened.unshift(app);
-    await redisInUse(app);
-    return app;
-  };
+/** Opens so many services; without a URL, on a database of the tests' own. */
+export async function openReplicas(count: number, databaseUrl?: string): Promise<Replicas> {
+  const apps: TestApp[] = [];
+  for (let url = databaseUrl; apps.length < count; url = apps[0]?.databaseUrl) {
+    apps.push(await openTestApp({ metricsPort: 0, ...(url !== undefined && { databaseUrl: url }) }));
+  }
+  const opened = apps.map(openDoors);
+  const doors = opened.flatMap(({ grpc, http }): Door[] => [grpc, http]);
+  let changes = 0;
 
-  beforeAll(async () => {
-    replicas.redis = new Redis(inject("redisUrl"));
-    replicas.app = await open();
-    const { databaseUrl } = replicas.app;
-    replicas.others = [await open(databaseUrl), await open(databaseUrl)];
-  });
-  afterAll(async () => {
-    replicas.redis.disconnect();
-    for (const app of opened) await app.close();
-  });
-  return replicas;
+  const outcomes = (key: string) =>
+    Promise.all(
+      doors.map(async (door) => {
+        const outcome = await door.call("listKeys", key, {});
+        return outcome.ok ? "ok" : outcome.code;
+      }),
+    );
+  const countHeld = () =>
+    Promise.all(apps.map((app) => readMetric(app, "lookups_total", { kind: "key", source: "held" })));
+
+  return {
+    apps,
+    doors,
+    change: (...call) => succeed(doors[changes++ % doors.length] as Door, ...call),
+    ask: (...call) => Promise.all(doors.map((door) => succeed(door, ...call))),
+    outcomes,
+    async expectHeld(key) {
+      await outcomes(key);
+      const before = await countHeld();
+      await outcomes(key);
+      const gained = (await countHeld()).map((held, index) => held - (before[index] ?? 0));
+      expect(gained).toEqual(apps.map(() => 2));
+    },
+    async close() {
+      for (const each of opened) each.close();
+      // The first one's database goes with it.
+      for (const app of apps.toReversed()) await app.close();
+    },
+  };
+}
+
+async function succeed<Name extends OperationName>(
+  door: Door,
+  name: Name,
+  credential: string,
+  request: CallRequest,
+): Promise<Answers[Name]> {
+  const outcome = await door.call(name, credential, request);
+  if (!outcome.ok) return expect.fail(`${name} over ${door.name} was refused: ${outcome.code}: ${outcome.detail}`);
+  return outcome.data as Answers[Name];
 }

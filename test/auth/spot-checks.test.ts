@@ -1,0 +1,85 @@
+import { pino } from "pino";
+import { beforeEach, describe, expect, it, vi } from "vitest";
+import { createChanges } from "../../src/auth/changes.js";
+import type { Holdings, Standing } from "../../src/auth/holdings.js";
+import { type ReadUsable, withSpotChecks } from "../../src/auth/spot-checks.js";
+
+const hash = Buffer.alloc(32);
+const knownEpoch = 7;
+
+let lines: { msg: string }[];
+beforeEach(() => {
+  lines = [];
+});
+
+/** Holdings that always answer the same about the one key, checked against a database that says this. */
+function checked(readUsable: ReadUsable, standing = { enabled: true, workspaceEnabled: true }) {
+  const { enabled, workspaceEnabled } = standing;
+  const found = { key: { keyId: "key_1", enabled }, workspaceEnabled } as Standing;
+  const held = { find: async () => found } as unknown as Holdings;
+  const log = pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) });
+  return withSpotChecks(held, createChanges(knownEpoch), readUsable, log);
+}
+
+/** Enough calls for so many checks, with time for each to end. */
+async function findUntilChecked(holdings: ReturnType<typeof checked>, checks: number): Promise<void> {
+  for (let calls = 0; calls < 150 * checks; calls++) {
+    await holdings.find(hash);
+    await new Promise(setImmediate);
+  }
+}
+
+describe("an acceptance that is held against Postgres", () => {
+  it("is stale if the key had ended by a change that was known before the call: that is counted and logged", async () => {
+    const holdings = checked(async () => ({ usable: false, epoch: knownEpoch }));
+    await findUntilChecked(holdings, 1);
+    expect(holdings.checks).toEqual({ done: 1, stale: 1 });
+    expect(lines).toEqual([
+      expect.objectContaining({ level: 50, keyId: "key_1", msg: expect.stringMatching(/^a key was accepted after/) }),
+    ]);
+  });
+
+  it.each([
+    ["the key ended by a change that came after the call began", { usable: false, epoch: knownEpoch + 1 }],
+    ["the key is still good", { usable: true, epoch: knownEpoch }],
+    ["the row is gone", undefined],
+  ])("is not stale if %s", async (_why, answer) => {
+    const holdings = checked(async () => answer);
+    await findUntilChecked(holdings, 1);
+    expect(holdings.checks).toEqual({ done: 1, stale: 0 });
+    expect(lines).toEqual([]);
+  });
+});
+
+describe("the checks are no load", () => {
+  it("one in a hundred acceptances is checked", async () => {
+    const readUsable = vi.fn(async () => ({ usable: true, epoch: 0 }));
+    const holdings = checked(readUsable);
+    await findUntilChecked(holdings, 6);
+    expect(readUsable).toHaveBeenCalledTimes(9);
+  });
+
+  it("one at a time, and no call waits for it", async () => {
+    const readUsable = vi.fn(() => new Promise<never>(() => {}));
+    const holdings = checked(readUsable);
+    await findUntilChecked(holdings, 4);
+    expect(readUsable).toHaveBeenCalledTimes(1);
+  });
+
+  it("a Postgres that fails harms nobody, and is asked again", async () => {
+    const readUsable = vi.fn(() => Promise.reject(new Error("away")));
+    const holdings = checked(readUsable);
+    await findUntilChecked(holdings, 4);
+    expect(readUsable.mock.calls.length).toBeGreaterThan(3);
+    expect(holdings.checks).toEqual({ done: 0, stale: 0 });
+  });
+
+  it.each([
+    ["a disabled key", { enabled: false, workspaceEnabled: true }],
+    ["a key of a disabled workspace", { enabled: true, workspaceEnabled: false }],
+  ])("%s is refused anyway, and not checked", async (_what, standing) => {
+    const readUsable = vi.fn(async () => ({ usable: false, epoch: 0 }));
+    await findUntilChecked(checked(readUsable, standing), 2);
+    expect(readUsable).not.toHaveBeenCalled();
+  });
+});
