@@ -1,0 +1,41 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { operatorKey } from "../harness.js";
+import { type Answered, callGrpc, callHttp } from "./answered.js";
+import { type BehindProxy, openBehindProxy } from "./behind-proxy.js";
+
+let setting: BehindProxy;
+beforeAll(async () => {
+  setting = await openBehindProxy();
+});
+afterAll(() => setting.close());
+
+const served = ({ outcome }: Answered) => outcome === "OK";
+
+/** Calls that need Postgres beside the lease, and one that does not. */
+function everyCall(): Promise<Answered[]> {
+  const { app, key } = setting;
+  return Promise.all(
+    [callHttp, callGrpc].flatMap((call) => [
+      call(app, "listKeys", key),
+      call(app, "verifyKey", key, { key }),
+      call(app, "listWorkspaces", operatorKey),
+    ]),
+  );
+}
+
+// As a firewall does that has forgotten the connections it let through.
+describe("when the network swallows what the present connections carry, but lets new ones through", () => {
+  it("calls are soon served on new ones, and those before are refused as unavailable", async () => {
+    await Promise.all(Array.from({ length: 5 }, everyCall));
+    setting.proxy.abandon();
+    const silentAt = performance.now();
+    const answers: Answered[] = [];
+    for (let last: Answered[] = []; last.length === 0 || !last.every(served); answers.push(...last)) {
+      last = await everyCall();
+      if (performance.now() - silentAt > 15_000) break;
+    }
+    const told = answers.map(({ outcome, ms }) => `${outcome} after ${Math.round(ms)} ms`).join(", ");
+    expect(performance.now() - silentAt, told).toBeLessThan(4_000);
+    expect(answers.filter(({ outcome }) => outcome !== "OK" && outcome !== "UNAVAILABLE")).toEqual([]);
+  });
+});
