@@ -4,7 +4,7 @@ import { createWorkspace } from "../gateway/http.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import { callHttp } from "./answered.js";
 import { redisInUse } from "./calls.js";
-import { readLookups } from "./vitals.js";
+import { readLookups, readMetric } from "./vitals.js";
 
 let app: TestApp;
 let sql: postgres.Sql;
@@ -42,5 +42,16 @@ describe("a database that was restored from an older copy", () => {
     expect((await readLookups(app, "key")).held).toBe(held + 1);
     await sql`update epoch set value = value - 1`;
     await expect.poll(call).toContain("authorization/key_disabled");
+  });
+
+  it("is believed against what Redis has kept, also when its epochs have caught up", async () => {
+    const knownEpoch = () => readMetric(app, "epoch");
+    await disableUnnoticed();
+    await sql`update epoch set value = 9`;
+    await expect.poll(knownEpoch).toBe(9);
+    // As any change does.
+    await sql`update epoch set value = 10`;
+    await expect.poll(knownEpoch).toBe(10);
+    expect(await call()).toContain("authorization/key_disabled");
   });
 });
