@@ -89,7 +89,8 @@ describe("while the table of keys is locked for 2 s", () => {
     expect(outcomes.filter((outcome) => !/^(OK|UNAVAILABLE)$/.test(outcome))).toEqual([]);
     // What is held may be used for the rest of the lease, and the last of them may have been served after the lock.
     expect(outcomes.filter((outcome) => outcome === "UNAVAILABLE").length).toBeGreaterThan(called.length / 2);
-    expect(most).toBeLessThanOrEqual(8);
+    // The question for changes, the times of last use, a spot check; and one that is just being given up.
+    expect(most).toBeLessThanOrEqual(4);
     const readiness = async () => (await ask(app.httpUrl, "/readyz", { method: "GET" })).status;
     await expect.poll(readiness, { timeout: 3_000 }).toBe(200);
     await expect.poll(() => callHttp(app, "listKeys", key), { timeout: 3_000 }).toSatisfy(served);
