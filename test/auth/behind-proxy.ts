@@ -1,6 +1,6 @@
 import { pino } from "pino";
 import postgres from "postgres";
-import { inject } from "vitest";
+import { inject, vi } from "vitest";
 import type { AppOptions } from "../../src/app.js";
 import { createWorkspace } from "../gateway/http.js";
 import { createDatabase, openTestApp } from "../harness.js";
@@ -24,7 +24,8 @@ export async function openBehindProxy(leaseMs = 50, overrides: Partial<AppOption
   const lines: Line[] = [];
   const log = pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) });
   const app = await openTestApp({ databaseUrl: proxy.url, metricsPort: 0, log, ...overrides });
-  const { workspaceId, key } = await createWorkspace(app.httpUrl);
+  // Proxy and service share one process: when it is very busy at first, Postgres may seem silent.
+  const { workspaceId, key } = await vi.waitFor(() => createWorkspace(app.httpUrl), { timeout: 10_000 });
   return {
     app,
     proxy,
