@@ -57,4 +57,11 @@ describe("the row of a key cannot go before every replica has seen its end", () 
       select workspace_id from keys where key_id = ${keyId})`;
     await expect(removal).rejects.toMatchObject({ code: "23503" });
   });
+
+  it("nor all at once", async () => {
+    await expect(schema.sql.begin((transaction) => transaction`truncate keys`)).rejects.toThrow(
+      "cannot be removed yet",
+    );
+    expect(await schema.sql`select from keys where key_id = ${keyId}`).toHaveLength(1);
+  });
 });
