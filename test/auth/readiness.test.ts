@@ -76,4 +76,20 @@ describe("a replica whose lease time was changed in the database while it runs",
     const left = await readMetric(restarted, "lease_seconds_left");
     expect(left).toBeLessThanOrEqual(0.1);
   });
+
+  it("acknowledges no change to the operator, for others hold longer than it would wait", async () => {
+    const { app, key, workspaceId, sql, databaseUrl } = setting;
+    await sql`update epoch set lease_ms = 3000`;
+    const holding = await openTestApp({ databaseUrl });
+    try {
+      expect((await callHttp(holding, "listKeys", key)).outcome).toBe("OK");
+      const request = { workspaceId, reason: "UNPAID_BILLING" };
+      const { outcome } = await callHttp(app, "disableWorkspace", operatorKey, request);
+      const after = await callHttp(holding, "listKeys", key);
+      // Either it was not acknowledged, or it holds everywhere.
+      expect([outcome, after.outcome]).not.toEqual(["OK", "OK"]);
+    } finally {
+      await holding.close();
+    }
+  });
 });
