@@ -45,6 +45,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   }
 
   const cluster = read("REDIS_CLUSTER", false, yesOrNo, "true or false");
+  const oneRedisUrl = "one URL such as redis://host:6379; several, only if REDIS_CLUSTER is true";
   const redisUrl = url("redis:", "rediss:");
   const urls = cluster
     ? read(
@@ -53,7 +54,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
         nodes(redisUrl),
         "URLs such as redis://a:6379,redis://b:6379, alike but for the host",
       )
-    : read("REDIS_URL", undefined, (text) => (redisUrl(text) ? [text] : undefined), "a URL such as redis://host:6379");
+    : read("REDIS_URL", undefined, (text) => (redisUrl(text) ? [text] : undefined), oneRedisUrl);
   if (cluster && !environment["REDIS_URL"]) problems.push("REDIS_CLUSTER needs a REDIS_URL");
 
   const config: Config = Object.freeze({

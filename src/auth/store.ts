@@ -43,8 +43,9 @@ export function createChangesStore(sql: Sql) {
     /** One statement, hence one snapshot: no change up to its epoch is missing. */
     async changedSince(epoch: number): Promise<Changed> {
       const rows = await sql<(Omit<Changed, "changes"> & { id: string | null; changedEpoch: number })[]>`
-        select value::float8 as epoch, lease_ms, history(), pg_is_in_recovery() as standby, id, changed_epoch::float8
-        from epoch left join lateral (
+        with present as materialized (
+          select value::float8 as epoch, lease_ms, history(), pg_is_in_recovery() as standby from epoch)
+        select present.*, id, changed_epoch::float8 from present left join (
           select key_id as id, changed_epoch from keys where changed_epoch > ${epoch}
           union all select workspace_id, changed_epoch from workspaces where changed_epoch > ${epoch}
           union all select identity_id, changed_epoch from identities where changed_epoch > ${epoch}

@@ -7,7 +7,7 @@ const fact = (asOf: number, ...rows: string[]) => ({ rows: rows.length ? rows : 
 
 /** The changes from the beginning, row by row, each with its epoch. */
 function learnt(epoch: number, ...changed: [string, number][]): Changes {
-  const changes = createChanges(0);
+  const changes = createChanges(0, "first");
   changes.learn(
     epoch,
     changed.map(([id, at]) => ({ id, epoch: at })),
@@ -42,12 +42,12 @@ describe("a fact is admitted if no known change is missing in it", () => {
 
 describe("what lies before all that is known is not trusted", () => {
   it("before the beginning", () => {
-    const changes = createChanges(100);
+    const changes = createChanges(100, "first");
     expect([99, 100].map((asOf) => changes.admit(fact(asOf)))).toEqual([false, true]);
   });
 
   it("before a change that was forgotten because there were too many: of any row, for nobody knows whose it was", () => {
-    const changes = createChanges(0, 3);
+    const changes = createChanges(0, "first", 3);
     changes.learn(
       5,
       [1, 2, 3, 4, 5].map((epoch) => ({ id: `key_${epoch}`, epoch })),
@@ -58,7 +58,7 @@ describe("what lies before all that is known is not trusted", () => {
   });
 
   it("a row that changes again and again is remembered once, and forgets nobody else", () => {
-    const changes = createChanges(0, 2);
+    const changes = createChanges(0, "first", 2);
     changes.learn(1, [{ id: "key_2", epoch: 1 }]);
     for (let epoch = 2; epoch <= 50; epoch++) changes.learn(epoch, [{ id: key, epoch }]);
     expect(changes.admit(fact(0, "key_3"))).toBe(true);
@@ -67,26 +67,25 @@ describe("what lies before all that is known is not trusted", () => {
 });
 
 describe("starting over", () => {
-  it("forgets everything before the present, and says so by a new generation", () => {
+  it("forgets everything before the present, and may go on in another history", () => {
     const changes = learnt(9, [key, 5]);
-    const { generation } = changes;
-    changes.startOver(20);
-    expect(changes).toMatchObject({ epoch: 20, generation: generation + 1 });
+    changes.startOver(20, "second");
+    expect(changes).toMatchObject({ epoch: 20, history: "second" });
     expect([9, 19, 20].map((asOf) => changes.admit(fact(asOf)))).toEqual([false, false, true]);
   });
 
   it("goes on with an epoch that lies before the last one, as that of a restored database does", () => {
     const changes = learnt(9, [key, 8]);
-    changes.startOver(4);
+    changes.startOver(4, "second");
     expect(changes.epoch).toBe(4);
     expect(changes.admit(fact(4))).toBe(true);
     changes.learn(5, [{ id: key, epoch: 5 }]);
     expect([4, 5].map((asOf) => changes.admit(fact(asOf)))).toEqual([false, true]);
   });
 
-  it("what is learnt in between does not begin a new generation", () => {
+  it("what is learnt in between does not begin another history", () => {
     const changes = learnt(9, [key, 5]);
     changes.learn(10, []);
-    expect(changes).toMatchObject({ epoch: 10, generation: 0 });
+    expect(changes).toMatchObject({ epoch: 10, history: "first" });
   });
 });

@@ -31,8 +31,8 @@ beforeEach(async () => {
 });
 
 /** The entry of a key that may do everything, as somebody with this seal would write it for the poor one. */
-function richEntry(seal: Buffer, asOf: number, form: EntryForm<KeyStanding> = keyEntries(seal)): string {
-  const known = keyEntries(terms.seal).open(hashOf(home.key), home.keyEntry);
+function richEntry(history: string, asOf: number, form: EntryForm<KeyStanding> = keyEntries(() => history)): string {
+  const known = keyEntries(() => terms.history).open(hashOf(home.key), home.keyEntry);
   if (known === undefined) return expect.fail("the entry of a key cannot be opened with the seal of its database");
   const value = { ...known.value, keyId: poor.keyId };
   return form.seal(hashOf(poor.key), { value, rows: [poor.keyId], asOf });
@@ -40,24 +40,24 @@ function richEntry(seal: Buffer, asOf: number, form: EntryForm<KeyStanding> = ke
 
 describe("permissions cannot be had by writing to Redis", () => {
   it("with the right seal they could: the other tests here would notice if they tested nothing", async () => {
-    await replicas.redis.set(keyEntryOf(poor.key), richEntry(terms.seal, terms.epoch));
+    await replicas.redis.set(keyEntryOf(poor.key), richEntry(terms.history, terms.epoch));
     expect(await askBoth(replicas.others, poor.key)).toEqual(outcomes.served);
   });
 
   it.each<[string, () => string]>([
-    ["with another seal", () => richEntry(Buffer.alloc(32), terms.epoch)],
-    ["with an empty seal", () => `.${textOf(richEntry(terms.seal, terms.epoch))}`],
-    ["without a seal", () => textOf(richEntry(terms.seal, terms.epoch))],
+    ["with another seal", () => richEntry("another", terms.epoch)],
+    ["with an empty seal", () => `.${textOf(richEntry(terms.history, terms.epoch))}`],
+    ["without a seal", () => textOf(richEntry(terms.history, terms.epoch))],
     [
       "with the seal of another text",
-      () => `${home.keyEntry.slice(0, 43)}.${textOf(richEntry(terms.seal, terms.epoch))}`,
+      () => `${home.keyEntry.slice(0, 43)}.${textOf(richEntry(terms.history, terms.epoch))}`,
     ],
-    ["with half a seal", () => richEntry(terms.seal, terms.epoch).slice(20)],
-    ["with something before the seal", () => ` ${richEntry(terms.seal, terms.epoch)}`],
-    ["with something after the text", () => `${richEntry(terms.seal, terms.epoch)} `],
+    ["with half a seal", () => richEntry(terms.history, terms.epoch).slice(20)],
+    ["with something before the seal", () => ` ${richEntry(terms.history, terms.epoch)}`],
+    ["with something after the text", () => `${richEntry(terms.history, terms.epoch)} `],
     ["by copying the entry of a key that has them", () => home.keyEntry],
     ["by copying the entry of a workspace", () => home.workspaceEntry],
-    ["with an entry from the future", () => richEntry(terms.seal, terms.epoch + 1_000_000)],
+    ["with an entry from the future", () => richEntry(terms.history, terms.epoch + 1_000_000)],
   ])("%s", async (_how, entry) => {
     await replicas.redis.set(keyEntryOf(poor.key), entry());
     expect(await askBoth(replicas.others, poor.key)).toEqual(outcomes.notPermitted);
@@ -71,11 +71,11 @@ describe("permissions cannot be had by writing to Redis", () => {
 });
 
 describe("a disabled workspace cannot be revived by writing to Redis", () => {
-  const enabledAt = (asOf: number, seal = terms.seal) =>
-    workspaceEntries(seal).seal(home.workspaceId, { value: true, rows: [home.workspaceId], asOf });
+  const enabledAt = (asOf: number, history = terms.history) =>
+    workspaceEntries(() => history).seal(home.workspaceId, { value: true, rows: [home.workspaceId], asOf });
 
   it.each<[string, (other: Shared) => string]>([
-    ["with another seal", () => enabledAt(terms.epoch, Buffer.alloc(32))],
+    ["with another seal", () => enabledAt(terms.epoch, "another")],
     ["without a seal", () => `enabled@${terms.epoch}`],
     ["by copying the entry of another", (other) => other.workspaceEntry],
     ["with an entry from the future", () => enabledAt(terms.epoch + 1_000_000)],

@@ -27,7 +27,7 @@ function everyCall(): Promise<Answered[]> {
 describe("when the network swallows what the present connections carry, but lets new ones through", () => {
   it("calls are soon served on new ones, and those before are refused as unavailable", async () => {
     await Promise.all(Array.from({ length: 5 }, everyCall));
-    setting.proxy.abandon();
+    setting.proxy.blackhole();
     const silentAt = performance.now();
     const answers: Answered[] = [];
     for (let last: Answered[] = []; last.length === 0 || !last.every(served); answers.push(...last)) {

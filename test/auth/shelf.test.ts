@@ -4,7 +4,7 @@ import { workspaceEntries } from "../../src/auth/entries.js";
 import { createShelf, type Shelf } from "../../src/auth/shelf.js";
 import { noCache } from "../../src/storage/redis.js";
 
-const form = workspaceEntries(Buffer.alloc(32, 1));
+const form = workspaceEntries(() => "a secret");
 const fact = (id: string, value: boolean, asOf: number): Fact<boolean> => ({ value, rows: [id], asOf });
 
 /** A read of Postgres that is under way. */
@@ -19,7 +19,7 @@ let redis: Map<string, string>;
 let shelf: Shelf<boolean>;
 
 beforeEach(() => {
-  changes = createChanges(0);
+  changes = createChanges(0, "first");
   reads = [];
   redis = new Map();
   const cache = {
@@ -156,7 +156,7 @@ describe("what is in Redis", () => {
 describe("what is held", () => {
   it("is let go when everything was forgotten", async () => {
     shelf.hold("a", fact("a", true, 0));
-    changes.startOver(0);
+    changes.startOver(0, "second");
     expect(shelf.held("a")).toBeUndefined();
   });
 
@@ -189,7 +189,7 @@ it("a read that began before everything was forgotten is not held, however new i
   const call = shelf.fetch("a", "postgres");
   const slow = await nextRead(1);
   // Another server has taken over, and knows less.
-  changes.startOver(3);
+  changes.startOver(3, "second");
   expect(shelf.held("a")).toBeUndefined();
   slow.answer(fact("a", true, 5));
   await settle();

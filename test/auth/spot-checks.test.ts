@@ -18,7 +18,7 @@ function checked(readUsable: ReadUsable, standing = { enabled: true, workspaceEn
   const found = { key: { keyId: "key_1", enabled }, workspaceEnabled } as Standing;
   const held = { find: async () => found } as unknown as Holdings;
   const log = pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) });
-  return withSpotChecks(held, createChanges(knownEpoch), readUsable, log);
+  return withSpotChecks(held, createChanges(knownEpoch, "history"), readUsable, log);
 }
 
 /** Enough calls for so many checks, with time for each to end. */

@@ -63,7 +63,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: "a question under way is believed to have been sent in time",
     file: lease,
-    text: "await underWay?.catch(() => {});\n      if (timeLeft() > 0) return;",
+    text: "await underWay?.catch(() => {});\n    if (timeLeft() > 0) return;",
     replacement: "if (underWay) return underWay;",
   },
   {
