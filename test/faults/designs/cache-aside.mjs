@@ -2,7 +2,7 @@
 // writes the new state over the old one. Broken, because Redis may miss that write, or hold an older one afterwards.
 const lifetimeMs = 10 * 60_000;
 
-export function createHoldings(_lease, _changes, cache, _seal, sources) {
+export function createHoldings(_lease, _changes, cache, sources) {
   const nameOf = (workspaceId) => `latchkey:ws:${workspaceId}`;
   const remember = (workspaceId, enabled) =>
     cache.set(nameOf(workspaceId), enabled ? "enabled" : "disabled", lifetimeMs);

@@ -4,7 +4,7 @@ import { Redis } from "ioredis";
 
 const channel = "latchkey:changed";
 
-export function createHoldings(_lease, _changes, _cache, _seal, sources) {
+export function createHoldings(_lease, _changes, _cache, sources) {
   const held = new Map();
   const publisher = connect();
   const subscriber = connect();
