@@ -124,27 +124,25 @@ export async function openApp(options: AppOptions): Promise<App> {
       cannotListen("GRPC_PORT", host, options.grpcPort),
     );
 
-    let metricsUrl: string | undefined;
-    if (options.metricsPort !== undefined) {
-      const metrics = createMetrics({
-        leaseMsLeft: lease.timeLeft,
-        epoch: () => changes.epoch,
-        redisInUse: () => cache.inUse,
-        lookups: holdings.lookups,
-        renewals: keeper.renewals,
-        checks: holdings.checks,
-      });
-      const { port, close } = await serveMetrics(metrics, host, options.metricsPort).catch(
-        cannotListen("METRICS_PORT", host, options.metricsPort),
-      );
-      undo.push(close);
-      metricsUrl = `http://${reachable(host)}:${port}/metrics`;
-    }
+    const metrics = createMetrics({
+      leaseMsLeft: lease.timeLeft,
+      epoch: () => changes.epoch,
+      redisInUse: () => cache.inUse,
+      lookups: holdings.lookups,
+      renewals: keeper.renewals,
+      checks: holdings.checks,
+    });
+    const { metricsPort } = options;
+    const metricsServer =
+      metricsPort === undefined
+        ? undefined
+        : await serveMetrics(metrics, host, metricsPort).catch(cannotListen("METRICS_PORT", host, metricsPort));
+    undo.push(() => metricsServer?.close());
 
     return {
       httpUrl,
-      metricsUrl,
       grpcAddress: `${reachable(host)}:${grpcPort}`,
+      metricsUrl: metricsServer && `http://${reachable(host)}:${metricsServer.port}/metrics`,
       async createFirstWorkspace(name) {
         const there = await workspaces.listWorkspaces({ limit: 0, after: "" });
         return there.length > 0

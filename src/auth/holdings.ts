@@ -30,7 +30,7 @@ export interface HoldingsSources {
   readonly readState: (workspaceId: string) => Promise<Snapshot<{ enabled: boolean }> | undefined>;
 }
 
-/** How much is held, in characters: as much again for the objects, and it is a quarter of what Node takes by default. */
+/** How much is held, in characters of text. The objects around it take about as much again. */
 const keysCapacity = 64 * 1024 * 1024;
 const workspacesCapacity = 16 * 1024 * 1024;
 

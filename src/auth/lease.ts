@@ -43,27 +43,26 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
   let underWay: Promise<void> | undefined;
   let upNext: Promise<void> | undefined;
 
-  async function ask(): Promise<void> {
+  async function ask(since: number, history: string): Promise<void> {
     await source.connect();
     // In this order, a pause between the two makes the lease seem lost rather than longer; in timeLeft likewise.
     const wall = clock.wall();
     const sentAt = clock.monotonic();
-    const found = await source.changedSince(changes.epoch);
+    const found = await source.changedSince(since);
     if (found.standby) throw unusable("the database is a standby, which may not know of the last changes");
     if (found.leaseMs !== leaseMs)
       throw unusable(`the lease time was changed to ${found.leaseMs} ms: restart to use it`);
 
-    if (found.history !== changes.history) {
-      // It need not have all the changes that we have seen: its own recent past is learnt.
-      changes.startOver(recentPast(found.epoch), found.history);
-      return ask();
-    }
-    if (found.epoch < changes.epoch) {
-      // A backup was restored in place. Its epochs will be counted a second time, to other changes.
+    // Another history need not have all the changes that we have seen: its own recent past is asked for.
+    if (found.history !== history) return ask(recentPast(found.epoch), found.history);
+    if (found.epoch < since) {
+      // A backup was restored in place. Its epochs will be counted a second time, for other changes.
       await source.beginHistory();
-      return ask();
+      return ask(since, history);
     }
-    if (found.changes === undefined) changes.startOver(found.epoch, found.history);
+
+    if (history !== changes.history) changes.startOver(since, history);
+    if (found.changes === undefined) changes.startOver(found.epoch, history);
     else changes.learn(found.epoch, found.changes);
     offset = wall - sentAt;
     validUntil = sentAt + leaseMs;
@@ -74,7 +73,7 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
     upNext ??= (async () => {
       await underWay?.catch(() => {});
       upNext = undefined;
-      underWay = ask().finally(() => {
+      underWay = ask(changes.epoch, changes.history).finally(() => {
         underWay = undefined;
       });
       return underWay;

@@ -2,37 +2,16 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import { startBackends } from "../../src/embedded/backends.js";
-import { brokenDesigns, built, installDesign } from "./designs.js";
-import { faultKinds } from "./faults.js";
+import { built, installDesign } from "./designs.js";
 import { openLaboratory } from "./laboratory.js";
+import { type Options, readOptions, usage } from "./options.js";
 import { createProgress } from "./progress.js";
 import { toJson, toText } from "./report.js";
 import { runRound } from "./round.js";
 import { findFailings } from "./verdict.js";
 
-const { values } = parseArgs({
-  options: {
-    minutes: { type: "string", default: "1" },
-    seed: { type: "string", default: `${Date.now() % 1_000_000}` },
-    replicas: { type: "string", default: "3" },
-    rate: { type: "string", default: "1500" },
-    design: { type: "string" },
-    only: { type: "string", default: "" },
-    json: { type: "boolean", default: false },
-  },
-});
-const minutes = positive("minutes", values.minutes);
-const seed = positive("seed", values.seed);
-const replicas = positive("replicas", values.replicas);
-const callsPerSecond = positive("rate", values.rate);
-const { design } = values;
-if (design !== undefined && !brokenDesigns.includes(design)) {
-  throw new Error(`--design must be one of: ${brokenDesigns.join(", ")}`);
-}
-const faults = faultKinds.filter(({ name }) => name.includes(values.only));
-if (faults.length === 0) throw new Error(`no fault has "${values.only}" in its name`);
+const { minutes, seed, replicas, rate, design, faults, json } = optionsOrExit();
 
 /** Rounds of less than this are too short for every kind of fault to come. */
 const longMinutes = 2;
@@ -71,26 +50,33 @@ async function runOnce(): Promise<boolean> {
   const state = await runRound(laboratory, {
     seed,
     seconds: minutes * 60,
-    callsPerSecond,
+    callsPerSecond: rate,
     faults,
     enough: () => interrupted,
     progress: createProgress(process.stderr),
   });
   const { user, system } = process.cpuUsage(cpuBefore);
   const failings = findFailings(state, {
-    callsPerSecondWhileFaultsOn: (callsPerSecond * 2) / 3,
+    callsPerSecondWhileFaultsOn: (rate * 2) / 3,
     writesPerSecond: 5,
     faults: minutes >= longMinutes ? faults : [],
   });
   if (interrupted) failings.push("it was interrupted");
   const ownCpu = (user + system) / 1_000 / state.elapsedMs;
   const facts = { seed, replicas, design: design ?? "as it is", ownCpu, failings };
-  process.stdout.write(`\n${values.json ? toJson(state, facts) : toText(state, facts)}\n`);
+  process.stdout.write(`\n${json ? toJson(state, facts) : toText(state, facts)}\n`);
   return failings.length === 0;
 }
 
-function positive(name: string, text: string): number {
-  const number = Number(text);
-  if (!(number > 0)) throw new Error(`--${name} must be a number above 0, not ${text}`);
-  return number;
+/** Tells how it is used, and ends, if that is asked for or is what is wrong. */
+function optionsOrExit(): Options {
+  try {
+    const options = readOptions(process.argv.slice(2));
+    if (options !== "help") return options;
+    process.stdout.write(usage);
+    return process.exit(0);
+  } catch (error) {
+    process.stderr.write(`${error instanceof Error ? error.message : error}\n\n${usage}`);
+    return process.exit(2);
+  }
 }
