@@ -1,5 +1,5 @@
 import { serviceUnavailable } from "../errors.js";
-import { answerWithin, type Connections, Silence } from "../storage/postgres.js";
+import { answerWithin, type Connections, Silence } from "../storage/connections.js";
 import { type Changed, createChangesStore } from "./store.js";
 
 /** Where the lease learns of changes. */

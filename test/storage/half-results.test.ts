@@ -1,7 +1,8 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from "vitest";
-import { type Connections, isOutOfReach, openConnections } from "../../src/storage/postgres.js";
+import { type Connections, openConnections } from "../../src/storage/connections.js";
+import { isOutOfReach } from "../../src/storage/postgres.js";
 import { createDatabase } from "../harness.js";
 
 let database: Awaited<ReturnType<typeof createDatabase>>;

@@ -1,0 +1,98 @@
+import type postgres from "postgres";
+import { connectPostgres, type PoolLimits, poolLimits, type Sql } from "./postgres.js";
+
+/** Connections to the database that can be given up and made anew. */
+export interface Connections {
+  /** Runs on whichever connections are the present ones. */
+  readonly sql: Sql;
+  /** Gives them up: what comes next gets new ones, and what still waits on them has a moment left to be answered. */
+  renew(): void;
+  close(): Promise<void>;
+}
+
+/**
+ * Opens connections that outlive breaks and a network that swallows packets. postgres.js 3.4.9 alone would not: it uses
+ * a silent connection until TCP gives it up, a quarter of an hour later; a statement that arrives between the error and
+ * the end of a broken connection waits for ever or is taken for done; and what was left over from a broken connection
+ * gets into the next one of that place in the pool. So a pool in which a connection broke is used no more, and a result
+ * counts only if it is whole.
+ */
+export function openConnections(url: string, limits: PoolLimits = poolLimits): Connections {
+  let pool = open();
+  let closing = false;
+
+  function open(): Sql {
+    const opened: Sql = connectPostgres(url, limits, () => {
+      if (opened === pool && !closing) renew();
+    });
+    return opened;
+  }
+
+  function renew(): void {
+    const old = pool;
+    pool = open();
+    void old.end({ timeout: secondsToFinish });
+  }
+
+  const sql = new Proxy(pool, {
+    apply: (_first, _this, statement: Parameters<typeof pool>) => onlyWhole(pool(...statement)),
+    get: (_first, name: keyof Sql) => pool[name],
+  });
+  return {
+    sql,
+    renew,
+    async close() {
+      closing = true;
+      await pool.end({ timeout: 5 });
+    },
+  };
+}
+
+/** How long statements may go on that wait on connections which were given up. */
+const secondsToFinish = 0.5;
+
+/** Makes a statement fail whose result is not whole. It may have taken effect, as with any connection that breaks. */
+function onlyWhole<T>(statement: T): T {
+  if (statement instanceof Promise) {
+    const run = statement.then.bind(statement);
+    // biome-ignore lint/suspicious/noThenProperty: a statement is sent when somebody waits for it
+    statement.then = (onResult, onError) => run((result) => whole(result, statement)).then(onResult, onError);
+  }
+  return statement;
+}
+
+/** A result is whole if the statement ended, the result is its own, and every row is there. */
+function whole<R extends postgres.RowList<never[]>>(result: R, asked: object): R {
+  const own = "statement" in asked && asked.statement === result.statement;
+  const complete = result.command !== null && (result.length === 0 || result.length === result.count);
+  if (!own || !complete) throw new ConnectionBroken("the connection broke before the result was whole");
+  return result;
+}
+
+/** Nothing can be said of what was asked. */
+class ConnectionBroken extends Error {
+  override readonly name = "ConnectionBroken";
+  readonly code = "CONNECTION_CLOSED";
+}
+
+/** The database did not answer in time. */
+export class Silence extends Error {
+  override readonly name = "Silence";
+  readonly code = "ETIMEDOUT";
+}
+
+/** Waits for an answer of the database, but no longer than this. */
+export async function answerWithin<T>(limitMs: number, answer: PromiseLike<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const silence = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => {
+      // In a process that was busy or paused, the answer may lie there unread: reading comes before judging.
+      setImmediate(() => setImmediate(() => reject(new Silence(`no answer within ${limitMs} ms`))));
+    }, limitMs);
+  });
+  try {
+    return await Promise.race([answer, silence]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
