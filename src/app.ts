@@ -6,9 +6,10 @@ import { CreateWorkspaceRequestSchema, WorkspacesService } from "../gen/latchkey
 import { createAuditStore } from "./audit/store.js";
 import { createAuthenticate } from "./auth/authenticate.js";
 import { createChanges } from "./auth/changes.js";
-import { createHeartbeat, heartbeatLimits } from "./auth/heartbeat.js";
+import { systemClock } from "./auth/clock.js";
+import { createHeartbeat, heartbeatSettings } from "./auth/heartbeat.js";
 import { createHoldings } from "./auth/holdings.js";
-import { keepLease, systemClock } from "./auth/keep-lease.js";
+import { keepLease } from "./auth/keep-lease.js";
 import { createLease, recentPast } from "./auth/lease.js";
 import { contextFor } from "./auth/principal.js";
 import { readinessOf } from "./auth/readiness.js";
@@ -41,7 +42,7 @@ export interface AppOptions {
   readonly grpcPort: number;
   readonly metricsPort: number | undefined;
   readonly databaseUrl: string;
-  /** Undefined: there is no cache, and every decision is read from Postgres. */
+  /** Undefined: there is none, and what is not held is read from Postgres. */
   readonly redis: RedisAddress | undefined;
   readonly operatorKey: string;
   readonly docsBaseUrl: string | undefined;
@@ -88,9 +89,9 @@ export async function openApp(options: AppOptions): Promise<App> {
     const { epoch, leaseMs, history } = await createChangesStore(sql).readTerms();
     // The recent past is learnt first, so that what other replicas left in Redis can be used from the start.
     const changes = createChanges(recentPast(epoch), history);
-    const heartConnection = openConnections(options.databaseUrl, heartbeatLimits);
+    const heartConnection = openConnections(options.databaseUrl, heartbeatSettings);
     undo.push(() => heartConnection.close());
-    const heartbeat = createHeartbeat(heartConnection, pool.renew);
+    const heartbeat = createHeartbeat(heartConnection, pool);
     const lease = createLease(heartbeat, changes, leaseMs, systemClock);
     const found = createHoldings(lease, changes, cache, { ...keys, ...workspaces });
     const holdings = withSpotChecks(found, changes, keys.readUsable, log);

@@ -137,9 +137,11 @@ describe("the outside world is touched in few places", () => {
   });
 
   it("connections are made by the application, main and the embedded backends alone", () => {
-    const makers = holding(/\b(connectPostgres|connectRedis)\(|\bnew Redis\(|\bpostgres\(/);
+    const makers = holding(/\b(connectPostgres|openConnections|connectRedis)\(|\bnew (Redis|Cluster)\(|\bpostgres\(/);
     expect(
-      makers.filter((file) => !/^(app\.ts|main\.ts|embedded\/.*|storage\/(postgres|redis)\.ts)$/.test(file)),
+      makers.filter(
+        (file) => !/^(app\.ts|main\.ts|embedded\/.*|storage\/(postgres|connections|redis)\.ts)$/.test(file),
+      ),
     ).toEqual([]);
   });
 

@@ -15,8 +15,8 @@ export interface Changes {
   readonly epoch: number;
   /** The history that epochs are counted in: what was read in another is worth nothing. */
   readonly history: string;
-  /** Adds what came between the last known epoch and this one. */
-  learn(epoch: number, changes: readonly Change[]): void;
+  /** Adds what came between the last known epoch and this one; rows were last removed at `removedAt`. */
+  learn(epoch: number, changes: readonly Change[], removedAt?: number): void;
   /** Forgets everything: the present becomes the horizon too. */
   startOver(epoch: number, history: string): void;
   /** Whether no known change is missing in the fact. Where less than everything is known, it is not trusted. */
@@ -39,7 +39,8 @@ export function createChanges(beginning: number, firstHistory: string, mostRemem
       return history;
     },
 
-    learn(present, changes) {
+    learn(present, changes, removedAt = 0) {
+      horizon = Math.max(horizon, removedAt);
       for (const change of [...changes].sort((one, other) => one.epoch - other.epoch)) {
         lastChange.delete(change.id);
         lastChange.set(change.id, change.epoch);

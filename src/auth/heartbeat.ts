@@ -11,43 +11,79 @@ export interface ChangeSource {
   beginHistory(): Promise<void>;
 }
 
-/** How long a connection may take to come about. Twice this, and a caller has still been answered within a second. */
-const connectLimitMs = 350;
+/** How long anyone waits for a connection. Twice this, and a caller has still been answered within a second. */
+const patienceMs = 350;
+
+/** How long a connection may take to come about, at first and at most: after each silence, twice as long. */
+const connectLimitMs = { first: 350, last: 1_400 };
+
+const leastBetweenRenewalsMs = 1_000;
 
 /** How long an answer may take. */
 const answerLimitMs = 300;
 
-/** One connection; the server gives up a little before we do, or questions that wait for a lock would pile up there. */
-export const heartbeatLimits = { connections: 1, statementMs: answerLimitMs - 50 };
+/**
+ * One connection. The server gives up a little before we do, or questions that wait for a lock would pile up there. And
+ * it plans anew each time: what was the best plan for a small table would read all of a large one.
+ */
+export const heartbeatSettings = {
+  connections: 1,
+  statementMs: answerLimitMs - 50,
+  more: { plan_cache_mode: "force_custom_plan" },
+};
 
 /**
  * Asks on a connection of its own, each time with a limit. Silence means that Postgres is away, or that the network
- * swallows what is sent; then nobody should go on waiting on other connections either.
+ * swallows what is sent; then nobody should go on waiting on other connections either. Nor when another server has
+ * taken over, for they may still lead to the old one.
  */
-export function createHeartbeat(own: Connections, onSilence: () => void): ChangeSource {
+export function createHeartbeat(own: Connections, others: Pick<Connections, "renew">): ChangeSource {
   const store = createChangesStore(own.sql);
   let connected = false;
+  let connecting: Promise<void> | undefined;
+  let connectLimit = connectLimitMs.first;
+  let history: string | undefined;
+  let othersRenewedAt = Number.NEGATIVE_INFINITY;
+
+  /** Not again and again: if Postgres is merely overwhelmed, new connections are the last thing it needs. */
+  function renewOthers(): void {
+    const now = performance.now();
+    if (now < othersRenewedAt + leastBetweenRenewalsMs) return;
+    othersRenewedAt = now;
+    others.renew();
+  }
 
   async function ask<T>(limit: number, question: () => Promise<T>): Promise<T> {
     try {
       const answer = await answerWithin(limit, question());
       connected = true;
+      connectLimit = connectLimitMs.first;
       return answer;
     } catch (error) {
-      connected = false;
       if (error instanceof Silence) {
         own.renew();
-        onSilence();
+        renewOthers();
+        if (!connected) connectLimit = Math.min(connectLimit * 2, connectLimitMs.last);
       }
+      connected = false;
       throw serviceUnavailable(error);
     }
   }
 
   return {
     async connect() {
-      if (!connected) await ask(connectLimitMs, store.greet);
+      if (connected) return;
+      connecting ??= ask(connectLimit, store.greet).finally(() => {
+        connecting = undefined;
+      });
+      await answerWithin(patienceMs, connecting);
     },
     beginHistory: () => ask(answerLimitMs, store.beginHistory),
-    changedSince: (epoch) => ask(answerLimitMs, () => store.changedSince(epoch)),
+    async changedSince(epoch) {
+      const changed = await ask(answerLimitMs, () => store.changedSince(epoch));
+      if (history !== undefined && history !== changed.history) others.renew();
+      history = changed.history;
+      return changed;
+    },
   };
 }

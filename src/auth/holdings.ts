@@ -8,7 +8,7 @@ import { createShelf, type Shelf } from "./shelf.js";
 
 /** A key as it stands, every acknowledged change included. */
 export interface Standing {
-  readonly key: KeyStanding;
+  readonly key: Omit<KeyStanding, "workspaceEnabled">;
   readonly workspaceEnabled: boolean;
 }
 
@@ -18,6 +18,8 @@ export interface Holdings {
   readonly lookups: Readonly<Record<"key" | "workspace", Shelf<unknown>["lookups"]>>;
   /** Undefined if there is no such key; throws when nobody can be asked. No acknowledged change is ever missing. */
   find(hash: Buffer): Promise<Standing | undefined>;
+  /** For calls that need no key: throws when Postgres is away, so that they are told at once. */
+  ready(): Promise<void>;
   /** To be awaited after each change of a key or an identity: resolves when every replica answers by it. */
   changed(): Promise<void>;
   /** The same for a workspace, whose new state Redis is told of. */
@@ -84,6 +86,7 @@ export function createHoldings(lease: Lease, changes: Changes, cache: Cache, sou
       return { key, workspaceEnabled };
     },
 
+    ready: () => lease.ensure(),
     changed: () => lease.outlast(),
 
     async workspaceChanged(workspaceId, enabled, epoch) {

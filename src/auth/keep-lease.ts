@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Log } from "../observe/log.js";
-import type { Clock, Lease } from "./lease.js";
+import { systemClock } from "./clock.js";
+import type { Lease } from "./lease.js";
 
 /** How often a lease is renewed within its own time, so that one answer may be late without its being lost. */
 const renewalsPerLease = 3;
@@ -40,10 +40,3 @@ export function keepLease(lease: Lease, log: Log) {
   void renewForever();
   return { renewals, stop: () => stopped.abort() };
 }
-
-/** The clocks of this machine. */
-export const systemClock: Clock = {
-  monotonic: () => performance.now(),
-  wall: () => Date.now(),
-  sleep: (ms) => sleep(ms, undefined, { ref: false }),
-};

@@ -1,16 +1,8 @@
 import { serviceUnavailable } from "../errors.js";
 import type { Changes } from "./changes.js";
+import type { Clock } from "./clock.js";
 import type { ChangeSource } from "./heartbeat.js";
 import { mostChanges } from "./store.js";
-
-/** Time as a lease is counted by. */
-export interface Clock {
-  /** Milliseconds that never go back, whatever is done to the time of day. */
-  monotonic(): number;
-  /** The time of day, which goes on while the machine is suspended. */
-  wall(): number;
-  sleep(ms: number): Promise<void>;
-}
 
 /** The right to answer from what is held: it lasts for one lease time after changes were last asked for. */
 export interface Lease {
@@ -50,8 +42,11 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
     const sentAt = clock.monotonic();
     const found = await source.changedSince(since);
     if (found.standby) throw unusable("the database is a standby, which may not know of the last changes");
-    if (found.leaseMs !== leaseMs)
-      throw unusable(`the lease time was changed to ${found.leaseMs} ms: restart to use it`);
+    if (found.leaseMs !== leaseMs) {
+      // Others may by now wait for less than the lease that we still have.
+      validUntil = Number.NEGATIVE_INFINITY;
+      throw unusable(`the lease time was changed to ${found.leaseMs} ms: stop every replica, and start them again`);
+    }
 
     // Another history need not have all the changes that we have seen: its own recent past is asked for.
     if (found.history !== history) return ask(recentPast(found.epoch), found.history);
@@ -63,7 +58,7 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
 
     if (history !== changes.history) changes.startOver(since, history);
     if (found.changes === undefined) changes.startOver(found.epoch, history);
-    else changes.learn(found.epoch, found.changes);
+    else changes.learn(found.epoch, found.changes, found.removedAt);
     offset = wall - sentAt;
     validUntil = sentAt + leaseMs;
   }

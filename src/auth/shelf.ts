@@ -66,9 +66,10 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
 
   function hold(id: string, fact: Fact<T>): boolean {
     if (!changes.admit(fact)) return false;
-    const isNews = !holdings.has(id);
+    const known = holdings.peek(id);
+    if (known !== undefined && known.fact.asOf >= fact.asOf) return false;
     holdings.set(id, { fact }, { size: overhead + form.write(fact).length });
-    return isNews;
+    return known === undefined;
   }
 
   function share(id: string, fact: Fact<T>): void {

@@ -23,6 +23,8 @@ export interface Changed {
   readonly history: string;
   /** True on a server that only follows the primary, and so may not know of the last changes. */
   readonly standby: boolean;
+  /** The last epoch at which rows were removed, whichever they were. */
+  readonly removedAt: number;
   /** Undefined: too many to tell. */
   readonly changes: readonly Change[] | undefined;
 }
@@ -44,7 +46,8 @@ export function createChangesStore(sql: Sql) {
     async changedSince(epoch: number): Promise<Changed> {
       const rows = await sql<(Omit<Changed, "changes"> & { id: string | null; changedEpoch: number })[]>`
         with present as materialized (
-          select value::float8 as epoch, lease_ms, history(), pg_is_in_recovery() as standby from epoch)
+          select value::float8 as epoch, removed_at::float8, lease_ms, history(), pg_is_in_recovery() as standby
+          from epoch)
         select present.*, id, changed_epoch::float8 from present left join (
           select key_id as id, changed_epoch from keys where changed_epoch > ${epoch}
           union all select workspace_id, changed_epoch from workspaces where changed_epoch > ${epoch}

@@ -32,7 +32,7 @@ export function toKey(row: KeyRow): MessageInitShape<typeof KeySchema> {
 }
 
 /** What a verification tells about a valid key. */
-export function toVerdict(key: KeyStanding) {
+export function toVerdict(key: Omit<KeyStanding, "workspaceEnabled">) {
   return {
     keyId: key.keyId,
     name: key.name ?? undefined,
@@ -87,7 +87,7 @@ export function toChanges(request: UpdateKeyRequest, workspaceId: string): KeyCh
 
 const ownerFields = { identityId: "identity_id", externalId: "external_id" };
 
-function identityOf(row: KeyRow | KeyStanding) {
+function identityOf(row: Pick<KeyRow, keyof KeyRow & keyof KeyStanding>) {
   if (row.identityId === null) return undefined;
   return toIdentity({
     identityId: row.identityId,

@@ -272,7 +272,7 @@ function ownerMade(sql: Statement, owner: Owner | undefined | null): Told[] {
   return [["identity.create", facts]];
 }
 
-/** Only what changes is assigned, so that a mere renaming takes no epoch. */
+/** Only what changes is assigned. */
 function assignments(sql: Statement, changes: KeyChanges, by: Author): Fragment {
   const { name, enabled, permissions, meta, expiresAt, owner } = changes;
   return [

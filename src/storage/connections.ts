@@ -1,5 +1,5 @@
 import type postgres from "postgres";
-import { connectPostgres, type PoolLimits, poolLimits, type Sql } from "./postgres.js";
+import { connectPostgres, type PoolSettings, poolSettings, type Sql } from "./postgres.js";
 
 /** Connections to the database that can be given up and made anew. */
 export interface Connections {
@@ -17,21 +17,23 @@ export interface Connections {
  * gets into the next one of that place in the pool. So a pool in which a connection broke is used no more, and a result
  * counts only if it is whole.
  */
-export function openConnections(url: string, limits: PoolLimits = poolLimits): Connections {
-  let pool = open();
+export function openConnections(url: string, settings: PoolSettings = poolSettings): Connections {
   let closing = false;
+  let pool = open();
 
   function open(): Sql {
-    const opened: Sql = connectPostgres(url, limits, () => {
+    const opened: Sql = connectPostgres(url, settings, () => {
       if (opened === pool && !closing) renew();
     });
     return opened;
   }
 
   function renew(): void {
-    const old = pool;
+    const old = pool as Sql & { close(): Promise<void> };
     pool = open();
     void old.end({ timeout: secondsToFinish });
+    // While it ended, postgres.js may have connected once more, for statements that were waiting their turn.
+    setTimeout(() => void old.close(), secondsToFinish * 4_000).unref();
   }
 
   const sql = new Proxy(pool, {

@@ -23,18 +23,21 @@ export function jsonText(sql: Statement, value: JsonObject) {
   return sql.typed(value, 114);
 }
 
-export interface PoolLimits {
+export interface PoolSettings {
   readonly connections: number;
   /** After this long, the server itself gives a statement up. */
   readonly statementMs: number;
+  /** Settings of each session. */
+  readonly more?: Readonly<Record<string, string>>;
 }
 
-export const poolLimits: PoolLimits = { connections: 10, statementMs: 10_000 };
+export const poolSettings: PoolSettings = { connections: 10, statementMs: 10_000 };
 
 /** Opens a pool; it connects when it is first asked. */
-export function connectPostgres(url: string, { connections, statementMs } = poolLimits, onclose = () => {}): Sql {
+export function connectPostgres(url: string, settings: PoolSettings = poolSettings, onclose = () => {}): Sql {
   return postgres(url, {
-    max: connections,
+    max: settings.connections,
+    max_lifetime: null, // a connection that ends is one that broke
     onclose,
     connect_timeout: 5,
     // A short, constant pause between attempts to connect: the service is back soon after its database is.
@@ -43,8 +46,9 @@ export function connectPostgres(url: string, { connections, statementMs } = pool
     onnotice: () => {},
     connection: {
       application_name: "latchkey",
-      statement_timeout: statementMs,
+      statement_timeout: settings.statementMs,
       idle_in_transaction_session_timeout: 10_000,
+      ...settings.more,
     },
     // To learn the array types of the database, postgres.js would ask on each new connection, in a promise that nobody
     // holds: a connection that broke just then would end the process. The one array type that we use is told here.

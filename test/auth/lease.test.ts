@@ -15,7 +15,7 @@ const verify = async (call: typeof callGrpc) =>
 
 describe("while the lease lasts", () => {
   it("a key that is held is judged without a round trip: 200 calls in a row while no backend says a word", async () => {
-    setting = await openBehindProxy(10_000, { redis: undefined });
+    setting = await openBehindProxy(5_000, { redis: undefined });
     const { app, key, proxy } = setting;
     const door = openGrpcDoor(app.grpcAddress);
     await door.call("verifyKey", key, { key });

@@ -64,7 +64,7 @@ describe("a replica whose lease time was changed in the database while it runs",
     expectFailure(await readiness(app), 503, "application/service_unavailable");
     expect((await ask(app.httpUrl, "/v2/liveness", { method: "GET" })).status).toBe(200);
     expect(await readMetric(app, "lease_seconds_left")).toBe(0);
-    expect(said(/^the lease cannot be renewed.*lease time was changed to 100 ms: restart/)).toHaveLength(1);
+    expect(said(/^the lease cannot be renewed.*lease time was changed to 100 ms: stop every replica/)).toHaveLength(1);
   });
 
   it("works with the new time once it has been restarted", async () => {

@@ -54,8 +54,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: "the lease is extended before the changes are learnt",
     file: lease,
-    text: "const found = await source.changedSince(changes.epoch);",
-    replacement: `const found = await source.changedSince(changes.epoch);
+    text: "const found = await source.changedSince(since);",
+    replacement: `const found = await source.changedSince(since);
     offset = wall - sentAt;
     validUntil = sentAt + leaseMs;
     await clock.sleep(0);`,

@@ -82,7 +82,7 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
       async changedSince(known) {
         await travel(`${who} asks for changes`);
         const changes = [...stamps].flatMap(([id, changedAt]) => (changedAt > known ? [{ id, epoch: changedAt }] : []));
-        const found = { epoch: epoch(), leaseMs, history: "the one", standby: false, changes };
+        const found = { epoch: epoch(), leaseMs, removedAt: 0, history: "the one", standby: false, changes };
         await travel(`${who} hears of changes`);
         return found;
       },

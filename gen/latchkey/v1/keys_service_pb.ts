@@ -701,7 +701,8 @@ export const KeysService: GenService<{
   /**
    * Changes a key. A field left out stays as it is. In HTTP `null` clears a
    * field; in gRPC a field that `update_mask` names and the request leaves unset.
-   * From the moment this returns, the key is judged by its new settings.
+   * From the moment this returns, every replica judges the key by its new
+   * settings; for that it takes a quarter of a second.
    *
    * @generated from rpc latchkey.v1.KeysService.UpdateKey
    */
@@ -711,8 +712,8 @@ export const KeysService: GenService<{
     output: typeof UpdateKeyResponseSchema;
   },
   /**
-   * Deletes a key for good. From the moment this returns it is reported as
-   * nonexistent.
+   * Deletes a key for good. From the moment this returns, every replica reports
+   * it as nonexistent; for that it takes a quarter of a second.
    *
    * @generated from rpc latchkey.v1.KeysService.DeleteKey
    */
@@ -723,8 +724,9 @@ export const KeysService: GenService<{
   },
   /**
    * Replaces a key: makes another with the same settings and a new secret, and
-   * ends the old one, at once or after a grace period. The caller's own key must
-   * hold every permission of the key.
+   * ends the old one, at once or after a grace period: on every replica, and so it
+   * takes a quarter of a second. The caller's own key must hold every permission
+   * of the key.
    *
    * @generated from rpc latchkey.v1.KeysService.RerollKey
    */

@@ -405,9 +405,10 @@ export const WorkspacesService: GenService<{
     output: typeof ListWorkspacesResponseSchema;
   },
   /**
-   * Disables a workspace. From the moment this returns, every key of the
-   * workspace is refused with `workspace_disabled`. Disabling it again replaces
-   * the reason and the note, and nothing else.
+   * Disables a workspace. From the moment this returns, every replica refuses
+   * every key of the workspace with `workspace_disabled`; for that it takes a
+   * quarter of a second. Disabling it again replaces the reason and the note, and
+   * nothing else.
    *
    * @generated from rpc latchkey.v1.WorkspacesService.DisableWorkspace
    */
@@ -417,8 +418,9 @@ export const WorkspacesService: GenService<{
     output: typeof DisableWorkspaceResponseSchema;
   },
   /**
-   * Enables a workspace again. Its keys are accepted, except those that are
-   * individually disabled. Enabling an enabled workspace changes nothing.
+   * Enables a workspace again. From the moment this returns, every replica
+   * accepts its keys, except those that are individually disabled; for that it
+   * takes a quarter of a second. Enabling an enabled workspace changes nothing.
    *
    * @generated from rpc latchkey.v1.WorkspacesService.EnableWorkspace
    */

@@ -2,7 +2,7 @@
 -- replicas agree: whoever changes something waits it out. Change it only while no replica runs.
 alter table epoch
   add column lease_ms integer not null default 250,
-  add constraint lease_within_reason check (lease_ms between 20 and 10000);
+  add constraint lease_within_reason check (lease_ms between 20 and 5000);
 
 -- A secret, with which entries in Redis are sealed: what others write there is not taken for ours.
 create function new_seal() returns text language sql volatile as $$
@@ -34,21 +34,15 @@ create trigger identities_stamp before update on identities for each row
   when (old.external_id <> new.external_id or old.meta::text <> new.meta::text or old.updated_at <> new.updated_at)
   execute function stamp_with_epoch();
 
--- A row that is gone cannot be found among the changes. So a key ends by its deleted_at, and its row may go when every
--- replica has seen that.
-create function refuse_early_removal() returns trigger language plpgsql as $$
+-- A row that is gone cannot be found among the changes. So its going takes an epoch too, and whatever was read before
+-- that epoch is worth nothing: a living key whose row is removed by hand ends within a lease, as any other.
+alter table epoch add column removed_at bigint not null default 0;
+create function forget_what_was_removed() returns trigger language plpgsql as $$
 begin
-  raise exception 'the key % cannot be removed yet: set deleted_at, and remove its row an hour later', old.key_id
-    using errcode = 'restrict_violation';
+  update epoch set value = value + 1, removed_at = value + 1;
+  return null;
 end $$;
-create trigger keys_end_first before delete on keys for each row
-  when (old.deleted_at is null or old.deleted_at > now() - interval '1 hour')
-  execute function refuse_early_removal();
-create function refuse_truncation() returns trigger language plpgsql as $$
-begin
-  raise exception 'the table % cannot be truncated: set deleted_at, and remove the rows an hour later', tg_table_name
-    using errcode = 'restrict_violation';
-end $$;
-create trigger keys_end_one_by_one before truncate on keys execute function refuse_truncation();
-create trigger identities_end_one_by_one before truncate on identities execute function refuse_truncation();
-create trigger workspaces_end_one_by_one before truncate on workspaces execute function refuse_truncation();
+create trigger keys_removed after delete or truncate on keys
+  for each statement execute function forget_what_was_removed();
+create trigger workspaces_removed after delete or truncate on workspaces
+  for each statement execute function forget_what_was_removed();
