@@ -702,7 +702,7 @@ export const KeysService: GenService<{
    * Changes a key. A field left out stays as it is. In HTTP `null` clears a
    * field; in gRPC a field that `update_mask` names and the request leaves unset.
    * From the moment this returns, every replica judges the key by its new
-   * settings; for that it takes a quarter of a second.
+   * settings; for that it takes one lease, by default a quarter of a second.
    *
    * @generated from rpc latchkey.v1.KeysService.UpdateKey
    */
@@ -713,7 +713,7 @@ export const KeysService: GenService<{
   },
   /**
    * Deletes a key for good. From the moment this returns, every replica reports
-   * it as nonexistent; for that it takes a quarter of a second.
+   * it as nonexistent; for that it takes one lease.
    *
    * @generated from rpc latchkey.v1.KeysService.DeleteKey
    */
@@ -725,7 +725,7 @@ export const KeysService: GenService<{
   /**
    * Replaces a key: makes another with the same settings and a new secret, and
    * ends the old one, at once or after a grace period: on every replica, and so it
-   * takes a quarter of a second. The caller's own key must hold every permission
+   * takes one lease. The caller's own key must hold every permission
    * of the key.
    *
    * @generated from rpc latchkey.v1.KeysService.RerollKey

@@ -406,9 +406,9 @@ export const WorkspacesService: GenService<{
   },
   /**
    * Disables a workspace. From the moment this returns, every replica refuses
-   * every key of the workspace with `workspace_disabled`; for that it takes a
-   * quarter of a second. Disabling it again replaces the reason and the note, and
-   * nothing else.
+   * every key of the workspace with `workspace_disabled`; for that it takes one
+   * lease, by default a quarter of a second. Disabling it again replaces the reason
+   * and the note, and nothing else.
    *
    * @generated from rpc latchkey.v1.WorkspacesService.DisableWorkspace
    */
@@ -420,7 +420,7 @@ export const WorkspacesService: GenService<{
   /**
    * Enables a workspace again. From the moment this returns, every replica
    * accepts its keys, except those that are individually disabled; for that it
-   * takes a quarter of a second. Enabling an enabled workspace changes nothing.
+   * takes one lease. Enabling an enabled workspace changes nothing.
    *
    * @generated from rpc latchkey.v1.WorkspacesService.EnableWorkspace
    */
