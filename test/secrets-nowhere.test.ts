@@ -110,12 +110,14 @@ async function tourBroken(door: TourDoor): Promise<void> {
     await sql`alter table ${sql(table)} rename to ${sql(`${table}_away`)}`;
     for (const [operation, body] of requests) keep(await door.call(operation, credentialOf(operation), body));
     await sql`alter table ${sql(`${table}_away`)} rename to ${sql(table)}`;
-    // What could still be made while a table was away must not stand in the way of the next tour.
-    await vi.waitFor(() => removeIdentity(door), { timeout: 10_000 });
+    // What could still be changed while a table was away must not stand in the way of the next tour.
+    await vi.waitFor(() => tidyUp(door), { timeout: 10_000 });
   }
 }
 
-async function removeIdentity(door: TourDoor): Promise<void> {
+async function tidyUp(door: TourDoor): Promise<void> {
+  const enabled = await door.call("workspaces.enableWorkspace", operatorKey, { workspaceId: home.workspaceId });
+  expect(enabled).toMatchObject({ ok: true });
   const { ok, text } = await door.call("identities.deleteIdentity", home.key, { externalId: "user" });
   if (!ok) expect(text).toMatch(/identity_not_found/i);
 }
@@ -129,7 +131,9 @@ describe("after a tour of every RPC, served, refused and broken, no secret that 
   it("is missing from the search: the tour was complete", () => {
     expect([...visited].sort()).toEqual([...rpcs.keys()].sort());
     expect(secrets.size).toBeGreaterThan(15);
-    expect(told.filter(({ text }) => /unexpected_error|UNEXPECTED_ERROR/.test(text)).length).toBeGreaterThan(30);
+    // Without the tables that a lease is renewed from, keys are refused as unavailable before anything can go wrong.
+    expect(told.filter(({ text }) => /unexpected_error/i.test(text)).length).toBeGreaterThan(10);
+    expect(told.filter(({ text }) => /service_unavailable/i.test(text)).length).toBeGreaterThan(30);
     expect(told.filter(({ ok }) => !ok).length).toBeGreaterThan(300);
   });
 

@@ -24,7 +24,7 @@ describe("revocation is immediate, in real processes with real clients", () => {
       "redis stalled for all",
       "postgres stalled for one",
     );
-    const state = await run(built, makeFolder(), 3, { seed: 1, seconds: 20, faults });
+    const state = await run(built, makeFolder(), 3, { seed: 1, seconds: 16, faults });
     const failings = findFailings(state, { callsPerSecondWhileFaultsOn: 100, writesPerSecond: 3, faults });
     const facts = { seed: 1, replicas: 3, design: "as it is", ownCpu: 0, failings };
     expect(failings, toText(state, facts)).toEqual([]);

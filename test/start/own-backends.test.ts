@@ -19,6 +19,11 @@ describe("with DATABASE_URL", () => {
     expect(service.stdout(), "no secret of the configuration is shown").not.toContain(operatorKey);
     expect(service.stdout()).not.toContain(new URL(databaseUrl).password);
 
+    // What is read is put into Redis once; before that, Redis must be in use.
+    await until("Redis is in use", async () => {
+      const answer = await (await fetch(`${service.httpUrl}/readyz`)).text();
+      return /"redis":"in use"/.test(answer) || undefined;
+    });
     const workspaceId = await expectToServe(service);
     expect(await workspacesIn(databaseUrl)).toEqual([workspaceId]);
     const redis = new Redis(inject("redisUrl"));

@@ -20,6 +20,7 @@ export function createHoldings(_lease, _changes, cache, sources) {
       const key = await sources.readStanding(hash);
       return key && { key, workspaceEnabled: await isEnabled(key.workspaceId) };
     },
+    ready: async () => {},
     changed: async () => {},
     workspaceChanged: (workspaceId, enabled) => remember(workspaceId, enabled),
   };

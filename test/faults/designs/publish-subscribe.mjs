@@ -28,6 +28,7 @@ export function createHoldings(_lease, _changes, _cache, sources) {
       held.set(id, standing);
       return { key: standing, workspaceEnabled: standing.workspaceEnabled };
     },
+    ready: async () => {},
     changed: tellAll,
     workspaceChanged: tellAll,
   };
