@@ -26,15 +26,19 @@ afterAll(() => monitor.disconnect());
 
 /** What Redis is asked about a workspace and its key while something is done. */
 async function questions({ workspaceId, key }: Shared, act: () => Promise<unknown>): Promise<string[]> {
+  await shown(`begin of ${workspaceId}`);
   asked.length = 0;
   await act();
-  // What Redis was asked before this is also shown before it.
-  const end = `end of ${workspaceId} ${asked.length}`;
-  await replicas.redis.exists(end);
-  await expect.poll(() => asked.includes(`exists ${end}`), { interval: 5 }).toBe(true);
+  await shown(`end of ${workspaceId}`);
   return asked.filter(
     (line) => line.startsWith("get ") && [workspaceId, keyEntryOf(key)].some((one) => line.endsWith(one)),
   );
+}
+
+/** Resolves when all that Redis was asked so far has been shown, for it is shown in the order of asking. */
+async function shown(mark: string): Promise<void> {
+  await replicas.redis.exists(mark);
+  await expect.poll(() => asked.includes(`exists ${mark}`), { interval: 5, timeout: 10_000 }).toBe(true);
 }
 
 /** How often a replica found something where, while something is done. */
