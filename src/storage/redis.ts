@@ -33,9 +33,11 @@ export function connectRedis(address: RedisAddress, log: Log): Cache {
   // Said once, and only if it lasts: a connection that is slow to come about is no outage.
   let doubt: NodeJS.Timeout | undefined;
   let said = false;
+  let probes = 0;
   const breaker = createBreaker(
-    // As a caller would: a server may greet and yet refuse commands.
-    () => within(redis.get("latchkey:probe")),
+    // As a caller would, for a server may greet and yet refuse commands; and under another name each time, for a
+    // cluster that has lost one node still has others.
+    () => within(redis.get(`latchkey:probe:${probes++}`)),
     (inUse, cause) => {
       clearTimeout(doubt);
       if (inUse && said) log.info("Redis is back");
