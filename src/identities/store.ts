@@ -74,10 +74,15 @@ export function createIdentitiesStore(sql: Sql) {
     /** Its keys stay, without an identity. False if there was nothing to delete. */
     async deleteIdentity(workspaceId: string, reference: IdentityReference, by: Author): Promise<boolean> {
       const told = sql`select (gone).workspace_id, (gone).identity_id, told(gone), null::json from gone`;
+      const identityId = idOf(sql, workspaceId, reference);
+      // Its keys are locked first: what is changing one of them is told before the loss of the identity.
       const gone = await retryOnDeadlock(
         () => sql`
-          with gone as (
-              delete from identities where identity_id = ${idOf(sql, workspaceId, reference)} returning identities as gone),
+          with owned as (
+              select from keys where identity_id = ${identityId} order by key_id for no key update),
+            gone as (
+              delete from identities where identity_id = ${identityId} and (select count(*) from owned) >= 0
+              returning identities as gone),
             events as (${events(sql, by, ["identity.delete", told])})
           select from gone`,
       );
