@@ -138,7 +138,7 @@ describe("a stop is not held up by", () => {
 
   test("an idle gRPC client", async () => {
     const service = await startOnDatabase();
-    await listWorkspaces(grpcClient(service.grpcAddress), operatorKey);
+    await callGrpc(grpcClient(service.grpcAddress), "ListWorkspaces", operatorKey);
 
     expectPrompt(await stop(service));
   });
@@ -198,16 +198,17 @@ describe("calls that are under way when SIGTERM comes", () => {
 
     let overHttp: Promise<unknown> = Promise.resolve();
     let overGrpc: Promise<unknown> = Promise.resolve();
-    // While this transaction holds the table, both calls wait in the database.
+    // While this transaction holds the table, both calls wait in the database. The lease does without that table: with
+    // one that it is renewed from, it would be lost, and a call that came later than that refused.
     await holder.begin(async (sql) => {
-      await sql`lock table workspaces in access exclusive mode`;
-      overHttp = call(service, "/v2/workspaces.listWorkspaces", operatorKey);
-      overGrpc = listWorkspaces(grpcClient(service.grpcAddress), operatorKey);
+      await sql`lock table audit_events in access exclusive mode`;
+      overHttp = call(service, "/v2/workspaces.listAuditEvents", operatorKey);
+      overGrpc = callGrpc(grpcClient(service.grpcAddress), "ListAuditEvents", operatorKey);
       // Should the service drop them, they must not fail before they are looked at.
       for (const answer of [overHttp, overGrpc]) answer.catch(() => {});
       await until("both calls wait", async () => {
         const waiting = await holder`
-          select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database() and query like '%order by workspace_id%'`;
+          select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database() and query like '%from audit_events%'`;
         return waiting.length === 2 || undefined;
       });
 
@@ -298,13 +299,13 @@ function grpcClient(address: string): Client {
 }
 
 /** Calls through gRPC; the messages stay bytes, of which an empty request needs none. */
-function listWorkspaces(client: Client, credential: string): Promise<Buffer> {
+function callGrpc(client: Client, method: string, credential: string): Promise<Buffer> {
   const metadata = new Metadata();
   metadata.set("authorization", `Bearer ${credential}`);
   const asIs = (bytes: Buffer) => bytes;
   return new Promise((resolve, reject) => {
     client.makeUnaryRequest(
-      "/latchkey.v1.WorkspacesService/ListWorkspaces",
+      `/latchkey.v1.WorkspacesService/${method}`,
       asIs,
       asIs,
       Buffer.alloc(0),
