@@ -48,9 +48,9 @@ const leastBetweenStartsMs = 1_000;
  */
 export async function openWorkers({ workers, metricsPort, log, ...options }: WorkersOptions): Promise<App> {
   cluster.setupPrimary({ exec: fileURLToPath(new URL("./worker.js", import.meta.url)), args: [] });
-  // Connections last, so how they are spread at first is how the load stays spread. By turns, 64 connections come to 32
-  // and 32, or 16 each for four workers; left to the kernel (SCHED_NONE) they came to 8 and 56, or 6, 0, 2 and 56. The
-  // price, one handing over, is paid by connection and not by call.
+  // Connections last, so how they are spread at first is how the load stays spread. By turns, 64 connections came to 32
+  // and 32 for two workers, one after the other; left to the kernel (SCHED_NONE), to 8 and 56 or 48 and 16. The price, one
+  // handing over, is paid by connection and not by call.
   cluster.schedulingPolicy = cluster.SCHED_RR;
   const first = keepWorker({ ...options, number: 1 }, log);
   const others = Array.from({ length: workers - 1 }, (_, index) => keepWorker({ ...options, number: index + 2 }, log));
