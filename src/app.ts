@@ -22,9 +22,10 @@ import { mintId } from "./ids.js";
 import { createLastUsed } from "./keys/last-used.js";
 import { createKeysService } from "./keys/service.js";
 import { createKeysStore } from "./keys/store.js";
+import { cannotListen, reachable } from "./listening.js";
 import { createLogCall } from "./observe/calls.js";
 import type { Log } from "./observe/log.js";
-import { createMetrics, serveMetrics } from "./observe/metrics.js";
+import { createMetrics, type Metrics, serveMetrics } from "./observe/metrics.js";
 import { closeGrpc, createGrpcServer, listenGrpc } from "./rpc/grpc.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
 import { openConnections } from "./storage/connections.js";
@@ -59,6 +60,8 @@ export interface App {
   readonly metricsUrl: string | undefined;
   /** Creates a workspace without going through a door, unless there is one already. */
   createFirstWorkspace(name: string): Promise<{ workspaceId: string; key: string } | undefined>;
+  /** What is measured, whether it is served or not. */
+  metrics(): Promise<Metrics>;
   /** Stops accepting, lets running calls finish, then lets go of the backends. */
   close(): Promise<void>;
 }
@@ -127,7 +130,7 @@ export async function openApp(options: AppOptions): Promise<App> {
       cannotListen("GRPC_PORT", host, options.grpcPort),
     );
 
-    const metrics = createMetrics({
+    const registry = createMetrics({
       leaseMsLeft: lease.timeLeft,
       epoch: () => changes.epoch,
       redisInUse: () => cache.inUse,
@@ -135,17 +138,15 @@ export async function openApp(options: AppOptions): Promise<App> {
       renewals: keeper.renewals,
       checks: holdings.checks,
     });
+    const metrics = async () => registry;
     const { metricsPort } = options;
-    const metricsServer =
-      metricsPort === undefined
-        ? undefined
-        : await serveMetrics(metrics, host, metricsPort).catch(cannotListen("METRICS_PORT", host, metricsPort));
+    const metricsServer = metricsPort === undefined ? undefined : await serveMetrics(metrics, host, metricsPort);
     undo.push(() => metricsServer?.close());
 
     return {
       httpUrl,
       grpcAddress: `${reachable(host)}:${grpcPort}`,
-      metricsUrl: metricsServer && `http://${reachable(host)}:${metricsServer.port}/metrics`,
+      metricsUrl: metricsServer?.url,
       async createFirstWorkspace(name) {
         const there = await workspaces.listWorkspaces({ limit: 0, after: "" });
         return there.length > 0
@@ -155,6 +156,7 @@ export async function openApp(options: AppOptions): Promise<App> {
               requestId: mintId("req"),
             });
       },
+      metrics,
       close,
     };
   } catch (error) {
@@ -172,19 +174,6 @@ export async function migrateDatabase(databaseUrl: string | undefined): Promise<
   await migrate(sql)
     .catch(cannotMigrate)
     .finally(() => sql.end({ timeout: 5 }));
-}
-
-/** A host that clients on this machine can name: listening everywhere includes the loopback. */
-function reachable(host: string): string {
-  if (host === "0.0.0.0" || host === "::") return "127.0.0.1";
-  return host.includes(":") ? `[${host}]` : host;
-}
-
-function cannotListen(variable: string, host: string, port: number) {
-  return (cause: Error): never => {
-    const why = /EADDRINUSE/.test(cause.message) ? "something else listens there already" : cause.message;
-    throw new Unusable(`Cannot listen on ${host}:${port}: ${why}. Set HOST or ${variable} to use another.`, { cause });
-  };
 }
 
 function cannotMigrate(cause: Error): never {

@@ -16,6 +16,8 @@ export interface Config {
   readonly grpcPort: number;
   /** Undefined: metrics are not served. */
   readonly metricsPort: number | undefined;
+  /** How many processes serve the ports. */
+  readonly workers: number;
   /** Undefined: PostgreSQL is embedded. */
   readonly databaseUrl: string | undefined;
   /** Undefined: Valkey is embedded beside an embedded PostgreSQL; beside a configured one there is no cache. */
@@ -62,6 +64,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     httpPort: read("HTTP_PORT", 8080, port, "a port number from 0 to 65535"),
     grpcPort: read("GRPC_PORT", 50051, port, "a port number from 0 to 65535"),
     metricsPort: read("METRICS_PORT", undefined, port, "a port number from 0 to 65535"),
+    workers: read("WORKERS", 1, workerCount, `a number of processes from 1 to ${mostWorkers}`),
     databaseUrl: read(
       "DATABASE_URL",
       undefined,
@@ -106,6 +109,13 @@ function plainText(text: string): string | undefined {
 
 function port(text: string): number | undefined {
   return /^\d{1,5}$/.test(text) && Number(text) <= 65_535 ? Number(text) : undefined;
+}
+
+/** More than this is a slip of the pen: each has connections to PostgreSQL of its own. */
+const mostWorkers = 64;
+
+function workerCount(text: string): number | undefined {
+  return /^[1-9]\d?$/.test(text) && Number(text) <= mostWorkers ? Number(text) : undefined;
 }
 
 function secret(text: string): string | undefined {

@@ -6,6 +6,7 @@ import { createCredentials } from "./embedded/credentials.js";
 import { createLog } from "./observe/log.js";
 import { Unusable } from "./unusable.js";
 import { welcome } from "./welcome.js";
+import { openWorkers } from "./workers.js";
 
 /** Runs the service until it is told to stop, then stops all that it started. */
 export async function serve(config: Config): Promise<void> {
@@ -19,13 +20,14 @@ export async function serve(config: Config): Promise<void> {
       const { dataDir, searchPath } = config;
       backends = await startBackends({ dataDir, searchPath, withRedis: config.redis === undefined, durable: true });
     }
-    app = await openApp({
+    const options = {
       ...config,
       databaseUrl: config.databaseUrl ?? backends?.databaseUrl ?? "",
       redis: config.redis ?? (backends?.redisUrl ? { urls: [backends.redisUrl], cluster: false } : undefined),
       operatorKey: config.operatorKey ?? credentials.operatorKey(),
       log,
-    });
+    };
+    app = config.workers === 1 ? await openApp(options) : await openWorkers(options);
     const newKey = backends && (await app.createFirstWorkspace("My first workspace"))?.key;
     if (newKey) credentials.keepFirstKey(newKey);
     const firstKeyFile = backends && existsSync(credentials.firstKeyFile) ? credentials.firstKeyFile : undefined;

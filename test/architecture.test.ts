@@ -82,14 +82,15 @@ describe("the arrows between the folders point one way", () => {
   });
 
   it("the leaves know only leaves", () => {
-    const leaf = /^(errors\.ts|unusable\.ts|update-mask\.ts|ids\.ts|page\.ts|config\.ts|observe\/)/;
+    const leaf = /^(errors\.ts|unusable\.ts|update-mask\.ts|ids\.ts|page\.ts|listening\.ts|config\.ts|observe\/)/;
     expect(found(leaf, /^(keys|identities|workspaces|auth|gateway|rpc|storage|embedded|app|main)\b/)).toEqual([]);
   });
 
-  it("nothing knows main, and only serve and the command line know the application and the configuration", () => {
+  it("nothing knows main, and only serve, a worker and the command line know the application and the configuration", () => {
     expect(found(/./, /^main\.ts$/)).toEqual([]);
     const outside = imports.filter(
-      ({ from, to, runtime }) => runtime && !/^(serve\.ts|cli\/)/.test(from) && /^(app|config)\.ts$/.test(to),
+      ({ from, to, runtime }) =>
+        runtime && !/^(serve\.ts|worker\.ts|cli\/)/.test(from) && /^(app|config)\.ts$/.test(to),
     );
     expect(outside).toEqual([]);
   });

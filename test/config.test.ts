@@ -20,6 +20,7 @@ describe("the configuration", () => {
     httpPort: 8080,
     grpcPort: 50051,
     metricsPort: undefined,
+    workers: 1,
     databaseUrl: undefined,
     redis: undefined,
     dataDir: resolve(".latchkey"),
@@ -35,7 +36,7 @@ describe("the configuration", () => {
 
   it("takes an empty variable for unset", () => {
     const names = ["HOST", "HTTP_PORT", "GRPC_PORT", "DATABASE_URL", "REDIS_URL", "DATA_DIR"];
-    const more = ["OPERATOR_KEY", "DOCS_BASE_URL", "LOG_LEVEL", "REDIS_CLUSTER", "METRICS_PORT"];
+    const more = ["OPERATOR_KEY", "DOCS_BASE_URL", "LOG_LEVEL", "REDIS_CLUSTER", "METRICS_PORT", "WORKERS"];
     expect(readConfig(Object.fromEntries([...names, ...more].map((name) => [name, ""])))).toEqual(defaults);
   });
 
@@ -47,6 +48,8 @@ describe("the configuration", () => {
     ["GRPC_PORT", "65535", { grpcPort: 65_535 }],
     ["METRICS_PORT", "9464", { metricsPort: 9464 }],
     ["METRICS_PORT", "0", { metricsPort: 0 }],
+    ["WORKERS", "1", { workers: 1 }],
+    ["WORKERS", "64", { workers: 64 }],
     ["DATABASE_URL", "postgres://u:p@db:5432/latchkey", { databaseUrl: "postgres://u:p@db:5432/latchkey" }],
     ["DATABASE_URL", "postgresql://db/latchkey", { databaseUrl: "postgresql://db/latchkey" }],
     ["REDIS_URL", "redis://cache:6379", { redis: { urls: ["redis://cache:6379"], cluster: false } }],
@@ -88,6 +91,11 @@ describe("a configuration that cannot be used", () => {
     ["GRPC_PORT", "1e3"],
     ["METRICS_PORT", "metrics"],
     ["METRICS_PORT", "65536"],
+    ["WORKERS", "0"],
+    ["WORKERS", "65"],
+    ["WORKERS", "-1"],
+    ["WORKERS", "1.5"],
+    ["WORKERS", "auto"],
     ["DATABASE_URL", "mysql://db/latchkey"],
     ["DATABASE_URL", "db:5432"],
     ["DATABASE_URL", "nonsense"],

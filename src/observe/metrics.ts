@@ -1,7 +1,14 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { Counter, Gauge, Registry } from "prom-client";
+import { AggregatorRegistry, Counter, Gauge, Registry } from "prom-client";
+import { cannotListen, reachable } from "../listening.js";
+
+/** Everything that is measured, as it can be told to Prometheus or to another process. */
+export type Metrics = Registry;
+
+/** The same in plain data. */
+export type MetricsData = Awaited<ReturnType<Metrics["getMetricsAsJSON"]>>;
 
 /** What is read when somebody asks for the metrics. Until then, counting costs a plain addition. */
 export interface Vitals {
@@ -15,11 +22,12 @@ export interface Vitals {
 }
 
 /** The metrics, by their Prometheus names. */
-export function createMetrics(vitals: Vitals): Registry {
+export function createMetrics(vitals: Vitals): Metrics {
   const registry = new Registry();
 
   function gauge(name: string, help: string, read: () => number): void {
-    new Gauge({ name: `latchkey_${name}`, help, registers: [registry], collect: set });
+    // Of several workers, the one that fares worst is told: a mean would hide it. Counters are added up.
+    new Gauge({ name: `latchkey_${name}`, help, registers: [registry], collect: set, aggregator: "min" });
     function set(this: Gauge): void {
       this.set(read());
     }
@@ -67,19 +75,25 @@ export function createMetrics(vitals: Vitals): Registry {
   return registry;
 }
 
+/** The metrics of several workers as those of one service. */
+export function combineMetrics(all: readonly MetricsData[]): Metrics {
+  return AggregatorRegistry.aggregate([...all]);
+}
+
 /** Serves the metrics, and nothing else, on a port of its own: they are not for the callers of the service. */
-export async function serveMetrics(registry: Registry, host: string, port: number) {
+export async function serveMetrics(read: () => Promise<Metrics>, host: string, port: number) {
   const server = createServer(async (request, response) => {
     if (request.url !== "/metrics") {
       response.writeHead(404, { "content-type": "text/plain" }).end("The metrics are at /metrics.\n");
       return;
     }
-    response.writeHead(200, { "content-type": registry.contentType }).end(await registry.metrics());
+    const metrics = await read();
+    response.writeHead(200, { "content-type": metrics.contentType }).end(await metrics.metrics());
   });
   server.listen(port, host);
-  await once(server, "listening");
+  await once(server, "listening").catch(cannotListen("METRICS_PORT", host, port));
   return {
-    port: (server.address() as AddressInfo).port,
+    url: `http://${reachable(host)}:${(server.address() as AddressInfo).port}/metrics`,
     close() {
       server.close();
       server.closeAllConnections();
