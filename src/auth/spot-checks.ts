@@ -2,6 +2,7 @@ import type { Log } from "../observe/log.js";
 import { after } from "../soon.js";
 import type { Snapshot } from "../storage/postgres.js";
 import type { Changes } from "./changes.js";
+import { type Clock, systemClock } from "./clock.js";
 import type { Holdings, Standing } from "./holdings.js";
 
 /** Whether a key is good for anything now, by Postgres, and since which epoch. */
@@ -14,8 +15,9 @@ export interface SpotChecks {
   stale: number;
 }
 
-/** One in so many is checked, and one at a time, so that the checks are no load. */
+/** One in so many is checked, and no more than this often, so that the checks are no load. */
 const oneIn = 100;
+const leastBetweenMs = 100;
 
 /**
  * Holdings whose answers are held against Postgres now and then, after they were given. If Postgres says that the key
@@ -26,9 +28,11 @@ export function withSpotChecks(
   changes: Changes,
   readUsable: ReadUsable,
   log: Log,
+  clock: Pick<Clock, "monotonic"> = systemClock,
 ): Holdings & { readonly checks: SpotChecks } {
   const checks: SpotChecks = { done: 0, stale: 0 };
   let untilNext = oneIn;
+  let notBefore = Number.NEGATIVE_INFINITY;
   let checking = false;
 
   async function check(keyId: string, knownEpoch: number): Promise<void> {
@@ -40,8 +44,11 @@ export function withSpotChecks(
   }
 
   function checkNowAndThen(found: Standing | undefined, knownEpoch: number): void {
-    if (!found?.key.enabled || !found.workspaceEnabled || --untilNext > 0 || checking) return;
+    if (!found?.key.enabled || !found.workspaceEnabled || --untilNext > 0) return;
     untilNext = oneIn;
+    const now = clock.monotonic();
+    if (checking || now < notBefore) return;
+    notBefore = now + leastBetweenMs;
     checking = true;
     // Not waited for; and if Postgres is away, there is nothing to check against.
     void check(found.key.keyId, knownEpoch)

@@ -13,12 +13,17 @@ beforeEach(() => {
 });
 
 /** Holdings that always answer the same about the one key, checked against a database that says this. */
-function checked(readUsable: ReadUsable, standing = { enabled: true, workspaceEnabled: true }) {
+function checked(readUsable: ReadUsable, standing = { enabled: true, workspaceEnabled: true }, msBetweenCalls = 1_000) {
+  let ms = 0;
+  const monotonic = () => {
+    ms += msBetweenCalls;
+    return ms;
+  };
   const { enabled, workspaceEnabled } = standing;
   const found = { key: { keyId: "key_1", enabled }, workspaceEnabled } as Standing;
   const held = { find: async () => found } as unknown as Holdings;
   const log = pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) });
-  return withSpotChecks(held, createChanges(knownEpoch, "history"), readUsable, log);
+  return withSpotChecks(held, createChanges(knownEpoch, "history"), readUsable, log, { monotonic });
 }
 
 /** Enough calls for so many checks, with time for each to end. */
@@ -57,6 +62,14 @@ describe("the checks are no load", () => {
     const holdings = checked(readUsable);
     await findUntilChecked(holdings, 6);
     expect(readUsable).toHaveBeenCalledTimes(9);
+  });
+
+  it("no more than ten a second are, however many there are", async () => {
+    const readUsable = vi.fn(async () => ({ usable: true, epoch: 0 }));
+    const holdings = checked(readUsable, undefined, 25);
+    await findUntilChecked(holdings, 6);
+    // Of every hundredth acceptance, which here come every 25 ms: the 1st, the 5th and the 9th.
+    expect(readUsable).toHaveBeenCalledTimes(3);
   });
 
   it("one at a time, and no call waits for it", async () => {
