@@ -1,0 +1,5 @@
+import type { Row } from "./row.js";
+import { httpVerify } from "./rows/http-verify.js";
+
+/** All rows, in the order of the table. */
+export const rows: readonly Row[] = [httpVerify];

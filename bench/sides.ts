@@ -1,0 +1,19 @@
+import { fileURLToPath } from "node:url";
+import type { Bench } from "./bench.js";
+import type { Server } from "./servers.js";
+
+/** Starts one of the servers that Latchkey is held against, of those in sides/. */
+export async function startSide(
+  bench: Bench,
+  name: string,
+  file: string,
+  env: NodeJS.ProcessEnv,
+): Promise<{ server: Server; port: number }> {
+  const server = await bench.startServer({
+    name,
+    program: [fileURLToPath(new URL(`./sides/${file}.js`, import.meta.url))],
+    env,
+    ready: /^ready on .+$/m,
+  });
+  return { server, port: Number(/^ready on .*:(\d+)$/m.exec(server.banner)?.[1]) };
+}
