@@ -31,7 +31,7 @@ export interface BenchOptions {
 
 const paces: Record<"full" | "quick", Pace> = {
   full: { warmUpSeconds: 5, roundSeconds: 4, pairs: 7 },
-  quick: { warmUpSeconds: 1, roundSeconds: 0.6, pairs: 3 },
+  quick: { warmUpSeconds: 2, roundSeconds: 0.6, pairs: 3 },
 };
 
 /** Opens what one row works with. Close it when the row is over. */
