@@ -64,7 +64,7 @@ export async function alternate(
   return rounds;
 }
 
-/** Below this, a server had time to spare, and what was measured is something else. */
+/** Below this, a server had time to spare; above it, so did nobody else. In cores. */
 const busy = 0.9;
 
 /** The line that compares the throughput of two sides. */
@@ -86,17 +86,22 @@ interface SideRounds {
 /** The line of rounds that were measured in pairs. */
 export function throughputLine(what: Pick<Line, "title" | "goal">, ours: SideRounds, theirs: SideRounds): Line {
   const ratio = (figure: keyof Round) => pairRatios(figures(ours.rounds, figure), figures(theirs.rounds, figure));
-  const idle = [ours, theirs].flatMap(({ name, rounds }) => {
-    const { median } = spreadOf(figures(rounds, "serverCores"));
-    return median < busy ? [`${name} kept only ${median.toFixed(2)} of a core busy: it was not the limit`] : [];
-  });
   return {
     ...what,
     value: ratio("callsPerSecond"),
     perCpu: ratio("callsPerCpuSecond"),
     sides: [figuresOf(ours), figuresOf(theirs)],
-    notes: idle,
+    notes: [ours, theirs].flatMap(limitOf),
   };
+}
+
+/** Says so where something else than the server set the pace. */
+function limitOf({ name, rounds }: SideRounds): string[] {
+  const server = spreadOf(figures(rounds, "serverCores")).median;
+  const load = spreadOf(figures(rounds, "loadCores")).median;
+  if (load > busy) return [`the load was the limit of ${name}, not the server`];
+  const waited = `${name} kept ${server.toFixed(2)} of a core busy, and waited else: for its database, or its turn`;
+  return server < busy ? [waited] : [];
 }
 
 function figuresOf({ name, rounds }: SideRounds): SideFigures {

@@ -1,6 +1,9 @@
 import type { Row } from "./row.js";
+import { betterAuth } from "./rows/better-auth.js";
 import { grpcConnect, grpcVerify } from "./rows/grpc-verify.js";
+import { httpIdentity } from "./rows/http-identity.js";
 import { httpVerify } from "./rows/http-verify.js";
+import { latency } from "./rows/latency.js";
 
 /** All rows, in the order of the table. */
-export const rows: readonly Row[] = [httpVerify, grpcVerify, grpcConnect];
+export const rows: readonly Row[] = [httpVerify, httpIdentity, grpcVerify, grpcConnect, betterAuth, latency];

@@ -15,5 +15,10 @@ export async function startSide(
     env,
     ready: /^ready on .+$/m,
   });
-  return { server, port: Number(/^ready on .*:(\d+)$/m.exec(server.banner)?.[1]) };
+  return { server, port: portOf(server) };
+}
+
+/** Where a server listens that says `ready on` its address. */
+export function portOf({ banner }: Server): number {
+  return Number(/^ready on .*:(\d+)$/m.exec(banner)?.[1]);
 }
