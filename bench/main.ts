@@ -1,5 +1,5 @@
 // The benchmark on the command line: `npm run bench -- --quick`.
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Backends, startBackends } from "../src/embedded/backends.js";
@@ -7,6 +7,7 @@ import { openBench } from "./bench.js";
 import { describeMachine } from "./machine.js";
 import { readOptions } from "./options.js";
 import { createProgress } from "./progress.js";
+import { toPicture, writeReadme } from "./readme.js";
 import { type Report, type Result, shortcomings, toJson, toText } from "./report.js";
 import type { Row } from "./row.js";
 import { rows } from "./rows.js";
@@ -34,6 +35,8 @@ try {
 }
 progress.clear();
 const report: Report = { machine: describeMachine(), quick: options.quick, results };
+if (options.svg !== undefined) writeFileSync(options.svg, toPicture(report));
+if (options.write) writeReadme(report);
 process.stdout.write(`${options.json ? toJson(report) : toText(report)}\n`);
 process.exit(shortcomings(report).length === 0 ? 0 : 1);
 

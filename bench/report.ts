@@ -13,6 +13,11 @@ export interface Report {
   readonly results: readonly Result[];
 }
 
+/** All lines that were measured. */
+export function linesOf({ results }: Report): Line[] {
+  return results.flatMap((result) => ("lines" in result ? result.lines : []));
+}
+
 /** What is wrong with the results, a sentence each: goals that are missed, rows that failed. */
 export function shortcomings({ results }: Report): string[] {
   return results.flatMap((result) =>
@@ -31,8 +36,8 @@ export function toJson(report: Report): string {
 
 /** The results for people. */
 export function toText(report: Report): string {
-  const { machine, quick, results } = report;
-  const lines = results.flatMap((result) => ("lines" in result ? result.lines : []));
+  const { machine, quick } = report;
+  const lines = linesOf(report);
   const missed = shortcomings(report);
   return [
     table([
@@ -57,6 +62,7 @@ export function toText(report: Report): string {
 
 /** What each side came to. */
 function toDetails({ title, sides, notes }: Line): string[] {
+  if (sides.length === 0) return [title, ...notes.map((note) => `  Note: ${note}.`), ""];
   const names = [...new Set(sides.flatMap((side) => Object.keys(side.figures)))];
   const rows = sides.map(({ name, figures }) => [`  ${name}`, ...names.map((each) => spread(figures[each]))]);
   return [title, table([["", ...names], ...rows]), ...notes.map((note) => `  Note: ${note}.`), ""];
