@@ -21,12 +21,17 @@ export async function httpSide(
   return { name: server.name, server, load };
 }
 
-/** One request for each key of a scene, whose answer must be about that key. */
+/** One request for each key of a scene. */
 export function verifyRequests({ caller, keys }: Scene): HttpRequest[] {
-  return keys.map(({ keyId, secret }) => ({
+  return keys.map((key) => verifyRequest(caller, key));
+}
+
+/** The request for a key, whose answer must be about that key. */
+export function verifyRequest(caller: string, { keyId, secret }: { keyId: string; secret: string }): HttpRequest {
+  return {
     bytes: postRequest(path, bodyFor(secret), caller),
     expected: `"valid":true,"code":"VALID","keyId":"${keyId}"`,
-  }));
+  };
 }
 
 /** Bare Fastify, which answers whatever it is asked as Latchkey answers for the scene's first key. */

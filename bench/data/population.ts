@@ -20,8 +20,8 @@ export interface Population extends Required<Numbers> {
   workspaceOf(number: number): number;
   /** Undefined if there are no identities. */
   identityOf(key: number): number | undefined;
-  /** Another key of the same workspace: who asks about a key is somebody else. */
-  neighbourOf(key: number): number;
+  /** The key of its workspace that asks about this one: the first of them. The keys that are asked about come after. */
+  callerOf(key: number): number;
 }
 
 export function createPopulation(seed: string, { keys, workspaces, identities = 0 }: Numbers): Population {
@@ -49,7 +49,7 @@ export function createPopulation(seed: string, { keys, workspaces, identities = 
     secret: (number) => mintSecret("lk", bytes("secret", number).subarray(0, 24)),
     workspaceOf: (number) => number % workspaces,
     identityOf: (key) => (identities === 0 ? undefined : key % identities),
-    neighbourOf: (key) => (key + workspaces) % keys,
+    callerOf: (key) => key % workspaces,
   };
 }
 
