@@ -24,25 +24,26 @@ export interface Bench {
 
 export interface BenchOptions {
   readonly quick: boolean;
+  readonly pace: Pace;
   readonly folder: string;
-  readonly backends: Backends;
+  readonly backends: Pick<Backends, "databaseUrl" | "redisUrl">;
   readonly progress: (text: string) => void;
 }
 
-const paces: Record<"full" | "quick", Pace> = {
+export const paces = {
   full: { warmUpSeconds: 5, roundSeconds: 4, pairs: 7 },
   quick: { warmUpSeconds: 2, roundSeconds: 0.6, pairs: 3 },
-};
+} satisfies Record<string, Pace>;
 
 /** Opens what one row works with. Close it when the row is over. */
 export function openBench(options: BenchOptions): Bench & { close(): Promise<void> } {
-  const { quick, folder, backends, progress } = options;
+  const { quick, pace, folder, backends, progress } = options;
   const steps: (() => unknown)[] = [];
   const bench: Bench = {
     quick,
+    pace,
     folder,
     progress,
-    pace: paces[quick ? "quick" : "full"],
     redisUrl: backends.redisUrl ?? "",
 
     async createDatabase() {

@@ -2,17 +2,18 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { CommanderError } from "commander";
 import { type Backends, startBackends } from "../src/embedded/backends.js";
-import { openBench } from "./bench.js";
+import { openBench, paces } from "./bench.js";
 import { describeMachine } from "./machine.js";
-import { readOptions } from "./options.js";
+import { type Options, readOptions } from "./options.js";
 import { createProgress } from "./progress.js";
 import { toPicture, writeReadme } from "./readme.js";
-import { type Report, type Result, shortcomings, toJson, toText } from "./report.js";
+import { exitCodeOf, type Report, type Result, toJson, toText } from "./report.js";
 import type { Row } from "./row.js";
 import { rows } from "./rows.js";
 
-const options = readOptions(process.argv.slice(2), rows);
+const options = optionsOrExit();
 const progress = createProgress(process.stderr);
 
 // The servers and the backends end with this process.
@@ -38,17 +39,32 @@ const report: Report = { machine: describeMachine(), quick: options.quick, resul
 if (options.svg !== undefined) writeFileSync(options.svg, toPicture(report));
 if (options.write) writeReadme(report);
 process.stdout.write(`${options.json ? toJson(report) : toText(report)}\n`);
-process.exit(shortcomings(report).length === 0 ? 0 : 1);
+process.exit(exitCodeOf(report));
 
 /** A row that fails leaves the others their turn. */
 async function measure(row: Row, backends: Backends): Promise<Result> {
   const say = (text: string) => progress.say(`${row.name}: ${text}`);
-  const bench = openBench({ quick: options.quick, folder, backends, progress: say });
+  const bench = openBench({
+    quick: options.quick,
+    pace: paces[options.quick ? "quick" : "full"],
+    folder,
+    backends,
+    progress: say,
+  });
   try {
     return { row: row.name, lines: await row.measure(bench) };
   } catch (error) {
     return { row: row.name, title: row.title, failure: error instanceof Error ? error.message : `${error}` };
   } finally {
     await bench.close();
+  }
+}
+
+/** What is wrong with the command line has been said by the time it is thrown. */
+function optionsOrExit(): Options {
+  try {
+    return readOptions(process.argv.slice(2), rows);
+  } catch (error) {
+    return process.exit(error instanceof CommanderError && error.exitCode === 0 ? 0 : 2);
   }
 }

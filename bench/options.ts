@@ -12,8 +12,8 @@ export interface Options {
   readonly write: boolean;
 }
 
-/** Reads the command line; wrong usage and the wish for help end the process, or throw where `exit` says so. */
-export function readOptions(args: readonly string[], known: readonly Row[], exit?: () => never): Options {
+/** Reads the command line. Wrong usage and the wish for help are told to the user, and thrown. */
+export function readOptions(args: readonly string[], known: readonly Row[]): Options {
   const width = Math.max(...known.map(({ name }) => name.length));
   const list = known.map(({ name, title }) => `  ${name.padEnd(width)}  ${title}`).join("\n");
   const program = new Command("npm run bench --")
@@ -26,11 +26,16 @@ export function readOptions(args: readonly string[], known: readonly Row[], exit
     .option("--quick", "short rounds, all in less than two minutes; the figures are rough", false)
     .option("--json", "the results as JSON", false)
     .option("--svg <file>", "write the picture to this file")
-    .option("--write", "write the results into README.md, and the picture into docs/bench.svg", false)
-    .addHelpText("after", `\nRows:\n${list}\n\nThe exit code is 1 if a goal is missed.`);
-  if (exit) program.exitOverride(exit).configureOutput({ writeErr: () => {} });
+    .option("--write", "write the results of a full run into README.md, and the picture into docs/bench.svg", false)
+    .addHelpText(
+      "after",
+      `\nRows:\n${list}\n\nThe exit code is 1 if a goal is missed or a row fails, 2 for wrong usage.`,
+    )
+    .exitOverride();
   program.parse(args, { from: "user" });
-  const [chosen] = program.processedArgs as [readonly Row[] | undefined];
+  const [chosen] = program.processedArgs as [readonly Row[]];
   const { quick, json, svg, write } = program.opts();
-  return { rows: chosen ?? known, quick, json, svg, write };
+  // What stands in the README must be all of it, and no rough figures.
+  if (write && (quick || chosen.length > 0)) program.error("error: --write is for a full run of all rows");
+  return { rows: chosen.length > 0 ? chosen : known, quick, json, svg, write };
 }

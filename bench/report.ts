@@ -29,6 +29,11 @@ export function shortcomings({ results }: Report): string[] {
   );
 }
 
+/** What the process is to end with. */
+export function exitCodeOf(report: Report): number {
+  return shortcomings(report).length === 0 ? 0 : 1;
+}
+
 /** The results for programs. */
 export function toJson(report: Report): string {
   return JSON.stringify({ ...report, shortcomings: shortcomings(report) }, null, 2);
