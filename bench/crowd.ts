@@ -15,14 +15,25 @@ export interface Crowd {
   load(next: () => HttpRequest): Promise<Side>;
 }
 
-/** Fills a database, then starts Latchkey on it. */
-export async function startCrowd(bench: Bench, numbers: Numbers, env: NodeJS.ProcessEnv = {}): Promise<Crowd> {
-  const name = `${numbers.keys.toLocaleString("en-US")} keys`;
-  const population = createPopulation(name, numbers);
+/** A database that is filled. */
+export interface Filled {
+  readonly population: Population;
+  readonly databaseUrl: string;
+}
+
+export async function fillDatabase(bench: Bench, numbers: Numbers): Promise<Filled> {
+  const population = createPopulation("benchmark", numbers);
   const databaseUrl = await bench.createDatabase();
   await fill(databaseUrl, population, (table, rows) => bench.progress(`${rows.toLocaleString("en-US")} ${table}`));
+  return { population, databaseUrl };
+}
+
+/** Starts Latchkey on a database that is filled. */
+export async function startCrowd(bench: Bench, filled: Filled, env: NodeJS.ProcessEnv = {}): Promise<Crowd> {
+  const { population, databaseUrl } = filled;
+  const name = `${population.keys.toLocaleString("en-US")} keys`;
   const latchkey = await startLatchkey(bench, { name, env: { DATABASE_URL: databaseUrl, ...env } });
-  const callers = Array.from({ length: numbers.workspaces }, (_, number) => population.secret(number).plaintext);
+  const callers = Array.from({ length: population.workspaces }, (_, number) => population.secret(number).plaintext);
 
   return {
     population,

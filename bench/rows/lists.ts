@@ -1,6 +1,6 @@
 import { writePage } from "../../src/page.js";
 import type { Bench } from "../bench.js";
-import { million, startCrowd } from "../crowd.js";
+import { fillDatabase, million, startCrowd } from "../crowd.js";
 import { type HttpRequest, openAsker, postRequest } from "../load/http.js";
 import type { Line, Row } from "../row.js";
 import { pairRatios, spreadOf } from "../statistics.js";
@@ -14,7 +14,10 @@ export const lists: Row = {
   title: "listKeys, listIdentities: last page of 1,000,000 / first page",
   async measure(bench) {
     const { keys: rows, word } = million(bench);
-    const { population, latchkey } = await startCrowd(bench, { keys: rows, workspaces: 1, identities: rows });
+    const { population, latchkey } = await startCrowd(
+      bench,
+      await fillDatabase(bench, { keys: rows, workspaces: 1, identities: rows }),
+    );
     const caller = population.secret(0).plaintext;
     const line = (list: "keys" | "identities", operation: string, idOf: (number: number) => string) => {
       const path = `/v2/${list}.${operation}`;

@@ -1,6 +1,6 @@
 import { createRandom } from "../../test/faults/random.js";
 import type { Bench } from "../bench.js";
-import { type Crowd, counted, million, runUntil, startCrowd } from "../crowd.js";
+import { type Crowd, counted, fillDatabase, million, runUntil, startCrowd } from "../crowd.js";
 import { compareThroughput, type Side } from "../rounds.js";
 import type { Row } from "../row.js";
 
@@ -14,8 +14,8 @@ export const scale: Row = {
   async measure(bench) {
     const numbers = million(bench);
     const { keys, workspaces } = numbers;
-    const many = await startCrowd(bench, numbers);
-    const few = await startCrowd(bench, { keys: 1_000, workspaces: 10 });
+    const many = await startCrowd(bench, await fillDatabase(bench, numbers));
+    const few = await startCrowd(bench, await fillDatabase(bench, { keys: 1_000, workspaces: 10 }));
     const ours = await heldSide(bench, many, workingSet);
     const theirs = await heldSide(bench, few, 990);
     const title = `verifyKey with ${numbers.word} keys in ${workspaces.toLocaleString("en-US")} workspaces / with 1,000 keys`;
