@@ -46,6 +46,8 @@ export interface AppOptions {
   /** Undefined: there is none, and what is not held is read from Postgres. */
   readonly redis: RedisAddress | undefined;
   readonly operatorKey: string;
+  /** How much of keys and workspaces is held in this process, in MiB. */
+  readonly cacheMb: number;
   readonly docsBaseUrl: string | undefined;
   readonly log: Log;
   /** The time by which keys expire and changes are dated. */
@@ -96,7 +98,8 @@ export async function openApp(options: AppOptions): Promise<App> {
     undo.push(() => heartConnection.close());
     const heartbeat = createHeartbeat(heartConnection, pool);
     const lease = createLease(heartbeat, changes, leaseMs, systemClock);
-    const found = createHoldings(lease, changes, cache, { ...keys, ...workspaces });
+    const sources = { ...keys, ...workspaces };
+    const found = createHoldings(lease, changes, cache, sources, options.cacheMb * 1024 * 1024);
     const holdings = withSpotChecks(found, changes, keys.readUsable, log);
 
     const lastUsed = createLastUsed(keys.recordUses, log);

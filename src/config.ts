@@ -26,6 +26,8 @@ export interface Config {
   readonly dataDir: string;
   /** Undefined: one is made and kept in dataDir. */
   readonly operatorKey: string | undefined;
+  /** How much of keys and workspaces is held in this process, in MiB. */
+  readonly cacheMb: number;
   /** What error URLs begin with. Undefined: the service's own address. */
   readonly docsBaseUrl: string | undefined;
   readonly logLevel: LogLevel;
@@ -74,6 +76,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     redis: urls && { urls, cluster },
     dataDir: read("DATA_DIR", resolve(".latchkey"), (text) => (isAbsolute(text) ? text : resolve(text)), "a folder"),
     operatorKey: read("OPERATOR_KEY", undefined, secret, "at least 24 printable ASCII characters without spaces"),
+    cacheMb: read("CACHE_MB", 128, mebibytes, "a whole number from 8 to 2048"),
     docsBaseUrl: read("DOCS_BASE_URL", undefined, baseUrl, "a URL such as https://docs.example.com"),
     logLevel: read("LOG_LEVEL", "info", oneOf(logLevels), `one of ${logLevels.join(", ")}`),
     searchPath: environment["PATH"] ?? "",
@@ -116,6 +119,10 @@ const mostWorkers = 64;
 
 function workerCount(text: string): number | undefined {
   return /^[1-9]\d?$/.test(text) && Number(text) <= mostWorkers ? Number(text) : undefined;
+}
+
+function mebibytes(text: string): number | undefined {
+  return /^\d{1,4}$/.test(text) && Number(text) >= 8 && Number(text) <= 2048 ? Number(text) : undefined;
 }
 
 function secret(text: string): string | undefined {

@@ -25,6 +25,7 @@ describe("the configuration", () => {
     redis: undefined,
     dataDir: resolve(".latchkey"),
     operatorKey: undefined,
+    cacheMb: 128,
     docsBaseUrl: undefined,
     logLevel: "info",
     searchPath: "",
@@ -36,7 +37,7 @@ describe("the configuration", () => {
 
   it("takes an empty variable for unset", () => {
     const names = ["HOST", "HTTP_PORT", "GRPC_PORT", "DATABASE_URL", "REDIS_URL", "DATA_DIR"];
-    const more = ["OPERATOR_KEY", "DOCS_BASE_URL", "LOG_LEVEL", "REDIS_CLUSTER", "METRICS_PORT", "WORKERS"];
+    const more = ["OPERATOR_KEY", "DOCS_BASE_URL", "LOG_LEVEL", "REDIS_CLUSTER", "METRICS_PORT", "WORKERS", "CACHE_MB"];
     expect(readConfig(Object.fromEntries([...names, ...more].map((name) => [name, ""])))).toEqual(defaults);
   });
 
@@ -58,6 +59,8 @@ describe("the configuration", () => {
     ["DATA_DIR", "/var/lib/latchkey", { dataDir: "/var/lib/latchkey" }],
     ["DATA_DIR", "data", { dataDir: resolve("data") }],
     ["OPERATOR_KEY", "123456789012345678901234", { operatorKey: "123456789012345678901234" }],
+    ["CACHE_MB", "8", { cacheMb: 8 }],
+    ["CACHE_MB", "2048", { cacheMb: 2048 }],
     ["DOCS_BASE_URL", "https://docs.example.com", { docsBaseUrl: "https://docs.example.com" }],
     ["DOCS_BASE_URL", "https://example.com/docs//", { docsBaseUrl: "https://example.com/docs" }],
     ["LOG_LEVEL", "silent", { logLevel: "silent" }],
@@ -96,6 +99,10 @@ describe("a configuration that cannot be used", () => {
     ["WORKERS", "-1"],
     ["WORKERS", "1.5"],
     ["WORKERS", "auto"],
+    ["CACHE_MB", "7"],
+    ["CACHE_MB", "2049"],
+    ["CACHE_MB", "12.5"],
+    ["CACHE_MB", "1g"],
     ["DATABASE_URL", "mysql://db/latchkey"],
     ["DATABASE_URL", "db:5432"],
     ["DATABASE_URL", "nonsense"],

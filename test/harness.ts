@@ -46,6 +46,7 @@ export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<
     databaseUrl,
     redis: redisAt(inject("redisUrl")),
     operatorKey,
+    cacheMb: 64,
     docsBaseUrl: undefined,
     log: createLog("silent"),
     now: () => new Date(Date.now() + ahead),

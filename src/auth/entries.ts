@@ -5,7 +5,6 @@ import type { Fact } from "./changes.js";
 /** How a fact of one kind is written into Redis. */
 export interface EntryForm<T> {
   nameOf(id: string): string;
-  write(fact: Fact<T>): string;
   /** The entry as it is stored: written, and sealed for this name. */
   seal(id: string, fact: Fact<T>): string;
   /** Undefined for whatever was not sealed by one of us, for this name, in this form. */
@@ -63,7 +62,6 @@ function sealed<T>(
     createHmac("sha256", secret()).update(`${version}\n${prefix}${id}\n${text}`).digest("base64url");
   return {
     nameOf: (id) => prefix + id,
-    write: form.write,
     seal(id, fact) {
       const text = form.write(fact);
       return `${sealOf(id, text)}.${text}`;

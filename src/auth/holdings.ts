@@ -36,15 +36,22 @@ export interface HoldingsSources {
   readonly readState: (workspaceId: string) => Promise<Snapshot<{ enabled: boolean }> | undefined>;
 }
 
-/** How much is held, in characters of text. The objects around it take about as much again. */
-const keysCapacity = 64 * 1024 * 1024;
-const workspacesCapacity = 16 * 1024 * 1024;
+/** How much of what is held may be workspaces: one for about three keys, so that of both enough are there. */
+const workspacesShare = 1 / 8;
 
 /**
  * This process over Redis over Postgres. Only the lease gives the right to answer from what is held, and only the fence
  * decides what may be held; so nothing rests on Redis, which may lose, delay or repeat what it likes.
+ *
+ * @param capacity how much is held, in bytes of heap
  */
-export function createHoldings(lease: Lease, changes: Changes, cache: Cache, sources: HoldingsSources): Holdings {
+export function createHoldings(
+  lease: Lease,
+  changes: Changes,
+  cache: Cache,
+  sources: HoldingsSources,
+  capacity: number,
+): Holdings {
   const secret = () => changes.history;
   const workspaces = createShelf({
     form: workspaceEntries(secret),
@@ -54,7 +61,7 @@ export function createHoldings(lease: Lease, changes: Changes, cache: Cache, sou
       const state = await sources.readState(workspaceId);
       return state && workspaceFact(workspaceId, state.enabled, state.epoch);
     },
-    capacity: workspacesCapacity,
+    capacity: capacity * workspacesShare,
   });
   const keys = createShelf({
     form: keyEntries(secret),
@@ -71,7 +78,7 @@ export function createHoldings(lease: Lease, changes: Changes, cache: Cache, sou
       const fact = workspaceFact(workspaceId, workspaceEnabled, asOf);
       if (workspaces.hold(workspaceId, fact)) workspaces.share(workspaceId, fact);
     },
-    capacity: keysCapacity,
+    capacity: capacity * (1 - workspacesShare),
   });
 
   /** To be asked with a lease only. Undefined if the key is not held, or the state of its workspace. */

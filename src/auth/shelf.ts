@@ -3,6 +3,7 @@ import { serviceUnavailable } from "../errors.js";
 import type { Cache } from "../storage/redis.js";
 import type { Changes, Fact } from "./changes.js";
 import type { EntryForm } from "./entries.js";
+import { weightOf } from "./weight.js";
 
 /** Facts of one kind: some held in this process, more of them in Redis, all of them in Postgres. */
 export interface Shelf<T> {
@@ -25,15 +26,18 @@ export interface ShelfOptions<T> {
   readonly read: (id: string) => Promise<Fact<T> | undefined>;
   /** Told of each fact that was read from Postgres or Redis. */
   readonly onArrival?: (fact: Fact<T>) => void;
-  /** How much is held, in characters of its entries. */
+  /** How much is held, in bytes of heap. */
   readonly capacity: number;
 }
 
 /** How long an entry in Redis may help. Long, because the fence and not the lifetime keeps old ones from being used. */
 const lifetimeMs = 10 * 60_000;
 
-/** What a held fact costs beside its text, roughly. */
-const overhead = 400;
+/** What a held fact costs beside itself, in bytes: its id, and its place in the cache. */
+const overhead = 220;
+
+/** How many different facts may be fetched at a time: Postgres has a second or two of work with them. */
+const mostUnderWay = 10_000;
 
 /** How often a fact is fetched again that a change has overtaken on its way. */
 const mostFetches = 5;
@@ -68,7 +72,7 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
     if (!changes.admit(fact)) return false;
     const known = holdings.peek(id);
     if (known !== undefined && known.fact.asOf >= fact.asOf) return false;
-    holdings.set(id, { fact }, { size: overhead + form.write(fact).length });
+    holdings.set(id, { fact }, { size: overhead + weightOf(fact) });
     return known === undefined;
   }
 
@@ -96,6 +100,7 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
 
   /** Callers who want the same at the same time share one fetch. */
   function fetchOnce(id: string, from: "redis" | "postgres"): Promise<Fact<T> | undefined> {
+    if (underWay.size >= mostUnderWay) throw serviceUnavailable(new Error("too much is being fetched already"));
     const fetching = (async () => (from === "redis" && (await readRedis(id))) || (await readPostgres(id)))()
       .then((fact) => {
         if (fact) hold(id, fact);

@@ -42,17 +42,24 @@ export function createChangesStore(sql: Sql) {
       return row;
     },
 
-    /** One statement, hence one snapshot: no change up to its epoch is missing. */
+    /**
+     * One statement, hence one snapshot: no change up to its epoch is missing. In the order of the epochs, so that the
+     * indexes are used also while nothing is known of a large table: to read it whole would take longer than the lease.
+     */
     async changedSince(epoch: number): Promise<Changed> {
+      const most = mostChanges + 1;
       const rows = await sql<(Omit<Changed, "changes"> & { id: string | null; changedEpoch: number })[]>`
         with present as materialized (
           select value::float8 as epoch, removed_at::float8, lease_ms, history(), pg_is_in_recovery() as standby
           from epoch)
         select present.*, id, changed_epoch::float8 from present left join (
-          select key_id as id, changed_epoch from keys where changed_epoch > ${epoch}
-          union all select workspace_id, changed_epoch from workspaces where changed_epoch > ${epoch}
-          union all select identity_id, changed_epoch from identities where changed_epoch > ${epoch}
-          limit ${mostChanges + 1}) as changed on true`;
+          (select key_id as id, changed_epoch from keys
+            where changed_epoch > ${epoch} order by changed_epoch limit ${most})
+          union all (select workspace_id, changed_epoch from workspaces
+            where changed_epoch > ${epoch} order by changed_epoch limit ${most})
+          union all (select identity_id, changed_epoch from identities
+            where changed_epoch > ${epoch} order by changed_epoch limit ${most})
+          limit ${most}) as changed on true`;
       const [first] = rows;
       if (first === undefined) throw new Error("the table epoch has lost its row");
       const changes = rows.flatMap(({ id, changedEpoch }) => (id === null ? [] : [{ id, epoch: changedEpoch }]));

@@ -17,12 +17,24 @@ const patienceMs = 5_000;
 /** A batch is bounded, so that one statement stays small; the rest waits for the next. */
 const largestBatch = 10_000;
 
+/** How many keys are remembered at most, which takes 20 MB: more come only if Postgres is away, or too slow, for long. */
+const mostUnstored = 100_000;
+
 export function createLastUsed(store: (uses: ReadonlyMap<string, Date>) => Promise<void>, log: Log): LastUsed {
   let uses = new Map<string, Date>();
+  let full = false;
 
   function record(keyId: string, at: Date): void {
     const known = uses.get(keyId);
-    if (known === undefined || known < at) uses.set(keyId, at);
+    if (known === undefined && uses.size >= mostUnstored) leaveOut();
+    else if (known === undefined || known < at) uses.set(keyId, at);
+  }
+
+  /** Said once, until everything that was remembered is stored. */
+  function leaveOut(): void {
+    if (!full)
+      log.warn({ keys: mostUnstored }, "too many keys wait for their last use to be stored; more are left out");
+    full = true;
   }
 
   /** Stores what is there now; what comes meanwhile waits for the next time, or one busy key would be stored without end. */
@@ -34,6 +46,7 @@ export function createLastUsed(store: (uses: ReadonlyMap<string, Date>) => Promi
         await store(new Map(pending.slice(0, largestBatch)));
         pending.splice(0, largestBatch);
       }
+      full = uses.size >= mostUnstored;
     } catch (error) {
       for (const [keyId, at] of pending) record(keyId, at);
       log.warn({ err: error }, "when keys were last used could not be stored; it will be tried again");

@@ -17,8 +17,8 @@ export interface MintedSecret {
 }
 
 /** Makes `<prefix>_<33 random characters><6 characters of checksum>`. */
-export function mintSecret(prefix = "lk"): MintedSecret {
-  const body = `${prefix}_${base62(BigInt(`0x${randomBytes(24).toString("hex")}`), randomLength)}`;
+export function mintSecret(prefix = "lk", random = randomBytes(24)): MintedSecret {
+  const body = `${prefix}_${base62(BigInt(`0x${random.toString("hex")}`), randomLength)}`;
   const plaintext = body + checksum(body);
   return { plaintext, hash: hashSecret(plaintext), start: body.slice(0, prefix.length + 5) };
 }

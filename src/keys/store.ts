@@ -2,6 +2,7 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import { type Author, events, isChange, type Told } from "../audit/store.js";
 import { idOf, insertion, type NewIdentity } from "../identities/store.js";
 import type { PageRequest } from "../page.js";
+import { pageOf } from "../storage/pages.js";
 import {
   type Fragment,
   jsonText,
@@ -78,13 +79,13 @@ export interface KeyFilter {
 export type KeysStore = ReturnType<typeof createKeysStore>;
 
 export function createKeysStore(sql: Sql) {
-  /** A living key of the workspace, by what the condition says. */
-  const select = (workspaceId: string, condition: Fragment) => sql<KeyRow[]>`
+  /** The living keys that the condition tells of. */
+  const select = (condition: Fragment) => sql<KeyRow[]>`
     select key_id, keys.workspace_id, start, name, enabled, permissions, keys.meta, expires_at, last_used_at,
       keys.created_at, keys.updated_at, identity_id, external_id, identities.meta as identity_meta,
       identities.created_at as identity_created_at, identities.updated_at as identity_updated_at
     from keys left join identities using (identity_id)
-    where keys.workspace_id = ${workspaceId} and deleted_at is null and ${condition}`;
+    where deleted_at is null and ${condition}`;
 
   /** The same key, under lock, as the part of a statement that other parts call `before`. */
   const locked = (workspaceId: string, keyId: string) => sql`
@@ -124,22 +125,30 @@ export function createKeysStore(sql: Sql) {
     },
 
     async findKey(workspaceId: string, keyId: string): Promise<KeyRow | undefined> {
-      const [row] = await select(workspaceId, sql`key_id = ${keyId}`);
+      const [row] = await select(sql`keys.workspace_id = ${workspaceId} and key_id = ${keyId}`);
       return row;
     },
 
     async findKeyByHash(workspaceId: string, hash: string): Promise<KeyRow | undefined> {
-      const [row] = await select(workspaceId, sql`hash = ${bytes(hash)}`);
+      const [row] = await select(sql`keys.workspace_id = ${workspaceId} and hash = ${bytes(hash)}`);
       return row;
     },
 
     async listKeys(workspaceId: string, { externalId, enabled }: KeyFilter, page: PageRequest): Promise<KeyRow[]> {
-      const ofIdentity = externalId === undefined ? sql`` : sql`and external_id = ${externalId}`;
-      const inState = enabled === undefined ? sql`` : sql`and enabled = ${enabled}`;
-      return select(
-        workspaceId,
-        sql`key_id > ${page.after} ${ofIdentity} ${inState} order by key_id limit ${page.limit + 1}`,
-      );
+      // As words of the statement: there is an index of those that are disabled.
+      const inState = enabled === undefined ? sql`` : enabled ? sql`and enabled` : sql`and not enabled`;
+      if (externalId !== undefined) {
+        // That is an identity of this workspace, and so are its keys.
+        const identityId = idOf(sql, workspaceId, { case: "externalId", value: externalId });
+        const ofIdentity = select(sql`identity_id = ${identityId} and key_id > ${page.after} ${inState}`);
+        return pageOf<KeyRow>(sql, ofIdentity, sql`key_id`, page.limit);
+      }
+      // Not `workspace_id = …`: then the order of all keys would do as well, and if most of them seem to be in this
+      // workspace, the planner may walk past all the others first.
+      const behind = sql`
+        (keys.workspace_id, key_id) > (${workspaceId}, ${page.after}) and keys.workspace_id <= ${workspaceId}`;
+      const ofWorkspace = select(sql`${behind} ${inState}`);
+      return pageOf<KeyRow>(sql, ofWorkspace, sql`workspace_id, key_id`, page.limit);
     },
 
     /** False if the key or its new owner does not exist; then nothing is changed. */

@@ -152,6 +152,41 @@ describe("a store that fails loses nothing", () => {
   });
 });
 
+describe("what waits to be stored is bounded", () => {
+  const warned = () => warnings.filter((line) => line.includes("left out")).length;
+  const use = (from: number, count: number, second: number) => {
+    for (let i = from; i < from + count; i++) lastUsed.record(`key_${i}`, at(second));
+  };
+
+  it("keys beyond that are left out, which is said once; those that are known go on", async () => {
+    store = () => Promise.reject(new Error("Postgres is away"));
+    use(0, 150_000, 0);
+    await vi.advanceTimersByTimeAsync(3 * intervalMs);
+    use(100_000, 50_000, 1);
+    use(0, 10, 2);
+    expect(warned()).toBe(1);
+    batches = [];
+    store = async () => {};
+    await nextBatch();
+    expect(held().size).toBe(100_000);
+    expect(held().get("key_0")).toEqual(at(2));
+    expect(held().get("key_99999")).toEqual(at(0));
+  });
+
+  it("once it is stored there is room again, and the next time is said again", async () => {
+    use(0, 100_001, 0);
+    expect(warned()).toBe(1);
+    await nextBatch();
+    use(200_000, 100_000, 1);
+    expect(warned()).toBe(1);
+    use(300_000, 2, 1);
+    expect(warned()).toBe(2);
+    batches = [];
+    await nextBatch();
+    expect(held().size).toBe(100_000);
+  });
+});
+
 describe("a close", () => {
   it("stores what is unstored, also what is used while a batch is under way", async () => {
     let finish = () => {};

@@ -81,7 +81,7 @@ export function startReplica(
   };
 
   return {
-    ...createHoldings(lease, changes, counted, sources),
+    ...createHoldings(lease, changes, counted, sources, 1_000_000),
     name,
     clock,
     get readings() {

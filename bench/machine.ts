@@ -1,0 +1,67 @@
+import { execFileSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { arch, cpus, release, totalmem, type } from "node:os";
+import { join } from "node:path";
+import { project } from "../test/faults/project.js";
+
+/** Where and with what was measured. */
+export interface Machine {
+  readonly date: string;
+  readonly cpu: string;
+  readonly memory: string;
+  readonly system: string;
+  /** Of what is measured. */
+  readonly versions: Readonly<Record<string, string>>;
+}
+
+const packages = [
+  "fastify",
+  "@grpc/grpc-js",
+  "@connectrpc/connect-node",
+  "@bufbuild/protobuf",
+  "postgres",
+  "better-auth",
+];
+
+export function describeMachine(): Machine {
+  const processors = cpus();
+  return {
+    date: new Date().toISOString().slice(0, 10),
+    cpu: `${processors.length} × ${modelOf(processors[0]?.model)} (${arch()})`,
+    memory: `${(totalmem() / 2 ** 30).toFixed(0)} GiB`,
+    system: `${type()} ${release()}`,
+    versions: Object.fromEntries([
+      ["Latchkey", commit()],
+      ["Node", process.version],
+      ...packages.flatMap((name) => {
+        const version = versionOf(name);
+        return version === undefined ? [] : [[name, version]];
+      }),
+    ]),
+  };
+}
+
+/** Some kernels do not pass the model on. */
+function modelOf(model: string | undefined): string {
+  return model === undefined || model === "unknown" || model.trim() === "" ? "core" : model.trim();
+}
+
+function versionOf(name: string): string | undefined {
+  const file = ["node_modules", "bench/peers/node_modules"]
+    .map((folder) => join(project, folder, name, "package.json"))
+    .find(existsSync);
+  return file && JSON.parse(readFileSync(file, "utf8")).version;
+}
+
+/** The commit, or the version where there is no repository. */
+function commit(): string {
+  try {
+    return execFileSync("git", ["describe", "--always", "--dirty"], {
+      cwd: project,
+      encoding: "utf8",
+      stdio: ["ignore", "pipe", "ignore"],
+    }).trim();
+  } catch {
+    return JSON.parse(readFileSync(join(project, "package.json"), "utf8")).version;
+  }
+}

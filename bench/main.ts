@@ -1,0 +1,70 @@
+// The benchmark on the command line: `npm run bench -- --quick`.
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { CommanderError } from "commander";
+import { type Backends, startBackends } from "../src/embedded/backends.js";
+import { openBench, paces } from "./bench.js";
+import { describeMachine } from "./machine.js";
+import { type Options, readOptions } from "./options.js";
+import { createProgress } from "./progress.js";
+import { toPicture, writeReadme } from "./readme.js";
+import { exitCodeOf, type Report, type Result, toJson, toText } from "./report.js";
+import type { Row } from "./row.js";
+import { rows } from "./rows.js";
+
+const options = optionsOrExit();
+const progress = createProgress(process.stderr);
+
+// The servers and the backends end with this process.
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(130));
+const folder = mkdtempSync(join(tmpdir(), "latchkey-bench-"));
+process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+
+progress.say("starting PostgreSQL");
+const backends = await startBackends({
+  dataDir: join(folder, "backends"),
+  searchPath: process.env["PATH"] ?? "",
+  withRedis: true,
+  durable: false,
+});
+const results: Result[] = [];
+try {
+  for (const row of options.rows) results.push(await measure(row, backends));
+} finally {
+  await backends.stop();
+}
+progress.clear();
+const report: Report = { machine: describeMachine(), quick: options.quick, results };
+if (options.svg !== undefined) writeFileSync(options.svg, toPicture(report));
+if (options.write) writeReadme(report);
+process.stdout.write(`${options.json ? toJson(report) : toText(report)}\n`);
+process.exit(exitCodeOf(report));
+
+/** A row that fails leaves the others their turn. */
+async function measure(row: Row, backends: Backends): Promise<Result> {
+  const say = (text: string) => progress.say(`${row.name}: ${text}`);
+  const bench = openBench({
+    quick: options.quick,
+    pace: paces[options.quick ? "quick" : "full"],
+    folder,
+    backends,
+    progress: say,
+  });
+  try {
+    return { row: row.name, lines: await row.measure(bench) };
+  } catch (error) {
+    return { row: row.name, title: row.title, failure: error instanceof Error ? error.message : `${error}` };
+  } finally {
+    await bench.close();
+  }
+}
+
+/** What is wrong with the command line has been said by the time it is thrown. */
+function optionsOrExit(): Options {
+  try {
+    return readOptions(process.argv.slice(2), rows);
+  } catch (error) {
+    return process.exit(error instanceof CommanderError && error.exitCode === 0 ? 0 : 2);
+  }
+}

@@ -1,0 +1,67 @@
+import { httpConnections, httpSide, startBareVerify, verifyRequests } from "../http-verify.js";
+import { createScene, startLatchkey } from "../latchkey.js";
+import { inTurn } from "../load/http.js";
+import { type OpenLoop, openOpenLoop } from "../load/open-loop.js";
+import { runRound } from "../rounds.js";
+import type { Row, SideFigures } from "../row.js";
+import { pairRatios, percentile, spreadOf } from "../statistics.js";
+
+const title = "p99 of verifyKey at half of the full load / bare Fastify's at the same rate";
+
+/** In less than this there are too few calls for the slowest hundredth to mean something. */
+const enoughSeconds = 2;
+
+/** How long a call takes when there is room: both sides are asked as often as is half of what Latchkey can answer. */
+export const latency: Row = {
+  name: "latency",
+  title,
+  async measure(bench) {
+    const { warmUpSeconds, pairs } = bench.pace;
+    const roundSeconds = Math.max(bench.pace.roundSeconds, enoughSeconds);
+    const latchkey = await startLatchkey(bench);
+    const scene = await createScene(latchkey);
+    const bare = await startBareVerify(bench, latchkey, scene);
+    const requests = verifyRequests(scene);
+
+    const full = await httpSide(bench, { ...latchkey, port: latchkey.httpPort }, requests);
+    bench.progress("warm-up, Latchkey");
+    await runRound(full, warmUpSeconds);
+    bench.progress("the full load of Latchkey");
+    const rate = (await runRound(full, roundSeconds)).callsPerSecond / 2;
+
+    const open = async (port: number, next: Parameters<typeof openOpenLoop>[0]["next"]): Promise<OpenLoop> => {
+      const loop = await openOpenLoop({ port, connections: 2 * httpConnections, next });
+      bench.defer(() => loop.close());
+      return loop;
+    };
+    const sides = [
+      { name: "Latchkey", loop: await open(latchkey.httpPort, inTurn(requests)), rounds: [] as number[][] },
+      { name: "bare Fastify", loop: await open(bare.port, inTurn(bare.requests)), rounds: [] as number[][] },
+    ] as const;
+    for (const { name, loop } of sides) {
+      bench.progress(`warm-up, ${name}`);
+      await loop.run(rate, warmUpSeconds);
+    }
+    for (let pair = 1; pair <= pairs; pair++) {
+      for (const { name, loop, rounds } of sides) {
+        bench.progress(`pair ${pair} of ${pairs}, ${name}`);
+        rounds.push(await loop.run(rate, roundSeconds));
+      }
+    }
+    const [ours, theirs] = sides.map(({ rounds }) => rounds.map((round) => percentile(round, 0.99)));
+    return [
+      {
+        title,
+        goal: { atMost: 2 },
+        value: pairRatios(ours ?? [], theirs ?? []),
+        sides: sides.map(figuresOf),
+        notes: [`both sides were asked ${Math.round(rate)} times a second, on schedule, however they answered`],
+      },
+    ];
+  },
+};
+
+function figuresOf({ name, rounds }: { readonly name: string; readonly rounds: readonly number[][] }): SideFigures {
+  const at = (share: number) => spreadOf(rounds.map((round) => percentile(round, share)));
+  return { name, figures: { "p50, ms": at(0.5), "p99, ms": at(0.99), "p99.9, ms": at(0.999) } };
+}

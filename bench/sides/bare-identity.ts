@@ -1,0 +1,28 @@
+// A bare Fastify route that runs the statement of identities.getIdentity with postgres.js, on a pool as large as
+// Latchkey's and, as there, with statements that are prepared once. It knows its workspace and asks nobody who calls.
+import { fastify } from "fastify";
+import postgres from "postgres";
+import { tellAddress } from "./answers.js";
+
+const { DATABASE_URL = "", WORKSPACE_ID = "" } = process.env;
+const requestId = "req_00000000000000000000000000";
+const sql = postgres(DATABASE_URL, { max: 10 });
+const server = fastify();
+server.post<{ Body: { externalId: string } }>("/v2/identities.getIdentity", async ({ body }, reply) => {
+  const [row] = await sql`
+    select identity_id, external_id, meta, created_at, updated_at from identities
+    where identity_id = (
+      select identity_id from identities where workspace_id = ${WORKSPACE_ID} and external_id = ${body.externalId})`;
+  if (row === undefined) return reply.code(404).send();
+  return {
+    meta: { requestId },
+    data: {
+      identityId: row["identity_id"],
+      externalId: row["external_id"],
+      meta: row["meta"],
+      createdAt: row["created_at"].getTime(),
+      updatedAt: row["updated_at"].getTime(),
+    },
+  };
+});
+tellAddress(await server.listen({ host: "127.0.0.1", port: 0 }));

@@ -1,0 +1,46 @@
+// Fills a shelf far beyond its capacity, with keys as another replica left them in Redis, and prints by how many bytes the
+// heap has grown. In a process of its own, since only there nothing else is on the heap.
+import { randomBytes } from "node:crypto";
+import { createChanges } from "../../dist/src/auth/changes.js";
+import { keyEntries } from "../../dist/src/auth/entries.js";
+import { createShelf } from "../../dist/src/auth/shelf.js";
+import { mintId } from "../../dist/src/ids.js";
+import { mintSecret } from "../../dist/src/keys/secret.js";
+import { noCache } from "../../dist/src/storage/redis.js";
+
+const [kind, capacity, entries] = process.argv.slice(2);
+const text = (length) => randomBytes(length).toString("hex").slice(0, length);
+const metas = {
+  small: () => ({ team: text(7) }),
+  "a long text": () => ({ text: text(16_000) }),
+  "many small objects": () => ({ list: Array.from({ length: 1_500 }, (_, index) => ({ at: index })) }),
+  "many names": () => Object.fromEntries(Array.from({ length: 400 }, () => [text(8), text(20)])),
+};
+
+const form = keyEntries(() => "a secret");
+const shelf = createShelf({
+  form,
+  changes: createChanges(0, "one"),
+  cache: noCache,
+  capacity: Number(capacity),
+  async read(id) {
+    const [keyId, identityId] = [mintId("key"), mintId("id")];
+    const identity = { identityId, externalId: text(10), identityMeta: { plan: text(5) } };
+    const dates = { expiresAt: null, identityCreatedAt: new Date(), identityUpdatedAt: new Date() };
+    const settings = { name: text(12), enabled: true, permissions: [text(14), text(15)], meta: metas[kind]() };
+    const value = { keyId, workspaceId: mintId("ws"), workspaceEnabled: true, ...settings, ...identity, ...dates };
+    return form.open(id, form.seal(id, { value, rows: [keyId, identityId], asOf: 0 }));
+  },
+});
+
+const before = heapUsed();
+for (let entry = 0; entry < Number(entries); entry++) {
+  await shelf.fetch(mintSecret().hash.toString("hex"), "postgres");
+}
+process.stdout.write(`${heapUsed() - before}`);
+shelf.held("until here");
+
+function heapUsed() {
+  for (let times = 0; times < 3; times++) globalThis.gc();
+  return process.memoryUsage().heapUsed;
+}

@@ -1,0 +1,22 @@
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { describe, expect, it } from "vitest";
+
+const run = promisify(execFile);
+
+describe("what is held takes as much of the heap as it may", () => {
+  const capacity = 16 * 1024 * 1024;
+
+  it.each([
+    ["small", 40_000],
+    ["a long text", 3_000],
+    ["many small objects", 1_000],
+    ["many names", 1_500],
+  ])("if the meta of keys is %s", async (kind, entries) => {
+    const program = fileURLToPath(new URL("full-shelf.mjs", import.meta.url));
+    const { stdout } = await run(process.execPath, ["--expose-gc", program, kind, `${capacity}`, `${entries}`]);
+    expect(Number(stdout) / capacity).toBeGreaterThan(0.8);
+    expect(Number(stdout) / capacity).toBeLessThan(1.15);
+  });
+});
