@@ -11,7 +11,6 @@ import { createHeartbeat, heartbeatSettings } from "./auth/heartbeat.js";
 import { createHoldings } from "./auth/holdings.js";
 import { keepLease } from "./auth/keep-lease.js";
 import { createLease, recentPast } from "./auth/lease.js";
-import { contextFor } from "./auth/principal.js";
 import { readinessOf } from "./auth/readiness.js";
 import { withSpotChecks } from "./auth/spot-checks.js";
 import { createChangesStore } from "./auth/store.js";
@@ -23,6 +22,7 @@ import { mintId } from "./ids.js";
 import { createLastUsed } from "./keys/last-used.js";
 import { createKeysService } from "./keys/service.js";
 import { createKeysStore } from "./keys/store.js";
+import { createLogCall } from "./observe/calls.js";
 import type { Log } from "./observe/log.js";
 import { createMetrics, serveMetrics } from "./observe/metrics.js";
 import { closeGrpc, createGrpcServer, listenGrpc } from "./rpc/grpc.js";
@@ -110,11 +110,12 @@ export async function openApp(options: AppOptions): Promise<App> {
       authenticate,
     );
 
+    const logCall = createLogCall(log);
     let httpUrl = "";
     const docsBase = () => options.docsBaseUrl ?? httpUrl;
     const readiness = () => readinessOf(lease, options.redis && cache);
-    const gateway = await createGateway({ procedures, readiness, drainMs, docsBase, log });
-    const grpc = createGrpcServer(procedures, log);
+    const gateway = await createGateway({ procedures, readiness, drainMs, docsBase, logCall });
+    const grpc = createGrpcServer(procedures, logCall);
     // Last of all that is prepared: while this process is busy starting, it could not tell a slow answer from none.
     const keeper = keepLease(lease, log);
     undo.push(() => keeper.stop());
@@ -149,10 +150,10 @@ export async function openApp(options: AppOptions): Promise<App> {
         const there = await workspaces.listWorkspaces({ limit: 0, after: "" });
         return there.length > 0
           ? undefined
-          : workspacesService.createWorkspace(
-              create(CreateWorkspaceRequestSchema, { name }),
-              contextFor({ kind: "operator" }, mintId("req")),
-            );
+          : workspacesService.createWorkspace(create(CreateWorkspaceRequestSchema, { name }), {
+              caller: { kind: "operator" },
+              requestId: mintId("req"),
+            });
       },
       close,
     };

@@ -9,11 +9,12 @@ import {
 } from "../errors.js";
 import type { LastUsed } from "../keys/last-used.js";
 import { hashSecret, isWellFormedSecret } from "../keys/secret.js";
-import type { Holdings } from "./holdings.js";
-import type { Principal } from "./principal.js";
+import { after, type Soon } from "../soon.js";
+import type { Holdings, Standing } from "./holdings.js";
+import type { Operator, Principal } from "./principal.js";
 
 /** Turns the Authorization headers of a call into the one who is calling, or refuses. Stands behind every door. */
-export type Authenticate = (authorization: readonly string[]) => Promise<Principal>;
+export type Authenticate = (authorization: readonly string[]) => Soon<Principal>;
 
 export function createAuthenticate(
   operatorKey: string,
@@ -21,21 +22,21 @@ export function createAuthenticate(
   lastUsed: Pick<LastUsed, "record">,
   now: () => Date,
 ): Authenticate {
-  const operatorHash = hashSecret(operatorKey);
+  const operator: Operator = { kind: "operator" };
+  const operatorHash = Buffer.from(hashSecret(operatorKey));
 
-  return async (authorization) => {
+  return (authorization) => {
     const token = bearerToken(authorization);
     const hash = hashSecret(token);
-    if (timingSafeEqual(hash, operatorHash)) {
-      await holdings.ready();
-      return { kind: "operator" };
-    }
+    if (timingSafeEqual(Buffer.from(hash), operatorHash)) return after(holdings.ready(), () => operator);
     if (!isWellFormedSecret(token)) {
       throw credentialMalformed("The credential is not an API key: its form or its checksum is wrong. Copy it again.");
     }
+    return after(holdings.find(hash), acceptKey);
+  };
 
-    // The order is part of the contract: of workspace and key, the workspace speaks first.
-    const found = await holdings.find(hash);
+  /** The order is part of the contract: of workspace and key, the workspace speaks first. */
+  function acceptKey(found: Standing | undefined): Principal {
     if (found === undefined) throw keyUnknown();
     if (!found.workspaceEnabled) throw workspaceDisabled();
     const { key } = found;
@@ -45,13 +46,13 @@ export function createAuthenticate(
     if (key.expiresAt !== null && key.expiresAt <= at) throw keyExpired();
     lastUsed.record(keyId, at);
     return { kind: "key", keyId, workspaceId, permissions };
-  };
+  }
 }
 
 function bearerToken(authorization: readonly string[]): string {
-  const [value, another] = authorization;
+  const value = authorization[0];
   if (value === undefined) throw credentialMissing();
-  if (another !== undefined) throw credentialMalformed("The request carries more than one Authorization header.");
+  if (authorization.length > 1) throw credentialMalformed("The request carries more than one Authorization header.");
   const [, token] = /^Bearer +(\S+)$/i.exec(value) ?? [];
   if (token === undefined) throw credentialMalformed("The Authorization header is not of the form `Bearer <API_KEY>`.");
   return token;

@@ -1,4 +1,5 @@
 import type { KeyStanding } from "../keys/store.js";
+import type { Soon } from "../soon.js";
 import type { Snapshot } from "../storage/postgres.js";
 import type { Cache } from "../storage/redis.js";
 import type { Changes, Fact } from "./changes.js";
@@ -16,10 +17,13 @@ export interface Standing {
 export interface Holdings {
   /** How often keys and workspaces were found where. */
   readonly lookups: Readonly<Record<"key" | "workspace", Shelf<unknown>["lookups"]>>;
-  /** Undefined if there is no such key; throws when nobody can be asked. No acknowledged change is ever missing. */
-  find(hash: Buffer): Promise<Standing | undefined>;
+  /**
+   * The key with this secret, by its hash in hex. Undefined if there is none; throws when nobody can be asked. No
+   * acknowledged change is ever missing.
+   */
+  find(hash: string): Soon<Standing | undefined>;
   /** For calls that need no key: throws when Postgres is away, so that they are told at once. */
-  ready(): Promise<void>;
+  ready(): Soon<void>;
   /** To be awaited after each change of a key or an identity: resolves when every replica answers by it. */
   changed(): Promise<void>;
   /** The same for a workspace, whose new state Redis is told of. */
@@ -28,7 +32,7 @@ export interface Holdings {
 
 /** Where facts come from when they are not held. */
 export interface HoldingsSources {
-  readonly readStanding: (hash: Buffer) => Promise<Snapshot<KeyStanding> | undefined>;
+  readonly readStanding: (hash: string) => Promise<Snapshot<KeyStanding> | undefined>;
   readonly readState: (workspaceId: string) => Promise<Snapshot<{ enabled: boolean }> | undefined>;
 }
 
@@ -57,7 +61,7 @@ export function createHoldings(lease: Lease, changes: Changes, cache: Cache, sou
     changes,
     cache,
     async read(hash) {
-      const standing = await sources.readStanding(Buffer.from(hash, "hex"));
+      const standing = await sources.readStanding(hash);
       if (standing === undefined) return undefined;
       const { epoch, ...value } = standing;
       return { value, rows: value.identityId ? [value.keyId, value.identityId] : [value.keyId], asOf: epoch };
@@ -70,22 +74,30 @@ export function createHoldings(lease: Lease, changes: Changes, cache: Cache, sou
     capacity: keysCapacity,
   });
 
+  /** To be asked with a lease only. Undefined if the key is not held, or the state of its workspace. */
+  function findHeld(hash: string): Standing | undefined {
+    const key = keys.held(hash);
+    if (key === undefined) return undefined;
+    const workspaceEnabled = workspaces.held(key.workspaceId);
+    return workspaceEnabled === undefined ? undefined : { key, workspaceEnabled };
+  }
+
+  async function fetch(hash: string): Promise<Standing | undefined> {
+    await lease.ensure();
+    const heldKey = keys.held(hash);
+    const key = heldKey ?? (await keys.fetch(hash, "redis"));
+    if (key === undefined) return undefined;
+    // One question to Redis is enough for one call.
+    const from = heldKey ? "redis" : "postgres";
+    const { workspaceId } = key;
+    const workspaceEnabled = workspaces.held(workspaceId) ?? (await workspaces.fetch(workspaceId, from)) ?? false;
+    return { key, workspaceEnabled };
+  }
+
   return {
     lookups: { key: keys.lookups, workspace: workspaces.lookups },
 
-    async find(hash) {
-      const id = hash.toString("hex");
-      await lease.ensure();
-      const heldKey = keys.held(id);
-      const key = heldKey ?? (await keys.fetch(id, "redis"));
-      if (key === undefined) return undefined;
-      // One question to Redis is enough for one call.
-      const from = heldKey ? "redis" : "postgres";
-      const { workspaceId } = key;
-      const workspaceEnabled = workspaces.held(workspaceId) ?? (await workspaces.fetch(workspaceId, from)) ?? false;
-      return { key, workspaceEnabled };
-    },
-
+    find: (hash) => (lease.timeLeft() > 0 ? findHeld(hash) : undefined) ?? fetch(hash),
     ready: () => lease.ensure(),
     changed: () => lease.outlast(),
 

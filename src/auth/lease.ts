@@ -1,4 +1,5 @@
 import { serviceUnavailable } from "../errors.js";
+import type { Soon } from "../soon.js";
 import type { Changes } from "./changes.js";
 import type { Clock } from "./clock.js";
 import type { ChangeSource } from "./heartbeat.js";
@@ -13,7 +14,7 @@ export interface Lease {
    * Resolves when every change that was acknowledged before this moment is known here. Throws if Postgres cannot be
    * asked.
    */
-  ensure(): Promise<void>;
+  ensure(): Soon<void>;
   /** Asks for changes, in a question that is sent after this moment. */
   renew(): Promise<void>;
   /** Resolves when no process has a lease any more that it got before this moment; throws if that cannot be known. */
@@ -82,8 +83,11 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
     return drift > mostDriftMs ? 0 : Math.max(0, validUntil - now);
   }
 
-  async function ensure(): Promise<void> {
-    if (timeLeft() > 0) return;
+  function ensure(): Soon<void> {
+    return timeLeft() > 0 ? undefined : regain();
+  }
+
+  async function regain(): Promise<void> {
     // A question under way may have been sent before this call began: it helps only if it brings a lease.
     await underWay?.catch(() => {});
     if (timeLeft() > 0) return;

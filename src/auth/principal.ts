@@ -1,6 +1,6 @@
 import type { DescService, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
-import { createContextKey, createContextValues, type HandlerContext } from "@connectrpc/connect";
 import type { Author } from "../audit/store.js";
+import type { Soon } from "../soon.js";
 
 /** Who is calling: the operator of the service, or a workspace's key. */
 export type Principal = Operator | KeyHolder;
@@ -23,41 +23,27 @@ export function covers(granted: readonly string[], wanted: string): boolean {
   );
 }
 
-/** What a handler gets beside its request: the part of Connect's HandlerContext that every door offers cheaply. */
-export type CallContext = Pick<HandlerContext, "values">;
-
-const principalKey = createContextKey<Principal | undefined>(undefined);
-const requestIdKey = createContextKey("");
-
-/** The context of a call that was admitted for this principal. */
-export function contextFor(principal: Principal, requestId: string): CallContext {
-  return { values: createContextValues().set(principalKey, principal).set(requestIdKey, requestId) };
-}
-
-/** Who calls. */
-export function callerOf(context: CallContext): Principal {
-  const principal = context.values.get(principalKey);
-  if (principal === undefined) throw new Error("a handler was reached without a caller");
-  return principal;
+/** What a handler gets beside its request, whichever door the call came through. */
+export interface CallContext {
+  readonly caller: Principal;
+  readonly requestId: string;
 }
 
 /** The key that calls. Handlers of operations that only keys may call rely on the pipeline to admit nobody else. */
-export function callingKey(context: CallContext): KeyHolder {
-  const principal = callerOf(context);
-  if (principal.kind !== "key") throw new Error("a handler for keys was reached without one");
-  return principal;
+export function callingKey({ caller }: CallContext): KeyHolder {
+  if (caller.kind !== "key") throw new Error("a handler for keys was reached without one");
+  return caller;
 }
 
 /** Who answers for the changes of this call. */
-export function authorOf(context: CallContext, at: Date): Author {
-  const caller = callerOf(context);
-  return { actor: caller.kind === "key" ? caller.keyId : "operator", requestId: context.values.get(requestIdKey), at };
+export function authorOf({ caller, requestId }: CallContext, at: Date): Author {
+  return { actor: caller.kind === "key" ? caller.keyId : "operator", requestId, at };
 }
 
-/** A service's handlers: what Connect's ServiceImpl asks for, with the smaller context. */
+/** A service's handlers: Connect's ServiceImpl, with a context that every door has, and answers that may be there. */
 export type Handlers<Service extends DescService> = {
   [Method in keyof Service["method"]]: (
     request: MessageShape<Service["method"][Method]["input"]>,
     context: CallContext,
-  ) => Promise<MessageInitShape<Service["method"][Method]["output"]>>;
+  ) => Soon<MessageInitShape<Service["method"][Method]["output"]>>;
 };

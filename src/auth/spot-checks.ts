@@ -1,7 +1,8 @@
 import type { Log } from "../observe/log.js";
+import { after } from "../soon.js";
 import type { Snapshot } from "../storage/postgres.js";
 import type { Changes } from "./changes.js";
-import type { Holdings } from "./holdings.js";
+import type { Holdings, Standing } from "./holdings.js";
 
 /** Whether a key is good for anything now, by Postgres, and since which epoch. */
 export type ReadUsable = (keyId: string) => Promise<Snapshot<{ usable: boolean }> | undefined>;
@@ -38,23 +39,27 @@ export function withSpotChecks(
     log.error({ keyId, endedAt: now.epoch, knownEpoch }, "a key was accepted after its end: please report this");
   }
 
+  function checkNowAndThen(found: Standing | undefined, knownEpoch: number): void {
+    if (!found?.key.enabled || !found.workspaceEnabled || --untilNext > 0 || checking) return;
+    untilNext = oneIn;
+    checking = true;
+    // Not waited for; and if Postgres is away, there is nothing to check against.
+    void check(found.key.keyId, knownEpoch)
+      .catch(() => {})
+      .finally(() => {
+        checking = false;
+      });
+  }
+
   return {
     ...holdings,
     checks,
-    async find(hash) {
+    find(hash) {
       const knownEpoch = changes.epoch;
-      const found = await holdings.find(hash);
-      if (found?.key.enabled && found.workspaceEnabled && --untilNext <= 0 && !checking) {
-        untilNext = oneIn;
-        checking = true;
-        // Not waited for; and if Postgres is away, there is nothing to check against.
-        void check(found.key.keyId, knownEpoch)
-          .catch(() => {})
-          .finally(() => {
-            checking = false;
-          });
-      }
-      return found;
+      return after(holdings.find(hash), (found) => {
+        checkNowAndThen(found, knownEpoch);
+        return found;
+      });
     },
   };
 }

@@ -10,14 +10,18 @@ import {
   titleOf,
 } from "../errors.js";
 import { mintId } from "../ids.js";
-import { logCall } from "../observe/calls.js";
-import type { Log } from "../observe/log.js";
+import type { LogCall } from "../observe/calls.js";
 import { failureBody, failureHeaders } from "./envelope.js";
 
 /** Answers what is not even HTTP. Such a request never reaches Fastify, so the envelope goes onto the bare socket. */
-export function refuseBrokenHttp(error: Error & { code?: string }, socket: Duplex, docsBase: string, log: Log): void {
+export function refuseBrokenHttp(
+  error: Error & { code?: string },
+  socket: Duplex,
+  docsBase: string,
+  logCall: LogCall,
+): void {
   if (!socket.writable || error.code === "ECONNRESET") socket.destroy();
-  else writeFailure(socket, (failures[error.code ?? ""] ?? notHttp)(), docsBase, log);
+  else writeFailure(socket, (failures[error.code ?? ""] ?? notHttp)(), docsBase, logCall);
 }
 
 /** What Node says, in terms of the catalogue. */
@@ -29,10 +33,10 @@ const failures: Record<string, () => Failure> = {
 const notHttp = () => invalidInput([{ location: "request", message: "is not valid HTTP/1.1" }]);
 
 /** Takes over what Node would answer itself, without the envelope, or not at all. */
-export function answerOddHttp(server: Server, docsBase: () => string, log: Log): void {
+export function answerOddHttp(server: Server, docsBase: () => string, logCall: LogCall): void {
   server.on("checkExpectation", (request, response) => server.emit("request", request, response));
   server.on("connect", ({ method = "", url = "" }, socket) => {
-    writeFailure(socket, methodNotAllowed(method, url, ["GET", "HEAD", "POST"]), docsBase(), log);
+    writeFailure(socket, methodNotAllowed(method, url, ["GET", "HEAD", "POST"]), docsBase(), logCall);
   });
 }
 
@@ -46,7 +50,7 @@ export function refuseOddHttp({ headers, httpVersion }: IncomingMessage): void {
   }
 }
 
-function writeFailure(socket: Duplex, failure: Failure, docsBase: string, log: Log): void {
+function writeFailure(socket: Duplex, failure: Failure, docsBase: string, logCall: LogCall): void {
   const requestId = mintId("req");
   const body = failureBody(failure, requestId, docsBase);
   const head = [
@@ -57,7 +61,7 @@ function writeFailure(socket: Duplex, failure: Failure, docsBase: string, log: L
     `x-request-id: ${requestId}`,
     "connection: close",
   ];
-  logCall(log, { requestId, door: "http", method: "(none)", workspaceId: undefined, startedAt: Date.now(), failure });
+  logCall({ requestId, door: "http", method: "(none)", workspaceId: undefined, startedAt: Date.now(), failure });
   // Destroyed once it is said: a client that does not close its side must not keep the descriptor.
   socket.end(`${head.join("\r\n")}\r\n\r\n${body}`, () => setTimeout(() => socket.destroy(), 1_000).unref());
 }

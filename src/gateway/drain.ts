@@ -1,41 +1,44 @@
 import type { Socket } from "node:net";
 import type { FastifyInstance } from "fastify";
 
+/** Whether the server is closing: then an answer is the last one on its connection, and says so. */
+export interface Drain {
+  readonly closing: boolean;
+}
+
+/** How soon after its last answer a connection is closed. */
+const lookEveryMs = 20;
+
 /**
  * Sees to it that clients cannot hold up the closing of the server. Connections without a running call are closed at
  * once, each other one when its call has been answered, and what is left after `drainMs` is cut off. Left alone, Fastify
- * waits for as long as a client keeps a connection open on which it never asked, or asks nothing more.
+ * waits for as long as a client keeps a connection open on which it never asked, or asks nothing more. Until the server
+ * closes, nothing is done here for a call.
  */
-export function drainOnClose(server: FastifyInstance, drainMs: number): void {
-  const running = new Map<Socket, number>();
-  let closing = false;
-
-  const endIfIdle = (socket: Socket) => {
-    if (closing && running.get(socket) === 0) socket.destroySoon();
-  };
-  server.server.on("connection", (socket) => {
-    running.set(socket, 0);
-    socket.once("close", () => running.delete(socket));
+export function drainOnClose(fastify: FastifyInstance, drainMs: number): Drain {
+  const { server } = fastify;
+  const drain = { closing: false };
+  const connections = new Set<Socket>();
+  server.on("connection", (socket) => {
+    connections.add(socket);
+    socket.once("close", () => connections.delete(socket));
   });
-  server.server.on("request", ({ socket }, response) => {
-    running.set(socket, (running.get(socket) ?? 0) + 1);
-    response.once("close", () => {
-      const calls = running.get(socket);
-      if (calls === undefined) return; // the connection is gone already
-      running.set(socket, calls - 1);
-      endIfIdle(socket);
+
+  /** Node does not count a connection as idle on which nothing has come yet. */
+  const closeIdle = () => {
+    server.closeIdleConnections();
+    for (const socket of connections) if (socket.bytesRead === 0) socket.destroy();
+  };
+
+  fastify.addHook("preClose", async () => {
+    drain.closing = true;
+    closeIdle();
+    const looking = setInterval(closeIdle, lookEveryMs);
+    const patience = setTimeout(() => server.closeAllConnections(), drainMs);
+    server.once("close", () => {
+      clearInterval(looking);
+      clearTimeout(patience);
     });
   });
-
-  server.addHook("preClose", async () => {
-    closing = true;
-    for (const socket of running.keys()) endIfIdle(socket);
-    const timer = setTimeout(() => {
-      for (const socket of running.keys()) socket.destroy();
-    }, drainMs);
-    server.server.once("close", () => clearTimeout(timer));
-  });
-  server.addHook("onSend", async (_request, reply) => {
-    if (closing) reply.header("connection", "close");
-  });
+  return drain;
 }

@@ -1,8 +1,14 @@
 import { catalogue, type Failure, pathOf, titleOf } from "../errors.js";
 
-/** The body of a success: who asked is answered, lists say where they stand. */
-export function successBody(requestId: string, data: unknown, pagination?: unknown): string {
-  return JSON.stringify({ meta: { requestId }, data, pagination });
+/** The body of a success, around its members as they were written. */
+export function successBody(requestId: string, members: string): string {
+  return `{"meta":{"requestId":"${requestId}"},${members}}`;
+}
+
+/** What a success has to tell: the data and, of a list, where it stands. */
+export function successMembers(data: unknown, pagination?: unknown): string {
+  const members = `"data":${JSON.stringify(data)}`;
+  return pagination === undefined ? members : `${members},"pagination":${JSON.stringify(pagination)}`;
 }
 
 /** The body of a failure, the same for every kind. */

@@ -3,6 +3,8 @@ import { http } from "../../gen/google/api/annotations_pb.js";
 import type { HttpRule } from "../../gen/google/api/http_pb.js";
 import { PaginationSchema } from "../../gen/latchkey/v1/pagination_pb.js";
 import type { Procedure } from "../rpc/pipeline.js";
+import { writeOnce } from "../rpc/write-once.js";
+import { successMembers } from "./envelope.js";
 import { compileQueryReader, compileReader, compileWriter, type ReadMessage } from "./json.js";
 
 /** One way to call an RPC over HTTP, as its google.api.http annotation says. */
@@ -12,8 +14,8 @@ export interface Route {
   readonly path: string;
   /** Reads the request message from the parsed body or, for GET, from the query. */
   readonly read: ReadMessage;
-  /** Splits a response message into `data` and, for lists, `pagination`. */
-  readonly write: (response: Message) => { data: unknown; pagination?: unknown };
+  /** Writes a response message as the members of the envelope: `data` and, for lists, `pagination`. */
+  readonly write: (response: Message) => string;
 }
 
 /** Reads the routes of all procedures from their descriptors. There is no other list of routes. */
@@ -35,26 +37,26 @@ function routeOf(procedure: Procedure, rule: HttpRule): Route {
       httpMethod: "GET",
       path,
       read: compileQueryReader(method.input),
-      write: splitter(method, rule),
+      write: writerOf(method, rule),
     };
   }
   if (verb === "post" && rule.body === "*") {
-    return { procedure, httpMethod: "POST", path, read: compileReader(method.input), write: splitter(method, rule) };
+    return { procedure, httpMethod: "POST", path, read: compileReader(method.input), write: writerOf(method, rule) };
   }
   throw new Error(`${method}: the gateway serves \`get\` without a body and \`post\` with \`body: "*"\``);
 }
 
 /** `response_body` names the field that is the data; a Pagination beside it is the list's. */
-function splitter({ output }: DescMethodUnary, { responseBody }: HttpRule): Route["write"] {
+function writerOf({ output }: DescMethodUnary, { responseBody }: HttpRule): Route["write"] {
   const write = compileWriter(output);
-  if (responseBody === "") return (response) => ({ data: write(response) });
+  if (responseBody === "") return writeOnce((response) => successMembers(write(response)));
   const dataName = jsonNameOf(output, ({ name }) => name === responseBody);
   if (dataName === undefined) throw new Error(`${output}: has no field ${responseBody} to be the response body`);
   const pageName = jsonNameOf(output, ({ message }) => message?.typeName === PaginationSchema.typeName);
-  return (response) => {
+  return writeOnce((response) => {
     const json = write(response);
-    return { data: json[dataName], pagination: pageName && json[pageName] };
-  };
+    return successMembers(json[dataName], pageName && json[pageName]);
+  });
 }
 
 function jsonNameOf(schema: DescMessage, matches: (field: DescMessage["fields"][number]) => boolean) {

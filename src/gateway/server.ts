@@ -1,13 +1,14 @@
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import { catalogue, methodNotAllowed, routeNotFound } from "../errors.js";
-import type { Log } from "../observe/log.js";
+import type { LogCall } from "../observe/calls.js";
 import { connectDoor } from "../rpc/connect.js";
 import { admitCall, beginCall, logHttpCall, performCall, toHttpFailure } from "../rpc/http-call.js";
 import { largestMessage, type Procedure } from "../rpc/pipeline.js";
+import { after } from "../soon.js";
 import { parseBody } from "./body.js";
 import { answerOddHttp, refuseBrokenHttp, refuseOddHttp } from "./broken-http.js";
 import { drainOnClose } from "./drain.js";
-import { failureBody, failureHeaders, successBody } from "./envelope.js";
+import { failureBody, failureHeaders, successBody, successMembers } from "./envelope.js";
 import { errorPages } from "./pages.js";
 import { type Route, routesOf } from "./routes.js";
 
@@ -19,12 +20,12 @@ export interface GatewayOptions {
   readonly drainMs: number;
   /** What error URLs begin with; asked at each failure, because the port may be known only once it is open. */
   readonly docsBase: () => string;
-  readonly log: Log;
+  readonly logCall: LogCall;
 }
 
 /** The HTTP port: the HTTP/JSON door, with the Connect door beside it. */
 export async function createGateway(options: GatewayOptions): Promise<FastifyInstance> {
-  const { procedures, readiness, drainMs, docsBase, log } = options;
+  const { procedures, readiness, drainMs, docsBase, logCall } = options;
   const server = fastify({
     logger: false,
     bodyLimit: largestMessage,
@@ -35,19 +36,32 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
       request.call = beginCall();
       fail(error, request, reply);
     },
-    clientErrorHandler: (error, socket) => refuseBrokenHttp(error, socket, docsBase(), log),
+    clientErrorHandler: (error, socket) => refuseBrokenHttp(error, socket, docsBase(), logCall),
   });
+
+  const drain = drainOnClose(server, drainMs);
+
+  /** Every success of this door ends here. */
+  function answer(request: FastifyRequest, reply: FastifyReply, members: string): void {
+    send(request, reply, successBody(request.call.requestId, members));
+  }
 
   /** Every failure of this door ends here. */
   function fail(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
     const failure = toHttpFailure(error);
     const { call } = request;
     call.failure = failure;
+    reply.code(catalogue[failure.code].status).headers(failureHeaders(failure));
+    send(request, reply, failureBody(failure, call.requestId, docsBase()));
+  }
+
+  function send(request: FastifyRequest, reply: FastifyReply, body: string): void {
+    if (drain.closing) reply.header("connection", "close");
     reply
-      .code(catalogue[failure.code].status)
-      .headers({ ...failureHeaders(failure), "x-request-id": call.requestId })
-      .type("application/json; charset=utf-8")
-      .send(failureBody(failure, call.requestId, docsBase()));
+      .header("content-type", "application/json; charset=utf-8")
+      .header("x-request-id", request.call.requestId)
+      .send(body);
+    logHttpCall(logCall, request, reply);
   }
 
   // Bodies stay bytes until the caller is admitted; only JSON is read at all.
@@ -61,46 +75,47 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   });
 
   server.decorateRequest("call");
-  server.addHook("onRequest", async (request, reply) => {
+  server.addHook("onRequest", (request, _reply, done) => {
     request.call = beginCall();
-    reply.header("x-request-id", request.call.requestId);
     refuseOddHttp(request.raw);
+    done();
   });
-  server.addHook("onResponse", async (request, reply) => logHttpCall(log, request, reply));
   server.setErrorHandler(fail);
   server.setNotFoundHandler(({ method, url }) => {
     const path = url.replace(/\?.*$/s, "");
     const methods = allowed.get(path);
     throw methods ? methodNotAllowed(method, path, [...methods].sort()) : routeNotFound();
   });
-  drainOnClose(server, drainMs);
-  answerOddHttp(server.server, docsBase, log);
+  answerOddHttp(server.server, docsBase, logCall);
 
-  for (const route of routesOf(procedures)) addRoute(server, route);
-  server.get("/v2/liveness", async ({ call }, reply) =>
-    answer(reply, successBody(call.requestId, { status: "alive" })),
-  );
-  server.get("/readyz", async ({ call }, reply) => answer(reply, successBody(call.requestId, await readiness())));
-  await server.register(errorPages(docsBase));
-  await server.register(connectDoor(procedures));
-  return server;
-}
-
-function addRoute(server: FastifyInstance, { procedure, httpMethod, path, read, write }: Route): void {
-  server.route({
-    method: httpMethod,
-    url: path,
-    onRequest: (request) => admitCall(request, procedure),
-    handler: async (request, reply) => {
-      const response = await performCall(request.call, () =>
-        read(httpMethod === "GET" ? request.query : parseBody(request)),
-      );
-      const { data, pagination } = write(response);
-      return answer(reply, successBody(request.call.requestId, data, pagination));
-    },
+  for (const route of routesOf(procedures)) addRoute(route);
+  server.get("/v2/liveness", (request, reply) => answer(request, reply, successMembers({ status: "alive" })));
+  server.get("/readyz", async (request, reply) => answer(request, reply, successMembers(await readiness())));
+  // Who answers by himself is watched: Fastify's hooks around an answer cost more than the rest of a call.
+  await server.register(async (watched) => {
+    watched.addHook("onRequest", async ({ call }, reply) => {
+      reply.header("x-request-id", call.requestId);
+    });
+    watched.addHook("onResponse", async (request, reply) => logHttpCall(logCall, request, reply));
+    await watched.register(errorPages(docsBase));
+    await watched.register(connectDoor(procedures));
   });
-}
+  return server;
 
-function answer(reply: FastifyReply, body: string): FastifyReply {
-  return reply.type("application/json; charset=utf-8").send(body);
+  function addRoute({ procedure, httpMethod, path, read, write }: Route): void {
+    server.route({
+      method: httpMethod,
+      url: path,
+      onRequest(request, _reply, done) {
+        const admitted = admitCall(request, procedure);
+        if (admitted instanceof Promise) admitted.then(() => done(), done);
+        else done();
+      },
+      handler: (request, reply) =>
+        after(
+          performCall(request.call, () => read(httpMethod === "GET" ? request.query : parseBody(request))),
+          (response) => answer(request, reply, write(response)),
+        ),
+    });
+  }
 }

@@ -5,6 +5,8 @@ import {
   type CreateKeyRequest,
   type UpdateKeyRequest,
   UpdateKeyRequestSchema,
+  VerificationCode,
+  type VerifyKeyResponseSchema,
 } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { invalidInput } from "../errors.js";
 import { toIdentity } from "../identities/convert.js";
@@ -32,8 +34,12 @@ export function toKey(row: KeyRow): MessageInitShape<typeof KeySchema> {
 }
 
 /** What a verification tells about a valid key. */
-export function toVerdict(key: Omit<KeyStanding, "workspaceEnabled">) {
+export function toVerdict(
+  key: Omit<KeyStanding, "workspaceEnabled">,
+): MessageInitShape<typeof VerifyKeyResponseSchema> {
   return {
+    valid: true,
+    code: VerificationCode.VALID,
     keyId: key.keyId,
     name: key.name ?? undefined,
     meta: key.meta ?? undefined,

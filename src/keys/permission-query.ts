@@ -18,13 +18,13 @@ export function parsePermissionQuery(text: string): PermissionQuery {
   function either(): PermissionQuery {
     const options = [both()];
     while (takes("OR")) options.push(both());
-    return (holds) => options.some((option) => option(holds));
+    return only(options) ?? ((holds) => options.some((option) => option(holds)));
   }
 
   function both(): PermissionQuery {
     const parts = [one()];
     while (takes("AND")) parts.push(one());
-    return (holds) => parts.every((part) => part(holds));
+    return only(parts) ?? ((holds) => parts.every((part) => part(holds)));
   }
 
   function one(): PermissionQuery {
@@ -54,6 +54,10 @@ export function parsePermissionQuery(text: string): PermissionQuery {
   const query = either();
   if (next < tokens.length) throw expected("AND or OR");
   return query;
+}
+
+function only<T>(list: readonly T[]): T | undefined {
+  return list.length === 1 ? list[0] : undefined;
 }
 
 interface Token {

@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from "node:crypto";
+import { hash, randomBytes } from "node:crypto";
 import { crc32 } from "node:zlib";
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -10,8 +10,8 @@ const form = new RegExp(`^([A-Za-z0-9_]{1,16}_[A-Za-z0-9]{${randomLength}})([A-Z
 export interface MintedSecret {
   /** Leaves the process once, in the answer to the caller who asked for the key. */
   readonly plaintext: string;
-  /** What is stored. */
-  readonly hash: Buffer;
+  /** What is stored, in hex. */
+  readonly hash: string;
   /** The prefix and 4 characters, for people to recognise the key by. */
   readonly start: string;
 }
@@ -34,13 +34,17 @@ export function isWellFormedSecret(text: string): boolean {
   return body !== undefined && checksum(body) === sum;
 }
 
-/** SHA-256: the secret has 192 random bits, so nothing slower is called for. */
-export function hashSecret(plaintext: string): Buffer {
-  return createHash("sha256").update(plaintext).digest();
+/** SHA-256 in hex: the secret has 192 random bits, so nothing slower is called for. */
+export function hashSecret(plaintext: string): string {
+  return hash("sha256", plaintext, "hex");
 }
 
 function checksum(body: string): string {
-  return base62(BigInt(crc32(body)), checksumLength);
+  let digits = "";
+  for (let rest = crc32(body); digits.length < checksumLength; rest = Math.floor(rest / 62)) {
+    digits = alphabet.charAt(rest % 62) + digits;
+  }
+  return digits;
 }
 
 function base62(value: bigint, length: number): string {

@@ -1,9 +1,17 @@
-import { type KeysService, VerificationCode } from "../../gen/latchkey/v1/keys_service_pb.js";
-import type { Holdings } from "../auth/holdings.js";
+import { create } from "@bufbuild/protobuf";
+import { LRUCache } from "lru-cache";
+import {
+  type KeysService,
+  VerificationCode,
+  type VerifyKeyResponse,
+  VerifyKeyResponseSchema,
+} from "../../gen/latchkey/v1/keys_service_pb.js";
+import type { Holdings, Standing } from "../auth/holdings.js";
 import { authorOf, callingKey, covers, type Handlers, type KeyHolder } from "../auth/principal.js";
 import { grantExceeded, identityNotFound, keyNotFound, rerollExceeded } from "../errors.js";
 import { mintId } from "../ids.js";
 import { readPage, writePage } from "../page.js";
+import { after } from "../soon.js";
 import { toChanges, toKey, toNewKey, toOwner, toVerdict } from "./convert.js";
 import type { LastUsed } from "./last-used.js";
 import { parsePermissionQuery } from "./permission-query.js";
@@ -11,8 +19,23 @@ import { hashSecret, isWellFormedSecret, mintSecret, prefixOf } from "./secret.j
 import type { KeysStore } from "./store.js";
 import { judge } from "./verify.js";
 
+/** Callers ask the same few questions over and over; those are parsed once. */
+const mostQueries = 1_000;
+
 /** The keys of the caller's workspace. */
 export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed: LastUsed, now: () => Date) {
+  const queries = new LRUCache({ max: mostQueries, memoMethod: parsePermissionQuery });
+  /** For as long as a key is held as it is, there is one good verdict on it: frozen, so that it is also written once. */
+  const goodVerdicts = new WeakMap<Standing["key"], VerifyKeyResponse>();
+
+  function goodVerdictOn(key: Standing["key"]): VerifyKeyResponse {
+    const known = goodVerdicts.get(key);
+    if (known !== undefined) return known;
+    const verdict = Object.freeze(create(VerifyKeyResponseSchema, toVerdict(key)));
+    goodVerdicts.set(key, verdict);
+    return verdict;
+  }
+
   return {
     async createKey(request, context) {
       const caller = callingKey(context);
@@ -83,17 +106,19 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       }
     },
 
-    async verifyKey(request, context) {
+    verifyKey(request, context) {
       const { workspaceId } = callingKey(context);
-      const query = request.permissions === undefined ? undefined : parsePermissionQuery(request.permissions);
+      const query = request.permissions === undefined ? undefined : queries.memo(request.permissions);
       // A text that cannot be a secret of ours is not looked up.
-      const found = isWellFormedSecret(request.key) ? await holdings.find(hashSecret(request.key)) : undefined;
-      const key = found?.key.workspaceId === workspaceId ? found.key : undefined;
-      const at = now();
-      const code = judge(key, query, at);
-      if (key === undefined || code !== VerificationCode.VALID) return { valid: false, code };
-      lastUsed.record(key.keyId, at);
-      return { valid: true, code, ...toVerdict(key) };
+      const found = isWellFormedSecret(request.key) ? holdings.find(hashSecret(request.key)) : undefined;
+      return after(found, (found) => {
+        const key = found?.key.workspaceId === workspaceId ? found.key : undefined;
+        const at = now();
+        const code = judge(key, query, at);
+        if (key === undefined || code !== VerificationCode.VALID) return { valid: false, code };
+        lastUsed.record(key.keyId, at);
+        return goodVerdictOn(key);
+      });
     },
 
     async whoami({ key }, context) {

@@ -16,7 +16,8 @@ import {
 export interface NewKey {
   readonly keyId: string;
   readonly workspaceId: string;
-  readonly hash: Buffer;
+  /** Of its secret, in hex. */
+  readonly hash: string;
   readonly start: string;
   readonly name: string | null;
   readonly enabled: boolean;
@@ -102,14 +103,14 @@ export function createKeysStore(sql: Sql) {
     },
 
     /** One statement, hence one snapshot: no change up to its epoch is missing. */
-    async readStanding(hash: Buffer): Promise<Snapshot<KeyStanding> | undefined> {
+    async readStanding(hash: string): Promise<Snapshot<KeyStanding> | undefined> {
       const [row] = await sql<Snapshot<KeyStanding>[]>`
         select key_id, keys.workspace_id, keys.name, enabled, permissions, keys.meta, expires_at, identity_id, external_id,
           identities.meta as identity_meta, identities.created_at as identity_created_at,
           identities.updated_at as identity_updated_at, disabled_at is null as workspace_enabled,
           (select value::float8 from epoch) as epoch
         from keys join workspaces using (workspace_id) left join identities using (identity_id)
-        where hash = ${hash} and deleted_at is null`;
+        where hash = ${bytes(hash)} and deleted_at is null`;
       return row;
     },
 
@@ -127,8 +128,8 @@ export function createKeysStore(sql: Sql) {
       return row;
     },
 
-    async findKeyByHash(workspaceId: string, hash: Buffer): Promise<KeyRow | undefined> {
-      const [row] = await select(workspaceId, sql`hash = ${hash}`);
+    async findKeyByHash(workspaceId: string, hash: string): Promise<KeyRow | undefined> {
+      const [row] = await select(workspaceId, sql`hash = ${bytes(hash)}`);
       return row;
     },
 
@@ -195,7 +196,7 @@ export function createKeysStore(sql: Sql) {
             made as (
               insert into keys (key_id, workspace_id, hash, start, name, enabled, permissions, identity_id, meta,
                 expires_at, created_at, updated_at)
-              select ${successor.keyId}, b.workspace_id, ${successor.hash}, ${successor.start}, b.name, b.enabled,
+              select ${successor.keyId}, b.workspace_id, ${bytes(successor.hash)}, ${successor.start}, b.name, b.enabled,
                 b.permissions, b.identity_id, b.meta, b.expires_at, ${by.at}::timestamptz, ${by.at}::timestamptz
               from after, (select (before).* from before) b
               returning keys as made),
@@ -227,7 +228,7 @@ export function keyCreation(sql: Statement, key: NewKey, owner: Fragment, by: Au
     created as (
       insert into keys (key_id, workspace_id, hash, start, name, enabled, permissions, identity_id, meta, expires_at,
         created_at, updated_at)
-      select ${key.keyId}, ${key.workspaceId}, ${key.hash}::bytea, ${key.start}, ${key.name}, ${key.enabled}::boolean,
+      select ${key.keyId}, ${key.workspaceId}, ${bytes(key.hash)}::bytea, ${key.start}, ${key.name}, ${key.enabled}::boolean,
         ${words(sql, key.permissions)}, owner.*, ${key.meta && jsonText(sql, key.meta)}::json,
         ${key.expiresAt}::timestamptz, ${by.at}::timestamptz, ${by.at}::timestamptz
       from (${owner}) as owner
@@ -270,6 +271,10 @@ function ownerMade(sql: Statement, owner: Owner | undefined | null): Told[] {
   if (owner?.kind !== "named") return [];
   const facts = sql`select (owner).workspace_id, (owner).identity_id, null::json, told(owner) from resolved where added`;
   return [["identity.create", facts]];
+}
+
+function bytes(hex: string): Buffer {
+  return Buffer.from(hex, "hex");
 }
 
 /** Only what changes is assigned. */

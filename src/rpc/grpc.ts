@@ -10,17 +10,17 @@ import {
 } from "@grpc/grpc-js";
 import { type Failure, grpcStatusOf, invalidInput, payloadTooLarge } from "../errors.js";
 import { mintId } from "../ids.js";
-import { logCall } from "../observe/calls.js";
-import type { Log } from "../observe/log.js";
+import type { LogCall } from "../observe/calls.js";
 import { largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
 import { addReflection } from "./reflection.js";
 import { toStatusBytes } from "./status.js";
+import { writeOnce } from "./write-once.js";
 
 /**
  * The gRPC door. Served by grpc-js, which answers several times the calls of Connect's own HTTP/2 server. Requests stay
  * bytes until the caller has been admitted.
  */
-export function createGrpcServer(procedures: readonly Procedure[], log: Log): Server {
+export function createGrpcServer(procedures: readonly Procedure[], logCall: LogCall): Server {
   setLogVerbosity(logVerbosity.NONE); // its failures reach us as errors; we say them once
   // grpc-js refuses what is too large without our details, so it is given some room above the limit that we check.
   const server = new Server({
@@ -31,8 +31,8 @@ export function createGrpcServer(procedures: readonly Procedure[], log: Log): Se
     const { method, path } = procedure;
     server.register(
       path,
-      createHandler(procedure, log),
-      (response) => Buffer.from(toBinary(method.output, response as Message)),
+      createHandler(procedure, logCall),
+      writeOnce((response) => Buffer.from(toBinary(method.output, response))) as (response: unknown) => Buffer,
       (bytes) => bytes,
       "unary",
     );
@@ -65,7 +65,7 @@ export function closeGrpc(server: Server, deadlineMs: number): Promise<void> {
   });
 }
 
-function createHandler({ method, path, admit, perform }: Procedure, log: Log) {
+function createHandler({ method, path, admit, perform }: Procedure, logCall: LogCall) {
   return async (call: ServerUnaryCall<Buffer, Message>, respond: sendUnaryData<Message>): Promise<void> => {
     const requestId = mintId("req");
     const startedAt = Date.now();
@@ -83,14 +83,7 @@ function createHandler({ method, path, admit, perform }: Procedure, log: Log) {
       metadata.set("grpc-status-details-bin", Buffer.from(toStatusBytes(failure, requestId)));
       respond({ code: Number(grpcStatusOf(failure.code)), details: failure.detail, metadata });
     }
-    logCall(log, {
-      requestId,
-      door: "grpc",
-      method: path,
-      workspaceId,
-      startedAt,
-      failure,
-    });
+    logCall({ requestId, door: "grpc", method: path, workspaceId, startedAt, failure });
   };
 }
 

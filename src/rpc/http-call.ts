@@ -1,9 +1,10 @@
+import type { IncomingMessage } from "node:http";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Principal } from "../auth/principal.js";
 import { type Failure, invalidInput, mediaTypeUnsupported, payloadTooLarge } from "../errors.js";
 import { mintId } from "../ids.js";
-import { logCall } from "../observe/calls.js";
-import type { Log } from "../observe/log.js";
+import type { LogCall } from "../observe/calls.js";
+import { after, type Soon } from "../soon.js";
 import { type Call, largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
 
 /** A call on the HTTP port, from its first byte to its last; shared by the two doors there. */
@@ -13,6 +14,7 @@ export interface HttpCall extends Call {
   procedure: Procedure | undefined;
   caller: Principal | undefined;
   failure: Failure | undefined;
+  logged: boolean;
 }
 
 declare module "fastify" {
@@ -31,13 +33,27 @@ export function beginCall(): HttpCall {
     procedure: undefined,
     caller: undefined,
     failure: undefined,
+    logged: false,
   };
 }
 
 /** Authenticates and authorises, before anything of the body is read. */
-export async function admitCall({ call, raw }: FastifyRequest, procedure: Procedure): Promise<void> {
+export function admitCall({ call, raw }: FastifyRequest, procedure: Procedure): Soon<void> {
   call.procedure = procedure;
-  call.caller = await procedure.admit(call, raw.headersDistinct["authorization"] ?? []);
+  return after(procedure.admit(call, authorizationOf(raw)), (caller) => {
+    call.caller = caller;
+  });
+}
+
+/** Every Authorization header of a request: of several, `headers` would show the first. */
+function authorizationOf({ rawHeaders }: IncomingMessage): string[] {
+  const values: string[] = [];
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index] as string;
+    // The length tells most others apart, without a copy in small letters.
+    if (name.length === 13 && name.toLowerCase() === "authorization") values.push(rawHeaders[index + 1] as string);
+  }
+  return values;
 }
 
 /** Decodes, validates and handles an admitted call. */
@@ -46,11 +62,15 @@ export function performCall(call: HttpCall, decode: Parameters<Procedure["perfor
   return call.procedure.perform(call, call.caller, decode);
 }
 
-export function logHttpCall(log: Log, { call, method, routeOptions }: FastifyRequest, reply: FastifyReply): void {
-  logCall(log, {
+/** Writes the one line of a call, when it has been answered. */
+export function logHttpCall(logCall: LogCall, request: FastifyRequest, reply: FastifyReply): void {
+  const { call } = request;
+  if (call.logged) return;
+  call.logged = true;
+  logCall({
     requestId: call.requestId,
     door: call.door,
-    method: call.procedure?.path ?? `${method} ${routeOptions.url ?? "(no route)"}`,
+    method: call.procedure?.path ?? `${request.method} ${request.routeOptions.url ?? "(no route)"}`,
     workspaceId: call.caller?.kind === "key" ? call.caller.workspaceId : undefined,
     startedAt: call.startedAt,
     failure: call.failure,

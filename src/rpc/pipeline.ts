@@ -11,7 +11,7 @@ import {
 } from "@bufbuild/protobuf";
 import { type Access, access } from "../../gen/latchkey/v1/access_pb.js";
 import type { Authenticate } from "../auth/authenticate.js";
-import { type CallContext, contextFor, covers, type Handlers, type Principal } from "../auth/principal.js";
+import { type CallContext, covers, type Handlers, type Principal } from "../auth/principal.js";
 import {
   deadlineExceeded,
   Failure,
@@ -20,6 +20,7 @@ import {
   serviceUnavailable,
   unexpectedError,
 } from "../errors.js";
+import { after, type Soon } from "../soon.js";
 import { isOutOfReach } from "../storage/postgres.js";
 import { createValidate } from "./validate.js";
 
@@ -29,7 +30,7 @@ export interface Service {
   readonly handlers: Record<string, Handler>;
 }
 
-type Handler = (request: never, context: CallContext) => Promise<MessageInitShape<DescMessage>>;
+type Handler = (request: never, context: CallContext) => Soon<MessageInitShape<DescMessage>>;
 
 /** Ties handlers to their descriptor; the compiler sees to it that they belong together. */
 export function service<Descriptor extends DescService>(
@@ -52,9 +53,9 @@ export interface Procedure {
   /** The path that every RPC protocol calls it by: `/latchkey.v1.KeysService/ListKeys`. */
   readonly path: string;
   /** authenticate -> authorise. Comes before the body is looked at: who may not call learns nothing about it. */
-  admit(call: Call, authorization: readonly string[]): Promise<Principal>;
+  admit(call: Call, authorization: readonly string[]): Soon<Principal>;
   /** decode -> validate -> handle. */
-  perform(call: Call, caller: Principal, decode: () => Message): Promise<Message>;
+  perform(call: Call, caller: Principal, decode: () => Message): Soon<Message>;
 }
 
 /** The largest request that any door reads, in bytes. */
@@ -77,17 +78,21 @@ export function createProcedures(services: readonly Service[], authenticate: Aut
         method,
         path: `/${descriptor.typeName}/${method.name}`,
         admit: ({ deadline }, authorization) =>
-          within(deadline, async () => {
-            const caller = await authenticate(authorization);
-            authorise(caller, accessOption);
-            return caller;
-          }),
-        perform: ({ requestId, deadline }, caller, decode) =>
-          within(deadline, async () => {
-            const request = decode();
-            validate(method.input, request);
-            return create(method.output, await handler(request, contextFor(caller, requestId)));
-          }),
+          within(
+            deadline,
+            after(authenticate(authorization), (caller) => {
+              authorise(caller, accessOption);
+              return caller;
+            }),
+          ),
+        perform({ requestId, deadline }, caller, decode) {
+          const request = decode();
+          validate(method.input, request);
+          return within(
+            deadline,
+            after(handler(request, { caller, requestId }), (response) => create(method.output, response)),
+          );
+        },
       };
     }),
   );
@@ -110,17 +115,13 @@ function authorise(caller: Principal, { permission, operator }: Access): void {
   if (!allowed) throw permission === "" ? operatorOnly() : permissionLacking(permission);
 }
 
-/** Runs a step of a call, but waits for it no longer than the call's deadline, whatever a backend does. */
-async function within<T>(deadline: number, step: () => Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(deadlineExceeded()), Math.max(0, deadline - Date.now()));
+/** Waits for a step of a call no longer than the call's deadline, whatever a backend does. */
+function within<T>(deadline: number, step: Soon<T>): Soon<T> {
+  if (!(step instanceof Promise)) return step;
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(deadlineExceeded()), Math.max(0, deadline - Date.now()));
+    step.then(resolve, reject).finally(() => clearTimeout(timer));
   });
-  try {
-    return await Promise.race([step(), late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }
 
 /** What the caller is told about anything that was thrown. What is not in the catalogue stays in the log. */

@@ -10,6 +10,7 @@ import type { Path } from "@bufbuild/protobuf/reflect";
 import { StructSchema, type Timestamp, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { createValidator } from "@bufbuild/protovalidate";
 import { type FieldError, invalidInput } from "../errors.js";
+import { compilePlainlyValid } from "./plainly-valid.js";
 
 /** Judges a request by its schema; throws `invalid_input` with every bad field named. */
 export type Validate = (schema: DescMessage, message: Message) => void;
@@ -20,45 +21,55 @@ export type Validate = (schema: DescMessage, message: Message) => void;
  */
 export function createValidate(schemas: readonly DescMessage[]): Validate {
   const validator = createValidator();
-  const checks = new Map(schemas.map((schema) => [schema, schema.fields.map(checkOf)]));
+  const judges = new Map(
+    schemas.map((schema) => [
+      schema,
+      { checks: schema.fields.map(checkOf), isPlainlyValid: compilePlainlyValid(schema) },
+    ]),
+  );
   for (const schema of schemas) validator.validate(schema, { $typeName: schema.typeName } as Message);
 
   return (schema, message) => {
-    const errors = (checks.get(schema) ?? []).flatMap((check) => check(message));
+    const judge = judges.get(schema);
+    if (judge === undefined) throw new Error(`${schema} was not prepared`);
+    const errors: FieldError[] = [];
+    for (const check of judge.checks) check(message, errors);
     // Some rules would stumble over what the checks refuse, so they only see what passed.
-    if (errors.length === 0) errors.push(...brokenRules(schema, message));
+    if (errors.length === 0 && !judge.isPlainlyValid(message)) findBrokenRules(schema, message, errors);
     if (errors.length > 0) throw invalidInput(errors);
   };
 
-  function brokenRules(schema: DescMessage, message: Message): FieldError[] {
+  function findBrokenRules(schema: DescMessage, message: Message, errors: FieldError[]): void {
     const result = validator.validate(schema, message);
     if (result.kind === "error") throw result.error;
-    return (result.violations ?? []).map(({ field, message }) => ({
-      location: locationOf(field),
-      message: field.at(-1)?.kind === "oneof" ? "must be given: exactly one of them" : message,
-    }));
+    for (const { field, message } of result.violations ?? []) {
+      errors.push({
+        location: locationOf(field),
+        message: field.at(-1)?.kind === "oneof" ? "must be given: exactly one of them" : message,
+      });
+    }
   }
 }
 
-type Check = (message: Message) => FieldError[];
+/** Adds what is wrong with a message, if anything is. */
+type Check = (message: Message, errors: FieldError[]) => void;
 
 /** Compiles the check of one field: which problem does its value have, if any? */
 function checkOf(field: DescField): Check {
   const location = field.jsonName;
   const read = readerOf(field);
   const problemOf = problemFinders.find(({ applies }) => applies(field))?.problemOf;
-  if (problemOf === undefined) return () => [];
+  if (problemOf === undefined) return () => {};
 
-  return (message) => {
+  const checkValue = (value: unknown, index: number | undefined, errors: FieldError[]) => {
+    const problem = problemOf(value as never);
+    if (problem === undefined) return;
+    errors.push({ location: index === undefined ? location : `${location}[${index}]`, message: problem });
+  };
+  return (message, errors) => {
     const value = read(message);
-    if (value === undefined) return [];
-    const items = Array.isArray(value)
-      ? value.map((item, index) => [`${location}[${index}]`, item])
-      : [[location, value]];
-    return items.flatMap(([location, item]) => {
-      const problem = problemOf(item as never);
-      return problem === undefined ? [] : [{ location, message: problem }];
-    });
+    if (Array.isArray(value)) value.forEach((item, index) => checkValue(item, index, errors));
+    else if (value !== undefined) checkValue(value, undefined, errors);
   };
 }
 

@@ -2,7 +2,7 @@ import type { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service
 import { toAuditEvent, toFilter } from "../audit/convert.js";
 import type { AuditStore } from "../audit/store.js";
 import type { Holdings } from "../auth/holdings.js";
-import { authorOf, callerOf, type Handlers, type Principal } from "../auth/principal.js";
+import { authorOf, type Handlers, type Principal } from "../auth/principal.js";
 import { workspaceNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
 import { mintSecret } from "../keys/secret.js";
@@ -66,7 +66,7 @@ export function createWorkspacesService(
 
     async listAuditEvents(request, context) {
       const page = readPage("events", request);
-      const found = await audit.listEvents(toFilter(request, visibleTo(callerOf(context), request.workspaceId)), page);
+      const found = await audit.listEvents(toFilter(request, visibleTo(context.caller, request.workspaceId)), page);
       const { rows, pagination } = writePage("events", page, found, (row) => row.eventId);
       return { events: rows.map(toAuditEvent), pagination };
     },

@@ -186,7 +186,7 @@ it("no event holds a secret or a hash of one", async () => {
   const told = JSON.stringify(await allEvents(origin));
   expect(told).toContain(keyId);
   for (const secret of [home.key, key, rerolled.key, operatorKey]) {
-    const hash = hashSecret(secret);
+    const hash = Buffer.from(hashSecret(secret), "hex");
     for (const form of [
       secret,
       secret.slice(-30),

@@ -16,7 +16,7 @@ export const workspaceEntryOf = (workspaceId: string) => `latchkey:ws:${workspac
 export const keyEntryOf = (key: string) => `latchkey:key:${hashOf(key)}`;
 
 /** What keys are told apart by. */
-export const hashOf = (key: string) => hashSecret(key).toString("hex");
+export const hashOf = (key: string) => hashSecret(key);
 
 /** A workspace with its first key, and what Redis holds of the two. */
 export interface Shared {

@@ -4,7 +4,7 @@ import { createChanges } from "../../src/auth/changes.js";
 import type { Holdings, Standing } from "../../src/auth/holdings.js";
 import { type ReadUsable, withSpotChecks } from "../../src/auth/spot-checks.js";
 
-const hash = Buffer.alloc(32);
+const hash = "00";
 const knownEpoch = 7;
 
 let lines: { msg: string }[];

@@ -111,7 +111,13 @@ export const mutants: readonly Mutant[] = [
   {
     name: "Redis is asked without a lease",
     file: holdings,
-    text: "await lease.ensure();\n      const heldKey = keys.held(id);",
-    replacement: "const heldKey = lease.timeLeft() > 0 ? keys.held(id) : undefined;",
+    text: "await lease.ensure();\n    const heldKey = keys.held(hash);",
+    replacement: "const heldKey = lease.timeLeft() > 0 ? keys.held(hash) : undefined;",
+  },
+  {
+    name: "what is held is used without a lease",
+    file: holdings,
+    text: "(lease.timeLeft() > 0 ? findHeld(hash) : undefined)",
+    replacement: "findHeld(hash)",
   },
 ];

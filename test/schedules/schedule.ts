@@ -16,7 +16,7 @@ const most = { steps: 60, calls: 7, renewals: 4, writes: 2, passages: 10 };
 /** Two clocks may differ by one hundredth. */
 const speeds: [number, number] = [0.995, 1.005];
 
-const hash = Buffer.from("the hash of a key");
+const hash = "the hash of a key";
 
 /**
  * Runs two replicas over one Postgres and one Redis. Which of the open steps comes next, the scheduler decides; what

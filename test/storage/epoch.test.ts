@@ -30,7 +30,7 @@ describe("a change that can alter a decision takes the next epoch and stamps the
     ["enabled", () => schema.sql`enabled = false`],
     ["permissions", () => schema.sql`permissions = '{keys.read}'`],
     ["expiry", () => schema.sql`expires_at = now()`],
-    ["secret", () => schema.sql`hash = ${hashSecret(mintId("key"))}`],
+    ["secret", () => schema.sql`hash = decode(${hashSecret(mintId("key"))}, 'hex')`],
   ])("a key's %s", async (_what, assignment) => {
     const before = await schema.epoch();
     await schema.sql`update keys set ${assignment()} where key_id = ${keyIds[1] ?? ""}`;

@@ -36,7 +36,7 @@ export async function openSchema(): Promise<Schema> {
       const id = mintId("key");
       await sql`
         insert into keys (key_id, workspace_id, hash, start, enabled, permissions, created_at, updated_at)
-        values (${id}, ${workspaceId}, ${mintSecret().hash}, 'lk_test', true, '{}', now(), now())`;
+        values (${id}, ${workspaceId}, decode(${mintSecret().hash}, 'hex'), 'lk_test', true, '{}', now(), now())`;
       return id;
     },
     async epoch() {

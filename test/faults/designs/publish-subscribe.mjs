@@ -22,10 +22,9 @@ export function createHoldings(_lease, _changes, _cache, sources) {
 
   return {
     async find(hash) {
-      const id = hash.toString("hex");
-      const standing = held.get(id) ?? (await sources.readStanding(hash));
+      const standing = held.get(hash) ?? (await sources.readStanding(hash));
       if (standing === undefined) return undefined;
-      held.set(id, standing);
+      held.set(hash, standing);
       return { key: standing, workspaceEnabled: standing.workspaceEnabled };
     },
     ready: async () => {},
