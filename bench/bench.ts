@@ -32,7 +32,7 @@ export interface BenchOptions {
 
 export const paces = {
   full: { warmUpSeconds: 5, roundSeconds: 4, pairs: 7 },
-  quick: { warmUpSeconds: 2, roundSeconds: 0.6, pairs: 3 },
+  quick: { warmUpSeconds: 1.5, roundSeconds: 0.5, pairs: 3 },
 } satisfies Record<string, Pace>;
 
 /** Opens what one row works with. Close it when the row is over. */

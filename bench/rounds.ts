@@ -17,6 +17,8 @@ export interface Round {
   readonly callsPerCpuSecond: number;
   /** How many cores the server kept busy. */
   readonly serverCores: number;
+  /** How much of a core the busiest process of the server did; what serves alone is the busiest. */
+  readonly busiestCores: number;
   /** How many cores the load did. */
   readonly loadCores: number;
 }
@@ -30,16 +32,19 @@ export interface Pace {
 
 /** Puts load on one side for so long. */
 export async function runRound({ server, load }: Side, seconds: number): Promise<Round> {
-  const serverBefore = server.usage().cpuSeconds;
+  const before = server.usage();
   const loadBefore = process.cpuUsage();
   const run = await load.run(seconds);
-  const serverCpu = server.usage().cpuSeconds - serverBefore;
+  const after = server.usage();
+  const serverCpu = after.cpuSeconds - before.cpuSeconds;
+  const each = [...after.cpuSecondsOf].map(([pid, seconds]) => seconds - (before.cpuSecondsOf.get(pid) ?? 0));
   const { user, system } = process.cpuUsage(loadBefore);
   server.emptyLog();
   return {
     callsPerSecond: run.calls / run.seconds,
     callsPerCpuSecond: run.calls / serverCpu,
     serverCores: serverCpu / run.seconds,
+    busiestCores: each.length > 0 ? Math.max(...each) / run.seconds : Number.NaN,
     loadCores: (user + system) / 1e6 / run.seconds,
   };
 }
@@ -97,7 +102,7 @@ export function throughputLine(what: Pick<Line, "title" | "goal">, ours: SideRou
 
 /** Says so where something else than the server set the pace. */
 function limitOf({ name, rounds }: SideRounds): string[] {
-  const server = spreadOf(figures(rounds, "serverCores")).median;
+  const server = spreadOf(figures(rounds, "busiestCores")).median;
   const load = spreadOf(figures(rounds, "loadCores")).median;
   if (load > busy) return [`the load was the limit of ${name}, not the server`];
   const waited = `${name} kept ${server.toFixed(2)} of a core busy, and waited else: for its database, or its turn`;

@@ -32,7 +32,7 @@ export function postRequest(path: string, body: unknown, credential: string): Bu
 }
 
 /** Gives these in turn, again and again. */
-export function inTurn<T>(items: readonly [T, ...T[]] | readonly T[]): () => T {
+export function inTurn<T>(items: readonly T[]): () => T {
   let turn = 0;
   return () => items[turn++ % items.length] as T;
 }

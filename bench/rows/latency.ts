@@ -9,7 +9,7 @@ import { pairRatios, percentile, spreadOf } from "../statistics.js";
 const title = "p99 of verifyKey at half of the full load / bare Fastify's at the same rate";
 
 /** In less than this there are too few calls for the slowest hundredth to mean something. */
-const enoughSeconds = 2;
+const enoughSeconds = 1;
 
 /** How long a call takes when there is room: both sides are asked as often as is half of what Latchkey can answer. */
 export const latency: Row = {

@@ -8,9 +8,9 @@ const title = "WORKERS=2 / WORKERS=1, the load generator aside";
 
 /**
  * What a second worker brings. Where there are no cores to spare, the load takes from two workers what it does not take
- * from one. So it is set aside: of each side, the calls that a second of its CPU answers are multiplied by the cores that
- * it could use if the load were elsewhere. These are the cores that the two kept busy together, but no more than there
- * are workers; so workers that do not share the work evenly still show. With cores to spare, both lines agree.
+ * from one. So it is set aside: a server is at its limit when its busiest process keeps a whole core busy, and what it
+ * answers in a second of that process's CPU time is what it could answer in a second with as many cores as it has
+ * processes. If the work is not shared evenly, or is handed out by a process that is busy with that, it shows.
  */
 export const workers: Row = {
   name: "workers",
@@ -34,17 +34,18 @@ export const workers: Row = {
       {
         title,
         goal: { atLeast: 1.6 },
-        value: pairRatios(rounds.ours.map(capacityWith(2)), rounds.theirs.map(capacityWith(1))),
+        value: pairRatios(rounds.ours.map(capacityOf), rounds.theirs.map(capacityOf)),
         sides: [],
-        notes: ["calls per CPU second of the servers, times the cores that they could use if the load were elsewhere"],
+        notes: [
+          "of each side, the calls per second of CPU time of its busiest process: its limit if the load were elsewhere",
+        ],
       },
       raw,
     ];
   },
 };
 
-/** The calls per second that so many workers could answer if the load were elsewhere. */
-export function capacityWith(workers: number) {
-  return ({ callsPerCpuSecond, serverCores, loadCores }: Round): number =>
-    callsPerCpuSecond * Math.min(workers, serverCores + loadCores);
+/** The calls per second that a server could answer if each of its processes had a core to itself. */
+export function capacityOf({ callsPerSecond, busiestCores }: Round): number {
+  return callsPerSecond / busiestCores;
 }
