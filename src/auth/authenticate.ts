@@ -13,8 +13,20 @@ import { after, type Soon } from "../soon.js";
 import type { Holdings, Standing } from "./holdings.js";
 import type { Operator, Principal } from "./principal.js";
 
-/** Turns the Authorization headers of a call into the one who is calling, or refuses. Stands behind every door. */
-export type Authenticate = (authorization: readonly string[]) => Soon<Principal>;
+/**
+ * Turns the Authorization headers of a call into the one who is calling, or refuses. Stands behind every door.
+ *
+ * @param connection what the call came over, where the door can tell
+ */
+export type Authenticate = (authorization: readonly string[], connection?: object) => Soon<Principal>;
+
+/** What was brought to prove who is calling. */
+interface Credential {
+  readonly header: string;
+  readonly token: string;
+  readonly hash: string;
+  readonly isOperator: boolean;
+}
 
 export function createAuthenticate(
   operatorKey: string,
@@ -25,15 +37,31 @@ export function createAuthenticate(
   const operator: Operator = { kind: "operator" };
   const operatorHash = Buffer.from(hashSecret(operatorKey));
 
-  return (authorization) => {
-    const token = bearerToken(authorization);
-    const hash = hashSecret(token);
-    if (timingSafeEqual(Buffer.from(hash), operatorHash)) return after(holdings.ready(), () => operator);
+  // Most connections bring the same credential with every call. What was made of it lives as long as they do, and no
+  // longer; nothing is remembered of whether it was good.
+  const lastBrought = new WeakMap<object, Credential>();
+
+  return (authorization, connection) => {
+    const { token, hash, isOperator } = credentialOf(onlyHeader(authorization), connection);
+    if (isOperator) return after(holdings.ready(), () => operator);
+    const held = holdings.held(hash);
+    if (held !== undefined) return acceptKey(held);
+    // A text that cannot be a secret of ours is not looked up.
     if (!isWellFormedSecret(token)) {
       throw credentialMalformed("The credential is not an API key: its form or its checksum is wrong. Copy it again.");
     }
     return after(holdings.find(hash), acceptKey);
   };
+
+  function credentialOf(header: string, connection: object | undefined): Credential {
+    const last = connection && lastBrought.get(connection);
+    if (last?.header === header) return last;
+    const token = bearerToken(header);
+    const hash = hashSecret(token);
+    const credential = { header, token, hash, isOperator: timingSafeEqual(Buffer.from(hash), operatorHash) };
+    if (connection !== undefined) lastBrought.set(connection, credential);
+    return credential;
+  }
 
   /** The order is part of the contract: of workspace and key, the workspace speaks first. */
   function acceptKey(found: Standing | undefined): Principal {
@@ -49,11 +77,15 @@ export function createAuthenticate(
   }
 }
 
-function bearerToken(authorization: readonly string[]): string {
-  const value = authorization[0];
-  if (value === undefined) throw credentialMissing();
+function onlyHeader(authorization: readonly string[]): string {
+  const header = authorization[0];
+  if (header === undefined) throw credentialMissing();
   if (authorization.length > 1) throw credentialMalformed("The request carries more than one Authorization header.");
-  const [, token] = /^Bearer +(\S+)$/i.exec(value) ?? [];
+  return header;
+}
+
+function bearerToken(header: string): string {
+  const [, token] = /^Bearer +(\S+)$/i.exec(header) ?? [];
   if (token === undefined) throw credentialMalformed("The Authorization header is not of the form `Bearer <API_KEY>`.");
   return token;
 }

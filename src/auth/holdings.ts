@@ -17,11 +17,10 @@ export interface Standing {
 export interface Holdings {
   /** How often keys and workspaces were found where. */
   readonly lookups: Readonly<Record<"key" | "workspace", Shelf<unknown>["lookups"]>>;
-  /**
-   * The key with this secret, by its hash in hex. Undefined if there is none; throws when nobody can be asked. No
-   * acknowledged change is ever missing.
-   */
-  find(hash: string): Soon<Standing | undefined>;
+  /** The key with this secret, by its hash in hex, if that can be answered at once. No acknowledged change is missing. */
+  held(hash: string): Standing | undefined;
+  /** The same for any key. Undefined if there is none; throws when nobody can be asked. */
+  find(hash: string): Promise<Standing | undefined>;
   /** For calls that need no key: throws when Postgres is away, so that they are told at once. */
   ready(): Soon<void>;
   /** To be awaited after each change of a key or an identity: resolves when every replica answers by it. */
@@ -81,30 +80,28 @@ export function createHoldings(
     capacity: capacity * (1 - workspacesShare),
   });
 
-  /** To be asked with a lease only. Undefined if the key is not held, or the state of its workspace. */
-  function findHeld(hash: string): Standing | undefined {
-    const key = keys.held(hash);
-    if (key === undefined) return undefined;
-    const workspaceEnabled = workspaces.held(key.workspaceId);
-    return workspaceEnabled === undefined ? undefined : { key, workspaceEnabled };
-  }
-
-  async function fetch(hash: string): Promise<Standing | undefined> {
-    await lease.ensure();
-    const heldKey = keys.held(hash);
-    const key = heldKey ?? (await keys.fetch(hash, "redis"));
-    if (key === undefined) return undefined;
-    // One question to Redis is enough for one call.
-    const from = heldKey ? "redis" : "postgres";
-    const { workspaceId } = key;
-    const workspaceEnabled = workspaces.held(workspaceId) ?? (await workspaces.fetch(workspaceId, from)) ?? false;
-    return { key, workspaceEnabled };
-  }
-
   return {
     lookups: { key: keys.lookups, workspace: workspaces.lookups },
 
-    find: (hash) => (lease.timeLeft() > 0 ? findHeld(hash) : undefined) ?? fetch(hash),
+    held(hash) {
+      const key = lease.timeLeft() > 0 ? keys.held(hash) : undefined;
+      if (key === undefined) return undefined;
+      const workspaceEnabled = workspaces.held(key.workspaceId);
+      return workspaceEnabled === undefined ? undefined : { key, workspaceEnabled };
+    },
+
+    async find(hash) {
+      await lease.ensure();
+      const heldKey = keys.held(hash);
+      const key = heldKey ?? (await keys.fetch(hash, "redis"));
+      if (key === undefined) return undefined;
+      // One question to Redis is enough for one call.
+      const from = heldKey ? "redis" : "postgres";
+      const { workspaceId } = key;
+      const workspaceEnabled = workspaces.held(workspaceId) ?? (await workspaces.fetch(workspaceId, from)) ?? false;
+      return { key, workspaceEnabled };
+    },
+
     ready: () => lease.ensure(),
     changed: () => lease.outlast(),
 

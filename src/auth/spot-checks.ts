@@ -1,5 +1,4 @@
 import type { Log } from "../observe/log.js";
-import { after } from "../soon.js";
 import type { Snapshot } from "../storage/postgres.js";
 import type { Changes } from "./changes.js";
 import { type Clock, systemClock } from "./clock.js";
@@ -61,12 +60,16 @@ export function withSpotChecks(
   return {
     ...holdings,
     checks,
-    find(hash) {
+    held(hash) {
+      const found = holdings.held(hash);
+      checkNowAndThen(found, changes.epoch);
+      return found;
+    },
+    async find(hash) {
       const knownEpoch = changes.epoch;
-      return after(holdings.find(hash), (found) => {
-        checkNowAndThen(found, knownEpoch);
-        return found;
-      });
+      const found = await holdings.find(hash);
+      checkNowAndThen(found, knownEpoch);
+      return found;
     },
   };
 }

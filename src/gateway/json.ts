@@ -13,7 +13,11 @@ export type ReadMessage = (json: unknown) => Message;
 export type WriteMessage = (message: Message) => Record<string, unknown>;
 
 /** Turns one JSON value into a field's value, or says what it must be. */
-type ReadValue = (json: unknown) => { readonly value: unknown } | { readonly mustBe: string };
+type ReadValue = (json: unknown) => unknown | MustBe;
+
+class MustBe {
+  constructor(readonly what: string) {}
+}
 
 export function compileReader(schema: DescMessage): ReadMessage {
   // HTTP has no update mask: which fields are given says the same, and `null` names a field that is to be cleared.
@@ -27,7 +31,8 @@ export function compileReader(schema: DescMessage): ReadMessage {
     const errors: FieldError[] = [];
     const members: Record<string, unknown> = {};
     const changed: string[] = [];
-    for (const [name, given] of Object.entries(json)) {
+    for (const name of Object.keys(json)) {
+      const given = json[name];
       const known = fields.get(name);
       if (known !== undefined && mask?.changeable.has(known.field.name)) changed.push(known.field.name);
       if (known === undefined) {
@@ -79,15 +84,18 @@ export function compileWriter(schema: DescMessage): WriteMessage {
 }
 
 function readField(field: DescField, read: ReadValue, given: unknown, errors: FieldError[]): unknown {
-  const attempt = (location: string, json: unknown): unknown => {
-    const result = read(json);
-    if ("value" in result) return result.value;
-    errors.push({ location, message: `must be ${result.mustBe}` });
-    return undefined;
-  };
-  if (field.fieldKind !== "list") return attempt(field.jsonName, given);
-  if (Array.isArray(given)) return given.map((item, index) => attempt(`${field.jsonName}[${index}]`, item));
+  if (field.fieldKind !== "list") return readValue(field.jsonName, read, given, errors);
+  if (Array.isArray(given)) {
+    return given.map((item, index) => readValue(`${field.jsonName}[${index}]`, read, item, errors));
+  }
   errors.push({ location: field.jsonName, message: "must be an array" });
+  return undefined;
+}
+
+function readValue(location: string, read: ReadValue, given: unknown, errors: FieldError[]): unknown {
+  const value = read(given);
+  if (!(value instanceof MustBe)) return value;
+  errors.push({ location, message: `must be ${value.what}` });
   return undefined;
 }
 
@@ -104,20 +112,17 @@ function put(members: Record<string, unknown>, field: DescField, value: unknown,
 }
 
 const scalarReaders: Partial<Record<ScalarType, ReadValue>> = {
-  [ScalarType.STRING]: (json) => (typeof json === "string" ? { value: json } : { mustBe: "a string" }),
-  [ScalarType.BOOL]: (json) => (typeof json === "boolean" ? { value: json } : { mustBe: "true or false" }),
+  [ScalarType.STRING]: (json) => (typeof json === "string" ? json : new MustBe("a string")),
+  [ScalarType.BOOL]: (json) => (typeof json === "boolean" ? json : new MustBe("true or false")),
   [ScalarType.INT32]: (json) =>
-    Number.isInteger(json) && Math.abs(Number(json)) < 2 ** 31 ? { value: json } : { mustBe: "an integer" },
-  [ScalarType.INT64]: (json) =>
-    Number.isSafeInteger(json) ? { value: BigInt(Number(json)) } : { mustBe: "an integer" },
+    Number.isInteger(json) && Math.abs(Number(json)) < 2 ** 31 ? json : new MustBe("an integer"),
+  [ScalarType.INT64]: (json) => (Number.isSafeInteger(json) ? BigInt(Number(json)) : new MustBe("an integer")),
 };
 
 const messageReaders: Record<string, ReadValue> = {
-  [StructSchema.typeName]: (json) => (isObject(json) ? { value: json } : { mustBe: "a JSON object" }),
+  [StructSchema.typeName]: (json) => (isObject(json) ? json : new MustBe("a JSON object")),
   [TimestampSchema.typeName]: (json) =>
-    Number.isSafeInteger(json)
-      ? { value: timestampFromMs(Number(json)) }
-      : { mustBe: "a time in Unix milliseconds, an integer" },
+    Number.isSafeInteger(json) ? timestampFromMs(Number(json)) : new MustBe("a time in Unix milliseconds, an integer"),
 };
 
 function readerOf(field: DescField): ReadValue {
@@ -132,8 +137,8 @@ function readerOf(field: DescField): ReadValue {
 /** The unspecified value is not for callers: leaving the field out says the same. */
 function enumReader(descriptor: DescEnum): ReadValue {
   const values = new Map(descriptor.values.filter(({ number }) => number !== 0).map((v) => [v.localName, v.number]));
-  const mustBe = `one of ${[...values.keys()].join(", ")}`;
-  return (json) => (typeof json === "string" && values.has(json) ? { value: values.get(json) } : { mustBe });
+  const mustBe = new MustBe(`one of ${[...values.keys()].join(", ")}`);
+  return (json) => (typeof json === "string" && values.has(json) ? values.get(json) : mustBe);
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: each writer is only ever handed values of its own field.

@@ -27,7 +27,7 @@ export function createLastUsed(store: (uses: ReadonlyMap<string, Date>) => Promi
   function record(keyId: string, at: Date): void {
     const known = uses.get(keyId);
     if (known === undefined && uses.size >= mostUnstored) leaveOut();
-    else if (known === undefined || known < at) uses.set(keyId, at);
+    else if (known === undefined || known.getTime() < at.getTime()) uses.set(keyId, at);
   }
 
   /** Said once, until everything that was remembered is stored. */

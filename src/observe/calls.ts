@@ -1,3 +1,4 @@
+import { pino } from "pino";
 import type { Failure } from "../errors.js";
 import { pathOf } from "../errors.js";
 import type { Log } from "./log.js";
@@ -22,22 +23,48 @@ export type LogCall = (call: CallRecord) => void;
 
 /** Only what was not foreseen brings its cause along. */
 export function createLogCall(log: Log): LogCall {
-  // What is the same in every line of an RPC is written once: a line costs half as much then.
-  const prepared: Record<Door, Map<string, Log>> = { grpc: new Map(), connect: new Map(), http: new Map() };
+  // What is the same in every line of an RPC is written once.
+  const prepared: Record<Door, Map<string, CallLines>> = { grpc: new Map(), connect: new Map(), http: new Map() };
 
-  function logOf(door: Door, method: string): Log {
+  function linesOf(door: Door, method: string): CallLines {
     const known = prepared[door].get(method);
     if (known !== undefined) return known;
-    const made = log.child({ door, method });
+    const made = createCallLines(log.child({ door, method }));
     prepared[door].set(method, made);
     return made;
   }
 
   return ({ requestId, door, method, workspaceId, startedAt, failure, refusedWith }) => {
     const refusal = failure ? pathOf(failure.code) : refusedWith && `connect/${refusedWith}`;
-    const line = { requestId, workspaceId, code: refusal ?? "ok", durationMs: Date.now() - startedAt };
-    const cause = failure?.more.cause;
-    if (cause === undefined) logOf(door, method).info(line, "call");
-    else logOf(door, method).error({ ...line, err: cause }, "call");
+    const line = { requestId, workspaceId, code: refusal || "ok", durationMs: Date.now() - startedAt };
+    linesOf(door, method)(line, failure?.more.cause);
+  };
+}
+
+type CallLines = (line: CallLine, cause: unknown) => void;
+
+interface CallLine {
+  readonly requestId: string;
+  readonly workspaceId: string | undefined;
+  readonly code: string;
+  readonly durationMs: number;
+}
+
+/**
+ * Writes the lines of calls as pino would, which takes a tenth of a call to do it: it must be ready for anything, while
+ * here every value is known to need no escape.
+ */
+function createCallLines(log: Log): CallLines {
+  const { streamSym, timeSym, chindingsSym } = pino.symbols;
+  const { [streamSym]: stream, [timeSym]: time, [chindingsSym]: same } = log as any;
+  return (line, cause) => {
+    if (cause !== undefined) log.error({ ...line, err: cause }, "call");
+    else if (log.isLevelEnabled("info")) {
+      const { requestId, workspaceId, code, durationMs } = line;
+      const where = workspaceId === undefined ? "" : `,"workspaceId":"${workspaceId}"`;
+      stream.write(
+        `{"level":30${time()}${same},"requestId":"${requestId}"${where},"code":"${code}","durationMs":${durationMs},"msg":"call"}\n`,
+      );
+    }
   };
 }

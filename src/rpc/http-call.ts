@@ -23,12 +23,13 @@ declare module "fastify" {
   }
 }
 
-export function beginCall(): HttpCall {
+export function beginCall({ socket }: IncomingMessage): HttpCall {
   const startedAt = Date.now();
   return {
     requestId: mintId("req"),
     startedAt,
     deadline: startedAt + longestCallMs,
+    connection: socket,
     door: "http",
     procedure: undefined,
     caller: undefined,

@@ -45,6 +45,8 @@ export interface Call {
   readonly requestId: string;
   /** When the call is to be answered at the latest, in milliseconds of the wall clock. */
   readonly deadline: number;
+  /** What the call came over, where the door can tell. */
+  readonly connection?: object;
 }
 
 /** One RPC as every door calls it: first admit, then perform. */
@@ -77,10 +79,10 @@ export function createProcedures(services: readonly Service[], authenticate: Aut
       return {
         method,
         path: `/${descriptor.typeName}/${method.name}`,
-        admit: ({ deadline }, authorization) =>
+        admit: ({ deadline, connection }, authorization) =>
           within(
             deadline,
-            after(authenticate(authorization), (caller) => {
+            after(authenticate(authorization, connection), (caller) => {
               authorise(caller, accessOption);
               return caller;
             }),

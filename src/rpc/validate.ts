@@ -68,7 +68,7 @@ function checkOf(field: DescField): Check {
   };
   return (message, errors) => {
     const value = read(message);
-    if (Array.isArray(value)) value.forEach((item, index) => checkValue(item, index, errors));
+    if (Array.isArray(value)) for (const [index, item] of value.entries()) checkValue(item, index, errors);
     else if (value !== undefined) checkValue(value, undefined, errors);
   };
 }

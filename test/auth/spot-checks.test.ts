@@ -21,7 +21,7 @@ function checked(readUsable: ReadUsable, standing = { enabled: true, workspaceEn
   };
   const { enabled, workspaceEnabled } = standing;
   const found = { key: { keyId: "key_1", enabled }, workspaceEnabled } as Standing;
-  const held = { find: async () => found } as unknown as Holdings;
+  const held = { held: () => undefined, find: async () => found } as unknown as Holdings;
   const log = pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) });
   return withSpotChecks(held, createChanges(knownEpoch, "history"), readUsable, log, { monotonic });
 }

@@ -111,13 +111,13 @@ export const mutants: readonly Mutant[] = [
   {
     name: "Redis is asked without a lease",
     file: holdings,
-    text: "await lease.ensure();\n    const heldKey = keys.held(hash);",
+    text: "await lease.ensure();\n      const heldKey = keys.held(hash);",
     replacement: "const heldKey = lease.timeLeft() > 0 ? keys.held(hash) : undefined;",
   },
   {
     name: "what is held is used without a lease",
     file: holdings,
-    text: "(lease.timeLeft() > 0 ? findHeld(hash) : undefined)",
-    replacement: "findHeld(hash)",
+    text: "const key = lease.timeLeft() > 0 ? keys.held(hash) : undefined;",
+    replacement: "const key = keys.held(hash);",
   },
 ];

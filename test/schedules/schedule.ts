@@ -51,7 +51,7 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
     const beganAfter = acknowledged;
     const before = { steps, readings: replica.readings, hits: replica.hits };
     try {
-      const found = await replica.find(hash);
+      const found = replica.held(hash) ?? (await replica.find(hash));
       wrong ??= missing(found, postgres.history.slice(beganAfter));
       if (!found?.workspaceEnabled || !found.key.enabled) tally.refused += 1;
       else if (steps === before.steps) tally.acceptedFromHoldings += 1;

@@ -16,6 +16,7 @@ export function createHoldings(_lease, _changes, cache, sources) {
   }
 
   return {
+    held: () => undefined,
     async find(hash) {
       const key = await sources.readStanding(hash);
       return key && { key, workspaceEnabled: await isEnabled(key.workspaceId) };

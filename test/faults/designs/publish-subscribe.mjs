@@ -21,6 +21,7 @@ export function createHoldings(_lease, _changes, _cache, sources) {
   }
 
   return {
+    held: () => undefined,
     async find(hash) {
       const standing = held.get(hash) ?? (await sources.readStanding(hash));
       if (standing === undefined) return undefined;
