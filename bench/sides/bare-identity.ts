@@ -11,8 +11,7 @@ const server = fastify();
 server.post<{ Body: { externalId: string } }>("/v2/identities.getIdentity", async ({ body }, reply) => {
   const [row] = await sql`
     select identity_id, external_id, meta, created_at, updated_at from identities
-    where identity_id = (
-      select identity_id from identities where workspace_id = ${WORKSPACE_ID} and external_id = ${body.externalId})`;
+    where workspace_id = ${WORKSPACE_ID} and external_id = ${body.externalId}`;
   if (row === undefined) return reply.code(404).send();
   return {
     meta: { requestId },

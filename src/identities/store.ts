@@ -1,4 +1,5 @@
 import type { JsonObject } from "@bufbuild/protobuf";
+import type { PendingQuery } from "postgres";
 import { type Author, events, isChange } from "../audit/store.js";
 import type { PageRequest } from "../page.js";
 import { pageOf } from "../storage/pages.js";
@@ -27,6 +28,21 @@ export type IdentitiesStore = ReturnType<typeof createIdentitiesStore>;
 export function createIdentitiesStore(sql: Sql) {
   const columns = sql`identity_id, external_id, meta, created_at, updated_at`;
 
+  // Written out, because this is asked often: what is put together from parts costs as much again as to ask it.
+  const find: Record<IdentityReference["case"], (workspaceId: string, value: string) => PendingQuery<IdentityRow[]>> = {
+    identityId: (workspaceId, value) => sql`
+      select identity_id, external_id, meta, created_at, updated_at from identities
+      where workspace_id = ${workspaceId} and identity_id = ${value}`,
+    externalId: (workspaceId, value) => sql`
+      select identity_id, external_id, meta, created_at, updated_at from identities
+      where workspace_id = ${workspaceId} and external_id = ${value}`,
+    // If one identity's externalId reads like another's identityId, the identityId speaks.
+    identity: (workspaceId, value) => sql`
+      select identity_id, external_id, meta, created_at, updated_at from identities
+      where workspace_id = ${workspaceId} and (identity_id = ${value} or external_id = ${value})
+      order by identity_id = ${value} desc limit 1`,
+  };
+
   return {
     /** False if the workspace has an identity with this externalId already. */
     async insertIdentity(identity: NewIdentity, by: Author): Promise<boolean> {
@@ -41,8 +57,7 @@ export function createIdentitiesStore(sql: Sql) {
     },
 
     async findIdentity(workspaceId: string, reference: IdentityReference): Promise<IdentityRow | undefined> {
-      const [row] = await sql<IdentityRow[]>`
-        select ${columns} from identities where identity_id = ${idOf(sql, workspaceId, reference)}`;
+      const [row] = await find[reference.case](workspaceId, reference.value);
       return row;
     },
 

@@ -122,7 +122,16 @@ function within<T>(deadline: number, step: Soon<T>): Soon<T> {
   if (!(step instanceof Promise)) return step;
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(deadlineExceeded()), Math.max(0, deadline - Date.now()));
-    step.then(resolve, reject).finally(() => clearTimeout(timer));
+    step.then(
+      (value) => {
+        clearTimeout(timer);
+        resolve(value);
+      },
+      (error) => {
+        clearTimeout(timer);
+        reject(error);
+      },
+    );
   });
 }
 
