@@ -1,9 +1,9 @@
 import { existsSync } from "node:fs";
-import { setFlagsFromString } from "node:v8";
 import { type App, openApp } from "./app.js";
 import type { Config } from "./config.js";
 import { type Backends, startBackends } from "./embedded/backends.js";
 import { createCredentials } from "./embedded/credentials.js";
+import { limitGarbage } from "./garbage.js";
 import { createLog } from "./observe/log.js";
 import { Unusable } from "./unusable.js";
 import { welcome } from "./welcome.js";
@@ -11,8 +11,7 @@ import { openWorkers } from "./workers.js";
 
 /** Runs the service until it is told to stop, then stops all that it started. */
 export async function serve(config: Config): Promise<void> {
-  // What is held is bounded, so garbage shall be, too: V8 would let the heap grow to a multiple of what lives in it.
-  setFlagsFromString("--heap-growing-percent=50");
+  limitGarbage();
   const toldToStop = firstStopSignal();
   const log = createLog(config.logLevel);
   const credentials = createCredentials(config.dataDir);

@@ -2,9 +2,12 @@
 // the primary asks of it. It ends when the channel between them closes, which Node's cluster sees to from the first
 // moment on: so not even kill -9 of the primary leaves a worker behind.
 import { type App, openApp } from "./app.js";
+import { limitGarbage } from "./garbage.js";
 import { createLog } from "./observe/log.js";
 import { Unusable } from "./unusable.js";
 import type { Answer, Question, WorkerCalls } from "./workers.js";
+
+limitGarbage();
 
 let opening: Promise<App> = Promise.reject(new Error("the worker was not told to open"));
 opening.catch(() => {});

@@ -6,6 +6,7 @@ import type { Changes, Fact } from "./changes.js";
 import { keyEntries, workspaceEntries } from "./entries.js";
 import type { Lease } from "./lease.js";
 import { createShelf, type Shelf } from "./shelf.js";
+import { weightOf } from "./weight.js";
 
 /** A key as it stands, every acknowledged change included. */
 export interface Standing {
@@ -35,6 +36,9 @@ export interface HoldingsSources {
   readonly readState: (workspaceId: string) => Promise<Snapshot<{ enabled: boolean }> | undefined>;
 }
 
+/** With a key, the verdict on it is kept, as a message and as it was written: each about as much as the key. */
+const verdictsShare = 2.5;
+
 /** How much of what is held may be workspaces: one for about three keys, so that of both enough are there. */
 const workspacesShare = 1 / 8;
 
@@ -61,6 +65,7 @@ export function createHoldings(
       return state && workspaceFact(workspaceId, state.enabled, state.epoch);
     },
     capacity: capacity * workspacesShare,
+    weigh: weightOf,
   });
   const keys = createShelf({
     form: keyEntries(secret),
@@ -78,6 +83,7 @@ export function createHoldings(
       if (workspaces.hold(workspaceId, fact)) workspaces.share(workspaceId, fact);
     },
     capacity: capacity * (1 - workspacesShare),
+    weigh: (fact) => Math.ceil(verdictsShare * weightOf(fact)),
   });
 
   return {

@@ -18,9 +18,11 @@ export interface KeyHolder {
 
 /** Whether granted permissions cover a wanted one, which may itself be a wildcard. */
 export function covers(granted: readonly string[], wanted: string): boolean {
-  return granted.some(
-    (grant) => grant === "*" || grant === wanted || (grant.endsWith(".*") && wanted.startsWith(grant.slice(0, -1))),
-  );
+  for (const grant of granted) {
+    if (grant === wanted || grant === "*") return true;
+    if (grant.endsWith(".*") && wanted.startsWith(grant.slice(0, -1))) return true;
+  }
+  return false;
 }
 
 /** What a handler gets beside its request, whichever door the call came through. */

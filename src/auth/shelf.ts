@@ -3,7 +3,6 @@ import { serviceUnavailable } from "../errors.js";
 import type { Cache } from "../storage/redis.js";
 import type { Changes, Fact } from "./changes.js";
 import type { EntryForm } from "./entries.js";
-import { weightOf } from "./weight.js";
 
 /** Facts of one kind: some held in this process, more of them in Redis, all of them in Postgres. */
 export interface Shelf<T> {
@@ -28,6 +27,8 @@ export interface ShelfOptions<T> {
   readonly onArrival?: (fact: Fact<T>) => void;
   /** How much is held, in bytes of heap. */
   readonly capacity: number;
+  /** How many bytes a fact takes, and what is made of it for as long as it is held. */
+  readonly weigh: (fact: Fact<T>) => number;
 }
 
 /** How long an entry in Redis may help. Long, because the fence and not the lifetime keeps old ones from being used. */
@@ -42,7 +43,7 @@ const mostUnderWay = 10_000;
 /** How often a fact is fetched again that a change has overtaken on its way. */
 const mostFetches = 5;
 
-export function createShelf<T>({ form, changes, cache, read, onArrival, capacity }: ShelfOptions<T>): Shelf<T> {
+export function createShelf<T>({ form, changes, cache, read, onArrival, capacity, weigh }: ShelfOptions<T>): Shelf<T> {
   const holdings = new LRUCache<string, { fact: Fact<T> }>({ maxSize: capacity });
   const underWay = new Map<string, Promise<Fact<T> | undefined>>();
   const lookups = { held: 0, redis: 0, postgres: 0 };
@@ -72,7 +73,7 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
     if (!changes.admit(fact)) return false;
     const known = holdings.peek(id);
     if (known !== undefined && known.fact.asOf >= fact.asOf) return false;
-    holdings.set(id, { fact }, { size: overhead + weightOf(fact) });
+    holdings.set(id, { fact }, { size: overhead + weigh(fact) });
     return known === undefined;
   }
 

@@ -14,7 +14,7 @@ import { readPage, writePage } from "../page.js";
 import { after } from "../soon.js";
 import { toChanges, toKey, toNewKey, toOwner, toVerdict } from "./convert.js";
 import type { LastUsed } from "./last-used.js";
-import { parsePermissionQuery } from "./permission-query.js";
+import { type PermissionQuery, parsePermissionQuery } from "./permission-query.js";
 import { hashSecret, isWellFormedSecret, mintSecret, prefixOf } from "./secret.js";
 import type { KeysStore } from "./store.js";
 import { judge } from "./verify.js";
@@ -24,7 +24,16 @@ const mostQueries = 1_000;
 
 /** The keys of the caller's workspace. */
 export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed: LastUsed, now: () => Date) {
-  const queries = new LRUCache({ max: mostQueries, memoMethod: parsePermissionQuery });
+  const queries = new LRUCache<string, PermissionQuery>({ max: mostQueries });
+
+  function queryOf(text: string): PermissionQuery {
+    const known = queries.get(text);
+    if (known !== undefined) return known;
+    const query = parsePermissionQuery(text);
+    queries.set(text, query);
+    return query;
+  }
+
   /** For as long as a key is held as it is, there is one good verdict on it: frozen, so that it is also written once. */
   const goodVerdicts = new WeakMap<Standing["key"], VerifyKeyResponse>();
 
@@ -108,7 +117,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
 
     verifyKey(request, context) {
       const { workspaceId } = callingKey(context);
-      const query = request.permissions === undefined ? undefined : queries.memo(request.permissions);
+      const query = request.permissions === undefined ? undefined : queryOf(request.permissions);
       const hash = hashSecret(request.key);
       // A text that cannot be a secret of ours is not looked up.
       const found = holdings.held(hash) ?? (isWellFormedSecret(request.key) ? holdings.find(hash) : undefined);

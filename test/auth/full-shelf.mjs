@@ -4,6 +4,7 @@ import { randomBytes } from "node:crypto";
 import { createChanges } from "../../dist/src/auth/changes.js";
 import { keyEntries } from "../../dist/src/auth/entries.js";
 import { createShelf } from "../../dist/src/auth/shelf.js";
+import { weightOf } from "../../dist/src/auth/weight.js";
 import { mintId } from "../../dist/src/ids.js";
 import { mintSecret } from "../../dist/src/keys/secret.js";
 import { noCache } from "../../dist/src/storage/redis.js";
@@ -23,6 +24,7 @@ const shelf = createShelf({
   changes: createChanges(0, "one"),
   cache: noCache,
   capacity: Number(capacity),
+  weigh: weightOf,
   async read(id) {
     const [keyId, identityId] = [mintId("key"), mintId("id")];
     const identity = { identityId, externalId: text(10), identityMeta: { plan: text(5) } };
@@ -35,7 +37,7 @@ const shelf = createShelf({
 
 const before = heapUsed();
 for (let entry = 0; entry < Number(entries); entry++) {
-  await shelf.fetch(mintSecret().hash.toString("hex"), "postgres");
+  await shelf.fetch(mintSecret().hash, "postgres");
 }
 process.stdout.write(`${heapUsed() - before}`);
 shelf.held("until here");

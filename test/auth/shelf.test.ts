@@ -2,6 +2,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { type Changes, createChanges, type Fact } from "../../src/auth/changes.js";
 import { workspaceEntries } from "../../src/auth/entries.js";
 import { createShelf, type Shelf } from "../../src/auth/shelf.js";
+import { weightOf } from "../../src/auth/weight.js";
 import { noCache } from "../../src/storage/redis.js";
 
 const form = workspaceEntries(() => "a secret");
@@ -28,7 +29,7 @@ beforeEach(() => {
     set: async (name: string, value: string) => void redis.set(name, value),
   };
   const read = (id: string) => new Promise<Fact<boolean> | undefined>((answer) => reads.push({ id, answer }));
-  shelf = createShelf({ form, changes, cache, read, capacity: 1_000_000 });
+  shelf = createShelf({ form, changes, cache, read, capacity: 1_000_000, weigh: weightOf });
 });
 
 /** The next read of Postgres, once it has begun. */
@@ -58,6 +59,7 @@ describe("callers who want the same at the same time", () => {
         if (reads.push({ id: "a", answer: () => {} }) === 1) throw new Error("away");
         return fact("a", true, 0);
       },
+      weigh: weightOf,
       capacity: 1_000_000,
     });
     const [one, other] = await Promise.allSettled([failing.fetch("a", "redis"), failing.fetch("a", "redis")]);
@@ -176,7 +178,7 @@ describe("what is held", () => {
       reads.push({ id, answer: () => {} });
       return fact(id, true, 0);
     };
-    const small = createShelf({ form, changes, cache: noCache, read: source, capacity });
+    const small = createShelf({ form, changes, cache: noCache, read: source, capacity, weigh: weightOf });
     const ids = Array.from({ length: 5_000 }, (_, index) => `workspace ${index}`);
     await small.fetch("often used", "postgres");
     let kept = true;

@@ -1,0 +1,62 @@
+import { connect } from "node:net";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { App } from "../../src/app.js";
+import { openTestApp, operatorKey } from "../harness.js";
+
+// A connection is remembered by the credential that it brought last; here one connection brings several.
+let app: Awaited<ReturnType<typeof openTestApp>>;
+beforeAll(async () => {
+  app = await openTestApp();
+});
+afterAll(() => app?.close());
+
+describe("on one connection, every call is judged by the credential that it brings itself", () => {
+  it("whoever called before", async () => {
+    const { key: one } = await call(operatorKey, "workspaces.createWorkspace", { name: "one" });
+    const { key: other, workspaceId } = await call(operatorKey, "workspaces.createWorkspace", { name: "other" });
+    const connection = await openConnection(app);
+    expect(await connection.status(operatorKey, "workspaces.listWorkspaces")).toBe(200);
+    expect(await connection.status(one, "workspaces.listWorkspaces")).toBe(403);
+    expect(await connection.status(one, "keys.listKeys")).toBe(200);
+    expect(await connection.status(other, "keys.listKeys")).toBe(200);
+    await call(operatorKey, "workspaces.disableWorkspace", { workspaceId, reason: "UNPAID_BILLING" });
+    expect(await connection.status(other, "keys.listKeys")).toBe(403);
+    expect(await connection.status(one, "keys.listKeys")).toBe(200);
+    expect(await connection.status(`${one}x`, "keys.listKeys")).toBe(401);
+    expect(await connection.status(undefined, "keys.listKeys")).toBe(401);
+    expect(await connection.status(other, "keys.listKeys")).toBe(403);
+    connection.close();
+  });
+});
+
+async function call(credential: string, operation: string, body: unknown) {
+  const response = await fetch(`${app.httpUrl}/v2/${operation}`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${credential}`, "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  const { data } = (await response.json()) as { data: { key: string; workspaceId: string } };
+  return data;
+}
+
+/** A connection that stays open from call to call. */
+async function openConnection({ httpUrl }: Pick<App, "httpUrl">) {
+  const socket = connect(Number(new URL(httpUrl).port), "127.0.0.1");
+  let received = "";
+  socket.setEncoding("utf8").on("data", (text) => {
+    received += text;
+  });
+  await new Promise((resolve) => socket.once("connect", resolve));
+  return {
+    close: () => socket.destroy(),
+    async status(credential: string | undefined, operation: string): Promise<number> {
+      received = "";
+      const authorization = credential === undefined ? "" : `Authorization: Bearer ${credential}\r\n`;
+      socket.write(
+        `POST /v2/${operation} HTTP/1.1\r\nHost: localhost\r\n${authorization}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`,
+      );
+      await expect.poll(() => received, { timeout: 5_000, interval: 5 }).toContain("\r\n\r\n");
+      return Number(received.split(" ")[1]);
+    },
+  };
+}
