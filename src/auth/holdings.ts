@@ -93,7 +93,10 @@ export function createHoldings(
       const key = lease.timeLeft() > 0 ? keys.held(hash) : undefined;
       if (key === undefined) return undefined;
       const workspaceEnabled = workspaces.held(key.workspaceId);
-      return workspaceEnabled === undefined ? undefined : { key, workspaceEnabled };
+      if (workspaceEnabled === undefined) return undefined;
+      keys.lookups.held += 1;
+      workspaces.lookups.held += 1;
+      return { key, workspaceEnabled };
     },
 
     async find(hash) {
@@ -104,8 +107,10 @@ export function createHoldings(
       // One question to Redis is enough for one call.
       const from = heldKey ? "redis" : "postgres";
       const { workspaceId } = key;
-      const workspaceEnabled = workspaces.held(workspaceId) ?? (await workspaces.fetch(workspaceId, from)) ?? false;
-      return { key, workspaceEnabled };
+      const heldState = workspaces.held(workspaceId);
+      if (heldKey !== undefined) keys.lookups.held += 1;
+      if (heldState !== undefined) workspaces.lookups.held += 1;
+      return { key, workspaceEnabled: heldState ?? (await workspaces.fetch(workspaceId, from)) ?? false };
     },
 
     ready: () => lease.ensure(),

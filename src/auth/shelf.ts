@@ -6,8 +6,8 @@ import type { EntryForm } from "./entries.js";
 
 /** Facts of one kind: some held in this process, more of them in Redis, all of them in Postgres. */
 export interface Shelf<T> {
-  /** How often something was found where. */
-  readonly lookups: Readonly<Record<"held" | "redis" | "postgres", number>>;
+  /** How often something was found where; that it was held is counted by who uses it. */
+  readonly lookups: Record<"held" | "redis" | "postgres", number>;
   /** What is held, unless a known change is missing in it. */
   held(id: string): T | undefined;
   /** Undefined if there is no such thing; throws when nobody can be asked. */
@@ -65,7 +65,6 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
       // No change of its rows since: it is as good as read at the present epoch.
       holding.fact = { ...fact, asOf: changes.epoch };
     }
-    lookups.held += 1;
     return fact.value;
   }
 

@@ -55,8 +55,11 @@ describe("with WORKERS=2", () => {
     });
     const answers = await Promise.all(all.map((ask) => ask("ListKeys")));
     expect(answers).toEqual(all.map(() => "refused"));
-    const refusing = linesOf(service).filter(({ code }) => code === "authorization/workspace_disabled");
-    expect(new Set(refusing.map(({ worker }) => worker))).toEqual(new Set([1, 2]));
+    await until("both workers have told that they refused", () => {
+      const refusing = linesOf(service).filter(({ code }) => code === "authorization/workspace_disabled");
+      const workers = new Set(refusing.map(({ worker }) => worker));
+      return (workers.has(1) && workers.has(2)) || undefined;
+    });
   });
 
   test("SIGTERM lets the calls that are under way finish in every worker, and leaves nothing behind", async () => {
