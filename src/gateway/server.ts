@@ -91,7 +91,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   for (const route of routesOf(procedures)) addRoute(route);
   server.get("/v2/liveness", (request, reply) => answer(request, reply, successMembers({ status: "alive" })));
   server.get("/readyz", async (request, reply) => answer(request, reply, successMembers(await readiness())));
-  // Who answers by himself is watched: Fastify's hooks around an answer cost more than the rest of a call.
+  // Doors that answer by themselves are watched by hooks. Our own answers do without, because every call would pay.
   await server.register(async (watched) => {
     watched.addHook("onRequest", async ({ call }, reply) => {
       reply.header("x-request-id", call.requestId);

@@ -6,8 +6,12 @@ export type LogLevel = (typeof logLevels)[number];
 
 /** Structured lines for machines, on stderr; stdout is for people. Credentials are never handed to it. */
 export function createLog(level: LogLevel) {
-  return pino({ level, base: null, timestamp: createTimestamp() }, createBatches());
+  stderr ??= createBatches();
+  return pino({ level, base: null, timestamp: createTimestamp() }, stderr);
 }
+
+/** A process has one, however many logs. */
+let stderr: ReturnType<typeof createBatches> | undefined;
 
 export type Log = ReturnType<typeof createLog>;
 
@@ -25,8 +29,10 @@ function createTimestamp(): () => string {
   };
 }
 
-/** How much is written at once, in characters, and how long a line may wait for others to be written with. */
-const batchLength = 8 * 1024;
+/** What a pipe takes in one piece, in characters: so the lines of several workers do not get into each other. */
+const batchLength = 4096;
+
+/** How long a line may wait for others to be written with. */
 const batchMs = 100;
 
 /**
@@ -49,9 +55,9 @@ function createBatches() {
   process.once("exit", flush);
   return {
     write(line: string) {
+      if (length + line.length > batchLength) flush();
       lines.push(line);
       length += line.length;
-      if (length >= batchLength) flush();
     },
   };
 }
