@@ -57,7 +57,8 @@ export async function openOpenLoop({ port, connections, next }: OpenLoopOptions)
       for (let asked = 0; latencies.length < calls && failure === undefined; ) {
         const now = performance.now();
         for (; asked < calls && startedAt + asked * everyMs <= now; asked++) {
-          const asker = idle.pop();
+          // By turns: a connection on which nothing is asked for long would be cut off.
+          const asker = idle.shift();
           const due = startedAt + asked * everyMs;
           if (asker) ask(asker, due);
           else waiting.push(due);
