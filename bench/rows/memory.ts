@@ -15,7 +15,7 @@ export const memory: Row = {
   async measure(bench) {
     const filled = await fillDatabase(bench, million(bench));
     // To be quick there are not enough keys to fill the default.
-    return [await measureWith(bench, filled, bench.quick ? 16 : 128)];
+    return [await measureWith(bench, filled, bench.quick ? 8 : 128)];
   },
 };
 
