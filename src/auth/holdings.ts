@@ -36,10 +36,10 @@ export interface HoldingsSources {
   readonly readState: (workspaceId: string) => Promise<Snapshot<{ enabled: boolean }> | undefined>;
 }
 
-/** With a key, the verdict on it is kept, as a message and as it was written: each about as much as the key. */
+/** With a key, the verdict on it is kept, as a message and as it was written. An estimate: some more than the key each. */
 const verdictsShare = 2.5;
 
-/** How much of what is held may be workspaces: one for about three keys, so that of both enough are there. */
+/** How much of what is held may be workspaces: by their weights, there is room for that of every key. */
 const workspacesShare = 1 / 8;
 
 /**
