@@ -151,12 +151,13 @@ export async function openApp(options: AppOptions): Promise<App> {
       grpcAddress: `${reachable(host)}:${grpcPort}`,
       metricsUrl: metricsServer?.url,
       async createFirstWorkspace(name) {
-        const there = await workspaces.listWorkspaces({ limit: 0, after: "" });
+        const call = { requestId: mintId("req"), deadline: Number.POSITIVE_INFINITY };
+        const there = await workspaces.listWorkspaces(call, { limit: 0, after: "" });
         return there.length > 0
           ? undefined
           : workspacesService.createWorkspace(create(CreateWorkspaceRequestSchema, { name }), {
               caller: { kind: "operator" },
-              requestId: mintId("req"),
+              call,
             });
       },
       metrics,

@@ -33,7 +33,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
     forceCloseConnections: "idle",
     http: { requireHostHeader: false }, // we refuse it ourselves, with the envelope
     frameworkErrors: (error, request, reply) => {
-      request.call = beginCall(request.raw);
+      request.call = beginCall(request.raw, reply.raw);
       fail(error, request, reply);
     },
     clientErrorHandler: (error, socket) => refuseBrokenHttp(error, socket, docsBase(), logCall),
@@ -75,8 +75,8 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   });
 
   server.decorateRequest("call");
-  server.addHook("onRequest", (request, _reply, done) => {
-    request.call = beginCall(request.raw);
+  server.addHook("onRequest", (request, reply, done) => {
+    request.call = beginCall(request.raw, reply.raw);
     refuseOddHttp(request.raw);
     done();
   });

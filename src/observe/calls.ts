@@ -35,7 +35,13 @@ export function createLogCall(log: Log): LogCall {
   }
 
   return ({ requestId, door, method, workspaceId, startedAt, failure, refusedWith }) => {
-    const code = failure ? pathOf(failure.code) : refusedWith ? `connect/${refusedWith}` : "ok";
+    const code = failure?.more.cancelled
+      ? "cancelled"
+      : failure
+        ? pathOf(failure.code)
+        : refusedWith
+          ? `connect/${refusedWith}`
+          : "ok";
     const line = { requestId, workspaceId, code, durationMs: Date.now() - startedAt };
     linesOf(door, method)(line, failure?.more.cause);
   };

@@ -8,6 +8,7 @@ import {
   type sendUnaryData,
   setLogVerbosity,
 } from "@grpc/grpc-js";
+import type { Call } from "../call.js";
 import { type Failure, grpcStatusOf, invalidInput, payloadTooLarge } from "../errors.js";
 import { mintId } from "../ids.js";
 import type { LogCall } from "../observe/calls.js";
@@ -67,16 +68,23 @@ export function closeGrpc(server: Server, deadlineMs: number): Promise<void> {
 }
 
 function createHandler({ method, path, admit, perform }: Procedure, logCall: LogCall) {
-  return async (call: ServerUnaryCall<Buffer, Message>, respond: sendUnaryData<Message>): Promise<void> => {
+  return async (rpc: ServerUnaryCall<Buffer, Message>, respond: sendUnaryData<Message>): Promise<void> => {
     const requestId = mintId("req");
     const startedAt = Date.now();
-    const deadline = Math.min(startedAt + longestCallMs, Number(call.getDeadline()));
+    const call: Call = {
+      requestId,
+      deadline: Math.min(startedAt + longestCallMs, Number(rpc.getDeadline())),
+      client: rpc,
+      leaving: "cancelled",
+      ended: undefined,
+      work: undefined,
+    };
     let workspaceId: string | undefined;
     let failure: Failure | undefined;
     try {
-      const caller = await admit({ requestId, deadline }, call.metadata.get("authorization").map(String));
+      const caller = await admit(call, rpc.metadata.get("authorization").map(String));
       if (caller.kind === "key") workspaceId = caller.workspaceId;
-      const response = await perform({ requestId, deadline }, caller, () => decode(method.input, call.request));
+      const response = await perform(call, caller, () => decode(method.input, rpc.request));
       respond(null, response, trailers(requestId));
     } catch (error) {
       failure = toFailure(error);

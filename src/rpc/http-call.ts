@@ -1,15 +1,17 @@
-import type { IncomingMessage } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Principal } from "../auth/principal.js";
+import type { Call } from "../call.js";
 import { type Failure, invalidInput, mediaTypeUnsupported, payloadTooLarge } from "../errors.js";
 import { mintId } from "../ids.js";
 import type { LogCall } from "../observe/calls.js";
 import { after, type Soon } from "../soon.js";
-import { type Call, largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
+import { largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
 
 /** A call on the HTTP port, from its first byte to its last; shared by the two doors there. */
 export interface HttpCall extends Call {
   readonly startedAt: number;
+  deadline: number;
   door: "http" | "connect";
   procedure: Procedure | undefined;
   caller: Principal | undefined;
@@ -23,13 +25,17 @@ declare module "fastify" {
   }
 }
 
-export function beginCall({ socket }: IncomingMessage): HttpCall {
+export function beginCall({ socket }: IncomingMessage, response: ServerResponse): HttpCall {
   const startedAt = Date.now();
   return {
     requestId: mintId("req"),
     startedAt,
     deadline: startedAt + longestCallMs,
     connection: socket,
+    client: response,
+    leaving: "close", // also when it has been answered; by then nobody listens
+    ended: undefined,
+    work: undefined,
     door: "http",
     procedure: undefined,
     caller: undefined,

@@ -12,7 +12,9 @@ import {
 import { type Access, access } from "../../gen/latchkey/v1/access_pb.js";
 import type { Authenticate } from "../auth/authenticate.js";
 import { type CallContext, covers, type Handlers, type Principal } from "../auth/principal.js";
+import { type Call, endCall } from "../call.js";
 import {
+  callCancelled,
   deadlineExceeded,
   Failure,
   operatorOnly,
@@ -38,15 +40,6 @@ export function service<Descriptor extends DescService>(
   handlers: Handlers<Descriptor>,
 ): Service {
   return { descriptor, handlers };
-}
-
-/** What every door knows of a call. */
-export interface Call {
-  readonly requestId: string;
-  /** When the call is to be answered at the latest, in milliseconds of the wall clock. */
-  readonly deadline: number;
-  /** What the call came over, where the door can tell. */
-  readonly connection?: object;
 }
 
 /** One RPC as every door calls it: first admit, then perform. */
@@ -79,20 +72,20 @@ export function createProcedures(services: readonly Service[], authenticate: Aut
       return {
         method,
         path: `/${descriptor.typeName}/${method.name}`,
-        admit: ({ deadline, connection }, authorization) =>
-          within(
-            deadline,
-            after(authenticate(authorization, connection), (caller) => {
+        admit: (call, authorization) =>
+          whileAwaited(
+            call,
+            after(authenticate(authorization, call.connection), (caller) => {
               authorise(caller, accessOption);
               return caller;
             }),
           ),
-        perform({ requestId, deadline }, caller, decode) {
+        perform(call, caller, decode) {
           const request = decode();
           validate(method.input, request);
-          return within(
-            deadline,
-            after(handler(request, { caller, requestId }), (response) => create(method.output, response)),
+          return whileAwaited(
+            call,
+            after(handler(request, { caller, call }), (response) => create(method.output, response)),
           );
         },
       };
@@ -117,18 +110,34 @@ function authorise(caller: Principal, { permission, operator }: Access): void {
   if (!allowed) throw permission === "" ? operatorOnly() : permissionLacking(permission);
 }
 
-/** Waits for a step of a call no longer than the call's deadline, whatever a backend does. */
-function within<T>(deadline: number, step: Soon<T>): Soon<T> {
+/** Waits for a step of a call, but no longer than its client does: until the deadline, unless it goes away before. */
+function whileAwaited<T>(call: Call, step: Soon<T>): Soon<T> {
   if (!(step instanceof Promise)) return step;
+  const { client, leaving = "" } = call;
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(deadlineExceeded()), Math.max(0, deadline - Date.now()));
+    const late = () => end(deadlineExceeded());
+    const gone = () => end(Date.now() < call.deadline ? callCancelled() : deadlineExceeded());
+    const timer = setTimeout(late, Math.max(0, call.deadline - Date.now()));
+    client?.once(leaving, gone);
+
+    function end(why: Failure): void {
+      stopWaiting();
+      endCall(call, why);
+      reject(why);
+    }
+
+    function stopWaiting(): void {
+      clearTimeout(timer);
+      client?.off(leaving, gone);
+    }
+
     step.then(
       (value) => {
-        clearTimeout(timer);
+        stopWaiting();
         resolve(value);
       },
       (error) => {
-        clearTimeout(timer);
+        stopWaiting();
         reject(error);
       },
     );
