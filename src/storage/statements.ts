@@ -18,6 +18,9 @@ const mostRepeats = 3;
 /** A request to cancel may come between two steps of a statement, and is lost then; so it is repeated. */
 const cancelEveryMs = 200;
 
+/** What was sent, but does not run yet, cannot be cancelled; it is looked at again after this long. */
+const lookEveryMs = 20;
+
 /**
  * Makes a statement of postgres.js one that can be relied on. It gets a connection from the lanes when somebody waits for
  * it. Its result is whole, or it fails. It is run again if it fell victim to a deadlock, or to a request to cancel that
@@ -88,11 +91,12 @@ function send(lanes: Lanes, write: (sql: Sql) => Statement): Errand {
   function stop(): void {
     if (running === undefined) return;
     const { statement, lane } = running;
-    if (statement.active) {
+    const { active } = statement;
+    if (active) {
       lane.disturbed = true;
       statement.canceller(statement).catch(() => {});
     }
-    setTimeout(stop, cancelEveryMs).unref();
+    setTimeout(stop, active ? cancelEveryMs : lookEveryMs).unref();
   }
 
   lanes.enter(attempt);
