@@ -26,6 +26,7 @@ import { cannotListen, reachable } from "./listening.js";
 import { createLogCall } from "./observe/calls.js";
 import type { Log } from "./observe/log.js";
 import { createMetrics, type Metrics, serveMetrics } from "./observe/metrics.js";
+import { createTracing } from "./observe/tracing.js";
 import { closeGrpc, createGrpcServer, listenGrpc } from "./rpc/grpc.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
 import { openConnections } from "./storage/connections.js";
@@ -80,6 +81,8 @@ export async function openApp(options: AppOptions): Promise<App> {
   };
 
   try {
+    const tracing = createTracing();
+    undo.push(() => tracing?.flush());
     const pool = openConnections(options.databaseUrl);
     undo.push(() => pool.close());
     const { sql } = pool;
@@ -114,9 +117,11 @@ export async function openApp(options: AppOptions): Promise<App> {
         service(WorkspacesService, workspacesService),
       ],
       authenticate,
+      tracing,
     );
 
-    const logCall = createLogCall(log);
+    const logLine = createLogCall(log);
+    const logCall = tracing?.endSpans(logLine) ?? logLine;
     let httpUrl = "";
     const docsBase = () => options.docsBaseUrl ?? httpUrl;
     const readiness = () => readinessOf(lease, options.redis && cache);

@@ -1,4 +1,5 @@
 import type { EventEmitter } from "node:events";
+import type { Span } from "@opentelemetry/api";
 import type { Failure } from "./errors.js";
 
 /** A call on its way through the service, whichever door it came through. */
@@ -11,6 +12,8 @@ export interface Call {
   /** What emits an event when the client goes away, and the name of that event. */
   readonly client?: EventEmitter;
   readonly leaving?: string;
+  /** What traces tell of it. Undefined: nobody listens. */
+  readonly span?: Span | undefined;
   /** Why nobody waits for its answer any more. */
   ended?: Failure | undefined;
   /** How to stop what is being done for it. Made when there is something: most calls are answered at once. */

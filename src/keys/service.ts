@@ -125,7 +125,8 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       const query = request.permissions === undefined ? undefined : queryOf(request.permissions);
       const hash = hashSecret(request.key);
       // A text that cannot be a secret of ours is not looked up.
-      const found = holdings.held(hash) ?? (isWellFormedSecret(request.key) ? holdings.find(hash) : undefined);
+      const found =
+        holdings.held(hash) ?? (isWellFormedSecret(request.key) ? holdings.find(hash, context.call.span) : undefined);
       return after(found, (found) => {
         const key = found?.key.workspaceId === workspaceId ? found.key : undefined;
         const at = now();

@@ -1,11 +1,12 @@
 import type { JsonObject } from "@bufbuild/protobuf";
+import type { Span } from "@opentelemetry/api";
 import { type Author, events, isChange, type Told } from "../audit/store.js";
 import type { Call } from "../call.js";
 import { idOf, insertion, type NewIdentity } from "../identities/store.js";
 import type { PageRequest } from "../page.js";
 import { pageOf } from "../storage/pages.js";
 import { type Fragment, jsonText, type Snapshot, type Sql, type Statement, words } from "../storage/postgres.js";
-import { run } from "../storage/run.js";
+import { run, runForAll } from "../storage/run.js";
 
 /** A key about to be stored. */
 export interface NewKey {
@@ -101,14 +102,17 @@ export function createKeysStore(sql: Sql) {
     },
 
     /** One statement, hence one snapshot: no change up to its epoch is missing. */
-    async readStanding(hash: string): Promise<Snapshot<KeyStanding> | undefined> {
-      const [row] = await sql<Snapshot<KeyStanding>[]>`
+    async readStanding(hash: string, span?: Span): Promise<Snapshot<KeyStanding> | undefined> {
+      const [row] = await runForAll(
+        span,
+        sql<Snapshot<KeyStanding>[]>`
         select key_id, keys.workspace_id, keys.name, enabled, permissions, keys.meta, expires_at, identity_id, external_id,
           identities.meta as identity_meta, identities.created_at as identity_created_at,
           identities.updated_at as identity_updated_at, disabled_at is null as workspace_enabled,
           (select value::float8 from epoch) as epoch
         from keys join workspaces using (workspace_id) left join identities using (identity_id)
-        where hash = ${bytes(hash)} and deleted_at is null`;
+        where hash = ${bytes(hash)} and deleted_at is null`,
+      );
       return row;
     },
 

@@ -1,3 +1,4 @@
+import type { Span } from "@opentelemetry/api";
 import { pino } from "pino";
 import type { Failure } from "../errors.js";
 import { pathOf } from "../errors.js";
@@ -14,6 +15,7 @@ export interface CallRecord {
   readonly failure: Failure | undefined;
   /** The HTTP status with which Connect itself refused a call, before it reached us. */
   readonly refusedWith?: number | undefined;
+  readonly span?: Span | undefined;
 }
 
 export type Door = "grpc" | "connect" | "http";
@@ -34,17 +36,18 @@ export function createLogCall(log: Log): LogCall {
     return made;
   }
 
-  return ({ requestId, door, method, workspaceId, startedAt, failure, refusedWith }) => {
-    const code = failure?.more.cancelled
-      ? "cancelled"
-      : failure
-        ? pathOf(failure.code)
-        : refusedWith
-          ? `connect/${refusedWith}`
-          : "ok";
-    const line = { requestId, workspaceId, code, durationMs: Date.now() - startedAt };
+  return (call) => {
+    const { requestId, door, method, workspaceId, startedAt, failure } = call;
+    const line = { requestId, workspaceId, code: codeOf(call), durationMs: Date.now() - startedAt };
     linesOf(door, method)(line, failure?.more.cause);
   };
+}
+
+/** How a call ended, in a word: `ok`, a code of the catalogue, or why there was no answer of ours. */
+export function codeOf({ failure, refusedWith }: Pick<CallRecord, "failure" | "refusedWith">): string {
+  if (failure?.more.cancelled) return "cancelled";
+  if (failure !== undefined) return pathOf(failure.code);
+  return refusedWith === undefined ? "ok" : `connect/${refusedWith}`;
 }
 
 type CallLines = (line: CallLine, cause: unknown) => void;

@@ -67,7 +67,7 @@ export function closeGrpc(server: Server, deadlineMs: number): Promise<void> {
   });
 }
 
-function createHandler({ method, path, admit, perform }: Procedure, logCall: LogCall) {
+function createHandler({ method, path, beginSpan, admit, perform }: Procedure, logCall: LogCall) {
   return async (rpc: ServerUnaryCall<Buffer, Message>, respond: sendUnaryData<Message>): Promise<void> => {
     const requestId = mintId("req");
     const startedAt = Date.now();
@@ -76,6 +76,7 @@ function createHandler({ method, path, admit, perform }: Procedure, logCall: Log
       deadline: Math.min(startedAt + longestCallMs, Number(rpc.getDeadline())),
       client: rpc,
       leaving: "cancelled",
+      span: beginSpan?.("grpc", (name) => rpc.metadata.get(name)[0]?.toString()),
       ended: undefined,
       work: undefined,
     };
@@ -92,7 +93,7 @@ function createHandler({ method, path, admit, perform }: Procedure, logCall: Log
       metadata.set("grpc-status-details-bin", Buffer.from(toStatusBytes(failure, requestId)));
       respond({ code: Number(grpcStatusOf(failure.code)), details: failure.detail, metadata });
     }
-    logCall({ requestId, door: "grpc", method: path, workspaceId, startedAt, failure });
+    logCall({ requestId, door: "grpc", method: path, workspaceId, startedAt, failure, span: call.span });
   };
 }
 

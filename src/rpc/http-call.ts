@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Span } from "@opentelemetry/api";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Principal } from "../auth/principal.js";
 import type { Call } from "../call.js";
@@ -16,6 +17,7 @@ export interface HttpCall extends Call {
   procedure: Procedure | undefined;
   caller: Principal | undefined;
   failure: Failure | undefined;
+  span: Span | undefined;
   logged: boolean;
 }
 
@@ -40,6 +42,7 @@ export function beginCall({ socket }: IncomingMessage, response: ServerResponse)
     procedure: undefined,
     caller: undefined,
     failure: undefined,
+    span: undefined,
     logged: false,
   };
 }
@@ -47,6 +50,7 @@ export function beginCall({ socket }: IncomingMessage, response: ServerResponse)
 /** Authenticates and authorises, before anything of the body is read. */
 export function admitCall({ call, raw }: FastifyRequest, procedure: Procedure): Soon<void> {
   call.procedure = procedure;
+  call.span = procedure.beginSpan?.(call.door, (name) => raw.headers[name]?.toString());
   return after(procedure.admit(call, authorizationOf(raw)), (caller) => {
     call.caller = caller;
   });
@@ -81,6 +85,7 @@ export function logHttpCall(logCall: LogCall, request: FastifyRequest, reply: Fa
     workspaceId: call.caller?.kind === "key" ? call.caller.workspaceId : undefined,
     startedAt: call.startedAt,
     failure: call.failure,
+    span: call.span,
     refusedWith: reply.raw.statusCode >= 400 ? reply.raw.statusCode : undefined,
   });
 }

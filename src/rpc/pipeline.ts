@@ -9,6 +9,7 @@ import {
   type Message,
   type MessageInitShape,
 } from "@bufbuild/protobuf";
+import type { Span } from "@opentelemetry/api";
 import { type Access, access } from "../../gen/latchkey/v1/access_pb.js";
 import type { Authenticate } from "../auth/authenticate.js";
 import { type CallContext, covers, type Handlers, type Principal } from "../auth/principal.js";
@@ -22,6 +23,8 @@ import {
   serviceUnavailable,
   unexpectedError,
 } from "../errors.js";
+import type { Door } from "../observe/calls.js";
+import type { ReadHeader, Tracing } from "../observe/tracing.js";
 import { after, type Soon } from "../soon.js";
 import { isOutOfReach } from "../storage/postgres.js";
 import { createValidate } from "./validate.js";
@@ -47,6 +50,8 @@ export interface Procedure {
   readonly method: DescMethodUnary;
   /** The path that every RPC protocol calls it by: `/latchkey.v1.KeysService/ListKeys`. */
   readonly path: string;
+  /** Begins the span of a call, which ends when the call is logged. Undefined: nobody listens. */
+  readonly beginSpan: ((door: Door, header: ReadHeader) => Span) | undefined;
   /** authenticate -> authorise. Comes before the body is looked at: who may not call learns nothing about it. */
   admit(call: Call, authorization: readonly string[]): Soon<Principal>;
   /** decode -> validate -> handle. */
@@ -60,7 +65,11 @@ export const largestMessage = 1024 * 1024;
 export const longestCallMs = 10_000;
 
 /** Makes the procedures of all services. Refuses an RPC that declares nobody who may call it. */
-export function createProcedures(services: readonly Service[], authenticate: Authenticate): Procedure[] {
+export function createProcedures(
+  services: readonly Service[],
+  authenticate: Authenticate,
+  tracing?: Tracing,
+): Procedure[] {
   const validate = createValidate(services.flatMap(({ descriptor }) => descriptor.methods.map(({ input }) => input)));
 
   return services.flatMap(({ descriptor, handlers }) =>
@@ -68,14 +77,16 @@ export function createProcedures(services: readonly Service[], authenticate: Aut
       if (!isUnary(method)) throw new Error(`${method}: only unary RPCs are served`);
       const handler = handlers[method.localName] as (request: Message, context: CallContext) => ReturnType<Handler>;
       const accessOption = declaredAccess(method);
+      const path = `/${descriptor.typeName}/${method.name}`;
 
       return {
         method,
-        path: `/${descriptor.typeName}/${method.name}`,
+        path,
+        beginSpan: tracing && ((door, header) => tracing.beginSpan(path, door, header)),
         admit: (call, authorization) =>
           whileAwaited(
             call,
-            after(authenticate(authorization, call.connection), (caller) => {
+            after(authenticate(call, authorization), (caller) => {
               authorise(caller, accessOption);
               return caller;
             }),

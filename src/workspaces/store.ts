@@ -1,9 +1,10 @@
+import type { Span } from "@opentelemetry/api";
 import { type Author, events, isChange } from "../audit/store.js";
 import type { Call } from "../call.js";
 import { keyCreated, keyCreation, type NewKey } from "../keys/store.js";
 import type { PageRequest } from "../page.js";
 import type { Fragment, Snapshot, Sql } from "../storage/postgres.js";
-import { run } from "../storage/run.js";
+import { run, runForAll } from "../storage/run.js";
 
 /** A workspace as it is stored. It is disabled while it has a `disabledAt`. */
 export interface WorkspaceRow {
@@ -97,10 +98,13 @@ export function createWorkspacesStore(sql: Sql) {
       ),
 
     /** One statement, hence one snapshot: no change up to its epoch is missing. */
-    async readState(workspaceId: string): Promise<Snapshot<{ enabled: boolean }> | undefined> {
-      const [row] = await sql<Snapshot<{ enabled: boolean }>[]>`
+    async readState(workspaceId: string, span?: Span): Promise<Snapshot<{ enabled: boolean }> | undefined> {
+      const [row] = await runForAll(
+        span,
+        sql<Snapshot<{ enabled: boolean }>[]>`
         select disabled_at is null as enabled, (select value::float8 from epoch) as epoch
-        from workspaces where workspace_id = ${workspaceId}`;
+        from workspaces where workspace_id = ${workspaceId}`,
+      );
       return row;
     },
   };
