@@ -43,7 +43,7 @@ export function createTracing(): Tracing | undefined {
       const [, service = "", method = ""] = path.split("/");
       const attributes = { "rpc.system": systems[door], "rpc.service": service, "rpc.method": method };
       const parent = propagation.extract(ROOT_CONTEXT, header, { keys: () => [], get: (read, name) => read(name) });
-      return tracer.startSpan(`${service}/${method}`, { kind: SpanKind.SERVER, attributes }, parent);
+      return tracer().startSpan(`${service}/${method}`, { kind: SpanKind.SERVER, attributes }, parent);
     },
 
     endSpans: (logCall) => (record) => {
@@ -58,7 +58,8 @@ export function createTracing(): Tracing | undefined {
   };
 }
 
-const tracer = trace.getTracer("latchkey");
+/** Asked for anew: one from before an SDK was registered might know nothing of it. */
+const tracer = () => trace.getTracer("latchkey");
 
 /** What the API hands out without an SDK does nothing; all such providers share one that does nothing. */
 function registeredProvider(): (TracerProvider & { forceFlush?(): Promise<void> }) | undefined {
@@ -94,7 +95,7 @@ export async function inSpan<T>(
 ): Promise<T> {
   const under = trace.setSpan(ROOT_CONTEXT, parent);
   const name = attributes["db.operation.name"] ?? attributes["db.system.name"];
-  const span = tracer.startSpan(name, { kind: SpanKind.CLIENT, attributes }, under);
+  const span = tracer().startSpan(name, { kind: SpanKind.CLIENT, attributes }, under);
   try {
     const found = await answer;
     span.setAttributes(learn(found));

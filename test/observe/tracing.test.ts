@@ -1,5 +1,5 @@
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
-import { SpanKind, SpanStatusCode } from "@opentelemetry/api";
+import { context, propagation, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
 import {
   InMemorySpanExporter,
   NodeTracerProvider,
@@ -29,6 +29,8 @@ beforeAll(async () => {
 afterAll(async () => {
   await app.close();
   await provider.shutdown();
+  // Other tests run in this process, too.
+  for (const api of [trace, propagation, context]) api.disable();
 });
 beforeEach(async () => {
   ({ workspaceId, key } = await createWorkspace(app.httpUrl));
