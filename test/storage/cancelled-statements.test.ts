@@ -11,11 +11,13 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-/** Connections to Postgres by way of somebody who reads along, and who can turn away new ones. */
+/** Connections to Postgres by way of somebody who reads along, and who can turn away new ones, or let them wait. */
 async function openOverheard(connections: number) {
   const postgres = new URL(database.url);
   const heard: Buffer[] = [];
-  const server = createServer((near) => {
+  let delayMs = 0;
+  const server = createServer(async (near) => {
+    await sleep(delayMs);
     const far = connect(Number(postgres.port), postgres.hostname);
     for (const socket of [near, far]) socket.on("error", () => {});
     near.on("data", (bytes) => heard.push(bytes));
@@ -30,7 +32,14 @@ async function openOverheard(connections: number) {
     server.close();
   });
   await opened.sql`select 1`;
-  return { sql: opened.sql, heard: () => Buffer.concat(heard).toString(), turnAwayNewOnes: () => server.close() };
+  return {
+    sql: opened.sql,
+    heard: () => Buffer.concat(heard).toString(),
+    turnAwayNewOnes: () => server.close(),
+    delayNewOnes: (ms: number) => {
+      delayMs = ms;
+    },
+  };
 }
 
 /** How a statement ends that is being waited for. */
@@ -84,7 +93,19 @@ describe("a statement that is cancelled", () => {
     expect(await end).toBe("done");
   });
 
-  it("takes nobody with it: all others get their own results", async () => {
+  it("and ends before Postgres hears of it, does not take the next one with it", async () => {
+    const { sql, delayNewOnes } = await openOverheard(1);
+    delayNewOnes(400);
+    const short = sql`select pg_sleep(0.2)`;
+    const next = sql`select 1 as number, pg_sleep(0.6)::text`;
+    const [end, found] = [ending(short), Promise.resolve(next)];
+    await sleep(50);
+    short.cancel();
+    expect(await end).toBe("done");
+    expect(await found).toMatchObject([{ number: 1 }]);
+  });
+
+  it("at any moment takes nobody with it: all others get their own results", async () => {
     const { sql } = await openOverheard(2);
     let cancelled = 0;
     const ask = async (number: number) => {
