@@ -17,8 +17,8 @@ export interface Doors {
 export function doorsOf({ host, headers, protocol, socket }: FastifyRequest, grpcPort: number): Doors {
   // Nothing but a host and a port: what is shown will be pasted into a shell.
   const [name, hostname] = /^(\[[\da-f:.]+\]|[\w.-]+)(?::\d{1,5})?$/i.exec(host) ?? [];
-  // A proxy that ends TLS says so here.
-  const scheme = headers["x-forwarded-proto"] === "https" ? "https" : protocol;
+  // A proxy that ends TLS says so here; of the gRPC port it tells nothing.
+  const scheme = /^https\b/i.test(String(headers["x-forwarded-proto"])) ? "https" : protocol;
   return {
     http: `${scheme}://${name ?? `localhost:${socket.localPort}`}`,
     grpc: `${hostname ?? "localhost"}:${grpcPort}`,

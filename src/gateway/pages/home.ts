@@ -8,7 +8,6 @@ export function homePage(doors: Doors): Page {
   const { http, grpc } = doors;
   return {
     title: "Latchkey: API keys for your services",
-    place: paths.home,
     main: html`<div class="row hero">
 ${logo}
 <div>

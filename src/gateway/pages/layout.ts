@@ -1,14 +1,14 @@
 import { version } from "../../version.js";
-import { errorPagePath } from "../envelope.js";
+import { errorsPath } from "../envelope.js";
 import { html, type Markup } from "./html.js";
 import { style } from "./style.js";
 
-/** Where the pages that others are linked from are served. */
+/** Where the links of the pages lead. */
 export const paths = {
   home: "/",
   reference: "/docs",
   openapi: "/openapi.json",
-  errors: errorPagePath("").replace(/\/$/, ""),
+  errors: errorsPath,
   live: "/livez",
   ready: "/readyz",
   icon: "/favicon.svg",
