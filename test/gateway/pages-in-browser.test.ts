@@ -1,23 +1,24 @@
 import { existsSync } from "node:fs";
 import axe from "axe-core";
-import { type Browser, chromium, type Page } from "playwright-core";
+import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { openTestApp, type TestApp } from "../harness.js";
 import { leaveOut } from "../left-out.js";
 import { errorsPath, pagePaths } from "./pages.js";
 
-/** Where a browser may be; CHROMIUM_PATH names another. */
-const executable = [process.env["CHROMIUM_PATH"] ?? "", "/usr/bin/chromium", "/usr/bin/google-chrome"].find((path) =>
-  existsSync(path),
-);
+/** The browser that CHROMIUM_PATH names, or one that is installed; none if that is set and empty. */
+const executable =
+  process.env["CHROMIUM_PATH"] ??
+  ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(existsSync);
 
 let app: TestApp;
 let browser: Browser;
 let page: Page;
 
 beforeAll(async () => {
-  if (executable === undefined) return;
+  if (!executable) return;
   app = await openTestApp();
+  const { chromium } = await import("playwright-core");
   browser = await chromium.launch({
     executablePath: executable,
     args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"],
@@ -36,7 +37,7 @@ afterAll(async () => {
 /** A test with a window of its own size and colours; left out where there is no browser. */
 function inBrowser(name: string, { width = 1280, colorScheme = "light" }: Look, test: () => Promise<void>): void {
   it(name, async (context) => {
-    if (executable === undefined) leaveOut(context, "there is no Chromium: install it, or set CHROMIUM_PATH");
+    if (!executable) leaveOut(context, "there is no Chromium: install it, or set CHROMIUM_PATH");
     await page.setViewportSize({ width, height: 800 });
     await page.emulateMedia({ colorScheme, media: "screen" });
     await test();

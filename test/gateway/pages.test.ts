@@ -1,14 +1,18 @@
+import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { promisify } from "node:util";
 import { HtmlValidate } from "html-validate";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openTestApp, type TestApp } from "../harness.js";
-import { ask, expectFailure, expectSuccess, sendBytes } from "./http.js";
+import { ask, createWorkspace, expectFailure, expectSuccess, sendBytes } from "./http.js";
 import { blocksOf, errorsPath, open, pagePaths, visibleText } from "./pages.js";
 
 /** Links of the pages to what is not served yet. */
 const notYetServed = ["/docs", "/openapi.json", "/livez"];
 
+const run = promisify(execFile);
 const { version } = JSON.parse(readFileSync("package.json", "utf8"));
 
 let app: TestApp;
@@ -75,6 +79,15 @@ describe("the first page", () => {
       expect(visibleText(text)).toContain(`http://localhost:${new URL(origin).port}`);
     },
   );
+
+  it("shows commands that work as they are pasted, one for each door", async () => {
+    const { key } = await createWorkspace(origin);
+    const [, ...commands] = blocksOf("command", (await open(origin, "/")).text);
+    expect(commands).toHaveLength(3);
+    const env = { PATH: process.env["PATH"], HOME: tmpdir(), KEY: key };
+    const answers = await Promise.all(commands.map((command) => run("bash", ["-c", command], { env })));
+    for (const { stdout } of answers) expect(stdout).toMatch(/"name": ?"first key"/);
+  });
 
   it("is served without a Host, to HTTP/1.0", async () => {
     const answer = await sendBytes(origin, "GET / HTTP/1.0\r\n\r\n");
