@@ -1,4 +1,4 @@
-import { type Client, createClient, type Transport } from "@connectrpc/connect";
+import { type Client, Code, ConnectError, createClient, type Transport } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
 import { IdentitiesService } from "../../gen/latchkey/v1/identities_service_pb.js";
 import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
@@ -51,7 +51,22 @@ export function createLatchkeyClient(options: LatchkeyClientOptions): LatchkeyCl
 
 /** A service that does not answer is not waited for for ever; a call can set its own `timeoutMs`. */
 function connectTo(url: string): Transport {
-  return createConnectTransport({ baseUrl: url, defaultTimeoutMs: 10_000 });
+  return createConnectTransport({
+    baseUrl: url,
+    defaultTimeoutMs: 10_000,
+    // Connect would tell `fetch failed`, status unknown, of a service that is not there.
+    fetch: (input, init) =>
+      globalThis.fetch(input, init).catch((cause: unknown) => {
+        if (init?.signal?.aborted) throw cause;
+        throw new ConnectError(
+          `The service at ${url} cannot be reached.`,
+          Code.Unavailable,
+          undefined,
+          undefined,
+          cause,
+        );
+      }),
+  });
 }
 
 /** Wraps the transport, not its calls by an interceptor: those are set when a transport is made, and it may be given. */

@@ -113,9 +113,13 @@ describe("the errors of a client", () => {
   });
 
   it("are Connect's own where the service has not answered", async () => {
-    const error = await refusal(createLatchkeyClient({ url: "http://127.0.0.1:1", key: "lk_any" }).keys.listKeys({}));
-    expect(error).toBeInstanceOf(ConnectError);
-    expect(isLatchkeyError(error)).toBe(false);
+    const { keys } = createLatchkeyClient({ url: "http://127.0.0.1:1", key: "lk_any" });
+    const away = await refusal(keys.listKeys({}));
+    expect(away).toBeInstanceOf(ConnectError);
+    expect(away).toMatchObject({ code: Code.Unavailable, rawMessage: expect.stringContaining("cannot be reached") });
+    expect(isLatchkeyError(away)).toBe(false);
+    const aborted = await refusal(keys.listKeys({}, { signal: AbortSignal.abort() }));
+    expect(aborted).toMatchObject({ code: Code.Canceled });
   });
 
   it("do not name a key that cannot be sent", () => {
