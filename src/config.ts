@@ -1,4 +1,4 @@
-import { isAbsolute, resolve } from "node:path";
+import { resolve } from "node:path";
 import { type LogLevel, logLevels } from "./observe/log.js";
 import { Unusable } from "./unusable.js";
 
@@ -16,6 +16,8 @@ export interface Config {
   readonly grpcPort: number;
   /** Undefined: metrics are not served. */
   readonly metricsPort: number | undefined;
+  /** For how long, at a stop, the ports stay open once it is told that the service is not ready any more. */
+  readonly stopDelayMs: number;
   /** How many processes serve the ports. */
   readonly workers: number;
   /** Undefined: PostgreSQL is embedded. */
@@ -66,6 +68,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     httpPort: read("HTTP_PORT", 8080, port, "a port number from 0 to 65535"),
     grpcPort: read("GRPC_PORT", 50051, port, "a port number from 0 to 65535"),
     metricsPort: read("METRICS_PORT", undefined, port, "a port number from 0 to 65535"),
+    stopDelayMs: read("STOP_DELAY_MS", 0, delay, `a number of milliseconds from 0 to ${longestDelayMs}`),
     workers: read("WORKERS", 1, workerCount, `a number of processes from 1 to ${mostWorkers}`),
     databaseUrl: read(
       "DATABASE_URL",
@@ -74,7 +77,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       "a URL such as postgres://user:password@host:5432/database",
     ),
     redis: urls && { urls, cluster },
-    dataDir: read("DATA_DIR", resolve(".latchkey"), (text) => (isAbsolute(text) ? text : resolve(text)), "a folder"),
+    dataDir: read("DATA_DIR", resolve(".latchkey"), path, "a folder"),
     operatorKey: read("OPERATOR_KEY", undefined, secret, "at least 24 printable ASCII characters without spaces"),
     cacheMb: read("CACHE_MB", 128, mebibytes, "a whole number from 8 to 2048"),
     docsBaseUrl: read("DOCS_BASE_URL", undefined, baseUrl, "a URL such as https://docs.example.com"),
@@ -112,6 +115,17 @@ function plainText(text: string): string | undefined {
 
 function port(text: string): number | undefined {
   return /^\d{1,5}$/.test(text) && Number(text) <= 65_535 ? Number(text) : undefined;
+}
+
+function path(text: string): string {
+  return resolve(text);
+}
+
+/** Who tells a process to stop rarely waits longer for its end. */
+const longestDelayMs = 60_000;
+
+function delay(text: string): number | undefined {
+  return /^\d{1,5}$/.test(text) && Number(text) <= longestDelayMs ? Number(text) : undefined;
 }
 
 /** More than this is a slip of the pen: each has connections to PostgreSQL of its own. */

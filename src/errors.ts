@@ -131,7 +131,7 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
   [ErrorCode.APPLICATION_SERVICE_UNAVAILABLE]: {
     status: 503,
     grpc: Code.Unavailable,
-    when: "The service cannot reach its database just now, so it cannot judge the key. It never lets a call pass unjudged.",
+    when: "The service cannot reach its database just now, so it cannot judge the key; it never lets a call pass unjudged. Or, where its readiness was asked for, it is about to stop.",
     remedy: "Try again after the seconds that `Retry-After` names.",
   },
   [ErrorCode.APPLICATION_UNEXPECTED_ERROR]: {
@@ -290,6 +290,12 @@ export const serviceUnavailable = (cause: unknown) =>
     ErrorCode.APPLICATION_SERVICE_UNAVAILABLE,
     "The service cannot reach its database just now; try again shortly.",
     { cause },
+  );
+
+export const serviceStopping = () =>
+  new Failure(
+    ErrorCode.APPLICATION_SERVICE_UNAVAILABLE,
+    "The service is about to stop; another replica is to be asked.",
   );
 
 export const unexpectedError = (cause: unknown) =>

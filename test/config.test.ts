@@ -20,6 +20,7 @@ describe("the configuration", () => {
     httpPort: 8080,
     grpcPort: 50051,
     metricsPort: undefined,
+    stopDelayMs: 0,
     workers: 1,
     databaseUrl: undefined,
     redis: undefined,
@@ -37,7 +38,16 @@ describe("the configuration", () => {
 
   it("takes an empty variable for unset", () => {
     const names = ["HOST", "HTTP_PORT", "GRPC_PORT", "DATABASE_URL", "REDIS_URL", "DATA_DIR"];
-    const more = ["OPERATOR_KEY", "DOCS_BASE_URL", "LOG_LEVEL", "REDIS_CLUSTER", "METRICS_PORT", "WORKERS", "CACHE_MB"];
+    const more = [
+      "OPERATOR_KEY",
+      "DOCS_BASE_URL",
+      "LOG_LEVEL",
+      "REDIS_CLUSTER",
+      "METRICS_PORT",
+      "WORKERS",
+      "CACHE_MB",
+      "STOP_DELAY_MS",
+    ];
     expect(readConfig(Object.fromEntries([...names, ...more].map((name) => [name, ""])))).toEqual(defaults);
   });
 
@@ -49,6 +59,8 @@ describe("the configuration", () => {
     ["GRPC_PORT", "65535", { grpcPort: 65_535 }],
     ["METRICS_PORT", "9464", { metricsPort: 9464 }],
     ["METRICS_PORT", "0", { metricsPort: 0 }],
+    ["STOP_DELAY_MS", "0", { stopDelayMs: 0 }],
+    ["STOP_DELAY_MS", "60000", { stopDelayMs: 60_000 }],
     ["WORKERS", "1", { workers: 1 }],
     ["WORKERS", "64", { workers: 64 }],
     ["DATABASE_URL", "postgres://u:p@db:5432/latchkey", { databaseUrl: "postgres://u:p@db:5432/latchkey" }],
@@ -94,6 +106,8 @@ describe("a configuration that cannot be used", () => {
     ["GRPC_PORT", "1e3"],
     ["METRICS_PORT", "metrics"],
     ["METRICS_PORT", "65536"],
+    ["STOP_DELAY_MS", "60001"],
+    ["STOP_DELAY_MS", "5s"],
     ["WORKERS", "0"],
     ["WORKERS", "65"],
     ["WORKERS", "-1"],
