@@ -15,6 +15,7 @@ import { createLease, recentPast } from "./auth/lease.js";
 import { createReadiness } from "./auth/readiness.js";
 import { withSpotChecks } from "./auth/spot-checks.js";
 import { createChangesStore } from "./auth/store.js";
+import { type CertificateFiles, openCertificates } from "./certificates.js";
 import type { RedisAddress } from "./config.js";
 import { createGateway } from "./gateway/server.js";
 import { createIdentitiesService } from "./identities/service.js";
@@ -43,6 +44,8 @@ export interface AppOptions {
   readonly httpPort: number;
   readonly grpcPort: number;
   readonly metricsPort: number | undefined;
+  /** Undefined: the ports are not encrypted. */
+  readonly tls: CertificateFiles | undefined;
   /** For how long, at a stop, the ports stay open once it is told that the service is not ready any more. */
   readonly stopDelayMs: number;
   readonly databaseUrl: string;
@@ -83,6 +86,8 @@ export async function openApp(options: AppOptions): Promise<App> {
   };
 
   try {
+    const certificates = options.tls && (await openCertificates(options.tls, log));
+    undo.push(() => certificates?.close());
     const pool = openConnections(options.databaseUrl);
     undo.push(() => pool.close());
     const { sql } = pool;
@@ -123,7 +128,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     let httpUrl = "";
     const docsBase = () => options.docsBaseUrl ?? httpUrl;
     const readiness = createReadiness(lease, options.redis && cache);
-    const doors = { procedures, readiness: readiness.read, drainMs, logCall };
+    const doors = { procedures, readiness: readiness.read, certificates, drainMs, logCall };
     const gateway = await createGateway({ ...doors, docsBase });
     const grpc = createGrpcDoor(doors);
     // Last of all that is prepared: while this process is busy starting, it could not tell a slow answer from none.
@@ -132,7 +137,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     undo.push(() => Promise.all([gateway.close(), grpc.close()]));
 
     await gateway.listen({ host, port: options.httpPort }).catch(cannotListen("HTTP_PORT", host, options.httpPort));
-    httpUrl = `http://${reachable(host)}:${(gateway.server.address() as AddressInfo).port}`;
+    httpUrl = `${certificates ? "https" : "http"}://${reachable(host)}:${(gateway.server.address() as AddressInfo).port}`;
     const grpcPort = await grpc.listen(host, options.grpcPort).catch(cannotListen("GRPC_PORT", host, options.grpcPort));
 
     const registry = createMetrics({

@@ -1,4 +1,5 @@
 import { resolve } from "node:path";
+import type { CertificateFiles } from "./certificates.js";
 import { type LogLevel, logLevels } from "./observe/log.js";
 import { Unusable } from "./unusable.js";
 
@@ -16,6 +17,8 @@ export interface Config {
   readonly grpcPort: number;
   /** Undefined: metrics are not served. */
   readonly metricsPort: number | undefined;
+  /** Undefined: the ports are not encrypted. */
+  readonly tls: CertificateFiles | undefined;
   /** For how long, at a stop, the ports stay open once it is told that the service is not ready any more. */
   readonly stopDelayMs: number;
   /** How many processes serve the ports. */
@@ -63,11 +66,22 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     : read("REDIS_URL", undefined, (text) => (redisUrl(text) ? [text] : undefined), oneRedisUrl);
   if (cluster && !environment["REDIS_URL"]) problems.push("REDIS_CLUSTER needs a REDIS_URL");
 
+  const certFile = read("TLS_CERT_FILE", undefined, path, "a file");
+  const keyFile = read("TLS_KEY_FILE", undefined, path, "a file");
+  const clientCaFile = read("TLS_CLIENT_CA_FILE", undefined, path, "a file");
+  const tls = certFile && keyFile ? { certFile, keyFile, clientCaFile } : undefined;
+  if (certFile && !keyFile) problems.push("TLS_CERT_FILE needs a TLS_KEY_FILE");
+  if (keyFile && !certFile) problems.push("TLS_KEY_FILE needs a TLS_CERT_FILE");
+  if (clientCaFile && !certFile && !keyFile) {
+    problems.push("TLS_CLIENT_CA_FILE needs a TLS_CERT_FILE and a TLS_KEY_FILE");
+  }
+
   const config: Config = Object.freeze({
     host: read("HOST", "127.0.0.1", plainText, "an address or host name to listen on, such as 127.0.0.1 or 0.0.0.0"),
     httpPort: read("HTTP_PORT", 8080, port, "a port number from 0 to 65535"),
     grpcPort: read("GRPC_PORT", 50051, port, "a port number from 0 to 65535"),
     metricsPort: read("METRICS_PORT", undefined, port, "a port number from 0 to 65535"),
+    tls,
     stopDelayMs: read("STOP_DELAY_MS", 0, delay, `a number of milliseconds from 0 to ${longestDelayMs}`),
     workers: read("WORKERS", 1, workerCount, `a number of processes from 1 to ${mostWorkers}`),
     databaseUrl: read(
@@ -97,6 +111,11 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
 export interface ClientConfig {
   readonly address: string | undefined;
   readonly credential: string | undefined;
+  /** Who is trusted to sign the service's certificate; undefined: whom Node trusts. */
+  readonly caFile: string | undefined;
+  /** The certificate to show to a service that wants one. */
+  readonly certFile: string | undefined;
+  readonly keyFile: string | undefined;
   readonly dataDir: string;
 }
 
@@ -105,6 +124,9 @@ export function readClientConfig(environment: NodeJS.ProcessEnv): ClientConfig {
   return {
     address: environment["LATCHKEY_ADDRESS"] || undefined,
     credential: environment["LATCHKEY_CREDENTIAL"] || undefined,
+    caFile: environment["LATCHKEY_CA_FILE"] || undefined,
+    certFile: environment["LATCHKEY_CERT_FILE"] || undefined,
+    keyFile: environment["LATCHKEY_KEY_FILE"] || undefined,
     dataDir: resolve(environment["DATA_DIR"] || ".latchkey"),
   };
 }

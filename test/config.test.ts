@@ -20,6 +20,7 @@ describe("the configuration", () => {
     httpPort: 8080,
     grpcPort: 50051,
     metricsPort: undefined,
+    tls: undefined,
     stopDelayMs: 0,
     workers: 1,
     databaseUrl: undefined,
@@ -38,17 +39,10 @@ describe("the configuration", () => {
 
   it("takes an empty variable for unset", () => {
     const names = ["HOST", "HTTP_PORT", "GRPC_PORT", "DATABASE_URL", "REDIS_URL", "DATA_DIR"];
-    const more = [
-      "OPERATOR_KEY",
-      "DOCS_BASE_URL",
-      "LOG_LEVEL",
-      "REDIS_CLUSTER",
-      "METRICS_PORT",
-      "WORKERS",
-      "CACHE_MB",
-      "STOP_DELAY_MS",
-    ];
-    expect(readConfig(Object.fromEntries([...names, ...more].map((name) => [name, ""])))).toEqual(defaults);
+    const more = ["OPERATOR_KEY", "DOCS_BASE_URL", "LOG_LEVEL", "REDIS_CLUSTER", "METRICS_PORT", "WORKERS", "CACHE_MB"];
+    const atTheDoor = ["TLS_CERT_FILE", "TLS_KEY_FILE", "TLS_CLIENT_CA_FILE", "STOP_DELAY_MS"];
+    const all = [...names, ...more, ...atTheDoor];
+    expect(readConfig(Object.fromEntries(all.map((name) => [name, ""])))).toEqual(defaults);
   });
 
   it.each([
@@ -87,6 +81,14 @@ describe("the configuration", () => {
   ])("takes %s of a Redis cluster", (_what, list, urls) => {
     const read = readConfig({ REDIS_URL: list, REDIS_CLUSTER: "true" });
     expect(read).toEqual({ ...defaults, redis: { urls, cluster: true } });
+  });
+
+  it("takes certificates, of this folder if their path is relative", () => {
+    const pair = { TLS_CERT_FILE: "tls.crt", TLS_KEY_FILE: "/etc/tls.key" };
+    const tls = { certFile: resolve("tls.crt"), keyFile: "/etc/tls.key", clientCaFile: undefined };
+    expect(readConfig(pair)).toEqual({ ...defaults, tls });
+    const mutual = readConfig({ ...pair, TLS_CLIENT_CA_FILE: "/etc/ca.crt" });
+    expect(mutual).toEqual({ ...defaults, tls: { ...tls, clientCaFile: "/etc/ca.crt" } });
   });
 
   it("cannot be changed once it is read", () => {
@@ -178,6 +180,16 @@ describe("a configuration that cannot be used", () => {
   it("with a cluster that has no address is refused by the name of both variables", () => {
     const [, ...problems] = complaint({ REDIS_CLUSTER: "true" }).split("\n");
     expect(problems).toEqual([expect.stringContaining("REDIS_CLUSTER needs a REDIS_URL")]);
+  });
+
+  it.each([
+    [["TLS_CERT_FILE"], "TLS_CERT_FILE needs a TLS_KEY_FILE"],
+    [["TLS_KEY_FILE"], "TLS_KEY_FILE needs a TLS_CERT_FILE"],
+    [["TLS_CLIENT_CA_FILE"], "TLS_CLIENT_CA_FILE needs a TLS_CERT_FILE and a TLS_KEY_FILE"],
+    [["TLS_CLIENT_CA_FILE", "TLS_CERT_FILE"], "TLS_CERT_FILE needs a TLS_KEY_FILE"],
+  ])("with %s alone is told what is missing", (names, problem) => {
+    const [, ...problems] = complaint(Object.fromEntries(names.map((name) => [name, "/etc/file"]))).split("\n");
+    expect(problems.map((line) => line.trim())).toEqual([problem]);
   });
 
   it("with several addresses of one server is told how to name a cluster", () => {

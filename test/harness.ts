@@ -43,6 +43,7 @@ export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<
     httpPort: 0,
     grpcPort: 0,
     metricsPort: undefined,
+    tls: undefined,
     stopDelayMs: 0,
     databaseUrl,
     redis: redisAt(inject("redisUrl")),

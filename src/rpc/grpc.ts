@@ -11,12 +11,14 @@ import {
 } from "@grpc/grpc-js";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.js";
+import type { Certificates } from "../certificates.js";
 import { type Failure, grpcStatusOf, invalidInput, payloadTooLarge } from "../errors.js";
 import { mintId } from "../ids.js";
 import type { LogCall } from "../observe/calls.js";
 import { addHealth } from "./health.js";
 import { largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
 import { addReflection } from "./reflection.js";
+import { renewedCredentials } from "./renewed-credentials.js";
 import { toStatusBytes } from "./status.js";
 import { writeOnce } from "./write-once.js";
 
@@ -24,6 +26,8 @@ export interface GrpcDoorOptions {
   readonly procedures: readonly Procedure[];
   /** How the service stands; throws if it cannot serve. */
   readonly readiness: () => Promise<unknown>;
+  /** Undefined: the port is not encrypted. */
+  readonly certificates: Certificates | undefined;
   /** How long running calls may take to finish once the door closes. */
   readonly drainMs: number;
   readonly logCall: LogCall;
@@ -43,7 +47,7 @@ export interface GrpcDoor {
  * The gRPC door. Served by grpc-js, which answers several times the calls of Connect's own HTTP/2 server. Requests stay
  * bytes until the caller has been admitted.
  */
-export function createGrpcDoor({ procedures, readiness, drainMs, logCall }: GrpcDoorOptions): GrpcDoor {
+export function createGrpcDoor({ procedures, readiness, certificates, drainMs, logCall }: GrpcDoorOptions): GrpcDoor {
   setLogVerbosity(logVerbosity.NONE); // its failures reach us as errors; we say them once
   const server = new Server(limits);
   for (const procedure of procedures) {
@@ -63,7 +67,7 @@ export function createGrpcDoor({ procedures, readiness, drainMs, logCall }: Grpc
   return {
     listen(host, port) {
       const address = host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
-      const credentials = ServerCredentials.createInsecure();
+      const credentials = certificates ? renewedCredentials(certificates) : ServerCredentials.createInsecure();
       return new Promise((resolve, reject) => {
         server.bindAsync(address, credentials, (error, port) => (error ? reject(error) : resolve(port)));
       });
