@@ -11,9 +11,6 @@ export function httpsServer(certificates: Certificates, settings: ServerOptions)
     const { current, clients } = certificates;
     const server = createServer({ ...settings, ...current, ...clients, handshakeTimeout: handshakeMs }, handler);
     certificates.onChange((renewed) => server.setSecureContext(renewed));
-    // Before the encryption stands, nobody could read an answer. Node would hand this on as broken HTTP.
-    server.removeAllListeners("tlsClientError");
-    server.on("tlsClientError", (_error, socket) => socket.destroy());
     return server;
   };
 }
