@@ -46,6 +46,10 @@ export interface AppOptions {
   readonly metricsPort: number | undefined;
   /** Undefined: the ports are not encrypted. */
   readonly tls: CertificateFiles | undefined;
+  /** After how long a gRPC connection is asked whether its client is still there. */
+  readonly grpcKeepaliveMs: number;
+  /** After how long a gRPC client is asked to connect anew; undefined: never. */
+  readonly grpcMaxConnectionAgeMs: number | undefined;
   /** For how long, at a stop, the ports stay open once it is told that the service is not ready any more. */
   readonly stopDelayMs: number;
   readonly databaseUrl: string;
@@ -130,7 +134,11 @@ export async function openApp(options: AppOptions): Promise<App> {
     const readiness = createReadiness(lease, options.redis && cache);
     const doors = { procedures, readiness: readiness.read, certificates, drainMs, logCall };
     const gateway = await createGateway({ ...doors, docsBase });
-    const grpc = createGrpcDoor(doors);
+    const grpc = createGrpcDoor({
+      ...doors,
+      keepaliveMs: options.grpcKeepaliveMs,
+      maxConnectionAgeMs: options.grpcMaxConnectionAgeMs,
+    });
     // Last of all that is prepared: while this process is busy starting, it could not tell a slow answer from none.
     const keeper = keepLease(lease, log);
     undo.push(() => keeper.stop());

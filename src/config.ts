@@ -19,6 +19,10 @@ export interface Config {
   readonly metricsPort: number | undefined;
   /** Undefined: the ports are not encrypted. */
   readonly tls: CertificateFiles | undefined;
+  /** After how long a gRPC connection is asked whether its client is still there. */
+  readonly grpcKeepaliveMs: number;
+  /** After how long a gRPC client is asked to connect anew; undefined: never. */
+  readonly grpcMaxConnectionAgeMs: number | undefined;
   /** For how long, at a stop, the ports stay open once it is told that the service is not ready any more. */
   readonly stopDelayMs: number;
   /** How many processes serve the ports. */
@@ -82,6 +86,8 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     grpcPort: read("GRPC_PORT", 50051, port, "a port number from 0 to 65535"),
     metricsPort: read("METRICS_PORT", undefined, port, "a port number from 0 to 65535"),
     tls,
+    grpcKeepaliveMs: read("GRPC_KEEPALIVE_MS", 60_000, patience, patienceExpected),
+    grpcMaxConnectionAgeMs: read("GRPC_MAX_CONNECTION_AGE_MS", undefined, patience, patienceExpected),
     stopDelayMs: read("STOP_DELAY_MS", 0, delay, `a number of milliseconds from 0 to ${longestDelayMs}`),
     workers: read("WORKERS", 1, workerCount, `a number of processes from 1 to ${mostWorkers}`),
     databaseUrl: read(
@@ -141,6 +147,13 @@ function port(text: string): number | undefined {
 
 function path(text: string): string {
   return resolve(text);
+}
+
+/** From a second, below which connections are kept busy by being asked, to a day. */
+const patienceExpected = "a number of milliseconds from 1000 to 86400000";
+
+function patience(text: string): number | undefined {
+  return /^\d{4,8}$/.test(text) && Number(text) >= 1_000 && Number(text) <= 86_400_000 ? Number(text) : undefined;
 }
 
 /** Who tells a process to stop rarely waits longer for its end. */

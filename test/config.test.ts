@@ -21,6 +21,8 @@ describe("the configuration", () => {
     grpcPort: 50051,
     metricsPort: undefined,
     tls: undefined,
+    grpcKeepaliveMs: 60_000,
+    grpcMaxConnectionAgeMs: undefined,
     stopDelayMs: 0,
     workers: 1,
     databaseUrl: undefined,
@@ -40,7 +42,7 @@ describe("the configuration", () => {
   it("takes an empty variable for unset", () => {
     const names = ["HOST", "HTTP_PORT", "GRPC_PORT", "DATABASE_URL", "REDIS_URL", "DATA_DIR"];
     const more = ["OPERATOR_KEY", "DOCS_BASE_URL", "LOG_LEVEL", "REDIS_CLUSTER", "METRICS_PORT", "WORKERS", "CACHE_MB"];
-    const atTheDoor = ["TLS_CERT_FILE", "TLS_KEY_FILE", "TLS_CLIENT_CA_FILE", "STOP_DELAY_MS"];
+    const atTheDoor = ["TLS_CERT_FILE", "TLS_KEY_FILE", "TLS_CLIENT_CA_FILE", "STOP_DELAY_MS", "GRPC_KEEPALIVE_MS"];
     const all = [...names, ...more, ...atTheDoor];
     expect(readConfig(Object.fromEntries(all.map((name) => [name, ""])))).toEqual(defaults);
   });
@@ -53,6 +55,8 @@ describe("the configuration", () => {
     ["GRPC_PORT", "65535", { grpcPort: 65_535 }],
     ["METRICS_PORT", "9464", { metricsPort: 9464 }],
     ["METRICS_PORT", "0", { metricsPort: 0 }],
+    ["GRPC_KEEPALIVE_MS", "1000", { grpcKeepaliveMs: 1_000 }],
+    ["GRPC_MAX_CONNECTION_AGE_MS", "86400000", { grpcMaxConnectionAgeMs: 86_400_000 }],
     ["STOP_DELAY_MS", "0", { stopDelayMs: 0 }],
     ["STOP_DELAY_MS", "60000", { stopDelayMs: 60_000 }],
     ["WORKERS", "1", { workers: 1 }],
@@ -108,6 +112,9 @@ describe("a configuration that cannot be used", () => {
     ["GRPC_PORT", "1e3"],
     ["METRICS_PORT", "metrics"],
     ["METRICS_PORT", "65536"],
+    ["GRPC_KEEPALIVE_MS", "999"],
+    ["GRPC_KEEPALIVE_MS", "1m"],
+    ["GRPC_MAX_CONNECTION_AGE_MS", "86400001"],
     ["STOP_DELAY_MS", "60001"],
     ["STOP_DELAY_MS", "5s"],
     ["WORKERS", "0"],

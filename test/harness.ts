@@ -44,6 +44,8 @@ export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<
     grpcPort: 0,
     metricsPort: undefined,
     tls: undefined,
+    grpcKeepaliveMs: 60_000,
+    grpcMaxConnectionAgeMs: undefined,
     stopDelayMs: 0,
     databaseUrl,
     redis: redisAt(inject("redisUrl")),

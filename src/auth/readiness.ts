@@ -15,8 +15,8 @@ export function createReadiness(lease: Lease, cache: Cache | undefined): Readine
   let ended = false;
   return {
     async read() {
-      await lease.ensure();
       if (ended) throw serviceStopping();
+      await lease.ensure();
       const inUse = cache?.inUse ? "in use" : "out of use";
       return { status: "ready", lease: "held", redis: cache ? inUse : "none" };
     },

@@ -28,6 +28,10 @@ export interface GrpcDoorOptions {
   readonly readiness: () => Promise<unknown>;
   /** Undefined: the port is not encrypted. */
   readonly certificates: Certificates | undefined;
+  /** After how long a connection is asked whether its client is still there. */
+  readonly keepaliveMs: number;
+  /** After how long a client is asked to connect anew; undefined: never. */
+  readonly maxConnectionAgeMs: number | undefined;
   /** How long running calls may take to finish once the door closes. */
   readonly drainMs: number;
   readonly logCall: LogCall;
@@ -47,9 +51,10 @@ export interface GrpcDoor {
  * The gRPC door. Served by grpc-js, which answers several times the calls of Connect's own HTTP/2 server. Requests stay
  * bytes until the caller has been admitted.
  */
-export function createGrpcDoor({ procedures, readiness, certificates, drainMs, logCall }: GrpcDoorOptions): GrpcDoor {
+export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
+  const { procedures, readiness, certificates, drainMs, logCall } = options;
   setLogVerbosity(logVerbosity.NONE); // its failures reach us as errors; we say them once
-  const server = new Server(limits);
+  const server = new Server(limitsOf(options));
   for (const procedure of procedures) {
     const { method, path } = procedure;
     server.register(
@@ -89,12 +94,25 @@ export function createGrpcDoor({ procedures, readiness, certificates, drainMs, l
   };
 }
 
-const limits: ServerOptions = {
-  // grpc-js refuses what is too large without our details, so it is given some room above the limit that we check.
-  "grpc.max_receive_message_length": 4 * largestMessage,
-  "grpc.max_concurrent_streams": 1_000,
-  "grpc.enable_channelz": 0, // nobody is served these figures, and every call would pay for them
-};
+/**
+ * What one connection may do. grpc-js cannot limit how often a client pings; Node answers pings without asking us, and
+ * closes a connection by itself on which a thousand answers are unread.
+ */
+function limitsOf({ keepaliveMs, maxConnectionAgeMs, drainMs }: GrpcDoorOptions): ServerOptions {
+  return {
+    // grpc-js refuses what is too large without our details, so it is given some room above the limit that we check.
+    "grpc.max_receive_message_length": 4 * largestMessage,
+    "grpc.max_concurrent_streams": 1_000,
+    "grpc.keepalive_time_ms": keepaliveMs,
+    "grpc.keepalive_timeout_ms": Math.min(keepaliveMs, longestPingMs),
+    ...(maxConnectionAgeMs && { "grpc.max_connection_age_ms": maxConnectionAgeMs }),
+    "grpc.max_connection_age_grace_ms": drainMs,
+    "grpc.enable_channelz": 0, // nobody is served these figures, and every call would pay for them
+  };
+}
+
+/** How long a client may take to say that it is still there. */
+const longestPingMs = 20_000;
 
 function createHandler({ method, path, admit, perform }: Procedure, logCall: LogCall) {
   return async (call: ServerUnaryCall<Buffer, Message>, respond: sendUnaryData<Message>): Promise<void> => {
