@@ -130,10 +130,11 @@ export async function openApp(options: AppOptions): Promise<App> {
 
     const logCall = createLogCall(log);
     let httpUrl = "";
+    let grpcPort = 0;
     const docsBase = () => options.docsBaseUrl ?? httpUrl;
     const readiness = createReadiness(lease, options.redis && cache);
     const doors = { procedures, readiness: readiness.read, certificates, drainMs, logCall };
-    const gateway = await createGateway({ ...doors, docsBase });
+    const gateway = await createGateway({ ...doors, docsBase, grpcPort: () => grpcPort });
     const grpc = createGrpcDoor({
       ...doors,
       keepaliveMs: options.grpcKeepaliveMs,
@@ -146,7 +147,7 @@ export async function openApp(options: AppOptions): Promise<App> {
 
     await gateway.listen({ host, port: options.httpPort }).catch(cannotListen("HTTP_PORT", host, options.httpPort));
     httpUrl = `${certificates ? "https" : "http"}://${reachable(host)}:${(gateway.server.address() as AddressInfo).port}`;
-    const grpcPort = await grpc.listen(host, options.grpcPort).catch(cannotListen("GRPC_PORT", host, options.grpcPort));
+    grpcPort = await grpc.listen(host, options.grpcPort).catch(cannotListen("GRPC_PORT", host, options.grpcPort));
 
     const registry = createMetrics({
       leaseMsLeft: lease.timeLeft,
