@@ -15,7 +15,7 @@ export function describeApi(services: readonly DescService[]): JsonObject {
   const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { version: string };
   return {
     openapi: "3.1.1",
-    info: { title: "Latchkey", version, summary: "API keys for your services.", description },
+    info: { title: "Latchkey API", version, summary: "API keys for your services.", description },
     servers: [{ url: "/", description: "The service that serves this document." }],
     tags: [...services.map((service) => ({ name: tagOf(service), description: commentOf(service) })), probesTag],
     paths: { ...Object.fromEntries(items.map(({ path, item }) => [path, item])), ...probes },
@@ -45,9 +45,11 @@ served over gRPC and Connect, from the same definitions.
   means \`{}\`. Unknown fields and query parameters are refused, by name.
 - Text must be well-formed Unicode without U+0000. A body may have 1 MiB; \`meta\` may nest 32 levels and have 16 KiB.
 
-## Errors
+Every answer that is not a success has one form. Its \`type\` names the kind of failure, and opens a page about it.
 
-Every answer that is not a success has one form. Its \`type\` ends with one of these, and opens a page about it:
+<details><summary>All kinds of failure</summary>
 
 ${failureTable}
+
+</details>
 `;

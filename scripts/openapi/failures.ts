@@ -22,7 +22,6 @@ import {
   permissionLacking,
   routeNotFound,
   serviceUnavailable,
-  titleOf,
   unexpectedError,
   workspaceDisabled,
   workspaceNotFound,
@@ -151,13 +150,13 @@ export const failureExamples: JsonObject = Object.fromEntries(
   ]),
 );
 
-/** All failures as a Markdown table. */
+/** All failures as a Markdown table, by their status. */
 export const failureTable = [
-  "| Status | Error | When |",
+  "| Status | Failure | When |",
   "|---|---|---|",
-  ...failureCodes.map((code) => {
+  ...[...byStatus(failureCodes).values()].flat().map((code) => {
     const { status, when } = catalogue[code];
-    return `| ${status} ${titleOf(code)} | [\`${pathOf(code)}\`](${errorPagePath(pathOf(code))}) | ${when} |`;
+    return `| ${status} | [\`${pathOf(code)}\`](${errorPagePath(pathOf(code))}) | ${when} |`;
   }),
 ].join("\n");
 

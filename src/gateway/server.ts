@@ -10,6 +10,7 @@ import { answerOddHttp, refuseBrokenHttp, refuseOddHttp } from "./broken-http.js
 import { drainOnClose } from "./drain.js";
 import { failureBody, failureHeaders, successBody, successMembers } from "./envelope.js";
 import { errorPages } from "./pages.js";
+import { apiReference } from "./reference.js";
 import { type Route, routesOf } from "./routes.js";
 
 export interface GatewayOptions {
@@ -98,6 +99,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
     });
     watched.addHook("onResponse", async (request, reply) => logHttpCall(logCall, request, reply));
     await watched.register(errorPages(docsBase));
+    await watched.register(apiReference(docsBase));
     await watched.register(connectDoor(procedures));
   });
   return server;
