@@ -1,69 +1,34 @@
 import { STATUS_CODES } from "node:http";
 import { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
-import {
-  catalogue,
-  credentialMalformed,
-  credentialMissing,
-  deadlineExceeded,
-  type Failure,
-  type FailureCode,
-  failureCodes,
-  identityAlreadyExists,
-  identityNotFound,
-  invalidInput,
-  keyDisabled,
-  keyExpired,
-  keyNotFound,
-  keyUnknown,
-  mediaTypeUnsupported,
-  methodNotAllowed,
-  pathOf,
-  payloadTooLarge,
-  permissionLacking,
-  routeNotFound,
-  serviceUnavailable,
-  unexpectedError,
-  workspaceDisabled,
-  workspaceNotFound,
-} from "../../src/errors.js";
+import { catalogue, type FailureCode, failureCodes, pathOf } from "../../src/errors.js";
 import { errorPagePath, failureBody } from "../../src/gateway/envelope.js";
 import { exampleDocsBase } from "../../src/gateway/reference.js";
-import { largestMessage } from "../../src/rpc/pipeline.js";
 import type { JsonObject } from "./json.js";
+import { occurrences } from "./occurrences.js";
 
 /** Where a failure can occur: in every call, in those with a body, where it is declared, or outside all operations. */
 type Reach = "call" | "body" | "declared" | "outside";
 
-/** How far each failure reaches, and one occurrence of it. A code of the catalogue without a row does not compile. */
-const failures: Record<FailureCode, readonly [Reach, Failure]> = {
-  [ErrorCode.AUTHENTICATION_MISSING]: ["call", credentialMissing()],
-  [ErrorCode.AUTHENTICATION_MALFORMED]: [
-    "call",
-    credentialMalformed("The API key's checksum is wrong: it was altered."),
-  ],
-  [ErrorCode.AUTHENTICATION_KEY_NOT_FOUND]: ["call", keyUnknown()],
-  [ErrorCode.AUTHENTICATION_KEY_EXPIRED]: ["call", keyExpired()],
-  [ErrorCode.AUTHORIZATION_WORKSPACE_DISABLED]: ["call", workspaceDisabled()],
-  [ErrorCode.AUTHORIZATION_KEY_DISABLED]: ["call", keyDisabled()],
-  [ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS]: ["call", permissionLacking("keys.read")],
-  [ErrorCode.DATA_IDENTITY_NOT_FOUND]: ["declared", identityNotFound()],
-  [ErrorCode.DATA_WORKSPACE_NOT_FOUND]: ["declared", workspaceNotFound()],
-  [ErrorCode.DATA_KEY_NOT_FOUND]: ["declared", keyNotFound()],
-  [ErrorCode.DATA_IDENTITY_ALREADY_EXISTS]: ["declared", identityAlreadyExists()],
-  [ErrorCode.APPLICATION_INVALID_INPUT]: [
-    "call",
-    invalidInput([{ location: "surprise", message: "is not a known field" }]),
-  ],
-  [ErrorCode.APPLICATION_ROUTE_NOT_FOUND]: ["outside", routeNotFound()],
-  [ErrorCode.APPLICATION_METHOD_NOT_ALLOWED]: ["outside", methodNotAllowed("GET", "/v2/keys.getKey", ["POST"])],
-  [ErrorCode.APPLICATION_UNSUPPORTED_MEDIA_TYPE]: [
-    "body",
-    mediaTypeUnsupported("The body must be JSON: send it with `Content-Type: application/json`."),
-  ],
-  [ErrorCode.APPLICATION_PAYLOAD_TOO_LARGE]: ["call", payloadTooLarge("body", largestMessage)],
-  [ErrorCode.APPLICATION_DEADLINE_EXCEEDED]: ["call", deadlineExceeded()],
-  [ErrorCode.APPLICATION_SERVICE_UNAVAILABLE]: ["call", serviceUnavailable(undefined)],
-  [ErrorCode.APPLICATION_UNEXPECTED_ERROR]: ["call", unexpectedError(undefined)],
+const reach: Record<FailureCode, Reach> = {
+  [ErrorCode.AUTHENTICATION_MISSING]: "call",
+  [ErrorCode.AUTHENTICATION_MALFORMED]: "call",
+  [ErrorCode.AUTHENTICATION_KEY_NOT_FOUND]: "call",
+  [ErrorCode.AUTHENTICATION_KEY_EXPIRED]: "call",
+  [ErrorCode.AUTHORIZATION_WORKSPACE_DISABLED]: "call",
+  [ErrorCode.AUTHORIZATION_KEY_DISABLED]: "call",
+  [ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS]: "call",
+  [ErrorCode.DATA_IDENTITY_NOT_FOUND]: "declared",
+  [ErrorCode.DATA_WORKSPACE_NOT_FOUND]: "declared",
+  [ErrorCode.DATA_KEY_NOT_FOUND]: "declared",
+  [ErrorCode.DATA_IDENTITY_ALREADY_EXISTS]: "declared",
+  [ErrorCode.APPLICATION_INVALID_INPUT]: "call",
+  [ErrorCode.APPLICATION_ROUTE_NOT_FOUND]: "outside",
+  [ErrorCode.APPLICATION_METHOD_NOT_ALLOWED]: "outside",
+  [ErrorCode.APPLICATION_UNSUPPORTED_MEDIA_TYPE]: "body",
+  [ErrorCode.APPLICATION_PAYLOAD_TOO_LARGE]: "call",
+  [ErrorCode.APPLICATION_DEADLINE_EXCEEDED]: "call",
+  [ErrorCode.APPLICATION_SERVICE_UNAVAILABLE]: "call",
+  [ErrorCode.APPLICATION_UNEXPECTED_ERROR]: "call",
 };
 
 /** The header that every answer has. */
@@ -82,8 +47,8 @@ const outsideName = "NoSuchOperation";
 /** The failures of an operation: those of every call, those of a body if it takes one, and those that it declares. */
 export function failuresOf(takesBody: boolean, declared: readonly FailureCode[]): FailureCode[] {
   return failureCodes.filter((code) => {
-    const [reach] = failures[code];
-    return reach === "call" || (reach === "body" && takesBody) || declared.includes(code);
+    const where = reach[code];
+    return where === "call" || (where === "body" && takesBody) || declared.includes(code);
   });
 }
 
@@ -94,7 +59,7 @@ export function failuresOf(takesBody: boolean, declared: readonly FailureCode[])
 export function failureResponses(codes: readonly FailureCode[]): JsonObject {
   const own = [...byStatus(codes)].map(([status, sameStatus]) => [
     status,
-    sameStatus.some((code) => failures[code][0] === "declared")
+    sameStatus.some((code) => reach[code] === "declared")
       ? failureResponse(sameStatus)
       : { $ref: `#/components/responses/${responseName(status)}` },
   ]);
@@ -106,7 +71,7 @@ export const sharedResponses: JsonObject = {
   ...Object.fromEntries(
     [...byStatus(failuresOf(true, []))].map(([status, codes]) => [responseName(status), failureResponse(codes)]),
   ),
-  [outsideName]: failureResponse(failureCodes.filter((code) => failures[code][0] === "outside")),
+  [outsideName]: failureResponse(failureCodes.filter((code) => reach[code] === "outside")),
 };
 
 function byStatus(codes: readonly FailureCode[]): Map<number, FailureCode[]> {
@@ -144,7 +109,7 @@ export const failureExamples: JsonObject = Object.fromEntries(
     {
       summary: pathOf(code),
       value: JSON.parse(
-        failureBody(failures[code][1], "req_01jd9x2m5te4btvz7p3k8n6qwc", exampleDocsBase),
+        failureBody(occurrences[code], "req_01jd9x2m5te4btvz7p3k8n6qwc", exampleDocsBase),
       ) as JsonObject,
     },
   ]),

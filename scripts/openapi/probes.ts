@@ -8,22 +8,14 @@ export const probesTag = { name: "Probes", description: "How the service stands.
 
 /** What the gateway serves besides the RPCs, for load balancers and people. */
 export const probes: JsonObject = {
-  "/v2/liveness": probe("liveness", "Answers while the process runs", {
-    type: "object",
-    properties: { status: { const: "alive" } },
-    required: ["status"],
-  }),
+  "/v2/liveness": probe("liveness", "Answers while the process runs", { status: { const: "alive" } }),
   "/readyz": probe(
     "readyz",
     "Answers while keys can be judged",
     {
-      type: "object",
-      properties: {
-        status: { const: "ready" },
-        lease: { const: "held" },
-        redis: { enum: ["in use", "out of use", "none"], description: "Never makes the service unready." },
-      },
-      required: ["status", "lease", "redis"],
+      status: { const: "ready" },
+      lease: { const: "held" },
+      redis: { enum: ["in use", "out of use", "none"], description: "Never makes the service unready." },
     },
     [ErrorCode.APPLICATION_SERVICE_UNAVAILABLE],
   ),
@@ -32,9 +24,10 @@ export const probes: JsonObject = {
 function probe(
   operationId: string,
   summary: string,
-  data: JsonObject,
+  properties: JsonObject,
   failures: Parameters<typeof failureResponses>[0] = [],
 ): JsonObject {
+  const data = { type: "object", properties, required: Object.keys(properties) };
   return {
     get: {
       operationId,

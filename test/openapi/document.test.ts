@@ -1,38 +1,30 @@
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { FastifyInstance } from "fastify";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { IdentitiesService } from "../../gen/latchkey/v1/identities_service_pb.js";
-import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import { catalogue, failureCodes, pathOf } from "../../src/errors.js";
-import { createGateway } from "../../src/gateway/server.js";
-import { createProcedures } from "../../src/rpc/pipeline.js";
 import { operationOf } from "../contract/operations.js";
+import { openTestApp, type TestApp } from "../harness.js";
 import type { OpenApi } from "./reference.js";
 import { names } from "./stage.js";
 
 const docsBase = "https://docs.example.com/latchkey";
-let gateway: FastifyInstance;
+const servers: FastifyInstance[] = [];
+let app: TestApp;
 let document: OpenApi;
 
 beforeAll(async () => {
-  const services = [KeysService, IdentitiesService, WorkspacesService];
-  gateway = await createGateway({
-    procedures: createProcedures(
-      services.map((descriptor) => ({ descriptor, handlers: {} })),
-      () => ({ kind: "operator" }),
-    ),
-    readiness: async () => ({}),
-    drainMs: 0,
-    docsBase: () => docsBase,
-    logCall: () => {},
-  });
-  document = (await gateway.inject("/openapi.json")).json();
+  // Fastify tells of every server that is made; of the gateway, it alone knows the routes.
+  const made = (message: unknown) => servers.push((message as { fastify: FastifyInstance }).fastify);
+  subscribe("fastify.initialization", made);
+  app = await openTestApp({ docsBaseUrl: docsBase });
+  unsubscribe("fastify.initialization", made);
+  document = (await (await fetch(`${app.httpUrl}/openapi.json`)).json()) as OpenApi;
 });
-afterAll(() => gateway.close());
+afterAll(() => app.close());
 
 test("the document has the routes that the gateway serves, and no others", () => {
-  const besides = /^\/($|docs\b|openapi\.json$|api-reference\/|latchkey\.v1\.)/; // pages, and the paths of Connect
-  const served = routesOf(gateway).filter(({ path }) => !besides.test(path));
+  const besides = /^\/($|docs\b|openapi\.json$|favicon|api-reference\/|latchkey\.v1\.)/; // pages, and Connect's paths
+  const served = servers.flatMap(routesOf).filter(({ path }) => !besides.test(path));
   const documented = Object.entries(document.paths).flatMap(([path, item]) =>
     Object.keys(item).map((method) => ({ path, method: method.toUpperCase() })),
   );
