@@ -1,5 +1,5 @@
-// The generator of gen/openapi.json, a plugin of `buf generate`. Written by hand, because no package makes OpenAPI from
-// protos as this gateway speaks them; a plugin, because the comments of proto files are known to plugins alone.
+// The generator of gen/openapi.json. Written by hand, because no package makes OpenAPI from protos as this gateway speaks
+// them; a plugin of `buf generate`, because the comments of proto files are known only while they are compiled.
 import type { DescService } from "@bufbuild/protobuf";
 import { createEcmaScriptPlugin, runNodeJs } from "@bufbuild/protoplugin";
 import { describeApi } from "./document.js";
