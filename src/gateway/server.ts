@@ -12,6 +12,7 @@ import { drainOnClose } from "./drain.js";
 import { failureBody, failureHeaders, successBody, successMembers } from "./envelope.js";
 import { httpsServer } from "./https.js";
 import { pages } from "./pages.js";
+import { apiReference } from "./reference.js";
 import { type Route, routesOf } from "./routes.js";
 
 export interface GatewayOptions {
@@ -112,6 +113,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
     });
     watched.addHook("onResponse", async (request, reply) => logHttpCall(logCall, request, reply));
     await watched.register(pages(docsBase, grpcPort));
+    await watched.register(apiReference(docsBase));
     await watched.register(connectDoor(procedures));
   });
   return server;
