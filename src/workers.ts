@@ -3,7 +3,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { App, AppOptions } from "./app.js";
 import type { Log, LogLevel } from "./observe/log.js";
-import { combineMetrics, type Metrics, type MetricsData, serveMetrics } from "./observe/metrics.js";
+import { combineMetrics, type Metrics, type MetricsData } from "./observe/metrics.js";
+import { serveMetrics } from "./observe/serve-metrics.js";
 import { Unusable } from "./unusable.js";
 
 /** What the service is made from if several processes serve it. */

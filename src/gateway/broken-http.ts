@@ -61,7 +61,7 @@ function writeFailure(socket: Duplex, failure: Failure, docsBase: string, logCal
     `x-request-id: ${requestId}`,
     "connection: close",
   ];
-  logCall({ requestId, door: "http", method: "(none)", workspaceId: undefined, startedAt: Date.now(), failure });
+  logCall({ requestId, door: "http", method: "(none)", workspaceId: undefined, startedAt: performance.now(), failure });
   // Destroyed once it is said: a client that does not close its side must not keep the descriptor.
   socket.end(`${head.join("\r\n")}\r\n\r\n${body}`, () => setTimeout(() => socket.destroy(), 1_000).unref());
 }
