@@ -4,6 +4,7 @@ import { Client, credentials, Metadata } from "@grpc/grpc-js";
 import postgres from "postgres";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { createDatabase } from "../harness.js";
+import { readSamples, type Sample, total } from "../observe/samples.js";
 import { leftOf, type Process, until } from "./processes.js";
 import {
   call,
@@ -38,8 +39,19 @@ describe("with WORKERS=2", () => {
       expect(servedBy.sort(), door).toEqual([1, 1, 2, 2]);
     }
     const after = await readMetrics(service);
-    expect(keyLookups(after) - keyLookups(before), "counters are added up").toBe(8);
-    expect(Number(/^latchkey_redis_in_use (\d+)$/m.exec(after)?.[1]), "gauges are not").toBe(1);
+    const grown = (name: string, labels = {}) => total(after, name, labels) - total(before, name, labels);
+    expect(grown("latchkey_lookups_total", { kind: "key" }), "counters are added up").toBe(8);
+    const method = "/latchkey.v1.KeysService/ListKeys";
+    for (const door of ["http", "grpc"]) {
+      expect(grown("latchkey_calls_total", { door, method, code: "ok" })).toBe(4);
+      expect(grown("latchkey_call_duration_seconds_count", { door, method }), "and so are histograms").toBe(4);
+      expect(grown("latchkey_call_duration_seconds_bucket", { door, method, le: "+Inf" })).toBe(4);
+    }
+    expect(total(after, "latchkey_pool_connections"), "ten of each").toBe(20);
+    expect(total(after, "latchkey_redis_in_use"), "what is the same in all is not added").toBe(1);
+    for (const name of ["nodejs_eventloop_lag_p99_seconds", "process_resident_memory_bytes"]) {
+      expect(after.filter((sample) => sample.name === name)).toHaveLength(1);
+    }
   });
 
   test("a workspace that is disabled is refused by every worker from the moment that this is acknowledged", async () => {
@@ -271,15 +283,8 @@ function isClosed(port: number): Promise<true | undefined> {
   });
 }
 
-/** How many lookups of keys there were, wherever the answer came from. */
-function keyLookups(metrics: string): number {
-  const counts = metrics.matchAll(/^latchkey_lookups_total\{kind="key".*\} (\d+)$/gm);
-  return [...counts].reduce((sum, [, count]) => sum + Number(count), 0);
-}
-
-async function readMetrics(service: Service): Promise<string> {
-  const url = /^ +Metrics +(\S+)$/m.exec(service.stdout())?.[1] ?? "";
-  return (await fetch(url)).text();
+async function readMetrics(service: Service): Promise<Sample[]> {
+  return readSamples({ metricsUrl: /^ +Metrics +(\S+)$/m.exec(service.stdout())?.[1] });
 }
 
 /** What the workspaces in the database are called. */
