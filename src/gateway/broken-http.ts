@@ -35,8 +35,10 @@ const notHttp = () => invalidInput([{ location: "request", message: "is not vali
 /** Takes over what Node would answer itself, without the envelope, or not at all. */
 export function answerOddHttp(server: Server, docsBase: () => string, logCall: LogCall): void {
   server.on("checkExpectation", (request, response) => server.emit("request", request, response));
-  server.on("connect", ({ method = "", url = "" }, socket) => {
-    writeFailure(socket, methodNotAllowed(method, url, ["GET", "HEAD", "POST"]), docsBase(), logCall);
+  // Where the tunnel was to lead is not repeated.
+  server.on("connect", (_request, socket) => {
+    const failure = methodNotAllowed("CONNECT", "This service", ["GET", "HEAD", "POST"]);
+    writeFailure(socket, failure, docsBase(), logCall);
   });
 }
 
