@@ -77,6 +77,12 @@ export function combineMetrics(all: readonly MetricsData[]): Metrics {
   return AggregatorRegistry.aggregate(all.map((metrics) => metrics.map(worstLag)));
 }
 
+/** What was counted, without what stood at that moment: all that is left to tell of processes that have ended. */
+export async function combineCounts(all: readonly MetricsData[]): Promise<MetricsData> {
+  const combined = await combineMetrics(all).getMetricsAsJSON();
+  return combined.filter(({ type }) => ["counter", "histogram"].includes(String(type)));
+}
+
 /** Of the slowest event loop. Left to itself, prom-client tells the mean of all percentiles. */
 function worstLag(metric: MetricsData[number]): MetricsData[number] {
   return /^nodejs_eventloop_lag_(p\d+_)?seconds$/.test(metric.name) ? { ...metric, aggregator: "max" } : metric;

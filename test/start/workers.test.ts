@@ -118,8 +118,8 @@ describe("with WORKERS=2", () => {
     expect(await leftOf(family, place.folder)).toEqual([]);
   });
 
-  test("a killed worker is replaced while the other serves, and no write is lost; if the primary is killed, all of them go", async () => {
-    const { service, place, databaseUrl } = await startWorkers();
+  test("a killed worker is replaced while the other serves, and no write or count is lost; if the primary is killed, all of them go", async () => {
+    const { service, place, databaseUrl } = await startWorkers({ METRICS_PORT: "0" });
     const [victim] = workersOf(service);
     const made: string[] = [];
     let failed = 0;
@@ -137,12 +137,18 @@ describe("with WORKERS=2", () => {
     })();
     await until("there is traffic", () => made.length > 1 || undefined);
 
+    for (const ask of askers(service)) expect(await ask("ListWorkspaces")).toBe("ok");
+    const method = "/latchkey.v1.WorkspacesService/ListWorkspaces";
+    const counted = async () => total(await readMetrics(service), "latchkey_calls_total", { method });
+    expect(await counted()).toBe(8);
     process.kill(victim?.pid ?? 0, "SIGKILL");
     const lost = await until("the loss is told", () => linesOf(service).find(({ msg }) => /is lost/.test(msg)));
+    expect(await counted(), "those of the lost one are still counted").toBe(8);
     expect(lost).toMatchObject({ worker: expect.any(Number), reason: "its process ended by SIGKILL" });
     await until("it is replaced", () => linesOf(service).find(({ msg }) => /is replaced/.test(msg)));
     traffic = false;
     await writing;
+    expect(await counted()).toBe(8);
 
     expect(failed, "the call that it was answering, and the connection that it was being handed").toBeLessThanOrEqual(
       2,
