@@ -121,9 +121,17 @@ export async function openApp(options: AppOptions): Promise<App> {
     const tally = createCallTally(procedures.map(({ path }) => path));
     const logCall = createLogCall(log, tally);
     let httpUrl = "";
+    let grpcPort = 0;
     const docsBase = () => options.docsBaseUrl ?? httpUrl;
     const readiness = () => readinessOf(lease, options.redis && cache);
-    const gateway = await createGateway({ procedures, readiness, drainMs, docsBase, logCall });
+    const gateway = await createGateway({
+      procedures,
+      readiness,
+      drainMs,
+      docsBase,
+      grpcPort: () => grpcPort,
+      logCall,
+    });
     const grpc = createGrpcServer(procedures, logCall);
     // Last of all that is prepared: while this process is busy starting, it could not tell a slow answer from none.
     const keeper = keepLease(lease, log);
@@ -132,9 +140,7 @@ export async function openApp(options: AppOptions): Promise<App> {
 
     await gateway.listen({ host, port: options.httpPort }).catch(cannotListen("HTTP_PORT", host, options.httpPort));
     httpUrl = `http://${reachable(host)}:${(gateway.server.address() as AddressInfo).port}`;
-    const grpcPort = await listenGrpc(grpc, host, options.grpcPort).catch(
-      cannotListen("GRPC_PORT", host, options.grpcPort),
-    );
+    grpcPort = await listenGrpc(grpc, host, options.grpcPort).catch(cannotListen("GRPC_PORT", host, options.grpcPort));
 
     const registry = createMetrics({
       calls: tally.read,

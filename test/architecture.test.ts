@@ -99,6 +99,11 @@ describe("the arrows between the folders point one way", () => {
     expect(found(/^cli\//, /^(keys|identities|workspaces|audit|auth|gateway|rpc|storage)\b/)).toEqual([]);
   });
 
+  it("the client knows generated code and what runs in a browser, and nothing of the service", () => {
+    expect(found(/^client\//, /^gen\//)).not.toEqual([]);
+    expect(found(/^client\//, /^(?!(gen|client)\/|@bufbuild\/protobuf$|@connectrpc\/connect(-web)?$)/)).toEqual([]);
+  });
+
   it("no import leads back to where it began", () => {
     expect(cycles()).toEqual([]);
   });

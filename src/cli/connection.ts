@@ -1,39 +1,24 @@
 import { existsSync, readFileSync } from "node:fs";
-import { type Client, createClient, type Interceptor } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { IdentitiesService } from "../../gen/latchkey/v1/identities_service_pb.js";
-import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
+import { createLatchkeyClient, type LatchkeyClient } from "../client/client.js";
 import type { ClientConfig } from "../config.js";
 import { createCredentials } from "../embedded/credentials.js";
 import { Unusable } from "../unusable.js";
-
-/** Typed clients of a running service. */
-export interface Clients {
-  readonly keys: Client<typeof KeysService>;
-  readonly identities: Client<typeof IdentitiesService>;
-  readonly workspaces: Client<typeof WorkspacesService>;
-}
 
 /** Whose credential a command needs. */
 export type Role = "operator" | "key";
 
 /** Connects as the flags or the environment say; by default to the service on this machine, with the keys it made. */
-export function connect(flags: { address?: string; credential?: string }, config: ClientConfig, role: Role): Clients {
+export function connect(
+  flags: { address?: string; credential?: string },
+  config: ClientConfig,
+  role: Role,
+): LatchkeyClient {
   const address = flags.address ?? config.address ?? "127.0.0.1:50051";
   const baseUrl = address.includes("://") ? address : `http://${address}`;
   if (!URL.canParse(baseUrl)) throw new Unusable(`The address ${address} is not of the form host:port.`);
-  const credential = flags.credential ?? config.credential ?? keptCredential(config.dataDir, role);
-  const authorize: Interceptor = (next) => (request) => {
-    request.header.set("authorization", `Bearer ${credential}`);
-    return next(request);
-  };
-  const transport = createGrpcTransport({ baseUrl, interceptors: [authorize], defaultTimeoutMs: 10_000 });
-  return {
-    keys: createClient(KeysService, transport),
-    identities: createClient(IdentitiesService, transport),
-    workspaces: createClient(WorkspacesService, transport),
-  };
+  const key = flags.credential ?? config.credential ?? keptCredential(config.dataDir, role);
+  return createLatchkeyClient({ key, transport: createGrpcTransport({ baseUrl, defaultTimeoutMs: 10_000 }) });
 }
 
 function keptCredential(dataDir: string, role: Role): string {

@@ -9,7 +9,7 @@ import { parseBody } from "./body.js";
 import { answerOddHttp, refuseBrokenHttp, refuseOddHttp } from "./broken-http.js";
 import { drainOnClose } from "./drain.js";
 import { failureBody, failureHeaders, successBody, successMembers } from "./envelope.js";
-import { errorPages } from "./pages.js";
+import { pages } from "./pages.js";
 import { type Route, routesOf } from "./routes.js";
 
 export interface GatewayOptions {
@@ -20,12 +20,14 @@ export interface GatewayOptions {
   readonly drainMs: number;
   /** What error URLs begin with; asked at each failure, because the port may be known only once it is open. */
   readonly docsBase: () => string;
+  /** Where gRPC is served, for the first page; asked when that is. */
+  readonly grpcPort: () => number;
   readonly logCall: LogCall;
 }
 
 /** The HTTP port: the HTTP/JSON door, with the Connect door beside it. */
 export async function createGateway(options: GatewayOptions): Promise<FastifyInstance> {
-  const { procedures, readiness, drainMs, docsBase, logCall } = options;
+  const { procedures, readiness, drainMs, docsBase, grpcPort, logCall } = options;
   const server = fastify({
     logger: false,
     bodyLimit: largestMessage,
@@ -99,7 +101,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
       reply.header("x-request-id", call.requestId);
     });
     watched.addHook("onResponse", async (request, reply) => logHttpCall(logCall, request, reply));
-    await watched.register(errorPages(docsBase));
+    await watched.register(pages(docsBase, grpcPort));
     await watched.register(connectDoor(procedures));
   });
   return server;
