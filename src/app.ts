@@ -27,7 +27,9 @@ import { createKeysStore } from "./keys/store.js";
 import { cannotListen, reachable } from "./listening.js";
 import { createLogCall } from "./observe/calls.js";
 import type { Log } from "./observe/log.js";
-import { createMetrics, type Metrics, serveMetrics } from "./observe/metrics.js";
+import { createMetrics, type Metrics } from "./observe/metrics.js";
+import { serveMetrics } from "./observe/serve-metrics.js";
+import { createCallTally } from "./observe/tally.js";
 import { createGrpcDoor } from "./rpc/grpc.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
 import { openConnections } from "./storage/connections.js";
@@ -128,7 +130,8 @@ export async function openApp(options: AppOptions): Promise<App> {
       authenticate,
     );
 
-    const logCall = createLogCall(log);
+    const tally = createCallTally(procedures.map(({ path }) => path));
+    const logCall = createLogCall(log, tally);
     let httpUrl = "";
     let grpcPort = 0;
     const docsBase = () => options.docsBaseUrl ?? httpUrl;
@@ -150,12 +153,14 @@ export async function openApp(options: AppOptions): Promise<App> {
     grpcPort = await grpc.listen(host, options.grpcPort).catch(cannotListen("GRPC_PORT", host, options.grpcPort));
 
     const registry = createMetrics({
+      calls: tally.read,
       leaseMsLeft: lease.timeLeft,
       epoch: () => changes.epoch,
       redisInUse: () => cache.inUse,
       lookups: holdings.lookups,
       renewals: keeper.renewals,
       checks: holdings.checks,
+      pool: pool.use,
     });
     const metrics = async () => registry;
     const { metricsPort } = options;

@@ -104,7 +104,9 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   answerOddHttp(server.server, docsBase, logCall);
 
   for (const route of routesOf(procedures)) addRoute(route);
-  server.get("/v2/liveness", (request, reply) => answer(request, reply, successMembers({ status: "alive" })));
+  for (const path of ["/v2/liveness", "/livez"]) {
+    server.get(path, (request, reply) => answer(request, reply, successMembers({ status: "alive" })));
+  }
   server.get("/readyz", async (request, reply) => answer(request, reply, successMembers(await readiness())));
   // Doors that answer by themselves are watched by hooks. Our own answers do without, because every call would pay.
   await server.register(async (watched) => {

@@ -117,8 +117,8 @@ const longestPingMs = 20_000;
 function createHandler({ method, path, admit, perform }: Procedure, logCall: LogCall) {
   return async (call: ServerUnaryCall<Buffer, Message>, respond: sendUnaryData<Message>): Promise<void> => {
     const requestId = mintId("req");
-    const startedAt = Date.now();
-    const deadline = Math.min(startedAt + longestCallMs, Number(call.getDeadline()));
+    const startedAt = performance.now();
+    const deadline = Math.min(Date.now() + longestCallMs, Number(call.getDeadline()));
     let workspaceId: string | undefined;
     let failure: Failure | undefined;
     try {

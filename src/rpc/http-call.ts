@@ -24,11 +24,10 @@ declare module "fastify" {
 }
 
 export function beginCall({ socket }: IncomingMessage): HttpCall {
-  const startedAt = Date.now();
   return {
     requestId: mintId("req"),
-    startedAt,
-    deadline: startedAt + longestCallMs,
+    startedAt: performance.now(),
+    deadline: Date.now() + longestCallMs,
     connection: socket,
     door: "http",
     procedure: undefined,

@@ -7,7 +7,16 @@ export interface Connections {
   readonly sql: Sql;
   /** Gives them up: what comes next gets new ones, and what still waits on them has a moment left to be answered. */
   renew(): void;
+  /** How many are in use, and how many could be. */
+  use(): PoolUse;
   close(): Promise<void>;
+}
+
+/** A statement has a connection to itself while there is a free one; then it waits for another on the same. */
+export interface PoolUse {
+  readonly busy: number;
+  readonly free: number;
+  readonly waiting: number;
 }
 
 /**
@@ -19,9 +28,12 @@ export interface Connections {
  */
 export function openConnections(url: string, settings: PoolSettings = poolSettings): Connections {
   let closing = false;
+  // postgres.js tells nobody how its pool is used. Counted anew with each pool: a broken one may keep statements for ever.
+  let unanswered: Unanswered;
   let pool = open();
 
   function open(): Sql {
+    unanswered = { statements: 0 };
     const opened: Sql = connectPostgres(url, settings, () => {
       if (opened === pool && !closing) renew();
     });
@@ -37,12 +49,16 @@ export function openConnections(url: string, settings: PoolSettings = poolSettin
   }
 
   const sql = new Proxy(pool, {
-    apply: (_first, _this, statement: Parameters<typeof pool>) => onlyWhole(pool(...statement)),
+    apply: (_first, _this, statement: Parameters<typeof pool>) => onlyWhole(pool(...statement), unanswered),
     get: (_first, name: keyof Sql) => pool[name],
   });
   return {
     sql,
     renew,
+    use() {
+      const busy = Math.min(unanswered.statements, settings.connections);
+      return { busy, free: settings.connections - busy, waiting: unanswered.statements - busy };
+    },
     async close() {
       closing = true;
       await pool.end({ timeout: 5 });
@@ -53,12 +69,32 @@ export function openConnections(url: string, settings: PoolSettings = poolSettin
 /** How long statements may go on that wait on connections which were given up. */
 const secondsToFinish = 0.5;
 
-/** Makes a statement fail whose result is not whole. It may have taken effect, as with any connection that breaks. */
-function onlyWhole<T>(statement: T): T {
+/** How many statements have been sent to a pool and not been answered. */
+interface Unanswered {
+  statements: number;
+}
+
+/**
+ * Makes a statement fail whose result is not whole. It may have taken effect, as with any connection that breaks. Counts
+ * it from when somebody waits for it, which is when it is sent: some are only parts of others.
+ */
+function onlyWhole<T>(statement: T, unanswered: Unanswered): T {
   if (statement instanceof Promise) {
     const run = statement.then.bind(statement);
     // biome-ignore lint/suspicious/noThenProperty: a statement is sent when somebody waits for it
-    statement.then = (onResult, onError) => run((result) => whole(result, statement)).then(onResult, onError);
+    statement.then = (onResult, onError) => {
+      unanswered.statements += 1;
+      return run(
+        (result) => {
+          unanswered.statements -= 1;
+          return whole(result, statement);
+        },
+        (error) => {
+          unanswered.statements -= 1;
+          throw error;
+        },
+      ).then(onResult, onError);
+    };
   }
   return statement;
 }
