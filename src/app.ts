@@ -30,6 +30,7 @@ import type { Log } from "./observe/log.js";
 import { createMetrics, type Metrics } from "./observe/metrics.js";
 import { serveMetrics } from "./observe/serve-metrics.js";
 import { createCallTally } from "./observe/tally.js";
+import { createTracing } from "./observe/tracing.js";
 import { createGrpcDoor } from "./rpc/grpc.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
 import { openConnections } from "./storage/connections.js";
@@ -94,6 +95,8 @@ export async function openApp(options: AppOptions): Promise<App> {
   try {
     const certificates = options.tls && (await openCertificates(options.tls, log));
     undo.push(() => certificates?.close());
+    const tracing = createTracing();
+    undo.push(() => tracing?.flush());
     const pool = openConnections(options.databaseUrl);
     undo.push(() => pool.close());
     const { sql } = pool;
@@ -128,10 +131,12 @@ export async function openApp(options: AppOptions): Promise<App> {
         service(WorkspacesService, workspacesService),
       ],
       authenticate,
+      tracing,
     );
 
     const tally = createCallTally(procedures.map(({ path }) => path));
-    const logCall = createLogCall(log, tally);
+    const logAnswered = createLogCall(log, tally);
+    const logCall = tracing?.endSpans(logAnswered) ?? logAnswered;
     let httpUrl = "";
     let grpcPort = 0;
     const docsBase = () => options.docsBaseUrl ?? httpUrl;
@@ -177,12 +182,13 @@ export async function openApp(options: AppOptions): Promise<App> {
       grpcAddress: `${reachable(host)}:${grpcPort}`,
       metricsUrl: metricsServer?.url,
       async createFirstWorkspace(name) {
-        const there = await workspaces.listWorkspaces({ limit: 0, after: "" });
+        const call = { requestId: mintId("req"), deadline: Number.POSITIVE_INFINITY };
+        const there = await workspaces.listWorkspaces(call, { limit: 0, after: "" });
         return there.length > 0
           ? undefined
           : workspacesService.createWorkspace(create(CreateWorkspaceRequestSchema, { name }), {
               caller: { kind: "operator" },
-              requestId: mintId("req"),
+              call,
             });
       },
       metrics,

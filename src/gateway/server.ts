@@ -48,7 +48,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
     // A server that Fastify did not make itself gets none of its settings.
     ...(certificates && { serverFactory: httpsServer(certificates, { ...http, ...patience }) }),
     frameworkErrors: (error, request, reply) => {
-      request.call = beginCall(request.raw);
+      request.call = beginCall(request.raw, reply.raw);
       fail(error, request, reply);
     },
     clientErrorHandler: (error, socket) => refuseBrokenHttp(error, socket, docsBase(), logCall),
@@ -90,8 +90,8 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   });
 
   server.decorateRequest("call");
-  server.addHook("onRequest", (request, _reply, done) => {
-    request.call = beginCall(request.raw);
+  server.addHook("onRequest", (request, reply, done) => {
+    request.call = beginCall(request.raw, reply.raw);
     refuseOddHttp(request.raw);
     done();
   });
@@ -110,8 +110,10 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   server.get("/readyz", async (request, reply) => answer(request, reply, successMembers(await readiness())));
   // Doors that answer by themselves are watched by hooks. Our own answers do without, because every call would pay.
   await server.register(async (watched) => {
-    watched.addHook("onRequest", async ({ call }, reply) => {
-      reply.header("x-request-id", call.requestId);
+    watched.addHook("onRequest", async (request, reply) => {
+      reply.header("x-request-id", request.call.requestId);
+      // A client that goes away gets no answer, so Fastify has none to tell of. Its call has ended a moment later.
+      reply.raw.once("close", () => setImmediate(logHttpCall, logCall, request, reply));
     });
     watched.addHook("onResponse", async (request, reply) => logHttpCall(logCall, request, reply));
     await watched.register(pages(docsBase, grpcPort));

@@ -1,3 +1,4 @@
+import type { Span } from "@opentelemetry/api";
 import { pino } from "pino";
 import type { Failure } from "../errors.js";
 import { pathOf } from "../errors.js";
@@ -16,6 +17,7 @@ export interface CallRecord {
   readonly failure: Failure | undefined;
   /** The HTTP status with which Connect itself refused a call, before it reached us. */
   readonly refusedWith?: number | undefined;
+  readonly span?: Span | undefined;
 }
 
 export type Door = "grpc" | "connect" | "http";
@@ -36,14 +38,22 @@ export function createLogCall(log: Log, tally: CallTally): LogCall {
     return made;
   }
 
-  return ({ requestId, door, method, workspaceId, startedAt, failure, refusedWith }) => {
+  return (call) => {
+    const { requestId, door, method, workspaceId, startedAt, failure } = call;
     const { write, count } = preparedFor(door, method);
-    const code = failure ? pathOf(failure.code) : refusedWith ? `connect/${refusedWith}` : "ok";
+    const code = codeOf(call);
     const durationMs = performance.now() - startedAt;
     count(code, durationMs);
     // To the microsecond: what lies below is noise.
     write({ requestId, workspaceId, code, durationMs: Math.round(durationMs * 1_000) / 1_000 }, failure?.more.cause);
   };
+}
+
+/** How a call ended, in a word: `ok`, a code of the catalogue, or why there was no answer of ours. */
+export function codeOf({ failure, refusedWith }: Pick<CallRecord, "failure" | "refusedWith">): string {
+  if (failure?.more.cancelled) return "cancelled";
+  if (failure !== undefined) return pathOf(failure.code);
+  return refusedWith === undefined ? "ok" : `connect/${refusedWith}`;
 }
 
 interface Prepared {
