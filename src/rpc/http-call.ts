@@ -28,11 +28,10 @@ declare module "fastify" {
 }
 
 export function beginCall({ socket }: IncomingMessage, response: ServerResponse): HttpCall {
-  const startedAt = Date.now();
   return {
     requestId: mintId("req"),
-    startedAt,
-    deadline: startedAt + longestCallMs,
+    startedAt: performance.now(),
+    deadline: Date.now() + longestCallMs,
     connection: socket,
     client: response,
     leaving: "close", // also when it has been answered; by then nobody listens

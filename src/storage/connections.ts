@@ -1,4 +1,4 @@
-import { createLanes } from "./lanes.js";
+import { createLanes, type LanesUse } from "./lanes.js";
 import { connectPostgres, type PoolSettings, poolSettings, type Sql } from "./postgres.js";
 import { reliable } from "./statements.js";
 
@@ -8,6 +8,8 @@ export interface Connections {
   readonly sql: Sql;
   /** Gives them up: what comes next gets new ones, and what still waits on them has a moment left to be answered. */
   renew(): void;
+  /** How many are in use, and how many could be. */
+  use(): LanesUse;
   close(): Promise<void>;
 }
 
@@ -54,6 +56,7 @@ export function openConnections(url: string, settings: PoolSettings = poolSettin
   return {
     sql,
     renew,
+    use: lanes.use,
     async close() {
       closing = true;
       await Promise.all(pools.map((pool) => pool.end({ timeout: 5 })));

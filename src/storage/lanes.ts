@@ -24,6 +24,14 @@ export interface Lanes {
   leave(lane: Lane): void;
   /** Goes on with other connections. Who waits has not lost anything. */
   replace(pools: readonly Sql[]): void;
+  use(): LanesUse;
+}
+
+/** How many connections are in use, how many are not, and how many statements wait for others to be done. */
+export interface LanesUse {
+  readonly busy: number;
+  readonly free: number;
+  readonly waiting: number;
 }
 
 /** How many statements may be on their way on one connection: sent together, they cost half of what each costs alone. */
@@ -79,6 +87,11 @@ export function createLanes(pools: readonly Sql[]): Lanes {
     replace(others) {
       lanes = others.map(openLane);
       for (const lane of lanes) admitNext(lane);
+    },
+    use() {
+      const busy = lanes.filter(({ underWay }) => underWay > 0).length;
+      const underWay = lanes.reduce((sum, lane) => sum + lane.underWay, 0);
+      return { busy, free: lanes.length - busy, waiting: underWay - busy + waiting.size };
     },
   };
 }
