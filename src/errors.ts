@@ -248,6 +248,7 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
     when: "The service cannot reach its database just now, so it cannot judge the key. It never lets a call pass unjudged.",
     causes: [
       "The database is restarting, failing over, or cut off from the service.",
+      "Its readiness was asked for, and it is about to stop.",
       "The service has more to fetch than it takes on at once, and turns further calls away.",
     ],
     remedy: "Try again after the seconds that `Retry-After` names.",
@@ -425,6 +426,12 @@ export const serviceUnavailable = (cause: unknown) =>
     ErrorCode.APPLICATION_SERVICE_UNAVAILABLE,
     "The service cannot reach its database just now; try again shortly.",
     { cause },
+  );
+
+export const serviceStopping = () =>
+  new Failure(
+    ErrorCode.APPLICATION_SERVICE_UNAVAILABLE,
+    "The service is about to stop; another replica is to be asked.",
   );
 
 export const unexpectedError = (cause: unknown) =>

@@ -8,17 +8,36 @@ import { Unusable } from "../unusable.js";
 /** Whose credential a command needs. */
 export type Role = "operator" | "key";
 
-/** Connects as the flags or the environment say; by default to the service on this machine, with the keys it made. */
+/**
+ * Connects as the flags or the environment say; by default to the service on this machine, with the keys it made. The
+ * connection is encrypted if the address begins with https://, or it is told whom to trust.
+ */
 export function connect(
   flags: { address?: string; credential?: string },
   config: ClientConfig,
   role: Role,
 ): LatchkeyClient {
   const address = flags.address ?? config.address ?? "127.0.0.1:50051";
-  const baseUrl = address.includes("://") ? address : `http://${address}`;
+  const baseUrl = address.includes("://") ? address : `${config.caFile ? "https" : "http"}://${address}`;
   if (!URL.canParse(baseUrl)) throw new Unusable(`The address ${address} is not of the form host:port.`);
   const key = flags.credential ?? config.credential ?? keptCredential(config.dataDir, role);
-  return createLatchkeyClient({ key, transport: createGrpcTransport({ baseUrl, defaultTimeoutMs: 10_000 }) });
+  const nodeOptions = {
+    ca: contentOf("LATCHKEY_CA_FILE", config.caFile),
+    cert: contentOf("LATCHKEY_CERT_FILE", config.certFile),
+    key: contentOf("LATCHKEY_KEY_FILE", config.keyFile),
+  };
+  return createLatchkeyClient({
+    key,
+    transport: createGrpcTransport({ baseUrl, nodeOptions, defaultTimeoutMs: 10_000 }),
+  });
+}
+
+function contentOf(variable: string, file: string | undefined): Buffer | undefined {
+  try {
+    return file === undefined ? undefined : readFileSync(file);
+  } catch (cause) {
+    throw new Unusable(`${variable} must be a file that can be read, and ${file} is not.`, { cause });
+  }
 }
 
 function keptCredential(dataDir: string, role: Role): string {

@@ -20,9 +20,12 @@ export function refuseBrokenHttp(
   docsBase: string,
   logCall: LogCall,
 ): void {
-  if (!socket.writable || error.code === "ECONNRESET") socket.destroy();
+  if (!socket.writable || unanswerable.has(error.code ?? "")) socket.destroy();
   else writeFailure(socket, (failures[error.code ?? ""] ?? notHttp)(), docsBase, logCall);
 }
+
+/** The client is gone, or there is no encryption yet to answer in. */
+const unanswerable = new Set(["ECONNRESET", "ERR_TLS_HANDSHAKE_TIMEOUT"]);
 
 /** What Node says, in terms of the catalogue. */
 const failures: Record<string, () => Failure> = {

@@ -1,4 +1,5 @@
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
+import type { Certificates } from "../certificates.js";
 import { catalogue, methodNotAllowed, routeNotFound } from "../errors.js";
 import type { LogCall } from "../observe/calls.js";
 import { connectDoor } from "../rpc/connect.js";
@@ -9,13 +10,17 @@ import { parseBody } from "./body.js";
 import { answerOddHttp, refuseBrokenHttp, refuseOddHttp } from "./broken-http.js";
 import { drainOnClose } from "./drain.js";
 import { failureBody, failureHeaders, successBody, successMembers } from "./envelope.js";
+import { httpsServer } from "./https.js";
 import { pages } from "./pages.js";
+import { apiReference } from "./reference.js";
 import { type Route, routesOf } from "./routes.js";
 
 export interface GatewayOptions {
   readonly procedures: readonly Procedure[];
   /** How the service stands; throws if it cannot serve. */
   readonly readiness: () => Promise<Readonly<Record<string, string>>>;
+  /** Undefined: the port is not encrypted. */
+  readonly certificates: Certificates | undefined;
   /** How long running calls may take to finish once the server closes. */
   readonly drainMs: number;
   /** What error URLs begin with; asked at each failure, because the port may be known only once it is open. */
@@ -25,15 +30,23 @@ export interface GatewayOptions {
   readonly logCall: LogCall;
 }
 
+/** How long a request may take to arrive, and a connection to be asked again, in milliseconds. */
+const patience = { requestTimeout: 30_000, keepAliveTimeout: 72_000 };
+
+/** A request without a Host header is refused by ourselves, with the envelope. */
+const http = { requireHostHeader: false };
+
 /** The HTTP port: the HTTP/JSON door, with the Connect door beside it. */
 export async function createGateway(options: GatewayOptions): Promise<FastifyInstance> {
-  const { procedures, readiness, drainMs, docsBase, grpcPort, logCall } = options;
+  const { procedures, readiness, certificates, drainMs, docsBase, grpcPort, logCall } = options;
   const server = fastify({
     logger: false,
     bodyLimit: largestMessage,
-    requestTimeout: 30_000,
+    ...patience,
     forceCloseConnections: "idle",
-    http: { requireHostHeader: false }, // we refuse it ourselves, with the envelope
+    http,
+    // A server that Fastify did not make itself gets none of its settings.
+    ...(certificates && { serverFactory: httpsServer(certificates, { ...http, ...patience }) }),
     frameworkErrors: (error, request, reply) => {
       request.call = beginCall(request.raw);
       fail(error, request, reply);
@@ -102,6 +115,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
     });
     watched.addHook("onResponse", async (request, reply) => logHttpCall(logCall, request, reply));
     await watched.register(pages(docsBase, grpcPort));
+    await watched.register(apiReference(docsBase));
     await watched.register(connectDoor(procedures));
   });
   return server;
