@@ -175,6 +175,8 @@ describe("after a tour of every RPC, served, refused and broken, no secret that 
   });
 
   it("can be in the metrics: the labels of calls are taken from fixed sets", async () => {
+    await ask(app.httpUrl, "/made/up", { method: "GET", headers });
+    await sendBytes(app.httpUrl, "MADE /up\r\n\r\n");
     const samples = (await readSamples(app)).filter(({ name }) => /^latchkey_call/.test(name));
     const values = (label: string) => [...new Set(samples.flatMap(({ labels }) => labels[label] ?? []))];
     expect(values("door").sort()).toEqual(["connect", "grpc", "http"]);
