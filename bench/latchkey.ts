@@ -23,7 +23,7 @@ export interface Scene {
   readonly keys: readonly { readonly keyId: string; readonly secret: string; readonly externalId: string }[];
 }
 
-export const operatorKey = "operator-credential-of-the-benchmark";
+const operatorKey = "operator-credential-of-the-benchmark";
 
 /**
  * Starts the service by its own command, with the settings that it has by itself: it logs every call, on a stderr that

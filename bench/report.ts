@@ -19,7 +19,7 @@ export function linesOf({ results }: Report): Line[] {
 }
 
 /** What is wrong with the results, a sentence each: goals that are missed, rows that failed. */
-export function shortcomings({ results }: Report): string[] {
+function shortcomings({ results }: Report): string[] {
   return results.flatMap((result) =>
     "failure" in result
       ? [`${result.row} could not be measured: ${result.failure}`]

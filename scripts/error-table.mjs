@@ -1,14 +1,13 @@
 // Writes the README's table of errors from the catalogue, which alone knows it. Needs a build.
 import { readFileSync, writeFileSync } from "node:fs";
-import { Code } from "@connectrpc/connect";
-import { catalogue, failureCodes, pathOf } from "../dist/src/errors.js";
+import { catalogue, failureCodes, grpcNameOf, pathOf } from "../dist/src/errors.js";
 
 const begin = "<!-- errors: written by `npm run generate` from src/errors.ts -->\n";
 const end = "<!-- /errors -->";
 
 const rows = failureCodes.map((code) => {
-  const { status, grpc, when } = catalogue[code];
-  return `| \`${pathOf(code)}\` | ${status} | ${grpcName(grpc)} | ${when} |`;
+  const { status, when } = catalogue[code];
+  return `| \`${pathOf(code)}\` | ${status} | ${grpcNameOf(code) ?? "–"} | ${when} |`;
 });
 const table = ["| Error | HTTP | gRPC | When |", "|---|---|---|---|", ...rows, ""].join("\n");
 
@@ -24,9 +23,4 @@ if (process.argv.includes("--check")) {
   }
 } else {
   writeFileSync("README.md", written);
-}
-
-/** NotFound -> NOT_FOUND */
-function grpcName(code) {
-  return code === undefined ? "–" : Code[code].replace(/(?<=[a-z])(?=[A-Z])/g, "_").toUpperCase();
 }

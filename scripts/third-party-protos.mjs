@@ -19,6 +19,9 @@ for (const [root, paths] of Object.entries(sources)) {
   for (const path of paths) cpSync(`${root}/${path}`, `third_party/${path}`);
 }
 
+// The package leaves out the first folder of the path that everybody imports it by.
+cpSync("node_modules/grpc-health-check/proto", "third_party/grpc", { recursive: true });
+
 // No npm package ships this file, but @bufbuild/protovalidate carries its descriptor: the very version that validates.
 const validate = "third_party/buf/validate/validate.proto";
 mkdirSync(dirname(validate), { recursive: true });

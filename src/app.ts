@@ -1,4 +1,5 @@
 import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { IdentitiesService } from "../gen/latchkey/v1/identities_service_pb.js";
 import { KeysService } from "../gen/latchkey/v1/keys_service_pb.js";
@@ -11,9 +12,10 @@ import { createHeartbeat, heartbeatSettings } from "./auth/heartbeat.js";
 import { createHoldings } from "./auth/holdings.js";
 import { keepLease } from "./auth/keep-lease.js";
 import { createLease, recentPast } from "./auth/lease.js";
-import { readinessOf } from "./auth/readiness.js";
+import { createReadiness } from "./auth/readiness.js";
 import { withSpotChecks } from "./auth/spot-checks.js";
 import { createChangesStore } from "./auth/store.js";
+import { type CertificateFiles, openCertificates } from "./certificates.js";
 import type { RedisAddress } from "./config.js";
 import { createGateway } from "./gateway/server.js";
 import { createIdentitiesService } from "./identities/service.js";
@@ -25,8 +27,11 @@ import { createKeysStore } from "./keys/store.js";
 import { cannotListen, reachable } from "./listening.js";
 import { createLogCall } from "./observe/calls.js";
 import type { Log } from "./observe/log.js";
-import { createMetrics, type Metrics, serveMetrics } from "./observe/metrics.js";
-import { closeGrpc, createGrpcServer, listenGrpc } from "./rpc/grpc.js";
+import { createMetrics, type Metrics } from "./observe/metrics.js";
+import { serveMetrics } from "./observe/serve-metrics.js";
+import { createCallTally } from "./observe/tally.js";
+import { createTracing } from "./observe/tracing.js";
+import { createGrpcDoor } from "./rpc/grpc.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
 import { openConnections } from "./storage/connections.js";
 import { migrate } from "./storage/migrate.js";
@@ -42,6 +47,14 @@ export interface AppOptions {
   readonly httpPort: number;
   readonly grpcPort: number;
   readonly metricsPort: number | undefined;
+  /** Undefined: the ports are not encrypted. */
+  readonly tls: CertificateFiles | undefined;
+  /** After how long a gRPC connection is asked whether its client is still there. */
+  readonly grpcKeepaliveMs: number;
+  /** After how long a gRPC client is asked to connect anew; undefined: never. */
+  readonly grpcMaxConnectionAgeMs: number | undefined;
+  /** For how long, at a stop, the ports stay open once it is told that the service is not ready any more. */
+  readonly stopDelayMs: number;
   readonly databaseUrl: string;
   /** Undefined: there is none, and what is not held is read from Postgres. */
   readonly redis: RedisAddress | undefined;
@@ -64,7 +77,7 @@ export interface App {
   createFirstWorkspace(name: string): Promise<{ workspaceId: string; key: string } | undefined>;
   /** What is measured, whether it is served or not. */
   metrics(): Promise<Metrics>;
-  /** Stops accepting, lets running calls finish, then lets go of the backends. */
+  /** Is not ready any more, then stops accepting, lets running calls finish, then lets go of the backends. */
   close(): Promise<void>;
 }
 
@@ -80,6 +93,10 @@ export async function openApp(options: AppOptions): Promise<App> {
   };
 
   try {
+    const certificates = options.tls && (await openCertificates(options.tls, log));
+    undo.push(() => certificates?.close());
+    const tracing = createTracing();
+    undo.push(() => tracing?.flush());
     const pool = openConnections(options.databaseUrl);
     undo.push(() => pool.close());
     const { sql } = pool;
@@ -114,49 +131,64 @@ export async function openApp(options: AppOptions): Promise<App> {
         service(WorkspacesService, workspacesService),
       ],
       authenticate,
+      tracing,
     );
 
-    const logCall = createLogCall(log);
+    const tally = createCallTally(procedures.map(({ path }) => path));
+    const logAnswered = createLogCall(log, tally);
+    const logCall = tracing?.endSpans(logAnswered) ?? logAnswered;
     let httpUrl = "";
+    let grpcPort = 0;
     const docsBase = () => options.docsBaseUrl ?? httpUrl;
-    const readiness = () => readinessOf(lease, options.redis && cache);
-    const gateway = await createGateway({ procedures, readiness, drainMs, docsBase, logCall });
-    const grpc = createGrpcServer(procedures, logCall);
+    const readiness = createReadiness(lease, options.redis && cache);
+    const doors = { procedures, readiness: readiness.read, certificates, drainMs, logCall };
+    const gateway = await createGateway({ ...doors, docsBase, grpcPort: () => grpcPort });
+    const grpc = createGrpcDoor({
+      ...doors,
+      keepaliveMs: options.grpcKeepaliveMs,
+      maxConnectionAgeMs: options.grpcMaxConnectionAgeMs,
+    });
     // Last of all that is prepared: while this process is busy starting, it could not tell a slow answer from none.
     const keeper = keepLease(lease, log);
     undo.push(() => keeper.stop());
-    undo.push(() => Promise.all([gateway.close(), closeGrpc(grpc, drainMs)]));
+    undo.push(() => Promise.all([gateway.close(), grpc.close()]));
 
     await gateway.listen({ host, port: options.httpPort }).catch(cannotListen("HTTP_PORT", host, options.httpPort));
-    httpUrl = `http://${reachable(host)}:${(gateway.server.address() as AddressInfo).port}`;
-    const grpcPort = await listenGrpc(grpc, host, options.grpcPort).catch(
-      cannotListen("GRPC_PORT", host, options.grpcPort),
-    );
+    httpUrl = `${certificates ? "https" : "http"}://${reachable(host)}:${(gateway.server.address() as AddressInfo).port}`;
+    grpcPort = await grpc.listen(host, options.grpcPort).catch(cannotListen("GRPC_PORT", host, options.grpcPort));
 
     const registry = createMetrics({
+      calls: tally.read,
       leaseMsLeft: lease.timeLeft,
       epoch: () => changes.epoch,
       redisInUse: () => cache.inUse,
       lookups: holdings.lookups,
       renewals: keeper.renewals,
       checks: holdings.checks,
+      pool: pool.use,
     });
     const metrics = async () => registry;
     const { metricsPort } = options;
     const metricsServer = metricsPort === undefined ? undefined : await serveMetrics(metrics, host, metricsPort);
     undo.push(() => metricsServer?.close());
+    undo.push(() => {
+      readiness.end();
+      grpc.announceEnd();
+      return sleep(options.stopDelayMs);
+    });
 
     return {
       httpUrl,
       grpcAddress: `${reachable(host)}:${grpcPort}`,
       metricsUrl: metricsServer?.url,
       async createFirstWorkspace(name) {
-        const there = await workspaces.listWorkspaces({ limit: 0, after: "" });
+        const call = { requestId: mintId("req"), deadline: Number.POSITIVE_INFINITY };
+        const there = await workspaces.listWorkspaces(call, { limit: 0, after: "" });
         return there.length > 0
           ? undefined
           : workspacesService.createWorkspace(create(CreateWorkspaceRequestSchema, { name }), {
               caller: { kind: "operator" },
-              requestId: mintId("req"),
+              call,
             });
       },
       metrics,

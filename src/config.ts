@@ -1,4 +1,5 @@
-import { isAbsolute, resolve } from "node:path";
+import { resolve } from "node:path";
+import type { CertificateFiles } from "./certificates.js";
 import { type LogLevel, logLevels } from "./observe/log.js";
 import { Unusable } from "./unusable.js";
 
@@ -16,6 +17,14 @@ export interface Config {
   readonly grpcPort: number;
   /** Undefined: metrics are not served. */
   readonly metricsPort: number | undefined;
+  /** Undefined: the ports are not encrypted. */
+  readonly tls: CertificateFiles | undefined;
+  /** After how long a gRPC connection is asked whether its client is still there. */
+  readonly grpcKeepaliveMs: number;
+  /** After how long a gRPC client is asked to connect anew; undefined: never. */
+  readonly grpcMaxConnectionAgeMs: number | undefined;
+  /** For how long, at a stop, the ports stay open once it is told that the service is not ready any more. */
+  readonly stopDelayMs: number;
   /** How many processes serve the ports. */
   readonly workers: number;
   /** Undefined: PostgreSQL is embedded. */
@@ -61,11 +70,25 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     : read("REDIS_URL", undefined, (text) => (redisUrl(text) ? [text] : undefined), oneRedisUrl);
   if (cluster && !environment["REDIS_URL"]) problems.push("REDIS_CLUSTER needs a REDIS_URL");
 
+  const certFile = read("TLS_CERT_FILE", undefined, path, "a file");
+  const keyFile = read("TLS_KEY_FILE", undefined, path, "a file");
+  const clientCaFile = read("TLS_CLIENT_CA_FILE", undefined, path, "a file");
+  const tls = certFile && keyFile ? { certFile, keyFile, clientCaFile } : undefined;
+  if (certFile && !keyFile) problems.push("TLS_CERT_FILE needs a TLS_KEY_FILE");
+  if (keyFile && !certFile) problems.push("TLS_KEY_FILE needs a TLS_CERT_FILE");
+  if (clientCaFile && !certFile && !keyFile) {
+    problems.push("TLS_CLIENT_CA_FILE needs a TLS_CERT_FILE and a TLS_KEY_FILE");
+  }
+
   const config: Config = Object.freeze({
     host: read("HOST", "127.0.0.1", plainText, "an address or host name to listen on, such as 127.0.0.1 or 0.0.0.0"),
     httpPort: read("HTTP_PORT", 8080, port, "a port number from 0 to 65535"),
     grpcPort: read("GRPC_PORT", 50051, port, "a port number from 0 to 65535"),
     metricsPort: read("METRICS_PORT", undefined, port, "a port number from 0 to 65535"),
+    tls,
+    grpcKeepaliveMs: read("GRPC_KEEPALIVE_MS", 60_000, patience, patienceExpected),
+    grpcMaxConnectionAgeMs: read("GRPC_MAX_CONNECTION_AGE_MS", undefined, patience, patienceExpected),
+    stopDelayMs: read("STOP_DELAY_MS", 0, delay, `a number of milliseconds from 0 to ${longestDelayMs}`),
     workers: read("WORKERS", 1, workerCount, `a number of processes from 1 to ${mostWorkers}`),
     databaseUrl: read(
       "DATABASE_URL",
@@ -74,7 +97,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       "a URL such as postgres://user:password@host:5432/database",
     ),
     redis: urls && { urls, cluster },
-    dataDir: read("DATA_DIR", resolve(".latchkey"), (text) => (isAbsolute(text) ? text : resolve(text)), "a folder"),
+    dataDir: read("DATA_DIR", resolve(".latchkey"), path, "a folder"),
     operatorKey: read("OPERATOR_KEY", undefined, secret, "at least 24 printable ASCII characters without spaces"),
     cacheMb: read("CACHE_MB", 128, mebibytes, "a whole number from 8 to 2048"),
     docsBaseUrl: read("DOCS_BASE_URL", undefined, baseUrl, "a URL such as https://docs.example.com"),
@@ -94,6 +117,11 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
 export interface ClientConfig {
   readonly address: string | undefined;
   readonly credential: string | undefined;
+  /** Who is trusted to sign the service's certificate; undefined: whom Node trusts. */
+  readonly caFile: string | undefined;
+  /** The certificate to show to a service that wants one. */
+  readonly certFile: string | undefined;
+  readonly keyFile: string | undefined;
   readonly dataDir: string;
 }
 
@@ -102,6 +130,9 @@ export function readClientConfig(environment: NodeJS.ProcessEnv): ClientConfig {
   return {
     address: environment["LATCHKEY_ADDRESS"] || undefined,
     credential: environment["LATCHKEY_CREDENTIAL"] || undefined,
+    caFile: environment["LATCHKEY_CA_FILE"] || undefined,
+    certFile: environment["LATCHKEY_CERT_FILE"] || undefined,
+    keyFile: environment["LATCHKEY_KEY_FILE"] || undefined,
     dataDir: resolve(environment["DATA_DIR"] || ".latchkey"),
   };
 }
@@ -112,6 +143,24 @@ function plainText(text: string): string | undefined {
 
 function port(text: string): number | undefined {
   return /^\d{1,5}$/.test(text) && Number(text) <= 65_535 ? Number(text) : undefined;
+}
+
+function path(text: string): string {
+  return resolve(text);
+}
+
+/** From a second, below which connections are kept busy by being asked, to a day. */
+const patienceExpected = "a number of milliseconds from 1000 to 86400000";
+
+function patience(text: string): number | undefined {
+  return /^\d{4,8}$/.test(text) && Number(text) >= 1_000 && Number(text) <= 86_400_000 ? Number(text) : undefined;
+}
+
+/** Who tells a process to stop rarely waits longer for its end. */
+const longestDelayMs = 60_000;
+
+function delay(text: string): number | undefined {
+  return /^\d{1,5}$/.test(text) && Number(text) <= longestDelayMs ? Number(text) : undefined;
 }
 
 /** More than this is a slip of the pen: each has connections to PostgreSQL of its own. */

@@ -5,7 +5,15 @@ import { ErrorCode } from "../gen/latchkey/v1/errors_pb.js";
 /** A code of the catalogue: every ErrorCode that is ever sent. */
 export type FailureCode = Exclude<ErrorCode, ErrorCode.UNSPECIFIED>;
 
-/** What the catalogue knows about one kind of failure. */
+/** What kind of failure a code is: how its name begins, such as `data`. */
+export type Category = FirstWord<Exclude<keyof typeof ErrorCode, "UNSPECIFIED">>;
+
+type FirstWord<Name> = Name extends `${infer First}_${string}` ? Lowercase<First> : never;
+
+/**
+ * What the catalogue knows about one kind of failure. Its sentences are told by the error pages and the README; they
+ * mark code with backquotes, as Markdown does.
+ */
 export interface CatalogueEntry {
   /** The HTTP status. */
   readonly status: number;
@@ -13,8 +21,12 @@ export interface CatalogueEntry {
   readonly grpc: Code | undefined;
   /** When it happens, as a sentence. */
   readonly when: string;
+  /** Why it typically happens, a sentence for each cause. */
+  readonly causes: readonly string[];
   /** What the caller can do about it. */
   readonly remedy: string;
+  /** Failures that are easily taken for this one, or that come next. */
+  readonly seeAlso: readonly FailureCode[];
 }
 
 /**
@@ -26,119 +38,232 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
     status: 401,
     grpc: Code.Unauthenticated,
     when: "The request carries no Authorization header.",
+    causes: [
+      "The client has no key configured, so it sends no header at all.",
+      "A redirect or a proxy dropped the header: most clients do not carry it to another host.",
+      "The key is in the query, in a cookie or in the body. It is read from the header alone.",
+    ],
     remedy: "Send the header `Authorization: Bearer <API_KEY>`; over gRPC, the metadata `authorization`.",
+    seeAlso: [ErrorCode.AUTHENTICATION_MALFORMED],
   },
   [ErrorCode.AUTHENTICATION_MALFORMED]: {
     status: 401,
     grpc: Code.Unauthenticated,
     when: "The Authorization header is not `Bearer <API_KEY>`, or the key's form or checksum is wrong.",
+    causes: [
+      "The variable that should hold the key is empty, so nothing follows the word `Bearer`.",
+      "The word `Bearer` is missing, or another scheme such as `Basic` is used.",
+      "The key was cut or altered on its way: its last six characters are a checksum of the rest.",
+      "It is the credential of something else: another service's key, or the operator's credential of another installation.",
+      "The request carries more than one Authorization header.",
+    ],
     remedy:
       "Copy the whole key again, without quotes, spaces or line breaks, and send exactly one Authorization header.",
+    seeAlso: [ErrorCode.AUTHENTICATION_MISSING, ErrorCode.AUTHENTICATION_KEY_NOT_FOUND],
   },
   [ErrorCode.AUTHENTICATION_KEY_NOT_FOUND]: {
     status: 401,
     grpc: Code.Unauthenticated,
     when: "The key has the right form, but this service knows no such key, or it was deleted.",
+    causes: [
+      "The key was deleted with keys.deleteKey.",
+      "The key is of another installation: one for testing, for instance, is not known in production.",
+      "The database was restored to a time before the key was made.",
+    ],
     remedy: "Check that the key belongs to this installation; if it was deleted, create another with keys.createKey.",
+    seeAlso: [ErrorCode.AUTHENTICATION_MALFORMED, ErrorCode.AUTHENTICATION_KEY_EXPIRED, ErrorCode.DATA_KEY_NOT_FOUND],
   },
   [ErrorCode.AUTHENTICATION_KEY_EXPIRED]: {
     status: 401,
     grpc: Code.Unauthenticated,
     when: "The key is past its expiry.",
+    causes: [
+      "The key was given an `expires`, and that time has come.",
+      "The key was replaced with keys.rerollKey, and the time for which its old secret went on is over.",
+    ],
     remedy: "Create another key with keys.createKey and use that one.",
+    seeAlso: [ErrorCode.AUTHENTICATION_KEY_NOT_FOUND, ErrorCode.AUTHORIZATION_KEY_DISABLED],
   },
   [ErrorCode.AUTHORIZATION_WORKSPACE_DISABLED]: {
     status: 403,
     grpc: Code.PermissionDenied,
     when: "The workspace tied to the API key is disabled. Every key of the workspace is refused, whatever its own state.",
+    causes: [
+      "A bill is unpaid, or a usage limit or quota was exceeded.",
+      "The terms of service were violated, or suspicious activity is being investigated.",
+      "The owner asked for it, the account is being closed, or the workspace is changing hands.",
+    ],
     remedy:
       "Ask the operator of the service why the workspace is disabled. Once it is enabled again, its keys work, except those that are individually disabled.",
+    seeAlso: [ErrorCode.AUTHORIZATION_KEY_DISABLED],
   },
   [ErrorCode.AUTHORIZATION_KEY_DISABLED]: {
     status: 403,
     grpc: Code.PermissionDenied,
     when: "The key is individually disabled.",
-    remedy: "Use another key of the workspace.",
+    causes: [
+      "Somebody set `enabled` to false with keys.updateKey, or on the command line.",
+      "The key was created disabled, and was not enabled yet.",
+    ],
+    remedy:
+      "Use another key of the workspace; or, with one that holds `keys.update`, enable this one by keys.updateKey with `enabled` true.",
+    seeAlso: [ErrorCode.AUTHORIZATION_WORKSPACE_DISABLED, ErrorCode.AUTHENTICATION_KEY_EXPIRED],
   },
   [ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS]: {
     status: 403,
     grpc: Code.PermissionDenied,
     when: "The credential may not do this: a key lacks the permission, or the operation is for another kind of credential.",
+    causes: [
+      "The key was created without the permission; a key that was given none can be verified, and nothing else.",
+      "The key tries to grant, or to reroll, more than it holds itself.",
+      "A key is used for a workspace operation, or the operator's credential for any other.",
+    ],
     remedy:
       "Use a key that holds the permission named in the error. Workspace operations need the operator's credential; all others need a key of the workspace.",
+    seeAlso: [ErrorCode.AUTHORIZATION_KEY_DISABLED, ErrorCode.AUTHORIZATION_WORKSPACE_DISABLED],
   },
   [ErrorCode.DATA_IDENTITY_NOT_FOUND]: {
     status: 404,
     grpc: Code.NotFound,
     when: "The identity does not exist in the caller's workspace: the identifier is mistyped, its letter case differs, the identity was deleted, or it belongs to another workspace.",
+    causes: [
+      "The identifier is mistyped, or an `externalId` is sent as an `identityId`.",
+      "The letter case differs: an `externalId` is compared byte for byte.",
+      "The identity was deleted.",
+      "The identity belongs to another workspace than the key that asks.",
+    ],
     remedy:
       "Find the right identifier with identities.listIdentities; if the identity was deleted, create it again with identities.createIdentity.",
+    seeAlso: [ErrorCode.DATA_IDENTITY_ALREADY_EXISTS, ErrorCode.DATA_KEY_NOT_FOUND],
   },
   [ErrorCode.DATA_KEY_NOT_FOUND]: {
     status: 404,
     grpc: Code.NotFound,
     when: "The key does not exist in the caller's workspace: the identifier is mistyped, the key was deleted, or it belongs to another workspace.",
+    causes: [
+      "The identifier is mistyped, or it is the `start` or the name of the key.",
+      "The key was deleted.",
+      "The key belongs to another workspace than the key that asks.",
+      "The secret given to keys.whoami is not a key of this workspace.",
+    ],
     remedy: "Find the right identifier with keys.listKeys.",
+    seeAlso: [ErrorCode.AUTHENTICATION_KEY_NOT_FOUND, ErrorCode.DATA_IDENTITY_NOT_FOUND],
   },
   [ErrorCode.DATA_WORKSPACE_NOT_FOUND]: {
     status: 404,
     grpc: Code.NotFound,
     when: "There is no workspace with this identifier.",
+    causes: [
+      "The identifier is mistyped, or it is the name of the workspace.",
+      "The workspace is of another installation.",
+      "A key asks for the audit events of a workspace that is not its own.",
+    ],
     remedy: "Find the right identifier with workspaces.listWorkspaces.",
+    seeAlso: [ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS, ErrorCode.AUTHORIZATION_WORKSPACE_DISABLED],
   },
   [ErrorCode.DATA_IDENTITY_ALREADY_EXISTS]: {
     status: 409,
     grpc: Code.AlreadyExists,
     when: "The workspace has an identity with this externalId already.",
+    causes: [
+      "The identity was created before, perhaps by an earlier attempt whose answer was lost.",
+      "Two clients create the same identity at once: one succeeds, the other is told this.",
+    ],
     remedy: "Use that identity (identities.getIdentity takes the externalId), or choose another externalId.",
+    seeAlso: [ErrorCode.DATA_IDENTITY_NOT_FOUND],
   },
   [ErrorCode.APPLICATION_INVALID_INPUT]: {
     status: 400,
     grpc: Code.InvalidArgument,
     when: "The body, the query or a field is not as documented. `error.errors` names each field and what is wrong with it.",
+    causes: [
+      "A field is missing, has the wrong type, or is out of its bounds.",
+      "A field or query parameter is misspelt: unknown ones are refused, not ignored.",
+      "The body is not valid JSON, or is not UTF-8.",
+      "A cursor was altered, or comes from another list.",
+    ],
     remedy: "Mend the named fields and send the request again; nothing was stored.",
+    seeAlso: [ErrorCode.APPLICATION_UNSUPPORTED_MEDIA_TYPE, ErrorCode.APPLICATION_PAYLOAD_TOO_LARGE],
   },
   [ErrorCode.APPLICATION_ROUTE_NOT_FOUND]: {
     status: 404,
     grpc: Code.Unimplemented,
     when: "There is no such path.",
+    causes: [
+      "The path is misspelt: letter case counts, and so does a slash at the end.",
+      "The operation is in another version: some are in /v1 and /v2, most in /v2 alone.",
+      "Over gRPC, the stubs are newer than the service, or of another one.",
+    ],
     remedy: "Check the path, its version (/v1 or /v2) and its letter case.",
+    seeAlso: [ErrorCode.APPLICATION_METHOD_NOT_ALLOWED],
   },
   [ErrorCode.APPLICATION_METHOD_NOT_ALLOWED]: {
     status: 405,
     grpc: undefined,
     when: "The path exists, but not for this HTTP method.",
+    causes: [
+      "Almost every operation takes POST, those that only read included; curl and browsers send GET unless told otherwise.",
+      "A redirect turned POST into GET, as many clients do.",
+    ],
     remedy: "Use a method that the `Allow` header names.",
+    seeAlso: [ErrorCode.APPLICATION_ROUTE_NOT_FOUND],
   },
   [ErrorCode.APPLICATION_UNSUPPORTED_MEDIA_TYPE]: {
     status: 415,
     grpc: undefined,
     when: "The request body is not declared as plain, uncompressed JSON.",
+    causes: [
+      "The content type is missing or another: `curl -d` alone sends application/x-www-form-urlencoded.",
+      "The body is compressed.",
+    ],
     remedy: "Send `Content-Type: application/json` and no `Content-Encoding`.",
+    seeAlso: [ErrorCode.APPLICATION_INVALID_INPUT],
   },
   [ErrorCode.APPLICATION_PAYLOAD_TOO_LARGE]: {
     status: 413,
     grpc: Code.ResourceExhausted,
     when: "The request is larger than the service accepts.",
+    causes: [
+      "The body is larger than 1 MiB.",
+      "The headers together are larger than 16 KiB, often because of cookies.",
+    ],
     remedy: "Send less, for instance a smaller `meta`.",
+    seeAlso: [ErrorCode.APPLICATION_INVALID_INPUT],
   },
   [ErrorCode.APPLICATION_DEADLINE_EXCEEDED]: {
     status: 504,
     grpc: Code.DeadlineExceeded,
     when: "The call took longer than its deadline. Whether a change took effect is not known.",
+    causes: [
+      "The deadline that the client set, over gRPC or Connect, was shorter than the call took.",
+      "The database was slow or overloaded: without a deadline of its own, a call may take 10 seconds.",
+      "The request came too slowly: it must be complete within 30 seconds.",
+    ],
     remedy: "Read the state, then try again; over gRPC, allow a longer deadline.",
+    seeAlso: [ErrorCode.APPLICATION_SERVICE_UNAVAILABLE],
   },
   [ErrorCode.APPLICATION_SERVICE_UNAVAILABLE]: {
     status: 503,
     grpc: Code.Unavailable,
     when: "The service cannot reach its database just now, so it cannot judge the key. It never lets a call pass unjudged.",
+    causes: [
+      "The database is restarting, failing over, or cut off from the service.",
+      "Its readiness was asked for, and it is about to stop.",
+      "The service has more to fetch than it takes on at once, and turns further calls away.",
+    ],
     remedy: "Try again after the seconds that `Retry-After` names.",
+    seeAlso: [ErrorCode.APPLICATION_DEADLINE_EXCEEDED, ErrorCode.APPLICATION_UNEXPECTED_ERROR],
   },
   [ErrorCode.APPLICATION_UNEXPECTED_ERROR]: {
     status: 500,
     grpc: Code.Internal,
     when: "Something failed that should not. The cause is in the service's log, beside the request id.",
+    causes: [
+      "There is a mistake in the service.",
+      "The database answers in a way that the service does not know, for instance after its tables were changed by hand.",
+    ],
     remedy: "Try again; if it stays, report the request id to the operator of the service.",
+    seeAlso: [ErrorCode.APPLICATION_SERVICE_UNAVAILABLE],
   },
 };
 
@@ -150,6 +275,11 @@ export function pathOf(code: FailureCode): string {
   return ErrorCode[code].toLowerCase().replace("_", "/");
 }
 
+/** The category of a code: how its path begins. */
+export function categoryOf(code: FailureCode): Category {
+  return pathOf(code).replace(/\/.*/, "") as Category;
+}
+
 /** The code alone, in UPPER_SNAKE: the reason of a google.rpc.ErrorInfo. */
 export function reasonOf(code: FailureCode): string {
   return ErrorCode[code].slice(ErrorCode[code].indexOf("_") + 1);
@@ -158,6 +288,12 @@ export function reasonOf(code: FailureCode): string {
 /** The gRPC status of a failure. */
 export function grpcStatusOf(code: FailureCode): Code {
   return catalogue[code].grpc ?? Code.Unknown;
+}
+
+/** The gRPC status as gRPC spells it, such as NOT_FOUND; undefined for what only plain HTTP knows. */
+export function grpcNameOf(code: FailureCode): string | undefined {
+  const { grpc } = catalogue[code];
+  return grpc && Code[grpc].replace(/(?<=[a-z])(?=[A-Z])/g, "_").toUpperCase();
 }
 
 /** The standard reason phrase of the code's HTTP status. */
@@ -184,6 +320,7 @@ export class Failure extends Error {
       readonly fields?: readonly FieldError[];
       readonly allow?: readonly string[];
       readonly cause?: unknown;
+      readonly cancelled?: boolean;
     } = {},
   ) {
     super(detail, { cause: more.cause });
@@ -285,11 +422,21 @@ export const payloadTooLarge = (part: "body" | "head", limit: number) =>
 export const deadlineExceeded = () =>
   new Failure(ErrorCode.APPLICATION_DEADLINE_EXCEEDED, "The call took longer than its deadline.");
 
+/** The client went away. It is told nothing, so the catalogue has no code for this; the log says `cancelled`. */
+export const callCancelled = () =>
+  new Failure(ErrorCode.APPLICATION_DEADLINE_EXCEEDED, "The client did not wait for the answer.", { cancelled: true });
+
 export const serviceUnavailable = (cause: unknown) =>
   new Failure(
     ErrorCode.APPLICATION_SERVICE_UNAVAILABLE,
     "The service cannot reach its database just now; try again shortly.",
     { cause },
+  );
+
+export const serviceStopping = () =>
+  new Failure(
+    ErrorCode.APPLICATION_SERVICE_UNAVAILABLE,
+    "The service is about to stop; another replica is to be asked.",
   );
 
 export const unexpectedError = (cause: unknown) =>

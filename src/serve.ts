@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
 import { type App, openApp } from "./app.js";
+import { readCertificates } from "./certificates.js";
 import type { Config } from "./config.js";
 import { type Backends, startBackends } from "./embedded/backends.js";
 import { createCredentials } from "./embedded/credentials.js";
@@ -18,6 +19,7 @@ export async function serve(config: Config): Promise<void> {
   let backends: Backends | undefined;
   let app: App | undefined;
   try {
+    if (config.tls) await readCertificates(config.tls); // a mistake in them is told before anything is started
     if (config.databaseUrl === undefined) {
       const { dataDir, searchPath } = config;
       backends = await startBackends({ dataDir, searchPath, withRedis: config.redis === undefined, durable: true });

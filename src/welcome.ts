@@ -1,4 +1,5 @@
 import type { App } from "./app.js";
+import type { CertificateFiles } from "./certificates.js";
 import type { Config } from "./config.js";
 
 export interface WelcomeFacts {
@@ -17,6 +18,7 @@ export function welcome(facts: WelcomeFacts): string {
   const rows = {
     "HTTP/JSON, Connect": app.httpUrl,
     gRPC: app.grpcAddress,
+    ...(config.tls && { TLS: tls(config.tls) }),
     ...(app.metricsUrl && { Metrics: app.metricsUrl }),
     PostgreSQL: config.databaseUrl ? "from DATABASE_URL" : `embedded, data in ${config.dataDir}`,
     Redis: redis(config),
@@ -38,6 +40,10 @@ Ctrl-C stops it.
 `;
 }
 
+function tls({ certFile, clientCaFile }: CertificateFiles): string {
+  return `certificate from ${certFile}${clientCaFile ? `; clients need one that ${clientCaFile} signed` : ""}`;
+}
+
 function redis({ databaseUrl, redis }: Config): string {
   if (redis) return "from REDIS_URL";
   return databaseUrl ? "none (set REDIS_URL to have a cache)" : "embedded";
@@ -45,18 +51,29 @@ function redis({ databaseUrl, redis }: Config): string {
 
 /** Commands that read the credential from its file: nothing to fill in, and no secret in the shell's history. */
 function examples({ config, app, operatorKeyFile, firstKeyFile }: WelcomeFacts): string[] {
+  const trust = config.tls ? `${trusting(config.tls)} ` : "";
   if (firstKeyFile === undefined) {
     const operator = config.operatorKey ? "$OPERATOR_KEY" : contentOf(operatorKeyFile);
     const body = `-H 'Content-Type: application/json' -d '{"name":"My first workspace"}'`;
-    return [`curl ${app.httpUrl}/v2/workspaces.createWorkspace -H "Authorization: Bearer ${operator}" ${body}`];
+    return [`curl ${trust}${app.httpUrl}/v2/workspaces.createWorkspace -H "Authorization: Bearer ${operator}" ${body}`];
   }
   const bearer = `-H "Authorization: Bearer ${contentOf(firstKeyFile)}"`;
+  const grpcUrl = `${config.tls ? "https" : "http"}://${app.grpcAddress}`;
   return [
-    `curl -X POST ${app.httpUrl}/v1/keys.listKeys ${bearer}`,
-    `npx buf curl --protocol grpc --http2-prior-knowledge ${bearer} http://${app.grpcAddress}/latchkey.v1.KeysService/ListKeys`,
+    `curl -X POST ${trust}${app.httpUrl}/v1/keys.listKeys ${bearer}`,
+    `npx buf curl --protocol grpc ${trust || "--http2-prior-knowledge "}${bearer} ${grpcUrl}/latchkey.v1.KeysService/ListKeys`,
   ];
 }
 
+/** The certificate itself is trusted: who signed it need not be known to this machine. */
+function trusting({ certFile, clientCaFile }: CertificateFiles): string {
+  return `--cacert ${quoted(certFile)}${clientCaFile ? " --cert client.crt --key client.key" : ""}`;
+}
+
 function contentOf(file: string): string {
-  return `$(cat '${file.replaceAll("'", `'\\''`)}')`;
+  return `$(cat ${quoted(file)})`;
+}
+
+function quoted(file: string): string {
+  return `'${file.replaceAll("'", `'\\''`)}'`;
 }

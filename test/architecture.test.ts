@@ -82,7 +82,8 @@ describe("the arrows between the folders point one way", () => {
   });
 
   it("the leaves know only leaves", () => {
-    const leaf = /^(errors\.ts|unusable\.ts|update-mask\.ts|ids\.ts|page\.ts|listening\.ts|config\.ts|observe\/)/;
+    const leaf =
+      /^(call\.ts|errors\.ts|unusable\.ts|update-mask\.ts|ids\.ts|page\.ts|listening\.ts|certificates\.ts|config\.ts|observe\/)/;
     expect(found(leaf, /^(keys|identities|workspaces|auth|gateway|rpc|storage|embedded|app|main)\b/)).toEqual([]);
   });
 
@@ -97,6 +98,11 @@ describe("the arrows between the folders point one way", () => {
 
   it("the command line knows the service by its protocol alone", () => {
     expect(found(/^cli\//, /^(keys|identities|workspaces|audit|auth|gateway|rpc|storage)\b/)).toEqual([]);
+  });
+
+  it("the client knows generated code and what runs in a browser, and nothing of the service", () => {
+    expect(found(/^client\//, /^gen\//)).not.toEqual([]);
+    expect(found(/^client\//, /^(?!(gen|client)\/|@bufbuild\/protobuf$|@connectrpc\/connect(-web)?$)/)).toEqual([]);
   });
 
   it("no import leads back to where it began", () => {

@@ -20,6 +20,10 @@ describe("the configuration", () => {
     httpPort: 8080,
     grpcPort: 50051,
     metricsPort: undefined,
+    tls: undefined,
+    grpcKeepaliveMs: 60_000,
+    grpcMaxConnectionAgeMs: undefined,
+    stopDelayMs: 0,
     workers: 1,
     databaseUrl: undefined,
     redis: undefined,
@@ -38,7 +42,9 @@ describe("the configuration", () => {
   it("takes an empty variable for unset", () => {
     const names = ["HOST", "HTTP_PORT", "GRPC_PORT", "DATABASE_URL", "REDIS_URL", "DATA_DIR"];
     const more = ["OPERATOR_KEY", "DOCS_BASE_URL", "LOG_LEVEL", "REDIS_CLUSTER", "METRICS_PORT", "WORKERS", "CACHE_MB"];
-    expect(readConfig(Object.fromEntries([...names, ...more].map((name) => [name, ""])))).toEqual(defaults);
+    const atTheDoor = ["TLS_CERT_FILE", "TLS_KEY_FILE", "TLS_CLIENT_CA_FILE", "STOP_DELAY_MS", "GRPC_KEEPALIVE_MS"];
+    const all = [...names, ...more, ...atTheDoor];
+    expect(readConfig(Object.fromEntries(all.map((name) => [name, ""])))).toEqual(defaults);
   });
 
   it.each([
@@ -49,6 +55,10 @@ describe("the configuration", () => {
     ["GRPC_PORT", "65535", { grpcPort: 65_535 }],
     ["METRICS_PORT", "9464", { metricsPort: 9464 }],
     ["METRICS_PORT", "0", { metricsPort: 0 }],
+    ["GRPC_KEEPALIVE_MS", "1000", { grpcKeepaliveMs: 1_000 }],
+    ["GRPC_MAX_CONNECTION_AGE_MS", "86400000", { grpcMaxConnectionAgeMs: 86_400_000 }],
+    ["STOP_DELAY_MS", "0", { stopDelayMs: 0 }],
+    ["STOP_DELAY_MS", "60000", { stopDelayMs: 60_000 }],
     ["WORKERS", "1", { workers: 1 }],
     ["WORKERS", "64", { workers: 64 }],
     ["DATABASE_URL", "postgres://u:p@db:5432/latchkey", { databaseUrl: "postgres://u:p@db:5432/latchkey" }],
@@ -77,6 +87,14 @@ describe("the configuration", () => {
     expect(read).toEqual({ ...defaults, redis: { urls, cluster: true } });
   });
 
+  it("takes certificates, of this folder if their path is relative", () => {
+    const pair = { TLS_CERT_FILE: "tls.crt", TLS_KEY_FILE: "/etc/tls.key" };
+    const tls = { certFile: resolve("tls.crt"), keyFile: "/etc/tls.key", clientCaFile: undefined };
+    expect(readConfig(pair)).toEqual({ ...defaults, tls });
+    const mutual = readConfig({ ...pair, TLS_CLIENT_CA_FILE: "/etc/ca.crt" });
+    expect(mutual).toEqual({ ...defaults, tls: { ...tls, clientCaFile: "/etc/ca.crt" } });
+  });
+
   it("cannot be changed once it is read", () => {
     expect(Object.isFrozen(readConfig({}))).toBe(true);
   });
@@ -94,6 +112,11 @@ describe("a configuration that cannot be used", () => {
     ["GRPC_PORT", "1e3"],
     ["METRICS_PORT", "metrics"],
     ["METRICS_PORT", "65536"],
+    ["GRPC_KEEPALIVE_MS", "999"],
+    ["GRPC_KEEPALIVE_MS", "1m"],
+    ["GRPC_MAX_CONNECTION_AGE_MS", "86400001"],
+    ["STOP_DELAY_MS", "60001"],
+    ["STOP_DELAY_MS", "5s"],
     ["WORKERS", "0"],
     ["WORKERS", "65"],
     ["WORKERS", "-1"],
@@ -164,6 +187,16 @@ describe("a configuration that cannot be used", () => {
   it("with a cluster that has no address is refused by the name of both variables", () => {
     const [, ...problems] = complaint({ REDIS_CLUSTER: "true" }).split("\n");
     expect(problems).toEqual([expect.stringContaining("REDIS_CLUSTER needs a REDIS_URL")]);
+  });
+
+  it.each([
+    [["TLS_CERT_FILE"], "TLS_CERT_FILE needs a TLS_KEY_FILE"],
+    [["TLS_KEY_FILE"], "TLS_KEY_FILE needs a TLS_CERT_FILE"],
+    [["TLS_CLIENT_CA_FILE"], "TLS_CLIENT_CA_FILE needs a TLS_CERT_FILE and a TLS_KEY_FILE"],
+    [["TLS_CLIENT_CA_FILE", "TLS_CERT_FILE"], "TLS_CERT_FILE needs a TLS_KEY_FILE"],
+  ])("with %s alone is told what is missing", (names, problem) => {
+    const [, ...problems] = complaint(Object.fromEntries(names.map((name) => [name, "/etc/file"]))).split("\n");
+    expect(problems.map((line) => line.trim())).toEqual([problem]);
   });
 
   it("with several addresses of one server is told how to name a cluster", () => {

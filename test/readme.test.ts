@@ -66,6 +66,7 @@ describe("a newcomer who pastes the README's walk", () => {
     ["makes a key on the command line", /KEY ID +key_\w+\nKEY +lk_\w+/],
     ["lists the RPCs over gRPC", /latchkey\.v1\.KeysService\/ListKeys/],
     ["finds the identity over gRPC", /"externalId": "user_42"/],
+    ["asks for its health", /"status": "SERVING"/],
     ["finds the identity over Connect", /\{"identity":\{"identityId":"id_\w{26}","externalId":"user_42"/],
   ])("%s", (_, expected) => {
     expect(output).toMatch(expected);

@@ -73,6 +73,7 @@ export async function fill(
       },
     );
     await sql`vacuum (analyze) workspaces, identities, keys`;
+    await sql`checkpoint`; // or it would come, with all that was filled, while something is measured
   } finally {
     await sql.end();
   }

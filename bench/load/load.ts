@@ -19,8 +19,6 @@ export class WrongAnswer extends Error {
 /** How long the answers under way may take when a run is over. */
 const patienceMs = 10_000;
 
-export type ClosedLoop = ReturnType<typeof createClosedLoop>;
-
 /** Keeps count of calls of which a fixed number is under way: each answer is followed by the next call. */
 export function createClosedLoop() {
   let asking = false;

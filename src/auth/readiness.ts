@@ -1,9 +1,27 @@
+import { serviceStopping } from "../errors.js";
 import type { Cache } from "../storage/redis.js";
 import type { Lease } from "./lease.js";
 
-/** How the service stands. Throws if it cannot judge any key; that Redis is out of use only makes it slower. */
-export async function readinessOf(lease: Lease, cache: Cache | undefined) {
-  await lease.ensure();
-  const inUse = cache?.inUse ? "in use" : "out of use";
-  return { status: "ready", lease: "held", redis: cache ? inUse : "none" };
+/** Whether callers should come here. */
+export interface Readiness {
+  /** How the service stands. Throws if it cannot judge any key, or is about to stop. */
+  read(): Promise<Readonly<Record<string, string>>>;
+  /** From now on it is about to stop. */
+  end(): void;
+}
+
+/** Ready is who has a lease, or can get one; that Redis is out of use only makes it slower. */
+export function createReadiness(lease: Lease, cache: Cache | undefined): Readiness {
+  let ended = false;
+  return {
+    async read() {
+      if (ended) throw serviceStopping();
+      await lease.ensure();
+      const inUse = cache?.inUse ? "in use" : "out of use";
+      return { status: "ready", lease: "held", redis: cache ? inUse : "none" };
+    },
+    end() {
+      ended = true;
+    },
+  };
 }

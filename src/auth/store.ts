@@ -32,8 +32,6 @@ export interface Changed {
 /** How many changes are told one by one. */
 export const mostChanges = 10_000;
 
-export type ChangesStore = ReturnType<typeof createChangesStore>;
-
 export function createChangesStore(sql: Sql) {
   return {
     async readTerms(): Promise<Terms> {

@@ -1,8 +1,9 @@
 import type { DescMessage, JsonObject, MessageShape } from "@bufbuild/protobuf";
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Command, InvalidArgumentError } from "commander";
+import type { LatchkeyClient } from "../client/client.js";
 import type { ClientConfig } from "../config.js";
-import { type Clients, connect, type Role } from "./connection.js";
+import { connect, type Role } from "./connection.js";
 import { writeJson } from "./output.js";
 
 /** The flags that every command which calls a service has. */
@@ -33,7 +34,7 @@ export function listCommand(description: string): Command {
 export interface RemoteCall<Flags, Schema extends DescMessage> {
   readonly role: Role;
   readonly response: Schema;
-  call(clients: Clients, flags: Flags, ...operands: string[]): Promise<MessageShape<Schema>>;
+  call(client: LatchkeyClient, flags: Flags, ...operands: string[]): Promise<MessageShape<Schema>>;
   /** For people; scripts get the whole response as JSON. */
   show(response: MessageShape<Schema>): void;
   /** What follows once the answer was written. */

@@ -1,39 +1,43 @@
 import { existsSync, readFileSync } from "node:fs";
-import { type Client, createClient, type Interceptor } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { IdentitiesService } from "../../gen/latchkey/v1/identities_service_pb.js";
-import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
+import { createLatchkeyClient, type LatchkeyClient } from "../client/client.js";
 import type { ClientConfig } from "../config.js";
 import { createCredentials } from "../embedded/credentials.js";
 import { Unusable } from "../unusable.js";
 
-/** Typed clients of a running service. */
-export interface Clients {
-  readonly keys: Client<typeof KeysService>;
-  readonly identities: Client<typeof IdentitiesService>;
-  readonly workspaces: Client<typeof WorkspacesService>;
-}
-
 /** Whose credential a command needs. */
 export type Role = "operator" | "key";
 
-/** Connects as the flags or the environment say; by default to the service on this machine, with the keys it made. */
-export function connect(flags: { address?: string; credential?: string }, config: ClientConfig, role: Role): Clients {
+/**
+ * Connects as the flags or the environment say; by default to the service on this machine, with the keys it made. The
+ * connection is encrypted if the address begins with https://, or it is told whom to trust.
+ */
+export function connect(
+  flags: { address?: string; credential?: string },
+  config: ClientConfig,
+  role: Role,
+): LatchkeyClient {
   const address = flags.address ?? config.address ?? "127.0.0.1:50051";
-  const baseUrl = address.includes("://") ? address : `http://${address}`;
+  const baseUrl = address.includes("://") ? address : `${config.caFile ? "https" : "http"}://${address}`;
   if (!URL.canParse(baseUrl)) throw new Unusable(`The address ${address} is not of the form host:port.`);
-  const credential = flags.credential ?? config.credential ?? keptCredential(config.dataDir, role);
-  const authorize: Interceptor = (next) => (request) => {
-    request.header.set("authorization", `Bearer ${credential}`);
-    return next(request);
+  const key = flags.credential ?? config.credential ?? keptCredential(config.dataDir, role);
+  const nodeOptions = {
+    ca: contentOf("LATCHKEY_CA_FILE", config.caFile),
+    cert: contentOf("LATCHKEY_CERT_FILE", config.certFile),
+    key: contentOf("LATCHKEY_KEY_FILE", config.keyFile),
   };
-  const transport = createGrpcTransport({ baseUrl, interceptors: [authorize], defaultTimeoutMs: 10_000 });
-  return {
-    keys: createClient(KeysService, transport),
-    identities: createClient(IdentitiesService, transport),
-    workspaces: createClient(WorkspacesService, transport),
-  };
+  return createLatchkeyClient({
+    key,
+    transport: createGrpcTransport({ baseUrl, nodeOptions, defaultTimeoutMs: 10_000 }),
+  });
+}
+
+function contentOf(variable: string, file: string | undefined): Buffer | undefined {
+  try {
+    return file === undefined ? undefined : readFileSync(file);
+  } catch (cause) {
+    throw new Unusable(`${variable} must be a file that can be read, and ${file} is not.`, { cause });
+  }
 }
 
 function keptCredential(dataDir: string, role: Role): string {

@@ -1,6 +1,6 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { CommanderError } from "commander";
-import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
+import { LatchkeyError } from "../client/client.js";
 import { Unusable } from "../unusable.js";
 
 /** Raised by `key verify` for a key that is not valid: an answer, but one that scripts want to branch on. */
@@ -9,7 +9,7 @@ export class NotValid extends Error {
 }
 
 /** What scripts can tell apart. */
-export const exitCodes = {
+const exitCodes = {
   success: 0,
   failure: 1,
   usage: 2,
@@ -35,6 +35,7 @@ const byStatus: Partial<Record<Code, number>> = {
 export function exitCodeOf(error: unknown): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.success : exitCodes.usage;
   if (error instanceof NotValid) return exitCodes.notValid;
+  if (error instanceof LatchkeyError) return byStatus[error.status] ?? exitCodes.failure;
   if (error instanceof ConnectError) return byStatus[error.code] ?? exitCodes.failure;
   return exitCodes.failure;
 }
@@ -48,12 +49,7 @@ export function tellFailure(error: unknown): void {
 
 function sentenceOf(error: unknown): string {
   if (error instanceof Unusable) return `\n${error.message}\n`;
-  if (error instanceof ConnectError) return `error: ${error.rawMessage}${originOf(error)}`;
+  if (error instanceof LatchkeyError) return `error: ${error.message} (${error.type}, ${error.requestId})`;
+  if (error instanceof ConnectError) return `error: ${error.rawMessage}`;
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
-}
-
-/** Which error of the catalogue it is and in which request it happened; empty if no service said so. */
-function originOf(error: ConnectError): string {
-  const [info] = error.findDetails(ErrorInfoSchema);
-  return info ? ` (${info.metadata["type"]}, ${info.metadata["requestId"]})` : "";
 }

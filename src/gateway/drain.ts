@@ -19,10 +19,13 @@ export function drainOnClose(fastify: FastifyInstance, drainMs: number): Drain {
   const { server } = fastify;
   const drain = { closing: false };
   const connections = new Set<Socket>();
-  server.on("connection", (socket) => {
-    connections.add(socket);
-    socket.once("close", () => connections.delete(socket));
-  });
+  // An encrypted connection is one of its own, over another; only what it has been asked counts as asked.
+  for (const event of ["connection", "secureConnection"]) {
+    server.on(event, (socket: Socket) => {
+      connections.add(socket);
+      socket.once("close", () => connections.delete(socket));
+    });
+  }
 
   /** Node does not count a connection as idle on which nothing has come yet. */
   const closeIdle = () => {
@@ -34,7 +37,9 @@ export function drainOnClose(fastify: FastifyInstance, drainMs: number): Drain {
     drain.closing = true;
     closeIdle();
     const looking = setInterval(closeIdle, lookEveryMs);
-    const patience = setTimeout(() => server.closeAllConnections(), drainMs);
+    const patience = setTimeout(() => {
+      for (const socket of connections) socket.destroy();
+    }, drainMs);
     server.once("close", () => {
       clearInterval(looking);
       clearTimeout(patience);

@@ -36,9 +36,12 @@ export function failureHeaders({ code, more }: Failure): Record<string, string> 
   };
 }
 
+/** Where the errors are listed; the page about each lies below. */
+export const errorsPath = "/api-reference/errors-v2/service";
+
 /** Where the page about an error is served, for `<category>/<code>`. */
 export function errorPagePath(path: string): string {
-  return `/api-reference/errors-v2/service/${path}`;
+  return `${errorsPath}/${path}`;
 }
 
 /** RFC 6750: a request without a credential gets no error code. */

@@ -1,92 +1,70 @@
-import { Code } from "@connectrpc/connect";
+import { createHash } from "node:crypto";
+import accepts from "@fastify/accepts";
 import type { FastifyInstance } from "fastify";
-import {
-  catalogue,
-  Failure,
-  type FailureCode,
-  failureCodes,
-  invalidInput,
-  pathOf,
-  reasonOf,
-  titleOf,
-} from "../errors.js";
-import { errorPagePath, failureBody } from "./envelope.js";
+import { failureCodes, pathOf } from "../errors.js";
+import { errorPagePath, successBody, successMembers } from "./envelope.js";
+import { doorsOf } from "./pages/doors.js";
+import { errorIndex, errorPage } from "./pages/errors.js";
+import { homeData, homePage } from "./pages/home.js";
+import { icon, layOut, type Page, paths } from "./pages/layout.js";
+import { style } from "./pages/style.js";
 
-/** Serves a page for each error of the catalogue, at the address that the error's `type` names. */
-export function errorPages(docsBase: () => string) {
-  return async (server: FastifyInstance): Promise<void> => {
+/**
+ * The pages that people open: `/`, the list of errors, and a page for each error at the address that its `type` names.
+ *
+ * @param grpcPort known only once it is open, as docsBase is
+ */
+export function pages(docsBase: () => string, grpcPort: () => number) {
+  return async (scope: FastifyInstance): Promise<void> => {
+    await scope.register(accepts);
+    scope.addHook("onRequest", async (_request, reply) => {
+      reply.headers(securityHeaders);
+    });
+
+    // HTML for those who ask for it, as browsers do; curl, and whoever takes anything, gets JSON.
+    scope.get(paths.home, async (request, reply) => {
+      const doors = doorsOf(request, grpcPort());
+      reply.header("vary", "accept");
+      return request.accepts().type(["json", "html"]) === "html"
+        ? reply.type(htmlType).send(layOut(homePage(doors)))
+        : reply.type(jsonType).send(successBody(request.call.requestId, successMembers(homeData(doors))));
+    });
+
+    servePage(paths.errors, errorIndex);
+    servePage(`${paths.errors}/`, errorIndex);
     for (const code of failureCodes) {
-      server.get(errorPagePath(pathOf(code)), async (_request, reply) =>
-        reply.type("text/html; charset=utf-8").send(errorPage(code, docsBase())),
+      servePage(errorPagePath(pathOf(code)), (http) => errorPage(code, docsBase(), http));
+    }
+
+    scope.get(paths.icon, async (_request, reply) =>
+      reply.type("image/svg+xml").header("cache-control", "public, max-age=86400").send(icon),
+    );
+
+    function servePage(path: string, write: (http: string) => Page): void {
+      scope.get(path, async (request, reply) =>
+        reply.type(htmlType).send(layOut(write(doorsOf(request, grpcPort()).http))),
       );
     }
   };
 }
 
-function errorPage(code: FailureCode, docsBase: string): string {
-  const { status, grpc, when, remedy } = catalogue[code];
-  const name = pathOf(code);
-  const example = JSON.parse(failureBody(exampleOf(code), "req_01jd9x2m5te4btvz7p3k8n6qwc", docsBase));
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${name} · Latchkey</title>
-<style>${style}</style>
-</head>
-<body>
-<main>
-<p class="eyebrow">Latchkey error</p>
-<h1>${name}</h1>
-<p class="status"><b>HTTP ${status}</b> ${titleOf(code)} <span>·</span> ${grpc ? `<b>gRPC</b> ${Code[grpc]} <span>·</span> ` : ""}<b>reason</b> ${reasonOf(code)}</p>
-<h2>What happened</h2>
-<p>${markup(when)}</p>
-<h2>How to mend it</h2>
-<p>${markup(remedy)}</p>
-<h2>What it looks like</h2>
-<pre>${escaped(JSON.stringify(example, null, 2))}</pre>
-<h2>All errors</h2>
-<ul>${failureCodes
-    .map(pathOf)
-    .map(
-      (path) => `<li><a href="${errorPagePath(path)}"${path === name ? ' aria-current="page"' : ""}>${path}</a></li>`,
-    )
-    .join("")}</ul>
-</main>
-</body>
-</html>
-`;
-}
+const htmlType = "text/html; charset=utf-8";
+const jsonType = "application/json; charset=utf-8";
 
-function exampleOf(code: FailureCode): Failure {
-  const badField = invalidInput([{ location: "externalId", message: "must not contain control characters" }]);
-  return code === badField.code ? badField : new Failure(code, plain(catalogue[code].when));
-}
-
-/** The catalogue's sentences mark code with backquotes, as Markdown does. */
-function markup(sentence: string): string {
-  return escaped(sentence).replace(/`([^`]+)`/g, "<code>$1</code>");
-}
-
-function plain(sentence: string): string {
-  return sentence.replaceAll("`", "");
-}
-
-function escaped(text: string): string {
-  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
-}
-
-const style = `
-:root { color-scheme: light dark; --ink: light-dark(#1b1d22, #e8e9ed); --soft: light-dark(#5d6270, #a0a5b3);
-  --paper: light-dark(#fbfbfc, #15171b); --panel: light-dark(#f0f1f4, #20232a); --link: light-dark(#1d5fbf, #8ab8ff); }
-body { margin: 0; background: var(--paper); color: var(--ink); font: 1.05rem/1.6 system-ui, sans-serif; }
-main { max-width: 44rem; margin: 0 auto; padding: 3rem 1.25rem; }
-.eyebrow { margin: 0; color: var(--soft); }
-h1 { margin: 0 0 .5rem; font: 600 1.7rem/1.25 ui-monospace, monospace; overflow-wrap: anywhere; }
-h2 { margin: 2rem 0 .25rem; font-size: 1.1rem; }
-.status, .status b { color: var(--soft); } .status b { color: var(--ink); }
-pre, code { background: var(--panel); border-radius: .35rem; font: .9rem/1.5 ui-monospace, monospace; }
-pre { padding: 1rem; overflow-x: auto; } code { padding: .1rem .3rem; }
-ul { columns: 2 16rem; padding-left: 1.1rem; } a { color: var(--link); } a[aria-current] { color: var(--soft); text-decoration: none; }
-`;
+/**
+ * A page is whole in itself: nothing is loaded but the icon, nothing runs, and the one style is allowed by its hash. So
+ * replicas of different versions behind one address cannot mix their pages up.
+ */
+const securityHeaders = {
+  "content-security-policy": [
+    "default-src 'none'",
+    `style-src 'sha256-${createHash("sha256").update(style.markup).digest("base64")}'`,
+    "img-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join("; "),
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "no-referrer",
+  "cache-control": "no-cache",
+};

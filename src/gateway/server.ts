@@ -1,4 +1,5 @@
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
+import type { Certificates } from "../certificates.js";
 import { catalogue, methodNotAllowed, routeNotFound } from "../errors.js";
 import type { LogCall } from "../observe/calls.js";
 import { connectDoor } from "../rpc/connect.js";
@@ -9,7 +10,8 @@ import { parseBody } from "./body.js";
 import { answerOddHttp, refuseBrokenHttp, refuseOddHttp } from "./broken-http.js";
 import { drainOnClose } from "./drain.js";
 import { failureBody, failureHeaders, successBody, successMembers } from "./envelope.js";
-import { errorPages } from "./pages.js";
+import { httpsServer } from "./https.js";
+import { pages } from "./pages.js";
 import { apiReference } from "./reference.js";
 import { type Route, routesOf } from "./routes.js";
 
@@ -17,24 +19,36 @@ export interface GatewayOptions {
   readonly procedures: readonly Procedure[];
   /** How the service stands; throws if it cannot serve. */
   readonly readiness: () => Promise<Readonly<Record<string, string>>>;
+  /** Undefined: the port is not encrypted. */
+  readonly certificates: Certificates | undefined;
   /** How long running calls may take to finish once the server closes. */
   readonly drainMs: number;
   /** What error URLs begin with; asked at each failure, because the port may be known only once it is open. */
   readonly docsBase: () => string;
+  /** Where gRPC is served, for the first page; asked when that is. */
+  readonly grpcPort: () => number;
   readonly logCall: LogCall;
 }
 
+/** How long a request may take to arrive, and a connection to be asked again, in milliseconds. */
+const patience = { requestTimeout: 30_000, keepAliveTimeout: 72_000 };
+
+/** A request without a Host header is refused by ourselves, with the envelope. */
+const http = { requireHostHeader: false };
+
 /** The HTTP port: the HTTP/JSON door, with the Connect door beside it. */
 export async function createGateway(options: GatewayOptions): Promise<FastifyInstance> {
-  const { procedures, readiness, drainMs, docsBase, logCall } = options;
+  const { procedures, readiness, certificates, drainMs, docsBase, grpcPort, logCall } = options;
   const server = fastify({
     logger: false,
     bodyLimit: largestMessage,
-    requestTimeout: 30_000,
+    ...patience,
     forceCloseConnections: "idle",
-    http: { requireHostHeader: false }, // we refuse it ourselves, with the envelope
+    http,
+    // A server that Fastify did not make itself gets none of its settings.
+    ...(certificates && { serverFactory: httpsServer(certificates, { ...http, ...patience }) }),
     frameworkErrors: (error, request, reply) => {
-      request.call = beginCall(request.raw);
+      request.call = beginCall(request.raw, reply.raw);
       fail(error, request, reply);
     },
     clientErrorHandler: (error, socket) => refuseBrokenHttp(error, socket, docsBase(), logCall),
@@ -76,8 +90,8 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   });
 
   server.decorateRequest("call");
-  server.addHook("onRequest", (request, _reply, done) => {
-    request.call = beginCall(request.raw);
+  server.addHook("onRequest", (request, reply, done) => {
+    request.call = beginCall(request.raw, reply.raw);
     refuseOddHttp(request.raw);
     done();
   });
@@ -90,15 +104,19 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   answerOddHttp(server.server, docsBase, logCall);
 
   for (const route of routesOf(procedures)) addRoute(route);
-  server.get("/v2/liveness", (request, reply) => answer(request, reply, successMembers({ status: "alive" })));
+  for (const path of ["/v2/liveness", "/livez"]) {
+    server.get(path, (request, reply) => answer(request, reply, successMembers({ status: "alive" })));
+  }
   server.get("/readyz", async (request, reply) => answer(request, reply, successMembers(await readiness())));
   // Doors that answer by themselves are watched by hooks. Our own answers do without, because every call would pay.
   await server.register(async (watched) => {
-    watched.addHook("onRequest", async ({ call }, reply) => {
-      reply.header("x-request-id", call.requestId);
+    watched.addHook("onRequest", async (request, reply) => {
+      reply.header("x-request-id", request.call.requestId);
+      // A client that goes away gets no answer, so Fastify has none to tell of. Its call has ended a moment later.
+      reply.raw.once("close", () => setImmediate(logHttpCall, logCall, request, reply));
     });
     watched.addHook("onResponse", async (request, reply) => logHttpCall(logCall, request, reply));
-    await watched.register(errorPages(docsBase));
+    await watched.register(pages(docsBase, grpcPort));
     await watched.register(apiReference(docsBase));
     await watched.register(connectDoor(procedures));
   });

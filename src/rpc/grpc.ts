@@ -4,30 +4,58 @@ import {
   Metadata,
   Server,
   ServerCredentials,
+  type ServerOptions,
   type ServerUnaryCall,
   type sendUnaryData,
   setLogVerbosity,
 } from "@grpc/grpc-js";
+import { Health } from "../../gen/grpc/health/v1/health_pb.js";
+import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.js";
+import type { Call } from "../call.js";
+import type { Certificates } from "../certificates.js";
 import { type Failure, grpcStatusOf, invalidInput, payloadTooLarge } from "../errors.js";
 import { mintId } from "../ids.js";
 import type { LogCall } from "../observe/calls.js";
+import { addHealth } from "./health.js";
 import { largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
 import { addReflection } from "./reflection.js";
+import { renewedCredentials } from "./renewed-credentials.js";
 import { toStatusBytes } from "./status.js";
 import { writeOnce } from "./write-once.js";
+
+export interface GrpcDoorOptions {
+  readonly procedures: readonly Procedure[];
+  /** How the service stands; throws if it cannot serve. */
+  readonly readiness: () => Promise<unknown>;
+  /** Undefined: the port is not encrypted. */
+  readonly certificates: Certificates | undefined;
+  /** After how long a connection is asked whether its client is still there. */
+  readonly keepaliveMs: number;
+  /** After how long a client is asked to connect anew; undefined: never. */
+  readonly maxConnectionAgeMs: number | undefined;
+  /** How long running calls may take to finish once the door closes. */
+  readonly drainMs: number;
+  readonly logCall: LogCall;
+}
+
+/** The gRPC port. */
+export interface GrpcDoor {
+  /** Opens the port and says which one it is. */
+  listen(host: string, port: number): Promise<number>;
+  /** Tells all who watch its health that it is about to close. It still serves. */
+  announceEnd(): void;
+  /** Lets running calls finish, until the deadline; a client that does not react cannot hold it up. */
+  close(): Promise<void>;
+}
 
 /**
  * The gRPC door. Served by grpc-js, which answers several times the calls of Connect's own HTTP/2 server. Requests stay
  * bytes until the caller has been admitted.
  */
-export function createGrpcServer(procedures: readonly Procedure[], logCall: LogCall): Server {
+export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
+  const { procedures, readiness, certificates, drainMs, logCall } = options;
   setLogVerbosity(logVerbosity.NONE); // its failures reach us as errors; we say them once
-  // grpc-js refuses what is too large without our details, so it is given some room above the limit that we check.
-  const server = new Server({
-    "grpc.max_receive_message_length": 4 * largestMessage,
-    "grpc.max_concurrent_streams": 1_000,
-    "grpc.enable_channelz": 0, // nobody is served these figures, and every call would pay for them
-  });
+  const server = new Server(limitsOf(options));
   for (const procedure of procedures) {
     const { method, path } = procedure;
     server.register(
@@ -38,45 +66,74 @@ export function createGrpcServer(procedures: readonly Procedure[], logCall: LogC
       "unary",
     );
   }
-  addReflection(server, [...new Set(procedures.map(({ method }) => method.parent))]);
-  return server;
+  const services = [...new Set(procedures.map(({ method }) => method.parent))];
+  const health = addHealth(server, services, readiness);
+  addReflection(server, [...services, Health, ServerReflection]);
+
+  return {
+    listen(host, port) {
+      const address = host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+      const credentials = certificates ? renewedCredentials(certificates) : ServerCredentials.createInsecure();
+      return new Promise((resolve, reject) => {
+        server.bindAsync(address, credentials, (error, port) => (error ? reject(error) : resolve(port)));
+      });
+    },
+    announceEnd: health.end,
+    close() {
+      health.end();
+      return new Promise((resolve) => {
+        const timer = setTimeout(() => {
+          server.forceShutdown();
+          resolve();
+        }, drainMs);
+        server.tryShutdown(() => {
+          clearTimeout(timer);
+          resolve();
+        });
+      });
+    },
+  };
 }
 
-/** Opens the port and says which one it is. */
-export function listenGrpc(server: Server, host: string, port: number): Promise<number> {
-  const address = host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
-  return new Promise((resolve, reject) => {
-    server.bindAsync(address, ServerCredentials.createInsecure(), (error, port) =>
-      error ? reject(error) : resolve(port),
-    );
-  });
+/**
+ * What one connection may do. grpc-js cannot limit how often a client pings; Node answers pings without asking us, and
+ * closes a connection by itself on which a thousand answers are unread.
+ */
+function limitsOf({ keepaliveMs, maxConnectionAgeMs, drainMs }: GrpcDoorOptions): ServerOptions {
+  return {
+    // grpc-js refuses what is too large without our details, so it is given some room above the limit that we check.
+    "grpc.max_receive_message_length": 4 * largestMessage,
+    "grpc.max_concurrent_streams": 1_000,
+    "grpc.keepalive_time_ms": keepaliveMs,
+    "grpc.keepalive_timeout_ms": Math.min(keepaliveMs, longestPingMs),
+    ...(maxConnectionAgeMs && { "grpc.max_connection_age_ms": maxConnectionAgeMs }),
+    "grpc.max_connection_age_grace_ms": drainMs,
+    "grpc.enable_channelz": 0, // nobody is served these figures, and every call would pay for them
+  };
 }
 
-/** Lets running calls finish, until the deadline; a client that does not react cannot hold it up. */
-export function closeGrpc(server: Server, deadlineMs: number): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(() => {
-      server.forceShutdown();
-      resolve();
-    }, deadlineMs);
-    server.tryShutdown(() => {
-      clearTimeout(timer);
-      resolve();
-    });
-  });
-}
+/** How long a client may take to say that it is still there. */
+const longestPingMs = 20_000;
 
-function createHandler({ method, path, admit, perform }: Procedure, logCall: LogCall) {
-  return async (call: ServerUnaryCall<Buffer, Message>, respond: sendUnaryData<Message>): Promise<void> => {
+function createHandler({ method, path, beginSpan, admit, perform }: Procedure, logCall: LogCall) {
+  return async (rpc: ServerUnaryCall<Buffer, Message>, respond: sendUnaryData<Message>): Promise<void> => {
     const requestId = mintId("req");
-    const startedAt = Date.now();
-    const deadline = Math.min(startedAt + longestCallMs, Number(call.getDeadline()));
+    const startedAt = performance.now();
+    const call: Call = {
+      requestId,
+      deadline: Math.min(Date.now() + longestCallMs, Number(rpc.getDeadline())),
+      client: rpc,
+      leaving: "cancelled",
+      span: beginSpan?.("grpc", (name) => rpc.metadata.get(name)[0]?.toString()),
+      ended: undefined,
+      work: undefined,
+    };
     let workspaceId: string | undefined;
     let failure: Failure | undefined;
     try {
-      const caller = await admit({ requestId, deadline }, call.metadata.get("authorization").map(String));
+      const caller = await admit(call, rpc.metadata.get("authorization").map(String));
       if (caller.kind === "key") workspaceId = caller.workspaceId;
-      const response = await perform({ requestId, deadline }, caller, () => decode(method.input, call.request));
+      const response = await perform(call, caller, () => decode(method.input, rpc.request));
       respond(null, response, trailers(requestId));
     } catch (error) {
       failure = toFailure(error);
@@ -84,7 +141,7 @@ function createHandler({ method, path, admit, perform }: Procedure, logCall: Log
       metadata.set("grpc-status-details-bin", Buffer.from(toStatusBytes(failure, requestId)));
       respond({ code: Number(grpcStatusOf(failure.code)), details: failure.detail, metadata });
     }
-    logCall({ requestId, door: "grpc", method: path, workspaceId, startedAt, failure });
+    logCall({ requestId, door: "grpc", method: path, workspaceId, startedAt, failure, span: call.span });
   };
 }
 

@@ -10,6 +10,7 @@ import {
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import type { Server, ServerDuplexStream } from "@grpc/grpc-js";
 import { status } from "@grpc/grpc-js";
+import { file_google_rpc_error_details } from "../../gen/google/rpc/error_details_pb.js";
 import {
   type ServerReflectionRequest,
   ServerReflectionRequestSchema,
@@ -51,7 +52,9 @@ export function addReflection(server: Server, services: readonly DescService[]):
 }
 
 function createAnswerer(services: readonly DescService[]): (request: ServerReflectionRequest) => Answer {
-  const files = new Map([...closure(services.map(({ file }) => file))].map((file) => [`${file.name}.proto`, file]));
+  // No method names the details of errors, yet who reads an error wants to know them.
+  const roots = [...services.map(({ file }) => file), file_google_rpc_error_details];
+  const files = new Map([...closure(roots)].map((file) => [`${file.name}.proto`, file]));
   // Encoded once: anybody may ask, and as often as they like.
   const encoded = new Map([...files.values()].map((file) => [file, toBinary(FileDescriptorProtoSchema, file.proto)]));
 

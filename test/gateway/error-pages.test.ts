@@ -1,10 +1,15 @@
+import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { Code } from "@connectrpc/connect";
+import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { catalogue, failureCodes, pathOf, titleOf } from "../../src/errors.js";
+import { catalogue, failureCodes, grpcNameOf, pathOf, reasonOf, titleOf } from "../../src/errors.js";
 import { mintSecret } from "../../src/keys/secret.js";
-import { openTestApp, type TestApp } from "../harness.js";
-import { type Answer, ask, createWorkspace, expectFailure, post } from "./http.js";
+import { openTestApp, operatorKey, type TestApp } from "../harness.js";
+import { type Answer, ask, createWorkspace, expectFailure, expectSuccess, post } from "./http.js";
+import { blocksOf, errorsPath, open, visibleText } from "./pages.js";
+
+const run = promisify(execFile);
+const named = failureCodes.map((code) => [pathOf(code), code] as const);
 
 let app: TestApp;
 let origin: string;
@@ -16,22 +21,6 @@ beforeAll(async () => {
   key = (await createWorkspace(origin)).key;
 });
 afterAll(() => app.close());
-
-/** Opens a page as a browser would, without a credential. */
-function open(url: string): Promise<Answer> {
-  const { origin, pathname } = new URL(url);
-  return ask(origin, pathname, { method: "GET" });
-}
-
-/** What a reader sees of a page. */
-function visibleText(html: string): string {
-  return html
-    .replace(/<style>.*?<\/style>/gs, "")
-    .replace(/<[^>]+>/g, "")
-    .replaceAll("&lt;", "<")
-    .replaceAll("&gt;", ">")
-    .replaceAll("&amp;", "&");
-}
 
 function typeOf({ text }: Answer): string {
   return JSON.parse(text).error.type;
@@ -52,39 +41,86 @@ describe("the type URL of an error opens as a page that explains it", () => {
   it.each(realErrors)("%s, as it was answered", async (path, provoke) => {
     const type = typeOf(await provoke());
     expect(type).toBe(`${origin}/api-reference/errors-v2/service/${path}`);
-    const page = await open(type);
+    const page = await open(origin, new URL(type).pathname);
     expect(page.status).toBe(200);
     expect(page.headers["content-type"]).toMatch(/^text\/html\b/);
     expect(visibleText(page.text)).toContain(path);
   });
 
-  it.each(failureCodes.map((code) => [pathOf(code), code] as const))("%s, of the catalogue", async (path, code) => {
-    const page = await open(`${origin}/api-reference/errors-v2/service/${path}`);
+  it.each(named)("%s, of the catalogue", async (path, code) => {
+    const page = await open(origin, `${errorsPath}/${path}`);
     expect(page.status).toBe(200);
     expect(page.headers["content-type"]).toMatch(/^text\/html\b/);
     expect(page.headers["x-request-id"]).toMatch(/^req_/);
     const text = visibleText(page.text);
-    const { status, when, remedy } = catalogue[code];
-    for (const part of [path, `${status}`, titleOf(code), when.replaceAll("`", ""), remedy.replaceAll("`", "")]) {
-      expect(text).toContain(part);
-    }
+    const { status, when, causes, remedy } = catalogue[code];
+    const facts = [path, `${status} ${titleOf(code)}`, grpcNameOf(code) ?? "over HTTP only", reasonOf(code)];
+    for (const part of [...facts, when, ...causes, remedy]) expect(text).toContain(part.replaceAll("`", ""));
   });
 
-  it("and every page links to all the others, by links that open", async () => {
-    const { text } = await open(`${origin}/api-reference/errors-v2/service/${pathOf(failureCodes[0] ?? 1)}`);
-    const links = [...text.matchAll(/href="([^"]+)"/g)].map(([, href = ""]) => new URL(href, origin).href);
-    expect(links).toHaveLength(failureCodes.length);
-    for (const link of links) expect(await open(link)).toMatchObject({ status: 200 });
+  it("and every page, and the list of errors, links to all", async () => {
+    for (const path of [errorsPath, `${errorsPath}/`, ...named.map(([name]) => `${errorsPath}/${name}`)]) {
+      const { text } = await open(origin, path);
+      for (const [name] of named) expect(text).toContain(`href="${errorsPath}/${name}"`);
+    }
+  });
+});
+
+describe("the command on an error's page", () => {
+  let credentials: Record<string, string>;
+
+  beforeAll(async () => {
+    const make = async (settings: object) =>
+      (expectSuccess(await post(origin, "/v2/keys.createKey", key, settings)) as { key: string }).key;
+    const other = await createWorkspace(origin);
+    const reason = { workspaceId: other.workspaceId, reason: "UNPAID_BILLING" };
+    expectSuccess(await post(origin, "/v2/workspaces.disableWorkspace", operatorKey, reason));
+    expectSuccess(await post(origin, "/v2/identities.createIdentity", key, { externalId: "user_42" }));
+    credentials = {
+      "authentication/key_expired": await make({ permissions: ["*"], expires: Date.now() + 3_600_000 }),
+      "authorization/workspace_disabled": other.key,
+      "authorization/key_disabled": await make({ permissions: ["*"], enabled: false }),
+      "authorization/insufficient_permissions": await make({ permissions: ["keys.verify"] }),
+    };
+    app.advance(3_600_001);
   });
 
-  it("and the example on the page is a whole envelope of that error", async () => {
-    for (const code of failureCodes) {
-      const type = `${origin}/api-reference/errors-v2/service/${pathOf(code)}`;
-      const [, example = ""] = /<pre>(.*?)<\/pre>/s.exec((await open(type)).text) ?? [];
-      const { error } = JSON.parse(visibleText(example));
-      expect(error).toMatchObject({ type, status: catalogue[code].status, title: titleOf(code) });
-      expect(Object.hasOwn(error, "errors")).toBe(pathOf(code) === "application/invalid_input");
-    }
+  /** Pastes the command of a page into a shell, where the variables are as the page says. */
+  async function paste(page: string, path: string): Promise<string> {
+    const [command = ""] = blocksOf("command", page);
+    const env = { PATH: process.env["PATH"], KEY: credentials[path] ?? key, OPERATOR: operatorKey };
+    return (await run("bash", ["-c", command], { env })).stdout;
+  }
+
+  // These cannot be had by asking: their commands get past them.
+  const ofBadDays = ["deadline_exceeded", "service_unavailable", "unexpected_error"].map(
+    (name) => `application/${name}`,
+  );
+
+  it.each(named.map(([path]) => path).filter((path) => !ofBadDays.includes(path)))(
+    "%s: is answered by the very example that the page shows",
+    async (path) => {
+      const { text } = await open(origin, `${errorsPath}/${path}`);
+      const [example = ""] = blocksOf("json", text);
+      const answer = JSON.parse(await paste(text, path));
+      expect(answer.error).toMatchObject({ type: `${origin}${errorsPath}/${path}` });
+      expect(JSON.parse(example)).toEqual({ ...answer, meta: { requestId: expect.stringMatching(/^req_/) } });
+    },
+  );
+
+  it.each(ofBadDays)("%s: succeeds once the service is well, and the example is a whole envelope", async (path) => {
+    const { text } = await open(origin, `${errorsPath}/${path}`);
+    const [example = ""] = blocksOf("json", text);
+    expect(JSON.parse(example)).toEqual({
+      meta: { requestId: expect.stringMatching(/^req_[0-9a-z]{26}$/) },
+      error: {
+        detail: expect.stringMatching(/\S/),
+        status: expect.any(Number),
+        title: expect.any(String),
+        type: `${origin}${errorsPath}/${path}`,
+      },
+    });
+    expect(await paste(text, path)).toMatch(/"data":/);
   });
 });
 
@@ -95,7 +131,10 @@ it("a configured documentation address begins every type, and the pages are serv
     const answer = await ask(documented.httpUrl, "/nowhere");
     expectFailure(answer, 404, "application/route_not_found", elsewhere);
     const local = typeOf(answer).replace(elsewhere, documented.httpUrl);
-    expect(await open(local)).toMatchObject({ status: 200, text: expect.stringContaining(elsewhere) });
+    expect(await open(documented.httpUrl, new URL(local).pathname)).toMatchObject({
+      status: 200,
+      text: expect.stringContaining(elsewhere),
+    });
   } finally {
     await documented.close();
   }
@@ -105,10 +144,10 @@ describe("the README's table of errors agrees with the catalogue", () => {
   const readme = () => readFileSync(new URL("../../README.md", import.meta.url), "utf8");
   const row = /^\| *`([a-z]+\/[a-z_]+)` *\| *(\d{3}) *\| *`?([A-Z_]+|–)`? *\|/gm;
 
-  it.each(failureCodes.map((code) => [pathOf(code), code] as const))("%s", (path, code) => {
+  it.each(named)("%s", (path, code) => {
     const found = [...readme().matchAll(row)].filter(([, name]) => name === path);
     expect(found.map(([, , status, grpc]) => ({ status, grpc }))).toEqual([
-      { status: `${catalogue[code].status}`, grpc: grpcName(catalogue[code].grpc) },
+      { status: `${catalogue[code].status}`, grpc: grpcNameOf(code) ?? "–" },
     ]);
   });
 
@@ -119,9 +158,3 @@ describe("the README's table of errors agrees with the catalogue", () => {
     );
   });
 });
-
-/** The status as gRPC spells it, such as PERMISSION_DENIED; a dash for what only HTTP knows. */
-function grpcName(code: Code | undefined): string {
-  if (code === undefined) return "–";
-  return Code[code].replace(/(?<=[a-z])(?=[A-Z])/g, "_").toUpperCase();
-}

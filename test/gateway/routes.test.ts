@@ -18,7 +18,7 @@ afterAll(async () => {
 
 describe("a path that does not exist is 404, whatever the method", () => {
   it.each([
-    ["GET", "/"],
+    ["GET", "/index.html"],
     ["POST", "/v3/keys.listKeys"],
     ["POST", "/v1/keys.listkeys"],
     ["POST", "/v1/keys.listKeys/"],
