@@ -9,6 +9,7 @@ export const probesTag = { name: "Probes", description: "How the service stands.
 /** What the gateway serves besides the RPCs, for load balancers and people. */
 export const probes: JsonObject = {
   "/v2/liveness": probe("liveness", "Answers while the process runs", { status: { const: "alive" } }),
+  "/livez": probe("livez", "Answers while the process runs", { status: { const: "alive" } }),
   "/readyz": probe(
     "readyz",
     "Answers while keys can be judged",

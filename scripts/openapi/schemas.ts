@@ -49,7 +49,7 @@ export function createSchemas(): Schemas {
         properties: Object.fromEntries(
           fields.map((field) => [
             field.jsonName,
-            isRequired(field) ? requestField(field) : orNull(requestField(field)),
+            isNullable(field) ? orNull(requestField(field)) : requestField(field),
           ]),
         ),
         ...requiredOf(fields.filter(isRequired)),
@@ -149,7 +149,12 @@ function described(field: DescField, schema: JsonObject): JsonObject {
   return { ...schema, description, ...(example !== undefined && { examples: [example] }) };
 }
 
-/** `null` clears a field in an update; elsewhere it means left out. */
+/** `null` clears a field in an update, except a choice of yes and no, which cannot be clear; elsewhere it means left out. */
+function isNullable(field: DescField): boolean {
+  const isChange = updateMaskOf(field.parent)?.changeable.has(field.name) ?? false;
+  return !isRequired(field) && !(isChange && field.scalar === ScalarType.BOOL);
+}
+
 function orNull({ $ref, type, ...more }: JsonObject): JsonObject {
   return $ref === undefined
     ? { type: [type as Json, "null"], ...more }

@@ -45,7 +45,7 @@ describe("what is answered is as documented, at each path:", () => {
     await stage.reference.holds(route, response);
   });
 
-  test.each(["/v2/liveness", "/readyz"])("GET %s", async (path) => {
+  test.each(["/v2/liveness", "/livez", "/readyz"])("GET %s", async (path) => {
     const response = await fetch(stage.app.httpUrl + path);
     expect(response.status).toBe(200);
     await stage.reference.holds(["GET", path], response);

@@ -36,12 +36,27 @@ export interface Reference {
   operation(route: HttpRoute): DocumentedOperation;
   /** Whether the schema of a route's body takes a request. */
   takes(route: HttpRoute, request: unknown): boolean;
-  /** The requests that are shown as examples. */
-  examplesOf(route: HttpRoute): Record<string, unknown>[];
+  /** The schema of a route's body. */
+  body(route: HttpRoute): BodySchema;
   /** The codes of the catalogue that are documented for a route and a status. */
   codes(route: HttpRoute, status: number): string[];
   /** Expects an answer to be just as it is documented for its route; gives its body. */
   holds(route: HttpRoute, response: Response): Promise<Body>;
+}
+
+/** What the tests look at in the schema of a body. */
+export interface BodySchema {
+  readonly properties: Record<string, FieldSchema>;
+  readonly examples: readonly Record<string, unknown>[];
+}
+
+/** The limits of a field. */
+export interface FieldSchema {
+  readonly maxLength?: number;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly maxItems?: number;
+  readonly items?: FieldSchema;
 }
 
 interface Body {
@@ -91,9 +106,9 @@ export async function openReference(httpUrl: string): Promise<Reference> {
     operation,
     codes,
     takes: (route, request) => validatorOf(schemaOfBody(route))(request),
-    examplesOf(route) {
+    body(route) {
       const name = String(schemaOfBody(route)["$ref"]).replace(/.*\//, "");
-      return (document.components.schemas[name]?.["examples"] ?? []) as Record<string, unknown>[];
+      return (document.components.schemas[name] ?? expect.fail(`there is no schema ${name}`)) as unknown as BodySchema;
     },
     async holds(route, response) {
       const documented = responseTo(route, response.status);
