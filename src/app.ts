@@ -27,7 +27,10 @@ import { createKeysStore } from "./keys/store.js";
 import { cannotListen, reachable } from "./listening.js";
 import { createLogCall } from "./observe/calls.js";
 import type { Log } from "./observe/log.js";
-import { createMetrics, type Metrics, serveMetrics } from "./observe/metrics.js";
+import { createMetrics, type Metrics } from "./observe/metrics.js";
+import { serveMetrics } from "./observe/serve-metrics.js";
+import { createCallTally } from "./observe/tally.js";
+import { createTracing } from "./observe/tracing.js";
 import { createGrpcDoor } from "./rpc/grpc.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
 import { openConnections } from "./storage/connections.js";
@@ -92,6 +95,8 @@ export async function openApp(options: AppOptions): Promise<App> {
   try {
     const certificates = options.tls && (await openCertificates(options.tls, log));
     undo.push(() => certificates?.close());
+    const tracing = createTracing();
+    undo.push(() => tracing?.flush());
     const pool = openConnections(options.databaseUrl);
     undo.push(() => pool.close());
     const { sql } = pool;
@@ -126,9 +131,12 @@ export async function openApp(options: AppOptions): Promise<App> {
         service(WorkspacesService, workspacesService),
       ],
       authenticate,
+      tracing,
     );
 
-    const logCall = createLogCall(log);
+    const tally = createCallTally(procedures.map(({ path }) => path));
+    const logAnswered = createLogCall(log, tally);
+    const logCall = tracing?.endSpans(logAnswered) ?? logAnswered;
     let httpUrl = "";
     let grpcPort = 0;
     const docsBase = () => options.docsBaseUrl ?? httpUrl;
@@ -150,12 +158,14 @@ export async function openApp(options: AppOptions): Promise<App> {
     grpcPort = await grpc.listen(host, options.grpcPort).catch(cannotListen("GRPC_PORT", host, options.grpcPort));
 
     const registry = createMetrics({
+      calls: tally.read,
       leaseMsLeft: lease.timeLeft,
       epoch: () => changes.epoch,
       redisInUse: () => cache.inUse,
       lookups: holdings.lookups,
       renewals: keeper.renewals,
       checks: holdings.checks,
+      pool: pool.use,
     });
     const metrics = async () => registry;
     const { metricsPort } = options;
@@ -172,12 +182,13 @@ export async function openApp(options: AppOptions): Promise<App> {
       grpcAddress: `${reachable(host)}:${grpcPort}`,
       metricsUrl: metricsServer?.url,
       async createFirstWorkspace(name) {
-        const there = await workspaces.listWorkspaces({ limit: 0, after: "" });
+        const call = { requestId: mintId("req"), deadline: Number.POSITIVE_INFINITY };
+        const there = await workspaces.listWorkspaces(call, { limit: 0, after: "" });
         return there.length > 0
           ? undefined
           : workspacesService.createWorkspace(create(CreateWorkspaceRequestSchema, { name }), {
               caller: { kind: "operator" },
-              requestId: mintId("req"),
+              call,
             });
       },
       metrics,

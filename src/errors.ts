@@ -320,6 +320,7 @@ export class Failure extends Error {
       readonly fields?: readonly FieldError[];
       readonly allow?: readonly string[];
       readonly cause?: unknown;
+      readonly cancelled?: boolean;
     } = {},
   ) {
     super(detail, { cause: more.cause });
@@ -420,6 +421,10 @@ export const payloadTooLarge = (part: "body" | "head", limit: number) =>
 
 export const deadlineExceeded = () =>
   new Failure(ErrorCode.APPLICATION_DEADLINE_EXCEEDED, "The call took longer than its deadline.");
+
+/** The client went away. It is told nothing, so the catalogue has no code for this; the log says `cancelled`. */
+export const callCancelled = () =>
+  new Failure(ErrorCode.APPLICATION_DEADLINE_EXCEEDED, "The client did not wait for the answer.", { cancelled: true });
 
 export const serviceUnavailable = (cause: unknown) =>
   new Failure(

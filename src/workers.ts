@@ -3,7 +3,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { App, AppOptions } from "./app.js";
 import type { Log, LogLevel } from "./observe/log.js";
-import { combineMetrics, type Metrics, type MetricsData, serveMetrics } from "./observe/metrics.js";
+import { combineCounts, combineMetrics, type Metrics, type MetricsData } from "./observe/metrics.js";
+import { serveMetrics } from "./observe/serve-metrics.js";
 import { Unusable } from "./unusable.js";
 
 /** What the service is made from if several processes serve it. */
@@ -58,9 +59,7 @@ export async function openWorkers({ workers, metricsPort, log, ...options }: Wor
   let metricsServer: Awaited<ReturnType<typeof serveMetrics>> | undefined;
 
   async function metrics(): Promise<Metrics> {
-    const answers = await Promise.allSettled(all.map((worker) => worker.ask("readMetrics")));
-    // A worker that is being replaced has nothing to tell.
-    return combineMetrics(answers.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : [])));
+    return combineMetrics((await Promise.all(all.map((worker) => worker.readMetrics()))).flat());
   }
 
   async function close(): Promise<void> {
@@ -93,6 +92,10 @@ export async function openWorkers({ workers, metricsPort, log, ...options }: Wor
 function keepWorker(options: WorkerOptions, log: Log) {
   let current = forkWorker();
   let closing = false;
+  // Counts go on where the process before left off. Prometheus would take a smaller sum for a restart of all workers, and
+  // count what the others have counted once more.
+  let countedBefore: MetricsData = [];
+  let lastRead: MetricsData = [];
 
   const opened = new Promise<Addresses>((resolve, reject) => {
     let hasOpened = false;
@@ -114,6 +117,8 @@ function keepWorker(options: WorkerOptions, log: Log) {
         if (!hasOpened && !(error instanceof WorkerEnded && error.signal)) return reject(error);
         log.error({ worker: options.number, reason: error?.message }, "a worker is lost; another takes its place");
         await current.end();
+        countedBefore = await combineCounts([countedBefore, lastRead]);
+        lastRead = [];
         await pause;
         if (closing) return;
         current = forkWorker();
@@ -127,6 +132,11 @@ function keepWorker(options: WorkerOptions, log: Log) {
     opened,
     ask: <Call extends keyof WorkerCalls>(call: Call, ...argument: Parameters<WorkerCalls[Call]>) =>
       current.ask(call, ...argument),
+    async readMetrics(): Promise<MetricsData[]> {
+      // One that has ended, and is not replaced yet, has what it had counted.
+      lastRead = await current.ask("readMetrics").catch(() => combineCounts([lastRead]));
+      return [countedBefore, lastRead];
+    },
     /** Lets it finish its calls. */
     async close(): Promise<void> {
       closing = true;

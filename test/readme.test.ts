@@ -54,6 +54,7 @@ describe("a newcomer who pastes the README's walk", () => {
     ["enables the workspace again", /"name":"My first workspace","enabled":true/],
     ["makes another workspace", /"data":\{"workspaceId":"ws_\w+","keyId":"key_\w+","key":"lk_\w+"\}/],
     ["verifies a key against a query of permissions", /"valid":true,"code":"VALID","keyId":"key_\w+","name":"ci"/],
+    ["reads what an operation does in the OpenAPI document", /^Finds one key$/m],
     ["learns that a key lacks a permission", /"valid":false,"code":"INSUFFICIENT_PERMISSIONS"/],
     [
       "renames a key and clears its meta",

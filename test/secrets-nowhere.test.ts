@@ -1,16 +1,28 @@
 import { pino } from "pino";
 import postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { pathOf as errorPath, failureCodes } from "../src/errors.js";
 import { mintSecret } from "../src/keys/secret.js";
 import { allEvents, succeed } from "./calls.js";
-import { ask } from "./gateway/http.js";
+import { ask, sendBytes } from "./gateway/http.js";
 import { openTestApp, operatorKey, type TestApp } from "./harness.js";
-import { openGrpcTour, openHttpTour, requestsFor, rpcs, type Told, type TourDoor } from "./secrets-tour.js";
+import { readMetricsText, readSamples, total } from "./observe/samples.js";
+import {
+  headers,
+  openConnectTour,
+  openGrpcTour,
+  openHttpTour,
+  pathOf,
+  requestsFor,
+  rpcs,
+  type Told,
+  type TourDoor,
+} from "./secrets-tour.js";
 
 const written: string[] = [];
 const log = pino({ level: "trace", base: null }, { write: (line: string) => void written.push(line) });
-/** Every secret that was minted or sent. */
-const secrets = new Set([operatorKey]);
+/** Every secret that was minted or sent, those in headers included. */
+const secrets = new Set([operatorKey, ...Object.values(headers)]);
 /** Everything that was answered, apart from the successes that show a new secret. */
 const told: Told[] = [];
 const visited = new Set<string>();
@@ -22,16 +34,19 @@ let home: { workspaceId: string; keyId: string; key: string };
 const credentialOf = (operation: string) => (operation.startsWith("workspaces.") ? operatorKey : home.key);
 
 beforeAll(async () => {
-  app = await openTestApp({ log });
+  app = await openTestApp({ log, metricsPort: 0 });
   sql = postgres(app.databaseUrl, { max: 1, onnotice: () => {} });
   home = await succeed(app.httpUrl, "workspaces.createWorkspace", operatorKey, { name: "acme" });
   secrets.add(home.key);
-  for (const door of [openHttpTour(app), openGrpcTour(app)]) {
+  const http = openHttpTour(app);
+  const grpc = openGrpcTour(app);
+  for (const door of [http, grpc, openConnectTour(app)]) {
     await tourServed(door);
     await tourRefused(door);
-    await tourBroken(door);
-    door.close();
   }
+  // What fails on our side is told to Connect as it is to gRPC, and on the HTTP port; to break it thrice takes long.
+  for (const door of [http, grpc]) await tourBroken(door);
+  grpc.close();
 });
 afterAll(async () => {
   await sql.end();
@@ -153,6 +168,29 @@ describe("after a tour of every RPC, served, refused and broken, no secret that 
     expect(written.filter((line) => foundIn(line).length > 0)).toEqual([]);
   });
 
+  it("is in the metrics", async () => {
+    const calls = () => readSamples(app).then((samples) => total(samples, "latchkey_calls_total"));
+    await expect.poll(calls, { timeout: 5_000 }).toBeGreaterThan(told.length);
+    expect(foundIn(await readMetricsText(app))).toEqual([]);
+  });
+
+  it("can be in the metrics: the labels of calls are taken from fixed sets", async () => {
+    await ask(app.httpUrl, "/made/up", { method: "GET", headers });
+    await sendBytes(app.httpUrl, "MADE /up\r\n\r\n");
+    const samples = (await readSamples(app)).filter(({ name }) => /^latchkey_call/.test(name));
+    const values = (label: string) => [...new Set(samples.flatMap(({ labels }) => labels[label] ?? []))];
+    expect(values("door").sort()).toEqual(["connect", "grpc", "http"]);
+    expect(values("method").sort()).toEqual(expect.arrayContaining([...rpcs.keys()].map(pathOf).sort()));
+    const known = new Set(["other", ...[...rpcs.keys()].map(pathOf)]);
+    expect(values("method").filter((method) => !known.has(method))).toEqual([]);
+    const codes = new Set(["ok", ...failureCodes.map(errorPath)]);
+    expect(values("code").length).toBeGreaterThan(5);
+    expect(values("code").filter((code) => !codes.has(code))).toEqual([]);
+    expect(new Set(samples.flatMap(({ labels }) => Object.keys(labels)))).toEqual(
+      new Set(["door", "method", "code", "le"]),
+    );
+  });
+
   it("is in an audit event", async () => {
     const events = await allEvents(app.httpUrl);
     expect(events.length).toBeGreaterThan(20);
@@ -197,6 +235,22 @@ describe("a secret that is sent where none belongs is not repeated", () => {
     const lines = () => written.filter((line) => line.includes(String(headers["x-request-id"])));
     await expect.poll(lines, { timeout: 5_000 }).not.toEqual([]);
     expect.soft(lines().join("")).not.toContain(sent);
+    expect.soft(text).not.toContain(sent);
+  });
+
+  it.each([
+    ["the request line", `GET /${sent} HTTP/9.9\r\nhost: a\r\n\r\n`],
+    ["the method", `${sent} /livez HTTP/1.1\r\nhost: a\r\n\r\n`],
+    ["a header that is none", `GET /livez HTTP/1.1\r\nhost: a\r\nauthorization Bearer ${sent}\r\n\r\n`],
+    ["a tunnel", `CONNECT ${sent}:443 HTTP/1.1\r\nhost: a\r\n\r\n`],
+  ])("in the log, the metrics or the answer of broken HTTP with it in %s", async (_where, bytes) => {
+    const { status, text } = await sendBytes(app.httpUrl, bytes);
+    expect(status).toBeGreaterThanOrEqual(400);
+    const { requestId } = JSON.parse(text).meta;
+    const lines = () => written.filter((line) => line.includes(requestId));
+    await expect.poll(lines, { timeout: 5_000 }).not.toEqual([]);
+    expect.soft(lines().join("")).not.toContain(sent);
+    expect.soft(await readMetricsText(app)).not.toContain(sent);
     expect.soft(text).not.toContain(sent);
   });
 });

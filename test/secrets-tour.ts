@@ -3,8 +3,9 @@ import { Client, credentials, Metadata, type ServiceError } from "@grpc/grpc-js"
 import { IdentitiesService } from "../gen/latchkey/v1/identities_service_pb.js";
 import { KeysService } from "../gen/latchkey/v1/keys_service_pb.js";
 import { WorkspacesService } from "../gen/latchkey/v1/workspaces_service_pb.js";
+import { mintSecret } from "../src/keys/secret.js";
 import { toRequestMessage } from "./contract/messages.js";
-import { postText } from "./gateway/http.js";
+import { ask } from "./gateway/http.js";
 import type { TestApp } from "./harness.js";
 
 /** Every RPC by the name that HTTP has for it, read from the descriptors so that none is forgotten. */
@@ -30,12 +31,54 @@ export interface TourDoor {
   close(): void;
 }
 
+/** Headers of which the service has no use, or only one; in each, a value that is to appear nowhere. */
+export const headers: Readonly<Record<string, string>> = Object.fromEntries(
+  [
+    "accept-language",
+    "baggage",
+    "cookie",
+    "forwarded",
+    "proxy-authorization",
+    "referer",
+    "traceparent",
+    "tracestate",
+    "user-agent",
+    "x-api-key",
+    "x-forwarded-for",
+    "x-made-up",
+    "x-request-id",
+  ].map((name) => [name, mintSecret("header").plaintext]),
+);
+
 export function openHttpTour(app: TestApp): TourDoor {
+  return openJsonTour(
+    app,
+    (operation) => `/v2/${operation}`,
+    (body) => JSON.stringify(body),
+  );
+}
+
+export function openConnectTour(app: TestApp): TourDoor {
+  return openJsonTour(app, pathOf, (body, operation) => {
+    const { input } = rpcOf(operation);
+    return toJsonString(input, toRequestMessage(input, body));
+  });
+}
+
+/** A door on the HTTP port, by its paths and its kind of JSON. */
+function openJsonTour(
+  app: TestApp,
+  path: (operation: string) => string,
+  write: (body: Readonly<Record<string, unknown>>, operation: string) => string,
+): TourDoor {
   return {
     async call(operation, key, body) {
-      const sent = typeof body === "string" ? body : JSON.stringify(body);
-      const { status, headers, text } = await postText(app.httpUrl, `/v2/${operation}`, key, sent);
-      return { operation, ok: status === 200, text: JSON.stringify(headers) + text };
+      const answer = await ask(app.httpUrl, path(operation), {
+        ...(key !== undefined && { key }),
+        headers: { ...headers, "content-type": "application/json" },
+        body: typeof body === "string" ? body : write(body, operation),
+      });
+      return { operation, ok: answer.status === 200, text: JSON.stringify(answer.headers) + answer.text };
     },
     close: () => {},
   };
@@ -45,15 +88,15 @@ export function openGrpcTour(app: TestApp): TourDoor {
   const client = new Client(app.grpcAddress, credentials.createInsecure());
   return {
     call(operation, key, body) {
-      const rpc = rpcs.get(operation);
-      if (rpc === undefined) throw new Error(`there is no ${operation}`);
+      const rpc = rpcOf(operation);
       const bytes =
         typeof body === "string" ? Buffer.from(body) : toBinary(rpc.input, toRequestMessage(rpc.input, body));
       const metadata = new Metadata();
+      for (const [name, value] of Object.entries(headers)) metadata.set(name, value);
       if (key !== undefined) metadata.set("authorization", `Bearer ${key}`);
       return new Promise((resolve) => {
         client.makeUnaryRequest<Uint8Array, Uint8Array>(
-          `/${rpc.parent.typeName}/${rpc.name}`,
+          pathOf(operation),
           (request) => Buffer.from(request),
           (response) => response,
           bytes,
@@ -69,6 +112,18 @@ export function openGrpcTour(app: TestApp): TourDoor {
     },
     close: () => client.close(),
   };
+}
+
+function rpcOf(operation: string): DescMethodUnary {
+  const rpc = rpcs.get(operation);
+  if (rpc === undefined) throw new Error(`there is no ${operation}`);
+  return rpc;
+}
+
+/** What gRPC and Connect call an operation by. */
+export function pathOf(operation: string): string {
+  const { parent, name } = rpcOf(operation);
+  return `/${parent.typeName}/${name}`;
 }
 
 /** A request of every RPC, in an order in which each succeeds. */

@@ -1,7 +1,9 @@
 import type { JsonObject } from "@bufbuild/protobuf";
+import type { Call } from "../call.js";
 import { mintId } from "../ids.js";
 import type { PageRequest } from "../page.js";
 import type { Fragment, Sql, Statement } from "../storage/postgres.js";
+import { run } from "../storage/run.js";
 
 /** Who makes a change, in which request, and when. */
 export interface Author {
@@ -62,7 +64,7 @@ export type AuditStore = ReturnType<typeof createAuditStore>;
 export function createAuditStore(sql: Sql) {
   return {
     /** Newest first: `after` is the event that the page before ended with. */
-    async listEvents(filter: EventFilter, page: PageRequest): Promise<EventRow[]> {
+    async listEvents(call: Call, filter: EventFilter, page: PageRequest): Promise<EventRow[]> {
       const { workspaceId, type, resourceId, since, until } = filter;
       const conditions = [
         page.after !== "" && sql`position < (select position from audit_events where event_id = ${page.after})`,
@@ -73,10 +75,13 @@ export function createAuditStore(sql: Sql) {
         until !== undefined && sql`at < ${until}`,
       ];
       const wanted = conditions.reduce<Fragment>((all, one) => (one ? sql`${all} and ${one}` : all), sql`true`);
-      return sql<EventRow[]>`
+      return run(
+        call,
+        sql<EventRow[]>`
         select event_id, workspace_id, type, actor, resource_id, request_id, at, before, after
         from audit_events where ${wanted}
-        order by position desc limit ${page.limit + 1}`;
+        order by position desc limit ${page.limit + 1}`,
+      );
     },
   };
 }

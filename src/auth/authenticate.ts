@@ -1,4 +1,5 @@
 import { timingSafeEqual } from "node:crypto";
+import type { Call } from "../call.js";
 import {
   credentialMalformed,
   credentialMissing,
@@ -13,12 +14,8 @@ import { after, type Soon } from "../soon.js";
 import type { Holdings, Standing } from "./holdings.js";
 import type { Operator, Principal } from "./principal.js";
 
-/**
- * Turns the Authorization headers of a call into the one who is calling, or refuses. Stands behind every door.
- *
- * @param connection what the call came over, where the door can tell
- */
-export type Authenticate = (authorization: readonly string[], connection?: object) => Soon<Principal>;
+/** Turns the Authorization headers of a call into the one who is calling, or refuses. Stands behind every door. */
+export type Authenticate = (call: Call, authorization: readonly string[]) => Soon<Principal>;
 
 /** What was brought to prove who is calling. */
 interface Credential {
@@ -41,8 +38,8 @@ export function createAuthenticate(
   // longer; nothing is remembered of whether it was good.
   const lastBrought = new WeakMap<object, Credential>();
 
-  return (authorization, connection) => {
-    const { token, hash, isOperator } = credentialOf(onlyHeader(authorization), connection);
+  return (call, authorization) => {
+    const { token, hash, isOperator } = credentialOf(onlyHeader(authorization), call.connection);
     if (isOperator) return after(holdings.ready(), () => operator);
     const held = holdings.held(hash);
     if (held !== undefined) return acceptKey(held);
@@ -50,7 +47,7 @@ export function createAuthenticate(
     if (!isWellFormedSecret(token)) {
       throw credentialMalformed("The credential is not an API key: its form or its checksum is wrong. Copy it again.");
     }
-    return after(holdings.find(hash), acceptKey);
+    return after(holdings.find(hash, call.span), acceptKey);
   };
 
   function credentialOf(header: string, connection: object | undefined): Credential {

@@ -1,5 +1,6 @@
 import type { DescService, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import type { Author } from "../audit/store.js";
+import type { Call } from "../call.js";
 import type { Soon } from "../soon.js";
 
 /** Who is calling: the operator of the service, or a workspace's key. */
@@ -28,7 +29,7 @@ export function covers(granted: readonly string[], wanted: string): boolean {
 /** What a handler gets beside its request, whichever door the call came through. */
 export interface CallContext {
   readonly caller: Principal;
-  readonly requestId: string;
+  readonly call: Call;
 }
 
 /** The key that calls. Handlers of operations that only keys may call rely on the pipeline to admit nobody else. */
@@ -38,8 +39,8 @@ export function callingKey({ caller }: CallContext): KeyHolder {
 }
 
 /** Who answers for the changes of this call. */
-export function authorOf({ caller, requestId }: CallContext, at: Date): Author {
-  return { actor: caller.kind === "key" ? caller.keyId : "operator", requestId, at };
+export function authorOf({ caller, call }: CallContext, at: Date): Author {
+  return { actor: caller.kind === "key" ? caller.keyId : "operator", requestId: call.requestId, at };
 }
 
 /** A service's handlers: Connect's ServiceImpl, with a context that every door has, and answers that may be there. */

@@ -65,9 +65,9 @@ export function withSpotChecks(
       checkNowAndThen(found, changes.epoch);
       return found;
     },
-    async find(hash) {
+    async find(hash, span) {
       const knownEpoch = changes.epoch;
-      const found = await holdings.find(hash);
+      const found = await holdings.find(hash, span);
       checkNowAndThen(found, knownEpoch);
       return found;
     },

@@ -38,8 +38,10 @@ const notHttp = () => invalidInput([{ location: "request", message: "is not vali
 /** Takes over what Node would answer itself, without the envelope, or not at all. */
 export function answerOddHttp(server: Server, docsBase: () => string, logCall: LogCall): void {
   server.on("checkExpectation", (request, response) => server.emit("request", request, response));
-  server.on("connect", ({ method = "", url = "" }, socket) => {
-    writeFailure(socket, methodNotAllowed(method, url, ["GET", "HEAD", "POST"]), docsBase(), logCall);
+  // Where the tunnel was to lead is not repeated.
+  server.on("connect", (_request, socket) => {
+    const failure = methodNotAllowed("CONNECT", "This service", ["GET", "HEAD", "POST"]);
+    writeFailure(socket, failure, docsBase(), logCall);
   });
 }
 
@@ -64,7 +66,7 @@ function writeFailure(socket: Duplex, failure: Failure, docsBase: string, logCal
     `x-request-id: ${requestId}`,
     "connection: close",
   ];
-  logCall({ requestId, door: "http", method: "(none)", workspaceId: undefined, startedAt: Date.now(), failure });
+  logCall({ requestId, door: "http", method: "(none)", workspaceId: undefined, startedAt: performance.now(), failure });
   // Destroyed once it is said: a client that does not close its side must not keep the descriptor.
   socket.end(`${head.join("\r\n")}\r\n\r\n${body}`, () => setTimeout(() => socket.destroy(), 1_000).unref());
 }

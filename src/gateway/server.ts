@@ -12,6 +12,7 @@ import { drainOnClose } from "./drain.js";
 import { failureBody, failureHeaders, successBody, successMembers } from "./envelope.js";
 import { httpsServer } from "./https.js";
 import { pages } from "./pages.js";
+import { apiReference } from "./reference.js";
 import { type Route, routesOf } from "./routes.js";
 
 export interface GatewayOptions {
@@ -47,7 +48,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
     // A server that Fastify did not make itself gets none of its settings.
     ...(certificates && { serverFactory: httpsServer(certificates, { ...http, ...patience }) }),
     frameworkErrors: (error, request, reply) => {
-      request.call = beginCall(request.raw);
+      request.call = beginCall(request.raw, reply.raw);
       fail(error, request, reply);
     },
     clientErrorHandler: (error, socket) => refuseBrokenHttp(error, socket, docsBase(), logCall),
@@ -89,8 +90,8 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   });
 
   server.decorateRequest("call");
-  server.addHook("onRequest", (request, _reply, done) => {
-    request.call = beginCall(request.raw);
+  server.addHook("onRequest", (request, reply, done) => {
+    request.call = beginCall(request.raw, reply.raw);
     refuseOddHttp(request.raw);
     done();
   });
@@ -103,15 +104,20 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   answerOddHttp(server.server, docsBase, logCall);
 
   for (const route of routesOf(procedures)) addRoute(route);
-  server.get("/v2/liveness", (request, reply) => answer(request, reply, successMembers({ status: "alive" })));
+  for (const path of ["/v2/liveness", "/livez"]) {
+    server.get(path, (request, reply) => answer(request, reply, successMembers({ status: "alive" })));
+  }
   server.get("/readyz", async (request, reply) => answer(request, reply, successMembers(await readiness())));
   // Doors that answer by themselves are watched by hooks. Our own answers do without, because every call would pay.
   await server.register(async (watched) => {
-    watched.addHook("onRequest", async ({ call }, reply) => {
-      reply.header("x-request-id", call.requestId);
+    watched.addHook("onRequest", async (request, reply) => {
+      reply.header("x-request-id", request.call.requestId);
+      // A client that goes away gets no answer, so Fastify has none to tell of. Its call has ended a moment later.
+      reply.raw.once("close", () => setImmediate(logHttpCall, logCall, request, reply));
     });
     watched.addHook("onResponse", async (request, reply) => logHttpCall(logCall, request, reply));
     await watched.register(pages(docsBase, grpcPort));
+    await watched.register(apiReference(docsBase));
     await watched.register(connectDoor(procedures));
   });
   return server;

@@ -14,13 +14,14 @@ export function createIdentitiesService(store: IdentitiesStore, holdings: Holdin
     async createIdentity({ externalId, meta = {} }, context) {
       const { workspaceId } = callingKey(context);
       const identity = { identityId: mintId("id"), workspaceId, externalId, meta };
-      if (!(await store.insertIdentity(identity, authorOf(context, now())))) throw identityAlreadyExists();
+      if (!(await store.insertIdentity(context.call, identity, authorOf(context, now()))))
+        throw identityAlreadyExists();
       return { identityId: identity.identityId };
     },
 
     async getIdentity(request, context) {
       const { workspaceId } = callingKey(context);
-      const row = await store.findIdentity(workspaceId, toReference(request));
+      const row = await store.findIdentity(context.call, workspaceId, toReference(request));
       if (row === undefined) throw identityNotFound();
       return { identity: toIdentity(row) };
     },
@@ -28,7 +29,7 @@ export function createIdentitiesService(store: IdentitiesStore, holdings: Holdin
     async listIdentities(request, context) {
       const { workspaceId } = callingKey(context);
       const page = readPage("identities", request);
-      const found = await store.listIdentities(workspaceId, request.search, page);
+      const found = await store.listIdentities(context.call, workspaceId, request.search, page);
       const { rows, pagination } = writePage("identities", page, found, (row) => row.identityId);
       return { identities: rows.map(toIdentity), pagination };
     },
@@ -37,8 +38,8 @@ export function createIdentitiesService(store: IdentitiesStore, holdings: Holdin
       const { workspaceId } = callingKey(context);
       const reference = toReference(request);
       const row = changedFields(UpdateIdentityRequestSchema, request).has("meta")
-        ? await store.updateMeta(workspaceId, reference, request.meta ?? {}, authorOf(context, now()))
-        : await store.findIdentity(workspaceId, reference);
+        ? await store.updateMeta(context.call, workspaceId, reference, request.meta ?? {}, authorOf(context, now()))
+        : await store.findIdentity(context.call, workspaceId, reference);
       if (row === undefined) throw identityNotFound();
       await holdings.changed();
       return { identity: toIdentity(row) };
@@ -46,7 +47,12 @@ export function createIdentitiesService(store: IdentitiesStore, holdings: Holdin
 
     async deleteIdentity(request, context) {
       const { workspaceId } = callingKey(context);
-      const deleted = await store.deleteIdentity(workspaceId, toReference(request), authorOf(context, now()));
+      const deleted = await store.deleteIdentity(
+        context.call,
+        workspaceId,
+        toReference(request),
+        authorOf(context, now()),
+      );
       await holdings.changed();
       if (!deleted) throw identityNotFound();
       return {};

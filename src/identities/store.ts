@@ -1,9 +1,11 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { PendingQuery } from "postgres";
 import { type Author, events, isChange } from "../audit/store.js";
+import type { Call } from "../call.js";
 import type { PageRequest } from "../page.js";
 import { pageOf } from "../storage/pages.js";
-import { type Fragment, jsonText, retryOnDeadlock, type Sql, type Statement } from "../storage/postgres.js";
+import { type Fragment, jsonText, type Sql, type Statement } from "../storage/postgres.js";
+import { run } from "../storage/run.js";
 
 /** An identity as it is stored. */
 export interface IdentityRow {
@@ -45,38 +47,52 @@ export function createIdentitiesStore(sql: Sql) {
 
   return {
     /** False if the workspace has an identity with this externalId already. */
-    async insertIdentity(identity: NewIdentity, by: Author): Promise<boolean> {
+    async insertIdentity(call: Call, identity: NewIdentity, by: Author): Promise<boolean> {
       const told = sql`select (added).workspace_id, (added).identity_id, null::json, told(added) from added`;
-      const added = await sql`
+      const added = await run(
+        call,
+        sql`
         with added as (
             ${insertion(sql, identity, by)} where true
             on conflict (workspace_id, external_id) do nothing returning identities as added),
           events as (${events(sql, by, ["identity.create", told])})
-        select from added`;
+        select from added`,
+      );
       return added.length === 1;
     },
 
-    async findIdentity(workspaceId: string, reference: IdentityReference): Promise<IdentityRow | undefined> {
-      const [row] = await find[reference.case](workspaceId, reference.value);
+    async findIdentity(
+      call: Call,
+      workspaceId: string,
+      reference: IdentityReference,
+    ): Promise<IdentityRow | undefined> {
+      const [row] = await run(call, find[reference.case](workspaceId, reference.value));
       return row;
     },
 
     /** With a search, only those whose externalId contains it, letter case aside. */
-    async listIdentities(workspaceId: string, search: string | undefined, page: PageRequest): Promise<IdentityRow[]> {
+    async listIdentities(
+      call: Call,
+      workspaceId: string,
+      search: string | undefined,
+      page: PageRequest,
+    ): Promise<IdentityRow[]> {
       const found = search === undefined ? sql`` : sql`and strpos(lower(external_id), lower(${search})) > 0`;
       // In the order of the one index that has a workspace's identities together; see the list of keys.
       const behind = sql`
         select ${columns}, workspace_id from identities
         where (workspace_id, identity_id) > (${workspaceId}, ${page.after}) and workspace_id <= ${workspaceId} ${found}`;
-      return pageOf<IdentityRow>(sql, behind, sql`workspace_id, identity_id`, page.limit);
+      return run(call, pageOf<IdentityRow>(sql, behind, sql`workspace_id, identity_id`, page.limit));
     },
 
     /** Undefined if there is no such identity. */
-    async updateMeta(workspaceId: string, reference: IdentityReference, meta: JsonObject, by: Author) {
+    async updateMeta(call: Call, workspaceId: string, reference: IdentityReference, meta: JsonObject, by: Author) {
       const told = sql`
         select (a.after).workspace_id, (a.after).identity_id, told(b.before), told(a.after) from before b, after a
         where ${isChange(sql)}`;
-      const [row] = await sql<IdentityRow[]>`
+      const [row] = await run(
+        call,
+        sql<IdentityRow[]>`
         with before as (
             select identities as before from identities
             where identity_id = ${idOf(sql, workspaceId, reference)} for no key update),
@@ -84,17 +100,19 @@ export function createIdentitiesStore(sql: Sql) {
             update identities set meta = ${jsonText(sql, meta)}, updated_at = ${by.at} from before
             where identities.identity_id = (before).identity_id returning identities as after),
           events as (${events(sql, by, ["identity.update", told])})
-        select (after).* from after`;
+        select (after).* from after`,
+      );
       return row;
     },
 
     /** Its keys stay, without an identity. False if there was nothing to delete. */
-    async deleteIdentity(workspaceId: string, reference: IdentityReference, by: Author): Promise<boolean> {
+    async deleteIdentity(call: Call, workspaceId: string, reference: IdentityReference, by: Author): Promise<boolean> {
       const told = sql`select (gone).workspace_id, (gone).identity_id, told(gone), null::json from gone`;
       const identityId = idOf(sql, workspaceId, reference);
       // Its keys are locked first: what is changing one of them is told before the loss of the identity.
-      const gone = await retryOnDeadlock(
-        () => sql`
+      const gone = await run(
+        call,
+        sql`
           with owned as (
               select from keys where identity_id = ${identityId} order by key_id for no key update),
             gone as (

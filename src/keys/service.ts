@@ -51,14 +51,19 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       refuseExcessGrants(caller, request.permissions);
       const secret = mintSecret(request.prefix);
       const key = toNewKey(request, mintId("key"), caller.workspaceId, secret);
-      const stored = await store.insertKey(key, toOwner(request, caller.workspaceId), authorOf(context, now()));
+      const stored = await store.insertKey(
+        context.call,
+        key,
+        toOwner(request, caller.workspaceId),
+        authorOf(context, now()),
+      );
       if (!stored) throw identityNotFound();
       return { keyId: key.keyId, key: secret.plaintext };
     },
 
     async getKey({ keyId }, context) {
       const { workspaceId } = callingKey(context);
-      const row = await store.findKey(workspaceId, keyId);
+      const row = await store.findKey(context.call, workspaceId, keyId);
       if (row === undefined) throw keyNotFound();
       return { key: toKey(row) };
     },
@@ -67,7 +72,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       const { workspaceId } = callingKey(context);
       const page = readPage("keys", request);
       const { externalId, enabled } = request;
-      const found = await store.listKeys(workspaceId, { externalId, enabled }, page);
+      const found = await store.listKeys(context.call, workspaceId, { externalId, enabled }, page);
       const { rows, pagination } = writePage("keys", page, found, (row) => row.keyId);
       return { keys: rows.map(toKey), pagination };
     },
@@ -78,8 +83,8 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       refuseExcessGrants(caller, changes.permissions ?? []);
       const updated =
         Object.keys(changes).length === 0 ||
-        (await store.updateKey(caller.workspaceId, request.keyId, changes, authorOf(context, now())));
-      const row = await store.findKey(caller.workspaceId, request.keyId);
+        (await store.updateKey(context.call, caller.workspaceId, request.keyId, changes, authorOf(context, now())));
+      const row = await store.findKey(context.call, caller.workspaceId, request.keyId);
       if (row === undefined) throw keyNotFound();
       if (!updated) throw identityNotFound();
       await holdings.changed();
@@ -88,7 +93,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
 
     async deleteKey({ keyId }, context) {
       const { workspaceId } = callingKey(context);
-      const deleted = await store.deleteKey(workspaceId, keyId, authorOf(context, now()));
+      const deleted = await store.deleteKey(context.call, workspaceId, keyId, authorOf(context, now()));
       // Also if it is gone already: whoever tries again may not know how the first attempt ended.
       await holdings.changed();
       if (!deleted) throw keyNotFound();
@@ -101,14 +106,14 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       const endsAt = new Date(by.at.getTime() + Number(expiration));
       // Again, should the permissions change between the judgement and the change.
       for (;;) {
-        const old = await store.findKey(caller.workspaceId, keyId);
+        const old = await store.findKey(context.call, caller.workspaceId, keyId);
         if (old === undefined) throw keyNotFound();
         // Not naming what is lacking: the caller may not be allowed to know what that key holds.
         if (excessOf(caller, old.permissions) !== undefined) throw rerollExceeded();
         const secret = mintSecret(prefixOf(old.start));
         const successor = { keyId: mintId("key"), hash: secret.hash, start: secret.start };
         const { permissions } = old;
-        if (await store.replaceKey(caller.workspaceId, { keyId, permissions, endsAt }, successor, by)) {
+        if (await store.replaceKey(context.call, caller.workspaceId, { keyId, permissions, endsAt }, successor, by)) {
           await holdings.changed();
           return { keyId: successor.keyId, key: secret.plaintext };
         }
@@ -120,7 +125,8 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       const query = request.permissions === undefined ? undefined : queryOf(request.permissions);
       const hash = hashSecret(request.key);
       // A text that cannot be a secret of ours is not looked up.
-      const found = holdings.held(hash) ?? (isWellFormedSecret(request.key) ? holdings.find(hash) : undefined);
+      const found =
+        holdings.held(hash) ?? (isWellFormedSecret(request.key) ? holdings.find(hash, context.call.span) : undefined);
       return after(found, (found) => {
         const key = found?.key.workspaceId === workspaceId ? found.key : undefined;
         const at = now();
@@ -133,7 +139,9 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
 
     async whoami({ key }, context) {
       const { workspaceId } = callingKey(context);
-      const row = isWellFormedSecret(key) ? await store.findKeyByHash(workspaceId, hashSecret(key)) : undefined;
+      const row = isWellFormedSecret(key)
+        ? await store.findKeyByHash(context.call, workspaceId, hashSecret(key))
+        : undefined;
       if (row === undefined) throw keyNotFound();
       return { key: toKey(row) };
     },

@@ -1,17 +1,12 @@
 import type { JsonObject } from "@bufbuild/protobuf";
+import type { Span } from "@opentelemetry/api";
 import { type Author, events, isChange, type Told } from "../audit/store.js";
+import type { Call } from "../call.js";
 import { idOf, insertion, type NewIdentity } from "../identities/store.js";
 import type { PageRequest } from "../page.js";
 import { pageOf } from "../storage/pages.js";
-import {
-  type Fragment,
-  jsonText,
-  retryOnDeadlock,
-  type Snapshot,
-  type Sql,
-  type Statement,
-  words,
-} from "../storage/postgres.js";
+import { type Fragment, jsonText, type Snapshot, type Sql, type Statement, words } from "../storage/postgres.js";
+import { run, runForAll } from "../storage/run.js";
 
 /** A key about to be stored. */
 export interface NewKey {
@@ -94,24 +89,30 @@ export function createKeysStore(sql: Sql) {
 
   return {
     /** False if the owner does not exist; then nothing is stored. */
-    async insertKey(key: NewKey, owner: Owner | undefined, by: Author): Promise<boolean> {
-      const created = await sql`
+    async insertKey(call: Call, key: NewKey, owner: Owner | undefined, by: Author): Promise<boolean> {
+      const created = await run(
+        call,
+        sql`
         with ${ownerParts(sql, key.workspaceId, owner, sql`true`, by)}
           ${keyCreation(sql, key, owner ? sql`select identity_id from owner` : sql`select null`, by)},
           events as (${events(sql, by, ...ownerMade(sql, owner), keyCreated(sql))})
-        select from created`;
+        select from created`,
+      );
       return created.length === 1;
     },
 
     /** One statement, hence one snapshot: no change up to its epoch is missing. */
-    async readStanding(hash: string): Promise<Snapshot<KeyStanding> | undefined> {
-      const [row] = await sql<Snapshot<KeyStanding>[]>`
+    async readStanding(hash: string, span?: Span): Promise<Snapshot<KeyStanding> | undefined> {
+      const [row] = await runForAll(
+        span,
+        sql<Snapshot<KeyStanding>[]>`
         select key_id, keys.workspace_id, keys.name, enabled, permissions, keys.meta, expires_at, identity_id, external_id,
           identities.meta as identity_meta, identities.created_at as identity_created_at,
           identities.updated_at as identity_updated_at, disabled_at is null as workspace_enabled,
           (select value::float8 from epoch) as epoch
         from keys join workspaces using (workspace_id) left join identities using (identity_id)
-        where hash = ${bytes(hash)} and deleted_at is null`;
+        where hash = ${bytes(hash)} and deleted_at is null`,
+      );
       return row;
     },
 
@@ -124,42 +125,48 @@ export function createKeysStore(sql: Sql) {
       return row;
     },
 
-    async findKey(workspaceId: string, keyId: string): Promise<KeyRow | undefined> {
-      const [row] = await select(sql`keys.workspace_id = ${workspaceId} and key_id = ${keyId}`);
+    async findKey(call: Call, workspaceId: string, keyId: string): Promise<KeyRow | undefined> {
+      const [row] = await run(call, select(sql`keys.workspace_id = ${workspaceId} and key_id = ${keyId}`));
       return row;
     },
 
-    async findKeyByHash(workspaceId: string, hash: string): Promise<KeyRow | undefined> {
-      const [row] = await select(sql`keys.workspace_id = ${workspaceId} and hash = ${bytes(hash)}`);
+    async findKeyByHash(call: Call, workspaceId: string, hash: string): Promise<KeyRow | undefined> {
+      const [row] = await run(call, select(sql`keys.workspace_id = ${workspaceId} and hash = ${bytes(hash)}`));
       return row;
     },
 
-    async listKeys(workspaceId: string, { externalId, enabled }: KeyFilter, page: PageRequest): Promise<KeyRow[]> {
+    async listKeys(
+      call: Call,
+      workspaceId: string,
+      { externalId, enabled }: KeyFilter,
+      page: PageRequest,
+    ): Promise<KeyRow[]> {
       // As words of the statement: there is an index of those that are disabled.
       const inState = enabled === undefined ? sql`` : enabled ? sql`and enabled` : sql`and not enabled`;
       if (externalId !== undefined) {
         // That is an identity of this workspace, and so are its keys.
         const identityId = idOf(sql, workspaceId, { case: "externalId", value: externalId });
         const ofIdentity = select(sql`identity_id = ${identityId} and key_id > ${page.after} ${inState}`);
-        return pageOf<KeyRow>(sql, ofIdentity, sql`key_id`, page.limit);
+        return run(call, pageOf<KeyRow>(sql, ofIdentity, sql`key_id`, page.limit));
       }
       // Not `workspace_id = …`: then the order of all keys would do as well, and if most of them seem to be in this
       // workspace, the planner may walk past all the others first.
       const behind = sql`
         (keys.workspace_id, key_id) > (${workspaceId}, ${page.after}) and keys.workspace_id <= ${workspaceId}`;
       const ofWorkspace = select(sql`${behind} ${inState}`);
-      return pageOf<KeyRow>(sql, ofWorkspace, sql`workspace_id, key_id`, page.limit);
+      return run(call, pageOf<KeyRow>(sql, ofWorkspace, sql`workspace_id, key_id`, page.limit));
     },
 
     /** False if the key or its new owner does not exist; then nothing is changed. */
-    async updateKey(workspaceId: string, keyId: string, changes: KeyChanges, by: Author): Promise<boolean> {
+    async updateKey(call: Call, workspaceId: string, keyId: string, changes: KeyChanges, by: Author): Promise<boolean> {
       const { owner } = changes;
       const ownerExists = owner ? sql`and exists (select from owner)` : sql``;
       const told = sql`
         select (a.after).workspace_id, (a.after).key_id, told(b.before), told(a.after) from before b, after a
         where ${isChange(sql)}`;
-      const updated = await retryOnDeadlock(
-        () => sql`
+      const updated = await run(
+        call,
+        sql`
           with before as (${locked(workspaceId, keyId)}),
             ${ownerParts(sql, workspaceId, owner ?? undefined, sql`exists (select from before)`, by)}
             after as (
@@ -172,10 +179,11 @@ export function createKeysStore(sql: Sql) {
     },
 
     /** False if there was nothing to delete. */
-    async deleteKey(workspaceId: string, keyId: string, by: Author): Promise<boolean> {
+    async deleteKey(call: Call, workspaceId: string, keyId: string, by: Author): Promise<boolean> {
       const told = sql`select (gone).workspace_id, (gone).key_id, told(gone), null::json from gone`;
-      const gone = await retryOnDeadlock(
-        () => sql`
+      const gone = await run(
+        call,
+        sql`
           with before as (${locked(workspaceId, keyId)}),
             gone as (
               update keys set deleted_at = ${by.at} from before
@@ -190,12 +198,19 @@ export function createKeysStore(sql: Sql) {
      * Stores the successor of a key, with the same settings, and ends the old one at `endsAt`, unless it ends earlier
      * anyway. False if there is no such key with exactly these permissions, which the caller has been judged by.
      */
-    async replaceKey(workspaceId: string, old: ReplacedKey, successor: Successor, by: Author): Promise<boolean> {
+    async replaceKey(
+      call: Call,
+      workspaceId: string,
+      old: ReplacedKey,
+      successor: Successor,
+      by: Author,
+    ): Promise<boolean> {
       const reroll = sql`
         select (a.after).workspace_id, (a.after).key_id, told(b.before), told(a.after) from before b, after a`;
       const creation = sql`select (made).workspace_id, (made).key_id, null::json, told(made) from made`;
-      const replaced = await retryOnDeadlock(
-        () => sql`
+      const replaced = await run(
+        call,
+        sql`
           with before as (
               ${locked(workspaceId, old.keyId)}),
             after as (

@@ -1,7 +1,9 @@
+import type { Span } from "@opentelemetry/api";
 import { pino } from "pino";
 import type { Failure } from "../errors.js";
 import { pathOf } from "../errors.js";
 import type { Log } from "./log.js";
+import type { CallTally, CountCall } from "./tally.js";
 
 /** What is known of a call when it has been answered. */
 export interface CallRecord {
@@ -10,35 +12,53 @@ export interface CallRecord {
   /** The RPC, or the HTTP method and path where no RPC was reached; never the query. */
   readonly method: string;
   readonly workspaceId: string | undefined;
+  /** By the clock that only runs on, `performance.now()`. */
   readonly startedAt: number;
   readonly failure: Failure | undefined;
   /** The HTTP status with which Connect itself refused a call, before it reached us. */
   readonly refusedWith?: number | undefined;
+  readonly span?: Span | undefined;
 }
 
 export type Door = "grpc" | "connect" | "http";
 
-/** Writes one line per call. */
+/** Takes a call down: in a line of the log, and in what is counted. */
 export type LogCall = (call: CallRecord) => void;
 
 /** Only what was not foreseen brings its cause along. */
-export function createLogCall(log: Log): LogCall {
-  // What is the same in every line of an RPC is written once.
-  const prepared: Record<Door, Map<string, CallLines>> = { grpc: new Map(), connect: new Map(), http: new Map() };
+export function createLogCall(log: Log, tally: CallTally): LogCall {
+  // What is the same for every call of an RPC is found once.
+  const prepared: Record<Door, Map<string, Prepared>> = { grpc: new Map(), connect: new Map(), http: new Map() };
 
-  function linesOf(door: Door, method: string): CallLines {
+  function preparedFor(door: Door, method: string): Prepared {
     const known = prepared[door].get(method);
     if (known !== undefined) return known;
-    const made = createCallLines(log.child({ door, method }));
+    const made = { write: createCallLines(log.child({ door, method })), count: tally.counterOf(door, method) };
     prepared[door].set(method, made);
     return made;
   }
 
-  return ({ requestId, door, method, workspaceId, startedAt, failure, refusedWith }) => {
-    const code = failure ? pathOf(failure.code) : refusedWith ? `connect/${refusedWith}` : "ok";
-    const line = { requestId, workspaceId, code, durationMs: Date.now() - startedAt };
-    linesOf(door, method)(line, failure?.more.cause);
+  return (call) => {
+    const { requestId, door, method, workspaceId, startedAt, failure } = call;
+    const { write, count } = preparedFor(door, method);
+    const code = codeOf(call);
+    const durationMs = performance.now() - startedAt;
+    count(code, durationMs);
+    // To the microsecond: what lies below is noise.
+    write({ requestId, workspaceId, code, durationMs: Math.round(durationMs * 1_000) / 1_000 }, failure?.more.cause);
   };
+}
+
+/** How a call ended, in a word: `ok`, a code of the catalogue, or why there was no answer of ours. */
+export function codeOf({ failure, refusedWith }: Pick<CallRecord, "failure" | "refusedWith">): string {
+  if (failure?.more.cancelled) return "cancelled";
+  if (failure !== undefined) return pathOf(failure.code);
+  return refusedWith === undefined ? "ok" : `connect/${refusedWith}`;
+}
+
+interface Prepared {
+  readonly write: CallLines;
+  readonly count: CountCall;
 }
 
 type CallLines = (line: CallLine, cause: unknown) => void;

@@ -78,7 +78,8 @@ async function handle(message: Message, context: HandlerContext): Promise<Messag
   if (call === undefined) throw new Error("a Connect call came without its HTTP call");
   try {
     const patience = context.timeoutMs() ?? Number.POSITIVE_INFINITY;
-    return await performCall({ ...call, deadline: Math.min(call.deadline, Date.now() + patience) }, () => message);
+    call.deadline = Math.min(call.deadline, Date.now() + patience);
+    return await performCall(call, () => message);
   } catch (error) {
     call.failure = toFailure(error);
     throw toConnectError(call.failure, call.requestId);

@@ -11,6 +11,7 @@ import {
 } from "@grpc/grpc-js";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.js";
+import type { Call } from "../call.js";
 import type { Certificates } from "../certificates.js";
 import { type Failure, grpcStatusOf, invalidInput, payloadTooLarge } from "../errors.js";
 import { mintId } from "../ids.js";
@@ -114,17 +115,25 @@ function limitsOf({ keepaliveMs, maxConnectionAgeMs, drainMs }: GrpcDoorOptions)
 /** How long a client may take to say that it is still there. */
 const longestPingMs = 20_000;
 
-function createHandler({ method, path, admit, perform }: Procedure, logCall: LogCall) {
-  return async (call: ServerUnaryCall<Buffer, Message>, respond: sendUnaryData<Message>): Promise<void> => {
+function createHandler({ method, path, beginSpan, admit, perform }: Procedure, logCall: LogCall) {
+  return async (rpc: ServerUnaryCall<Buffer, Message>, respond: sendUnaryData<Message>): Promise<void> => {
     const requestId = mintId("req");
-    const startedAt = Date.now();
-    const deadline = Math.min(startedAt + longestCallMs, Number(call.getDeadline()));
+    const startedAt = performance.now();
+    const call: Call = {
+      requestId,
+      deadline: Math.min(Date.now() + longestCallMs, Number(rpc.getDeadline())),
+      client: rpc,
+      leaving: "cancelled",
+      span: beginSpan?.("grpc", (name) => rpc.metadata.get(name)[0]?.toString()),
+      ended: undefined,
+      work: undefined,
+    };
     let workspaceId: string | undefined;
     let failure: Failure | undefined;
     try {
-      const caller = await admit({ requestId, deadline }, call.metadata.get("authorization").map(String));
+      const caller = await admit(call, rpc.metadata.get("authorization").map(String));
       if (caller.kind === "key") workspaceId = caller.workspaceId;
-      const response = await perform({ requestId, deadline }, caller, () => decode(method.input, call.request));
+      const response = await perform(call, caller, () => decode(method.input, rpc.request));
       respond(null, response, trailers(requestId));
     } catch (error) {
       failure = toFailure(error);
@@ -132,7 +141,7 @@ function createHandler({ method, path, admit, perform }: Procedure, logCall: Log
       metadata.set("grpc-status-details-bin", Buffer.from(toStatusBytes(failure, requestId)));
       respond({ code: Number(grpcStatusOf(failure.code)), details: failure.detail, metadata });
     }
-    logCall({ requestId, door: "grpc", method: path, workspaceId, startedAt, failure });
+    logCall({ requestId, door: "grpc", method: path, workspaceId, startedAt, failure, span: call.span });
   };
 }
 

@@ -1,19 +1,23 @@
-import type { IncomingMessage } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Span } from "@opentelemetry/api";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Principal } from "../auth/principal.js";
+import type { Call } from "../call.js";
 import { type Failure, invalidInput, mediaTypeUnsupported, payloadTooLarge } from "../errors.js";
 import { mintId } from "../ids.js";
 import type { LogCall } from "../observe/calls.js";
 import { after, type Soon } from "../soon.js";
-import { type Call, largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
+import { largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
 
 /** A call on the HTTP port, from its first byte to its last; shared by the two doors there. */
 export interface HttpCall extends Call {
   readonly startedAt: number;
+  deadline: number;
   door: "http" | "connect";
   procedure: Procedure | undefined;
   caller: Principal | undefined;
   failure: Failure | undefined;
+  span: Span | undefined;
   logged: boolean;
 }
 
@@ -23,17 +27,21 @@ declare module "fastify" {
   }
 }
 
-export function beginCall({ socket }: IncomingMessage): HttpCall {
-  const startedAt = Date.now();
+export function beginCall({ socket }: IncomingMessage, response: ServerResponse): HttpCall {
   return {
     requestId: mintId("req"),
-    startedAt,
-    deadline: startedAt + longestCallMs,
+    startedAt: performance.now(),
+    deadline: Date.now() + longestCallMs,
     connection: socket,
+    client: response,
+    leaving: "close", // also when it has been answered; by then nobody listens
+    ended: undefined,
+    work: undefined,
     door: "http",
     procedure: undefined,
     caller: undefined,
     failure: undefined,
+    span: undefined,
     logged: false,
   };
 }
@@ -41,6 +49,7 @@ export function beginCall({ socket }: IncomingMessage): HttpCall {
 /** Authenticates and authorises, before anything of the body is read. */
 export function admitCall({ call, raw }: FastifyRequest, procedure: Procedure): Soon<void> {
   call.procedure = procedure;
+  call.span = procedure.beginSpan?.(call.door, (name) => raw.headers[name]?.toString());
   return after(procedure.admit(call, authorizationOf(raw)), (caller) => {
     call.caller = caller;
   });
@@ -75,6 +84,7 @@ export function logHttpCall(logCall: LogCall, request: FastifyRequest, reply: Fa
     workspaceId: call.caller?.kind === "key" ? call.caller.workspaceId : undefined,
     startedAt: call.startedAt,
     failure: call.failure,
+    span: call.span,
     refusedWith: reply.raw.statusCode >= 400 ? reply.raw.statusCode : undefined,
   });
 }

@@ -9,10 +9,13 @@ import {
   type Message,
   type MessageInitShape,
 } from "@bufbuild/protobuf";
+import type { Span } from "@opentelemetry/api";
 import { type Access, access } from "../../gen/latchkey/v1/access_pb.js";
 import type { Authenticate } from "../auth/authenticate.js";
 import { type CallContext, covers, type Handlers, type Principal } from "../auth/principal.js";
+import { type Call, endCall } from "../call.js";
 import {
+  callCancelled,
   deadlineExceeded,
   Failure,
   operatorOnly,
@@ -20,6 +23,8 @@ import {
   serviceUnavailable,
   unexpectedError,
 } from "../errors.js";
+import type { Door } from "../observe/calls.js";
+import type { ReadHeader, Tracing } from "../observe/tracing.js";
 import { after, type Soon } from "../soon.js";
 import { isOutOfReach } from "../storage/postgres.js";
 import { createValidate } from "./validate.js";
@@ -40,20 +45,13 @@ export function service<Descriptor extends DescService>(
   return { descriptor, handlers };
 }
 
-/** What every door knows of a call. */
-export interface Call {
-  readonly requestId: string;
-  /** When the call is to be answered at the latest, in milliseconds of the wall clock. */
-  readonly deadline: number;
-  /** What the call came over, where the door can tell. */
-  readonly connection?: object;
-}
-
 /** One RPC as every door calls it: first admit, then perform. */
 export interface Procedure {
   readonly method: DescMethodUnary;
   /** The path that every RPC protocol calls it by: `/latchkey.v1.KeysService/ListKeys`. */
   readonly path: string;
+  /** Begins the span of a call, which ends when the call is logged. Undefined: nobody listens. */
+  readonly beginSpan: ((door: Door, header: ReadHeader) => Span) | undefined;
   /** authenticate -> authorise. Comes before the body is looked at: who may not call learns nothing about it. */
   admit(call: Call, authorization: readonly string[]): Soon<Principal>;
   /** decode -> validate -> handle. */
@@ -67,7 +65,11 @@ export const largestMessage = 1024 * 1024;
 export const longestCallMs = 10_000;
 
 /** Makes the procedures of all services. Refuses an RPC that declares nobody who may call it. */
-export function createProcedures(services: readonly Service[], authenticate: Authenticate): Procedure[] {
+export function createProcedures(
+  services: readonly Service[],
+  authenticate: Authenticate,
+  tracing?: Tracing,
+): Procedure[] {
   const validate = createValidate(services.flatMap(({ descriptor }) => descriptor.methods.map(({ input }) => input)));
 
   return services.flatMap(({ descriptor, handlers }) =>
@@ -75,24 +77,26 @@ export function createProcedures(services: readonly Service[], authenticate: Aut
       if (!isUnary(method)) throw new Error(`${method}: only unary RPCs are served`);
       const handler = handlers[method.localName] as (request: Message, context: CallContext) => ReturnType<Handler>;
       const accessOption = declaredAccess(method);
+      const path = `/${descriptor.typeName}/${method.name}`;
 
       return {
         method,
-        path: `/${descriptor.typeName}/${method.name}`,
-        admit: ({ deadline, connection }, authorization) =>
-          within(
-            deadline,
-            after(authenticate(authorization, connection), (caller) => {
+        path,
+        beginSpan: tracing && ((door, header) => tracing.beginSpan(path, door, header)),
+        admit: (call, authorization) =>
+          whileAwaited(
+            call,
+            after(authenticate(call, authorization), (caller) => {
               authorise(caller, accessOption);
               return caller;
             }),
           ),
-        perform({ requestId, deadline }, caller, decode) {
+        perform(call, caller, decode) {
           const request = decode();
           validate(method.input, request);
-          return within(
-            deadline,
-            after(handler(request, { caller, requestId }), (response) => create(method.output, response)),
+          return whileAwaited(
+            call,
+            after(handler(request, { caller, call }), (response) => create(method.output, response)),
           );
         },
       };
@@ -117,18 +121,34 @@ function authorise(caller: Principal, { permission, operator }: Access): void {
   if (!allowed) throw permission === "" ? operatorOnly() : permissionLacking(permission);
 }
 
-/** Waits for a step of a call no longer than the call's deadline, whatever a backend does. */
-function within<T>(deadline: number, step: Soon<T>): Soon<T> {
+/** Waits for a step of a call, but no longer than its client does: until the deadline, unless it goes away before. */
+function whileAwaited<T>(call: Call, step: Soon<T>): Soon<T> {
   if (!(step instanceof Promise)) return step;
+  const { client, leaving = "" } = call;
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(deadlineExceeded()), Math.max(0, deadline - Date.now()));
+    const late = () => end(deadlineExceeded());
+    const gone = () => end(Date.now() < call.deadline ? callCancelled() : deadlineExceeded());
+    const timer = setTimeout(late, Math.max(0, call.deadline - Date.now()));
+    client?.once(leaving, gone);
+
+    function end(why: Failure): void {
+      stopWaiting();
+      endCall(call, why);
+      reject(why);
+    }
+
+    function stopWaiting(): void {
+      clearTimeout(timer);
+      client?.off(leaving, gone);
+    }
+
     step.then(
       (value) => {
-        clearTimeout(timer);
+        stopWaiting();
         resolve(value);
       },
       (error) => {
-        clearTimeout(timer);
+        stopWaiting();
         reject(error);
       },
     );

@@ -1,5 +1,6 @@
-import type postgres from "postgres";
+import { createLanes, type LanesUse } from "./lanes.js";
 import { connectPostgres, type PoolSettings, poolSettings, type Sql } from "./postgres.js";
+import { reliable } from "./statements.js";
 
 /** Connections to the database that can be given up and made anew. */
 export interface Connections {
@@ -7,6 +8,8 @@ export interface Connections {
   readonly sql: Sql;
   /** Gives them up: what comes next gets new ones, and what still waits on them has a moment left to be answered. */
   renew(): void;
+  /** How many are in use, and how many could be. */
+  use(): LanesUse;
   close(): Promise<void>;
 }
 
@@ -14,68 +17,55 @@ export interface Connections {
  * Opens connections that outlive breaks and a network that swallows packets. postgres.js 3.4.9 alone would not: it uses
  * a silent connection until TCP gives it up, a quarter of an hour later; a statement that arrives between the error and
  * the end of a broken connection waits for ever or is taken for done; and what was left over from a broken connection
- * gets into the next one of that place in the pool. So a pool in which a connection broke is used no more, and a result
- * counts only if it is whole.
+ * gets into the next one. So when one connection broke, none of them is used any more, and a result counts only if it
+ * is whole.
  */
 export function openConnections(url: string, settings: PoolSettings = poolSettings): Connections {
   let closing = false;
-  let pool = open();
+  let pools = open();
+  const lanes = createLanes(pools);
 
-  function open(): Sql {
-    const opened: Sql = connectPostgres(url, settings, () => {
-      if (opened === pool && !closing) renew();
-    });
+  function open(): Sql[] {
+    const opened = Array.from({ length: settings.connections }, () =>
+      connectPostgres(url, { ...settings, connections: 1 }, () => {
+        if (opened === pools && !closing) renew();
+      }),
+    );
     return opened;
   }
 
   function renew(): void {
-    const old = pool as Sql & { close(): Promise<void> };
-    pool = open();
-    void old.end({ timeout: secondsToFinish });
+    const old = pools as (Sql & { close(): Promise<void> })[];
+    pools = open();
+    lanes.replace(pools);
+    for (const pool of old) void pool.end({ timeout: secondsToFinish });
     // While it ended, postgres.js may have connected once more, for statements that were waiting their turn.
-    setTimeout(() => void old.close(), secondsToFinish * 4_000).unref();
+    setTimeout(() => {
+      for (const pool of old) void pool.close();
+    }, secondsToFinish * 4_000).unref();
   }
 
-  const sql = new Proxy(pool, {
-    apply: (_first, _this, statement: Parameters<typeof pool>) => onlyWhole(pool(...statement)),
-    get: (_first, name: keyof Sql) => pool[name],
+  const sql = new Proxy(lanes.first.sql, {
+    apply: (_first, _this, written: Parameters<Sql>) => {
+      const statement = lanes.first.sql(...written);
+      if (!(statement instanceof Promise)) return statement;
+      return reliable(statement, lanes, (sql) => sql(...written));
+    },
+    get: (_first, name: keyof Sql) => lanes.first.sql[name],
   });
   return {
     sql,
     renew,
+    use: lanes.use,
     async close() {
       closing = true;
-      await pool.end({ timeout: 5 });
+      await Promise.all(pools.map((pool) => pool.end({ timeout: 5 })));
     },
   };
 }
 
 /** How long statements may go on that wait on connections which were given up. */
 const secondsToFinish = 0.5;
-
-/** Makes a statement fail whose result is not whole. It may have taken effect, as with any connection that breaks. */
-function onlyWhole<T>(statement: T): T {
-  if (statement instanceof Promise) {
-    const run = statement.then.bind(statement);
-    // biome-ignore lint/suspicious/noThenProperty: a statement is sent when somebody waits for it
-    statement.then = (onResult, onError) => run((result) => whole(result, statement)).then(onResult, onError);
-  }
-  return statement;
-}
-
-/** A result is whole if the statement ended, the result is its own, and every row is there. */
-function whole<R extends postgres.RowList<never[]>>(result: R, asked: object): R {
-  const own = "statement" in asked && asked.statement === result.statement;
-  const complete = result.command !== null && (result.length === 0 || result.length === result.count);
-  if (!own || !complete) throw new ConnectionBroken("the connection broke before the result was whole");
-  return result;
-}
-
-/** Nothing can be said of what was asked. */
-class ConnectionBroken extends Error {
-  override readonly name = "ConnectionBroken";
-  readonly code = "CONNECTION_CLOSED";
-}
 
 /** The database did not answer in time. */
 export class Silence extends Error {

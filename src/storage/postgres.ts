@@ -72,21 +72,6 @@ const textArray = {
           .map((word) => word.replace(/^"|"$/g, "")),
 };
 
-/**
- * Runs a statement again that fell victim to a deadlock; nothing of it was kept. There is no `sql.begin` anywhere but in
- * migrations: a change over several tables is one statement. Inside a transaction, postgres.js 3.4.9 writes to a
- * connection that has just broken, and that ends the process.
- */
-export async function retryOnDeadlock<T>(statement: () => PromiseLike<T>): Promise<T> {
-  for (let triesLeft = 3; ; triesLeft--) {
-    try {
-      return await statement();
-    } catch (error) {
-      if (triesLeft === 0 || codeOf(error) !== "40P01") throw error;
-    }
-  }
-}
-
 /** What postgres.js and the operating system say when the database is out of reach. */
 const outOfReach = new Set([
   "CONNECT_TIMEOUT",
@@ -118,7 +103,8 @@ export function isRefused(error: unknown): boolean {
   return /^(28|3D|42501)/.test(codeOf(error) ?? "");
 }
 
-function codeOf(error: unknown): string | undefined {
+/** What the driver or the operating system calls an error. */
+export function codeOf(error: unknown): string | undefined {
   const code = error instanceof Error && "code" in error ? error.code : undefined;
   return typeof code === "string" ? code : undefined;
 }

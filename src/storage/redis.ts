@@ -1,13 +1,16 @@
+import type { Span } from "@opentelemetry/api";
 import { Cluster, Redis, type RedisOptions } from "ioredis";
 import type { RedisAddress } from "../config.js";
 import type { Log } from "../observe/log.js";
+import { inSpan } from "../observe/tracing.js";
 import { createBreaker } from "./breaker.js";
 
 /** A cache that can only help: when Redis is down, slow or odd, reads find nothing and writes do nothing. */
 export interface Cache {
   /** Whether it is asked at present. */
   readonly inUse: boolean;
-  get(name: string): Promise<string | undefined>;
+  /** @param span of the call that wants to know */
+  get(name: string, span?: Span): Promise<string | undefined>;
   set(name: string, value: string, lifetimeMs: number): Promise<void>;
   close(): void;
 }
@@ -58,8 +61,11 @@ export function connectRedis(address: RedisAddress, log: Log): Cache {
     get inUse() {
       return breaker.closed;
     },
-    async get(name) {
-      return (await breaker.run(() => within(redis.get(name)))) ?? undefined;
+    async get(name, span) {
+      const ask = () => within(redis.get(name));
+      // The name is not told: that of a key is made from its secret.
+      const tell = { "db.system.name": "redis", "db.operation.name": "GET" };
+      return (await breaker.run(span ? () => inSpan(span, tell, ask()) : ask)) ?? undefined;
     },
     async set(name, value, lifetimeMs) {
       await breaker.run(() => within(redis.set(name, value, "PX", lifetimeMs)));

@@ -32,33 +32,33 @@ export function createWorkspacesService(
         meta: null,
         expiresAt: null,
       };
-      await store.insertWorkspace(workspaceId, name, firstKey, authorOf(context, now()));
+      await store.insertWorkspace(context.call, workspaceId, name, firstKey, authorOf(context, now()));
       return { workspaceId, keyId: firstKey.keyId, key: secret.plaintext };
     },
 
-    async getWorkspace({ workspaceId }) {
-      const row = await store.findWorkspace(workspaceId);
+    async getWorkspace({ workspaceId }, context) {
+      const row = await store.findWorkspace(context.call, workspaceId);
       if (row === undefined) throw workspaceNotFound();
       return { workspace: toWorkspace(row) };
     },
 
-    async listWorkspaces(request) {
+    async listWorkspaces(request, context) {
       const page = readPage("workspaces", request);
-      const found = await store.listWorkspaces(page);
+      const found = await store.listWorkspaces(context.call, page);
       const { rows, pagination } = writePage("workspaces", page, found, (row) => row.workspaceId);
       return { workspaces: rows.map(toWorkspace), pagination };
     },
 
     async disableWorkspace({ workspaceId, reason, note }, context) {
       const by = authorOf(context, now());
-      const row = await store.disableWorkspace(workspaceId, writeReason(reason), note ?? null, by);
+      const row = await store.disableWorkspace(context.call, workspaceId, writeReason(reason), note ?? null, by);
       if (row === undefined) throw workspaceNotFound();
       await holdings.workspaceChanged(workspaceId, false, Number(row.changedEpoch));
       return { workspace: toWorkspace(row) };
     },
 
     async enableWorkspace({ workspaceId }, context) {
-      const row = await store.enableWorkspace(workspaceId, authorOf(context, now()));
+      const row = await store.enableWorkspace(context.call, workspaceId, authorOf(context, now()));
       if (row === undefined) throw workspaceNotFound();
       await holdings.workspaceChanged(workspaceId, true, Number(row.changedEpoch));
       return { workspace: toWorkspace(row) };
@@ -66,7 +66,11 @@ export function createWorkspacesService(
 
     async listAuditEvents(request, context) {
       const page = readPage("events", request);
-      const found = await audit.listEvents(toFilter(request, visibleTo(context.caller, request.workspaceId)), page);
+      const found = await audit.listEvents(
+        context.call,
+        toFilter(request, visibleTo(context.caller, request.workspaceId)),
+        page,
+      );
       const { rows, pagination } = writePage("events", page, found, (row) => row.eventId);
       return { events: rows.map(toAuditEvent), pagination };
     },

@@ -1,7 +1,10 @@
+import type { Span } from "@opentelemetry/api";
 import { type Author, events, isChange } from "../audit/store.js";
+import type { Call } from "../call.js";
 import { keyCreated, keyCreation, type NewKey } from "../keys/store.js";
 import type { PageRequest } from "../page.js";
 import type { Fragment, Snapshot, Sql } from "../storage/postgres.js";
+import { run, runForAll } from "../storage/run.js";
 
 /** A workspace as it is stored. It is disabled while it has a `disabledAt`. */
 export interface WorkspaceRow {
@@ -20,6 +23,7 @@ export function createWorkspacesStore(sql: Sql) {
 
   /** Changes a workspace by what comes after `set`, and tells of it. Undefined if there is no such workspace. */
   async function change(
+    call: Call,
     workspaceId: string,
     type: "workspace.disable" | "workspace.enable",
     assignments: Fragment,
@@ -28,51 +32,65 @@ export function createWorkspacesStore(sql: Sql) {
     const told = sql`
       select (a.after).workspace_id, (a.after).workspace_id, told(b.before), told(a.after) from before b, after a
         where ${isChange(sql)}`;
-    const [row] = await sql<(WorkspaceRow & { readonly changedEpoch: bigint })[]>`
+    const [row] = await run(
+      call,
+      sql<(WorkspaceRow & { readonly changedEpoch: bigint })[]>`
       with before as (
           select workspaces as before from workspaces where workspace_id = ${workspaceId} for no key update),
         after as (
           update workspaces set ${assignments} from before
           where workspaces.workspace_id = (before).workspace_id returning workspaces as after),
         events as (${events(sql, by, [type, told])})
-      select (after).* from after`;
+      select (after).* from after`,
+    );
     return row;
   }
 
   return {
-    async insertWorkspace(workspaceId: string, name: string, firstKey: NewKey, by: Author): Promise<void> {
+    async insertWorkspace(call: Call, workspaceId: string, name: string, firstKey: NewKey, by: Author): Promise<void> {
       const told = sql`select (made).workspace_id, (made).workspace_id, null::json, told(made) from made`;
-      await sql`
+      await run(
+        call,
+        sql`
         with made as (
             insert into workspaces (workspace_id, name, created_at) values (${workspaceId}, ${name}, ${by.at})
             returning workspaces as made),
           ${keyCreation(sql, firstKey, sql`select null`, by)},
           events as (${events(sql, by, ["workspace.create", told], keyCreated(sql))})
-        select from created`;
+        select from created`,
+      );
     },
 
-    async findWorkspace(workspaceId: string): Promise<WorkspaceRow | undefined> {
-      const [row] = await sql<WorkspaceRow[]>`select ${columns} from workspaces where workspace_id = ${workspaceId}`;
+    async findWorkspace(call: Call, workspaceId: string): Promise<WorkspaceRow | undefined> {
+      const [row] = await run(
+        call,
+        sql<WorkspaceRow[]>`select ${columns} from workspaces where workspace_id = ${workspaceId}`,
+      );
       return row;
     },
 
-    async listWorkspaces(page: PageRequest): Promise<WorkspaceRow[]> {
-      return sql<WorkspaceRow[]>`
+    async listWorkspaces(call: Call, page: PageRequest): Promise<WorkspaceRow[]> {
+      return run(
+        call,
+        sql<WorkspaceRow[]>`
         select ${columns} from workspaces where workspace_id > ${page.after}
-        order by workspace_id limit ${page.limit + 1}`;
+        order by workspace_id limit ${page.limit + 1}`,
+      );
     },
 
     /** A workspace that is disabled already keeps the moment it was disabled at. */
-    disableWorkspace: (workspaceId: string, reason: string, note: string | null, by: Author) =>
+    disableWorkspace: (call: Call, workspaceId: string, reason: string, note: string | null, by: Author) =>
       change(
+        call,
         workspaceId,
         "workspace.disable",
         sql`disabled_at = coalesce(disabled_at, ${by.at}::timestamptz), disabled_reason = ${reason}, disabled_note = ${note}`,
         by,
       ),
 
-    enableWorkspace: (workspaceId: string, by: Author) =>
+    enableWorkspace: (call: Call, workspaceId: string, by: Author) =>
       change(
+        call,
         workspaceId,
         "workspace.enable",
         sql`disabled_at = null, disabled_reason = null, disabled_note = null`,
@@ -80,10 +98,13 @@ export function createWorkspacesStore(sql: Sql) {
       ),
 
     /** One statement, hence one snapshot: no change up to its epoch is missing. */
-    async readState(workspaceId: string): Promise<Snapshot<{ enabled: boolean }> | undefined> {
-      const [row] = await sql<Snapshot<{ enabled: boolean }>[]>`
+    async readState(workspaceId: string, span?: Span): Promise<Snapshot<{ enabled: boolean }> | undefined> {
+      const [row] = await runForAll(
+        span,
+        sql<Snapshot<{ enabled: boolean }>[]>`
         select disabled_at is null as enabled, (select value::float8 from epoch) as epoch
-        from workspaces where workspace_id = ${workspaceId}`;
+        from workspaces where workspace_id = ${workspaceId}`,
+      );
       return row;
     },
   };

@@ -49,6 +49,8 @@ describe.each(["refuses every connection", "falls silent"])("while Postgres %s",
     const returnedAt = performance.now();
     await expect.poll(everyCall, { interval: 20, timeout: 10_000 }).toSatisfy(allAre("OK"));
     expect(performance.now() - returnedAt).toBeLessThan(2_500);
+    // What was never answered counts no more.
+    await expect.poll(() => readMetric(app, "pool_connections", { state: "busy" })).toBe(0);
   });
 
   it("it is not ready but alive, its metrics and its log say so; and that it is over, afterwards", async () => {
@@ -64,7 +66,8 @@ describe.each(["refuses every connection", "falls silent"])("while Postgres %s",
       .poll(() => readMetric(app, "lease_renewals_total", { result: "failed" }), { timeout: 5_000 })
       .toBeGreaterThan(failedBefore + 2);
     for (let round = 0; round < 2; round++) {
-      expect([await statusOf("/readyz"), await statusOf("/v2/liveness")]).toEqual([503, 200]);
+      const statuses = await Promise.all(["/readyz", "/livez", "/v2/liveness"].map(statusOf));
+      expect(statuses).toEqual([503, 200, 200]);
       expect(await readMetric(app, "lease_seconds_left")).toBe(0);
     }
     expect(said(/^the lease cannot be renewed/)).toHaveLength(saidBefore.away + 1);

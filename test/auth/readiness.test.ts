@@ -36,6 +36,12 @@ describe("readiness", () => {
   });
 });
 
+it.each(["/livez", "/v2/liveness"])("that the process runs is told at %s, without a credential", async (path) => {
+  const app = await openTestApp({ redis: undefined });
+  expect(expectSuccess(await ask(app.httpUrl, path, { method: "GET" }))).toEqual({ status: "alive" });
+  await app.close();
+});
+
 describe("a replica whose lease time was changed in the database while it runs", () => {
   let setting: BehindProxy;
   let restarted: TestApp;

@@ -1,13 +1,11 @@
 import type { TestApp } from "../harness.js";
+import { readSamples, total } from "../observe/samples.js";
 
 /** Reads a metric of a service, summed over all labels that are not given. */
 export async function readMetric(app: TestApp, name: string, labels: Record<string, string> = {}): Promise<number> {
-  const response = await fetch(app.metricsUrl ?? "");
-  const lines = (await response.text()).split("\n").filter((line) => /^\w+/.exec(line)?.[0] === `latchkey_${name}`);
-  if (lines.length === 0) throw new Error(`there is no metric ${name}`);
-  return lines
-    .filter((line) => Object.entries(labels).every(([label, value]) => line.includes(`${label}="${value}"`)))
-    .reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(" "))), 0);
+  const samples = await readSamples(app);
+  if (!samples.some((sample) => sample.name === `latchkey_${name}`)) throw new Error(`there is no metric ${name}`);
+  return total(samples, `latchkey_${name}`, labels);
 }
 
 /** How often keys or workspaces were found where, so far. */

@@ -4,6 +4,7 @@ import { Client, credentials, Metadata } from "@grpc/grpc-js";
 import postgres from "postgres";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { createDatabase } from "../harness.js";
+import { readSamples, type Sample, total } from "../observe/samples.js";
 import { leftOf, type Process, until } from "./processes.js";
 import {
   call,
@@ -38,8 +39,19 @@ describe("with WORKERS=2", () => {
       expect(servedBy.sort(), door).toEqual([1, 1, 2, 2]);
     }
     const after = await readMetrics(service);
-    expect(keyLookups(after) - keyLookups(before), "counters are added up").toBe(8);
-    expect(Number(/^latchkey_redis_in_use (\d+)$/m.exec(after)?.[1]), "gauges are not").toBe(1);
+    const grown = (name: string, labels = {}) => total(after, name, labels) - total(before, name, labels);
+    expect(grown("latchkey_lookups_total", { kind: "key" }), "counters are added up").toBe(8);
+    const method = "/latchkey.v1.KeysService/ListKeys";
+    for (const door of ["http", "grpc"]) {
+      expect(grown("latchkey_calls_total", { door, method, code: "ok" })).toBe(4);
+      expect(grown("latchkey_call_duration_seconds_count", { door, method }), "and so are histograms").toBe(4);
+      expect(grown("latchkey_call_duration_seconds_bucket", { door, method, le: "+Inf" })).toBe(4);
+    }
+    expect(total(after, "latchkey_pool_connections"), "ten of each").toBe(20);
+    expect(total(after, "latchkey_redis_in_use"), "what is the same in all is not added").toBe(1);
+    for (const name of ["nodejs_eventloop_lag_p99_seconds", "process_resident_memory_bytes"]) {
+      expect(after.filter((sample) => sample.name === name)).toHaveLength(1);
+    }
   });
 
   test("a workspace that is disabled is refused by every worker from the moment that this is acknowledged", async () => {
@@ -106,8 +118,8 @@ describe("with WORKERS=2", () => {
     expect(await leftOf(family, place.folder)).toEqual([]);
   });
 
-  test("a killed worker is replaced while the other serves, and no write is lost; if the primary is killed, all of them go", async () => {
-    const { service, place, databaseUrl } = await startWorkers();
+  test("a killed worker is replaced while the other serves, and no write or count is lost; if the primary is killed, all of them go", async () => {
+    const { service, place, databaseUrl } = await startWorkers({ METRICS_PORT: "0" });
     const [victim] = workersOf(service);
     const made: string[] = [];
     let failed = 0;
@@ -125,12 +137,18 @@ describe("with WORKERS=2", () => {
     })();
     await until("there is traffic", () => made.length > 1 || undefined);
 
+    for (const ask of askers(service)) expect(await ask("ListWorkspaces")).toBe("ok");
+    const method = "/latchkey.v1.WorkspacesService/ListWorkspaces";
+    const counted = async () => total(await readMetrics(service), "latchkey_calls_total", { method });
+    expect(await counted()).toBe(8);
     process.kill(victim?.pid ?? 0, "SIGKILL");
     const lost = await until("the loss is told", () => linesOf(service).find(({ msg }) => /is lost/.test(msg)));
+    expect(await counted(), "those of the lost one are still counted").toBe(8);
     expect(lost).toMatchObject({ worker: expect.any(Number), reason: "its process ended by SIGKILL" });
     await until("it is replaced", () => linesOf(service).find(({ msg }) => /is replaced/.test(msg)));
     traffic = false;
     await writing;
+    expect(await counted()).toBe(8);
 
     expect(failed, "the call that it was answering, and the connection that it was being handed").toBeLessThanOrEqual(
       2,
@@ -271,15 +289,8 @@ function isClosed(port: number): Promise<true | undefined> {
   });
 }
 
-/** How many lookups of keys there were, wherever the answer came from. */
-function keyLookups(metrics: string): number {
-  const counts = metrics.matchAll(/^latchkey_lookups_total\{kind="key".*\} (\d+)$/gm);
-  return [...counts].reduce((sum, [, count]) => sum + Number(count), 0);
-}
-
-async function readMetrics(service: Service): Promise<string> {
-  const url = /^ +Metrics +(\S+)$/m.exec(service.stdout())?.[1] ?? "";
-  return (await fetch(url)).text();
+async function readMetrics(service: Service): Promise<Sample[]> {
+  return readSamples({ metricsUrl: /^ +Metrics +(\S+)$/m.exec(service.stdout())?.[1] });
 }
 
 /** What the workspaces in the database are called. */

@@ -54,28 +54,37 @@ async function rowsRead(planning: string, work: (sql: Sql) => Promise<unknown>):
 }
 
 const last = (prefix: string) => `${prefix}_${`${rows - 50}`.padStart(26, "0")}`;
+const call = { requestId: "req_of_the_plans", deadline: Number.POSITIVE_INFINITY };
 const all = { externalId: undefined, enabled: undefined };
 const first = { limit: 100, after: "" };
 const pages: [name: string, most: number, list: (sql: Sql) => Promise<readonly unknown[]>][] = [
-  ["the first keys", 303, (sql) => createKeysStore(sql).listKeys(younger, all, first)],
-  ["the last keys", 303, (sql) => createKeysStore(sql).listKeys(younger, all, { limit: 100, after: last("key") })],
-  ["one key", 6, (sql) => createKeysStore(sql).listKeys(younger, all, { limit: 1, after: last("key") })],
+  ["the first keys", 303, (sql) => createKeysStore(sql).listKeys(call, younger, all, first)],
+  [
+    "the last keys",
+    303,
+    (sql) => createKeysStore(sql).listKeys(call, younger, all, { limit: 100, after: last("key") }),
+  ],
+  ["one key", 6, (sql) => createKeysStore(sql).listKeys(call, younger, all, { limit: 1, after: last("key") })],
   [
     "the keys that are disabled",
     60,
-    (sql) => createKeysStore(sql).listKeys(younger, { ...all, enabled: false }, first),
+    (sql) => createKeysStore(sql).listKeys(call, younger, { ...all, enabled: false }, first),
   ],
-  ["the keys that are enabled", 303, (sql) => createKeysStore(sql).listKeys(younger, { ...all, enabled: true }, first)],
+  [
+    "the keys that are enabled",
+    303,
+    (sql) => createKeysStore(sql).listKeys(call, younger, { ...all, enabled: true }, first),
+  ],
   [
     "the keys of an identity",
     10,
-    (sql) => createKeysStore(sql).listKeys(younger, { ...all, externalId: "user_20000" }, first),
+    (sql) => createKeysStore(sql).listKeys(call, younger, { ...all, externalId: "user_20000" }, first),
   ],
-  ["the first identities", 202, (sql) => createIdentitiesStore(sql).listIdentities(younger, undefined, first)],
+  ["the first identities", 202, (sql) => createIdentitiesStore(sql).listIdentities(call, younger, undefined, first)],
   [
     "the last identities",
     202,
-    (sql) => createIdentitiesStore(sql).listIdentities(younger, undefined, { limit: 100, after: last("id") }),
+    (sql) => createIdentitiesStore(sql).listIdentities(call, younger, undefined, { limit: 100, after: last("id") }),
   ],
 ];
 

@@ -93,7 +93,7 @@ function factsOf(code: FailureCode): Markup {
 function linesOf(codes: readonly FailureCode[]): Markup {
   return html`<ul class="lines">
 ${codes.map(
-  (code) => html`<li><a href="${errorPagePath(pathOf(code))}"><code>${pathOf(code)}</code></a>
+  (code) => html`<li><a href="${errorPagePath(pathOf(code))}"><code>${categoryOf(code)}/<wbr>${nameOf(code)}</code></a>
 <span class="status">${catalogue[code].status}</span>
 <p>${sentence(catalogue[code].when)}</p></li>
 `,
@@ -104,13 +104,15 @@ function allErrors(current: FailureCode): Markup {
   return html`<nav class="aside" aria-labelledby="all-errors">
 <h2 id="all-errors">All errors</h2>
 ${byCategory.map(
-  ({ category, codes }) => html`<h3>${category}</h3>
+  ({ category, codes }) => html`<section>
+<h3>${category}</h3>
 <ul>
 ${codes.map(
   (code) =>
     html`<li><a href="${errorPagePath(pathOf(code))}"${code === current ? html` aria-current="page"` : ""}>${nameOf(code)}</a></li>
 `,
 )}</ul>
+</section>
 `,
 )}</nav>`;
 }

@@ -92,8 +92,9 @@ pre b { color: var(--brass); font-weight: inherit; }
 .hero { padding: 0 0 2.5rem; border-top: 0; }
 .hero .logo { display: none; }
 
-.aside { padding: 0 0 2rem; font-size: .95rem; }
-.aside h2 { margin: 0; font-size: 1.15rem; }
+.aside { columns: 12rem; padding: 2rem 0; border-top: 1px solid var(--rule); font-size: .95rem; }
+.aside h2 { column-span: all; margin: 0; font-size: 1.15rem; }
+.aside section { break-inside: avoid; }
 .aside h3 { margin: 1.1rem 0 .2rem; color: var(--soft); font: 600 .875rem/1.5 system-ui, "Liberation Sans", sans-serif; }
 .aside ul { padding: 0; list-style: none; }
 .aside li { margin: 0; }
@@ -108,7 +109,7 @@ footer p { margin: 0; }
   .row, .with-aside { display: grid; grid-template-columns: 15rem minmax(0, 1fr); gap: 3.5rem; }
   .row { align-items: start; }
   .hero .logo { display: block; width: 9rem; height: 9rem; margin: .4rem 0 0; }
-  .aside { grid-area: 1 / 1; padding: 4.3rem 0 2rem; border-right: 1px solid var(--rule); }
+  .aside { grid-area: 1 / 1; columns: auto; padding: 4.3rem 0 2rem; border: 0; border-right: 1px solid var(--rule); }
   .with-aside main { grid-area: 1 / 2; }
 }
 

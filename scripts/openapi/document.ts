@@ -1,0 +1,55 @@
+import { readFileSync } from "node:fs";
+import type { DescService } from "@bufbuild/protobuf";
+import { commentOf } from "./comments.js";
+import { envelopeHeaders, envelopeSchemas } from "./envelope.js";
+import { failureExamples, failureTable, sharedResponses } from "./failures.js";
+import type { JsonObject } from "./json.js";
+import { describeOperation, tagOf } from "./operations.js";
+import { probes, probesTag } from "./probes.js";
+import { createSchemas } from "./schemas.js";
+
+/** The whole HTTP/JSON interface as an OpenAPI document. */
+export function describeApi(services: readonly DescService[]): JsonObject {
+  const schemas = createSchemas();
+  const items = services.flatMap(({ methods }) => methods.flatMap((method) => describeOperation(method, schemas)));
+  const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { version: string };
+  return {
+    openapi: "3.1.1",
+    info: { title: "Latchkey API", version, summary: "API keys for your services.", description },
+    servers: [{ url: "/", description: "The service that serves this document." }],
+    tags: [...services.map((service) => ({ name: tagOf(service), description: commentOf(service) })), probesTag],
+    paths: { ...Object.fromEntries(items.map(({ path, item }) => [path, item])), ...probes },
+    components: {
+      securitySchemes: {
+        key: {
+          type: "http",
+          scheme: "bearer",
+          description: "A key of the workspace: `Authorization: Bearer <API_KEY>`.",
+        },
+        operator: { type: "http", scheme: "bearer", description: "The credential of the service's operator." },
+      },
+      schemas: { ...envelopeSchemas, ...schemas.all() },
+      responses: sharedResponses,
+      headers: envelopeHeaders,
+      examples: failureExamples,
+    },
+  };
+}
+
+const description = `The keys, identities and workspaces of this installation, over HTTP and JSON. The same operations are
+served over gRPC and Connect, from the same definitions.
+
+- A success is 200, with \`meta.requestId\` and \`data\`; lists add \`pagination\`. Times are Unix milliseconds. Optional
+  fields that are unset are left out.
+- In an update, a field left out stays as it is and \`null\` clears it; elsewhere \`null\` means left out. An empty body
+  means \`{}\`. Unknown fields and query parameters are refused, by name.
+- Text must be well-formed Unicode without U+0000. A body may have 1 MiB; \`meta\` may nest 32 levels and have 16 KiB.
+
+Every answer that is not a success has one form. Its \`type\` names the kind of failure, and opens a page about it.
+
+<details><summary>All kinds of failure</summary>
+
+${failureTable}
+
+</details>
+`;

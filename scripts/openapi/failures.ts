@@ -1,0 +1,131 @@
+import { STATUS_CODES } from "node:http";
+import { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
+import { catalogue, type FailureCode, failureCodes, pathOf } from "../../src/errors.js";
+import { errorPagePath, failureBody } from "../../src/gateway/envelope.js";
+import { exampleDocsBase } from "../../src/gateway/reference.js";
+import type { JsonObject } from "./json.js";
+import { occurrences } from "./occurrences.js";
+
+/** Where a failure can occur: in every call, in those with a body, where it is declared, or outside all operations. */
+type Reach = "call" | "body" | "declared" | "outside";
+
+const reach: Record<FailureCode, Reach> = {
+  [ErrorCode.AUTHENTICATION_MISSING]: "call",
+  [ErrorCode.AUTHENTICATION_MALFORMED]: "call",
+  [ErrorCode.AUTHENTICATION_KEY_NOT_FOUND]: "call",
+  [ErrorCode.AUTHENTICATION_KEY_EXPIRED]: "call",
+  [ErrorCode.AUTHORIZATION_WORKSPACE_DISABLED]: "call",
+  [ErrorCode.AUTHORIZATION_KEY_DISABLED]: "call",
+  [ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS]: "call",
+  [ErrorCode.DATA_IDENTITY_NOT_FOUND]: "declared",
+  [ErrorCode.DATA_WORKSPACE_NOT_FOUND]: "declared",
+  [ErrorCode.DATA_KEY_NOT_FOUND]: "declared",
+  [ErrorCode.DATA_IDENTITY_ALREADY_EXISTS]: "declared",
+  [ErrorCode.APPLICATION_INVALID_INPUT]: "call",
+  [ErrorCode.APPLICATION_ROUTE_NOT_FOUND]: "outside",
+  [ErrorCode.APPLICATION_METHOD_NOT_ALLOWED]: "outside",
+  [ErrorCode.APPLICATION_UNSUPPORTED_MEDIA_TYPE]: "body",
+  [ErrorCode.APPLICATION_PAYLOAD_TOO_LARGE]: "call",
+  [ErrorCode.APPLICATION_DEADLINE_EXCEEDED]: "call",
+  [ErrorCode.APPLICATION_SERVICE_UNAVAILABLE]: "call",
+  [ErrorCode.APPLICATION_UNEXPECTED_ERROR]: "call",
+};
+
+/** The header that every answer has. */
+export const requestIdHeader = { "X-Request-Id": { $ref: "#/components/headers/X-Request-Id" } };
+
+/** The headers that come with a status, as `failureHeaders` of the gateway writes them. */
+const headers: Record<number, JsonObject> = {
+  401: { "WWW-Authenticate": { $ref: "#/components/headers/WWW-Authenticate" } },
+  405: { Allow: { $ref: "#/components/headers/Allow" } },
+  503: { "Retry-After": { $ref: "#/components/headers/Retry-After" } },
+};
+
+/** The name of the response to what is no operation. */
+const outsideName = "NoSuchOperation";
+
+/** The failures of an operation: those of every call, those of a body if it takes one, and those that it declares. */
+export function failuresOf(takesBody: boolean, declared: readonly FailureCode[]): FailureCode[] {
+  return failureCodes.filter((code) => {
+    const where = reach[code];
+    return where === "call" || (where === "body" && takesBody) || declared.includes(code);
+  });
+}
+
+/**
+ * What an operation answers when it fails, by status; by default, what lies outside all operations. Only responses with a
+ * failure that was declared are the operation's own; the others are described once for all.
+ */
+export function failureResponses(codes: readonly FailureCode[]): JsonObject {
+  const own = [...byStatus(codes)].map(([status, sameStatus]) => [
+    status,
+    sameStatus.some((code) => reach[code] === "declared")
+      ? failureResponse(sameStatus)
+      : { $ref: `#/components/responses/${responseName(status)}` },
+  ]);
+  return { ...Object.fromEntries(own), default: { $ref: `#/components/responses/${outsideName}` } };
+}
+
+/** The responses that are described once for all. */
+export const sharedResponses: JsonObject = {
+  ...Object.fromEntries(
+    [...byStatus(failuresOf(true, []))].map(([status, codes]) => [responseName(status), failureResponse(codes)]),
+  ),
+  [outsideName]: failureResponse(failureCodes.filter((code) => reach[code] === "outside")),
+};
+
+function byStatus(codes: readonly FailureCode[]): Map<number, FailureCode[]> {
+  const statuses = [...new Set(codes.map((code) => catalogue[code].status))].sort();
+  return new Map(statuses.map((status) => [status, codes.filter((code) => catalogue[code].status === status)]));
+}
+
+/** `PayloadTooLarge` */
+function responseName(status: number): string {
+  return (STATUS_CODES[status] ?? "").replaceAll(" ", "");
+}
+
+function failureResponse(codes: readonly FailureCode[]): JsonObject {
+  const names = codes.map(pathOf);
+  return {
+    description: codes
+      .map((code) => `[\`${pathOf(code)}\`](${errorPagePath(pathOf(code))}): ${catalogue[code].when}`)
+      .join("\n\n"),
+    headers: Object.assign({}, requestIdHeader, ...codes.map((code) => headers[catalogue[code].status])),
+    content: {
+      "application/json": {
+        schema: { $ref: "#/components/schemas/Failure" },
+        examples: Object.fromEntries(
+          names.map((name) => [keyOf(name), { $ref: `#/components/examples/${keyOf(name)}` }]),
+        ),
+      },
+    },
+  };
+}
+
+/** One example for every failure of the catalogue: the very envelope that the gateway writes. */
+export const failureExamples: JsonObject = Object.fromEntries(
+  failureCodes.map((code) => [
+    keyOf(pathOf(code)),
+    {
+      summary: pathOf(code),
+      value: JSON.parse(
+        failureBody(occurrences[code], "req_01jd9x2m5te4btvz7p3k8n6qwc", exampleDocsBase),
+      ) as JsonObject,
+    },
+  ]),
+);
+
+/** All failures as a Markdown table, by their status. */
+export const failureTable = [
+  "| Status | Failure | When |",
+  "|---|---|---|",
+  ...[...byStatus(failureCodes).values()].flat().map((code) => {
+    const { status, when } = catalogue[code];
+    return `| ${status} | [\`${pathOf(code)}\`](${errorPagePath(pathOf(code))}) | ${when} |`;
+  }),
+].join("\n");
+
+/** The names of components have no slash. */
+function keyOf(path: string): string {
+  return path.replace("/", ".");
+}

@@ -1,0 +1,101 @@
+import { type DescMethod, getOption, hasOption } from "@bufbuild/protobuf";
+import { http } from "../../gen/google/api/annotations_pb.js";
+import type { HttpRule } from "../../gen/google/api/http_pb.js";
+import { access } from "../../gen/latchkey/v1/access_pb.js";
+import { fails_with } from "../../gen/latchkey/v1/errors_pb.js";
+import { PaginationSchema } from "../../gen/latchkey/v1/pagination_pb.js";
+import type { FailureCode } from "../../src/errors.js";
+import { commentOf, headAndRest, paragraphs } from "./comments.js";
+import { envelopeOf, successResponse } from "./envelope.js";
+import { failureResponses, failuresOf } from "./failures.js";
+import type { JsonObject } from "./json.js";
+import type { Schemas } from "./schemas.js";
+
+/** One way to call an RPC over HTTP, as the document has it. */
+export interface PathItem {
+  readonly path: string;
+  readonly item: JsonObject;
+}
+
+/** Describes an RPC at each of its HTTP paths. */
+export function describeOperation(method: DescMethod, schemas: Schemas): PathItem[] {
+  const rule = getOption(method, http);
+  return [rule, ...rule.additionalBindings].map((binding, index) => {
+    const { case: verb, value } = binding.pattern;
+    const path = String(value);
+    if (verb !== "get" && verb !== "post") throw new Error(`${method}: the gateway serves \`get\` and \`post\``);
+    return { path, item: { [verb]: operationOf(method, binding, operationId(path, index), schemas) } };
+  });
+}
+
+/** `keys.listKeys`; what the same RPC is called at its other paths ends with their version. */
+function operationId(path: string, index: number): string {
+  const [, version, name = ""] = path.split("/");
+  return index === 0 ? name : `${name}.${version}`;
+}
+
+function operationOf(method: DescMethod, rule: HttpRule, operationId: string, schemas: Schemas): JsonObject {
+  const takesBody = rule.pattern.case === "post";
+  const { head, rest } = headAndRest(commentOf(method));
+  const declared = getOption(method, fails_with) as FailureCode[];
+  return {
+    operationId,
+    tags: [tagOf(method.parent)],
+    summary: head,
+    description: paragraphs(rest, accessSentence(method)),
+    ...securityOf(method),
+    ...(takesBody ? { requestBody: requestBodyOf(method, schemas) } : { parameters: schemas.query(method.input) }),
+    responses: {
+      200: successResponse(commentOf(method.output), answerOf(method, rule, schemas)),
+      ...failureResponses(failuresOf(takesBody, declared)),
+    },
+    "x-latchkey-rpc": `${method.parent.typeName}/${method.name}`,
+  };
+}
+
+/** The group that the operations of a service stand in. */
+export function tagOf({ name }: DescMethod["parent"]): string {
+  return name.replace(/Service$/, "");
+}
+
+function accessSentence(method: DescMethod): string {
+  const { permission, operator } = accessOf(method);
+  const key = `a key that holds the permission \`${permission}\``;
+  if (!operator) return `Needs ${key}.`;
+  return permission === "" ? "Needs the operator's credential." : `Needs the operator's credential, or ${key}.`;
+}
+
+/** Either of the credentials that are declared; of a key, the permission that it must hold. */
+function securityOf(method: DescMethod): JsonObject {
+  const { permission, operator } = accessOf(method);
+  return {
+    security: [...(permission === "" ? [] : [{ key: [permission] }]), ...(operator ? [{ operator: [] }] : [])],
+    "x-latchkey-access": { ...(permission !== "" && { permission }), operator },
+  };
+}
+
+function accessOf(method: DescMethod) {
+  if (!hasOption(method, access)) throw new Error(`${method} declares nobody who may call it`);
+  return getOption(method, access);
+}
+
+/** An empty body means `{}`, so it is required only where that is refused. */
+function requestBodyOf({ input }: DescMethod, schemas: Schemas): JsonObject {
+  const schema = schemas.request(input);
+  const { required, oneOf } = schemas.resolve(schema);
+  const refusesEmpty =
+    required !== undefined || (Array.isArray(oneOf) && oneOf.every((choice) => "required" in choice));
+  return { required: refusesEmpty, content: { "application/json": { schema } } };
+}
+
+/** `response_body` names the field that is the data; a Pagination beside it is the list's. */
+function answerOf({ output }: DescMethod, { responseBody }: HttpRule, schemas: Schemas): JsonObject {
+  return schemas.named(output.name, () => {
+    const description = commentOf(output);
+    if (responseBody === "") return envelopeOf(description, schemas.answer(output));
+    const data = output.fields.find(({ name }) => name === responseBody);
+    if (data === undefined) throw new Error(`${output}: has no field ${responseBody} to be the response body`);
+    const page = output.fields.find(({ message }) => message?.typeName === PaginationSchema.typeName);
+    return envelopeOf(description, schemas.answerField(data), page && schemas.answerField(page));
+  });
+}

@@ -1,0 +1,177 @@
+import {
+  type DescEnum,
+  type DescField,
+  type DescMessage,
+  type DescOneof,
+  getOption,
+  hasOption,
+  ScalarType,
+} from "@bufbuild/protobuf";
+import { StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
+import { oneof as oneofRules } from "../../gen/buf/validate/validate_pb.js";
+import { updateMaskOf } from "../../src/update-mask.js";
+import { commentOf } from "./comments.js";
+import { exampleOf, exampleRequest } from "./examples.js";
+import type { Json, JsonObject } from "./json.js";
+import { isRequired, limitsOf } from "./rules.js";
+
+/** The schemas of messages as they look on HTTP, which is what src/gateway/json.ts reads and writes. */
+export interface Schemas {
+  /** A request as a JSON body. */
+  request(message: DescMessage): JsonObject;
+  /** A request as query parameters. */
+  query(message: DescMessage): JsonObject[];
+  /** A message that is answered, or one field of it. */
+  answer(message: DescMessage): JsonObject;
+  answerField(field: DescField): JsonObject;
+  /** Keeps a schema under a name, and refers to it. */
+  named(name: string, schema: () => JsonObject): JsonObject;
+  /** The schema that a reference refers to. */
+  resolve(reference: JsonObject): JsonObject;
+  /** All that have a name, by it. */
+  all(): JsonObject;
+}
+
+export function createSchemas(): Schemas {
+  const known = new Map<string, JsonObject>();
+
+  function named(name: string, schema: () => JsonObject): JsonObject {
+    if (!known.has(name)) known.set(name, schema());
+    return { $ref: `#/components/schemas/${name}` };
+  }
+
+  function request(message: DescMessage): JsonObject {
+    return named(message.name, () => {
+      const fields = readableFields(message);
+      return {
+        type: "object",
+        description: commentOf(message),
+        properties: Object.fromEntries(
+          fields.map((field) => [
+            field.jsonName,
+            isRequired(field) ? requestField(field) : orNull(requestField(field)),
+          ]),
+        ),
+        ...requiredOf(fields.filter(isRequired)),
+        additionalProperties: false,
+        ...choicesOf(message.oneofs),
+        examples: [exampleRequest(message, (field) => fields.includes(field))],
+      };
+    });
+  }
+
+  function answer(message: DescMessage): JsonObject {
+    return {
+      type: "object",
+      description: commentOf(message),
+      properties: Object.fromEntries(message.fields.map((field) => [field.jsonName, answerField(field)])),
+      ...requiredOf(message.fields.filter(({ proto }) => !proto.proto3Optional)),
+    };
+  }
+
+  function requestField(field: DescField): JsonObject {
+    const { items, ...limits } = limitsOf(field);
+    const value =
+      field.fieldKind === "list" ? listOf({ ...schemaOf(field), ...(items as JsonObject) }) : schemaOf(field);
+    return described(field, { ...value, ...(isTime(field) && timeLimits), ...limits });
+  }
+
+  function answerField(field: DescField): JsonObject {
+    return described(field, field.fieldKind === "list" ? listOf(schemaOf(field)) : schemaOf(field));
+  }
+
+  function schemaOf({ enum: values, message, scalar }: DescField): JsonObject {
+    if (values !== undefined) return named(values.name, () => enumOf(values));
+    if (message !== undefined) return wellKnown[message.typeName] ?? named(message.name, () => answer(message));
+    const value = scalar && scalars[scalar];
+    if (value === undefined) throw new Error(`there is no schema yet for ${ScalarType[scalar ?? 0]}`);
+    return value;
+  }
+
+  return {
+    request,
+    query: (message) =>
+      readableFields(message).map((field) => {
+        const { description, ...schema } = requestField(field);
+        return { name: field.jsonName, in: "query", description, required: isRequired(field), schema };
+      }),
+    answer,
+    answerField,
+    named,
+    resolve: ({ $ref }) => known.get(String($ref).replace(/.*\//, "")) ?? {},
+    all: () => Object.fromEntries([...known].sort(([a], [b]) => (a < b ? -1 : 1))),
+  };
+}
+
+/** HTTP has no update mask: there, `null` clears. */
+function readableFields(message: DescMessage): DescField[] {
+  const mask = updateMaskOf(message);
+  return message.fields.filter((field) => field !== mask?.field);
+}
+
+const scalars: Partial<Record<ScalarType, JsonObject>> = {
+  [ScalarType.STRING]: { type: "string" },
+  [ScalarType.BOOL]: { type: "boolean" },
+  [ScalarType.INT32]: { type: "integer", format: "int32" },
+  [ScalarType.INT64]: { type: "integer", format: "int64" },
+};
+
+const wellKnown: Record<string, JsonObject> = {
+  [StructSchema.typeName]: { type: "object", additionalProperties: true },
+  [TimestampSchema.typeName]: { type: "integer", format: "int64" },
+};
+
+/** Times are taken from the year 1 to the year 9999. */
+const timeLimits = { minimum: -62_135_596_800_000, maximum: 253_402_300_799_999 };
+
+/** The unspecified value is neither read nor written. */
+function enumOf(descriptor: DescEnum): JsonObject {
+  const values = descriptor.values.filter(({ number }) => number !== 0);
+  const lines = values.map((value) => `- \`${value.localName}\`: ${commentOf(value)}`);
+  return {
+    type: "string",
+    description: `${commentOf(descriptor)}\n\n${lines.join("\n")}`,
+    enum: values.map(({ localName }) => localName),
+  };
+}
+
+function listOf(items: JsonObject): JsonObject {
+  return { type: "array", items };
+}
+
+function isTime({ message }: DescField): boolean {
+  return message?.typeName === TimestampSchema.typeName;
+}
+
+function described(field: DescField, schema: JsonObject): JsonObject {
+  const description = isTime(field) ? `${commentOf(field)} In Unix milliseconds.` : commentOf(field);
+  const example = field.message === undefined || schema["$ref"] === undefined ? exampleOf(field) : undefined;
+  return { ...schema, description, ...(example !== undefined && { examples: [example] }) };
+}
+
+/** `null` clears a field in an update; elsewhere it means left out. */
+function orNull({ $ref, type, ...more }: JsonObject): JsonObject {
+  return $ref === undefined
+    ? { type: [type as Json, "null"], ...more }
+    : { anyOf: [{ $ref }, { type: "null" }], ...more };
+}
+
+function requiredOf(fields: readonly DescField[]): JsonObject {
+  return fields.length > 0 ? { required: fields.map(({ jsonName }) => jsonName) } : {};
+}
+
+/** Of the members of a oneof, exactly one must be given, or at most one may be; `null` is not given. */
+function choicesOf(oneofs: readonly DescOneof[]): JsonObject {
+  const choices = oneofs.map((oneof): JsonObject => {
+    const isMandatory = hasOption(oneof, oneofRules) && getOption(oneof, oneofRules).required;
+    if (isMandatory) return { oneOf: oneof.fields.map((field) => ({ title: field.jsonName, ...given(field) })) };
+    const pairs = oneof.fields.flatMap((one, index) => oneof.fields.slice(index + 1).map((other) => given(one, other)));
+    return pairs.length > 1 ? { not: { anyOf: pairs } } : { not: pairs[0] };
+  });
+  return choices.length > 1 ? { allOf: choices } : (choices[0] ?? {});
+}
+
+function given(...fields: readonly DescField[]): JsonObject {
+  const names = fields.map(({ jsonName }) => jsonName);
+  return { required: names, properties: Object.fromEntries(names.map((name) => [name, { type: "string" }])) };
+}

@@ -1,0 +1,42 @@
+import type { EventEmitter } from "node:events";
+import type { Span } from "@opentelemetry/api";
+import type { Failure } from "./errors.js";
+
+/** A call on its way through the service, whichever door it came through. */
+export interface Call {
+  readonly requestId: string;
+  /** When it is to be answered at the latest, in milliseconds of the wall clock. */
+  readonly deadline: number;
+  /** What it came over, where the door can tell. */
+  readonly connection?: object;
+  /** What emits an event when the client goes away, and the name of that event. */
+  readonly client?: EventEmitter;
+  readonly leaving?: string;
+  /** What traces tell of it. Undefined: nobody listens. */
+  readonly span?: Span | undefined;
+  /** Why nobody waits for its answer any more. */
+  ended?: Failure | undefined;
+  /** How to stop what is being done for it. Made when there is something: most calls are answered at once. */
+  work?: Set<() => void> | undefined;
+}
+
+/** Nobody waits for the answer any more: what is being done for the call is stopped, and nothing more is begun. */
+export function endCall(call: Call, why: Failure): void {
+  call.ended = why;
+  for (const stop of call.work ?? []) stop();
+}
+
+/**
+ * Waits for work that is done for a call alone, and stops it when the call ends. What was not begun by then, and is
+ * begun by waiting for it, never is.
+ */
+export async function workFor<T>(call: Call, work: PromiseLike<T>, stop: () => void): Promise<T> {
+  if (call.ended !== undefined) throw call.ended;
+  call.work ??= new Set();
+  call.work.add(stop);
+  try {
+    return await work;
+  } finally {
+    call.work.delete(stop);
+  }
+}

@@ -1,0 +1,99 @@
+// The reference of the HTTP/JSON interface, for programs and for people. Six files that are known by name are served by
+// hand: nothing that a caller writes ever names a file, so there is no need for a server of folders.
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { gzip } from "node:zlib";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+
+/** What the error URLs in the generated document begin with; where it is served, they begin with the real address. */
+export const exampleDocsBase = "http://127.0.0.1:8080";
+
+/** Serves the OpenAPI document at `/openapi.json`, and at `/docs` a page to read it and to try calls. */
+export function apiReference(docsBase: () => string) {
+  return async (server: FastifyInstance): Promise<void> => {
+    const document = asset(async () => {
+      const text = await readFile(new URL("../../gen/openapi.json", import.meta.url), "utf8");
+      return Buffer.from(text.replaceAll(`"${exampleDocsBase}/`, `"${docsBase()}/`));
+    });
+    server.get("/openapi.json", (request, reply) => sendAsset(request, reply, "application/json", document));
+
+    for (const [path, { file, type }] of Object.entries(pageFiles)) {
+      const content = asset(() => readFile(file));
+      server.get(path, (request, reply) => {
+        reply.header("content-security-policy", onlyFromHere).header("referrer-policy", "no-referrer");
+        return sendAsset(request, reply, type, content);
+      });
+    }
+  };
+}
+
+/** Scripts, styles and calls of this service alone: whatever is typed into the page, a key included, stays here. */
+const onlyFromHere = [
+  "default-src 'self'",
+  "style-src 'self' 'unsafe-inline'", // Swagger UI sets styles on its elements
+  "img-src 'self' data:",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join("; ");
+
+const pageFiles: Record<string, { file: string; type: string }> = {
+  "/docs": { file: own("page.html"), type: "text/html; charset=utf-8" },
+  "/docs/page.css": { file: own("page.css"), type: "text/css; charset=utf-8" },
+  "/docs/page.js": { file: own("page.js"), type: "text/javascript; charset=utf-8" },
+  "/docs/swagger-ui.css": { file: swaggerUi("swagger-ui.css"), type: "text/css; charset=utf-8" },
+  "/docs/swagger-ui.js": { file: swaggerUi("swagger-ui-bundle.js"), type: "text/javascript; charset=utf-8" },
+};
+
+function own(name: string): string {
+  return fileURLToPath(new URL(`./reference/${name}`, import.meta.url));
+}
+
+function swaggerUi(name: string): string {
+  return createRequire(import.meta.url).resolve(`swagger-ui-dist/${name}`);
+}
+
+interface Asset {
+  readonly plain: Buffer;
+  readonly zipped: Buffer;
+  readonly etag: string;
+}
+
+const compress = promisify(gzip);
+
+/** Made when it is first asked for, so that a start pays nothing, and kept from then on. */
+function asset(read: () => Promise<Buffer>): () => Promise<Asset> {
+  let made: Promise<Asset> | undefined;
+  const make = async () => {
+    const plain = await read();
+    const hash = createHash("sha256").update(plain).digest("base64url");
+    return { plain, zipped: await compress(plain), etag: `W/"${hash}"` };
+  };
+  return () => {
+    made ??= make();
+    return made;
+  };
+}
+
+/** Browsers may keep it, and ask each time whether it is still the same. */
+async function sendAsset(
+  { headers }: FastifyRequest,
+  reply: FastifyReply,
+  type: string,
+  content: () => Promise<Asset>,
+): Promise<FastifyReply> {
+  const { plain, zipped, etag } = await content();
+  reply.headers({
+    "cache-control": "no-cache",
+    etag,
+    vary: "accept-encoding",
+    "x-content-type-options": "nosniff",
+  });
+  if (headers["if-none-match"] === etag) return reply.code(304).send();
+  reply.type(type);
+  if (!/\bgzip\b/.test(headers["accept-encoding"] ?? "")) return reply.send(plain);
+  return reply.header("content-encoding", "gzip").send(zipped);
+}

@@ -1,0 +1,101 @@
+// By hand: postgres.js deals statements out to its connections in turn, also behind one that waits for a lock. There they
+// would wait with it, and could not be taken back once their caller has gone.
+import type { Sql } from "./postgres.js";
+
+/** One connection, with what is on its way there. */
+export interface Lane {
+  /** A postgres.js of its own, with one connection. */
+  readonly sql: Sql;
+  underWay: number;
+  /** When the statement that runs there got its turn, in milliseconds. */
+  movedAt: number;
+  /** Whether the server was ever asked to cancel what runs there. */
+  disturbed: boolean;
+}
+
+/** Where statements get a connection. */
+export interface Lanes {
+  /** Some of the connections. */
+  readonly first: Lane;
+  /** Calls back with a lane: at once, or as soon as it is their turn. To be followed by `leave`. */
+  enter(goOn: (lane: Lane) => void): void;
+  /** Takes back who has not had a turn yet. False if it is too late. */
+  withdraw(goOn: (lane: Lane) => void): boolean;
+  leave(lane: Lane): void;
+  /** Goes on with other connections. Who waits has not lost anything. */
+  replace(pools: readonly Sql[]): void;
+  use(): LanesUse;
+}
+
+/** How many connections are in use, how many are not, and how many statements wait for others to be done. */
+export interface LanesUse {
+  readonly busy: number;
+  readonly free: number;
+  readonly waiting: number;
+}
+
+/** How many statements may be on their way on one connection: sent together, they cost half of what each costs alone. */
+const mostUnderWay = 100;
+
+/** Nobody is sent to queue behind a statement that has been running for longer than this. */
+const slowMs = 20;
+
+export function createLanes(pools: readonly Sql[]): Lanes {
+  let lanes = pools.map(openLane);
+  const waiting = new Set<(lane: Lane) => void>();
+
+  /** The lane with the least under way. There is none while on every one a statement takes long. */
+  function findPlace(): Lane | undefined {
+    let best: Lane | undefined;
+    let slowSince: number | undefined;
+    for (const lane of lanes) {
+      if (lane.underWay === 0) return lane;
+      slowSince ??= performance.now() - slowMs;
+      if (lane.movedAt > slowSince && lane.underWay < (best?.underWay ?? mostUnderWay)) best = lane;
+    }
+    return best;
+  }
+
+  function admit(goOn: (lane: Lane) => void, lane: Lane): void {
+    if (lane.underWay === 0) lane.movedAt = performance.now();
+    lane.underWay += 1;
+    goOn(lane);
+  }
+
+  function admitNext(lane: Lane): void {
+    const [next] = waiting;
+    if (next === undefined) return;
+    waiting.delete(next);
+    admit(next, lane);
+  }
+
+  return {
+    get first() {
+      return lanes[0] as Lane;
+    },
+    enter(goOn) {
+      const lane = findPlace();
+      if (lane === undefined) waiting.add(goOn);
+      else admit(goOn, lane);
+    },
+    withdraw: (goOn) => waiting.delete(goOn),
+    leave(lane) {
+      lane.underWay -= 1;
+      lane.movedAt = performance.now();
+      if (waiting.size > 0 && lanes.includes(lane)) admitNext(lane);
+    },
+    replace(others) {
+      lanes = others.map(openLane);
+      for (const lane of lanes) admitNext(lane);
+    },
+    use() {
+      const busy = lanes.filter(({ underWay }) => underWay > 0).length;
+      const underWay = lanes.reduce((sum, lane) => sum + lane.underWay, 0);
+      return { busy, free: lanes.length - busy, waiting: underWay - busy + waiting.size };
+    },
+  };
+}
+
+function openLane(sql: Sql): Lane {
+  return { sql, underWay: 0, movedAt: 0, disturbed: false };
+}

@@ -1,0 +1,135 @@
+import type { PendingQuery, Row, RowList } from "postgres";
+import type { Lane, Lanes } from "./lanes.js";
+import { codeOf, type Sql } from "./postgres.js";
+
+type Statement = PendingQuery<Row[]>;
+
+/** What postgres.js 3.4.9 keeps to itself about a statement. */
+interface Inside {
+  /** Whether it is the one that runs on its connection. */
+  readonly active: boolean;
+  /** Sends a request to cancel it, on a connection made for that. */
+  canceller(statement: Statement): Promise<void>;
+}
+
+/** How often a statement is run again that somebody else's trouble has ended. */
+const mostRepeats = 3;
+
+/** A request to cancel may come between two steps of a statement, and is lost then; so it is repeated. */
+const cancelEveryMs = 200;
+
+/** What was sent, but does not run yet, cannot be cancelled; it is looked at again after this long. */
+const lookEveryMs = 20;
+
+/**
+ * Makes a statement of postgres.js one that can be relied on. It gets a connection from the lanes when somebody waits for
+ * it. Its result is whole, or it fails. It is run again if it fell victim to a deadlock, or to a request to cancel that
+ * was meant for the one before it: of either, nothing was kept, because a statement is a transaction. And it can be
+ * cancelled at any time: postgres.js alone would lose a connection over a statement that has not been sent yet, mix up
+ * the results of those that were sent together, and end the process if the request cannot be sent.
+ *
+ * There is no `sql.begin` anywhere but in migrations: a change over several tables is one statement. Inside a
+ * transaction, postgres.js writes to a connection that has just broken, and that ends the process.
+ *
+ * @param statement is not sent itself; it may also be a part of another
+ * @param write the same statement, for the connection that it is to be sent on
+ */
+export function reliable(statement: Statement, lanes: Lanes, write: (sql: Sql) => Statement): Statement {
+  let cancelled = false;
+  let errand: Errand | undefined;
+  statement.cancel = () => {
+    cancelled = true;
+    errand?.cancel();
+  };
+  // biome-ignore lint/suspicious/noThenProperty: a statement is sent when somebody waits for it
+  statement.then = (onResult, onError) => {
+    if (errand === undefined && cancelled) return Promise.reject(new Cancelled()).then(onResult, onError);
+    errand ??= send(lanes, write);
+    return errand.result.then(onResult, onError);
+  };
+  return statement;
+}
+
+/** A statement that somebody waits for. */
+interface Errand {
+  readonly result: Promise<RowList<Row[]>>;
+  cancel(): void;
+}
+
+function send(lanes: Lanes, write: (sql: Sql) => Statement): Errand {
+  let repeatsLeft = mostRepeats;
+  let running: { readonly statement: Statement & Inside; readonly lane: Lane } | undefined;
+  let cancelled = false;
+  let resolve: (result: RowList<Row[]>) => void;
+  let reject: (error: unknown) => void;
+  const result = new Promise<RowList<Row[]>>((...settle) => {
+    [resolve, reject] = settle;
+  });
+
+  function attempt(lane: Lane): void {
+    const statement = write(lane.sql) as Statement & Inside;
+    running = { statement, lane };
+    statement.then(
+      (found) => {
+        leave(lane);
+        if (isWhole(found, statement)) resolve(found);
+        else reject(new ConnectionBroken("the connection broke before the result was whole"));
+      },
+      (error) => {
+        leave(lane);
+        if (cancelled || repeatsLeft-- === 0 || !isVictim(error, lane)) reject(error);
+        else lanes.enter(attempt);
+      },
+    );
+  }
+
+  function leave(lane: Lane): void {
+    running = undefined;
+    lanes.leave(lane);
+  }
+
+  function stop(): void {
+    if (running === undefined) return;
+    const { statement, lane } = running;
+    const { active } = statement;
+    if (active) {
+      lane.disturbed = true;
+      statement.canceller(statement).catch(() => {});
+    }
+    setTimeout(stop, active ? cancelEveryMs : lookEveryMs).unref();
+  }
+
+  lanes.enter(attempt);
+  return {
+    result,
+    cancel() {
+      cancelled = true;
+      if (lanes.withdraw(attempt)) reject(new Cancelled());
+      else stop();
+    },
+  };
+}
+
+/** A result is whole if the statement ended, the result is its own, and every row is there. */
+function isWhole(result: RowList<Row[]>, asked: object): boolean {
+  const own = "statement" in asked && asked.statement === result.statement;
+  return own && result.command !== null && (result.length === 0 || result.length === result.count);
+}
+
+/** 40P01: a deadlock. 57014: cancelled, or out of time; of the latter, the next attempt will be, too. */
+function isVictim(error: unknown, lane: Lane): boolean {
+  const code = codeOf(error);
+  return code === "40P01" || (code === "57014" && lane.disturbed);
+}
+
+/** Nothing can be said of what was asked. */
+class ConnectionBroken extends Error {
+  override readonly name = "ConnectionBroken";
+  readonly code = "CONNECTION_CLOSED";
+}
+
+/** A statement was cancelled before it was sent. */
+class Cancelled extends Error {
+  override readonly name = "Cancelled";
+  override readonly message = "the statement was cancelled before it was sent";
+}

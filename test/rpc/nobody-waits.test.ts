@@ -1,0 +1,161 @@
+import { request } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Code, ConnectError, type Transport } from "@connectrpc/connect";
+import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
+import { pino } from "pino";
+import postgres from "postgres";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
+import { createWorkspace } from "../gateway/http.js";
+import { openTestApp, type TestApp } from "../harness.js";
+
+const { createKey, listKeys } = KeysService.method;
+
+/** A line of the log. */
+interface Line {
+  readonly method?: string;
+  readonly code?: string;
+}
+
+let app: TestApp;
+let sql: postgres.Sql;
+let key: string;
+const lines: Line[] = [];
+const doors = new Map<string, Transport>();
+
+beforeAll(async () => {
+  app = await openTestApp({ log: pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) }) });
+  sql = postgres(app.databaseUrl, { max: 2, onnotice: () => {} });
+  const { httpUrl, grpcAddress } = app;
+  doors.set("gRPC", createGrpcTransport({ baseUrl: `http://${grpcAddress}` }));
+  doors.set("Connect", createConnectTransport({ baseUrl: httpUrl, httpVersion: "1.1" }));
+  doors.set("gRPC-Web", createGrpcWebTransport({ baseUrl: httpUrl, httpVersion: "1.1" }));
+});
+afterAll(async () => {
+  await sql.end({ timeout: 1 });
+  await app.close();
+});
+beforeEach(async () => {
+  ({ key } = await createWorkspace(app.httpUrl));
+  await names();
+  lines.length = 0;
+});
+
+/** Creates a key of this name; resolves to OK or the name of the code. */
+async function create(door: string, name: string, options: { signal?: AbortSignal; timeoutMs?: number } = {}) {
+  const headers = { authorization: `Bearer ${key}` };
+  try {
+    await doors.get(door)?.unary(createKey, options.signal, options.timeoutMs, headers, { name });
+    return "OK";
+  } catch (error) {
+    return Code[ConnectError.from(error).code];
+  }
+}
+
+/** The names of all keys of the workspace. */
+async function names(): Promise<string[]> {
+  const headers = { authorization: `Bearer ${key}` };
+  const answer = await doors.get("gRPC")?.unary(listKeys, undefined, 5_000, headers, {});
+  return answer?.message.keys.map(({ name }) => name ?? "") ?? [];
+}
+
+/** Keeps every change waiting for as long as something takes: each needs the table of events. */
+async function locking<T>(meanwhile: () => Promise<T>): Promise<T> {
+  const own = await sql.reserve();
+  try {
+    await own`begin`;
+    await own`lock table audit_events in access exclusive mode`;
+    return await meanwhile();
+  } finally {
+    await own`rollback`;
+    own.release();
+  }
+}
+
+/** How many statements of the service wait in Postgres for a lock. */
+async function countWaiting(): Promise<number> {
+  const [row] = await sql<{ count: number }[]>`
+    select count(*)::int from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
+  return row?.count ?? 0;
+}
+
+const waiting = (count: number) => expect.poll(countWaiting, { timeout: 5_000 }).toBe(count);
+const logged = () =>
+  expect.poll(() => lines.filter(({ method }) => method?.endsWith("/CreateKey")), { timeout: 5_000 });
+
+describe.each(["gRPC", "Connect", "gRPC-Web"])("over %s, when nobody waits any more for a change", (door) => {
+  it("because its deadline has passed, its statement is ended in Postgres", async () => {
+    await locking(async () => {
+      const late = create(door, "late", { timeoutMs: 1_000 });
+      await waiting(1);
+      expect(await late).toBe("DeadlineExceeded");
+      await waiting(0);
+    });
+    expect(await names()).toEqual(["first key"]);
+  });
+
+  it("because its client has cancelled it, its statement is ended in Postgres, and the log says so", async () => {
+    await locking(async () => {
+      const client = new AbortController();
+      const cancelled = create(door, "cancelled", { signal: client.signal });
+      await waiting(1);
+      client.abort();
+      expect(await cancelled).toBe("Canceled");
+      await waiting(0);
+    });
+    expect(await names()).toEqual(["first key"]);
+    await logged().toEqual([expect.objectContaining({ code: "cancelled" })]);
+  });
+});
+
+describe("over HTTP, when the connection of a client is gone", () => {
+  it("the statement that ran for it is ended in Postgres, and the log says so", async () => {
+    await locking(async () => {
+      const sent = request(`${app.httpUrl}/v2/keys.createKey`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      });
+      sent.on("error", () => {});
+      sent.end(JSON.stringify({ name: "gone" }));
+      await waiting(1);
+      sent.destroy();
+      await waiting(0);
+    });
+    expect(await names()).toEqual(["first key"]);
+    await logged().toEqual([expect.objectContaining({ code: "cancelled" })]);
+  });
+});
+
+describe("while every connection to Postgres is taken", () => {
+  it("a change whose caller gives up is never made, and those that wait are", async () => {
+    const others = Array.from({ length: 10 }, (_, index) => `key ${index}`);
+    const made = await locking(async () => {
+      const made = others.map((name) => create("gRPC", name));
+      await waiting(10);
+      expect(await create("gRPC", "too late", { timeoutMs: 300 })).toBe("DeadlineExceeded");
+      expect(await countWaiting()).toBe(10);
+      return made;
+    });
+    expect(await Promise.all(made)).toEqual(others.map(() => "OK"));
+    expect((await names()).sort()).toEqual(["first key", ...others].sort());
+  });
+});
+
+describe("while some callers give up at any moment", () => {
+  it("all others are answered, and what they changed is there", async () => {
+    const patient: string[] = [];
+    const work = Array.from({ length: 120 }, async (_, index) => {
+      await sleep(index);
+      const name = `any moment ${index}`;
+      if (index % 2 === 0) {
+        await create("Connect", name, { signal: AbortSignal.timeout(1 + (index % 11)) });
+      } else {
+        patient.push(name);
+        expect(await create("gRPC", name)).toBe("OK");
+      }
+    });
+    await Promise.all(work);
+    const [row] = await sql`select count(*)::int from keys where name = any(${patient}) and deleted_at is null`;
+    expect(row?.["count"]).toBe(patient.length);
+  });
+});

@@ -1,0 +1,119 @@
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from "vitest";
+import { openConnections } from "../../src/storage/connections.js";
+import { createDatabase } from "../harness.js";
+
+let database: Awaited<ReturnType<typeof createDatabase>>;
+beforeAll(async () => {
+  database = await createDatabase(inject("template"));
+});
+afterAll(() => database.drop());
+
+/** Connections to Postgres by way of somebody who reads along, and who can turn away new ones. */
+async function openOverheard(connections: number) {
+  const postgres = new URL(database.url);
+  const heard: Buffer[] = [];
+  const server = createServer((near) => {
+    const far = connect(Number(postgres.port), postgres.hostname);
+    for (const socket of [near, far]) socket.on("error", () => {});
+    near.on("data", (bytes) => heard.push(bytes));
+    near.pipe(far).pipe(near);
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const url = new URL(database.url);
+  url.port = `${(server.address() as AddressInfo).port}`;
+  const opened = openConnections(url.href, { connections, statementMs: 10_000 });
+  onTestFinished(async () => {
+    await opened.close();
+    server.close();
+  });
+  await opened.sql`select 1`;
+  return { sql: opened.sql, heard: () => Buffer.concat(heard).toString(), turnAwayNewOnes: () => server.close() };
+}
+
+/** How a statement ends that is being waited for. */
+const ending = (statement: PromiseLike<unknown>) =>
+  Promise.resolve(statement).then(
+    () => "done",
+    (error: Error) => error.message,
+  );
+
+describe("a statement that is cancelled", () => {
+  it("while it runs, ends in Postgres", async () => {
+    const { sql } = await openOverheard(1);
+    const slow = sql`select pg_sleep(8)`;
+    const end = ending(slow);
+    await sleep(50);
+    slow.cancel();
+    expect(await end).toMatch(/canceling statement/);
+    expect([...(await sql`select 1 as number`)]).toEqual([{ number: 1 }]);
+  });
+
+  it("while it waits behind one that takes long, is never sent", async () => {
+    const { sql, heard } = await openOverheard(1);
+    const slow = ending(sql`select pg_sleep(0.3)`);
+    await sleep(50);
+    const queued = sql`select 'this was not to be heard'`;
+    const end = ending(queued);
+    await sleep(50);
+    queued.cancel();
+    expect(await end).toMatch(/before it was sent/);
+    expect(await slow).toBe("done");
+    await sql`select 'but this'`;
+    expect(heard()).toContain("but this");
+    expect(heard()).not.toContain("this was not to be heard");
+  });
+
+  it("before anybody waits for it, is never sent", async () => {
+    const { sql, heard } = await openOverheard(1);
+    const early = sql`select 'too early'`;
+    early.cancel();
+    expect(await ending(early)).toMatch(/before it was sent/);
+    expect(heard()).not.toContain("too early");
+  });
+
+  it("goes on without harm if the server cannot be told", async () => {
+    const { sql, turnAwayNewOnes } = await openOverheard(1);
+    const slow = sql`select pg_sleep(0.5)`;
+    const end = ending(slow);
+    await sleep(50);
+    turnAwayNewOnes();
+    slow.cancel();
+    expect(await end).toBe("done");
+  });
+
+  it("takes nobody with it: all others get their own results", async () => {
+    const { sql } = await openOverheard(2);
+    let cancelled = 0;
+    const ask = async (number: number) => {
+      const statement = sql`select ${number}::int as number, pg_sleep(${number % 3 === 0 ? 0.01 : 0})::text`;
+      if (number % 3 === 0) {
+        const end = ending(statement);
+        await sleep(number % 10);
+        statement.cancel();
+        if ((await end) !== "done") cancelled += 1;
+      } else {
+        expect((await statement)[0]).toMatchObject({ number });
+      }
+    };
+    for (let round = 0; round < 20; round++) {
+      await Promise.all(Array.from({ length: 30 }, (_, index) => ask(round * 30 + index)));
+    }
+    expect(cancelled).toBeGreaterThan(20);
+  });
+});
+
+describe("a statement", () => {
+  it("does not wait for one that takes long, if another connection is free or fast", async () => {
+    const { sql } = await openOverheard(2);
+    const slow = sql`select pg_sleep(8)`;
+    const end = ending(slow);
+    await sleep(50);
+    const asked = Array.from({ length: 40 }, (_, number) => sql`select ${number}::int as number`);
+    expect((await Promise.all(asked)).map(([row]) => row?.["number"])).toEqual(asked.map((_, number) => number));
+    slow.cancel();
+    expect(await end).toMatch(/canceling statement/);
+  });
+});
