@@ -134,6 +134,14 @@ describe("what goes wrong is told by exit code and sentence", () => {
     expect(stderr).toMatch(/--credential.*LATCHKEY_CREDENTIAL/);
   });
 
+  it("a credential that cannot be sent is told in a sentence, without repeating it", async () => {
+    const env = { LATCHKEY_ADDRESS: app.grpcAddress, LATCHKEY_CREDENTIAL: "lk_with a space" };
+    const { exitCode, stderr } = await latchkey(["key", "list"], env);
+    expect(exitCode).toBe(1);
+    expect(stderr.trim()).toMatch(/^The credential must be .*LATCHKEY_CREDENTIAL.*$/);
+    expect(stderr).not.toContain("with a space");
+  });
+
   it("flags speak before the environment", async () => {
     const env = { LATCHKEY_ADDRESS: "127.0.0.1:1", LATCHKEY_CREDENTIAL: "nonsense" };
     const flags = ["--address", app.grpcAddress, "--credential", operatorKey];
