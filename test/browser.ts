@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { type Browser, chromium } from "playwright-core";
+import type { Browser } from "playwright-core";
 
 /** The browser that CHROMIUM_PATH names, or one that is installed; none if that is set and empty. */
 export const executable =
@@ -9,8 +9,9 @@ export const executable =
 /** Why a test that needs a browser is left out. */
 export const noBrowser = "there is no Chromium: install it, or set CHROMIUM_PATH";
 
-/** Starts the browser, without anything that it would do by itself. */
-export function openBrowser(): Promise<Browser> {
+/** Starts the browser, without anything that it would do by itself. Its driver is loaded only where there is one. */
+export async function openBrowser(): Promise<Browser> {
+  const { chromium } = await import("playwright-core");
   return chromium.launch({
     ...(executable && { executablePath: executable }),
     args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"],

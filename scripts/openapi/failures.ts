@@ -2,9 +2,9 @@ import { STATUS_CODES } from "node:http";
 import { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
 import { catalogue, type FailureCode, failureCodes, pathOf } from "../../src/errors.js";
 import { errorPagePath, failureBody } from "../../src/gateway/envelope.js";
+import { examples } from "../../src/gateway/pages/examples.js";
 import { exampleDocsBase } from "../../src/gateway/reference.js";
 import type { JsonObject } from "./json.js";
-import { occurrences } from "./occurrences.js";
 
 /** Where a failure can occur: in every call, in those with a body, where it is declared, or outside all operations. */
 type Reach = "call" | "body" | "declared" | "outside";
@@ -109,7 +109,7 @@ export const failureExamples: JsonObject = Object.fromEntries(
     {
       summary: pathOf(code),
       value: JSON.parse(
-        failureBody(occurrences[code], "req_01jd9x2m5te4btvz7p3k8n6qwc", exampleDocsBase),
+        failureBody(examples[code].answer, "req_01jd9x2m5te4btvz7p3k8n6qwc", exampleDocsBase),
       ) as JsonObject,
     },
   ]),

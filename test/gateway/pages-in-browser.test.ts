@@ -1,15 +1,10 @@
-import { existsSync } from "node:fs";
 import axe from "axe-core";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { executable, noBrowser, openBrowser } from "../browser.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import { leaveOut } from "../left-out.js";
 import { errorsPath, pagePaths } from "./pages.js";
-
-/** The browser that CHROMIUM_PATH names, or one that is installed; none if that is set and empty. */
-const executable =
-  process.env["CHROMIUM_PATH"] ??
-  ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(existsSync);
 
 let app: TestApp;
 let browser: Browser;
@@ -18,15 +13,7 @@ let page: Page;
 beforeAll(async () => {
   if (!executable) return;
   app = await openTestApp();
-  const { chromium } = await import("playwright-core");
-  browser = await chromium.launch({
-    executablePath: executable,
-    args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"],
-    // The run decides when it ends.
-    handleSIGINT: false,
-    handleSIGTERM: false,
-    handleSIGHUP: false,
-  });
+  browser = await openBrowser();
   page = await browser.newPage({ baseURL: app.httpUrl });
 });
 afterAll(async () => {
@@ -37,7 +24,7 @@ afterAll(async () => {
 /** A test with a window of its own size and colours; left out where there is no browser. */
 function inBrowser(name: string, { width = 1280, colorScheme = "light" }: Look, test: () => Promise<void>): void {
   it(name, async (context) => {
-    if (!executable) leaveOut(context, "there is no Chromium: install it, or set CHROMIUM_PATH");
+    if (!executable) leaveOut(context, noBrowser);
     await page.setViewportSize({ width, height: 800 });
     await page.emulateMedia({ colorScheme, media: "screen" });
     await test();
