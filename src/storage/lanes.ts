@@ -74,7 +74,7 @@ export function createLanes(pools: readonly Sql[]): Lanes {
       return lanes[0] as Lane;
     },
     enter(goOn) {
-      const lane = findPlace();
+      const lane = waiting.size === 0 ? findPlace() : undefined;
       if (lane === undefined) waiting.add(goOn);
       else admit(goOn, lane);
     },
