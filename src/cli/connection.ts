@@ -22,7 +22,9 @@ export function connect(
   if (!URL.canParse(baseUrl)) throw new Unusable(`The address ${address} is not of the form host:port.`);
   const key = flags.credential ?? config.credential ?? keptCredential(config.dataDir, role);
   if (!/^[\x21-\x7e]+$/.test(key)) {
-    throw new Unusable("The credential must be printable ASCII without spaces: check --credential or LATCHKEY_CREDENTIAL.");
+    throw new Unusable(
+      "The credential must be printable ASCII without spaces: check --credential or LATCHKEY_CREDENTIAL.",
+    );
   }
   const nodeOptions = {
     ca: contentOf("LATCHKEY_CA_FILE", config.caFile),
