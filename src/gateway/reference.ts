@@ -3,10 +3,11 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { html } from "./pages/html.js";
+import { layOut, paths } from "./pages/layout.js";
 
 /** What the error URLs in the generated document begin with; where it is served, they begin with the real address. */
 export const exampleDocsBase = "http://127.0.0.1:8080";
@@ -18,10 +19,10 @@ export function apiReference(docsBase: () => string) {
       const text = await readFile(new URL("../../gen/openapi.json", import.meta.url), "utf8");
       return Buffer.from(text.replaceAll(`"${exampleDocsBase}/`, `"${docsBase()}/`));
     });
-    server.get("/openapi.json", (request, reply) => sendAsset(request, reply, "application/json", document));
+    server.get(paths.openapi, (request, reply) => sendAsset(request, reply, "application/json", document));
 
-    for (const [path, { file, type }] of Object.entries(pageFiles)) {
-      const content = asset(() => readFile(file));
+    for (const [path, { type, read }] of Object.entries(pageFiles)) {
+      const content = asset(read);
       server.get(path, (request, reply) => {
         reply.header("content-security-policy", onlyFromHere).header("referrer-policy", "no-referrer");
         return sendAsset(request, reply, type, content);
@@ -40,20 +41,33 @@ const onlyFromHere = [
   "frame-ancestors 'none'",
 ].join("; ");
 
-const pageFiles: Record<string, { file: string; type: string }> = {
-  "/docs": { file: own("page.html"), type: "text/html; charset=utf-8" },
-  "/docs/page.css": { file: own("page.css"), type: "text/css; charset=utf-8" },
-  "/docs/page.js": { file: own("page.js"), type: "text/javascript; charset=utf-8" },
-  "/docs/swagger-ui.css": { file: swaggerUi("swagger-ui.css"), type: "text/css; charset=utf-8" },
-  "/docs/swagger-ui.js": { file: swaggerUi("swagger-ui-bundle.js"), type: "text/javascript; charset=utf-8" },
+const pageFiles: Record<string, { type: string; read: () => Promise<Buffer> }> = {
+  [paths.reference]: { type: "text/html; charset=utf-8", read: async () => Buffer.from(layOut(page)) },
+  "/docs/page.css": { type: "text/css; charset=utf-8", read: own("page.css") },
+  "/docs/page.js": { type: "text/javascript; charset=utf-8", read: own("page.js") },
+  "/docs/swagger-ui.css": { type: "text/css; charset=utf-8", read: swaggerUi("swagger-ui.css") },
+  "/docs/swagger-ui.js": { type: "text/javascript; charset=utf-8", read: swaggerUi("swagger-ui-bundle.js") },
 };
 
-function own(name: string): string {
-  return fileURLToPath(new URL(`./reference/${name}`, import.meta.url));
+/** Swagger UI in the frame of all pages. */
+const page = {
+  title: "Reference · Latchkey",
+  place: paths.reference,
+  head: html`<link rel="stylesheet" href="/docs/swagger-ui.css">
+<link rel="stylesheet" href="/docs/page.css">
+<script src="/docs/swagger-ui.js" defer></script>
+<script src="/docs/page.js" defer></script>`,
+  main: html`<div id="reference">
+<noscript>This page needs JavaScript. The same is told by <a href="${paths.openapi}">${paths.openapi}</a>.</noscript>
+</div>`,
+};
+
+function own(name: string): () => Promise<Buffer> {
+  return () => readFile(new URL(`./reference/${name}`, import.meta.url));
 }
 
-function swaggerUi(name: string): string {
-  return createRequire(import.meta.url).resolve(`swagger-ui-dist/${name}`);
+function swaggerUi(name: string): () => Promise<Buffer> {
+  return () => readFile(createRequire(import.meta.url).resolve(`swagger-ui-dist/${name}`));
 }
 
 interface Asset {

@@ -19,13 +19,15 @@ export interface Page {
   readonly title: string;
   /** Which link of the header leads to this page, or to what it belongs to. */
   readonly place?: string;
+  /** What its head has beyond that of all pages. */
+  readonly head?: Markup;
   readonly main: Markup;
   /** What stands beside the main part where there is room, and below it where there is none. */
   readonly aside?: Markup;
 }
 
 /** Lays a page out: the frame that all of them have. */
-export function layOut({ title, place, main, aside }: Page): string {
+export function layOut({ title, place, head, main, aside }: Page): string {
   const link = (path: string, text: string) =>
     html`<li><a href="${path}"${path === place ? html` aria-current="true"` : ""}>${text}</a></li>`;
   return html`<!doctype html>
@@ -37,6 +39,7 @@ export function layOut({ title, place, main, aside }: Page): string {
 <title>${title}</title>
 <link rel="icon" href="${paths.icon}" type="image/svg+xml">
 <style>${style}</style>
+${head}
 </head>
 <body>
 <a class="skip" href="#main">Skip to the content</a>

@@ -5,7 +5,7 @@ dark.addEventListener("change", follow);
 follow();
 
 SwaggerUIBundle({
-  url: "openapi.json",
+  url: "/openapi.json",
   dom_id: "#reference",
   deepLinking: true,
   defaultModelsExpandDepth: 0,
