@@ -5,7 +5,7 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createLatchkeyClient } from "../../src/client/client.js";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
-import { leaveOut } from "../left-out.js";
+import { leaveOut, needsCurl } from "../left-out.js";
 import { installPackage, type Project } from "./installed.js";
 
 const run = promisify(execFile);
@@ -96,7 +96,7 @@ describe("the story of the examples: made, verified, disabled, refused", () => {
     /^created identity id_\w{26}\ncreated key key_\w{26}\nverified: VALID\nverified: DISABLED\nrefused: authorization\/key_disabled\n$/;
 
   it("is told by curl", async (context) => {
-    if (!(await works("curl", "--version"))) leaveOut(context, "curl is not installed on this machine");
+    needsCurl(context);
     expect(await tell("sh", ["examples/curl/story.sh"])).toMatch(story);
   });
 

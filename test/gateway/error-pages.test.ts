@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { catalogue, failureCodes, grpcNameOf, pathOf, reasonOf, titleOf } from "../../src/errors.js";
 import { mintSecret } from "../../src/keys/secret.js";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
+import { needsCurl } from "../left-out.js";
 import { type Answer, ask, createWorkspace, expectFailure, expectSuccess, post } from "./http.js";
 import { blocksOf, errorsPath, open, visibleText } from "./pages.js";
 
@@ -97,9 +98,10 @@ describe("the command on an error's page", () => {
     (name) => `application/${name}`,
   );
 
-  it.each(named.map(([path]) => path).filter((path) => !ofBadDays.includes(path)))(
+  it.for(named.map(([path]) => path).filter((path) => !ofBadDays.includes(path)))(
     "%s: is answered by the very example that the page shows",
-    async (path) => {
+    async (path, context) => {
+      needsCurl(context);
       const { text } = await open(origin, `${errorsPath}/${path}`);
       const [example = ""] = blocksOf("json", text);
       const answer = JSON.parse(await paste(text, path));
@@ -108,20 +110,24 @@ describe("the command on an error's page", () => {
     },
   );
 
-  it.each(ofBadDays)("%s: succeeds once the service is well, and the example is a whole envelope", async (path) => {
-    const { text } = await open(origin, `${errorsPath}/${path}`);
-    const [example = ""] = blocksOf("json", text);
-    expect(JSON.parse(example)).toEqual({
-      meta: { requestId: expect.stringMatching(/^req_[0-9a-z]{26}$/) },
-      error: {
-        detail: expect.stringMatching(/\S/),
-        status: expect.any(Number),
-        title: expect.any(String),
-        type: `${origin}${errorsPath}/${path}`,
-      },
-    });
-    expect(await paste(text, path)).toMatch(/"data":/);
-  });
+  it.for(ofBadDays)(
+    "%s: succeeds once the service is well, and the example is a whole envelope",
+    async (path, context) => {
+      needsCurl(context);
+      const { text } = await open(origin, `${errorsPath}/${path}`);
+      const [example = ""] = blocksOf("json", text);
+      expect(JSON.parse(example)).toEqual({
+        meta: { requestId: expect.stringMatching(/^req_[0-9a-z]{26}$/) },
+        error: {
+          detail: expect.stringMatching(/\S/),
+          status: expect.any(Number),
+          title: expect.any(String),
+          type: `${origin}${errorsPath}/${path}`,
+        },
+      });
+      expect(await paste(text, path)).toMatch(/"data":/);
+    },
+  );
 });
 
 it("a configured documentation address begins every type, and the pages are served here all the same", async () => {

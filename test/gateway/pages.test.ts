@@ -6,6 +6,7 @@ import { promisify } from "node:util";
 import { HtmlValidate } from "html-validate";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openTestApp, type TestApp } from "../harness.js";
+import { needsCurl } from "../left-out.js";
 import { ask, createWorkspace, expectFailure, expectSuccess, sendBytes } from "./http.js";
 import { blocksOf, errorsPath, open, pagePaths, visibleText } from "./pages.js";
 
@@ -77,7 +78,8 @@ describe("the first page", () => {
     },
   );
 
-  it("shows commands that work as they are pasted, one for each door", async () => {
+  it("shows commands that work as they are pasted, one for each door", async (context) => {
+    needsCurl(context);
     const { key } = await createWorkspace(origin);
     const [, ...commands] = blocksOf("command", (await open(origin, "/")).text);
     expect(commands).toHaveLength(3);

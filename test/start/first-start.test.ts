@@ -1,7 +1,6 @@
-import { spawnSync } from "node:child_process";
 import { statSync } from "node:fs";
-import { describe, expect, type TestContext, test } from "vitest";
-import { leaveOut } from "../left-out.js";
+import { describe, expect, test } from "vitest";
+import { needsCurl } from "../left-out.js";
 import { call, makePlace, type Place, paste, readSecret, type Service, start, stop } from "./service.js";
 
 describe("the first start", () => {
@@ -104,8 +103,4 @@ function curlOf({ commands }: Service): string {
 
 function bufOf({ commands }: Service): string {
   return commands.find((command) => command.startsWith("npx buf curl ")) ?? "false # no buf command was printed";
-}
-
-function needsCurl(ctx: TestContext): void {
-  if (spawnSync("curl", ["--version"]).status !== 0) leaveOut(ctx, "this machine has no curl");
 }

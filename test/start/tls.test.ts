@@ -1,13 +1,15 @@
 import { describe, expect, onTestFinished, test } from "vitest";
 import { latchkey } from "../cli/command-line.js";
 import { createDatabase } from "../harness.js";
+import { needsCurl } from "../left-out.js";
 import { createAuthority, writeFiles } from "../tls/authority.js";
 import { connectTls } from "../tls/callers.js";
 import { leftOf, until } from "./processes.js";
 import { ending, expectReadableFailure, launch, makePlace, paste, start } from "./service.js";
 
 describe("with TLS_CERT_FILE and TLS_KEY_FILE", () => {
-  test("the printed commands can be pasted", async () => {
+  test("the printed commands can be pasted", async (context) => {
+    needsCurl(context);
     const { variables } = await makeCertificates();
     const place = makePlace();
     const service = await start(place, { set: variables });
