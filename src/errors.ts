@@ -27,6 +27,8 @@ export interface CatalogueEntry {
   readonly remedy: string;
   /** Failures that are easily taken for this one, or that come next. */
   readonly seeAlso: readonly FailureCode[];
+  /** After how long it is worth another try, where the failure itself does not say. */
+  readonly retryAfterMs?: number;
 }
 
 /**
@@ -251,7 +253,8 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
       "Its readiness was asked for, and it is about to stop.",
       "The service has more to fetch than it takes on at once, and turns further calls away.",
     ],
-    remedy: "Try again after the seconds that `Retry-After` names.",
+    remedy: "Try again after the seconds that `Retry-After` names; over gRPC, after the delay of the `RetryInfo`.",
+    retryAfterMs: 1_000,
     seeAlso: [ErrorCode.APPLICATION_DEADLINE_EXCEEDED, ErrorCode.APPLICATION_UNEXPECTED_ERROR],
   },
   [ErrorCode.APPLICATION_UNEXPECTED_ERROR]: {
@@ -301,6 +304,17 @@ export function titleOf(code: FailureCode): string {
   return STATUS_CODES[catalogue[code].status] ?? "";
 }
 
+/** After how long it is worth another try, as every door tells it; undefined: it is not said. */
+export function retryAfterMsOf({ code, more }: Failure): number | undefined {
+  return more.retryAfterMs ?? catalogue[code].retryAfterMs;
+}
+
+/** The same in whole seconds, as HTTP has it. Never too few: who comes too early is refused again. */
+export function retryAfterOf(failure: Failure): string | undefined {
+  const ms = retryAfterMsOf(failure);
+  return ms === undefined ? undefined : `${Math.max(1, Math.ceil(ms / 1_000))}`;
+}
+
 /** What is wrong with one field of the input. */
 export interface FieldError {
   /** The field's path as the caller wrote it, such as `permissions[0]`; `body` for the whole. */
@@ -319,6 +333,7 @@ export class Failure extends Error {
     readonly more: {
       readonly fields?: readonly FieldError[];
       readonly allow?: readonly string[];
+      readonly retryAfterMs?: number;
       readonly cause?: unknown;
       readonly cancelled?: boolean;
     } = {},

@@ -1,5 +1,11 @@
+import { durationMs } from "@bufbuild/protobuf/wkt";
 import { type Code, ConnectError } from "@connectrpc/connect";
-import { BadRequestSchema, type ErrorInfo, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
+import {
+  BadRequestSchema,
+  type ErrorInfo,
+  ErrorInfoSchema,
+  RetryInfoSchema,
+} from "../../gen/google/rpc/error_details_pb.js";
 import type { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
 
 /** An error of the catalogue with its category, such as `authorization/workspace_disabled`: read off the proto's enum. */
@@ -31,6 +37,8 @@ export class LatchkeyError<Name extends LatchkeyErrorCode = LatchkeyErrorCode> e
   readonly requestId: string;
   /** The fields to mend; empty unless the code is `invalid_input`. */
   readonly fieldErrors: readonly FieldError[];
+  /** After how many milliseconds to try again, where the service says so. */
+  readonly retryAfterMs: number | undefined;
 
   constructor(cause: ConnectError, { reason, metadata }: ErrorInfo) {
     super(cause.rawMessage, { cause });
@@ -42,6 +50,8 @@ export class LatchkeyError<Name extends LatchkeyErrorCode = LatchkeyErrorCode> e
       .findDetails(BadRequestSchema)
       .flatMap(({ fieldViolations }) => fieldViolations)
       .map(({ field, description }) => ({ location: field, message: description }));
+    const [{ retryDelay } = {}] = cause.findDetails(RetryInfoSchema);
+    this.retryAfterMs = retryDelay && durationMs(retryDelay);
   }
 }
 

@@ -1,4 +1,4 @@
-import { catalogue, type Failure, pathOf, titleOf } from "../errors.js";
+import { catalogue, type Failure, pathOf, retryAfterOf, titleOf } from "../errors.js";
 
 /** The body of a success, around its members as they were written. */
 export function successBody(requestId: string, members: string): string {
@@ -27,11 +27,12 @@ export function failureBody(failure: Failure, requestId: string, docsBase: strin
 }
 
 /** The headers that a failure brings along. */
-export function failureHeaders({ code, more }: Failure): Record<string, string> {
-  const { status } = catalogue[code];
+export function failureHeaders(failure: Failure): Record<string, string> {
+  const { code, more } = failure;
+  const retryAfter = retryAfterOf(failure);
   return {
-    ...(status === 401 && { "www-authenticate": challengeOf(code) }),
-    ...(status === 503 && { "retry-after": "1" }),
+    ...(catalogue[code].status === 401 && { "www-authenticate": challengeOf(code) }),
+    ...(retryAfter && { "retry-after": retryAfter }),
     ...(more.allow && { allow: more.allow.join(", ") }),
   };
 }

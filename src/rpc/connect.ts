@@ -106,6 +106,7 @@ async function writeRefusal(error: unknown, request: FastifyRequest, reply: Fast
   } else {
     await reply
       .code(codeToHttpStatus(refusal.code))
+      .headers(Object.fromEntries(refusal.metadata))
       .type("application/json")
       .send(errorToJsonBytes(refusal, undefined));
   }
