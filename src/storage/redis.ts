@@ -19,8 +19,8 @@ export interface Cache {
 const limitMs = 50;
 
 const clientOptions: RedisOptions = {
-  commandTimeout: limitMs,
   connectTimeout: 500,
+  // A server that owes an answer for so long is connected to anew. Callers have given up by then: see `within`.
   socketTimeout: 500,
   // A command that cannot be sent now fails now. With the defaults it would wait, and a SET that its caller had long
   // given up on would run later, even on a restarted, empty server.
@@ -105,11 +105,15 @@ function connectCluster(urls: readonly string[]): Cluster {
   );
 }
 
-/** ioredis limits what one connection does; in a cluster a command may be sent to several, one after the other. */
+/**
+ * Done here and not by ioredis' commandTimeout. That limits what one connection does; in a cluster a command may be sent
+ * to several, one after the other. And after a pause of this process, it would take answers that are there for late.
+ */
 async function within<T>(answer: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no answer within ${limitMs} ms`)), limitMs);
+    const giveUp = () => reject(new Error(`no answer within ${limitMs} ms`));
+    timer = setTimeout(() => setImmediate(giveUp), limitMs); // what has arrived is read in between
   });
   try {
     return await Promise.race([answer, late]);
