@@ -16,7 +16,7 @@ import { createReadiness } from "./auth/readiness.js";
 import { withSpotChecks } from "./auth/spot-checks.js";
 import { createChangesStore } from "./auth/store.js";
 import { type CertificateFiles, openCertificates } from "./certificates.js";
-import type { RedisAddress } from "./config.js";
+import type { RateLimit, RedisAddress } from "./config.js";
 import { createGateway } from "./gateway/server.js";
 import { createIdentitiesService } from "./identities/service.js";
 import { createIdentitiesStore } from "./identities/store.js";
@@ -24,6 +24,8 @@ import { mintId } from "./ids.js";
 import { createLastUsed } from "./keys/last-used.js";
 import { createKeysService } from "./keys/service.js";
 import { createKeysStore } from "./keys/store.js";
+import { withRateLimit } from "./limits/rate-limit.js";
+import { createWindows } from "./limits/windows.js";
 import { cannotListen, reachable } from "./listening.js";
 import { createLogCall } from "./observe/calls.js";
 import type { Log } from "./observe/log.js";
@@ -59,6 +61,8 @@ export interface AppOptions {
   /** Undefined: there is none, and what is not held is read from Postgres. */
   readonly redis: RedisAddress | undefined;
   readonly operatorKey: string;
+  /** How many requests a workspace may make; undefined: as many as it likes. */
+  readonly rateLimit: RateLimit | undefined;
   /** How much of keys and workspaces is held in this process, in MiB. */
   readonly cacheMb: number;
   readonly docsBaseUrl: string | undefined;
@@ -101,7 +105,8 @@ export async function openApp(options: AppOptions): Promise<App> {
     undo.push(() => pool.close());
     const { sql } = pool;
     await migrate(sql).catch(cannotMigrate);
-    const cache = options.redis === undefined ? noCache : connectRedis(options.redis, log);
+    const redis = options.redis && connectRedis(options.redis, log);
+    const cache = redis ?? noCache;
     undo.push(() => cache.close());
 
     const keys = createKeysStore(sql);
@@ -122,7 +127,10 @@ export async function openApp(options: AppOptions): Promise<App> {
     const lastUsed = createLastUsed(keys.recordUses, log);
     undo.push(() => lastUsed.close());
 
-    const authenticate = createAuthenticate(options.operatorKey, holdings, lastUsed, now);
+    const { rateLimit } = options;
+    const accept = createAuthenticate(options.operatorKey, holdings, lastUsed, now);
+    // Without a limit there is nothing in between: a key that is held is accepted at once.
+    const authenticate = rateLimit ? withRateLimit(accept, rateLimit, createWindows(rateLimit, redis), log) : accept;
     const workspacesService = createWorkspacesService(workspaces, holdings, createAuditStore(sql), now);
     const procedures = createProcedures(
       [

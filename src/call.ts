@@ -14,6 +14,8 @@ export interface Call {
   readonly leaving?: string;
   /** What traces tell of it. Undefined: nobody listens. */
   readonly span?: Span | undefined;
+  /** What is told beside the answer, whatever that is: by headers, over gRPC by trailing metadata. */
+  answerHeaders?: Readonly<Record<string, string>> | undefined;
   /** Why nobody waits for its answer any more. */
   ended?: Failure | undefined;
   /** How to stop what is being done for it. Made when there is something: most calls are answered at once. */

@@ -9,6 +9,12 @@ export interface RedisAddress {
   readonly cluster: boolean;
 }
 
+/** How many requests all keys of a workspace may make together, in a window of so many seconds. */
+export interface RateLimit {
+  readonly requests: number;
+  readonly windowSeconds: number;
+}
+
 /** How this process is to run. */
 export interface Config {
   /** The address that both ports listen on. */
@@ -35,6 +41,8 @@ export interface Config {
   readonly dataDir: string;
   /** Undefined: one is made and kept in dataDir. */
   readonly operatorKey: string | undefined;
+  /** Undefined: a workspace may make as many requests as it likes. */
+  readonly rateLimit: RateLimit | undefined;
   /** How much of keys and workspaces is held in this process, in MiB. */
   readonly cacheMb: number;
   /** What error URLs begin with. Undefined: the service's own address. */
@@ -80,6 +88,13 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     problems.push("TLS_CLIENT_CA_FILE needs a TLS_CERT_FILE and a TLS_KEY_FILE");
   }
 
+  const requestsExpected = `a number of requests from 1 to ${mostRequests}; unset, there is no limit`;
+  const requests = read("RATE_LIMIT", undefined, requestCount, requestsExpected);
+  const windowSeconds = read("RATE_LIMIT_SECONDS", 60, seconds, `a number of seconds from 1 to ${longestWindow}`);
+  if (environment["RATE_LIMIT_SECONDS"] && !environment["RATE_LIMIT"]) {
+    problems.push("RATE_LIMIT_SECONDS needs a RATE_LIMIT");
+  }
+
   const config: Config = Object.freeze({
     host: read("HOST", "127.0.0.1", plainText, "an address or host name to listen on, such as 127.0.0.1 or 0.0.0.0"),
     httpPort: read("HTTP_PORT", 8080, port, "a port number from 0 to 65535"),
@@ -99,6 +114,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     redis: urls && { urls, cluster },
     dataDir: read("DATA_DIR", resolve(".latchkey"), path, "a folder"),
     operatorKey: read("OPERATOR_KEY", undefined, secret, "at least 24 printable ASCII characters without spaces"),
+    rateLimit: requests === undefined ? undefined : { requests, windowSeconds },
     cacheMb: read("CACHE_MB", 128, mebibytes, "a whole number from 8 to 2048"),
     docsBaseUrl: read("DOCS_BASE_URL", undefined, baseUrl, "a URL such as https://docs.example.com"),
     logLevel: read("LOG_LEVEL", "info", oneOf(logLevels), `one of ${logLevels.join(", ")}`),
@@ -172,6 +188,20 @@ function workerCount(text: string): number | undefined {
 
 function mebibytes(text: string): number | undefined {
   return /^\d{1,4}$/.test(text) && Number(text) >= 8 && Number(text) <= 2048 ? Number(text) : undefined;
+}
+
+/** Above this, a limit is none. */
+const mostRequests = 1_000_000_000;
+
+function requestCount(text: string): number | undefined {
+  return /^[1-9]\d{0,9}$/.test(text) && Number(text) <= mostRequests ? Number(text) : undefined;
+}
+
+/** A day. */
+const longestWindow = 86_400;
+
+function seconds(text: string): number | undefined {
+  return /^[1-9]\d{0,4}$/.test(text) && Number(text) <= longestWindow ? Number(text) : undefined;
 }
 
 function secret(text: string): string | undefined {

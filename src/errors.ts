@@ -124,6 +124,19 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
       "Use a key that holds the permission named in the error. Workspace operations need the operator's credential; all others need a key of the workspace.",
     seeAlso: [ErrorCode.AUTHORIZATION_KEY_DISABLED, ErrorCode.AUTHORIZATION_WORKSPACE_DISABLED],
   },
+  [ErrorCode.LIMITS_RATE_LIMITED]: {
+    status: 429,
+    grpc: Code.ResourceExhausted,
+    when: "The workspace has made as many requests as it may for now. All of its keys, all doors and all replicas count together.",
+    causes: [
+      "A client calls in a loop, or tries again at once whenever a call fails.",
+      "Several clients share the workspace, and together they ask more often than it may.",
+      "The installation sets a limit (`RATE_LIMIT`) that is too low for what the workspace does.",
+    ],
+    remedy:
+      "Try again after the seconds that `Retry-After` names; over gRPC, after the delay of the `RetryInfo`. The header `RateLimit` of every answer says how many requests are left.",
+    seeAlso: [ErrorCode.APPLICATION_SERVICE_UNAVAILABLE, ErrorCode.AUTHORIZATION_WORKSPACE_DISABLED],
+  },
   [ErrorCode.DATA_IDENTITY_NOT_FOUND]: {
     status: 404,
     grpc: Code.NotFound,
@@ -382,6 +395,13 @@ export const rerollExceeded = () =>
   new Failure(
     ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS,
     "A key can reroll only keys that hold nothing it does not hold itself.",
+  );
+
+export const rateLimited = (requests: number, seconds: number, retryAfterMs: number) =>
+  new Failure(
+    ErrorCode.LIMITS_RATE_LIMITED,
+    `This workspace has made the ${requests} requests that it may make in ${seconds} seconds; try again later.`,
+    { retryAfterMs: Math.ceil(retryAfterMs) },
   );
 
 export const identityNotFound = () =>

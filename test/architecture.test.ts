@@ -74,17 +74,19 @@ describe("the arrows between the folders point one way", () => {
   });
 
   it("the resources know no door", () => {
-    expect(found(/^(keys|identities|workspaces|auth)\//, doors)).toEqual([]);
+    expect(found(/^(keys|identities|workspaces|auth|limits)\//, doors)).toEqual([]);
   });
 
   it("storage knows neither resources nor doors", () => {
-    expect(found(/^storage\//, /^(keys|identities|workspaces|auth|gateway|rpc|app|main)\b/)).toEqual([]);
+    expect(found(/^storage\//, /^(keys|identities|workspaces|auth|limits|gateway|rpc|app|main)\b/)).toEqual([]);
   });
 
   it("the leaves know only leaves", () => {
     const leaf =
       /^(call\.ts|errors\.ts|unusable\.ts|update-mask\.ts|ids\.ts|page\.ts|listening\.ts|certificates\.ts|config\.ts|observe\/)/;
-    expect(found(leaf, /^(keys|identities|workspaces|auth|gateway|rpc|storage|embedded|app|main)\b/)).toEqual([]);
+    expect(found(leaf, /^(keys|identities|workspaces|auth|limits|gateway|rpc|storage|embedded|app|main)\b/)).toEqual(
+      [],
+    );
   });
 
   it("nothing knows main, and only serve, a worker and the command line know the application and the configuration", () => {

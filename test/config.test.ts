@@ -29,6 +29,7 @@ describe("the configuration", () => {
     redis: undefined,
     dataDir: resolve(".latchkey"),
     operatorKey: undefined,
+    rateLimit: undefined,
     cacheMb: 128,
     docsBaseUrl: undefined,
     logLevel: "info",
@@ -43,7 +44,7 @@ describe("the configuration", () => {
     const names = ["HOST", "HTTP_PORT", "GRPC_PORT", "DATABASE_URL", "REDIS_URL", "DATA_DIR"];
     const more = ["OPERATOR_KEY", "DOCS_BASE_URL", "LOG_LEVEL", "REDIS_CLUSTER", "METRICS_PORT", "WORKERS", "CACHE_MB"];
     const atTheDoor = ["TLS_CERT_FILE", "TLS_KEY_FILE", "TLS_CLIENT_CA_FILE", "STOP_DELAY_MS", "GRPC_KEEPALIVE_MS"];
-    const all = [...names, ...more, ...atTheDoor];
+    const all = [...names, ...more, ...atTheDoor, "RATE_LIMIT", "RATE_LIMIT_SECONDS"];
     expect(readConfig(Object.fromEntries(all.map((name) => [name, ""])))).toEqual(defaults);
   });
 
@@ -69,6 +70,8 @@ describe("the configuration", () => {
     ["DATA_DIR", "/var/lib/latchkey", { dataDir: "/var/lib/latchkey" }],
     ["DATA_DIR", "data", { dataDir: resolve("data") }],
     ["OPERATOR_KEY", "123456789012345678901234", { operatorKey: "123456789012345678901234" }],
+    ["RATE_LIMIT", "1", { rateLimit: { requests: 1, windowSeconds: 60 } }],
+    ["RATE_LIMIT", "1000000000", { rateLimit: { requests: 1_000_000_000, windowSeconds: 60 } }],
     ["CACHE_MB", "8", { cacheMb: 8 }],
     ["CACHE_MB", "2048", { cacheMb: 2048 }],
     ["DOCS_BASE_URL", "https://docs.example.com", { docsBaseUrl: "https://docs.example.com" }],
@@ -93,6 +96,11 @@ describe("the configuration", () => {
     expect(readConfig(pair)).toEqual({ ...defaults, tls });
     const mutual = readConfig({ ...pair, TLS_CLIENT_CA_FILE: "/etc/ca.crt" });
     expect(mutual).toEqual({ ...defaults, tls: { ...tls, clientCaFile: "/etc/ca.crt" } });
+  });
+
+  it("takes a limit on requests in a window of any length", () => {
+    const read = readConfig({ RATE_LIMIT: "5", RATE_LIMIT_SECONDS: "86400" });
+    expect(read).toEqual({ ...defaults, rateLimit: { requests: 5, windowSeconds: 86_400 } });
   });
 
   it("cannot be changed once it is read", () => {
@@ -122,6 +130,9 @@ describe("a configuration that cannot be used", () => {
     ["WORKERS", "-1"],
     ["WORKERS", "1.5"],
     ["WORKERS", "auto"],
+    ["RATE_LIMIT", "0"],
+    ["RATE_LIMIT", "off"],
+    ["RATE_LIMIT", "1000000001"],
     ["CACHE_MB", "7"],
     ["CACHE_MB", "2049"],
     ["CACHE_MB", "12.5"],
@@ -197,6 +208,16 @@ describe("a configuration that cannot be used", () => {
   ])("with %s alone is told what is missing", (names, problem) => {
     const [, ...problems] = complaint(Object.fromEntries(names.map((name) => [name, "/etc/file"]))).split("\n");
     expect(problems.map((line) => line.trim())).toEqual([problem]);
+  });
+
+  it.each(["0", "0.5", "86401", "1m"])("with a window of %s for its limit is refused by name", (text) => {
+    const [, ...problems] = complaint({ RATE_LIMIT: "600", RATE_LIMIT_SECONDS: text }).split("\n");
+    expect(problems).toEqual([expect.stringMatching(/^ *RATE_LIMIT_SECONDS must be /)]);
+  });
+
+  it("with a window and no limit is told what is missing", () => {
+    const [, ...problems] = complaint({ RATE_LIMIT_SECONDS: "60" }).split("\n");
+    expect(problems).toEqual([expect.stringContaining("RATE_LIMIT_SECONDS needs a RATE_LIMIT")]);
   });
 
   it("with several addresses of one server is told how to name a cluster", () => {

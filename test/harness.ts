@@ -50,6 +50,7 @@ export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<
     databaseUrl,
     redis: redisAt(inject("redisUrl")),
     operatorKey,
+    rateLimit: undefined,
     cacheMb: 64,
     docsBaseUrl: undefined,
     log: createLog("silent"),

@@ -12,8 +12,8 @@ export function envelopeOf(description: string, data: JsonObject, pagination?: J
 }
 
 /** The response that carries a success. */
-export function successResponse(description: string, schema: JsonObject): JsonObject {
-  return { description, headers: requestIdHeader, content: { "application/json": { schema } } };
+export function successResponse(description: string, schema: JsonObject, headers: JsonObject = {}): JsonObject {
+  return { description, headers: { ...requestIdHeader, ...headers }, content: { "application/json": { schema } } };
 }
 
 /** What every envelope has, and the envelope of every failure. */
@@ -74,6 +74,12 @@ export const envelopeHeaders: JsonObject = {
   "X-Request-Id": header("Identifies the call, as `meta.requestId` does."),
   "WWW-Authenticate": header("How to authenticate, by RFC 6750."),
   "Retry-After": header("After how many seconds to try again."),
+  "RateLimit-Policy": header(
+    'Where the service limits requests: how many (`q`) a workspace may make in how many seconds (`w`), such as `"workspace";q=600;w=60`.',
+  ),
+  RateLimit: header(
+    'Where the service limits requests: how many are left (`r`), and for how many seconds more (`t`), such as `"workspace";r=599;t=60`.',
+  ),
   Allow: header("With 405: the methods that the path takes."),
 };
 

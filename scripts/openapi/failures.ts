@@ -17,6 +17,7 @@ const reach: Record<FailureCode, Reach> = {
   [ErrorCode.AUTHORIZATION_WORKSPACE_DISABLED]: "call",
   [ErrorCode.AUTHORIZATION_KEY_DISABLED]: "call",
   [ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS]: "call",
+  [ErrorCode.LIMITS_RATE_LIMITED]: "call",
   [ErrorCode.DATA_IDENTITY_NOT_FOUND]: "declared",
   [ErrorCode.DATA_WORKSPACE_NOT_FOUND]: "declared",
   [ErrorCode.DATA_KEY_NOT_FOUND]: "declared",
@@ -34,10 +35,17 @@ const reach: Record<FailureCode, Reach> = {
 /** The header that every answer has. */
 export const requestIdHeader = { "X-Request-Id": { $ref: "#/components/headers/X-Request-Id" } };
 
+/** The headers of an answer to a request that was counted, where the service limits requests. */
+export const rateLimitHeaders = {
+  "RateLimit-Policy": { $ref: "#/components/headers/RateLimit-Policy" },
+  RateLimit: { $ref: "#/components/headers/RateLimit" },
+};
+
 /** The headers that come with a status, as `failureHeaders` of the gateway writes them. */
 const headers: Record<number, JsonObject> = {
   401: { "WWW-Authenticate": { $ref: "#/components/headers/WWW-Authenticate" } },
   405: { Allow: { $ref: "#/components/headers/Allow" } },
+  429: { ...rateLimitHeaders, "Retry-After": { $ref: "#/components/headers/Retry-After" } },
   503: { "Retry-After": { $ref: "#/components/headers/Retry-After" } },
 };
 

@@ -7,7 +7,7 @@ import { PaginationSchema } from "../../gen/latchkey/v1/pagination_pb.js";
 import type { FailureCode } from "../../src/errors.js";
 import { commentOf, headAndRest, paragraphs } from "./comments.js";
 import { envelopeOf, successResponse } from "./envelope.js";
-import { failureResponses, failuresOf } from "./failures.js";
+import { failureResponses, failuresOf, rateLimitHeaders } from "./failures.js";
 import type { JsonObject } from "./json.js";
 import type { Schemas } from "./schemas.js";
 
@@ -46,7 +46,7 @@ function operationOf(method: DescMethod, rule: HttpRule, operationId: string, sc
     ...securityOf(method),
     ...(takesBody ? { requestBody: requestBodyOf(method, schemas) } : { parameters: schemas.query(method.input) }),
     responses: {
-      200: successResponse(commentOf(method.output), answerOf(method, rule, schemas)),
+      200: successResponse(commentOf(method.output), answerOf(method, rule, schemas), rateLimitHeaders),
       ...failureResponses(failuresOf(takesBody, declared)),
     },
     "x-latchkey-rpc": `${method.parent.typeName}/${method.name}`,

@@ -32,10 +32,13 @@ const byStatus: Partial<Record<Code, number>> = {
   [Code.DeadlineExceeded]: exitCodes.unavailable,
 };
 
+/** Where the status alone would mislead: gRPC has one for what is too large and for what is too often. */
+const byType: Partial<Record<LatchkeyError["type"], number>> = { "limits/rate_limited": exitCodes.unavailable };
+
 export function exitCodeOf(error: unknown): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.success : exitCodes.usage;
   if (error instanceof NotValid) return exitCodes.notValid;
-  if (error instanceof LatchkeyError) return byStatus[error.status] ?? exitCodes.failure;
+  if (error instanceof LatchkeyError) return byType[error.type] ?? byStatus[error.status] ?? exitCodes.failure;
   if (error instanceof ConnectError) return byStatus[error.code] ?? exitCodes.failure;
   return exitCodes.failure;
 }

@@ -72,6 +72,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
 
   function send(request: FastifyRequest, reply: FastifyReply, body: string): void {
     if (drain.closing) reply.header("connection", "close");
+    if (request.call.answerHeaders !== undefined) reply.headers(request.call.answerHeaders);
     reply
       .header("content-type", "application/json; charset=utf-8")
       .header("x-request-id", request.call.requestId)

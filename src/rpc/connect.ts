@@ -18,14 +18,18 @@ export function connectDoor(procedures: readonly Procedure[]) {
 
   return async (scope: FastifyInstance): Promise<void> => {
     scope.setErrorHandler(writeRefusal);
-    scope.addHook("onRequest", async (request) => {
+    scope.addHook("onRequest", async (request, reply) => {
       const { method, routeOptions } = request;
       const path = routeOptions.url ?? "";
       const procedure = byPath.get(path);
       if (procedure === undefined) return;
       if (method !== "POST") throw methodNotAllowed(method, path, ["POST"]);
       request.call.door = "connect";
-      await admitCall(request, procedure);
+      try {
+        await admitCall(request, procedure);
+      } finally {
+        reply.headers(request.call.answerHeaders ?? {});
+      }
       if (protocolOf(request) === undefined) {
         throw mediaTypeUnsupported("An RPC is called with a body of application/json, application/proto or gRPC-Web.");
       }

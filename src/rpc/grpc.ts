@@ -125,6 +125,7 @@ function createHandler({ method, path, beginSpan, admit, perform }: Procedure, l
       client: rpc,
       leaving: "cancelled",
       span: beginSpan?.("grpc", (name) => rpc.metadata.get(name)[0]?.toString()),
+      answerHeaders: undefined,
       ended: undefined,
       work: undefined,
     };
@@ -134,10 +135,10 @@ function createHandler({ method, path, beginSpan, admit, perform }: Procedure, l
       const caller = await admit(call, rpc.metadata.get("authorization").map(String));
       if (caller.kind === "key") workspaceId = caller.workspaceId;
       const response = await perform(call, caller, () => decode(method.input, rpc.request));
-      respond(null, response, trailers(requestId));
+      respond(null, response, trailers(call));
     } catch (error) {
       failure = toFailure(error);
-      const metadata = trailers(requestId);
+      const metadata = trailers(call);
       metadata.set("grpc-status-details-bin", Buffer.from(toStatusBytes(failure, requestId)));
       respond({ code: Number(grpcStatusOf(failure.code)), details: failure.detail, metadata });
     }
@@ -155,8 +156,10 @@ function decode(schema: Procedure["method"]["input"], bytes: Uint8Array): Messag
   }
 }
 
-function trailers(requestId: string): Metadata {
+function trailers({ requestId, answerHeaders }: Call): Metadata {
   const metadata = new Metadata();
   metadata.set("x-request-id", requestId);
+  if (answerHeaders === undefined) return metadata;
+  for (const [name, value] of Object.entries(answerHeaders)) metadata.set(name, value);
   return metadata;
 }

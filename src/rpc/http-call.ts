@@ -35,6 +35,7 @@ export function beginCall({ socket }: IncomingMessage, response: ServerResponse)
     connection: socket,
     client: response,
     leaving: "close", // also when it has been answered; by then nobody listens
+    answerHeaders: undefined,
     ended: undefined,
     work: undefined,
     door: "http",

@@ -15,6 +15,19 @@ export interface Cache {
   close(): void;
 }
 
+/** The cache that Redis is, and what else can be asked of it, under the same limits. */
+export interface RedisCache extends Cache {
+  /** To be used inside of `ask` alone. */
+  readonly client: Redis | Cluster;
+  /**
+   * Undefined if Redis is passed by, or does not answer in time.
+   *
+   * @param operation what traces call it
+   * @param span of the call that asks
+   */
+  ask<T>(operation: string, command: () => Promise<T>, span?: Span): Promise<T | undefined>;
+}
+
 /** How long a command may take, all redirections in a cluster included. */
 const limitMs = 50;
 
@@ -31,7 +44,7 @@ const clientOptions: RedisOptions = {
 };
 
 /** Connects to Redis in the background. Every command answers or gives up within 50 ms. */
-export function connectRedis(address: RedisAddress, log: Log): Cache {
+export function connectRedis(address: RedisAddress, log: Log): RedisCache {
   const redis = address.cluster ? connectCluster(address.urls) : new Redis(address.urls[0] ?? "", clientOptions);
   // Said once, and only if it lasts: a connection that is slow to come about is no outage.
   let doubt: NodeJS.Timeout | undefined;
@@ -57,18 +70,22 @@ export function connectRedis(address: RedisAddress, log: Log): Cache {
 
   redis.on("error", (cause) => breaker.trip(cause));
 
+  function ask<T>(operation: string, command: () => Promise<T>, span?: Span): Promise<T | undefined> {
+    const limited = () => within(command());
+    // The name is not told: that of a key is made from its secret.
+    const tell = { "db.system.name": "redis", "db.operation.name": operation };
+    return breaker.run(span ? () => inSpan(span, tell, limited()) : limited);
+  }
+
   return {
     get inUse() {
       return breaker.closed;
     },
-    async get(name, span) {
-      const ask = () => within(redis.get(name));
-      // The name is not told: that of a key is made from its secret.
-      const tell = { "db.system.name": "redis", "db.operation.name": "GET" };
-      return (await breaker.run(span ? () => inSpan(span, tell, ask()) : ask)) ?? undefined;
-    },
+    client: redis,
+    ask,
+    get: async (name, span) => (await ask("GET", () => redis.get(name), span)) ?? undefined,
     async set(name, value, lifetimeMs) {
-      await breaker.run(() => within(redis.set(name, value, "PX", lifetimeMs)));
+      await ask("SET", () => redis.set(name, value, "PX", lifetimeMs));
     },
     close() {
       clearTimeout(doubt);

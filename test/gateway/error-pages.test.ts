@@ -94,9 +94,12 @@ describe("the command on an error's page", () => {
   }
 
   // These cannot be had by asking: their commands get past them.
-  const ofBadDays = ["deadline_exceeded", "service_unavailable", "unexpected_error"].map(
-    (name) => `application/${name}`,
-  );
+  const ofBadDays = [
+    "limits/rate_limited",
+    "application/deadline_exceeded",
+    "application/service_unavailable",
+    "application/unexpected_error",
+  ];
 
   it.for(named.map(([path]) => path).filter((path) => !ofBadDays.includes(path)))(
     "%s: is answered by the very example that the page shows",

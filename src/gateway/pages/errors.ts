@@ -18,6 +18,7 @@ import { type Page, paths } from "./layout.js";
 const categories: Record<Category, string> = {
   authentication: "It cannot be told who is calling.",
   authorization: "The caller is known, and is not allowed.",
+  limits: "The caller is known, and asks too often.",
   data: "What is asked for is not there, or is there already.",
   application: "The request is not one that can be served, or the service cannot serve it now.",
 };

@@ -16,6 +16,7 @@ import {
   methodNotAllowed,
   payloadTooLarge,
   permissionLacking,
+  rateLimited,
   routeNotFound,
   serviceUnavailable,
   unexpectedError,
@@ -83,6 +84,12 @@ export const examples: Record<FailureCode, Example> = {
     effect: "provokes",
     given: "`$KEY` is a key that does not hold `keys.read`.",
     command: `${listKeys} \\\n  ${bearerKey}`,
+  },
+  [ErrorCode.LIMITS_RATE_LIMITED]: {
+    answer: rateLimited(600, 60, 12_000),
+    effect: "mends",
+    given: "`$KEY` is a key of yours. With `--retry`, curl waits for as long as `Retry-After` says.",
+    command: `curl --retry 3 -X POST $API/v1/keys.listKeys \\\n  ${bearerKey}`,
   },
   [ErrorCode.DATA_IDENTITY_NOT_FOUND]: {
     answer: identityNotFound(),

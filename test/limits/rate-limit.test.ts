@@ -1,0 +1,202 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { pino } from "pino";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { exitCodeOf } from "../../src/cli/failure.js";
+import { createLatchkeyClient, isLatchkeyError } from "../../src/client/client.js";
+import { disable, enable, redisInUse } from "../auth/calls.js";
+import { succeed } from "../calls.js";
+import { sendRequest } from "../contract/http-door.js";
+import { createWorkspace } from "../gateway/http.js";
+import { openTestApp, operatorKey, type TestApp } from "../harness.js";
+import { openReference } from "../openapi/reference.js";
+import { callers, doorNames } from "./callers.js";
+
+const { http } = callers;
+
+/** Long enough that no window ends within a test. */
+const minutes = { requests: 4, windowSeconds: 600 };
+const seconds = { requests: 2, windowSeconds: 2 };
+
+const refused = { code: "limits/rate_limited" };
+
+// Again where one fails: on a busy machine Redis may not answer in time, and then a process counts by itself.
+describe("where requests are limited", { retry: 4 }, () => {
+  let app: TestApp;
+  let other: TestApp;
+  const logged: { level: number; msg: string; workspaceId?: string }[] = [];
+  const log = pino({ level: "warn" }, { write: (line: string) => void logged.push(JSON.parse(line)) });
+
+  beforeAll(async () => {
+    app = await openTestApp({ rateLimit: minutes, log });
+    other = await openTestApp({ rateLimit: minutes, databaseUrl: app.databaseUrl, log });
+    for (const replica of [app, other]) await redisInUse(replica);
+  });
+  afterAll(async () => {
+    await other.close();
+    await app.close();
+  });
+
+  const policy = `"workspace";q=4;w=600`;
+  const left = (remaining: number) => expect.stringMatching(new RegExp(`^"workspace";r=${remaining};t=(600|5\\d\\d)$`));
+
+  /** A workspace that has made all requests that it may. */
+  async function spentWorkspace() {
+    const workspace = await createWorkspace(app.httpUrl);
+    for (let made = 0; made < minutes.requests; made++) await http(app, workspace.key);
+    return workspace;
+  }
+
+  it.each(doorNames)("answers over %s count down, and the first too many is refused", async (door) => {
+    const { key } = await createWorkspace(app.httpUrl);
+    for (const remaining of [3, 2, 1, 0]) {
+      expect(await callers[door](app, key)).toMatchObject({ code: "ok", policy, limit: left(remaining) });
+    }
+    // Twice: the second is refused by what is remembered here.
+    for (let times = 0; times < 2; times++) {
+      const told = await callers[door](app, key);
+      expect(told).toMatchObject({ ...refused, policy, limit: left(0) });
+      if (door !== "grpc") expect(Number(told.retryAfter)).toSatisfy((wait) => wait > 500 && wait <= 600);
+      if (door !== "http") expect(told.retryDelayMs).toSatisfy((wait) => wait > 500_000 && wait <= 600_000);
+    }
+  });
+
+  it("all doors and all replicas count together", async () => {
+    const { key } = await createWorkspace(app.httpUrl);
+    const replicas = [app, other, app, other];
+    for (const [index, door] of doorNames.entries()) {
+      const told = await callers[door](replicas[index] ?? app, key);
+      expect(told).toMatchObject({ code: "ok", limit: left(3 - index) });
+    }
+    for (const replica of [app, other]) expect(await http(replica, key)).toMatchObject(refused);
+  });
+
+  it("all keys of a workspace count together, and those of another do not", async () => {
+    const { key } = await createWorkspace(app.httpUrl);
+    const own = { permissions: ["keys.read"] };
+    const sibling = await succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, own);
+    expect(await http(app, sibling.key)).toMatchObject({ code: "ok", limit: left(2) });
+    const { key: foreign } = await createWorkspace(app.httpUrl);
+    expect(await http(app, foreign)).toMatchObject({ code: "ok", limit: left(3) });
+  });
+
+  it("of many at once, exactly as many are served as may be", async () => {
+    const { key } = await createWorkspace(app.httpUrl);
+    const calls = Array.from({ length: 20 }, (_, index) => http(index % 2 === 0 ? app : other, key));
+    const codes = (await Promise.all(calls)).map(({ code }) => code);
+    expect(codes.filter((code) => code === "ok")).toHaveLength(minutes.requests);
+    expect(codes.filter((code) => code === refused.code)).toHaveLength(20 - minutes.requests);
+  });
+
+  it.each(doorNames)(
+    "what the accepted key of a call may not do counts, and so does a bad body, over %s",
+    async (door) => {
+      const { key } = await createWorkspace(app.httpUrl);
+      const call = callers[door];
+      const lacking = { code: "authorization/insufficient_permissions", policy, limit: left(3) };
+      expect(await call(app, key, "listWorkspaces")).toMatchObject(lacking);
+      const invalid = { code: "application/invalid_input", policy, limit: left(2) };
+      expect(await call(app, key, "listKeys", { limit: 1_000 })).toMatchObject(invalid);
+      const absent = { code: "data/identity_not_found", policy, limit: left(1) };
+      expect(await call(app, key, "getIdentity", { externalId: "nobody" })).toMatchObject(absent);
+    },
+  );
+
+  it("the limit speaks before the permission and the body", async () => {
+    const { key } = await spentWorkspace();
+    expect(await http(app, key, "listWorkspaces")).toMatchObject(refused);
+    expect(await http(app, key, "listKeys", { limit: 1_000 })).toMatchObject(refused);
+    expect(await callers.grpc(app, key, "listWorkspaces")).toMatchObject(refused);
+  });
+
+  it("revocation speaks before the limit, on every replica", async () => {
+    const { key, workspaceId } = await spentWorkspace();
+    expect(await http(app, key)).toMatchObject(refused);
+    await disable(app, workspaceId);
+    const disabled = { code: "authorization/workspace_disabled", policy: undefined, limit: undefined };
+    for (const door of doorNames) {
+      for (const replica of [app, other]) expect(await callers[door](replica, key)).toMatchObject(disabled);
+    }
+    await enable(app, workspaceId);
+    expect(await http(app, key)).toMatchObject(refused);
+  });
+
+  it.each(doorNames)("the operator is not limited over %s, and is told of no limit", async (door) => {
+    for (let made = 0; made < 2 * minutes.requests; made++) {
+      const told = await callers[door](app, operatorKey, "listWorkspaces");
+      expect(told).toMatchObject({ code: "ok", policy: undefined, limit: undefined });
+    }
+  });
+
+  it("what is refused for its credential is neither counted nor told of a limit", async () => {
+    const { key } = await createWorkspace(app.httpUrl);
+    const { key: disabled } = await succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, { enabled: false });
+    for (let made = 0; made < 2 * minutes.requests; made++) {
+      const told = await http(app, disabled);
+      expect(told).toMatchObject({ code: "authorization/key_disabled", policy: undefined, limit: undefined });
+    }
+    expect(await http(app, "nonsense")).toMatchObject({ code: "authentication/malformed", limit: undefined });
+    expect(await http(app, key)).toMatchObject({ code: "ok", limit: left(2) });
+  });
+
+  it("the first refusal of a window is logged with its workspace, and no other", async () => {
+    const { workspaceId, key } = await spentWorkspace();
+    for (const replica of [app, other, app, other]) expect(await http(replica, key)).toMatchObject(refused);
+    const lines = logged.filter((line) => line.workspaceId === workspaceId);
+    expect(lines).toMatchObject([{ level: 40, msg: "a workspace has used up its requests" }]);
+  });
+
+  it("answers are as the OpenAPI document has them", async () => {
+    const reference = await openReference(app.httpUrl);
+    const { key } = await createWorkspace(app.httpUrl);
+    for (const status of [200, 200, 200, 200, 429]) {
+      const response = await sendRequest(app.httpUrl, ["POST", "/v1/keys.listKeys"], key, {});
+      expect(response.status).toBe(status);
+      await reference.holds(["POST", "/v1/keys.listKeys"], response);
+    }
+  });
+
+  it("the client is told when to try again, and the command line ends as for what is unavailable", async () => {
+    const { key } = await spentWorkspace();
+    const { keys } = createLatchkeyClient({ url: app.httpUrl, key });
+    const error = await keys.listKeys({}).catch((error: unknown) => error);
+    if (!isLatchkeyError(error, "rate_limited")) return expect.fail(String(error));
+    expect(error.retryAfterMs).toSatisfy((wait) => wait > 500_000 && wait <= 600_000);
+    expect(exitCodeOf(error)).toBe(7);
+  });
+});
+
+it("who was refused is served after the time that was told, through every door", { retry: 2 }, async () => {
+  const app = await openTestApp({ rateLimit: seconds });
+  try {
+    await redisInUse(app);
+    await Promise.all(
+      doorNames.map(async (door) => {
+        const { key } = await createWorkspace(app.httpUrl);
+        let told = await callers[door](app, key);
+        for (let made = 1; told.code === "ok" && made < 100; made++) told = await callers[door](app, key);
+        expect(told).toMatchObject(refused);
+        const waitMs = told.retryDelayMs ?? 1_000 * Number(told.retryAfter);
+        expect(waitMs).toBeLessThanOrEqual(1_000 * seconds.windowSeconds);
+        // Timers may fire a moment early.
+        await sleep(waitMs + 5);
+        expect(await callers[door](app, key)).toMatchObject({ code: "ok", limit: `"workspace";r=1;t=2` });
+      }),
+    );
+  } finally {
+    await app.close();
+  }
+});
+
+describe("where requests are not limited", () => {
+  let app: TestApp;
+  beforeAll(async () => {
+    app = await openTestApp();
+  });
+  afterAll(() => app.close());
+
+  it.each(doorNames)("none is told of over %s", async (door) => {
+    const { key } = await createWorkspace(app.httpUrl);
+    const plain = { code: "ok", policy: undefined, limit: undefined, retryAfter: undefined, retryDelayMs: undefined };
+    expect(await callers[door](app, key)).toEqual(plain);
+  });
+});
