@@ -35,7 +35,7 @@ export function withRateLimit(authenticate: Authenticate, limit: RateLimit, wind
       }
       spent.set(workspaceId, true, { ttl: msLeft });
       // Once for each window: only one call is the first too many.
-      if (used === requests + 1) log.warn({ workspaceId }, "a workspace has used up its requests");
+      if (used === requests + 1) log.info({ workspaceId }, "a workspace has used up its requests");
       throw refusal(call, msLeft);
     });
   }
