@@ -1,4 +1,5 @@
 import type { Span } from "@opentelemetry/api";
+import { LRUCache } from "lru-cache";
 import { RateLimiterMemory, RateLimiterRedis, RateLimiterRes } from "rate-limiter-flexible";
 import type { RateLimit } from "../config.js";
 import type { RedisCache } from "../storage/redis.js";
@@ -17,6 +18,9 @@ export interface Windows {
   count(workspaceId: string, span?: Span): Promise<Count>;
 }
 
+/** For how long nobody waits for Redis again to count a workspace, when it has not done so in time; and for how many. */
+const pause = { ttl: 1_000, max: 10_000 };
+
 /**
  * Counts for all replicas together, in Redis; while that is passed by, or if there is none, for this process alone. So
  * counting never fails. One name in Redis for each workspace, so that a cluster can have it.
@@ -27,11 +31,17 @@ export function createWindows({ requests, windowSeconds }: RateLimit, redis: Red
   const terms = { points: requests, duration: windowSeconds, keyPrefix };
   const shared = redis && new RateLimiterRedis({ ...terms, storeClient: redis.client });
   const own = new RateLimiterMemory(terms);
+  // The breaker sees to a Redis that hangs, but not to one node of a cluster: the others answer.
+  const unanswered = new LRUCache<string, true>(pause);
 
   return {
     async count(workspaceId, span) {
-      const told = shared && (await redis.ask("EVALSHA", () => countIn(shared, workspaceId), span));
-      return told ?? countIn(own, workspaceId);
+      if (shared && redis.inUse && !unanswered.has(workspaceId)) {
+        const told = await redis.ask("EVALSHA", () => countIn(shared, workspaceId), span);
+        if (told !== undefined) return told;
+        unanswered.set(workspaceId, true);
+      }
+      return countIn(own, workspaceId);
     },
   };
 }
