@@ -4,15 +4,10 @@ import postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { operatorKey } from "../harness.js";
 import { allDoors, openContract } from "./cases.js";
-import type { CallRequest, HeaderLines } from "./door.js";
-import {
-  keyOperations,
-  type OperationName,
-  operationOf,
-  operatorOperations,
-  repeatableOperations,
-} from "./operations.js";
-import { openScene, type Scene } from "./scene.js";
+import type { HeaderLines } from "./door.js";
+import { keyOperations, operationOf, operatorOperations, repeatableOperations } from "./operations.js";
+import { credentialFor, newCall, newKey, withKey } from "./repeats.js";
+import { openScene } from "./scene.js";
 
 const contract = openContract(allDoors);
 const { everyDoor, someDoors } = contract;
@@ -39,35 +34,6 @@ async function changingNothing<T>(work: () => Promise<T>): Promise<T> {
   return result;
 }
 
-const withKey = (key: string): HeaderLines => [["idempotency-key", key]];
-
-/** An Idempotency-Key that nobody has used. */
-let keys = 0;
-function newKey(): HeaderLines {
-  keys += 1;
-  return withKey(`attempt ${keys}`);
-}
-
-/** A request that succeeds, with every field that there is. */
-async function requestFor(operation: OperationName, { ok, home, clock }: Scene): Promise<CallRequest> {
-  if (operation === "createIdentity") return { externalId: "user_1", meta: { plan: "pro" } };
-  if (operation === "createWorkspace") return { name: "Acme" };
-  if (operation === "rerollKey") return { keyId: (await ok("createKey", home.key)).keyId, expiration: day };
-  return {
-    name: "ci",
-    prefix: "acme",
-    externalId: "user_2",
-    permissions: ["documents.read", "keys.*"],
-    meta: { team: 7, deep: { b: [null, 1.5], a: "x" } },
-    expires: clock.now() + 30 * day,
-    enabled: false,
-  };
-}
-
-function credentialFor(operation: OperationName, { home }: Scene): string {
-  return operationOf(operation).permission === undefined ? operatorKey : home.key;
-}
-
 describe("a request that is repeated with its Idempotency-Key", () => {
   test("can be any of the four that create something", () => {
     expect(repeatableOperations).toEqual(["createKey", "rerollKey", "createIdentity", "createWorkspace"]);
@@ -77,7 +43,7 @@ describe("a request that is repeated with its Idempotency-Key", () => {
     test(`gets the first answer through whichever door it comes again, and changes nothing: ${operation}`, async () => {
       for (const one of allDoors) {
         const scene = await openScene(contract.doors[one], contract.clock);
-        const call = [credentialFor(operation, scene), await requestFor(operation, scene), newKey()] as const;
+        const call = await newCall(operation, scene);
         const first = await scene.ok(operation, ...call);
         const again = () => Promise.all(allDoors.map((other) => contract.doors[other].call(operation, ...call)));
         expect(await changingNothing(again), `after ${one}`).toEqual(allDoors.map(() => ({ ok: true, data: first })));
@@ -150,8 +116,9 @@ describe("a request with an Idempotency-Key that was used", () => {
 
   everyDoor("for another operation is refused, even if the request reads the same", async ({ ok, refused, home }) => {
     const key = newKey();
-    const { keyId } = await ok("createKey", home.key, {}, key);
-    await changingNothing(() => refused(conflict, "createIdentity", home.key, { externalId: "user_1" }, key));
+    const request = { externalId: "user_1" };
+    const { keyId } = await ok("createKey", home.key, request, key);
+    await changingNothing(() => refused(conflict, "createIdentity", home.key, request, key));
     await changingNothing(() => refused(conflict, "rerollKey", home.key, { keyId }, key));
   });
 
@@ -224,8 +191,9 @@ describe("an Idempotency-Key", () => {
 
   everyDoor("that is malformed is refused by every operation that takes one", async (scene) => {
     for (const operation of repeatableOperations) {
-      const call = [credentialFor(operation, scene), await requestFor(operation, scene), withKey("")] as const;
-      expect(await changingNothing(() => scene.call(operation, ...call))).toMatchObject(refusal);
+      const [credential, request] = await newCall(operation, scene);
+      const refused = () => scene.call(operation, credential, request, withKey(""));
+      expect(await changingNothing(refused)).toMatchObject(refusal);
     }
   });
 
