@@ -64,16 +64,13 @@ describe("a key's holder on the command line", () => {
 
   it("creates once what it creates again with the same Idempotency-Key", async () => {
     const { operator, member } = await createWorkspace();
-    const { keyId } = await member.json("key", "create");
     const creations = [
       { by: operator, words: ["workspace", "create", "Acme"] },
       { by: member, words: ["key", "create", "--name", "ci"] },
-      { by: member, words: ["key", "reroll", keyId] },
-      { by: member, words: ["identity", "create", "user_1"] },
     ];
     for (const { by, words } of creations) {
       const again = [...words, "--idempotency-key", words.join(" ")];
-      expect(await by.json(...again), words.join(" ")).toEqual(await by.json(...again));
+      expect(await by.json(...again)).toEqual(await by.json(...again));
     }
     const conflict = ["key", "create", "--name", "other", "--idempotency-key", "key create --name ci"];
     expect(await member.run(...conflict)).toMatchObject({ exitCode: 5, stderr: expect.stringMatching(/conflict/) });
