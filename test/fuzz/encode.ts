@@ -58,7 +58,7 @@ function writeField(writer: BinaryWriter, field: DescField, value: unknown): voi
 }
 
 /** A JSON object as the bytes of a google.protobuf.Struct. */
-export function toStruct(json: Readonly<Record<string, unknown>>): Uint8Array {
+function toStruct(json: Readonly<Record<string, unknown>>): Uint8Array {
   const writer = new BinaryWriter();
   for (const [key, value] of Object.entries(json)) {
     writer.tag(1, WireType.LengthDelimited).fork();

@@ -40,7 +40,10 @@ const fewest = 3;
 const most = 8;
 
 /** How often the same is sent at most. */
-const mostTries = 6;
+const mostTries = 5;
+
+/** How a service answers whose machine is too busy. */
+const signsOfBusyness = new Set(["application/service_unavailable", "application/deadline_exceeded"]);
 
 export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptions): Promise<Lane> {
   const pools = new Map<PoolName, string[]>();
@@ -68,18 +71,18 @@ export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptio
   }
 
   /**
-   * Sends, and once more if the service was not ready: on a machine that is very busy a lease can be lost, whatever is
-   * sent. What the input itself brings about comes again.
+   * Sends, and once more if the service was not ready or not in time: on a machine that is very busy that can befall
+   * whatever is sent. What the input itself brings about comes again.
    */
-  async function send(operation: Operation, sent: Sent, told: () => string, tries = 1) {
+  async function send(operation: Operation, sent: Sent, told: () => string, isTimed = false, tries = 1) {
     const answer = await sender.send(sent);
     const outcome = readOutcome(operation, answer);
     note(outcome, operation.name, told);
-    if (outcome.ok || outcome.code !== "application/service_unavailable" || tries === mostTries)
-      return { answer, outcome };
+    const isBusy = !outcome.ok && !isTimed && signsOfBusyness.has(outcome.code);
+    if (!isBusy || tries === mostTries) return { answer, outcome };
     tally.triedAgain += 1;
     await sleep(tries * 100);
-    return send(operation, sent, told, tries + 1);
+    return send(operation, sent, told, isTimed, tries + 1);
   }
 
   /** Makes a request that must succeed. */
@@ -147,7 +150,7 @@ export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptio
       const { operation, door, kind } = made;
       const input = made.draft({ credential: credentialFor(operation), resolve });
       made.sent = input.sent;
-      const { answer, outcome } = await send(operation, input.sent, () => String(made));
+      const { answer, outcome } = await send(operation, input.sent, () => String(made), input.isTimed);
       judge(input, outcome);
       if (!outcome.ok) refuseEcho(answer, secrets);
 
