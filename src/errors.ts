@@ -453,8 +453,10 @@ export const invalidInput = (all: readonly FieldError[]) => {
   });
 };
 
+/** A name that is empty, as JSON allows, is shown by its quotes. Half a character is not left at the end. */
 function clipped(text: string): string {
-  return text.length <= 100 ? text : `${text.slice(0, 100)}…`;
+  if (text === "") return '""';
+  return text.length <= 100 ? text : `${text.slice(0, 100).toWellFormed()}…`;
 }
 
 export const routeNotFound = () =>

@@ -1,7 +1,6 @@
 import type { FastifyRequest } from "fastify";
 import { invalidInput, mediaTypeUnsupported } from "../errors.js";
-
-const utf8 = new TextDecoder("utf-8", { fatal: true });
+import { readJson } from "../rpc/read-json.js";
 
 /** Parses a JSON body. An empty one means `{}`: the documented listKeys call may send none. */
 export function parseBody(request: FastifyRequest): unknown {
@@ -14,17 +13,5 @@ export function parseBody(request: FastifyRequest): unknown {
   if ((headers["content-encoding"] ?? "identity").toLowerCase() !== "identity") {
     throw mediaTypeUnsupported("Compressed bodies are not read: send the JSON without `Content-Encoding`.");
   }
-  if (body === undefined || body.length === 0) return {};
-  try {
-    return JSON.parse(utf8.decode(body));
-  } catch (error) {
-    throw invalidInput([{ location: "body", message: `is not valid JSON: ${reasonOf(error)}` }]);
-  }
-}
-
-/** V8 quotes from the text, which may hold a secret. What it says without quoting tells the place well enough. */
-function reasonOf(error: unknown): string {
-  if (!(error instanceof SyntaxError)) return "it is not UTF-8";
-  const [unexpected] = /^Unexpected token '.'/su.exec(error.message) ?? [];
-  return unexpected ?? (error.message.includes('"') ? "it is not a JSON value" : error.message);
+  return body === undefined || body.length === 0 ? {} : readJson(body);
 }

@@ -1,3 +1,5 @@
+import { promisify } from "node:util";
+import { brotliDecompress, gunzip } from "node:zlib";
 import {
   type DescField,
   type DescMessage,
@@ -7,7 +9,9 @@ import {
   type JsonValue,
   ScalarType,
 } from "@bufbuild/protobuf";
-import { type FieldError, invalidInput } from "../errors.js";
+import { type FieldError, invalidInput, payloadTooLarge } from "../errors.js";
+import { largestMessage } from "./pipeline.js";
+import { readJson } from "./read-json.js";
 
 /** How a body is encoded: alone, or in a frame of gRPC-Web. */
 export interface BodyFormat {
@@ -17,17 +21,61 @@ export interface BodyFormat {
 
 /**
  * Refuses a body that Connect could not decode, before Connect sees it: Connect's own refusal would name internal types
- * and carry none of our details. What is compressed is left to Connect, which bounds what it expands.
+ * and carry none of our details.
  */
-export function refuseUndecodable(schema: DescMessage, { framed, codec }: BodyFormat, body: Buffer): void {
-  const message = framed ? messageOf(body) : body;
-  if (message === undefined) return;
+export async function refuseUndecodable(
+  schema: DescMessage,
+  { framed, codec }: BodyFormat,
+  headers: NodeJS.Dict<string | string[]>,
+  body: Buffer,
+): Promise<void> {
+  const message = framed
+    ? await expand("grpc-encoding", headers, messageIn(body), body[0] === compressedFlag)
+    : await expand("content-encoding", headers, body, body.length > 0);
   if (codec === "json") refuseBadJson(schema, message);
   else refuseBadBinary(schema, message);
 }
 
+/** The first byte of a frame whose message is compressed. */
+const compressedFlag = 1;
+
+/** gRPC-Web puts one byte of flags and four of length before the message. A unary call has one message. */
+function messageIn(frame: Buffer): Buffer {
+  const [flags = -1] = frame;
+  if (frame.length < 5 || flags > compressedFlag || flags < 0) throw inBody("is not a gRPC-Web message");
+  const length = frame.readUInt32BE(1);
+  if (length > largestMessage) throw payloadTooLarge("body", largestMessage);
+  if (length !== frame.length - 5) throw inBody("is not exactly one gRPC-Web message");
+  return frame.subarray(5);
+}
+
+const expanders = { gzip: promisify(gunzip), br: promisify(brotliDecompress) };
+
+async function expand(
+  header: string,
+  headers: NodeJS.Dict<string | string[]>,
+  body: Buffer,
+  isCompressed: boolean,
+): Promise<Buffer> {
+  const encoding = String(headers[header] ?? "identity");
+  const expander = Object.hasOwn(expanders, encoding) ? expanders[encoding as keyof typeof expanders] : undefined;
+  if (expander === undefined && encoding !== "identity") {
+    throw invalidInput([{ location: header, message: `can only be ${Object.keys(expanders).join(", ")} or identity` }]);
+  }
+  if (!isCompressed) return body;
+  if (expander === undefined) {
+    if (header === "grpc-encoding")
+      throw invalidInput([{ location: header, message: "must say how it is compressed" }]);
+    return body;
+  }
+  return expander(body, { maxOutputLength: largestMessage }).catch((error) => {
+    if (error.code === "ERR_BUFFER_TOO_LARGE") throw payloadTooLarge("body", largestMessage);
+    throw inBody(`is not compressed as ${encoding}`);
+  });
+}
+
 function refuseBadJson(schema: DescMessage, body: Buffer): void {
-  const json = parse(body);
+  const json = readJson(body) as JsonValue;
   if (typeof json !== "object" || json === null || Array.isArray(json)) throw inBody("must be a JSON object");
   if (isReadable(schema, json)) return;
   const errors = Object.entries(json).flatMap(([name, value]) => mistakesIn(schema, name, value));
@@ -53,14 +101,6 @@ function kindOf(field: DescField): string {
   return kind ?? (field.scalar === undefined ? "documented" : ScalarType[field.scalar].toLowerCase());
 }
 
-function parse(body: Buffer): JsonValue {
-  try {
-    return JSON.parse(body.toString());
-  } catch {
-    throw inBody("is not valid JSON");
-  }
-}
-
 function isReadable(schema: DescMessage, json: JsonObject): boolean {
   try {
     fromJson(schema, json);
@@ -76,12 +116,6 @@ function refuseBadBinary(schema: DescMessage, bytes: Buffer): void {
   } catch {
     throw inBody(`is not a ${schema.typeName} message`);
   }
-}
-
-/** gRPC-Web puts one byte of flags and four of length before the message; undefined if it is compressed or cut off. */
-function messageOf(frame: Buffer): Buffer | undefined {
-  if (frame.length < 5 || frame[0] !== 0) return undefined;
-  return frame.subarray(5, 5 + frame.readUInt32BE(1));
 }
 
 function inBody(message: string) {

@@ -4,7 +4,7 @@ import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { mediaTypeUnsupported, methodNotAllowed } from "../errors.js";
+import { invalidInput, mediaTypeUnsupported, methodNotAllowed } from "../errors.js";
 import { type BodyFormat, refuseUndecodable } from "./connect-body.js";
 import { admitCall, type HttpCall, performCall, toHttpFailure } from "./http-call.js";
 import { largestMessage, type Procedure, toFailure } from "./pipeline.js";
@@ -42,13 +42,9 @@ export function connectDoor(procedures: readonly Procedure[]) {
     // Left to itself, the plugin would read the body from the socket, and stop in the middle of one that is too large:
     // the connection could then neither be used again nor be closed.
     scope.removeAllContentTypeParsers();
-    scope.addContentTypeParser(protocols, { parseAs: "buffer" }, (request, body: Buffer, done) => {
-      try {
-        refuseBadBody(request, body);
-        done(null, inOnePiece(body));
-      } catch (error) {
-        done(error as Error);
-      }
+    scope.addContentTypeParser("*", { parseAs: "buffer" }, async (request: FastifyRequest, body: Buffer) => {
+      await refuseBadBody(request, body);
+      return inOnePiece(body);
     });
   };
 }
@@ -64,11 +60,28 @@ function connectOptions(procedures: readonly Procedure[]): Parameters<typeof fas
   };
 }
 
-function refuseBadBody(request: FastifyRequest, body: Buffer): void {
+async function refuseBadBody(request: FastifyRequest, body: Buffer): Promise<void> {
   const protocol = protocolOf(request);
   const schema = request.call.procedure?.method.input;
   if (protocol === undefined || schema === undefined) throw new Error("an RPC's body was read before it was admitted");
-  if ((request.headers["content-encoding"] ?? "identity") === "identity") refuseUndecodable(schema, protocol, body);
+  refuseBadTimeout(request, protocol);
+  await refuseUndecodable(schema, protocol, request.headers, body);
+}
+
+/** How each protocol writes for how long its client waits. */
+const timeouts = {
+  connect: {
+    location: "connect-timeout-ms",
+    form: /^\d{1,10}$/,
+    message: "must be at most ten digits, in milliseconds",
+  },
+  grpcWeb: { location: "grpc-timeout", form: /^\d{1,8}[HMSmun]$/, message: "must be at most eight digits and a unit" },
+};
+
+function refuseBadTimeout({ headers }: FastifyRequest, { framed }: BodyFormat): void {
+  const { location, form, message } = timeouts[framed ? "grpcWeb" : "connect"];
+  const given = headers[location];
+  if (given !== undefined && !form.test(String(given))) throw invalidInput([{ location, message }]);
 }
 
 /** What Connect takes for a stream of bytes. */
@@ -101,6 +114,7 @@ async function writeRefusal(error: unknown, request: FastifyRequest, reply: Fast
 
   call.failure = toHttpFailure(error);
   const refusal = toConnectError(call.failure, call.requestId);
+  reply.header("x-request-id", call.requestId);
   if (protocol.framed) {
     reply.headers(Object.fromEntries(setTrailerStatus(new Headers(), refusal)));
     await reply
@@ -116,14 +130,12 @@ async function writeRefusal(error: unknown, request: FastifyRequest, reply: Fast
   }
 }
 
-const protocols = /^application\/(?:(json|proto)|grpc-web(?:\+(json|proto))?)(?:;|$)/i;
+/** The types that Connect reads, as it reads them: text is UTF-8, whether that is said or not. */
+const protocols = /^application\/(?:(grpc-web)|(grpc-web\+)?(?:proto|(json)(?:; ?charset=utf-?8)?))$/i;
 
 /** How the body of an RPC is to be read; undefined if it is in none of the protocols. */
 function protocolOf({ headers }: FastifyRequest): BodyFormat | undefined {
-  const [known, unary, framed] = protocols.exec(headers["content-type"] ?? "") ?? [];
+  const [known, grpcWeb, grpcWebWith, json] = protocols.exec(headers["content-type"] ?? "") ?? [];
   if (known === undefined) return undefined;
-  return {
-    framed: unary === undefined,
-    codec: (unary ?? framed ?? "proto").toLowerCase() === "json" ? "json" : "proto",
-  };
+  return { framed: (grpcWeb ?? grpcWebWith) !== undefined, codec: json === undefined ? "proto" : "json" };
 }

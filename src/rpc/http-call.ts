@@ -3,7 +3,7 @@ import type { Span } from "@opentelemetry/api";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Principal } from "../auth/principal.js";
 import type { Call } from "../call.js";
-import { type Failure, invalidInput, mediaTypeUnsupported, payloadTooLarge } from "../errors.js";
+import { callCancelled, type Failure, invalidInput, mediaTypeUnsupported, payloadTooLarge } from "../errors.js";
 import { mintId } from "../ids.js";
 import type { LogCall } from "../observe/calls.js";
 import { after, type Soon } from "../soon.js";
@@ -94,6 +94,8 @@ export function logHttpCall(logCall: LogCall, request: FastifyRequest, reply: Fa
 /** Whatever was thrown on the HTTP port, Fastify's own failures included, in terms of the catalogue. */
 export function toHttpFailure(error: unknown): Failure {
   const code = error instanceof Error && "code" in error ? String(error.code) : "";
+  // So Node says that the client hung up in the midst of its body.
+  if (code === "ECONNRESET" && (error as Error).message === "aborted") return callCancelled();
   return frameworkFailures[code]?.() ?? toFailure(error);
 }
 

@@ -93,15 +93,6 @@ describe("a JSON body that is not as documented is refused by the HTTP door, the
     await expectNothingStored(scene);
   });
 
-  test("a key of meta named __proto__ is given back or refused with its field named, never lost", async () => {
-    const scene = await openScene(contract.doors.http, contract.clock);
-    const body = `{"externalId":"user_1","meta":{"__proto__":{"admin":true}}}`;
-    const outcome = await readAnswer(await post("/v2/identities.createIdentity", scene, "createIdentity", body), false);
-    if (!outcome.ok) return expect(outcome.fields?.map(({ location }) => location)).toEqual(["meta"]);
-    const { meta } = await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
-    expect(JSON.stringify(meta)).toBe(`{"__proto__":{"admin":true}}`);
-  });
-
   test.each([
     ["limit=abc", "limit"],
     ["limit=", "limit"],

@@ -81,16 +81,6 @@ describe("a body with bad fields is refused with every field named", () => {
     expect(Object.hasOwn(Object.prototype, "polluted")).toBe(false);
   });
 
-  it("__proto__ inside meta", async () => {
-    const answer = await postText(
-      origin,
-      path,
-      key,
-      '{"externalId":"a","meta":{"a":[{"__proto__":{"polluted":true}}]}}',
-    );
-    expect(expectInvalid(answer)).toEqual(["meta"]);
-  });
-
   it("all wrong types at once", async () => {
     const wrong = { name: 1, prefix: true, externalId: {}, permissions: "*", meta: [], expires: "soon", enabled: 1 };
     expect(expectInvalid(await post(origin, "/v2/keys.createKey", key, wrong))).toEqual(Object.keys(wrong).sort());

@@ -1,0 +1,191 @@
+import { connect } from "node:net";
+import { brotliCompressSync, gzipSync } from "node:zlib";
+import { fromBinary, toBinary } from "@bufbuild/protobuf";
+import { pino } from "pino";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
+import { CreateIdentityRequestSchema } from "../../gen/latchkey/v1/identities_service_pb.js";
+import { succeed } from "../calls.js";
+import { type Answer, ask, createWorkspace, expectInvalid, expectSuccess } from "../gateway/http.js";
+import { openTestApp, type TestApp } from "../harness.js";
+import { openDoors } from "./doors.js";
+import { toRequestMessage } from "./messages.js";
+
+// What the fuzz has found, each as a case of its own.
+
+const written: string[] = [];
+const log = pino({ level: "info", base: null }, { write: (line: string) => void written.push(line) });
+
+let app: TestApp;
+let origin: string;
+let key: string;
+
+beforeAll(async () => {
+  app = await openTestApp({ log });
+  origin = app.httpUrl;
+  key = (await createWorkspace(origin)).key;
+});
+afterAll(() => app.close());
+
+const overHttp = "/v2/identities.createIdentity";
+const overConnect = "/latchkey.v1.IdentitiesService/CreateIdentity";
+const message = Buffer.from(
+  toBinary(
+    CreateIdentityRequestSchema,
+    toRequestMessage(CreateIdentityRequestSchema, { externalId: "framed" }) as never,
+  ),
+);
+
+function post(path: string, body: string | Buffer, headers: Record<string, string> = {}): Promise<Answer> {
+  return ask(origin, path, { key, body, headers: { "content-type": "application/json", ...headers } });
+}
+
+function frame(bytes: Uint8Array, flags = 0, length = bytes.length): Buffer {
+  const head = Buffer.of(flags, 0, 0, 0, 0);
+  head.writeUInt32BE(length, 1);
+  return Buffer.concat([head, bytes]);
+}
+
+/** The reason and the fields that a refusal over Connect tells in its details. */
+function connectRefusal({ status, headers, text }: Answer) {
+  const { details = [] } = JSON.parse(text) as { details?: { type: string; value: string }[] };
+  const bytesOf = (typeName: string) =>
+    Buffer.from(details.find(({ type }) => type === typeName)?.value ?? "", "base64");
+  const info = fromBinary(ErrorInfoSchema, bytesOf(ErrorInfoSchema.typeName));
+  const { fieldViolations } = fromBinary(BadRequestSchema, bytesOf(BadRequestSchema.typeName));
+  expect(headers["x-request-id"]).toBe(info.metadata["requestId"]);
+  return { status, reason: info.reason, fields: fieldViolations.map(({ field }) => field) };
+}
+
+describe("a member that is given twice is refused and named, since readers differ in which one counts", () => {
+  it.each([
+    ["at the top", `{"externalId":"a","externalId":"b"}`, "externalId"],
+    ["at the top, once in escapes", `{"externalId":"a","external\\u0049d":"b"}`, "externalId"],
+    ["inside meta", `{"externalId":"a","meta":{"x":{"y":1,"z":"\\\\\\"y","y":2}}}`, "meta"],
+    ["in a list inside meta", `{"externalId":"a","meta":{"x":[1,{"y":":"},{"y":1,"y":1}]}}`, "meta"],
+  ])("%s", async (_where, body, location) => {
+    expect(expectInvalid(await post(overHttp, body))).toEqual([location]);
+    expect(connectRefusal(await post(overConnect, body))).toMatchObject({ status: 400, fields: [location] });
+  });
+
+  it("what only looks like it is not", async () => {
+    const meta = `{"a":{"a":1},"b":[{"a":1},{"a":":,\\"a\\":"}],"c":"{\\"c\\":1,\\"c\\":2}\\\\"}`;
+    await succeed(origin, "identities.createIdentity", key, { externalId: "plain", meta: JSON.parse(meta) });
+    const stored = await succeed(origin, "identities.getIdentity", key, { externalId: "plain" });
+    expect(stored).toMatchObject({ meta: JSON.parse(meta) });
+  });
+});
+
+describe("a name that is empty is shown by its quotes", () => {
+  it("as a field", async () => {
+    const body = `{"externalId":"a","":1}`;
+    expect(expectInvalid(await post(overHttp, body))).toEqual([`""`]);
+    expect(connectRefusal(await post(overConnect, body)).fields).toEqual([`""`]);
+  });
+
+  it("as a parameter", async () => {
+    expect(expectInvalid(await ask(origin, "/v1/identities.listIdentities?=1", { method: "GET", key }))).toEqual([
+      `""`,
+    ]);
+  });
+
+  it("and a long one is not cut in the midst of a character", async () => {
+    const [location = ""] = expectInvalid(await post(overHttp, JSON.stringify({ [`${"x".repeat(99)}🗝🗝`]: 1 })));
+    expect(location.isWellFormed()).toBe(true);
+  });
+});
+
+describe("names of prototypes in meta come back through every door", () => {
+  it.each(["__proto__", "constructor", "prototype", "toString", "$typeName"])("%s", async (name) => {
+    const text = `{"${name}":{"${name}":[{"${name}":"a"}]}}`;
+    const doors = openDoors(app);
+    expectSuccess(await post(overHttp, `{"externalId":"of ${name}","meta":${text}}`));
+    try {
+      for (const door of [doors.http, doors.grpc, doors.connect, doors["grpc-web"]]) {
+        const outcome = await door.call("getIdentity", key, { externalId: `of ${name}` });
+        const { meta } = (outcome as unknown as { data: { meta: unknown } }).data;
+        expect(JSON.stringify(meta), door.name).toBe(text);
+      }
+    } finally {
+      doors.close();
+    }
+  });
+});
+
+describe("what Connect would refuse in words of its own is refused with the details of the catalogue", () => {
+  const gzip = (bytes: Buffer) => gzipSync(bytes);
+  const json = Buffer.from(`{"externalId":"a"}`);
+
+  it.each<[string, Buffer, Record<string, string>, string, string[]]>([
+    ["text that is not UTF-8", Buffer.from(`{"externalId":"\xff"}`, "latin1"), {}, "INVALID_INPUT", ["body"]],
+    ["a compression nobody knows", json, { "content-encoding": "zstd" }, "INVALID_INPUT", ["content-encoding"]],
+    [
+      "a compression named after a prototype",
+      json,
+      { "content-encoding": "constructor" },
+      "INVALID_INPUT",
+      ["content-encoding"],
+    ],
+    ["what is not compressed, but says so", json, { "content-encoding": "gzip" }, "INVALID_INPUT", ["body"]],
+    ["bad JSON, compressed", gzip(Buffer.from("{")), { "content-encoding": "gzip" }, "INVALID_INPUT", ["body"]],
+    ["what expands to too much", gzip(Buffer.alloc(2 ** 23)), { "content-encoding": "gzip" }, "PAYLOAD_TOO_LARGE", []],
+    ["a time-out that is none", json, { "connect-timeout-ms": "soon" }, "INVALID_INPUT", ["connect-timeout-ms"]],
+    ["an expectation that nobody can meet", json, { expect: "a miracle" }, "INVALID_INPUT", ["Expect"]],
+  ])("%s", async (_what, body, headers, reason, fields) => {
+    expect(connectRefusal(await post(overConnect, body, headers))).toMatchObject({ reason, fields });
+  });
+
+  it.each<[string, Buffer, Record<string, string>, string, string]>([
+    ["half a head", frame(message).subarray(0, 3), {}, "3", "body"],
+    ["a message cut short", frame(message).subarray(0, -1), {}, "3", "body"],
+    ["two messages", Buffer.concat([frame(message), frame(message)]), {}, "3", "body"],
+    ["no message", Buffer.alloc(0), {}, "3", "body"],
+    ["flags that do not exist", frame(message, 2), {}, "3", "body"],
+    ["a length beyond all bounds", frame(message, 0, 2 ** 32 - 1), {}, "8", "larger than"],
+    ["compression that is not named", frame(gzip(message), 1), {}, "3", "grpc-encoding"],
+    ["a time-out that is none", frame(message), { "grpc-timeout": "5" }, "3", "grpc-timeout"],
+  ])("over gRPC-Web: %s", async (_what, body, more, status, told) => {
+    const { headers } = await post(overConnect, body, { "content-type": "application/grpc-web+proto", ...more });
+    expect(headers["grpc-status"]).toBe(status);
+    expect(decodeURIComponent(String(headers["grpc-message"]))).toContain(told);
+    expect(headers["grpc-status-details-bin"]).toBeDefined();
+  });
+
+  it.each(["application/json; charset=latin1", "application/json;;;", "application/grpc-web-text"])(
+    "the type %s",
+    async (type) => {
+      const answer = await post(overConnect, json, { "content-type": type });
+      expect(answer.status).toBe(415);
+      expect(JSON.parse(answer.text).error.type).toMatch(/unsupported_media_type$/);
+    },
+  );
+
+  it.each<[string, Buffer, Record<string, string>]>([
+    ["gzip", gzip(Buffer.from(`{"externalId":"by gzip"}`)), { "content-encoding": "gzip" }],
+    ["brotli", brotliCompressSync(`{"externalId":"by brotli"}`), { "content-encoding": "br" }],
+    [
+      "a charset that is said",
+      Buffer.from(`{"externalId":"by charset"}`),
+      { "content-type": "application/json; charset=utf-8" },
+    ],
+    [
+      "a frame, compressed",
+      frame(gzip(message), 1),
+      { "content-type": "application/grpc-web", "grpc-encoding": "gzip" },
+    ],
+  ])("but not %s", async (_what, body, headers) => {
+    const answer = await post(overConnect, body, headers);
+    expect(answer.text, answer.text).toContain("id_");
+  });
+});
+
+it("a client that hangs up in the midst of its body is not logged as a failure of ours", async () => {
+  const { hostname, port } = new URL(origin);
+  const socket = connect(Number(port), hostname);
+  socket.write(`POST ${overHttp} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${key}\r\n`);
+  socket.write('content-type: application/json\r\ncontent-length: 100\r\n\r\n{"externalId":');
+  const before = written.length;
+  setTimeout(() => socket.destroy(), 100);
+  await expect.poll(() => written.slice(before).join(""), { timeout: 10_000 }).toContain("CreateIdentity");
+  expect(written.slice(before).join("")).not.toContain("unexpected_error");
+});

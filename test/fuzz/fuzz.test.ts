@@ -1,0 +1,25 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { openTestApp, operatorKey, type TestApp } from "../harness.js";
+import { toText } from "./report.js";
+import { runFuzz } from "./run.js";
+
+/** FUZZ_CASES=200000 for a long run, FUZZ_SEED to repeat one. */
+const { FUZZ_CASES = "20000", FUZZ_SEED = `${Date.now() % 1_000_000_000}` } = process.env;
+
+describe("whatever is sent", () => {
+  let app: TestApp;
+  beforeAll(async () => {
+    app = await openTestApp();
+  });
+  afterAll(() => app.close());
+
+  it("is answered from the catalogue, is stored whole or not at all, and comes back as it was", {
+    timeout: 0,
+  }, async () => {
+    const options = { seed: Number(FUZZ_SEED), cases: Number(FUZZ_CASES) };
+    process.stdout.write(`fuzz: seed ${options.seed}, ${options.cases} cases\n`);
+    const run = await runFuzz({ ...app, operatorKey }, options);
+    process.stdout.write(toText(run, options));
+    expect(run.failings).toEqual([]);
+  });
+});

@@ -1,0 +1,20 @@
+// JSON as no serialiser writes it: with numbers that JavaScript does not have, and with members given twice.
+
+/** Stands in a value for text that is written as it is. */
+export interface Verbatim {
+  readonly verbatim: string;
+}
+
+/** Members in their order, of which several may have one name. */
+export interface Members {
+  readonly members: readonly (readonly [string, unknown])[];
+}
+
+/** Writes a value as JSON text. Lone surrogates are escaped. */
+export function jsonText(value: unknown): string {
+  if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";
+  if (Array.isArray(value)) return `[${value.map(jsonText).join(",")}]`;
+  if (Object.hasOwn(value, "verbatim")) return (value as Verbatim).verbatim;
+  const entries = Object.hasOwn(value, "members") ? (value as Members).members : Object.entries(value);
+  return `{${entries.map(([name, item]) => `${JSON.stringify(name)}:${jsonText(item)}`).join(",")}}`;
+}

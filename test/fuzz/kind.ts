@@ -1,0 +1,70 @@
+import type fc from "fast-check";
+import { toProto, toProtoJson } from "./encode.js";
+import { jsonText } from "./json-text.js";
+import type { Operation } from "./operations.js";
+import { type Request, type Resolve, resolved, type Template } from "./request.js";
+import { type DoorName, type Sent, sentTo } from "./sent.js";
+
+/** A kind of input: what is odd about it, where it can be sent, and how it must be answered. */
+export interface Kind {
+  readonly name: string;
+  /** How often it comes, relative to others; 10 unless told. */
+  readonly weight?: number;
+  readonly doors: readonly DoorName[];
+  /** Whether there is such input for an operation; yes, unless told. */
+  applies?(operation: Operation): boolean;
+  make(operation: Operation, door: DoorName): fc.Arbitrary<Draft>;
+}
+
+/** Input that can be sent once it is known what there is to refer to. */
+export type Draft = (means: Means) => Input;
+
+/** What an input is made with. */
+export interface Means {
+  readonly credential: string;
+  readonly resolve: Resolve;
+}
+
+/** Input, and what must come of it. */
+export interface Input {
+  readonly sent: Sent;
+  /** `sound`: it is not refused for its form. `unsound`: it is. */
+  readonly form: "sound" | "unsound" | "either";
+  /** With which failures something unsound can be refused; `application/invalid_input` unless told. */
+  readonly codes?: readonly string[];
+  /** What must be named as wrong, or the beginning of that. */
+  readonly location?: string;
+  /** Whether it may bring a deadline, which then may pass. */
+  readonly isTimed?: boolean;
+  /** What is to be read back if it is accepted; undefined if that cannot be said. */
+  readonly meant?: Request;
+}
+
+/** The body of a request, as a door wants it. */
+export function encode(door: DoorName, { rpc }: Operation, request: Request): Buffer {
+  if (door === "http") return Buffer.from(jsonText(request));
+  return door === "connect" ? Buffer.from(jsonText(toProtoJson(rpc.input, request))) : toProto(rpc.input, request);
+}
+
+/** A draft that sends a request whole, with what is to come of it. */
+export function asIs(operation: Operation, door: DoorName, template: Template, more: Omit<Input, "sent">): Draft {
+  return ({ credential, resolve }) => {
+    const request = resolved(template, resolve);
+    const meant = more.form === "sound" ? { meant: request } : {};
+    return { sent: sentTo(door, operation, credential, encode(door, operation, request)), ...meant, ...more };
+  };
+}
+
+/** A draft that sends something else in place of a good body. */
+export function spoilt(
+  operation: Operation,
+  door: DoorName,
+  template: Template,
+  spoil: (good: Buffer) => Buffer,
+  more: Omit<Input, "sent">,
+): Draft {
+  return ({ credential, resolve }) => {
+    const body = spoil(encode(door, operation, resolved(template, resolve)));
+    return { sent: sentTo(door, operation, credential, body), ...more };
+  };
+}

@@ -1,0 +1,86 @@
+// The fuzz test on the command line: `npm run fuzz -- --cases 200000 --seed 7`.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import postgres from "postgres";
+import { migrateDatabase, openApp } from "../../src/app.js";
+import { startBackends } from "../../src/embedded/backends.js";
+import { createLog } from "../../src/observe/log.js";
+import { type Options, readOptions, usage } from "./options.js";
+import { createProgress } from "./progress.js";
+import { toJson, toText } from "./report.js";
+import { runFuzz } from "./run.js";
+
+const options = optionsOrExit();
+const operatorKey = "operator-credential-of-the-fuzz";
+const crashes: string[] = [];
+for (const event of ["uncaughtException", "unhandledRejection"] as const) {
+  process.on(event, (error: unknown) => crashes.push(`${event}: ${error instanceof Error ? error.stack : error}`));
+}
+const dataDir = mkdtempSync(join(tmpdir(), "latchkey-fuzz-"));
+process.once("exit", () => rmSync(dataDir, { recursive: true, force: true }));
+
+const undo: (() => unknown)[] = [];
+let holds = false;
+try {
+  holds = await runOnce();
+} catch (error) {
+  process.stderr.write(`${error instanceof Error ? error.stack : error}\n`);
+} finally {
+  for (const step of undo.reverse()) await step();
+}
+process.exit(holds ? 0 : 1);
+
+/** One run, with a service and backends of its own. Returns whether it holds. */
+async function runOnce(): Promise<boolean> {
+  const searchPath = process.env["PATH"] ?? "";
+  const backends = await startBackends({ dataDir, searchPath, withRedis: true, durable: false });
+  undo.push(() => backends.stop());
+  const { databaseUrl } = backends;
+  await migrateDatabase(databaseUrl);
+  await shortenLease(databaseUrl);
+  const app = await openApp({
+    host: "127.0.0.1",
+    httpPort: 0,
+    grpcPort: 0,
+    metricsPort: undefined,
+    tls: undefined,
+    grpcKeepaliveMs: 60_000,
+    grpcMaxConnectionAgeMs: undefined,
+    stopDelayMs: 0,
+    databaseUrl,
+    redis: backends.redisUrl === undefined ? undefined : { urls: [backends.redisUrl], cluster: false },
+    operatorKey,
+    cacheMb: 64,
+    docsBaseUrl: undefined,
+    log: createLog("silent"),
+  });
+  undo.push(() => app.close());
+
+  process.stderr.write(`seed ${options.seed}, ${options.cases} cases\n`);
+  const progress = createProgress(process.stderr, options.cases);
+  const { failings, ...run } = await runFuzz({ ...app, databaseUrl, operatorKey }, { ...options, progress });
+  const all = { ...run, failings: [...failings, ...crashes] };
+  process.stdout.write(`${options.json ? toJson(all, options) : toText(all, options)}\n`);
+  return all.failings.length === 0;
+}
+
+/** So that changes need not wait long to be acknowledged. */
+async function shortenLease(databaseUrl: string): Promise<void> {
+  const sql = postgres(databaseUrl, { max: 1 });
+  await sql`update epoch set lease_ms = 50`;
+  await sql.end();
+}
+
+/** Tells how it is used, and ends, if that is asked for or is what is wrong. */
+function optionsOrExit(): Options {
+  try {
+    const options = readOptions(process.argv.slice(2));
+    if (options !== "help") return options;
+    process.stdout.write(usage);
+    return process.exit(0);
+  } catch (error) {
+    process.stderr.write(`${error instanceof Error ? error.message : error}\n\n${usage}`);
+    return process.exit(2);
+  }
+}

@@ -1,0 +1,148 @@
+import { Agent, request } from "node:http";
+import { type ClientHttp2Session, connect as connectHttp2, type IncomingHttpHeaders } from "node:http2";
+import { connect } from "node:net";
+import type { BytesSent, HttpSent, Sent, StreamSent } from "./sent.js";
+
+/** What came back, of whatever protocol. */
+export interface Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer;
+}
+
+/** Connections to a service, opened once for many requests. */
+export interface Sender {
+  /** Sends, and waits for the answer; throws if there is none in time. */
+  send(sent: Sent): Promise<Answer>;
+  close(): void;
+}
+
+/** No request takes as long as this, however busy the machine is. What does has hung. */
+const longestMs = 25_000;
+
+export function createSender({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddress: string }): Sender {
+  const agent = new Agent({ keepAlive: true });
+  let session: ClientHttp2Session | undefined;
+
+  /** Some of what is sent ends the connection. */
+  function openSession(): ClientHttp2Session {
+    if (session === undefined || session.closed || session.destroyed) {
+      session = connectHttp2(`http://${grpcAddress}`);
+      session.on("error", () => {});
+    }
+    return session;
+  }
+
+  return {
+    send(sent) {
+      if (sent.by === "http") return sendHttp(httpUrl, agent, sent);
+      return sent.by === "socket" ? sendBytes(httpUrl, sent) : sendStream(openSession(), sent);
+    },
+    close() {
+      agent.destroy();
+      session?.destroy();
+    },
+  };
+}
+
+function sendHttp(httpUrl: string, agent: Agent, { verb, path, headers, body, pieces }: HttpSent): Promise<Answer> {
+  const { hostname, port } = new URL(httpUrl);
+  return within((resolve, reject) => {
+    const names = headers.map(([name]) => name.toLowerCase());
+    const length =
+      pieces || verb === "GET" || names.includes("content-length") ? [] : [["content-length", body.length]];
+    // Given flat, headers are sent as they are, those that come twice included.
+    const flat = [["host", `${hostname}:${port}`], ...headers, ...length].flat() as string[];
+    const outgoing = request({ hostname, port, agent, method: verb, path, headers: flat });
+    outgoing.on("response", (incoming) => {
+      incoming.toArray().then((chunks) => {
+        const read = Object.entries(incoming.headers).map(([name, value]) => [name, String(value)]);
+        resolve({ status: incoming.statusCode ?? 0, headers: Object.fromEntries(read), body: Buffer.concat(chunks) });
+      }, reject);
+    });
+    outgoing.on("error", reject);
+    let at = 0;
+    for (const length of pieces ?? []) {
+      if (length > 0 && at < body.length) outgoing.write(body.subarray(at, at + length));
+      at += length;
+    }
+    if (verb === "GET") outgoing.end();
+    else outgoing.end(body.subarray(at));
+    return () => outgoing.destroy();
+  });
+}
+
+function sendBytes(httpUrl: string, { bytes, isCut }: BytesSent): Promise<Answer> {
+  const { hostname, port } = new URL(httpUrl);
+  return within((resolve) => {
+    const socket = connect({ host: hostname, port: Number(port), allowHalfOpen: true });
+    const received: Buffer[] = [];
+    socket.on("data", (chunk) => received.push(chunk));
+    socket.on("error", () => {});
+    socket.on("end", () => socket.destroy());
+    socket.on("close", () => resolve(readAnswer(Buffer.concat(received))));
+    if (isCut) socket.end(bytes);
+    else socket.write(bytes);
+    return () => socket.destroy();
+  });
+}
+
+/** Reads an HTTP/1.1 answer as it came over the wire. None at all has the status 0. */
+function readAnswer(wire: Buffer): Answer {
+  const end = wire.indexOf("\r\n\r\n");
+  const [statusLine = "", ...lines] = wire.subarray(0, Math.max(0, end)).toString("latin1").split("\r\n");
+  const headers = Object.fromEntries(
+    lines.map((line) => [line.split(":")[0]?.toLowerCase(), line.slice(line.indexOf(":") + 1).trim()]),
+  );
+  const status = Number(statusLine.split(" ")[1] ?? 0);
+  const rest = wire.subarray(end + 4);
+  if (status === 100) return readAnswer(rest); // to go on was asked for; the answer follows
+  return { status, headers, body: headers["transfer-encoding"] === "chunked" ? joined(rest) : rest };
+}
+
+function joined(chunks: Buffer): Buffer {
+  const end = chunks.indexOf("\r\n");
+  const length = Number.parseInt(chunks.subarray(0, Math.max(0, end)).toString(), 16);
+  if (!(length > 0)) return Buffer.alloc(0);
+  const begin = end + 2;
+  return Buffer.concat([chunks.subarray(begin, begin + length), joined(chunks.subarray(begin + length + 2))]);
+}
+
+function sendStream(session: ClientHttp2Session, { path, headers, body }: StreamSent): Promise<Answer> {
+  return within((resolve, reject) => {
+    const stream = session.request({ ":method": "POST", ":path": path, ...Object.fromEntries(headers) });
+    let answered: Record<string, string> = {};
+    const chunks: Buffer[] = [];
+    const add = (more: IncomingHttpHeaders) => {
+      answered = {
+        ...answered,
+        ...Object.fromEntries(Object.entries(more).map(([name, value]) => [name, String(value)])),
+      };
+    };
+    stream.on("response", add);
+    stream.on("trailers", add);
+    stream.on("data", (chunk) => chunks.push(chunk));
+    stream.on("error", reject);
+    stream.on("close", () => {
+      if (stream.rstCode !== 0 && answered["grpc-status"] === undefined)
+        reject(new Error(`the stream was reset: ${stream.rstCode}`));
+      else resolve({ status: Number(answered[":status"] ?? 0), headers: answered, body: Buffer.concat(chunks) });
+    });
+    stream.end(body);
+    return () => stream.destroy();
+  });
+}
+
+function within(
+  begin: (resolve: (answer: Answer) => void, reject: (why: Error) => void) => () => void,
+): Promise<Answer> {
+  let timer: NodeJS.Timeout | undefined;
+  const answered = new Promise<Answer>((resolve, reject) => {
+    const stop = begin(resolve, reject);
+    timer = setTimeout(() => {
+      stop();
+      reject(new Error(`there was no answer within ${longestMs} ms`));
+    }, longestMs);
+  });
+  return answered.finally(() => clearTimeout(timer));
+}
