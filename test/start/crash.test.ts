@@ -5,7 +5,7 @@ import postgres, { type Sql } from "postgres";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { createRandom, type Random } from "../faults/random.js";
 import { createDatabase } from "../harness.js";
-import { type Caller, type CallerKind, callerKinds, type Target } from "./callers.js";
+import { type Caller, type CallerKind, callerKinds, type Fate, type Target } from "./callers.js";
 import { createLedger } from "./ledger.js";
 import { kill, leftOf, until } from "./processes.js";
 import { makePlace, type Place, type Service, start } from "./service.js";
@@ -150,7 +150,7 @@ async function createWriters(service: Service, random: Random, known: Knowledge)
 }
 
 /** How many of the latest keys are looked at: those of this round, and some of those before. */
-const mostLookedAt = 150;
+const mostLookedAt = 60;
 
 /** Which keys are not judged as the acknowledged changes say: through every kind of client, in turn. */
 async function findMisjudged(target: Target, { keys, callers }: Knowledge): Promise<string[]> {
@@ -158,18 +158,27 @@ async function findMisjudged(target: Target, { keys, callers }: Knowledge): Prom
   const latestOf = (standings: Standings) => [...standings].slice(-mostLookedAt).entries();
   const callerAt = (index: number) => open[index % open.length] as Caller;
   const verified = [...latestOf(keys)].map(async ([index, [secret, { workspaceKey, good }]]) => {
-    const fate = await callerAt(index).call("verifyKey", workspaceKey, { key: secret });
+    const fate = await judged(callerAt(index), "verifyKey", workspaceKey, { key: secret });
     const valid = fate.kind === "answered" ? fate.data["valid"] === true : undefined;
     return good === undefined || valid === good ? [] : [`a key is good: ${good}, but it got ${JSON.stringify(fate)}`];
   });
   const called = [...latestOf(callers)].map(async ([index, [secret, { good }]]) => {
-    const fate = await callerAt(index).call("listKeys", secret, {});
+    const fate = await judged(callerAt(index), "listKeys", secret, {});
     const letIn = { answered: true, declined: false }[fate.kind as string];
     return good === undefined || letIn === good ? [] : [`a workspace is: ${good}, but it got ${JSON.stringify(fate)}`];
   });
   const misjudged = (await Promise.all([...verified, ...called])).flat();
   for (const caller of open) caller.close();
   return misjudged;
+}
+
+/** Asks until it is judged: a service that has only just started may say that it cannot yet. */
+async function judged(caller: Caller, ...asked: Parameters<Caller["call"]>): Promise<Fate> {
+  for (let attempt = 1; ; attempt++) {
+    const fate = await caller.call(...asked);
+    if (fate.kind !== "declined" || fate.code !== "service_unavailable" || attempt === 50) return fate;
+    await sleep(100);
+  }
 }
 
 /** Where the embedded PostgreSQL listens at the moment, from the files that it keeps. */

@@ -1,14 +1,17 @@
 import { once } from "node:events";
+import { Agent, get, type IncomingMessage } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
 import { connect } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import postgres from "postgres";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { createDatabase } from "../harness.js";
 import { createAuthority, writeFiles } from "../tls/authority.js";
 import { callerKinds, type Target } from "./callers.js";
 import { type Load, startLoad, underLoad } from "./load.js";
+import { until } from "./processes.js";
 import { firstRefusal, pollReadiness, watchHealth } from "./readiness.js";
-import { makePlace, start, stop } from "./service.js";
+import { ending, makePlace, start, stop } from "./service.js";
 
 const operatorKey = "operator-credential-of-the-start-tests";
 
@@ -66,6 +69,33 @@ describe("with STOP_DELAY_MS, SIGTERM under load is told before anybody is refus
   });
 });
 
+test("with two workers, none sends a client away while the other still accepts connections", async () => {
+  const { target, service } = await startService({ WORKERS: "2" });
+  const agents = Array.from({ length: 4 }, () => new Agent({ keepAlive: true, maxSockets: 1 }));
+  onTestFinished(() => {
+    for (const agent of agents) agent.destroy();
+  });
+  for (const agent of agents) expect(await askOn(agent, target)).toBe("keep-alive");
+  const [frozen] = service.family().filter(({ command }) => command.includes("worker.js"));
+  process.kill(frozen?.pid ?? 0, "SIGSTOP");
+  const answers = await Promise.all(agents.map((agent) => askOn(agent, target)));
+  const served = agents.filter((_, index) => answers[index] === "keep-alive");
+  expect(served, "of four connections, those to the worker that is not frozen").toHaveLength(2);
+
+  service.signal("SIGTERM");
+  await until(
+    "it says that it is not ready",
+    async () => (await statusOn(served[0] as Agent, target)) === 503 || undefined,
+  );
+  for (let turn = 0; turn < 10; turn++) {
+    for (const agent of served) expect(await askOn(agent, target)).toBe("keep-alive");
+    await sleep(20);
+  }
+  process.kill(frozen?.pid ?? 0, "SIGCONT");
+  await until("it sends clients away", async () => (await askOn(served[1] as Agent, target)) === "close" || undefined);
+  expect(await ending(service)).toMatchObject({ code: 0 });
+});
+
 /** Stops a service, several times, while clients of every kind call it. */
 async function stopUnderLoad(set: Record<string, string>, ca?: string): Promise<void> {
   for (let round = 1; round <= rounds; round++) {
@@ -90,7 +120,7 @@ async function stopUnderLoad(set: Record<string, string>, ca?: string): Promise<
 }
 
 async function startService(set: Record<string, string>, ca?: string) {
-  const database = await createDatabase(inject("template"));
+  const database = await createDatabase();
   onTestFinished(() => database.drop());
   const backends = { DATABASE_URL: database.url, REDIS_URL: inject("redisUrl"), OPERATOR_KEY: operatorKey };
   const service = await start(makePlace(), { set: { ...backends, LOG_LEVEL: "warn", ...set } });
@@ -119,6 +149,23 @@ async function openIdle(target: Target): Promise<void> {
     onTestFinished(() => void socket.destroy());
     await once(socket, "connect");
   }
+}
+
+/** What an answer says of its connection; undefined if there is none soon. */
+async function askOn(agent: Agent, target: Target): Promise<string | undefined> {
+  return (await getOn(agent, target, "/livez"))?.headers.connection;
+}
+
+async function statusOn(agent: Agent, target: Target): Promise<number | undefined> {
+  return (await getOn(agent, target, "/readyz"))?.statusCode;
+}
+
+function getOn(agent: Agent, { httpUrl }: Target, path: string): Promise<IncomingMessage | undefined> {
+  return new Promise((resolve) => {
+    const asked = get(`${httpUrl}${path}`, { agent, timeout: 2_000 });
+    asked.once("timeout", () => asked.destroy()).once("error", () => resolve(undefined));
+    asked.once("response", (response) => response.resume().once("end", () => resolve(response)));
+  });
 }
 
 /** Every call of every client is accounted for: it was answered, or never taken. */
