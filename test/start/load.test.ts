@@ -69,7 +69,9 @@ describe("with STOP_DELAY_MS, SIGTERM under load is told before anybody is refus
   });
 });
 
-test("with two workers, none sends a client away while the other still accepts connections", async () => {
+test("with two workers, none sends a client away while the other still accepts connections", {
+  timeout: 60_000,
+}, async () => {
   const { target, service } = await startService({ WORKERS: "2" });
   const agents = Array.from({ length: 4 }, () => new Agent({ keepAlive: true, maxSockets: 1 }));
   onTestFinished(() => {
