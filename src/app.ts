@@ -35,6 +35,7 @@ import { createCallTally } from "./observe/tally.js";
 import { createTracing } from "./observe/tracing.js";
 import { createOnce } from "./once/once.js";
 import { createOnceStore } from "./once/store.js";
+import { stopListening } from "./open-sockets.js";
 import { createGrpcDoor } from "./rpc/grpc.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
 import { openConnections } from "./storage/connections.js";
@@ -59,6 +60,8 @@ export interface AppOptions {
   readonly grpcMaxConnectionAgeMs: number | undefined;
   /** For how long, at a stop, the ports stay open once it is told that the service is not ready any more. */
   readonly stopDelayMs: number;
+  /** For how long, at a stop, connections that are open are served on. */
+  readonly lingerMs?: number;
   readonly databaseUrl: string;
   /** Undefined: there is none, and what is not held is read from Postgres. */
   readonly redis: RedisAddress | undefined;
@@ -83,12 +86,17 @@ export interface App {
   createFirstWorkspace(name: string): Promise<{ workspaceId: string; key: string } | undefined>;
   /** What is measured, whether it is served or not. */
   metrics(): Promise<Metrics>;
-  /** Is not ready any more, then stops accepting, lets running calls finish, then lets go of the backends. */
+  /** Is not ready any more, then accepts no more connections. On those that are open it still serves. */
+  stopAccepting(): Promise<void>;
+  /** Stops accepting, lets running calls finish, then lets go of the backends. */
   close(): Promise<void>;
 }
 
 /** How long running calls may take to finish once the service closes. */
 const drainMs = 10_000;
+
+/** Within this time a client asks again that is in the middle of its work, even if it is far away or short of breath. */
+const lingerMs = 2_000;
 
 /** Connects everything: backends, stores, services, doors. Resolves when both ports are open. */
 export async function openApp(options: AppOptions): Promise<App> {
@@ -152,7 +160,8 @@ export async function openApp(options: AppOptions): Promise<App> {
     let grpcPort = 0;
     const docsBase = () => options.docsBaseUrl ?? httpUrl;
     const readiness = createReadiness(lease, options.redis && cache);
-    const doors = { procedures, readiness: readiness.read, certificates, drainMs, logCall };
+    const drain = { lingerMs: options.lingerMs ?? lingerMs, drainMs };
+    const doors = { procedures, readiness: readiness.read, certificates, ...drain, logCall };
     const gateway = await createGateway({ ...doors, docsBase, grpcPort: () => grpcPort });
     const grpc = createGrpcDoor({
       ...doors,
@@ -182,11 +191,15 @@ export async function openApp(options: AppOptions): Promise<App> {
     const { metricsPort } = options;
     const metricsServer = metricsPort === undefined ? undefined : await serveMetrics(metrics, host, metricsPort);
     undo.push(() => metricsServer?.close());
-    undo.push(() => {
+    let stopping: Promise<void> | undefined;
+    const stopAccepting = async () => {
       readiness.end();
       grpc.announceEnd();
-      return sleep(options.stopDelayMs);
-    });
+      await sleep(options.stopDelayMs);
+      void stopListening(gateway.server);
+      grpc.stopListening();
+    };
+    undo.push(() => (stopping ??= stopAccepting()));
 
     return {
       httpUrl,
@@ -203,6 +216,7 @@ export async function openApp(options: AppOptions): Promise<App> {
             });
       },
       metrics,
+      stopAccepting: () => (stopping ??= stopAccepting()),
       close,
     };
   } catch (error) {

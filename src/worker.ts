@@ -20,10 +20,9 @@ const calls: WorkerCalls = {
   },
   createFirstWorkspace: async (name) => (await opening).createFirstWorkspace(name),
   readMetrics: async () => (await (await opening).metrics()).getMetricsAsJSON(),
-  async close() {
-    const app = await opening.catch(() => undefined); // what could not be opened has closed itself
-    await app?.close();
-  },
+  // What could not be opened has closed itself.
+  stopAccepting: async () => (await opening.catch(() => undefined))?.stopAccepting(),
+  close: async () => (await opening.catch(() => undefined))?.close(),
 };
 
 // Ctrl-C reaches the whole process group, and service managers tell every process; the primary decides what follows.

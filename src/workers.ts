@@ -24,6 +24,7 @@ export interface WorkerCalls {
   open(options: WorkerOptions): Promise<Addresses>;
   createFirstWorkspace(name: string): ReturnType<App["createFirstWorkspace"]>;
   readMetrics(): Promise<MetricsData>;
+  stopAccepting(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -62,8 +63,14 @@ export async function openWorkers({ workers, metricsPort, log, ...options }: Wor
     return combineMetrics((await Promise.all(all.map((worker) => worker.readMetrics()))).flat());
   }
 
+  async function stopAccepting(): Promise<void> {
+    await Promise.all(all.map((worker) => worker.stopAccepting()));
+  }
+
   async function close(): Promise<void> {
     metricsServer?.close();
+    // All of them first: a client that one sends away must not get to another that is about to stop accepting.
+    await stopAccepting();
     await Promise.all(all.map((worker) => worker.close()));
   }
 
@@ -76,6 +83,7 @@ export async function openWorkers({ workers, metricsPort, log, ...options }: Wor
       metricsUrl: metricsServer?.url,
       createFirstWorkspace: (name) => first.ask("createFirstWorkspace", name),
       metrics,
+      stopAccepting,
       close,
     };
   } catch (error) {
@@ -128,6 +136,14 @@ function keepWorker(options: WorkerOptions, log: Log) {
     void keep();
   });
 
+  /** One that has ended has nothing left to stop. */
+  async function stop(call: "stopAccepting" | "close"): Promise<void> {
+    closing = true;
+    await current.ask(call).catch((error) => {
+      if (!(error instanceof WorkerEnded)) throw error;
+    });
+  }
+
   return {
     opened,
     ask: <Call extends keyof WorkerCalls>(call: Call, ...argument: Parameters<WorkerCalls[Call]>) =>
@@ -137,17 +153,9 @@ function keepWorker(options: WorkerOptions, log: Log) {
       lastRead = await current.ask("readMetrics").catch(() => combineCounts([lastRead]));
       return [countedBefore, lastRead];
     },
+    stopAccepting: () => stop("stopAccepting"),
     /** Lets it finish its calls. */
-    async close(): Promise<void> {
-      closing = true;
-      try {
-        await current.ask("close");
-      } catch (error) {
-        if (!(error instanceof WorkerEnded)) throw error;
-      } finally {
-        await current.end();
-      }
-    },
+    close: () => stop("close").finally(() => current.end()),
   };
 }
 

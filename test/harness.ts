@@ -47,6 +47,7 @@ export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<
     grpcKeepaliveMs: 60_000,
     grpcMaxConnectionAgeMs: undefined,
     stopDelayMs: 0,
+    lingerMs: 0,
     databaseUrl,
     redis: redisAt(inject("redisUrl")),
     operatorKey,

@@ -15,8 +15,8 @@ export function createReadiness(lease: Lease, cache: Cache | undefined): Readine
   let ended = false;
   return {
     async read() {
-      if (ended) throw serviceStopping();
       await lease.ensure();
+      if (ended) throw serviceStopping(); // it may have been told so meanwhile
       const inUse = cache?.inUse ? "in use" : "out of use";
       return { status: "ready", lease: "held", redis: cache ? inUse : "none" };
     },

@@ -1,49 +1,62 @@
+// By hand: the libraries for it, like Node's own close(), begin with the connections that are idle, and cut off every
+// request that is on its way there.
+import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import { setImmediate as immediately, setTimeout as sleep } from "node:timers/promises";
 import type { FastifyInstance } from "fastify";
+import { openSockets, stopListening } from "../open-sockets.js";
 
-/** Whether the server is closing: then an answer is the last one on its connection, and says so. */
-export interface Drain {
-  readonly closing: boolean;
+/** How long the closing of a door may take. */
+export interface DrainTimes {
+  /** For how long connections are served on that were open when it began. */
+  readonly lingerMs: number;
+  /** After how long they are cut off, whatever runs there. */
+  readonly drainMs: number;
 }
 
-/** How soon after its last answer a connection is closed. */
+/** How soon after its last answer a connection is closed, once nobody is waited for any more. */
 const lookEveryMs = 20;
 
 /**
- * Sees to it that clients cannot hold up the closing of the server. Connections without a running call are closed at
- * once, each other one when its call has been answered, and what is left after `drainMs` is cut off. Left alone, Fastify
- * waits for as long as a client keeps a connection open on which it never asked, or asks nothing more. Until the server
- * closes, nothing is done here for a call.
+ * Sees to it that the closing of the server cuts off no call, and that no client can hold it up.
+ *
+ * A connection that is idle here need not be idle for its client, whose next request may be on its way. So the server
+ * stops listening first, and goes on serving what comes on the connections that are open. Each answer is now the last
+ * one on its connection, and says so: clients under load are gone after one more call. Only what is still open after
+ * `lingerMs`, and idle, is closed by us, and what is left after `drainMs` is cut off. Left alone, Fastify would refuse
+ * what comes, and wait for as long as a client keeps a connection open on which it never asked.
+ *
+ * Until the server closes, nothing is done here for a call.
  */
-export function drainOnClose(fastify: FastifyInstance, drainMs: number): Drain {
+export function drainOnClose(fastify: FastifyInstance, { lingerMs, drainMs }: DrainTimes): void {
   const { server } = fastify;
-  const drain = { closing: false };
-  const connections = new Set<Socket>();
-  // An encrypted connection is one of its own, over another; only what it has been asked counts as asked.
-  for (const event of ["connection", "secureConnection"]) {
-    server.on(event, (socket: Socket) => {
-      connections.add(socket);
-      socket.once("close", () => connections.delete(socket));
-    });
+  const sockets = openSockets(server);
+
+  /** In a process that was busy, requests may lie there unread: reading comes before judging. */
+  async function closeIdle(): Promise<void> {
+    await immediately();
+    server.closeIdleConnections();
+    sockets.closeUnasked();
   }
 
-  /** Node does not count a connection as idle on which nothing has come yet. */
-  const closeIdle = () => {
-    server.closeIdleConnections();
-    for (const socket of connections) if (socket.bytesRead === 0) socket.destroy();
-  };
-
   fastify.addHook("preClose", async () => {
-    drain.closing = true;
-    closeIdle();
-    const looking = setInterval(closeIdle, lookEveryMs);
     const patience = setTimeout(() => {
-      for (const socket of connections) socket.destroy();
+      for (const socket of sockets) socket.destroy();
     }, drainMs);
+    const allGone = stopListening(server);
+    for (const socket of sockets) endWithAnswer(socket);
+    await Promise.race([allGone, sleep(lingerMs)]);
+    await closeIdle();
+    const looking = setInterval(closeIdle, lookEveryMs);
+    // Fastify goes on to close the server, which says so even if all have gone already.
     server.once("close", () => {
       clearInterval(looking);
       clearTimeout(patience);
     });
   });
-  return drain;
+}
+
+/** Has the answer that is being made here say that it is the last. To what comes later, Fastify does that itself. */
+function endWithAnswer({ _httpMessage: answer }: Socket & { readonly _httpMessage?: ServerResponse | null }): void {
+  if (answer?.headersSent === false) answer.setHeader("connection", "close");
 }

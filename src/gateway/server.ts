@@ -8,21 +8,19 @@ import { largestMessage, type Procedure } from "../rpc/pipeline.js";
 import { after } from "../soon.js";
 import { parseBody } from "./body.js";
 import { answerOddHttp, refuseBrokenHttp, refuseOddHttp } from "./broken-http.js";
-import { drainOnClose } from "./drain.js";
+import { type DrainTimes, drainOnClose } from "./drain.js";
 import { failureBody, failureHeaders, successBody, successMembers } from "./envelope.js";
 import { httpsServer } from "./https.js";
 import { pages } from "./pages.js";
 import { apiReference } from "./reference.js";
 import { type Route, routesOf } from "./routes.js";
 
-export interface GatewayOptions {
+export interface GatewayOptions extends DrainTimes {
   readonly procedures: readonly Procedure[];
   /** How the service stands; throws if it cannot serve. */
   readonly readiness: () => Promise<Readonly<Record<string, string>>>;
   /** Undefined: the port is not encrypted. */
   readonly certificates: Certificates | undefined;
-  /** How long running calls may take to finish once the server closes. */
-  readonly drainMs: number;
   /** What error URLs begin with; asked at each failure, because the port may be known only once it is open. */
   readonly docsBase: () => string;
   /** Where gRPC is served, for the first page; asked when that is. */
@@ -38,12 +36,12 @@ const http = { requireHostHeader: false };
 
 /** The HTTP port: the HTTP/JSON door, with the Connect door beside it. */
 export async function createGateway(options: GatewayOptions): Promise<FastifyInstance> {
-  const { procedures, readiness, certificates, drainMs, docsBase, grpcPort, logCall } = options;
+  const { procedures, readiness, certificates, docsBase, grpcPort, logCall } = options;
   const server = fastify({
     logger: false,
     bodyLimit: largestMessage,
     ...patience,
-    forceCloseConnections: "idle",
+    return503OnClosing: false, // what comes on an open connection is served to the last
     http,
     // A server that Fastify did not make itself gets none of its settings.
     ...(certificates && { serverFactory: httpsServer(certificates, { ...http, ...patience }) }),
@@ -54,7 +52,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
     clientErrorHandler: (error, socket) => refuseBrokenHttp(error, socket, docsBase(), logCall),
   });
 
-  const drain = drainOnClose(server, drainMs);
+  drainOnClose(server, options);
 
   /** Every success of this door ends here. */
   function answer(request: FastifyRequest, reply: FastifyReply, members: string): void {
@@ -71,7 +69,6 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   }
 
   function send(request: FastifyRequest, reply: FastifyReply, body: string): void {
-    if (drain.closing) reply.header("connection", "close");
     if (request.call.answerHeaders !== undefined) reply.headers(request.call.answerHeaders);
     reply
       .header("content-type", "application/json; charset=utf-8")

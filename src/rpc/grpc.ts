@@ -1,3 +1,4 @@
+import type { Http2Server } from "node:http2";
 import { fromBinary, type Message, toBinary } from "@bufbuild/protobuf";
 import {
   logVerbosity,
@@ -16,6 +17,7 @@ import type { Certificates } from "../certificates.js";
 import { type Failure, grpcStatusOf, invalidInput, payloadTooLarge } from "../errors.js";
 import { mintId } from "../ids.js";
 import type { LogCall } from "../observe/calls.js";
+import { type OpenSockets, openSockets, stopListening } from "../open-sockets.js";
 import { addHealth } from "./health.js";
 import { largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
 import { addReflection } from "./reflection.js";
@@ -33,6 +35,8 @@ export interface GrpcDoorOptions {
   readonly keepaliveMs: number;
   /** After how long a client is asked to connect anew; undefined: never. */
   readonly maxConnectionAgeMs: number | undefined;
+  /** For how long, once the door closes, it waits for clients that have only just connected. */
+  readonly lingerMs: number;
   /** How long running calls may take to finish once the door closes. */
   readonly drainMs: number;
   readonly logCall: LogCall;
@@ -44,6 +48,8 @@ export interface GrpcDoor {
   listen(host: string, port: number): Promise<number>;
   /** Tells all who watch its health that it is about to close. It still serves. */
   announceEnd(): void;
+  /** Accepts no more connections. On those that are open it still serves. */
+  stopListening(): void;
   /** Lets running calls finish, until the deadline; a client that does not react cannot hold it up. */
   close(): Promise<void>;
 }
@@ -53,7 +59,7 @@ export interface GrpcDoor {
  * bytes until the caller has been admitted.
  */
 export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
-  const { procedures, readiness, certificates, drainMs, logCall } = options;
+  const { procedures, readiness, certificates, lingerMs, drainMs, logCall } = options;
   setLogVerbosity(logVerbosity.NONE); // its failures reach us as errors; we say them once
   const server = new Server(limitsOf(options));
   for (const procedure of procedures) {
@@ -70,18 +76,33 @@ export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
   const health = addHealth(server, services, readiness);
   addReflection(server, [...services, Health, ServerReflection]);
 
+  let listeners: readonly { readonly server: Http2Server; readonly sockets: OpenSockets }[] = [];
+
   return {
-    listen(host, port) {
+    async listen(host, port) {
       const address = host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
       const credentials = certificates ? renewedCredentials(certificates) : ServerCredentials.createInsecure();
-      return new Promise((resolve, reject) => {
+      const bound = await new Promise<number>((resolve, reject) => {
         server.bindAsync(address, credentials, (error, port) => (error ? reject(error) : resolve(port)));
       });
+      listeners = [...(server as unknown as Inside).http2Servers.keys()].map((server) => ({
+        server,
+        sockets: openSockets(server),
+      }));
+      return bound;
     },
     announceEnd: health.end,
+    stopListening() {
+      for (const { server } of listeners) void stopListening(server);
+    },
     close() {
       health.end();
-      return new Promise((resolve) => {
+      // Of who is just connecting, grpc-js knows nothing yet, and would wait for as long as they like to stay.
+      for (const { server } of listeners) server.on("session", (session) => session.close());
+      const unasked = setTimeout(() => {
+        for (const { sockets } of listeners) sockets.closeUnasked();
+      }, lingerMs);
+      return new Promise<void>((resolve) => {
         const timer = setTimeout(() => {
           server.forceShutdown();
           resolve();
@@ -90,9 +111,14 @@ export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
           clearTimeout(timer);
           resolve();
         });
-      });
+      }).finally(() => clearTimeout(unasked));
     },
   };
+}
+
+/** What grpc-js 1.14.7 keeps to itself: the servers of Node that it listens by. */
+interface Inside {
+  readonly http2Servers: ReadonlyMap<Http2Server, unknown>;
 }
 
 /**

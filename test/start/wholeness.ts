@@ -1,0 +1,86 @@
+import type { PendingQuery, Row, Sql } from "postgres";
+
+/** Events with the one before them of the same resource. */
+const chain = `
+  select *, lag(after) over by_resource as told_before, lag(type) over by_resource as type_before,
+    row_number() over (partition by resource_id order by position desc) = 1 as is_last
+  from audit_events window by_resource as (partition by resource_id order by position)`;
+
+/**
+ * What must hold of every database at every moment, because a change and all that belongs to it are one statement: the
+ * rule, and a query for what breaks it.
+ */
+const rules: Readonly<Record<string, (sql: Sql) => PendingQuery<Row[]>>> = {
+  "a row has one event of its making": (sql) => sql`
+    select id from (
+      select key_id as id from keys union all select identity_id from identities union all
+      select workspace_id from workspaces) as made
+    where (select count(*) from audit_events where resource_id = id and type like '%.create') <> 1`,
+  "an event of a making has its row, or one of its deletion": (sql) => sql`
+    select resource_id from audit_events as made
+    where type like '%.create'
+      and not exists (select from keys where key_id = resource_id)
+      and not exists (select from workspaces where workspace_id = resource_id)
+      and not exists (select from identities where identity_id = resource_id)
+      and not exists (
+        select from audit_events where resource_id = made.resource_id and type = 'identity.delete')`,
+  "an event is of something that was made": (sql) => sql`
+    select resource_id from (${sql.unsafe(chain)}) as events where type_before is null and type not like '%.create'`,
+  "what is deleted is told as deleted, and nothing else is": (sql) => sql`
+    select key_id from keys
+    where (deleted_at is not null) <> exists (
+      select from audit_events where resource_id = key_id and type = 'key.delete')
+    union all
+    select identity_id from identities
+    where exists (select from audit_events where resource_id = identity_id and type = 'identity.delete')`,
+  // A key loses its identity without an event of its own, when the identity is deleted.
+  "the last event of a row tells the row": (sql) => sql`
+    select key_id, told(keys), after from keys join (${sql.unsafe(chain)}) as events on resource_id = key_id and is_last
+    where after is not null
+      and told(keys)::jsonb - 'identityId' is distinct from after::jsonb - 'identityId'
+    union all
+    select key_id, told(keys), after from keys join (${sql.unsafe(chain)}) as events on resource_id = key_id and is_last
+    where after is not null and identity_id is distinct from after ->> 'identityId' and not (identity_id is null
+      and exists (select from audit_events where resource_id = events.after ->> 'identityId' and type = 'identity.delete'))
+    union all
+    select identity_id, told(identities), after
+    from identities join (${sql.unsafe(chain)}) as events on resource_id = identity_id and is_last
+    where told(identities)::jsonb is distinct from after::jsonb
+    union all
+    select w.workspace_id, told(w), after
+    from workspaces w join (${sql.unsafe(chain)}) as events on resource_id = w.workspace_id and is_last
+    where told(w)::jsonb is distinct from after::jsonb`,
+  "an event begins where the one before it ended": (sql) => sql`
+    select event_id, before, told_before from (${sql.unsafe(chain)}) as events
+    where type_before is not null and before::jsonb - 'identityId' is distinct from told_before::jsonb - 'identityId'`,
+  "a workspace is made with its first key": (sql) => sql`
+    select event_id from audit_events as made
+    where type = 'workspace.create' and not exists (
+      select from audit_events join keys on key_id = resource_id
+      where type = 'key.create' and request_id = made.request_id and keys.workspace_id = made.workspace_id)`,
+  "an identity that was made for a key has that key": (sql) => sql`
+    select event_id from audit_events as made
+    where type = 'identity.create' and after ->> 'externalId' like 'owner-%' and not exists (
+      select from audit_events
+      where type in ('key.create', 'key.update') and request_id = made.request_id
+        and after ->> 'identityId' = made.resource_id)`,
+  "a key that was replaced has its successor, made in the same request": (sql) => sql`
+    select event_id from audit_events as replaced
+    where type = 'key.reroll' and (
+      select count(*) from audit_events join keys on key_id = resource_id
+      where type = 'key.create' and request_id = replaced.request_id) <> 1`,
+  "no row is of an epoch that is yet to come": (sql) => sql`
+    select epoch from (
+      select changed_epoch as epoch from keys union all select changed_epoch from identities union all
+      select changed_epoch from workspaces) as stamped
+    where epoch > (select value from epoch)`,
+};
+
+/** Every breach of the rules in a database, in words. */
+export async function findHalves(sql: Sql): Promise<string[]> {
+  const found: string[] = [];
+  for (const [rule, query] of Object.entries(rules)) {
+    for (const row of await query(sql)) found.push(`${rule}: ${JSON.stringify(row)}`);
+  }
+  return found;
+}
