@@ -51,6 +51,7 @@ async function runOnce(): Promise<boolean> {
     databaseUrl,
     redis: backends.redisUrl === undefined ? undefined : { urls: [backends.redisUrl], cluster: false },
     operatorKey,
+    rateLimit: undefined,
     cacheMb: 64,
     docsBaseUrl: undefined,
     log: createLog("silent"),
