@@ -30,41 +30,46 @@ const named = rpcs.map((rpc) => ({ ...rpc, rpc }));
 describe.each(named)("$name, whoever calls it, through every door", ({ rpc }) => {
   test("refuses by who calls, before it looks at the body, and changes nothing", async () => {
     const before = await readEverything();
-    const calls = wire.waysTo(rpc).flatMap((way) => {
+    for (const way of wire.waysTo(rpc)) {
       const good = way.write(requestOf(rpc, cast.things));
-      return callersOf(rpc, cast).flatMap((caller) =>
+      const calls = callersOf(rpc, cast).flatMap((caller) =>
         // Whoever is let in shows it by being told what is wrong with the body.
         [way.garbage, ...(caller.refusal(rpc) ? [good] : [])].map(async (payload) => {
           const answer = await way.send(caller.authorization, payload);
           const expected = caller.refusal(rpc) ?? "application/invalid_input";
-          return { caller: caller.name, way: way.name, expected, code: await judge(way, answer) };
+          return { caller: caller.name, expected, code: await judge(way, answer) };
         }),
       );
-    });
-    const outcomes = await Promise.all(calls);
-    expect(outcomes.filter(({ code, expected }) => code !== expected)).toEqual([]);
-    expect(outcomes.length).toBeGreaterThan(100);
+      const outcomes = await Promise.all(calls);
+      expect(outcomes.length).toBeGreaterThan(30);
+      expect(
+        outcomes.filter(({ code, expected }) => code !== expected),
+        way.name,
+      ).toEqual([]);
+    }
     expect(await readEverything()).toEqual(before);
   });
 
   test("answers those who may call, however little else they may do", async () => {
     const admitted = callersOf(rpc, cast).filter((caller) => caller.refusal(rpc) === undefined);
     expect(admitted.length).toBeGreaterThan(0);
-    const calls = wire.waysTo(rpc).flatMap((way) =>
-      admitted.map(async (caller) => {
+    for (const way of wire.waysTo(rpc)) {
+      const calls = admitted.map(async (caller) => {
         const request = way.write(requestOf(rpc, await renew(rpc, caller)));
-        const ending = await way.read(await way.send(caller.authorization, request));
-        return { caller: caller.name, way: way.name, ...ending };
-      }),
-    );
-    expect((await Promise.all(calls)).filter(({ code }) => code !== "ok")).toEqual([]);
+        return { caller: caller.name, ...(await way.read(await way.send(caller.authorization, request))) };
+      });
+      const outcomes = await Promise.all(calls);
+      expect(
+        outcomes.filter(({ code }) => code !== "ok"),
+        way.name,
+      ).toEqual([]);
+    }
   });
 
   test("finds nothing of another workspace, and changes nothing there", async () => {
-    const { workspaceId, keyId, key, identityId } = cast.things;
-    const things = Object.fromEntries(Object.entries({ workspaceId, keyId, key, identityId }));
-    const before = await readEverything(workspaceId);
-    const request = requestOf(rpc, things as Things);
+    const { name, externalId, ...things } = cast.things;
+    const before = await readEverything(things["workspaceId"]);
+    const request = requestOf(rpc, things);
     const expected = rpc.access.permission === "" ? ["authorization/insufficient_permissions"] : rpc.notFound;
     await Promise.all(
       wire.waysTo(rpc).map(async (way) => {
@@ -74,7 +79,7 @@ describe.each(named)("$name, whoever calls it, through every door", ({ rpc }) =>
         else for (const thing of Object.values(things)) expect(JSON.stringify(ending), way.name).not.toContain(thing);
       }),
     );
-    expect(await readEverything(workspaceId)).toEqual(before);
+    expect(await readEverything(things["workspaceId"])).toEqual(before);
   });
 });
 

@@ -29,6 +29,7 @@ type Payload = Buffer | string;
 /** One way to call one RPC: through one door, or on one of its HTTP routes. */
 export interface Way {
   readonly name: string;
+  /** Whether a refusal has the status and the headers of HTTP. */
   readonly isHttp: boolean;
   write(request: CallRequest): Payload;
   /** What no door could read as a request. */
@@ -111,7 +112,7 @@ export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddres
   function connectWay({ method }: Rpc): Way {
     return {
       name: "Connect",
-      isHttp: false,
+      isHttp: true,
       write: (request) => Buffer.from(toJsonString(method.input, toRequestMessage(method.input, request))),
       garbage: noJson,
       send: (authorization, body) =>
