@@ -3,7 +3,7 @@ import { type DescField, ScalarType } from "@bufbuild/protobuf";
 import { context, propagation, trace } from "@opentelemetry/api";
 import { InMemorySpanExporter, NodeTracerProvider, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-node";
 import postgres from "postgres";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { mintId } from "../../src/ids.js";
 import { mintSecret } from "../../src/keys/secret.js";
 import { type ListName, writePage } from "../../src/page.js";
@@ -83,19 +83,20 @@ test("every text that a key's request can hold is known to name something, or to
 describe.each(named.filter(({ field }) => names[field.jsonName]))("$name", ({ rpc, field }) => {
   test("answers, and goes about it, as if what another workspace has were nowhere", async () => {
     for (const way of wire.waysTo(rpc)) {
-      const theirs = await makeThings(neighbour);
-      const nowhere = inventThings();
-      const [there, none] = [nameOf(theirs, rpc, field), nameOf(nowhere, rpc, field)];
-      // Whoever touches a row of theirs would have to wait until the call is over.
-      const found = await sql.begin(async (held) => {
-        await held`select from keys where workspace_id = ${neighbour.workspaceId} for update`;
-        await held`select from identities where workspace_id = ${neighbour.workspaceId} for update`;
-        await held`select from workspaces where workspace_id = ${neighbour.workspaceId} for update`;
-        return observe(way, rpc, field, there);
+      await stands(async () => {
+        const there = nameOf(await makeThings(neighbour), rpc, field);
+        const nowhere = nameOf(inventThings(), rpc, field);
+        // Whoever touches a row of theirs would have to wait until the call is over.
+        const found = await sql.begin(async (held) => {
+          for (const table of ["keys", "identities", "workspaces"]) {
+            await held`select from ${sql(table)} where workspace_id = ${neighbour.workspaceId} for update`;
+          }
+          return observe(way, rpc, field, there);
+        });
+        const missed = await observe(way, rpc, field, nowhere);
+        expect(["ok", ...rpc.notFound], way.name).toContain(missed.code);
+        expect(found, way.name).toEqual(missed);
       });
-      const missed = await observe(way, rpc, field, none);
-      expect(["ok", ...rpc.notFound], way.name).toContain(missed.code);
-      expect(found, way.name).toEqual(missed);
     }
   });
 });
@@ -104,11 +105,19 @@ test("a key of another workspace, once it is held here, is looked for as long as
   const rpc = rpcs.find(({ method }) => method.localName === "verifyKey") ?? expect.fail("there is no verifyKey");
   const field = rpc.method.input.field["key"] ?? expect.fail("verifyKey has no key");
   for (const way of wire.waysTo(rpc)) {
-    const { key = "" } = await makeThings(neighbour);
-    await succeed(app.httpUrl, "keys.verifyKey", neighbour.key, { key });
-    expect(await observe(way, rpc, field, key)).toEqual(await observe(way, rpc, field, mintSecret().plaintext));
+    await stands(async () => {
+      const { key = "" } = await makeThings(neighbour);
+      await succeed(app.httpUrl, "keys.verifyKey", neighbour.key, { key });
+      const found = await observe(way, rpc, field, key);
+      expect(found).toEqual(await observe(way, rpc, field, mintSecret().plaintext));
+    });
   }
 });
+
+/** On a busy machine Redis may be given up on in between. A likeness is there at the second attempt; a sign never is. */
+function stands(comparison: () => Promise<void>): Promise<void> {
+  return vi.waitFor(comparison, { timeout: 10_000 });
+}
 
 function nameOf(things: Things, rpc: Rpc, { jsonName }: DescField): string {
   return names[jsonName]?.(things, rpc) ?? expect.fail(`nothing that ${jsonName} could name`);
