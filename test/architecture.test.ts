@@ -163,6 +163,15 @@ describe("the outside world is touched in few places", () => {
     expect(users.filter((file) => !/^(storage|embedded)\//.test(file))).toEqual([]);
   });
 
+  it("nobody else is called: no request can make the service ask an address for something", () => {
+    const callers =
+      /^import (?!type )\{[^}]*(?<!type )\b(request|get|connect|createConnection|Agent|fetch)\b[^}]*\} from "(node:(http|https|http2|net|tls)|undici)"/m;
+    const fetching = /\bglobalThis\.fetch\(|\bawait fetch\(|[=(] ?fetch\(/;
+    const asking = [...holding(callers), ...holding(fetching)];
+    expect(asking.filter((file) => !/^(cli|client)\//.test(file))).toEqual([]);
+    expect(asking).not.toEqual([]);
+  });
+
   it("generated code is imported, never the other way round", () => {
     const generated = readdirSync(join(root, "../gen"), { recursive: true, encoding: "utf8" });
     const texts = generated

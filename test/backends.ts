@@ -1,16 +1,19 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
 import type { TestProject } from "vitest/node";
 import type { migrateDatabase as MigrateDatabase } from "../src/app.js";
 import type { startBackends as StartBackends } from "../src/embedded/backends.js";
+import { type Findings, searchRemains } from "./leaks.js";
 
 declare module "vitest" {
   interface ProvidedContext {
     databaseUrl: string;
     redisUrl: string;
     template: string;
+    /** The folder for what is searched for secrets when all tests are over. */
+    evidence: string;
   }
 }
 
@@ -25,7 +28,12 @@ export default async function setup(project: TestProject): Promise<() => Promise
   project.provide("databaseUrl", backends.databaseUrl);
   project.provide("redisUrl", backends.redisUrl ?? "");
   project.provide("template", await createTemplate(backends.databaseUrl));
+  const evidence = join(dataDir, "evidence");
+  mkdirSync(evidence);
+  project.provide("evidence", evidence);
   return async () => {
+    const databaseUrls = await databasesAt(backends.databaseUrl);
+    report(await searchRemains({ evidence, databaseUrls, redisUrl: backends.redisUrl }));
     await backends.stop();
     rmSync(dataDir, { recursive: true, force: true });
   };
@@ -46,4 +54,21 @@ async function createTemplate(databaseUrl: string): Promise<string> {
   await sql`update epoch set lease_ms = 50`;
   await sql.end();
   return name;
+}
+
+/** The databases that are left. */
+async function databasesAt(databaseUrl: string): Promise<string[]> {
+  const admin = postgres(databaseUrl, { max: 1 });
+  const databases = await admin<{ name: string }[]>`select datname as name from pg_database where datallowconn`;
+  await admin.end();
+  return databases.map(({ name }) => new URL(`/${name}`, databaseUrl).href);
+}
+
+/** Says how much was searched. A secret that was found fails the run: vitest itself would not, so late. */
+function report({ searched, leaks }: Findings): void {
+  const amounts = [...searched].map(([kind, count]) => `${count.toLocaleString("en")} ${kind}`).join(", ");
+  process.stdout.write(`searched for secrets: ${amounts || "nothing was left behind"}\n`);
+  if (leaks.length === 0) return;
+  process.stderr.write(`found secrets where they do not belong:\n${leaks.join("\n")}\n`);
+  process.exitCode = 1;
 }

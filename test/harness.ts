@@ -1,11 +1,16 @@
 import { randomUUID } from "node:crypto";
+import { pino } from "pino";
 import postgres from "postgres";
 import { inject } from "vitest";
 import { type App, type AppOptions, openApp } from "../src/app.js";
-import { createLog } from "../src/observe/log.js";
+import { keep, writeEvidence } from "./evidence.js";
+import { suspiciousRows } from "./leaks.js";
+import { operatorKey } from "./operator-key.js";
 
-/** The operator's credential of every test application. */
-export const operatorKey = "operator-credential-of-the-tests";
+export { operatorKey };
+
+/** The log of test applications, at its most talkative: all of it is searched for secrets in the end. */
+const log = pino({ level: "trace", base: null }, { write: (line: string) => keep("lines of log", line) });
 
 /** A fresh database in the test run's own PostgreSQL: empty, or with the schema and a short lease. */
 export async function createDatabase(template?: string): Promise<{ url: string; drop(): Promise<void> }> {
@@ -17,6 +22,9 @@ export async function createDatabase(template?: string): Promise<{ url: string; 
   return {
     url: url.href,
     async drop() {
+      const { count, text } = await suspiciousRows(url.href);
+      keep("rows", text, count);
+      writeEvidence();
       await admin.unsafe(`drop database ${name} with (force)`);
       await admin.end();
     },
@@ -54,7 +62,7 @@ export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<
     rateLimit: undefined,
     cacheMb: 64,
     docsBaseUrl: undefined,
-    log: createLog("silent"),
+    log,
     now: () => new Date(Date.now() + ahead),
     ...overrides,
   });
@@ -65,6 +73,7 @@ export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<
       ahead += ms;
     },
     async close() {
+      keep("pages of metrics", await (await app.metrics()).metrics());
       await app.close();
       await database?.drop();
     },

@@ -66,9 +66,12 @@ export function createAuditStore(sql: Sql) {
     /** Newest first: `after` is the event that the page before ended with. */
     async listEvents(call: Call, filter: EventFilter, page: PageRequest): Promise<EventRow[]> {
       const { workspaceId, type, resourceId, since, until } = filter;
+      const visible = workspaceId === undefined ? sql`true` : sql`workspace_id = ${workspaceId}`;
       const conditions = [
-        page.after !== "" && sql`position < (select position from audit_events where event_id = ${page.after})`,
-        workspaceId !== undefined && sql`workspace_id = ${workspaceId}`,
+        visible,
+        // Behind an event that is not visible there is nothing, as behind one that never was.
+        page.after !== "" &&
+          sql`position < (select position from audit_events where event_id = ${page.after} and ${visible})`,
         type !== undefined && sql`type = ${type}`,
         resourceId !== undefined && sql`resource_id = ${resourceId}`,
         since !== undefined && sql`at >= ${since}`,

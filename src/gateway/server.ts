@@ -116,7 +116,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
     watched.addHook("onResponse", async (request, reply) => logHttpCall(logCall, request, reply));
     await watched.register(pages(docsBase, grpcPort));
     await watched.register(apiReference(docsBase));
-    await watched.register(connectDoor(procedures));
+    await watched.register(connectDoor(procedures, failureHeaders));
   });
   return server;
 

@@ -4,7 +4,7 @@ import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { invalidInput, mediaTypeUnsupported, methodNotAllowed } from "../errors.js";
+import { type Failure, invalidInput, mediaTypeUnsupported, methodNotAllowed } from "../errors.js";
 import { type BodyFormat, refuseUndecodable } from "./connect-body.js";
 import { admitCall, type HttpCall, performCall, toHttpFailure } from "./http-call.js";
 import { largestMessage, type Procedure, toFailure } from "./pipeline.js";
@@ -12,12 +12,16 @@ import { toConnectError } from "./status.js";
 
 const callKey = createContextKey<HttpCall | undefined>(undefined);
 
-/** The Connect and gRPC-Web door, in a scope of its own on the HTTP port. */
-export function connectDoor(procedures: readonly Procedure[]) {
+/**
+ * The Connect and gRPC-Web door, in a scope of its own on the HTTP port.
+ *
+ * @param headersOf what any answer over HTTP brings along with a failure
+ */
+export function connectDoor(procedures: readonly Procedure[], headersOf: HeadersOf) {
   const byPath = new Map(procedures.map((procedure) => [procedure.path, procedure]));
 
   return async (scope: FastifyInstance): Promise<void> => {
-    scope.setErrorHandler(writeRefusal);
+    scope.setErrorHandler(createWriteRefusal(headersOf));
     scope.addHook("onRequest", async (request, reply) => {
       const { method, routeOptions } = request;
       const path = routeOptions.url ?? "";
@@ -103,31 +107,35 @@ async function handle(message: Message, context: HandlerContext): Promise<Messag
   }
 }
 
+type HeadersOf = (failure: Failure) => Readonly<Record<string, string>>;
+
 /**
  * Answers a call that was refused before Connect saw it, in the protocol that it came in. What came in none of them is
  * thrown on, to the scope around this one, which answers any HTTP client.
  */
-async function writeRefusal(error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> {
-  const { call, headers } = request;
-  const protocol = protocolOf(request);
-  if (protocol === undefined || request.method !== "POST") throw error;
+function createWriteRefusal(headersOf: HeadersOf) {
+  return async (error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+    const { call, headers } = request;
+    const protocol = protocolOf(request);
+    if (protocol === undefined || request.method !== "POST") throw error;
 
-  call.failure = toHttpFailure(error);
-  const refusal = toConnectError(call.failure, call.requestId);
-  reply.header("x-request-id", call.requestId);
-  if (protocol.framed) {
-    reply.headers(Object.fromEntries(setTrailerStatus(new Headers(), refusal)));
-    await reply
-      .code(200)
-      .type(headers["content-type"] ?? "")
-      .send();
-  } else {
-    await reply
-      .code(codeToHttpStatus(refusal.code))
-      .headers(Object.fromEntries(refusal.metadata))
-      .type("application/json")
-      .send(errorToJsonBytes(refusal, undefined));
-  }
+    call.failure = toHttpFailure(error);
+    const refusal = toConnectError(call.failure, call.requestId);
+    reply.header("x-request-id", call.requestId);
+    if (protocol.framed) {
+      reply.headers(Object.fromEntries(setTrailerStatus(new Headers(), refusal)));
+      await reply
+        .code(200)
+        .type(headers["content-type"] ?? "")
+        .send();
+    } else {
+      await reply
+        .code(codeToHttpStatus(refusal.code))
+        .headers(headersOf(call.failure))
+        .type("application/json")
+        .send(errorToJsonBytes(refusal, undefined));
+    }
+  };
 }
 
 /** The types that Connect reads, as it reads them: text is UTF-8, whether that is said or not. */

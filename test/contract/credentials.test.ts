@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
 import { allDoors, openContract } from "./cases.js";
 import { openHttpDoor } from "./http-door.js";
-import { keyOperations, type OperationName, operationOf, operatorOperations } from "./operations.js";
+import { type OperationName, operationOf } from "./operations.js";
 import type { Scene } from "./scene.js";
 
 const contract = openContract(allDoors);
@@ -62,19 +62,6 @@ describe("bad credentials", () => {
       }
     });
   }
-
-  everyDoor("an expired key is refused with key_expired, whatever the operation and the body", async (scene) => {
-    const key = await scene.newExpiredKey();
-    for (const operation of [...keyOperations, ...operatorOperations]) {
-      await refusedWhateverTheBody(scene, "authentication/key_expired", operation, [`Bearer ${key}`]);
-    }
-  });
-
-  everyDoor("no operation is open without a credential", async (scene) => {
-    for (const operation of [...keyOperations, ...operatorOperations]) {
-      await refusedWhateverTheBody(scene, missing, operation, []);
-    }
-  });
 
   test.each(["/v1/keys.listKeys", "/latchkey.v1.KeysService/ListKeys"])(
     "two separate Authorization header lines are refused at %s, though each is good",

@@ -1,4 +1,5 @@
 import { expect } from "vitest";
+import { keep } from "../evidence.js";
 import { type CallerCredential, type Door, type HeaderLines, headersOf } from "./door.js";
 import { type HttpRoute, operationOf } from "./operations.js";
 import { errorTable, type Outcome, requestIdForm, type Success } from "./outcome.js";
@@ -41,7 +42,9 @@ export function sendRequest(
 /** Checks the envelope to the letter, success or failure, and says how the call ended. */
 export async function readAnswer(response: Response, isList: boolean): Promise<Outcome> {
   expect(response.headers.get("content-type")).toMatch(/^application\/json\b/);
-  const body = (await response.json()) as Record<string, Record<string, unknown>>;
+  const text = await response.text();
+  if (response.status !== 200) keep("refusals", text);
+  const body = JSON.parse(text) as Record<string, Record<string, unknown>>;
   expect(Object.keys(body["meta"] ?? {})).toEqual(["requestId"]);
   expect(body["meta"]?.["requestId"]).toMatch(requestIdForm);
   expect(response.headers.get("x-request-id")).toBe(body["meta"]?.["requestId"]);

@@ -19,8 +19,6 @@ export interface Operation {
   readonly alsoOperator?: true;
   /** That it takes an Idempotency-Key. */
   readonly repeatable?: true;
-  /** What `wellFormed` is refused with in a workspace that has just been made; left out where it is answered. */
-  readonly inNewWorkspace?: string;
   /** A request whose form is right, whether or not what it refers to exists. */
   readonly wellFormed: Readonly<Record<string, unknown>>;
   /** A request that every door can send and that must be refused for its form. */
@@ -58,7 +56,6 @@ export const operations = {
     permission: "keys.read",
     wellFormed: { keyId: noKey },
     malformed: { keyId: "" },
-    inNewWorkspace: "data/key_not_found",
   },
   updateKey: {
     rpc: KeysService.method.updateKey,
@@ -67,7 +64,6 @@ export const operations = {
     permission: "keys.update",
     wellFormed: { keyId: noKey, enabled: false },
     malformed: { keyId: noKey, name: "" },
-    inNewWorkspace: "data/key_not_found",
   },
   deleteKey: {
     rpc: KeysService.method.deleteKey,
@@ -75,7 +71,6 @@ export const operations = {
     permission: "keys.delete",
     wellFormed: { keyId: noKey },
     malformed: { keyId: "" },
-    inNewWorkspace: "data/key_not_found",
   },
   rerollKey: {
     rpc: KeysService.method.rerollKey,
@@ -84,7 +79,6 @@ export const operations = {
     repeatable: true,
     wellFormed: { keyId: noKey, expiration: 1000 },
     malformed: { keyId: noKey, expiration: -1 },
-    inNewWorkspace: "data/key_not_found",
   },
   verifyKey: {
     rpc: KeysService.method.verifyKey,
@@ -100,7 +94,6 @@ export const operations = {
     permission: "keys.read",
     wellFormed: { key: "lk_unknown" },
     malformed: { key: "" },
-    inNewWorkspace: "data/key_not_found",
   },
   getIdentity: {
     rpc: IdentitiesService.method.getIdentity,
@@ -112,7 +105,6 @@ export const operations = {
     permission: "identities.read",
     wellFormed: { externalId: "user_1" },
     malformed: {},
-    inNewWorkspace: "data/identity_not_found",
   },
   listIdentities: {
     rpc: IdentitiesService.method.listIdentities,
@@ -140,7 +132,6 @@ export const operations = {
     permission: "identities.update",
     wellFormed: { externalId: "user_1", meta: { plan: "pro" } },
     malformed: { identityId: "" },
-    inNewWorkspace: "data/identity_not_found",
   },
   deleteIdentity: {
     rpc: IdentitiesService.method.deleteIdentity,
@@ -148,7 +139,6 @@ export const operations = {
     permission: "identities.delete",
     wellFormed: { externalId: "user_1" },
     malformed: { identityId: "" },
-    inNewWorkspace: "data/identity_not_found",
   },
   createWorkspace: {
     rpc: WorkspacesService.method.createWorkspace,

@@ -1,6 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import { expect } from "vitest";
 import type { BadRequest, ErrorInfo } from "../../gen/google/rpc/error_details_pb.js";
+import { keep } from "../evidence.js";
 import type { PaginationAnswer } from "./answers.js";
 
 /** How a call ended, in a form in which the doors can be compared. */
@@ -58,6 +59,7 @@ export interface GrpcError {
 
 /** Checks that an error is of the documented form, and says which it is. */
 export function toRefusal({ grpcCode, message, info, badRequest, requestId }: GrpcError): Refusal {
+  keep("refusals", JSON.stringify([message, info, badRequest]));
   expect(info, `an ErrorInfo in the details of: ${message}`).toBeDefined();
   const found = Object.entries(errorTable).find(
     ([code, { grpc }]) => grpc === grpcCode && info?.reason === code.split("/")[1]?.toUpperCase(),

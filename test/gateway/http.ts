@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { type IncomingHttpHeaders, type IncomingMessage, type OutgoingHttpHeaders, request } from "node:http";
 import { connect } from "node:net";
 import { expect } from "vitest";
+import { keep } from "../evidence.js";
 import { operatorKey } from "../harness.js";
 
 /** What the HTTP port answered. */
@@ -44,7 +45,7 @@ export async function ask(origin: string, path: string, asked: Asked = {}): Prom
   const [incoming]: IncomingMessage[] = await answered;
   if (incoming === undefined) throw new Error("a response event without a response");
   const text = Buffer.concat(await incoming.toArray()).toString();
-  return { origin, status: incoming.statusCode ?? 0, headers: incoming.headers, text };
+  return kept({ origin, status: incoming.statusCode ?? 0, headers: incoming.headers, text });
 }
 
 /** Posts JSON. */
@@ -76,7 +77,13 @@ export async function sendBytes(origin: string, bytes: string | Buffer): Promise
   const received: Buffer[] = [];
   socket.on("data", (chunk) => received.push(chunk));
   await new Promise((resolve) => socket.once("close", resolve));
-  return parseAnswer(origin, Buffer.concat(received).toString());
+  return kept(parseAnswer(origin, Buffer.concat(received).toString()));
+}
+
+/** Keeps refusals for the search for secrets. */
+function kept(answer: Answer): Answer {
+  if (answer.status >= 400) keep("refusals", `${JSON.stringify(answer.headers)} ${answer.text}`);
+  return answer;
 }
 
 /** Splits an HTTP/1.1 answer as it came over the wire. An empty one has the status 0. */

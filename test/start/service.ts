@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished } from "vitest";
+import { keep, writeEvidence } from "../evidence.js";
 import { descendantsOf, kill, leftOf, type Process, processesIn, until } from "./processes.js";
 
 /** The checkout that is tested. */
@@ -116,7 +117,11 @@ export function launch(place: Place, options: LaunchOptions = {}): Launch {
   const stdout = collect(child.stdout);
   const stderr = collect(child.stderr);
   const ended = new Promise<Ending>((resolve) => {
-    child.once("close", (code, signal) => resolve({ code, signal, stdout: stdout(), stderr: stderr() }));
+    child.once("close", (code, signal) => {
+      keep("lines of log", stderr(), stderr().split("\n").length - 1);
+      writeEvidence();
+      resolve({ code, signal, stdout: stdout(), stderr: stderr() });
+    });
   });
   const family = () => (hasEnded(child) ? [] : descendantsOf(pid));
   onTestFinished(() => end(child, family(), place));

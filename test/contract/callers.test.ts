@@ -1,0 +1,130 @@
+import { randomUUID } from "node:crypto";
+import postgres from "postgres";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { succeed } from "../calls.js";
+import { openTestApp, operatorKey, type TestApp } from "../harness.js";
+import { type Caller, type Cast, callersOf, castCallers } from "./callers.js";
+import { errorTable } from "./outcome.js";
+import { type Rpc, requestOf, rpcs, type Things } from "./rpcs.js";
+import { headerOf, openWire, type Way, type Wire, type WireAnswer } from "./wire.js";
+
+let app: TestApp;
+let wire: Wire;
+let sql: postgres.Sql;
+let cast: Cast;
+
+beforeAll(async () => {
+  app = await openTestApp();
+  wire = openWire(app);
+  sql = postgres(app.databaseUrl, { max: 1, onnotice: () => {} });
+  cast = await castCallers(app, rpcs);
+});
+afterAll(async () => {
+  wire.close();
+  await sql.end();
+  await app.close();
+});
+
+const named = rpcs.map((rpc) => ({ ...rpc, rpc }));
+
+describe.each(named)("$name, whoever calls it, through every door", ({ rpc }) => {
+  test("refuses by who calls, before it looks at the body, and changes nothing", async () => {
+    const before = await readEverything();
+    for (const way of wire.waysTo(rpc)) {
+      const good = way.write(requestOf(rpc, cast.things));
+      const calls = callersOf(rpc, cast).flatMap((caller) =>
+        // Whoever is let in shows it by being told what is wrong with the body.
+        [way.garbage, ...(caller.refusal(rpc) ? [good] : [])].map(async (payload) => {
+          const answer = await way.send(caller.authorization, payload);
+          const expected = caller.refusal(rpc) ?? "application/invalid_input";
+          return { caller: caller.name, expected, code: await judge(way, answer) };
+        }),
+      );
+      const outcomes = await Promise.all(calls);
+      expect(outcomes.length).toBeGreaterThan(30);
+      expect(
+        outcomes.filter(({ code, expected }) => code !== expected),
+        way.name,
+      ).toEqual([]);
+    }
+    expect(await readEverything()).toEqual(before);
+  });
+
+  test("answers those who may call, however little else they may do", async () => {
+    const admitted = callersOf(rpc, cast).filter((caller) => caller.refusal(rpc) === undefined);
+    expect(admitted.length).toBeGreaterThan(0);
+    for (const way of wire.waysTo(rpc)) {
+      const calls = admitted.map(async (caller) => {
+        const request = way.write(requestOf(rpc, await renew(rpc, caller)));
+        return { caller: caller.name, ...(await way.read(await way.send(caller.authorization, request))) };
+      });
+      const outcomes = await Promise.all(calls);
+      expect(
+        outcomes.filter(({ code }) => code !== "ok"),
+        way.name,
+      ).toEqual([]);
+    }
+  });
+
+  test("finds nothing of another workspace, and changes nothing there", async () => {
+    const { name, externalId, ...things } = cast.things;
+    const before = await readEverything(things["workspaceId"]);
+    const request = requestOf(rpc, things);
+    const expected = rpc.access.permission === "" ? ["authorization/insufficient_permissions"] : rpc.notFound;
+    await Promise.all(
+      wire.waysTo(rpc).map(async (way) => {
+        const ending = await way.read(await way.send(`Bearer ${cast.stranger}`, way.write(request)));
+        if (expected.length > 0) expect(expected, way.name).toContain(ending.code);
+        // It is told nothing about the things that it named.
+        else for (const thing of Object.values(things)) expect(JSON.stringify(ending), way.name).not.toContain(thing);
+      }),
+    );
+    expect(await readEverything(things["workspaceId"])).toEqual(before);
+  });
+});
+
+/** How a call ended, its status and its challenge held against the table of errors. */
+async function judge(way: Way, answer: WireAnswer): Promise<string> {
+  const { code } = await way.read(answer);
+  if (!way.isHttp) return code;
+  const { http } = errorTable[code] ?? {};
+  expect(answer.status, code).toBe(http);
+  expect(headerOf(answer, "www-authenticate"), code).toBe(challenges[code] ?? (http === 401 ? badToken : undefined));
+  return code;
+}
+
+/** RFC 6750: who brings no credential is told of no error. */
+const challenges: Readonly<Record<string, string>> = { "authentication/missing": `Bearer realm="latchkey"` };
+const badToken = `Bearer realm="latchkey", error="invalid_token"`;
+
+/** The same things, but those that the request names are new: a call may end them. */
+async function renew(rpc: Rpc, caller: Caller): Promise<Things> {
+  const asked = requestOf(rpc, cast.things);
+  const call = (operation: string, key: string, body: object) => succeed<Things>(app.httpUrl, operation, key, body);
+  return {
+    ...cast.things,
+    externalId: randomUUID(),
+    ...(("keyId" in asked || "key" in asked) && (await call("keys.createKey", cast.homeKey, {}))),
+    ...("identityId" in asked && (await call("identities.createIdentity", cast.homeKey, { externalId: randomUUID() }))),
+    ...("workspaceId" in asked &&
+      caller.name === "the operator" &&
+      (await call("workspaces.createWorkspace", operatorKey, { name: "another" }))),
+  };
+}
+
+/** Every row of every table, or of what is a workspace's; when keys were last used is not a change. */
+async function readEverything(workspaceId?: string): Promise<string[]> {
+  const tables = await sql<{ name: string }[]>`
+    select table_name as name from information_schema.tables where table_schema = 'public'`;
+  const rows = await Promise.all(
+    tables.map(
+      ({ name }) => sql<{ row: string }[]>`
+        select (to_jsonb(t) - 'last_used_at')::text as row from ${sql(name)} t
+        where ${workspaceId ?? null}::text is null or to_jsonb(t) ->> 'workspace_id' = ${workspaceId ?? null}`,
+    ),
+  );
+  return rows
+    .flat()
+    .map(({ row }) => row)
+    .sort();
+}

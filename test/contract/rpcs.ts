@@ -1,0 +1,73 @@
+import { readdirSync } from "node:fs";
+import { type DescField, type DescMethodUnary, type DescService, getOption } from "@bufbuild/protobuf";
+import { StructSchema } from "@bufbuild/protobuf/wkt";
+import { http } from "../../gen/google/api/annotations_pb.js";
+import { type Access, access } from "../../gen/latchkey/v1/access_pb.js";
+import { ErrorCode, fails_with } from "../../gen/latchkey/v1/errors_pb.js";
+import type { CallRequest } from "./door.js";
+import type { HttpRoute } from "./operations.js";
+
+/** An RPC as its descriptor tells of it: what is said of all of them is so said of one that is yet to be added. */
+export interface Rpc {
+  /** `KeysService.CreateKey`. */
+  readonly name: string;
+  readonly method: DescMethodUnary;
+  readonly access: Access;
+  readonly routes: readonly HttpRoute[];
+  /** What it says that it cannot find: `data/key_not_found` and the like. */
+  readonly notFound: readonly string[];
+}
+
+/** Every RPC of every service that there is generated code for. */
+export const rpcs: readonly Rpc[] = (await readServices()).flatMap(({ name, methods }) =>
+  methods.map((method) => ({
+    name: `${name}.${method.name}`,
+    method: method as DescMethodUnary,
+    access: getOption(method, access),
+    routes: routesOf(method as DescMethodUnary),
+    notFound: getOption(method, fails_with)
+      .map(pathOf)
+      .filter((path) => path.endsWith("_not_found")),
+  })),
+);
+
+async function readServices(): Promise<DescService[]> {
+  const folder = new URL("../../gen/latchkey/v1/", import.meta.url);
+  const files = readdirSync(folder).filter((file) => file.endsWith("_service_pb.ts"));
+  const modules = await Promise.all(files.map((file) => import(new URL(file, folder).href)));
+  return modules.flatMap((module: object) => Object.values(module).filter((value) => value?.kind === "service"));
+}
+
+function routesOf(method: DescMethodUnary): HttpRoute[] {
+  const rule = getOption(method, http);
+  return [rule, ...rule.additionalBindings].map(({ pattern }) => [
+    pattern.case === "get" ? "GET" : "POST",
+    String(pattern.value),
+  ]);
+}
+
+function pathOf(code: ErrorCode): string {
+  return ErrorCode[code].toLowerCase().replace("_", "/");
+}
+
+/** What a request can name: by the names that its fields have in HTTP. */
+export type Things = Readonly<Record<string, string>>;
+
+/** A request of an RPC that is good wherever these things exist. Of fields that exclude each other it has the first. */
+export function requestOf({ method }: Rpc, things: Things): CallRequest {
+  const request: Record<string, unknown> = {};
+  const chosen = new Set<string>();
+  for (const field of method.input.fields) {
+    const value = valueFor(field, things);
+    if (value === undefined || (field.oneof && chosen.has(field.oneof.name))) continue;
+    request[field.jsonName] = value;
+    if (field.oneof) chosen.add(field.oneof.name);
+  }
+  return request;
+}
+
+function valueFor({ jsonName, fieldKind, message, enum: enumeration }: DescField, things: Things): unknown {
+  if (fieldKind === "enum") return enumeration?.values[1]?.localName;
+  if (message?.typeName === StructSchema.typeName) return { plan: "pro" };
+  return fieldKind === "scalar" ? things[jsonName] : undefined;
+}
