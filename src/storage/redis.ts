@@ -1,5 +1,5 @@
 import type { Span } from "@opentelemetry/api";
-import { Cluster, Redis, type RedisOptions } from "ioredis";
+import { Cluster, Redis, type RedisOptions, ReplyError } from "ioredis";
 import type { RedisAddress } from "../config.js";
 import type { Log } from "../observe/log.js";
 import { inSpan } from "../observe/tracing.js";
@@ -57,6 +57,18 @@ export function connectRedis(address: RedisAddress, log: Log): Cache {
 
   redis.on("error", (cause) => breaker.trip(cause));
 
+  /** A server that is full goes on to answer with what it has, so it is not passed by. */
+  let refusing = false;
+  function noteStored(): void {
+    if (refusing) log.info("Redis stores entries again");
+    refusing = false;
+  }
+  function noteRefused(error: Error): void {
+    if (!(error instanceof ReplyError)) throw error;
+    if (!refusing) log.warn({ reason: error.message }, "Redis refuses to store entries; those that it has are used");
+    refusing = true;
+  }
+
   return {
     get inUse() {
       return breaker.closed;
@@ -68,7 +80,7 @@ export function connectRedis(address: RedisAddress, log: Log): Cache {
       return (await breaker.run(span ? () => inSpan(span, tell, ask()) : ask)) ?? undefined;
     },
     async set(name, value, lifetimeMs) {
-      await breaker.run(() => within(redis.set(name, value, "PX", lifetimeMs)));
+      await breaker.run(() => within(redis.set(name, value, "PX", lifetimeMs)).then(noteStored, noteRefused));
     },
     close() {
       clearTimeout(doubt);
