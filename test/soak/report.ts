@@ -21,6 +21,7 @@ export function toText({ seconds, tally, faults, samples, before, after, heap, f
     ["refused, aborted", `${refused}, ${aborted}`],
     ["faults", `${faults}; ${unavailable} calls were unavailable`],
     ["heap after collection", spread(samples, ({ heapBytes }) => heapBytes)],
+    ["compiled code", spread(samples, ({ codeBytes }) => codeBytes)],
     ["resident", spread(samples, ({ rssBytes }) => rssBytes)],
     [
       "line through the heap",

@@ -7,7 +7,9 @@ import { readSamples, total } from "../observe/samples.js";
 
 /** What a look into the service's process shows, garbage collected. */
 export interface ProcessSample {
+  /** Without compiled code. */
   readonly heapBytes: number;
+  readonly codeBytes: number;
   readonly rssBytes: number;
   readonly externalBytes: number;
   /** What keeps its event loop busy, by kind: sockets, timers and the like. */
