@@ -31,6 +31,8 @@ import { createMetrics, type Metrics } from "./observe/metrics.js";
 import { serveMetrics } from "./observe/serve-metrics.js";
 import { createCallTally } from "./observe/tally.js";
 import { createTracing } from "./observe/tracing.js";
+import { createOnce } from "./once/once.js";
+import { createOnceStore } from "./once/store.js";
 import { createGrpcDoor } from "./rpc/grpc.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
 import { openConnections } from "./storage/connections.js";
@@ -133,6 +135,7 @@ export async function openApp(options: AppOptions): Promise<App> {
         service(WorkspacesService, workspacesService),
       ],
       authenticate,
+      createOnce(createOnceStore(sql), holdings.changed, now),
       tracing,
     );
 
