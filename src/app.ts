@@ -40,8 +40,10 @@ import { createGrpcDoor } from "./rpc/grpc.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
 import { openConnections } from "./storage/connections.js";
 import { migrate } from "./storage/migrate.js";
-import { connectPostgres, isOutOfReach, isRefused } from "./storage/postgres.js";
+import { connectPostgres, poolSettings } from "./storage/postgres.js";
 import { connectRedis, noCache } from "./storage/redis.js";
+import { troubleOf } from "./storage/trouble.js";
+import { createTroubleLog } from "./storage/trouble-log.js";
 import { Unusable } from "./unusable.js";
 import { createWorkspacesService } from "./workspaces/service.js";
 import { createWorkspacesStore } from "./workspaces/store.js";
@@ -111,7 +113,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     undo.push(() => certificates?.close());
     const tracing = createTracing();
     undo.push(() => tracing?.flush());
-    const pool = openConnections(options.databaseUrl);
+    const pool = openConnections(options.databaseUrl, poolSettings, createTroubleLog(log));
     undo.push(() => pool.close());
     const { sql } = pool;
     await migrate(sql).catch(cannotMigrate);
@@ -237,7 +239,7 @@ export async function migrateDatabase(databaseUrl: string | undefined): Promise<
 }
 
 function cannotMigrate(cause: Error): never {
-  if (!isOutOfReach(cause) && !isRefused(cause)) throw cause;
+  if (troubleOf(cause) === undefined) throw cause;
   const sentence = `Cannot use PostgreSQL: ${cause.message}. Check DATABASE_URL, and that the database runs.`;
   throw new Unusable(sentence, { cause });
 }

@@ -278,6 +278,7 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
     when: "The service cannot reach its database just now, so it cannot judge the key. It never lets a call pass unjudged.",
     causes: [
       "The database is restarting, failing over, or cut off from the service.",
+      "The database has no disk space, memory or connection left; `detail` says which.",
       "Its readiness was asked for, and it is about to stop.",
       "The service has more to fetch than it takes on at once, and turns further calls away.",
     ],
@@ -484,12 +485,8 @@ export const deadlineExceeded = () =>
 export const callCancelled = () =>
   new Failure(ErrorCode.APPLICATION_DEADLINE_EXCEEDED, "The client did not wait for the answer.", { cancelled: true });
 
-export const serviceUnavailable = (cause: unknown) =>
-  new Failure(
-    ErrorCode.APPLICATION_SERVICE_UNAVAILABLE,
-    "The service cannot reach its database just now; try again shortly.",
-    { cause },
-  );
+export const serviceUnavailable = (cause: unknown, why = "The service cannot reach its database just now") =>
+  new Failure(ErrorCode.APPLICATION_SERVICE_UNAVAILABLE, `${why}; try again shortly.`, { cause });
 
 export const serviceStopping = () =>
   new Failure(

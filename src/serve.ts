@@ -22,7 +22,8 @@ export async function serve(config: Config): Promise<void> {
     if (config.tls) await readCertificates(config.tls); // a mistake in them is told before anything is started
     if (config.databaseUrl === undefined) {
       const { dataDir, searchPath } = config;
-      backends = await startBackends({ dataDir, searchPath, withRedis: config.redis === undefined, durable: true });
+      const wanted = { dataDir, searchPath, withRedis: config.redis === undefined, durable: true };
+      backends = await startBackends(wanted, log);
     }
     const options = {
       ...config,
@@ -62,5 +63,7 @@ function firstStopSignal(): Promise<void> {
 }
 
 function backendsLost(): never {
-  throw new Unusable("The embedded PostgreSQL or Valkey ended unexpectedly, so Latchkey stops too. Start it again.");
+  throw new Unusable(
+    "The process that keeps the embedded backends running was ended, so Latchkey stops too. Start it again.",
+  );
 }

@@ -1,5 +1,6 @@
 import { serviceUnavailable } from "../errors.js";
 import { answerWithin, type Connections, Silence } from "../storage/connections.js";
+import { troubleOf } from "../storage/trouble.js";
 import { type Changed, createChangesStore } from "./store.js";
 
 /** Where the lease learns of changes. */
@@ -66,7 +67,7 @@ export function createHeartbeat(own: Connections, others: Pick<Connections, "ren
         if (!connected) connectLimit = Math.min(connectLimit * 2, connectLimitMs.last);
       }
       connected = false;
-      throw serviceUnavailable(error);
+      throw serviceUnavailable(error, troubleOf(error)?.sentence);
     }
   }
 

@@ -1,12 +1,22 @@
 import { once } from "node:events";
 import { createServer } from "node:net";
 
-/** A server that was brought up for this process. */
+/** A server that this process can run, more than once, always at the same address. */
 export interface Backend {
+  /** What people call it. */
+  readonly name: string;
   /** How to connect to it, password included. */
   readonly url: string;
-  /** Resolves when the server has ended, whoever ended it. */
-  readonly ended: Promise<unknown>;
+  /** Resolves when it answers; rejects with why it does not. */
+  start(): Promise<Run>;
+  /** Clears away what was needed to run it. */
+  discard(): void;
+}
+
+/** A server that runs. */
+export interface Run {
+  /** Resolves when the server has ended, whoever ended it, to why that was, as far as it can be known. */
+  readonly ended: Promise<string>;
   stop(): Promise<void>;
 }
 

@@ -1,7 +1,9 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import type { Log } from "../observe/log.js";
 import { Unusable } from "../unusable.js";
+import type { News } from "./keep-running.js";
 
 /** What is to be brought up. */
 export interface BackendsOptions {
@@ -13,8 +15,9 @@ export interface BackendsOptions {
   readonly durable: boolean;
 }
 
-/** What the host process tells about itself. */
+/** What the host process tells about itself, and later on about the backends. */
 export type HostMessage =
+  | News
   | { readonly kind: "ready"; readonly databaseUrl: string; readonly redisUrl: string | undefined }
   | { readonly kind: "failed"; readonly mendable: boolean; readonly message: string };
 
@@ -22,13 +25,16 @@ export type HostMessage =
 export interface Backends {
   readonly databaseUrl: string;
   readonly redisUrl: string | undefined;
-  /** Resolves when they have ended, whoever ended them. */
+  /** Resolves when the process that keeps them running has ended, and they with it. */
   readonly ended: Promise<unknown>;
   stop(): Promise<void>;
 }
 
-/** Brings up the embedded backends. They end with this process, even if it is killed. */
-export async function startBackends(options: BackendsOptions): Promise<Backends> {
+/**
+ * Brings up the embedded backends. They end with this process, even if it is killed; one that ends before is started
+ * again.
+ */
+export async function startBackends(options: BackendsOptions, log?: Log): Promise<Backends> {
   const host = fork(fileURLToPath(new URL("./host.js", import.meta.url)), [JSON.stringify(options)], {
     // In a session of its own: Ctrl-C is for us, and we stop the backends last.
     detached: true,
@@ -40,9 +46,12 @@ export async function startBackends(options: BackendsOptions): Promise<Backends>
   const message = await Promise.race([firstMessage(host), ended.then(() => undefined)]);
   if (message?.kind !== "ready") {
     await ended;
-    if (message?.mendable) throw new Unusable(message.message);
-    throw new Error(message?.message ?? "the process that hosts the embedded backends ended");
+    if (message?.kind === "failed" && message.mendable) throw new Unusable(message.message);
+    throw new Error(
+      message?.kind === "failed" ? message.message : "the process that hosts the embedded backends ended",
+    );
   }
+  host.on("message", (news: News) => log && sayNews(log, news));
   return {
     databaseUrl: message.databaseUrl,
     redisUrl: message.redisUrl,
@@ -57,4 +66,10 @@ export async function startBackends(options: BackendsOptions): Promise<Backends>
 async function firstMessage(host: NodeJS.EventEmitter): Promise<HostMessage> {
   const [message] = await once(host, "message");
   return message;
+}
+
+function sayNews(log: Log, { kind, backend, reason }: News): void {
+  if (kind === "back") log.info(`the embedded ${backend} runs again`);
+  else if (kind === "lost") log.error({ reason }, `the embedded ${backend} has ended; it is being started again`);
+  else log.error({ reason }, `the embedded ${backend} cannot be started; it is tried again and again`);
 }

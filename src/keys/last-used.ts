@@ -23,6 +23,7 @@ const mostUnstored = 100_000;
 export function createLastUsed(store: (uses: ReadonlyMap<string, Date>) => Promise<void>, log: Log): LastUsed {
   let uses = new Map<string, Date>();
   let full = false;
+  let failing = false;
 
   function record(keyId: string, at: Date): void {
     const known = uses.get(keyId);
@@ -47,9 +48,12 @@ export function createLastUsed(store: (uses: ReadonlyMap<string, Date>) => Promi
         pending.splice(0, largestBatch);
       }
       full = uses.size >= mostUnstored;
+      if (failing) log.info("when keys were last used is stored again");
+      failing = false;
     } catch (error) {
       for (const [keyId, at] of pending) record(keyId, at);
-      log.warn({ err: error }, "when keys were last used could not be stored; it will be tried again");
+      if (!failing) log.warn({ err: error }, "when keys were last used cannot be stored; it is tried again and again");
+      failing = true;
     }
   }
 

@@ -28,7 +28,7 @@ import type { Door } from "../observe/calls.js";
 import type { ReadHeader, Tracing } from "../observe/tracing.js";
 import type { Handle, Once } from "../once/once.js";
 import { after, type Soon } from "../soon.js";
-import { isOutOfReach } from "../storage/postgres.js";
+import { troubleOf } from "../storage/trouble.js";
 import { createValidate } from "./validate.js";
 
 /** A service's descriptor together with its handlers. */
@@ -163,5 +163,6 @@ function whileAwaited<T>(call: Call, step: Soon<T>): Soon<T> {
 /** What the caller is told about anything that was thrown. What is not in the catalogue stays in the log. */
 export function toFailure(error: unknown): Failure {
   if (error instanceof Failure) return error;
-  return isOutOfReach(error) ? serviceUnavailable(error) : unexpectedError(error);
+  const trouble = troubleOf(error);
+  return trouble ? serviceUnavailable(error, trouble.sentence) : unexpectedError(error);
 }

@@ -1,6 +1,7 @@
 import { createLanes, type LanesUse } from "./lanes.js";
 import { connectPostgres, type PoolSettings, poolSettings, type Sql } from "./postgres.js";
 import { reliable } from "./statements.js";
+import type { TroubleLog } from "./trouble-log.js";
 
 /** Connections to the database that can be given up and made anew. */
 export interface Connections {
@@ -20,7 +21,11 @@ export interface Connections {
  * gets into the next one. So when one connection broke, none of them is used any more, and a result counts only if it
  * is whole.
  */
-export function openConnections(url: string, settings: PoolSettings = poolSettings): Connections {
+export function openConnections(
+  url: string,
+  settings: PoolSettings = poolSettings,
+  troubles?: TroubleLog,
+): Connections {
   let closing = false;
   let pools = open();
   const lanes = createLanes(pools);
@@ -49,7 +54,7 @@ export function openConnections(url: string, settings: PoolSettings = poolSettin
     apply: (_first, _this, written: Parameters<Sql>) => {
       const statement = lanes.first.sql(...written);
       if (!(statement instanceof Promise)) return statement;
-      return reliable(statement, lanes, (sql) => sql(...written));
+      return reliable(statement, lanes, (sql) => sql(...written), troubles);
     },
     get: (_first, name: keyof Sql) => lanes.first.sql[name],
   });

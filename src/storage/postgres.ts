@@ -72,37 +72,6 @@ const textArray = {
           .map((word) => word.replace(/^"|"$/g, "")),
 };
 
-/** What postgres.js and the operating system say when the database is out of reach. */
-const outOfReach = new Set([
-  "CONNECT_TIMEOUT",
-  "CONNECTION_CLOSED",
-  "CONNECTION_DESTROYED",
-  "CONNECTION_ENDED",
-  "ECONNREFUSED",
-  "ECONNRESET",
-  "EHOSTUNREACH",
-  "ENOTFOUND",
-  "EAI_AGAIN",
-  "EPIPE",
-  "ETIMEDOUT",
-  "25006", // read-only: a standby, or a primary that was demoted
-  "53300", // too many connections
-  "57P01", // shutting down
-  "57P02", // crashed
-  "57P03", // starting up
-]);
-
-/** Whether an error means that the database is out of reach, rather than that a statement is wrong. */
-export function isOutOfReach(error: unknown): boolean {
-  const code = codeOf(error);
-  return code !== undefined && (outOfReach.has(code) || code.startsWith("08"));
-}
-
-/** Whether PostgreSQL is there but does not let us in: a wrong password, an unknown database, a missing right. */
-export function isRefused(error: unknown): boolean {
-  return /^(28|3D|42501)/.test(codeOf(error) ?? "");
-}
-
 /** Whether a statement failed because a row with what this constraint keeps unique is there already. */
 export function isTaken(error: unknown, constraint: string): boolean {
   return error instanceof postgres.PostgresError && error.code === "23505" && error.constraint_name === constraint;

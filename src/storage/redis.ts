@@ -1,5 +1,5 @@
 import type { Span } from "@opentelemetry/api";
-import { Cluster, Redis, type RedisOptions } from "ioredis";
+import { Cluster, Redis, type RedisOptions, ReplyError } from "ioredis";
 import type { RedisAddress } from "../config.js";
 import type { Log } from "../observe/log.js";
 import { inSpan } from "../observe/tracing.js";
@@ -77,6 +77,18 @@ export function connectRedis(address: RedisAddress, log: Log): RedisCache {
     return breaker.run(span ? () => inSpan(span, tell, limited()) : limited);
   }
 
+  /** A server that is full goes on to answer with what it has, so it is not passed by. */
+  let refusing = false;
+  function noteStored(): void {
+    if (refusing) log.info("Redis stores entries again");
+    refusing = false;
+  }
+  function noteRefused(error: Error): void {
+    if (!(error instanceof ReplyError)) throw error;
+    if (!refusing) log.warn({ reason: error.message }, "Redis refuses to store entries; those that it has are used");
+    refusing = true;
+  }
+
   return {
     get inUse() {
       return breaker.closed;
@@ -85,7 +97,7 @@ export function connectRedis(address: RedisAddress, log: Log): RedisCache {
     ask,
     get: async (name, span) => (await ask("GET", () => redis.get(name), span)) ?? undefined,
     async set(name, value, lifetimeMs) {
-      await ask("SET", () => redis.set(name, value, "PX", lifetimeMs));
+      await ask("SET", () => redis.set(name, value, "PX", lifetimeMs).then(noteStored, noteRefused));
     },
     close() {
       clearTimeout(doubt);

@@ -1,6 +1,7 @@
 import type { PendingQuery, Row, RowList } from "postgres";
 import type { Lane, Lanes } from "./lanes.js";
 import { codeOf, type Sql } from "./postgres.js";
+import type { TroubleLog } from "./trouble-log.js";
 
 type Statement = PendingQuery<Row[]>;
 
@@ -33,8 +34,14 @@ const lookEveryMs = 20;
  *
  * @param statement is not sent itself; it may also be a part of another
  * @param write the same statement, for the connection that it is to be sent on
+ * @param troubles is told how it ends
  */
-export function reliable(statement: Statement, lanes: Lanes, write: (sql: Sql) => Statement): Statement {
+export function reliable(
+  statement: Statement,
+  lanes: Lanes,
+  write: (sql: Sql) => Statement,
+  troubles?: TroubleLog,
+): Statement {
   let cancelled = false;
   let errand: Errand | undefined;
   statement.cancel = () => {
@@ -44,7 +51,7 @@ export function reliable(statement: Statement, lanes: Lanes, write: (sql: Sql) =
   // biome-ignore lint/suspicious/noThenProperty: a statement is sent when somebody waits for it
   statement.then = (onResult, onError) => {
     if (errand === undefined && cancelled) return Promise.reject(new Cancelled()).then(onResult, onError);
-    errand ??= send(lanes, write);
+    errand ??= send(lanes, write, troubles);
     return errand.result.then(onResult, onError);
   };
   return statement;
@@ -56,7 +63,7 @@ interface Errand {
   cancel(): void;
 }
 
-function send(lanes: Lanes, write: (sql: Sql) => Statement): Errand {
+function send(lanes: Lanes, write: (sql: Sql) => Statement, troubles: TroubleLog | undefined): Errand {
   let repeatsLeft = mostRepeats;
   let running: { readonly statement: Statement & Inside; readonly lane: Lane } | undefined;
   let cancelled = false;
@@ -72,13 +79,17 @@ function send(lanes: Lanes, write: (sql: Sql) => Statement): Errand {
     statement.then(
       (found) => {
         leave(lane);
-        if (isWhole(found, statement)) resolve(found);
-        else reject(new ConnectionBroken("the connection broke before the result was whole"));
+        if (isWhole(found, statement)) {
+          troubles?.succeeded(found.statement.string);
+          resolve(found);
+        } else reject(new ConnectionBroken("the connection broke before the result was whole"));
       },
       (error) => {
         leave(lane);
-        if (cancelled || repeatsLeft-- === 0 || !isVictim(error, lane)) reject(error);
-        else lanes.enter(attempt);
+        if (cancelled || repeatsLeft-- === 0 || !isVictim(error, lane)) {
+          troubles?.failed(error);
+          reject(error);
+        } else lanes.enter(attempt);
       },
     );
   }

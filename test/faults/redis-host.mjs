@@ -2,6 +2,7 @@
 import { pathToFileURL } from "node:url";
 
 const [, , module] = process.argv;
-const { startValkey } = await import(pathToFileURL(module).href);
-const { url } = await startValkey(process.env.PATH ?? "");
+const { openValkey } = await import(pathToFileURL(module).href);
+const { url, start } = await openValkey(process.env.PATH ?? "");
+await start();
 process.send({ url });

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer, Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from "vitest";
 import { type Connections, openConnections } from "../../src/storage/connections.js";
-import { isOutOfReach } from "../../src/storage/postgres.js";
+import { troubleOf } from "../../src/storage/trouble.js";
 import { createDatabase } from "../harness.js";
 
 let database: Awaited<ReturnType<typeof createDatabase>>;
@@ -56,7 +56,7 @@ async function ending<T>(statement: PromiseLike<T>): Promise<T | "out of reach">
   try {
     return await statement;
   } catch (error) {
-    expect(error).toSatisfy(isOutOfReach);
+    expect(troubleOf(error)?.sentence).toMatch(/cannot reach/);
     return "out of reach";
   }
 }

@@ -1,0 +1,63 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Backend } from "./backend.js";
+
+/** What became of a backend. */
+export interface News {
+  /** `lost`: it has ended; `failing`: it cannot be started again, for a reason that was not told yet; `back`: it runs. */
+  readonly kind: "lost" | "failing" | "back";
+  readonly backend: string;
+  readonly reason?: string;
+}
+
+/** Between two attempts to start it again, at first and at most: after each failure, twice as long. */
+const pauseMs = { first: 100, last: 2_000 };
+
+/**
+ * Starts a backend and keeps it running: if it ends without having been told to, it is started again, with a patience
+ * that does not end. What it lacked, such as room on the disk, may come back at any time. Rejects if the first start fails.
+ */
+export async function keepRunning(backend: Backend, tell: (news: News) => void): Promise<{ stop(): Promise<void> }> {
+  const stopping = new AbortController();
+  let run = await backend.start();
+  const kept = keep();
+
+  async function keep(): Promise<void> {
+    for (;;) {
+      const reason = await run.ended;
+      if (stopping.signal.aborted) return;
+      tell({ kind: "lost", backend: backend.name, reason });
+      if (!(await startAgain())) return;
+      if (stopping.signal.aborted) return run.stop();
+      tell({ kind: "back", backend: backend.name });
+    }
+  }
+
+  /** False if it is not wanted any more. */
+  async function startAgain(): Promise<boolean> {
+    let told = "";
+    for (let pause = pauseMs.first; !stopping.signal.aborted; pause = Math.min(pause * 2, pauseMs.last)) {
+      try {
+        run = await backend.start();
+        return true;
+      } catch (error) {
+        const { message } = error as Error;
+        // At first, processes of the one before may still be about to go. The same with another number is not news.
+        const reason = message.replace(/\d+/g, "");
+        if (reason !== told && pause > pauseMs.first) {
+          told = reason;
+          tell({ kind: "failing", backend: backend.name, reason: message });
+        }
+        await sleep(pause, undefined, { signal: stopping.signal }).catch(() => {});
+      }
+    }
+    return false;
+  }
+
+  return {
+    async stop() {
+      stopping.abort();
+      await run.stop();
+      await kept;
+    },
+  };
+}

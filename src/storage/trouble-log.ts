@@ -1,0 +1,38 @@
+import type { Log } from "../observe/log.js";
+import { troubleOf } from "./trouble.js";
+
+/** Is told how statements end. */
+export interface TroubleLog {
+  succeeded(statement: string): void;
+  failed(error: unknown): void;
+}
+
+/** How long nothing may have failed before a success counts as the end. */
+const quietMs = 5_000;
+
+/**
+ * Says once that the database is in trouble, and once that it is over, however many statements fail meanwhile. What is
+ * read may succeed all the time while nothing can be written; so it is over when one of the statements that had failed
+ * succeeds, and none has failed for a while. A database that is out of reach is told of by the lease.
+ */
+export function createTroubleLog(log: Log, now: () => number = () => performance.now()): TroubleLog {
+  const failing = new Set<string>();
+  let lastFailureAt = 0;
+
+  return {
+    succeeded(statement) {
+      if (failing.size === 0 || !failing.has(statement) || now() < lastFailureAt + quietMs) return;
+      failing.clear();
+      log.info("the database is well again");
+    },
+    failed(error) {
+      const trouble = troubleOf(error);
+      if (!trouble?.lasts) return;
+      const { message, code, query = "" } = error as Error & { code: string; query?: string };
+      if (failing.size === 0)
+        log.error({ reason: message, code }, `${trouble.sentence}; calls that need it are refused`);
+      failing.add(query);
+      lastFailureAt = now();
+    },
+  };
+}

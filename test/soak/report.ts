@@ -1,0 +1,54 @@
+import { rule } from "./judge.js";
+import { mib, type RoundResult, type Sample } from "./round.js";
+
+export function toJson(result: RoundResult, facts: object): string {
+  const { tally } = result;
+  const counted = {
+    ...tally,
+    byDoor: Object.fromEntries(tally.byDoor),
+    byOperation: Object.fromEntries(tally.byOperation),
+    unexpected: Object.fromEntries(tally.unexpected),
+  };
+  return JSON.stringify({ ...facts, passes: result.failings.length === 0, ...result, tally: counted }, null, 2);
+}
+
+export function toText({ seconds, tally, faults, samples, before, after, heap, failings }: RoundResult): string {
+  const { calls, aborted, refused, unavailable, byDoor, byOperation } = tally;
+  const rows: [string, string][] = [
+    ["lasted", `${(seconds / 60).toFixed(1)} minutes`],
+    ["calls", `${calls} (${(calls / seconds).toFixed(0)}/s): ${list(byDoor)}`],
+    ["operations", `${byOperation.size}: ${list(byOperation)}`],
+    ["refused, aborted", `${refused}, ${aborted}`],
+    ["faults", `${faults}; ${unavailable} calls were unavailable`],
+    ["heap after collection", spread(samples, ({ heapBytes }) => heapBytes)],
+    ["compiled code", spread(samples, ({ codeBytes }) => codeBytes)],
+    ["resident", spread(samples, ({ rssBytes }) => rssBytes)],
+    [
+      "line through the heap",
+      `${heap.bytesPerCall.toFixed(2)} ± ${heap.uncertainty.toFixed(2)} bytes a call: ${heap.kind}`,
+    ],
+    [
+      "at rest",
+      `${after.sessions} sessions, ${after.busy} busy, ${after.waiting} waiting; ${resources(after.resources)}`,
+    ],
+    ["before the load", resources(before.resources)],
+  ];
+  const width = Math.max(...rows.map(([name]) => name.length));
+  const table = rows.map(([name, text]) => `  ${name.padEnd(width)}  ${text}`).join("\n");
+  const verdict = failings.length === 0 ? "It passes." : `It fails:\n${failings.map((one) => `  - ${one}`).join("\n")}`;
+  return `${table}\n\n${rule}\n\n${verdict}`;
+}
+
+function list(counts: ReadonlyMap<string, number>): string {
+  return [...counts].map(([name, count]) => `${name} ${count}`).join(", ");
+}
+
+function resources(counts: Readonly<Record<string, number>>): string {
+  return list(new Map(Object.entries(counts)));
+}
+
+/** At the beginning, in the middle and at the end. */
+function spread(samples: readonly Sample[], of: (sample: Sample) => number): string {
+  const chosen = [samples[0], samples[Math.floor(samples.length / 2)], samples.at(-1)];
+  return `${chosen.map((sample) => (sample ? mib(of(sample)) : "?")).join(", ")} MiB (first, middle, last)`;
+}

@@ -1,0 +1,91 @@
+import { once } from "node:events";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { type Launched, launchNode } from "../faults/processes.js";
+import { project } from "../faults/project.js";
+import { readSamples, total } from "../observe/samples.js";
+
+/** What a look into the service's process shows, garbage collected. */
+export interface ProcessSample {
+  /** Without compiled code. */
+  readonly heapBytes: number;
+  readonly codeBytes: number;
+  readonly rssBytes: number;
+  readonly externalBytes: number;
+  /** What keeps its event loop busy, by kind: sockets, timers and the like. */
+  readonly resources: Readonly<Record<string, number>>;
+  /** Of the process object itself. */
+  readonly listeners: number;
+}
+
+/** The built service, in a process of its own that can be looked into. */
+export interface SoakedService {
+  readonly httpUrl: string;
+  readonly grpcUrl: string;
+  readonly operatorKey: string;
+  sample(): Promise<ProcessSample>;
+  /** The sum of a metric over all labels that are not given. */
+  readMetric(name: string, labels?: Readonly<Record<string, string>>): Promise<number>;
+  /** Whether it has ended by itself. */
+  ended(): boolean;
+  /** The end of what it logged that is not about a call. */
+  log(): string;
+  stop(): Promise<void>;
+}
+
+const operatorKey = "operator-credential-of-the-soak";
+
+/** Starts it with a cache so small that it is soon full: what fills it would look like a leak. */
+export async function startSoaked(databaseUrl: string, redisUrl: string, leakBytes: number): Promise<SoakedService> {
+  const preload = (name: string) => ["--import", pathToFileURL(join(project, "test/soak", name)).href];
+  const program = [...preload("probe.mjs"), ...(leakBytes > 0 ? preload("leak.mjs") : [])];
+  const launched = launchNode([...program, join(project, "dist/src/main.js")], {
+    PATH: process.env["PATH"],
+    DATABASE_URL: databaseUrl,
+    REDIS_URL: redisUrl,
+    OPERATOR_KEY: operatorKey,
+    CACHE_MB: "8",
+    HTTP_PORT: "0",
+    GRPC_PORT: "0",
+    METRICS_PORT: "0",
+    LEAK_BYTES: `${leakBytes}`,
+  });
+  let log = "";
+  let hasEnded = false;
+  void launched.ended.then(() => {
+    hasEnded = true;
+  });
+  launched.child.stderr?.setEncoding("utf8").on("data", (text: string) => {
+    const lines = text.split("\n").filter((line) => line !== "" && !line.includes('"msg":"call"'));
+    log = (log + lines.map((line) => `${line}\n`).join("")).slice(-4_000);
+  });
+  const banner = await readBanner(launched);
+  const find = (label: string) => new RegExp(`^ +${label} +(\\S+)$`, "m").exec(banner)?.[1] ?? "";
+  const metricsUrl = find("Metrics");
+  return {
+    httpUrl: find("HTTP/JSON, Connect"),
+    grpcUrl: `http://${find("gRPC")}`,
+    operatorKey,
+    async sample() {
+      launched.child.send("sample");
+      const [sample] = await once(launched.child, "message");
+      return sample as ProcessSample;
+    },
+    readMetric: async (name, labels) => total(await readSamples({ metricsUrl }), `latchkey_${name}`, labels),
+    ended: () => hasEnded,
+    log: () => log,
+    stop: () => launched.stop(15_000),
+  };
+}
+
+async function readBanner({ child, ended }: Launched): Promise<string> {
+  let banner = "";
+  const ready = new AbortController();
+  child.stdout?.setEncoding("utf8").on("data", (text) => {
+    banner += text;
+    if (banner.includes("Ctrl-C stops it.")) ready.abort();
+  });
+  await Promise.race([ended, once(ready.signal, "abort")]);
+  if (!ready.signal.aborted) throw new Error(`the service did not start:\n${banner}`);
+  return banner;
+}

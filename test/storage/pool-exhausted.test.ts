@@ -1,0 +1,75 @@
+import postgres from "postgres";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { type Answered, callGrpc, callHttp } from "../auth/answered.js";
+import { readMetric } from "../auth/vitals.js";
+import { createWorkspace } from "../gateway/http.js";
+import { createDatabase, openTestApp, type TestApp } from "../harness.js";
+
+/** More than there are connections. */
+const many = 15;
+
+let database: Awaited<ReturnType<typeof createDatabase>>;
+let sql: postgres.Sql;
+let app: TestApp;
+let key: string;
+
+beforeAll(async () => {
+  database = await createDatabase();
+  sql = postgres(database.url, { max: 2, onnotice: () => {} });
+  app = await openTestApp({ databaseUrl: database.url, metricsPort: 0 });
+  key = (await createWorkspace(app.httpUrl)).key;
+});
+afterAll(async () => {
+  await app?.close();
+  await sql?.end({ timeout: 1 });
+  await database.drop();
+});
+
+const outcomes = async (calls: readonly Promise<Answered>[]) =>
+  (await Promise.all(calls)).map(({ outcome }) => outcome);
+const busy = () => readMetric(app, "pool_connections", { state: "busy" });
+const sessions = () =>
+  sql`select from pg_stat_activity where application_name = 'latchkey' and datname = current_database()`.then(
+    ({ count }) => count,
+  );
+
+it("while every connection waits for a lock, held keys are judged, nothing outlives its deadline, and all is served afterwards", async () => {
+  const waiting: Promise<Answered>[] = [];
+  await sql.begin(async (holder) => {
+    await holder`lock table audit_events in access exclusive mode`;
+    for (let count = 0; count < many; count++) {
+      waiting.push((count % 2 ? callHttp : callGrpc)(app, "createKey", key, { name: `${count}` }));
+    }
+    await expect.poll(busy, { timeout: 5_000 }).toBe(10);
+
+    expect(await outcomes([callHttp, callGrpc].map((call) => call(app, "verifyKey", key, { key })))).toEqual([
+      "OK",
+      "OK",
+    ]);
+    const late = await callGrpc(app, "listKeys", key, {}, 300);
+    expect(late.outcome).toMatch(/^(DEADLINE_EXCEEDED|UNAVAILABLE)$/);
+    expect(late.ms).toBeLessThan(2_000);
+    expect((await overConnect(300)).error).toMatch(/^(deadline_exceeded|unavailable)$/);
+  });
+
+  expect(await outcomes(waiting)).toEqual(Array(many).fill("OK"));
+  expect(await outcomes([callHttp(app, "listKeys", key), callGrpc(app, "listKeys", key)])).toEqual(["OK", "OK"]);
+  await expect.poll(busy).toBe(0);
+  expect(await readMetric(app, "pool_waiting_statements")).toBe(0);
+  expect(await sessions()).toBeLessThanOrEqual(11);
+});
+
+/** The HTTP port has deadlines for those who speak Connect. */
+async function overConnect(timeoutMs: number): Promise<{ error: string }> {
+  const response = await fetch(`${app.httpUrl}/latchkey.v1.KeysService/ListKeys`, {
+    method: "POST",
+    headers: {
+      authorization: `Bearer ${key}`,
+      "content-type": "application/json",
+      "connect-timeout-ms": `${timeoutMs}`,
+    },
+    body: "{}",
+  });
+  const { code } = (await response.json()) as { code: string };
+  return { error: code };
+}
