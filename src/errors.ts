@@ -225,7 +225,7 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
     when: "The request is larger than the service accepts.",
     causes: [
       "The body is larger than 1 MiB.",
-      "The headers together are larger than 16 KiB, often because of cookies.",
+      "The headers together are larger than 16 KiB, often because of cookies, or there are more than 100 of them.",
     ],
     remedy: "Send less, for instance a smaller `meta`.",
     seeAlso: [ErrorCode.APPLICATION_INVALID_INPUT],
@@ -249,7 +249,7 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
     causes: [
       "The database is restarting, failing over, or cut off from the service.",
       "Its readiness was asked for, and it is about to stop.",
-      "The service has more to fetch than it takes on at once, and turns further calls away.",
+      "The service is asked more than it can answer, and turns further calls away before it begins with them.",
     ],
     remedy: "Try again after the seconds that `Retry-After` names.",
     seeAlso: [ErrorCode.APPLICATION_DEADLINE_EXCEEDED, ErrorCode.APPLICATION_UNEXPECTED_ERROR],
@@ -419,6 +419,9 @@ export const mediaTypeUnsupported = (why: string) => new Failure(ErrorCode.APPLI
 export const payloadTooLarge = (part: "body" | "head", limit: number) =>
   new Failure(ErrorCode.APPLICATION_PAYLOAD_TOO_LARGE, `The request's ${part} is larger than ${limit} bytes.`);
 
+export const headerCountExceeded = (limit: number) =>
+  new Failure(ErrorCode.APPLICATION_PAYLOAD_TOO_LARGE, `The request has more than ${limit} headers.`);
+
 export const deadlineExceeded = () =>
   new Failure(ErrorCode.APPLICATION_DEADLINE_EXCEEDED, "The call took longer than its deadline.");
 
@@ -431,6 +434,12 @@ export const serviceUnavailable = (cause: unknown) =>
     ErrorCode.APPLICATION_SERVICE_UNAVAILABLE,
     "The service cannot reach its database just now; try again shortly.",
     { cause },
+  );
+
+export const serviceOverloaded = () =>
+  new Failure(
+    ErrorCode.APPLICATION_SERVICE_UNAVAILABLE,
+    "The service is asked more than it can answer just now, so it did nothing of this; try again shortly.",
   );
 
 export const serviceStopping = () =>

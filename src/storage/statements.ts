@@ -1,6 +1,8 @@
 import type { PendingQuery, Row, RowList } from "postgres";
+import { serviceOverloaded } from "../errors.js";
 import type { Lane, Lanes } from "./lanes.js";
 import { codeOf, type Sql } from "./postgres.js";
+import type { Waiter } from "./waiting-room.js";
 
 type Statement = PendingQuery<Row[]>;
 
@@ -33,8 +35,14 @@ const lookEveryMs = 20;
  *
  * @param statement is not sent itself; it may also be a part of another
  * @param write the same statement, for the connection that it is to be sent on
+ * @param turnedAway is told if it would have to wait for a connection for too long
  */
-export function reliable(statement: Statement, lanes: Lanes, write: (sql: Sql) => Statement): Statement {
+export function reliable(
+  statement: Statement,
+  lanes: Lanes,
+  write: (sql: Sql) => Statement,
+  turnedAway: TurnedAway,
+): Statement {
   let cancelled = false;
   let errand: Errand | undefined;
   statement.cancel = () => {
@@ -44,9 +52,20 @@ export function reliable(statement: Statement, lanes: Lanes, write: (sql: Sql) =
   // biome-ignore lint/suspicious/noThenProperty: a statement is sent when somebody waits for it
   statement.then = (onResult, onError) => {
     if (errand === undefined && cancelled) return Promise.reject(new Cancelled()).then(onResult, onError);
-    errand ??= send(lanes, write);
+    errand ??= send(lanes, write, patient.has(statement) ? undefined : turnedAway);
     return errand.result.then(onResult, onError);
   };
+  return statement;
+}
+
+/** Tells that a statement was turned away. Undefined: it waits for as long as it takes. */
+export type TurnedAway = (() => void) | undefined;
+
+const patient = new WeakSet<object>();
+
+/** A statement that is not turned away, however long it has to wait: nobody would ask again. */
+export function patiently<T extends object>(statement: T): T {
+  patient.add(statement);
   return statement;
 }
 
@@ -56,7 +75,7 @@ interface Errand {
   cancel(): void;
 }
 
-function send(lanes: Lanes, write: (sql: Sql) => Statement): Errand {
+function send(lanes: Lanes, write: (sql: Sql) => Statement, turnedAway: TurnedAway): Errand {
   let repeatsLeft = mostRepeats;
   let running: { readonly statement: Statement & Inside; readonly lane: Lane } | undefined;
   let cancelled = false;
@@ -78,7 +97,7 @@ function send(lanes: Lanes, write: (sql: Sql) => Statement): Errand {
       (error) => {
         leave(lane);
         if (cancelled || repeatsLeft-- === 0 || !isVictim(error, lane)) reject(error);
-        else lanes.enter(attempt);
+        else lanes.enter(waiter);
       },
     );
   }
@@ -99,12 +118,18 @@ function send(lanes: Lanes, write: (sql: Sql) => Statement): Errand {
     setTimeout(stop, active ? cancelEveryMs : lookEveryMs).unref();
   }
 
-  lanes.enter(attempt);
+  function refuse(): void {
+    turnedAway?.();
+    reject(serviceOverloaded());
+  }
+
+  const waiter: Waiter<Lane> = turnedAway ? { goOn: attempt, refuse } : { goOn: attempt };
+  lanes.enter(waiter);
   return {
     result,
     cancel() {
       cancelled = true;
-      if (lanes.withdraw(attempt)) reject(new Cancelled());
+      if (lanes.withdraw(waiter)) reject(new Cancelled());
       else stop();
     },
   };
