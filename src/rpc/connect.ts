@@ -1,10 +1,11 @@
+import type { IncomingMessage } from "node:http";
 import type { Message } from "@bufbuild/protobuf";
 import { createContextKey, createContextValues, type HandlerContext } from "@connectrpc/connect";
 import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { mediaTypeUnsupported, methodNotAllowed } from "../errors.js";
+import { type Failure, mediaTypeUnsupported, methodNotAllowed } from "../errors.js";
 import { type BodyFormat, refuseUndecodable } from "./connect-body.js";
 import { admitCall, type HttpCall, performCall, toHttpFailure } from "./http-call.js";
 import { largestMessage, type Procedure, toFailure } from "./pipeline.js";
@@ -91,30 +92,45 @@ async function handle(message: Message, context: HandlerContext): Promise<Messag
  * thrown on, to the scope around this one, which answers any HTTP client.
  */
 async function writeRefusal(error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> {
-  const { call, headers } = request;
-  const protocol = protocolOf(request);
-  if (protocol === undefined || request.method !== "POST") throw error;
+  const { call } = request;
+  const failure = toHttpFailure(error);
+  const refusal = toRefusal(request.raw, failure, call.requestId);
+  if (refusal === undefined) throw error;
+  call.failure = failure;
+  await reply.code(refusal.status).headers(refusal.headers).send(refusal.body);
+}
 
-  call.failure = toHttpFailure(error);
-  const refusal = toConnectError(call.failure, call.requestId);
+/** A failure as the answer to an RPC. */
+export interface Refusal {
+  readonly status: number;
+  readonly headers: Record<string, string>;
+  readonly body: string;
+}
+
+/** A failure in the protocol that a request came in; undefined if it came in none of them. */
+export function toRefusal(request: IncomingMessage, failure: Failure, requestId: string): Refusal | undefined {
+  const protocol = protocolOf(request);
+  if (protocol === undefined || request.method !== "POST") return undefined;
+  const error = toConnectError(failure, requestId);
   if (protocol.framed) {
-    reply.headers(Object.fromEntries(setTrailerStatus(new Headers(), refusal)));
-    await reply
-      .code(200)
-      .type(headers["content-type"] ?? "")
-      .send();
-  } else {
-    await reply
-      .code(codeToHttpStatus(refusal.code))
-      .type("application/json")
-      .send(errorToJsonBytes(refusal, undefined));
+    const headers = Object.fromEntries(setTrailerStatus(new Headers(), error));
+    return {
+      status: 200,
+      headers: { ...headers, "content-type": request.headers["content-type"] ?? "" },
+      body: "",
+    };
   }
+  return {
+    status: codeToHttpStatus(error.code),
+    headers: { "content-type": "application/json" },
+    body: Buffer.from(errorToJsonBytes(error, undefined)).toString(),
+  };
 }
 
 const protocols = /^application\/(?:(json|proto)|grpc-web(?:\+(json|proto))?)(?:;|$)/i;
 
 /** How the body of an RPC is to be read; undefined if it is in none of the protocols. */
-function protocolOf({ headers }: FastifyRequest): BodyFormat | undefined {
+function protocolOf({ headers }: Pick<IncomingMessage, "headers">): BodyFormat | undefined {
   const [known, unary, framed] = protocols.exec(headers["content-type"] ?? "") ?? [];
   if (known === undefined) return undefined;
   return {
