@@ -31,11 +31,14 @@ import { createMetrics, type Metrics } from "./observe/metrics.js";
 import { serveMetrics } from "./observe/serve-metrics.js";
 import { createCallTally } from "./observe/tally.js";
 import { createTracing } from "./observe/tracing.js";
+import { createLoopGuard, type LoopGuard } from "./overload/event-loop.js";
+import { type Limits, standardLimits } from "./overload/limits.js";
+import { createShedding } from "./overload/shedding.js";
 import { createGrpcDoor } from "./rpc/grpc.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
 import { openConnections } from "./storage/connections.js";
 import { migrate } from "./storage/migrate.js";
-import { connectPostgres, isOutOfReach, isRefused } from "./storage/postgres.js";
+import { connectPostgres, isOutOfReach, isRefused, poolSettings } from "./storage/postgres.js";
 import { connectRedis, noCache } from "./storage/redis.js";
 import { Unusable } from "./unusable.js";
 import { createWorkspacesService } from "./workspaces/service.js";
@@ -53,6 +56,8 @@ export interface AppOptions {
   readonly grpcKeepaliveMs: number;
   /** After how long a gRPC client is asked to connect anew; undefined: never. */
   readonly grpcMaxConnectionAgeMs: number | undefined;
+  /** How many connections each port takes. */
+  readonly maxConnections: number;
   /** For how long, at a stop, the ports stay open once it is told that the service is not ready any more. */
   readonly stopDelayMs: number;
   readonly databaseUrl: string;
@@ -65,6 +70,10 @@ export interface AppOptions {
   readonly log: Log;
   /** The time by which keys expire and changes are dated. */
   readonly now?: () => Date;
+  /** Which calls are served; left out, those that the event loop has time for. */
+  readonly guard?: LoopGuard;
+  /** What one client may do, where it is not the standard. */
+  readonly limits?: Partial<Limits>;
 }
 
 /** A running service. */
@@ -97,7 +106,8 @@ export async function openApp(options: AppOptions): Promise<App> {
     undo.push(() => certificates?.close());
     const tracing = createTracing();
     undo.push(() => tracing?.flush());
-    const pool = openConnections(options.databaseUrl);
+    const shedding = createShedding(log);
+    const pool = openConnections(options.databaseUrl, poolSettings, () => shedding.count("database"));
     undo.push(() => pool.close());
     const { sql } = pool;
     await migrate(sql).catch(cannotMigrate);
@@ -141,7 +151,10 @@ export async function openApp(options: AppOptions): Promise<App> {
     let grpcPort = 0;
     const docsBase = () => options.docsBaseUrl ?? httpUrl;
     const readiness = createReadiness(lease, options.redis && cache);
-    const doors = { procedures, readiness: readiness.read, certificates, drainMs, logCall };
+    const { maxConnections, guard = createLoopGuard() } = options;
+    const limits = { ...standardLimits, ...options.limits };
+    const overload = { guard, shedding, maxConnections, limits };
+    const doors = { procedures, readiness: readiness.read, certificates, drainMs, logCall, ...overload };
     const gateway = await createGateway({ ...doors, docsBase, grpcPort: () => grpcPort });
     const grpc = createGrpcDoor({
       ...doors,
@@ -166,6 +179,7 @@ export async function openApp(options: AppOptions): Promise<App> {
       renewals: keeper.renewals,
       checks: holdings.checks,
       pool: pool.use,
+      turnedAway: shedding.counts,
     });
     const metrics = async () => registry;
     const { metricsPort } = options;
