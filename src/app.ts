@@ -31,6 +31,8 @@ import { createMetrics, type Metrics } from "./observe/metrics.js";
 import { serveMetrics } from "./observe/serve-metrics.js";
 import { createCallTally } from "./observe/tally.js";
 import { createTracing } from "./observe/tracing.js";
+import { createOnce } from "./once/once.js";
+import { createOnceStore } from "./once/store.js";
 import { createLoopGuard, type LoopGuard } from "./overload/event-loop.js";
 import { type Limits, standardLimits } from "./overload/limits.js";
 import { createShedding } from "./overload/shedding.js";
@@ -141,6 +143,7 @@ export async function openApp(options: AppOptions): Promise<App> {
         service(WorkspacesService, workspacesService),
       ],
       authenticate,
+      createOnce(createOnceStore(sql), holdings.changed, now),
       tracing,
     );
 

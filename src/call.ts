@@ -7,6 +7,8 @@ export interface Call {
   readonly requestId: string;
   /** When it is to be answered at the latest, in milliseconds of the wall clock. */
   readonly deadline: number;
+  /** Every value of a header, by its name in small letters. A function, so that no secret stands on what may be logged. */
+  readonly headers?: (name: string) => readonly string[];
   /** What it came over, where the door can tell. */
   readonly connection?: object;
   /** What emits an event when the client goes away, and the name of that event. */

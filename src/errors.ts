@@ -170,7 +170,21 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
       "Two clients create the same identity at once: one succeeds, the other is told this.",
     ],
     remedy: "Use that identity (identities.getIdentity takes the externalId), or choose another externalId.",
-    seeAlso: [ErrorCode.DATA_IDENTITY_NOT_FOUND],
+    seeAlso: [ErrorCode.DATA_IDENTITY_NOT_FOUND, ErrorCode.DATA_IDEMPOTENCY_CONFLICT],
+  },
+  [ErrorCode.DATA_IDEMPOTENCY_CONFLICT]: {
+    status: 409,
+    // Not ABORTED, which clients take for an invitation to try again: no repetition can succeed.
+    grpc: Code.AlreadyExists,
+    when: "The Idempotency-Key was used within the last 24 hours, by the same caller, for another request.",
+    causes: [
+      "A client uses one `Idempotency-Key` for several changes; each change needs one of its own.",
+      "The request was made anew for the second attempt, with a time or a random value in it that differs.",
+      "The key was used for another operation.",
+    ],
+    remedy:
+      "To repeat a request, send it unchanged with its key. For another request choose another key, such as a random UUID. Nothing was changed.",
+    seeAlso: [ErrorCode.DATA_IDENTITY_ALREADY_EXISTS, ErrorCode.APPLICATION_DEADLINE_EXCEEDED],
   },
   [ErrorCode.APPLICATION_INVALID_INPUT]: {
     status: 400,
@@ -239,7 +253,8 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
       "The database was slow or overloaded: without a deadline of its own, a call may take 10 seconds.",
       "The request came too slowly: it must be complete within 30 seconds.",
     ],
-    remedy: "Read the state, then try again; over gRPC, allow a longer deadline.",
+    remedy:
+      "Try again, with the same `Idempotency-Key` if the operation takes one; else read the state first. Over gRPC, allow a longer deadline.",
     seeAlso: [ErrorCode.APPLICATION_SERVICE_UNAVAILABLE],
   },
   [ErrorCode.APPLICATION_SERVICE_UNAVAILABLE]: {
@@ -385,6 +400,12 @@ export const identityAlreadyExists = () =>
   new Failure(
     ErrorCode.DATA_IDENTITY_ALREADY_EXISTS,
     "An identity with this externalId already exists in this workspace.",
+  );
+
+export const idempotencyConflict = () =>
+  new Failure(
+    ErrorCode.DATA_IDEMPOTENCY_CONFLICT,
+    "This Idempotency-Key was used for another request. Repeat that request unchanged, or choose another key.",
   );
 
 export const invalidInput = (all: readonly FieldError[]) => {

@@ -64,6 +64,10 @@ describe("a newcomer who pastes the README's walk", () => {
       /"start":"acme_\w{4}","name":"build server","enabled":true,"permissions":\["documents\.\*"\],"identity"/,
     ],
     ["rerolls a key", /"data":\{"keyId":"key_\w+","key":"acme_\w+"\}/],
+    [
+      "tries again, and gets the first answer again",
+      /"data":(\{"keyId":"key_\w+","key":"lk_\w+"\})\}\s*\{"meta":\{"requestId":"req_\w+"\},"data":\1/,
+    ],
     ["sees in the audit who deleted the key", /"type":"key\.delete","actor":"key_\w+"/],
     ["lists workspaces on the command line", /ws_\w+ +My first workspace +enabled/],
     ["makes a key on the command line", /KEY ID +key_\w+\nKEY +lk_\w+/],

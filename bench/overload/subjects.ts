@@ -25,7 +25,7 @@ export interface Stage {
 }
 
 /** As many calls are under way, of clients that ask as fast as they are answered. */
-export const underWay = 256;
+const underWay = 256;
 
 /** So many that those who call never limit the load, and each of them is asked to call within a second or two. */
 const httpConnections = (capacity: number) => Math.round(Math.min(3_000, Math.max(500, capacity / 2)));

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import type { DescService } from "@bufbuild/protobuf";
 import { commentOf } from "./comments.js";
-import { envelopeHeaders, envelopeSchemas } from "./envelope.js";
+import { envelopeHeaders, envelopeParameters, envelopeSchemas } from "./envelope.js";
 import { failureExamples, failureTable, sharedResponses } from "./failures.js";
 import type { JsonObject } from "./json.js";
 import { describeOperation, tagOf } from "./operations.js";
@@ -31,6 +31,7 @@ export function describeApi(services: readonly DescService[]): JsonObject {
       schemas: { ...envelopeSchemas, ...schemas.all() },
       responses: sharedResponses,
       headers: envelopeHeaders,
+      parameters: envelopeParameters,
       examples: failureExamples,
     },
   };

@@ -77,6 +77,18 @@ export const envelopeHeaders: JsonObject = {
   Allow: header("With 405: the methods that the path takes."),
 };
 
+/** The headers of requests, besides the credential. */
+export const envelopeParameters: JsonObject = {
+  "Idempotency-Key": {
+    name: "Idempotency-Key",
+    in: "header",
+    description:
+      "Chosen by you for this one change, such as a random UUID. Whoever got no answer sends the same request with the same key again: within 24 hours the change is made once, and the first answer given again. Another request with it is refused.",
+    required: false,
+    schema: { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x20-\\x2b\\x2d-\\x7e]*$" },
+  },
+};
+
 function header(description: string): JsonObject {
   return { description, schema: { type: "string" } };
 }

@@ -21,6 +21,7 @@ const reach: Record<FailureCode, Reach> = {
   [ErrorCode.DATA_WORKSPACE_NOT_FOUND]: "declared",
   [ErrorCode.DATA_KEY_NOT_FOUND]: "declared",
   [ErrorCode.DATA_IDENTITY_ALREADY_EXISTS]: "declared",
+  [ErrorCode.DATA_IDEMPOTENCY_CONFLICT]: "declared",
   [ErrorCode.APPLICATION_INVALID_INPUT]: "call",
   [ErrorCode.APPLICATION_ROUTE_NOT_FOUND]: "outside",
   [ErrorCode.APPLICATION_METHOD_NOT_ALLOWED]: "outside",

@@ -2,8 +2,9 @@ import { type DescMethod, getOption, hasOption } from "@bufbuild/protobuf";
 import { http } from "../../gen/google/api/annotations_pb.js";
 import type { HttpRule } from "../../gen/google/api/http_pb.js";
 import { access } from "../../gen/latchkey/v1/access_pb.js";
-import { fails_with } from "../../gen/latchkey/v1/errors_pb.js";
+import { ErrorCode, fails_with } from "../../gen/latchkey/v1/errors_pb.js";
 import { PaginationSchema } from "../../gen/latchkey/v1/pagination_pb.js";
+import { repeatable } from "../../gen/latchkey/v1/repeatable_pb.js";
 import type { FailureCode } from "../../src/errors.js";
 import { commentOf, headAndRest, paragraphs } from "./comments.js";
 import { envelopeOf, successResponse } from "./envelope.js";
@@ -37,20 +38,33 @@ function operationId(path: string, index: number): string {
 function operationOf(method: DescMethod, rule: HttpRule, operationId: string, schemas: Schemas): JsonObject {
   const takesBody = rule.pattern.case === "post";
   const { head, rest } = headAndRest(commentOf(method));
-  const declared = getOption(method, fails_with) as FailureCode[];
+  const parameters = [
+    ...(getOption(method, repeatable) ? [repeatHeader] : []),
+    ...(takesBody ? [] : schemas.query(method.input)),
+  ];
   return {
     operationId,
     tags: [tagOf(method.parent)],
     summary: head,
     description: paragraphs(rest, accessSentence(method)),
     ...securityOf(method),
-    ...(takesBody ? { requestBody: requestBodyOf(method, schemas) } : { parameters: schemas.query(method.input) }),
+    ...(parameters.length > 0 && { parameters }),
+    ...(takesBody && { requestBody: requestBodyOf(method, schemas) }),
     responses: {
       200: successResponse(commentOf(method.output), answerOf(method, rule, schemas)),
-      ...failureResponses(failuresOf(takesBody, declared)),
+      ...failureResponses(failuresOf(takesBody, declaredFailures(method))),
     },
     "x-latchkey-rpc": `${method.parent.typeName}/${method.name}`,
   };
+}
+
+/** What a call that can be repeated may carry. */
+const repeatHeader = { $ref: "#/components/parameters/Idempotency-Key" };
+
+/** What can be repeated can also be taken for something else. */
+function declaredFailures(method: DescMethod): FailureCode[] {
+  const declared = getOption(method, fails_with) as FailureCode[];
+  return getOption(method, repeatable) ? [...declared, ErrorCode.DATA_IDEMPOTENCY_CONFLICT] : declared;
 }
 
 /** The group that the operations of a service stand in. */

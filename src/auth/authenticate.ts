@@ -81,7 +81,8 @@ function onlyHeader(authorization: readonly string[]): string {
   return header;
 }
 
-function bearerToken(header: string): string {
+/** The credential in an Authorization header. */
+export function bearerToken(header: string): string {
   const [, token] = /^Bearer +(\S+)$/i.exec(header) ?? [];
   if (token === undefined) throw credentialMalformed("The Authorization header is not of the form `Bearer <API_KEY>`.");
   return token;

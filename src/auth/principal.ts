@@ -1,6 +1,7 @@
-import type { DescService, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import type { DescMessage, DescService, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import type { Author } from "../audit/store.js";
 import type { Call } from "../call.js";
+import type { KeptAnswer } from "../once/store.js";
 import type { Soon } from "../soon.js";
 
 /** Who is calling: the operator of the service, or a workspace's key. */
@@ -30,6 +31,8 @@ export function covers(granted: readonly string[], wanted: string): boolean {
 export interface CallContext {
   readonly caller: Principal;
   readonly call: Call;
+  /** Undefined unless the caller may ask again; then what this makes of the answer is stored with the change. */
+  readonly keep?: (answer: MessageInitShape<DescMessage>) => KeptAnswer;
 }
 
 /** The key that calls. Handlers of operations that only keys may call rely on the pipeline to admit nobody else. */

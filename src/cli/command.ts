@@ -1,5 +1,6 @@
 import type { DescMessage, JsonObject, MessageShape } from "@bufbuild/protobuf";
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { CallOptions } from "@connectrpc/connect";
 import { Command, InvalidArgumentError } from "commander";
 import type { LatchkeyClient } from "../client/client.js";
 import type { ClientConfig } from "../config.js";
@@ -28,6 +29,24 @@ export function listCommand(description: string): Command {
   return remoteCommand("list", description)
     .option("--limit <count>", "how many at most, 1 to 100", count)
     .option("--cursor <cursor>", "go on after the page that gave this cursor");
+}
+
+/** The flag of a command that creates something. */
+export interface CreateFlags {
+  readonly idempotencyKey?: string;
+}
+
+/** A command that creates something, once for each key that is given. */
+export function createCommand(name: string, description: string): Command {
+  return remoteCommand(name, description).option(
+    "--idempotency-key <key>",
+    "of your choice; when run again with it within 24 hours, the command gives the first answer again",
+  );
+}
+
+/** What a call that creates something is sent with. */
+export function createOptions({ idempotencyKey }: CreateFlags): CallOptions {
+  return idempotencyKey === undefined ? {} : { headers: { "idempotency-key": idempotencyKey } };
 }
 
 /** One call of the service, and how its answer is shown. */

@@ -9,7 +9,15 @@ import {
 } from "../../gen/latchkey/v1/identities_service_pb.js";
 import type { Identity } from "../../gen/latchkey/v1/identity_pb.js";
 import type { ClientConfig } from "../config.js";
-import { calls, jsonObject, listCommand, remoteCommand } from "./command.js";
+import {
+  type CreateFlags,
+  calls,
+  createCommand,
+  createOptions,
+  jsonObject,
+  listCommand,
+  remoteCommand,
+} from "./command.js";
 import { type Columns, writeMore, writeRecord, writeTable } from "./output.js";
 
 const columns: Columns<Identity> = {
@@ -29,15 +37,15 @@ export function identityCommand(config: ClientConfig): Command {
     .description("create, list and change the identities of a workspace")
     .exitOverride()
     .addCommand(
-      remoteCommand("create", "create an identity")
+      createCommand("create", "create an identity")
         .argument("<externalId>", "your own identifier of it")
         .option("--meta <json>", "any JSON object", jsonObject)
         .action(
           calls(config, {
             role,
             response: CreateIdentityResponseSchema,
-            call: ({ identities }, { meta }: { meta?: JsonObject }, externalId) =>
-              identities.createIdentity({ externalId, meta }),
+            call: ({ identities }, { meta, ...flags }: CreateFlags & { meta?: JsonObject }, externalId) =>
+              identities.createIdentity({ externalId, meta }, createOptions(flags)),
             show: (created) => writeRecord(created, { ID: ({ identityId }) => identityId }),
           }),
         ),

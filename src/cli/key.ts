@@ -14,7 +14,18 @@ import {
   VerifyKeyResponseSchema,
 } from "../../gen/latchkey/v1/keys_service_pb.js";
 import type { ClientConfig } from "../config.js";
-import { calls, collect, count, jsonObject, listCommand, remoteCommand, time } from "./command.js";
+import {
+  type CreateFlags,
+  calls,
+  collect,
+  count,
+  createCommand,
+  createOptions,
+  jsonObject,
+  listCommand,
+  remoteCommand,
+  time,
+} from "./command.js";
 import { NotValid } from "./failure.js";
 import { type Columns, writeMore, writeRecord, writeTable } from "./output.js";
 
@@ -35,7 +46,7 @@ const secretColumns: Columns<{ keyId: string; key: string }> = {
   KEY: ({ key }) => key,
 };
 
-interface CreateFlags {
+interface NewKeyFlags extends CreateFlags {
   readonly name?: string;
   readonly prefix?: string;
   readonly externalId?: string;
@@ -75,7 +86,7 @@ export function keyCommand(config: ClientConfig): Command {
     .description("create, list, change and verify the keys of a workspace")
     .exitOverride()
     .addCommand(
-      remoteCommand("create", "create a key, which is shown once")
+      createCommand("create", "create a key, which is shown once")
         .option("--name <name>", "what people call it")
         .option("--prefix <prefix>", "what the secret begins with")
         .option("--external-id <id>", "the identity that owns it, made unless it is there")
@@ -88,16 +99,19 @@ export function keyCommand(config: ClientConfig): Command {
           calls(config, {
             role,
             response: CreateKeyResponseSchema,
-            call: ({ keys }, { permission = [], disabled, ...flags }: CreateFlags) =>
-              keys.createKey({
-                name: flags.name,
-                prefix: flags.prefix,
-                owner: ownerOf(flags),
-                permissions: permission,
-                meta: flags.meta,
-                expires: flags.expires,
-                enabled: !disabled,
-              }),
+            call: ({ keys }, { permission = [], disabled, ...flags }: NewKeyFlags) =>
+              keys.createKey(
+                {
+                  name: flags.name,
+                  prefix: flags.prefix,
+                  owner: ownerOf(flags),
+                  permissions: permission,
+                  meta: flags.meta,
+                  expires: flags.expires,
+                  enabled: !disabled,
+                },
+                createOptions(flags),
+              ),
             show: (created) => writeRecord(created, secretColumns),
           }),
         ),
@@ -134,15 +148,15 @@ export function keyCommand(config: ClientConfig): Command {
     .addCommand(switchCommand("disable", false))
     .addCommand(switchCommand("enable", true))
     .addCommand(
-      remoteCommand("reroll", "replace a key by another with the same settings, which is shown once")
+      createCommand("reroll", "replace a key by another with the same settings, which is shown once")
         .argument("<keyId>")
         .option("--grace <ms>", "how many milliseconds the old secret goes on", count)
         .action(
           calls(config, {
             role,
             response: RerollKeyResponseSchema,
-            call: ({ keys }, { grace = 0 }: { grace?: number }, keyId) =>
-              keys.rerollKey({ keyId, expiration: BigInt(grace) }),
+            call: ({ keys }, { grace = 0, ...flags }: CreateFlags & { grace?: number }, keyId) =>
+              keys.rerollKey({ keyId, expiration: BigInt(grace) }, createOptions(flags)),
             show: (rerolled) => writeRecord(rerolled, secretColumns),
           }),
         ),
@@ -186,7 +200,7 @@ export function keyCommand(config: ClientConfig): Command {
     );
 }
 
-function ownerOf({ externalId, identityId }: CreateFlags) {
+function ownerOf({ externalId, identityId }: NewKeyFlags) {
   if (identityId !== undefined) return { case: "identityId", value: identityId } as const;
   return externalId === undefined ? undefined : ({ case: "externalId", value: externalId } as const);
 }

@@ -8,7 +8,7 @@ import {
   ListWorkspacesResponseSchema,
 } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import type { ClientConfig } from "../config.js";
-import { calls, listCommand, remoteCommand } from "./command.js";
+import { type CreateFlags, calls, createCommand, createOptions, listCommand, remoteCommand } from "./command.js";
 import { type Columns, writeMore, writeRecord, writeTable } from "./output.js";
 
 const columns: Columns<Workspace> = {
@@ -30,13 +30,14 @@ export function workspaceCommand(config: ClientConfig): Command {
     .description("create, list, disable and enable workspaces (the operator's)")
     .exitOverride()
     .addCommand(
-      remoteCommand("create", "create a workspace and its first key, which is shown once")
+      createCommand("create", "create a workspace and its first key, which is shown once")
         .argument("<name>", "what people call it")
         .action(
           calls(config, {
             role,
             response: CreateWorkspaceResponseSchema,
-            call: ({ workspaces }, _flags, name) => workspaces.createWorkspace({ name }),
+            call: ({ workspaces }, flags: CreateFlags, name) =>
+              workspaces.createWorkspace({ name }, createOptions(flags)),
             show: (created) =>
               writeRecord(created, {
                 WORKSPACE: ({ workspaceId }) => workspaceId,

@@ -79,6 +79,10 @@ function authorize(transport: Transport, key: string): Transport {
   }
   const withKey = (given: ConstructorParameters<typeof Headers>[0]) => {
     const headers = new Headers(given);
+    // Refused here, because a gRPC server drops such metadata without a word: the call would be made without its key.
+    if (!/^[\x20-\x7e]*$/.test(headers.get("idempotency-key") ?? "")) {
+      throw new TypeError("The Idempotency-Key must be printable ASCII.");
+    }
     headers.set("authorization", `Bearer ${key}`);
     return headers;
   };

@@ -13,10 +13,16 @@ export function createIdentitiesService(store: IdentitiesStore, holdings: Holdin
   return {
     async createIdentity({ externalId, meta = {} }, context) {
       const { workspaceId } = callingKey(context);
-      const identity = { identityId: mintId("id"), workspaceId, externalId, meta };
-      if (!(await store.insertIdentity(context.call, identity, authorOf(context, now()))))
-        throw identityAlreadyExists();
-      return { identityId: identity.identityId };
+      const identityId = mintId("id");
+      const answer = { identityId };
+      const added = await store.insertIdentity(
+        context.call,
+        { identityId, workspaceId, externalId, meta },
+        authorOf(context, now()),
+        context.keep?.(answer),
+      );
+      if (!added) throw identityAlreadyExists();
+      return answer;
     },
 
     async getIdentity(request, context) {

@@ -2,6 +2,7 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import type { PendingQuery } from "postgres";
 import { type Author, events, isChange } from "../audit/store.js";
 import type { Call } from "../call.js";
+import { type KeptAnswer, keeping } from "../once/store.js";
 import type { PageRequest } from "../page.js";
 import { pageOf } from "../storage/pages.js";
 import { type Fragment, jsonText, type Sql, type Statement } from "../storage/postgres.js";
@@ -47,7 +48,12 @@ export function createIdentitiesStore(sql: Sql) {
 
   return {
     /** False if the workspace has an identity with this externalId already. */
-    async insertIdentity(call: Call, identity: NewIdentity, by: Author): Promise<boolean> {
+    async insertIdentity(
+      call: Call,
+      identity: NewIdentity,
+      by: Author,
+      answer: KeptAnswer | undefined,
+    ): Promise<boolean> {
       const told = sql`select (added).workspace_id, (added).identity_id, null::json, told(added) from added`;
       const added = await run(
         call,
@@ -56,6 +62,7 @@ export function createIdentitiesStore(sql: Sql) {
             ${insertion(sql, identity, by)} where true
             on conflict (workspace_id, external_id) do nothing returning identities as added),
           events as (${events(sql, by, ["identity.create", told])})
+          ${keeping(sql, answer, sql`added`)}
         select from added`,
       );
       return added.length === 1;

@@ -51,14 +51,16 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       refuseExcessGrants(caller, request.permissions);
       const secret = mintSecret(request.prefix);
       const key = toNewKey(request, mintId("key"), caller.workspaceId, secret);
+      const answer = { keyId: key.keyId, key: secret.plaintext };
       const stored = await store.insertKey(
         context.call,
         key,
         toOwner(request, caller.workspaceId),
         authorOf(context, now()),
+        context.keep?.(answer),
       );
       if (!stored) throw identityNotFound();
-      return { keyId: key.keyId, key: secret.plaintext };
+      return answer;
     },
 
     async getKey({ keyId }, context) {
@@ -112,10 +114,18 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
         if (excessOf(caller, old.permissions) !== undefined) throw rerollExceeded();
         const secret = mintSecret(prefixOf(old.start));
         const successor = { keyId: mintId("key"), hash: secret.hash, start: secret.start };
-        const { permissions } = old;
-        if (await store.replaceKey(context.call, caller.workspaceId, { keyId, permissions, endsAt }, successor, by)) {
+        const answer = { keyId: successor.keyId, key: secret.plaintext };
+        const replaced = await store.replaceKey(
+          context.call,
+          caller.workspaceId,
+          { keyId, permissions: old.permissions, endsAt },
+          successor,
+          by,
+          context.keep?.(answer),
+        );
+        if (replaced) {
           await holdings.changed();
-          return { keyId: successor.keyId, key: secret.plaintext };
+          return answer;
         }
       }
     },

@@ -3,6 +3,7 @@ import type { Span } from "@opentelemetry/api";
 import { type Author, events, isChange, type Told } from "../audit/store.js";
 import type { Call } from "../call.js";
 import { idOf, insertion, type NewIdentity } from "../identities/store.js";
+import { type KeptAnswer, keeping } from "../once/store.js";
 import type { PageRequest } from "../page.js";
 import { pageOf } from "../storage/pages.js";
 import { type Fragment, jsonText, type Snapshot, type Sql, type Statement, words } from "../storage/postgres.js";
@@ -90,13 +91,20 @@ export function createKeysStore(sql: Sql) {
 
   return {
     /** False if the owner does not exist; then nothing is stored. */
-    async insertKey(call: Call, key: NewKey, owner: Owner | undefined, by: Author): Promise<boolean> {
+    async insertKey(
+      call: Call,
+      key: NewKey,
+      owner: Owner | undefined,
+      by: Author,
+      answer: KeptAnswer | undefined,
+    ): Promise<boolean> {
       const created = await run(
         call,
         sql`
         with ${ownerParts(sql, key.workspaceId, owner, sql`true`, by)}
           ${keyCreation(sql, key, owner ? sql`select identity_id from owner` : sql`select null`, by)},
           events as (${events(sql, by, ...ownerMade(sql, owner), keyCreated(sql))})
+          ${keeping(sql, answer, sql`created`)}
         select from created`,
       );
       return created.length === 1;
@@ -205,6 +213,7 @@ export function createKeysStore(sql: Sql) {
       old: ReplacedKey,
       successor: Successor,
       by: Author,
+      answer: KeptAnswer | undefined,
     ): Promise<boolean> {
       const reroll = sql`
         select (a.after).workspace_id, (a.after).key_id, told(b.before), told(a.after) from before b, after a`;
@@ -226,6 +235,7 @@ export function createKeysStore(sql: Sql) {
               from after, (select (before).* from before) b
               returning keys as made),
             events as (${events(sql, by, ["key.create", creation], ["key.reroll", reroll])})
+            ${keeping(sql, answer, sql`made`)}
           select from made`,
       );
       return replaced.length === 1;

@@ -130,6 +130,7 @@ function createHandler({ method, path, beginSpan, admit, perform }: Procedure, l
     const call: Call = {
       requestId,
       deadline: Math.min(Date.now() + longestCallMs, Number(rpc.getDeadline())),
+      headers: (name) => rpc.metadata.get(name).map(String),
       client: rpc,
       leaving: "cancelled",
       span: beginSpan?.("grpc", (name) => rpc.metadata.get(name)[0]?.toString()),

@@ -27,12 +27,13 @@ declare module "fastify" {
   }
 }
 
-export function beginCall({ socket }: IncomingMessage, response: ServerResponse): HttpCall {
+export function beginCall(request: IncomingMessage, response: ServerResponse): HttpCall {
   return {
     requestId: mintId("req"),
     startedAt: performance.now(),
     deadline: Date.now() + longestCallMs,
-    connection: socket,
+    headers: (name) => valuesOf(request, name),
+    connection: request.socket,
     client: response,
     leaving: "close", // also when it has been answered; by then nobody listens
     ended: undefined,
@@ -50,18 +51,18 @@ export function beginCall({ socket }: IncomingMessage, response: ServerResponse)
 export function admitCall({ call, raw }: FastifyRequest, procedure: Procedure): Soon<void> {
   call.procedure = procedure;
   call.span = procedure.beginSpan?.(call.door, (name) => raw.headers[name]?.toString());
-  return after(procedure.admit(call, authorizationOf(raw)), (caller) => {
+  return after(procedure.admit(call, valuesOf(raw, "authorization")), (caller) => {
     call.caller = caller;
   });
 }
 
-/** Every Authorization header of a request: of several, `headers` would show the first. */
-function authorizationOf({ rawHeaders }: IncomingMessage): string[] {
+/** Every value of a header, by its name in small letters: of several, `headers` may show the first. */
+function valuesOf({ rawHeaders }: IncomingMessage, wanted: string): string[] {
   const values: string[] = [];
   for (let index = 0; index < rawHeaders.length; index += 2) {
     const name = rawHeaders[index] as string;
     // The length tells most others apart, without a copy in small letters.
-    if (name.length === 13 && name.toLowerCase() === "authorization") values.push(rawHeaders[index + 1] as string);
+    if (name.length === wanted.length && name.toLowerCase() === wanted) values.push(rawHeaders[index + 1] as string);
   }
   return values;
 }

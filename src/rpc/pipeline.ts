@@ -11,6 +11,7 @@ import {
 } from "@bufbuild/protobuf";
 import type { Span } from "@opentelemetry/api";
 import { type Access, access } from "../../gen/latchkey/v1/access_pb.js";
+import { repeatable } from "../../gen/latchkey/v1/repeatable_pb.js";
 import type { Authenticate } from "../auth/authenticate.js";
 import { type CallContext, covers, type Handlers, type Principal } from "../auth/principal.js";
 import { type Call, endCall } from "../call.js";
@@ -25,6 +26,7 @@ import {
 } from "../errors.js";
 import type { Door } from "../observe/calls.js";
 import type { ReadHeader, Tracing } from "../observe/tracing.js";
+import type { Handle, Once } from "../once/once.js";
 import { after, type Soon } from "../soon.js";
 import { isOutOfReach } from "../storage/postgres.js";
 import { createValidate } from "./validate.js";
@@ -54,7 +56,7 @@ export interface Procedure {
   readonly beginSpan: ((door: Door, header: ReadHeader) => Span) | undefined;
   /** authenticate -> authorise. Comes before the body is looked at: who may not call learns nothing about it. */
   admit(call: Call, authorization: readonly string[]): Soon<Principal>;
-  /** decode -> validate -> handle. */
+  /** decode -> validate -> handle; what was answered before, and is asked for again, is answered after decoding. */
   perform(call: Call, caller: Principal, decode: () => Message): Soon<Message>;
 }
 
@@ -68,6 +70,7 @@ export const longestCallMs = 10_000;
 export function createProcedures(
   services: readonly Service[],
   authenticate: Authenticate,
+  once: Once,
   tracing?: Tracing,
 ): Procedure[] {
   const validate = createValidate(services.flatMap(({ descriptor }) => descriptor.methods.map(({ input }) => input)));
@@ -75,7 +78,12 @@ export function createProcedures(
   return services.flatMap(({ descriptor, handlers }) =>
     descriptor.methods.map((method): Procedure => {
       if (!isUnary(method)) throw new Error(`${method}: only unary RPCs are served`);
-      const handler = handlers[method.localName] as (request: Message, context: CallContext) => ReturnType<Handler>;
+      const handler = handlers[method.localName] as Handle;
+      const judgeAndHandle: Handle = (request, context) => {
+        validate(method.input, request);
+        return handler(request, context);
+      };
+      const answer = getOption(method, repeatable) ? once(method, judgeAndHandle) : judgeAndHandle;
       const accessOption = declaredAccess(method);
       const path = `/${descriptor.typeName}/${method.name}`;
 
@@ -91,14 +99,11 @@ export function createProcedures(
               return caller;
             }),
           ),
-        perform(call, caller, decode) {
-          const request = decode();
-          validate(method.input, request);
-          return whileAwaited(
+        perform: (call, caller, decode) =>
+          whileAwaited(
             call,
-            after(handler(request, { caller, call }), (response) => create(method.output, response)),
-          );
-        },
+            after(answer(decode(), { caller, call }), (response) => create(method.output, response)),
+          ),
       };
     }),
   );

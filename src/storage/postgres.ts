@@ -103,6 +103,11 @@ export function isRefused(error: unknown): boolean {
   return /^(28|3D|42501)/.test(codeOf(error) ?? "");
 }
 
+/** Whether a statement failed because a row with what this constraint keeps unique is there already. */
+export function isTaken(error: unknown, constraint: string): boolean {
+  return error instanceof postgres.PostgresError && error.code === "23505" && error.constraint_name === constraint;
+}
+
 /** What the driver or the operating system calls an error. */
 export function codeOf(error: unknown): string | undefined {
   const code = error instanceof Error && "code" in error ? error.code : undefined;

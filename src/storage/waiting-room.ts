@@ -25,7 +25,7 @@ export interface WaitingRoom<T> {
  * work, too. Who comes to a queue that has stood for a second may wait for 100 ms, or is refused at the door if the first
  * in it has waited so long.
  */
-export const waitingBounds: Bounds = { targetMs: 100, burstMs: 5_000, intervalMs: 1_000 };
+const waitingBounds: Bounds = { targetMs: 100, burstMs: 5_000, intervalMs: 1_000 };
 
 export function createWaitingRoom<T>(bounds: Bounds = waitingBounds): WaitingRoom<T> {
   const { targetMs, intervalMs } = bounds;

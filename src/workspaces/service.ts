@@ -32,8 +32,10 @@ export function createWorkspacesService(
         meta: null,
         expiresAt: null,
       };
-      await store.insertWorkspace(context.call, workspaceId, name, firstKey, authorOf(context, now()));
-      return { workspaceId, keyId: firstKey.keyId, key: secret.plaintext };
+      const answer = { workspaceId, keyId: firstKey.keyId, key: secret.plaintext };
+      const by = authorOf(context, now());
+      await store.insertWorkspace(context.call, workspaceId, name, firstKey, by, context.keep?.(answer));
+      return answer;
     },
 
     async getWorkspace({ workspaceId }, context) {

@@ -2,6 +2,7 @@ import type { Span } from "@opentelemetry/api";
 import { type Author, events, isChange } from "../audit/store.js";
 import type { Call } from "../call.js";
 import { keyCreated, keyCreation, type NewKey } from "../keys/store.js";
+import { type KeptAnswer, keeping } from "../once/store.js";
 import type { PageRequest } from "../page.js";
 import type { Fragment, Snapshot, Sql } from "../storage/postgres.js";
 import { run, runForAll } from "../storage/run.js";
@@ -47,7 +48,14 @@ export function createWorkspacesStore(sql: Sql) {
   }
 
   return {
-    async insertWorkspace(call: Call, workspaceId: string, name: string, firstKey: NewKey, by: Author): Promise<void> {
+    async insertWorkspace(
+      call: Call,
+      workspaceId: string,
+      name: string,
+      firstKey: NewKey,
+      by: Author,
+      answer: KeptAnswer | undefined,
+    ): Promise<void> {
       const told = sql`select (made).workspace_id, (made).workspace_id, null::json, told(made) from made`;
       await run(
         call,
@@ -57,6 +65,7 @@ export function createWorkspacesStore(sql: Sql) {
             returning workspaces as made),
           ${keyCreation(sql, firstKey, sql`select null`, by)},
           events as (${events(sql, by, ["workspace.create", told], keyCreated(sql))})
+          ${keeping(sql, answer, sql`created`)}
         select from created`,
       );
     },

@@ -62,6 +62,20 @@ describe("a key's holder on the command line", () => {
     expect((await member.run("key", "get", rerolled.keyId)).stdout).toMatch(/NAME +ci/);
   });
 
+  it("creates once what it creates again with the same Idempotency-Key", async () => {
+    const { operator, member } = await createWorkspace();
+    const creations = [
+      { by: operator, words: ["workspace", "create", "Acme"] },
+      { by: member, words: ["key", "create", "--name", "ci"] },
+    ];
+    for (const { by, words } of creations) {
+      const again = [...words, "--idempotency-key", words.join(" ")];
+      expect(await by.json(...again)).toEqual(await by.json(...again));
+    }
+    const conflict = ["key", "create", "--name", "other", "--idempotency-key", "key create --name ci"];
+    expect(await member.run(...conflict)).toMatchObject({ exitCode: 5, stderr: expect.stringMatching(/conflict/) });
+  });
+
   it("verifies keys by an exit code that scripts can use, also with the secret from standard input", async () => {
     const { member } = await createWorkspace();
     const { key } = await member.json("key", "create", "--permission", "documents.*");

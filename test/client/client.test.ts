@@ -71,6 +71,18 @@ describe.each(Object.entries(ways))("a client over %s", (_, connect) => {
     expect(inspect(error, { depth: Number.POSITIVE_INFINITY, showHidden: true })).not.toContain(key);
   });
 
+  it("makes a key once, however often it asks with the same Idempotency-Key", async () => {
+    const { key: root } = await connect(operatorKey).workspaces.createWorkspace({ name: "Acme" });
+    const { keys } = connect(root);
+    const headers = { "Idempotency-Key": crypto.randomUUID() };
+    const first = await keys.createKey({ name: "ci" }, { headers });
+    expect(await keys.createKey({ name: "ci" }, { headers })).toEqual(first);
+    const error = await refusal(keys.createKey({ name: "other" }, { headers }));
+    expect(isLatchkeyError(error, "idempotency_conflict")).toBe(true);
+    const unsendable = { headers: { "idempotency-key": "clé" } };
+    await expect(keys.createKey({}, unsendable)).rejects.toThrow("Idempotency-Key must be printable ASCII");
+  });
+
   it("is told which fields to mend", async () => {
     const { key } = await connect(operatorKey).workspaces.createWorkspace({ name: "Acme" });
     const error = await refusal(connect(key).keys.createKey({ prefix: "not a prefix" }));

@@ -3,7 +3,7 @@ import { ConnectError, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import { expect } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
-import { authorizationOf, type Door, type DoorName } from "./door.js";
+import { type Door, type DoorName, headersOf } from "./door.js";
 import { toSuccess } from "./grpc-door.js";
 import { toRequestMessage } from "./messages.js";
 import { operationOf } from "./operations.js";
@@ -27,9 +27,9 @@ function openDoor(name: DoorName, createTransport: (nodeOptions: { agent: Agent 
   const transport = createTransport({ agent });
   return {
     name,
-    call: async (operation, credential, request) => {
+    call: async (operation, credential, request, more) => {
       const { rpc, data } = operationOf(operation);
-      const headers = new Headers(authorizationOf(credential).map((value) => ["authorization", value]));
+      const headers = new Headers(headersOf(credential, more));
       const message = toRequestMessage(rpc.input, request);
       try {
         const response = await transport.unary(rpc, undefined, undefined, headers, message);

@@ -7,6 +7,9 @@ export type CallerCredential = string | readonly string[];
 /** A request in the names, times and enum names of HTTP. */
 export type CallRequest = Readonly<Record<string, unknown>>;
 
+/** Headers, or metadata, to send beside the credential; a name may come twice. */
+export type HeaderLines = readonly (readonly [name: string, value: string])[];
+
 /** The doors by name. Connect is spoken in JSON, as browsers do; gRPC-Web in binary. */
 export type DoorName = "grpc" | "http" | "connect" | "grpc-web";
 
@@ -14,11 +17,17 @@ export type DoorName = "grpc" | "http" | "connect" | "grpc-web";
 export interface Door {
   readonly name: DoorName;
   /** Calls, checks everything about the answer that holds for every answer of this door, and says how it ended. */
-  call(operation: OperationName, credential: CallerCredential, request: CallRequest): Promise<Outcome>;
+  call(
+    operation: OperationName,
+    credential: CallerCredential,
+    request: CallRequest,
+    headers?: HeaderLines,
+  ): Promise<Outcome>;
   close(): void;
 }
 
-/** The values of the Authorization headers that a credential means. */
-export function authorizationOf(credential: CallerCredential): readonly string[] {
-  return typeof credential === "string" ? [`Bearer ${credential}`] : credential;
+/** All headers of a call: those that a credential means, and more. */
+export function headersOf(credential: CallerCredential, more: HeaderLines = []): [name: string, value: string][] {
+  const authorization = typeof credential === "string" ? [`Bearer ${credential}`] : credential;
+  return [...authorization.map((value) => ["authorization", value] as const), ...more].map(([...line]) => line);
 }

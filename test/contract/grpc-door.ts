@@ -4,7 +4,7 @@ import { Client, credentials, Metadata, type ServiceError } from "@grpc/grpc-js"
 import { expect } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { type Status, StatusSchema } from "../../gen/google/rpc/status_pb.js";
-import { authorizationOf, type CallerCredential, type Door } from "./door.js";
+import { type CallerCredential, type Door, type HeaderLines, headersOf } from "./door.js";
 import { toComparable, toRequestMessage } from "./messages.js";
 import { type OperationName, operationOf } from "./operations.js";
 import { type Outcome, requestIdForm, type Success, toRefusal } from "./outcome.js";
@@ -18,9 +18,14 @@ export interface GrpcDoor extends Door {
 export function openGrpcDoor(address: string): GrpcDoor {
   const client = new Client(address, credentials.createInsecure());
 
-  async function callBytes(operation: OperationName, credential: CallerCredential, bytes: Uint8Array) {
+  async function callBytes(
+    operation: OperationName,
+    credential: CallerCredential,
+    bytes: Uint8Array,
+    headers?: HeaderLines,
+  ) {
     const { rpc, data } = operationOf(operation);
-    const answer = await send(client, `/${rpc.parent.typeName}/${rpc.name}`, credential, bytes);
+    const answer = await send(client, `/${rpc.parent.typeName}/${rpc.name}`, headersOf(credential, headers), bytes);
     if (answer.error !== undefined) return readError(answer.error);
     expect(answer.trailers.get("x-request-id")).toEqual([expect.stringMatching(requestIdForm)]);
     return toSuccess(rpc.output, fromBinary(rpc.output, answer.bytes), data);
@@ -28,9 +33,9 @@ export function openGrpcDoor(address: string): GrpcDoor {
 
   return {
     name: "grpc",
-    call: async (operation, credential, request) => {
+    call: async (operation, credential, request, headers) => {
       const { input } = operationOf(operation).rpc;
-      return callBytes(operation, credential, toBinary(input, toRequestMessage(input, request)));
+      return callBytes(operation, credential, toBinary(input, toRequestMessage(input, request)), headers);
     },
     callBytes,
     close: () => client.close(),
@@ -51,9 +56,9 @@ interface GrpcAnswer {
   readonly error: ServiceError | undefined;
 }
 
-function send(client: Client, path: string, credential: CallerCredential, bytes: Uint8Array): Promise<GrpcAnswer> {
+function send(client: Client, path: string, headers: HeaderLines, bytes: Uint8Array): Promise<GrpcAnswer> {
   const metadata = new Metadata();
-  for (const value of authorizationOf(credential)) metadata.add("authorization", value);
+  for (const [name, value] of headers) metadata.add(name, value);
   return new Promise((resolve) => {
     let answered: { bytes: Uint8Array; error: ServiceError | undefined };
     const call = client.makeUnaryRequest<Uint8Array, Uint8Array>(

@@ -1,5 +1,5 @@
 import { expect } from "vitest";
-import { authorizationOf, type CallerCredential, type Door } from "./door.js";
+import { type CallerCredential, type Door, type HeaderLines, headersOf } from "./door.js";
 import { type HttpRoute, operationOf } from "./operations.js";
 import { errorTable, type Outcome, requestIdForm, type Success } from "./outcome.js";
 
@@ -9,10 +9,12 @@ const typeForm = /^(http:\/\/127\.0\.0\.1:\d+)\/api-reference\/errors-v2\/servic
 export function openHttpDoor(httpUrl: string): Door {
   return {
     name: "http",
-    call: (operation, credential, request) => {
+    call: (operation, credential, request, headers) => {
       const { routes, data } = operationOf(operation);
       const isList = data?.endsWith("s") ?? false;
-      return sendRequest(httpUrl, routes[0], credential, request).then((response) => readAnswer(response, isList));
+      return sendRequest(httpUrl, routes[0], credential, request, headers).then((response) =>
+        readAnswer(response, isList),
+      );
     },
     close: () => {},
   };
@@ -24,9 +26,10 @@ export function sendRequest(
   [method, path]: HttpRoute,
   credential: CallerCredential,
   request: Readonly<Record<string, unknown>>,
+  more?: HeaderLines,
 ): Promise<Response> {
   const url = new URL(path, httpUrl);
-  const headers = new Headers(authorizationOf(credential).map((value) => ["authorization", value]));
+  const headers = new Headers(headersOf(credential, more));
   if (method === "GET") {
     for (const [name, value] of Object.entries(request)) url.searchParams.append(name, String(value));
     return fetch(url, { headers });

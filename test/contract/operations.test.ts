@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { access } from "../../gen/latchkey/v1/access_pb.js";
 import { IdentitiesService } from "../../gen/latchkey/v1/identities_service_pb.js";
 import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
+import { repeatable } from "../../gen/latchkey/v1/repeatable_pb.js";
 import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import { keyOperations, operationOf, operatorOperations } from "./operations.js";
 
@@ -10,7 +11,7 @@ const operations = [...keyOperations, ...operatorOperations].map(operationOf);
 
 describe("the operations that the cases go through", () => {
   for (const rpc of [KeysService, IdentitiesService, WorkspacesService].flatMap(({ methods }) => methods)) {
-    test(`${rpc.name} is among them, once, and declares the access that is documented`, () => {
+    test(`${rpc.name} is among them, once, and declares the access and the repetition that are documented`, () => {
       const found = operations.filter((operation) => operation.rpc === rpc);
       expect(found).toHaveLength(1);
       expect(hasOption(rpc, access)).toBe(true);
@@ -18,6 +19,7 @@ describe("the operations that the cases go through", () => {
       const [documented] = found;
       expect(permission).toBe(documented?.permission ?? "");
       expect(operator).toBe(documented?.permission === undefined || documented.alsoOperator === true);
+      expect(getOption(rpc, repeatable)).toBe(documented?.repeatable === true);
     });
   }
 });

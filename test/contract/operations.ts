@@ -17,6 +17,8 @@ export interface Operation {
   readonly permission?: string;
   /** That the operator may call as well, where keys may. */
   readonly alsoOperator?: true;
+  /** That it takes an Idempotency-Key. */
+  readonly repeatable?: true;
   /** What `wellFormed` is refused with in a workspace that has just been made; left out where it is answered. */
   readonly inNewWorkspace?: string;
   /** A request whose form is right, whether or not what it refers to exists. */
@@ -45,6 +47,7 @@ export const operations = {
     rpc: KeysService.method.createKey,
     routes: [["POST", "/v2/keys.createKey"]],
     permission: "keys.create",
+    repeatable: true,
     wellFormed: {},
     malformed: { prefix: "not a prefix" },
   },
@@ -78,6 +81,7 @@ export const operations = {
     rpc: KeysService.method.rerollKey,
     routes: [["POST", "/v2/keys.rerollKey"]],
     permission: "keys.create",
+    repeatable: true,
     wellFormed: { keyId: noKey, expiration: 1000 },
     malformed: { keyId: noKey, expiration: -1 },
     inNewWorkspace: "data/key_not_found",
@@ -125,6 +129,7 @@ export const operations = {
     rpc: IdentitiesService.method.createIdentity,
     routes: [["POST", "/v2/identities.createIdentity"]],
     permission: "identities.create",
+    repeatable: true,
     wellFormed: { externalId: "user_1" },
     malformed: { externalId: "" },
   },
@@ -148,6 +153,7 @@ export const operations = {
   createWorkspace: {
     rpc: WorkspacesService.method.createWorkspace,
     routes: [["POST", "/v2/workspaces.createWorkspace"]],
+    repeatable: true,
     wellFormed: { name: "acme" },
     malformed: { name: "" },
   },
@@ -205,3 +211,6 @@ export const keyOperations = names.filter((name) => operationOf(name).permission
 
 /** The operations that only the operator may call. */
 export const operatorOperations = names.filter((name) => operationOf(name).permission === undefined);
+
+/** The operations that take an Idempotency-Key. */
+export const repeatableOperations = names.filter((name) => operationOf(name).repeatable);

@@ -39,6 +39,7 @@ export const errorTable: Readonly<Record<string, { http: number; title: string; 
   "data/key_not_found": { http: 404, title: "Not Found", grpc: status.NOT_FOUND },
   "data/workspace_not_found": { http: 404, title: "Not Found", grpc: status.NOT_FOUND },
   "data/identity_already_exists": { http: 409, title: "Conflict", grpc: status.ALREADY_EXISTS },
+  "data/idempotency_conflict": { http: 409, title: "Conflict", grpc: status.ALREADY_EXISTS },
   "application/invalid_input": { http: 400, title: "Bad Request", grpc: status.INVALID_ARGUMENT },
   "application/unsupported_media_type": { http: 415, title: "Unsupported Media Type", grpc: -1 },
   "application/payload_too_large": { http: 413, title: "Payload Too Large", grpc: status.RESOURCE_EXHAUSTED },

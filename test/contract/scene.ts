@@ -1,7 +1,7 @@
 import { expect } from "vitest";
 import { operatorKey } from "../harness.js";
 import type { Answers, PaginationAnswer } from "./answers.js";
-import type { CallerCredential, CallRequest, Door } from "./door.js";
+import type { CallerCredential, CallRequest, Door, HeaderLines } from "./door.js";
 import type { OperationName } from "./operations.js";
 import type { Outcome, Refusal } from "./outcome.js";
 
@@ -20,18 +20,25 @@ export interface Scene {
   /** What every call was answered, in order. */
   readonly transcript: readonly { operation: OperationName; outcome: Outcome }[];
   /** Calls the operation, whatever comes of it. */
-  call(operation: OperationName, credential: CallerCredential, request?: CallRequest): Promise<Outcome>;
+  call(
+    operation: OperationName,
+    credential: CallerCredential,
+    request?: CallRequest,
+    headers?: HeaderLines,
+  ): Promise<Outcome>;
   /** Calls an operation that must succeed; gives its data. */
   ok<Name extends OperationName>(
     operation: Name,
     credential: CallerCredential,
     request?: CallRequest,
+    headers?: HeaderLines,
   ): Promise<Answers[Name]>;
   /** Calls a list that must succeed; gives its page. */
   page<Name extends OperationName>(
     operation: Name,
     credential: CallerCredential,
     request?: CallRequest,
+    headers?: HeaderLines,
   ): Promise<{ data: Answers[Name]; pagination: PaginationAnswer | undefined }>;
   /** Calls an operation that must be refused with exactly this code. */
   refused(
@@ -39,6 +46,7 @@ export interface Scene {
     operation: OperationName,
     credential: CallerCredential,
     request?: CallRequest,
+    headers?: HeaderLines,
   ): Promise<Refusal>;
   /** Another workspace. */
   newWorkspace(): Promise<Answers["createWorkspace"]>;
@@ -50,19 +58,19 @@ export interface Scene {
 export async function openScene(door: Door, clock: Clock): Promise<Scene> {
   const transcript: { operation: OperationName; outcome: Outcome }[] = [];
 
-  async function call(operation: OperationName, credential: CallerCredential, request: CallRequest = {}) {
-    const outcome = await door.call(operation, credential, request);
+  const call: Scene["call"] = async (operation, credential, request = {}, headers = []) => {
+    const outcome = await door.call(operation, credential, request, headers);
     transcript.push({ operation, outcome });
     return outcome;
-  }
+  };
 
-  const page: Scene["page"] = async (operation, credential, request) => {
-    const outcome = await call(operation, credential, request);
+  const page: Scene["page"] = async (operation, ...rest) => {
+    const outcome = await call(operation, ...rest);
     if (!outcome.ok) expect.fail(`${operation} was refused: ${outcome.code}: ${outcome.detail}`);
     return { data: outcome.data as Answers[typeof operation], pagination: outcome.pagination };
   };
 
-  const ok: Scene["ok"] = async (operation, credential, request) => (await page(operation, credential, request)).data;
+  const ok: Scene["ok"] = async (...given) => (await page(...given)).data;
 
   const newWorkspace = () => ok("createWorkspace", operatorKey, { name: "acme" });
   const home = await newWorkspace();
@@ -76,8 +84,8 @@ export async function openScene(door: Door, clock: Clock): Promise<Scene> {
     ok,
     page,
     newWorkspace,
-    async refused(code, operation, credential, request) {
-      const outcome = await call(operation, credential, request);
+    async refused(code, operation, ...rest) {
+      const outcome = await call(operation, ...rest);
       if (outcome.ok) expect.fail(`${operation} was answered, not refused with ${code}`);
       expect(outcome.code, `${operation}: ${outcome.detail}`).toBe(code);
       return outcome;

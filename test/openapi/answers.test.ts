@@ -53,10 +53,16 @@ describe("what is answered is as documented, at each path:", () => {
 });
 
 test.each(names)("%s fails with all that its RPC declares", async (name) => {
-  const [route] = operationOf(name).routes;
+  const { routes, repeatable, wellFormed } = operationOf(name);
+  const [route] = routes;
   const told: (string | undefined)[] = [];
   for (const makeRequest of refused[name]) {
     told.push((await call(route, credentialFor(name), await makeRequest(stage))).code);
+  }
+  if (repeatable) {
+    const key = [["idempotency-key", `of ${name}`]] as const;
+    await call(route, credentialFor(name), await succeeding[name](stage), key);
+    told.push((await call(route, credentialFor(name), wellFormed, key)).code);
   }
   const declared = [404, 409].flatMap((status) => stage.reference.codes(route, status));
   expect(told.sort()).toEqual(declared.filter((code) => code.startsWith("data/")).sort());

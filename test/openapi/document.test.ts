@@ -53,6 +53,15 @@ test.each(names)("the document says who may call %s", (name) => {
   }
 });
 
+test.each(names)("the document says whether %s takes an Idempotency-Key", (name) => {
+  const { repeatable, routes } = operationOf(name);
+  for (const [method, path] of routes) {
+    const { parameters = [] } = document.paths[path]?.[method.toLowerCase()] ?? {};
+    const takesKey = parameters.some((one) => "$ref" in one && String(one.$ref).endsWith("/Idempotency-Key"));
+    expect(takesKey).toBe(repeatable === true);
+  }
+});
+
 /** Reads the routes from the tree that Fastify prints: a branch goes on where the one above it ends. */
 function routesOf(server: FastifyInstance): { path: string; method: string }[] {
   const branches: string[] = [];

@@ -15,6 +15,7 @@ export interface OpenApi {
 interface DocumentedOperation {
   readonly operationId: string;
   readonly security: readonly Record<string, readonly string[]>[];
+  readonly parameters?: readonly object[];
   readonly requestBody?: { readonly required: boolean; readonly content: Content };
   readonly responses: Record<string, DocumentedResponse | { readonly $ref: string }>;
 }

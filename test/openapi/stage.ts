@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect } from "vitest";
-import type { CallRequest } from "../contract/door.js";
+import type { CallRequest, HeaderLines } from "../contract/door.js";
 import { sendRequest } from "../contract/http-door.js";
 import {
   type HttpRoute,
@@ -21,7 +21,7 @@ export interface Stage {
   /** A workspace and its first key. */
   readonly home: { readonly workspaceId: string; readonly keyId: string; readonly key: string };
   /** Calls on a route, holds the answer against the document, and gives its status, data and code. */
-  call(route: HttpRoute, credential: string | [], request: CallRequest): Promise<Answer>;
+  call(route: HttpRoute, credential: string | [], request: CallRequest, headers?: HeaderLines): Promise<Answer>;
   /** The data of an operation that must succeed. */
   data<T>(name: OperationName, request: CallRequest): Promise<T>;
   /** A credential that may call the operation. */
@@ -54,8 +54,8 @@ export function openStage(): Stage {
     get home() {
       return home;
     },
-    async call(route, credential, request) {
-      const response = await sendRequest(app.httpUrl, route, credential, request);
+    async call(route, credential, request, headers) {
+      const response = await sendRequest(app.httpUrl, route, credential, request, headers);
       const { data, error } = await reference.holds(route, response);
       return {
         status: response.status,

@@ -5,6 +5,7 @@ import {
   deadlineExceeded,
   type Failure,
   type FailureCode,
+  idempotencyConflict,
   identityAlreadyExists,
   identityNotFound,
   invalidInput,
@@ -115,6 +116,17 @@ export const examples: Record<FailureCode, Example> = {
     command: `curl $API/v2/identities.createIdentity \\
   ${bearerKey} ${typeJson} \\
   -d '{"externalId": "user_42"}'`,
+  },
+  [ErrorCode.DATA_IDEMPOTENCY_CONFLICT]: {
+    answer: idempotencyConflict(),
+    effect: "provokes",
+    given: "`$KEY` is a key of yours. Two different requests with one Idempotency-Key: the second is refused.",
+    command: `curl -s -o /dev/null $API/v2/keys.createKey \\
+  ${bearerKey} ${typeJson} \\
+  -H 'Idempotency-Key: nightly-build' -d '{"name": "ci"}'
+curl $API/v2/keys.createKey \\
+  ${bearerKey} ${typeJson} \\
+  -H 'Idempotency-Key: nightly-build' -d '{"name": "deploy"}'`,
   },
   [ErrorCode.APPLICATION_INVALID_INPUT]: {
     answer: invalidInput([

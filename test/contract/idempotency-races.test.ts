@@ -1,0 +1,177 @@
+import { Code, ConnectError } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
+import postgres from "postgres";
+import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
+import { createDatabase, openTestApp, type TestApp } from "../harness.js";
+import { allDoors, openContract } from "./cases.js";
+import { type Doors, openDoors } from "./doors.js";
+import type { OperationName } from "./operations.js";
+import type { Outcome } from "./outcome.js";
+import { newCall, newKey, type RepeatableCall, withKey } from "./repeats.js";
+import { openScene, type Scene } from "./scene.js";
+
+const contract = openContract();
+const conflict = "data/idempotency_conflict";
+
+let replica: TestApp;
+let replicaDoors: Doors;
+let sql: postgres.Sql;
+beforeAll(async () => {
+  replica = await openTestApp({ databaseUrl: contract.app.databaseUrl });
+  replicaDoors = openDoors(replica);
+  sql = postgres(contract.app.databaseUrl, { max: 3 });
+});
+afterAll(async () => {
+  await sql.end({ timeout: 1 });
+  replicaDoors.close();
+  await replica.close();
+});
+
+/** Makes 20 calls at once with one Idempotency-Key, through all doors of two replicas in turn. */
+function atOnce(operation: OperationName, callOf: (index: number) => RepeatableCall): Promise<Outcome[]> {
+  const doors = [contract.doors, replicaDoors].flatMap((doors) => allDoors.map((name) => doors[name]));
+  const inTurn = Array.from({ length: 20 }, (_, index) => doors[index % doors.length] ?? contract.doors.http);
+  return Promise.all(inTurn.map((door, index) => door.call(operation, ...callOf(index))));
+}
+
+type Table = "keys" | "identities" | "workspaces" | "audit_events" | "kept_answers";
+
+async function countRows(table: Table): Promise<number> {
+  const [row] = await sql<{ count: number }[]>`select count(*)::int from ${sql(table)}`;
+  return row?.count ?? Number.NaN;
+}
+
+describe("of 20 calls at once with one Idempotency-Key, on two replicas and through all doors,", () => {
+  const tables = {
+    createKey: "keys",
+    rerollKey: "keys",
+    createIdentity: "identities",
+    createWorkspace: "workspaces",
+  } as const;
+  for (const [operation, table] of Object.entries(tables) as [keyof typeof tables, Table][]) {
+    test(`one makes the change, and all get its answer: ${operation}`, async () => {
+      const call = await newCall(operation, await openScene(contract.doors.http, contract.clock));
+      const before = await countRows(table);
+      const outcomes = await atOnce(operation, () => call);
+      expect(outcomes[0]).toMatchObject({ ok: true });
+      expect(outcomes).toEqual(outcomes.map(() => outcomes[0]));
+      expect(await countRows(table)).toBe(before + 1);
+    });
+  }
+
+  test("one makes the change, and the others are told of a conflict if their body is another", async () => {
+    const { ok, home } = await openScene(contract.doors.http, contract.clock);
+    // The same externalId: were it not for the key, the others would be told that the identity exists.
+    const bodies = [0, 1].map((index) => ({ externalId: "user_1", meta: { index } }));
+    const key = newKey();
+    const outcomes = await atOnce("createIdentity", (index) => [home.key, bodies[index % 2] ?? {}, key]);
+    const [identity, ...more] = await ok("listIdentities", home.key);
+    expect(more).toEqual([]);
+    const won = { ok: true, data: { identityId: identity?.identityId } };
+    const lost = { ok: false, code: conflict };
+    expect(outcomes).toMatchObject(outcomes.map((_, index) => (index % 2 === identity?.meta["index"] ? won : lost)));
+    expect(await ok("listAuditEvents", home.key, { type: "identity.create" })).toHaveLength(1);
+  });
+});
+
+describe("after a call that got no answer, the same call", () => {
+  const { createKey, rerollKey } = KeysService.method;
+  const headersOf = (key: string) => ({ authorization: `Bearer ${key}`, "idempotency-key": "again" });
+  const overGrpc = (app: TestApp) => createGrpcTransport({ baseUrl: `http://${app.grpcAddress}` });
+
+  /** Keeps every change waiting for as long as something takes: each needs the table of events. */
+  async function locking<T>(meanwhile: () => Promise<T>): Promise<T> {
+    const own = await sql.reserve();
+    try {
+      await own`begin`;
+      await own`lock table audit_events in access exclusive mode`;
+      return await meanwhile();
+    } finally {
+      await own`rollback`;
+      own.release();
+    }
+  }
+
+  /** The sessions whose statements wait for a lock. */
+  const waiting = () => sql<{ pid: number }[]>`
+    select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
+
+  const codeOf = (error: unknown) => Code[ConnectError.from(error).code];
+
+  /** Calls while no change gets through; gives what the call failed with, and expects that it left nothing. */
+  async function failing(
+    key: string,
+    timeoutMs: number,
+    meanwhile: () => Promise<unknown>,
+  ): Promise<string | undefined> {
+    const count = () => Promise.all([countRows("keys"), countRows("audit_events"), countRows("kept_answers")]);
+    const before = await count();
+    const code = await locking(async () => {
+      const call = overGrpc(contract.app).unary(createKey, undefined, timeoutMs, headersOf(key), {});
+      const failed = call.then(() => "none", codeOf);
+      await expect.poll(waiting, { timeout: 5_000 }).toHaveLength(1);
+      await meanwhile();
+      const code = await failed;
+      await expect.poll(waiting, { timeout: 5_000 }).toHaveLength(0);
+      return code;
+    });
+    expect(await count()).toEqual(before);
+    return code;
+  }
+
+  /** Calls twice; expects one key to be made. */
+  async function expectOneKey({ home, ok }: Scene): Promise<void> {
+    const again = () => ok("createKey", home.key, {}, withKey("again"));
+    const { keyId } = await again();
+    expect(await again()).toMatchObject({ keyId });
+    expect((await ok("listKeys", home.key)).map((key) => key.keyId)).toEqual([home.keyId, keyId]);
+  }
+
+  test("makes the one change, if the first was ended by its deadline", async () => {
+    const scene = await openScene(contract.doors.grpc, contract.clock);
+    expect(await failing(scene.home.key, 700, async () => {})).toBe("DeadlineExceeded");
+    await expectOneKey(scene);
+  });
+
+  test("makes the one change, if the connection to the database broke under the first", async () => {
+    const scene = await openScene(contract.doors.grpc, contract.clock);
+    const breaking = async () => {
+      for (const { pid } of await waiting()) await sql`select pg_terminate_backend(${pid})`;
+    };
+    expect(await failing(scene.home.key, 10_000, breaking)).toBe("Unavailable");
+    await expectOneKey(scene);
+  });
+
+  test("gets the first answer, if the change had been made; and it holds on every replica by then", async () => {
+    const database = await createDatabase(inject("template"));
+    const own = postgres(database.url, { max: 1 });
+    // Long enough for the client to go away between the change and its answer.
+    await own`update epoch set lease_ms = 500`;
+    const apps = await Promise.all([1, 2].map(() => openTestApp({ databaseUrl: database.url })));
+    const doors = apps.map(openDoors) as [Doors, Doors];
+    try {
+      const { ok, home } = await openScene(doors[0].grpc, contract.clock);
+      const old = await ok("createKey", home.key, { permissions: ["*"] });
+      await doors[1].grpc.call("listKeys", old.key, {}); // from now on it is held there
+      const client = new AbortController();
+      const way = overGrpc(apps[0] as TestApp);
+      const lost = way.unary(rerollKey, client.signal, undefined, headersOf(home.key), { keyId: old.keyId });
+      const failed = lost.then(() => "none", codeOf);
+      await expect.poll(() => own`select from audit_events where type = 'key.reroll'`).toHaveLength(1);
+      client.abort();
+      expect(await failed).toBe("Canceled");
+
+      const { keyId, key } = await ok("rerollKey", home.key, { keyId: old.keyId }, withKey("again"));
+      expect(await doors[1].grpc.call("listKeys", old.key, {})).toMatchObject({ code: "authentication/key_expired" });
+      expect(await doors[1].grpc.call("listKeys", key, {})).toMatchObject({ ok: true });
+      const all = await ok("listKeys", home.key);
+      expect(all.map((one) => one.keyId)).toEqual([home.keyId, old.keyId, keyId]);
+    } finally {
+      for (const one of doors) one.close();
+      await Promise.all(apps.map((app) => app.close()));
+      await own.end();
+      await database.drop();
+    }
+  });
+});

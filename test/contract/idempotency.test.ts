@@ -1,0 +1,243 @@
+import { request as httpRequest } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
+import postgres from "postgres";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { operatorKey } from "../harness.js";
+import { allDoors, openContract } from "./cases.js";
+import type { HeaderLines } from "./door.js";
+import { keyOperations, operationOf, operatorOperations, repeatableOperations } from "./operations.js";
+import { credentialFor, newCall, newKey, withKey } from "./repeats.js";
+import { openScene } from "./scene.js";
+
+const contract = openContract(allDoors);
+const { everyDoor, someDoors } = contract;
+const conflict = "data/idempotency_conflict";
+const day = 86_400_000;
+
+let sql: postgres.Sql;
+beforeAll(() => {
+  sql = postgres(contract.app.databaseUrl, { max: 1 });
+});
+afterAll(() => sql.end());
+
+/** How many changes were ever made. */
+async function countChanges(): Promise<number> {
+  const [row] = await sql<{ count: number }[]>`select count(*)::int from audit_events`;
+  return row?.count ?? Number.NaN;
+}
+
+/** Does what must change nothing. */
+async function changingNothing<T>(work: () => Promise<T>): Promise<T> {
+  const before = await countChanges();
+  const result = await work();
+  expect(await countChanges(), "changes made").toBe(before);
+  return result;
+}
+
+describe("a request that is repeated with its Idempotency-Key", () => {
+  test("can be any of the four that create something", () => {
+    expect(repeatableOperations).toEqual(["createKey", "rerollKey", "createIdentity", "createWorkspace"]);
+  });
+
+  for (const operation of repeatableOperations) {
+    test(`gets the first answer through whichever door it comes again, and changes nothing: ${operation}`, async () => {
+      for (const one of allDoors) {
+        const scene = await openScene(contract.doors[one], contract.clock);
+        const call = await newCall(operation, scene);
+        const first = await scene.ok(operation, ...call);
+        const again = () => Promise.all(allDoors.map((other) => contract.doors[other].call(operation, ...call)));
+        expect(await changingNothing(again), `after ${one}`).toEqual(allDoors.map(() => ({ ok: true, data: first })));
+      }
+    });
+  }
+
+  test("has a request id of its own", async () => {
+    const { home } = await openScene(contract.doors.http, contract.clock);
+    const headers = {
+      authorization: `Bearer ${home.key}`,
+      "Idempotency-Key": "one",
+      "content-type": "application/json",
+    };
+    const send = async () =>
+      (await fetch(`${contract.app.httpUrl}/v2/keys.createKey`, { method: "POST", headers })).json();
+    const [first, again] = [await send(), await send()] as { meta: { requestId: string }; data: unknown }[];
+    expect(again?.data).toEqual(first?.data);
+    expect(again?.meta.requestId).not.toBe(first?.meta.requestId);
+  });
+
+  everyDoor("gets the first answer, whatever became of what was made", async ({ ok, refused, home }) => {
+    const [forIdentity, forKey] = [newKey(), newKey()];
+    const identity = { externalId: "user_1" };
+    const made = await ok("createIdentity", home.key, identity, forIdentity);
+    const key = await ok("createKey", home.key, made, forKey);
+    await ok("deleteKey", home.key, { keyId: key.keyId });
+    await ok("deleteIdentity", home.key, made);
+    expect(await ok("createIdentity", home.key, identity, forIdentity)).toEqual(made);
+    expect(await ok("createKey", home.key, made, forKey)).toEqual(key);
+    await refused("data/identity_not_found", "getIdentity", home.key, made);
+    await refused("data/key_not_found", "getKey", home.key, { keyId: key.keyId });
+  });
+
+  everyDoor("is the same request in whatever order the keys of its meta are", async ({ ok, home }) => {
+    const key = newKey();
+    const [one, other] = [{ meta: { a: 1, b: { c: 2, d: 3 } } }, { meta: { b: { d: 3, c: 2 }, a: 1 } }];
+    expect(await ok("createKey", home.key, other, key)).toEqual(await ok("createKey", home.key, one, key));
+  });
+
+  test("is not refused because its `expires` has passed meanwhile", async () => {
+    const { ok, home } = await openScene(contract.doors.http, contract.clock);
+    const [request, key] = [{ expires: Date.now() + 300 }, newKey()];
+    const first = await ok("createKey", home.key, request, key);
+    await sleep(request.expires - Date.now() + 1);
+    expect(await ok("createKey", home.key, request, key)).toEqual(first);
+  });
+
+  everyDoor("is answered for 24 hours; then it makes the change anew", async ({ ok, home, clock }) => {
+    const key = newKey();
+    const first = await ok("createKey", home.key, {}, key);
+    clock.advance(day - 60_000);
+    expect(await ok("createKey", home.key, {}, key)).toEqual(first);
+    clock.advance(60_000);
+    const second = await ok("createKey", home.key, {}, key);
+    expect(second.keyId).not.toBe(first.keyId);
+    expect(await ok("createKey", home.key, {}, key)).toEqual(second);
+  });
+});
+
+describe("a request with an Idempotency-Key that was used", () => {
+  everyDoor("for another body is refused, and changes nothing", async ({ ok, refused, home }) => {
+    const key = newKey();
+    const first = await ok("createKey", home.key, { name: "ci", meta: { a: [1, 2] } }, key);
+    for (const other of [{}, { name: "CI", meta: { a: [1, 2] } }, { name: "ci", meta: { a: [2, 1] } }]) {
+      await changingNothing(() => refused(conflict, "createKey", home.key, other, key));
+    }
+    expect(await ok("createKey", home.key, { name: "ci", meta: { a: [1, 2] } }, key)).toEqual(first);
+  });
+
+  everyDoor("for another operation is refused, even if the request reads the same", async ({ ok, refused, home }) => {
+    const key = newKey();
+    const request = { externalId: "user_1" };
+    const { keyId } = await ok("createKey", home.key, request, key);
+    await changingNothing(() => refused(conflict, "createIdentity", home.key, request, key));
+    await changingNothing(() => refused(conflict, "rerollKey", home.key, { keyId }, key));
+  });
+
+  everyDoor("by another caller is a request of its own", async ({ ok, home, newWorkspace }) => {
+    const key = newKey();
+    const neighbour = await newWorkspace();
+    const colleague = await ok("createKey", home.key, { permissions: ["*"] });
+    const callers = [home, colleague, neighbour];
+    const made = new Set<string>();
+    for (const caller of callers) made.add((await ok("createKey", caller.key, {}, key)).keyId);
+    made.add((await ok("createWorkspace", operatorKey, { name: "Acme" }, key)).keyId);
+    expect(made.size).toBe(4);
+    // What is another's use of the key is not even a conflict.
+    await ok("createIdentity", (await newWorkspace()).key, { externalId: "user_1" }, key);
+  });
+
+  everyDoor("without success is as the first one: a failure is not kept", async ({ ok, refused, home }) => {
+    const key = newKey();
+    const { identityId } = await ok("createIdentity", home.key, { externalId: "user_1" });
+    await refused("data/identity_already_exists", "createIdentity", home.key, { externalId: "user_1" }, key);
+    await refused("application/invalid_input", "createIdentity", home.key, { externalId: "" }, key);
+    await refused("data/identity_not_found", "createKey", home.key, { identityId: "id_none" }, key);
+    await ok("deleteIdentity", home.key, { identityId });
+    const made = await ok("createIdentity", home.key, { externalId: "user_1" }, key);
+    expect(await ok("createIdentity", home.key, { externalId: "user_1" }, key)).toEqual(made);
+  });
+});
+
+describe("who may not call any more gets no answer again:", () => {
+  everyDoor("a disabled workspace", async ({ ok, refused, home }) => {
+    const key = newKey();
+    const first = await ok("createKey", home.key, {}, key);
+    await ok("disableWorkspace", operatorKey, { workspaceId: home.workspaceId, reason: "OWNER_REQUEST" });
+    await refused("authorization/workspace_disabled", "createKey", home.key, {}, key);
+    await ok("enableWorkspace", operatorKey, { workspaceId: home.workspaceId });
+    expect(await ok("createKey", home.key, {}, key)).toEqual(first);
+  });
+
+  everyDoor("a key without the permission, a disabled key, a deleted key", async ({ ok, refused, home }) => {
+    const key = newKey();
+    const caller = await ok("createKey", home.key, { permissions: ["*"] });
+    const { keyId } = caller;
+    await ok("createKey", caller.key, {}, key);
+    await ok("updateKey", home.key, { keyId, permissions: ["keys.read"] });
+    await refused("authorization/insufficient_permissions", "createKey", caller.key, {}, key);
+    await ok("updateKey", home.key, { keyId, permissions: ["*"], enabled: false });
+    await refused("authorization/key_disabled", "createKey", caller.key, {}, key);
+    await ok("deleteKey", home.key, { keyId });
+    await refused("authentication/key_not_found", "createKey", caller.key, {}, key);
+  });
+});
+
+describe("an Idempotency-Key", () => {
+  const refusal = {
+    code: "application/invalid_input",
+    fields: [{ location: "Idempotency-Key", message: expect.stringContaining("255 printable ASCII") }],
+  };
+  const malformed: [what: string, headers: HeaderLines][] = [
+    ["is empty", withKey("")],
+    ["has 256 characters", withKey("x".repeat(256))],
+    ["has a comma", withKey("a,b")],
+    ["comes twice", [...withKey("a"), ...withKey("b")]],
+    ["comes twice with the same value", [...withKey("a"), ...withKey("a")]],
+  ];
+  everyDoor(`that ${malformed.map(([what]) => what).join(", ")} is refused, by its name`, async ({ call, home }) => {
+    for (const [what, headers] of malformed) {
+      expect(await changingNothing(() => call("createKey", home.key, {}, headers)), what).toMatchObject(refusal);
+    }
+  });
+
+  everyDoor("that is malformed is refused by every operation that takes one", async (scene) => {
+    for (const operation of repeatableOperations) {
+      const [credential, request] = await newCall(operation, scene);
+      const refused = () => scene.call(operation, credential, request, withKey(""));
+      expect(await changingNothing(refused)).toMatchObject(refusal);
+    }
+  });
+
+  // A gRPC client does not even send this.
+  someDoors(["http", "connect", "grpc-web"], "that is not ASCII is refused, by its name", async ({ call, home }) => {
+    expect(await call("createKey", home.key, {}, withKey("clé"))).toMatchObject(refusal);
+  });
+
+  test("that comes in two lines of HTTP is refused", async () => {
+    const { home } = await openScene(contract.doors.http, contract.clock);
+    const lines = ["Idempotency-Key", "a", "idempotency-key", "a", "content-type", "application/json"];
+    const headers = ["authorization", `Bearer ${home.key}`, ...lines];
+    const url = new URL("/v2/keys.createKey", contract.app.httpUrl);
+    const status = await new Promise((resolve, reject) => {
+      const sent = httpRequest(url, { method: "POST", headers: ["host", url.host, ...headers] }, (response) => {
+        response.resume();
+        resolve(response.statusCode);
+      });
+      sent.on("error", reject).end();
+    });
+    expect(status).toBe(400);
+  });
+
+  everyDoor("may have 255 characters, all that can be printed among them", async ({ ok, home }) => {
+    const printable = Array.from({ length: 0x5f }, (_, index) => String.fromCharCode(0x20 + index)).join("");
+    const key = withKey(`x${printable.replace(",", "")}`.padEnd(255, "x"));
+    expect(await ok("createKey", home.key, {}, key)).toEqual(await ok("createKey", home.key, {}, key));
+  });
+
+  everyDoor("is told of only to those who may call", async ({ refused, home }) => {
+    await refused("authentication/missing", "createKey", [], {}, withKey(""));
+    await refused("authorization/insufficient_permissions", "createWorkspace", home.key, {}, withKey(""));
+  });
+
+  test("is ignored where nothing is created, however malformed it is", async () => {
+    const others = [...keyOperations, ...operatorOperations].filter((name) => !operationOf(name).repeatable);
+    expect(others.length).toBeGreaterThan(10);
+    for (const door of allDoors) {
+      const scene = await openScene(contract.doors[door], contract.clock);
+      const outcomes = others.map((operation) =>
+        scene.call(operation, credentialFor(operation, scene), operationOf(operation).wellFormed, withKey("")),
+      );
+      const codes = (await Promise.all(outcomes)).map((outcome) => (outcome.ok ? "ok" : outcome.code));
+      expect(codes.filter((code) => !/^(ok|data\/\w+_not_found)$/.test(code))).toEqual([]);
+    }
+  });
+});
