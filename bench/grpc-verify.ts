@@ -8,7 +8,8 @@ import { inTurn } from "./load/http.js";
 import type { Side } from "./rounds.js";
 import type { Server } from "./servers.js";
 
-const path = `/${KeysService.typeName}/${KeysService.method.verifyKey.name}`;
+/** The RPC. */
+export const verifyPath = `/${KeysService.typeName}/${KeysService.method.verifyKey.name}`;
 
 /** What is asked for each key of a scene, and what Latchkey answered, encoded. */
 export interface Exchange {
@@ -24,7 +25,7 @@ export async function verifyEach({ grpcPort }: Latchkey, { caller, keys }: Scene
   const same = (bytes: Buffer) => bytes;
   const ask = (request: Buffer) =>
     new Promise<Buffer>((resolve, reject) => {
-      client.makeUnaryRequest<Buffer, Buffer>(path, same, same, request, metadata, (error, response) =>
+      client.makeUnaryRequest<Buffer, Buffer>(verifyPath, same, same, request, metadata, (error, response) =>
         response ? resolve(response) : reject(error),
       );
     });
@@ -51,7 +52,7 @@ export async function grpcSide(
   const requests: GrpcRequest[] = exchanges.map(({ request, response }) => grpcRequest(request, response));
   const load = await openGrpcLoad({
     port,
-    path,
+    path: verifyPath,
     credential: scene.caller,
     connections: 5,
     streams: 10,

@@ -36,6 +36,9 @@ import { createTracing } from "./observe/tracing.js";
 import { createOnce } from "./once/once.js";
 import { createOnceStore } from "./once/store.js";
 import { stopListening } from "./open-sockets.js";
+import { createLoopGuard, type LoopGuard } from "./overload/event-loop.js";
+import { type Limits, standardLimits } from "./overload/limits.js";
+import { createShedding } from "./overload/shedding.js";
 import { createGrpcDoor } from "./rpc/grpc.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
 import { openConnections } from "./storage/connections.js";
@@ -60,6 +63,8 @@ export interface AppOptions {
   readonly grpcKeepaliveMs: number;
   /** After how long a gRPC client is asked to connect anew; undefined: never. */
   readonly grpcMaxConnectionAgeMs: number | undefined;
+  /** How many connections each port takes. */
+  readonly maxConnections: number;
   /** For how long, at a stop, the ports stay open once it is told that the service is not ready any more. */
   readonly stopDelayMs: number;
   /** For how long, at a stop, connections that are open are served on. */
@@ -76,6 +81,10 @@ export interface AppOptions {
   readonly log: Log;
   /** The time by which keys expire and changes are dated. */
   readonly now?: () => Date;
+  /** Which calls are served; left out, those that the event loop has time for. */
+  readonly guard?: LoopGuard;
+  /** What one client may do, where it is not the standard. */
+  readonly limits?: Partial<Limits>;
 }
 
 /** A running service. */
@@ -113,7 +122,11 @@ export async function openApp(options: AppOptions): Promise<App> {
     undo.push(() => certificates?.close());
     const tracing = createTracing();
     undo.push(() => tracing?.flush());
-    const pool = openConnections(options.databaseUrl, poolSettings, createTroubleLog(log));
+    const shedding = createShedding(log);
+    const pool = openConnections(options.databaseUrl, poolSettings, {
+      ...createTroubleLog(log),
+      turnedAway: () => shedding.count("database"),
+    });
     undo.push(() => pool.close());
     const { sql } = pool;
     await migrate(sql).catch(cannotMigrate);
@@ -163,7 +176,10 @@ export async function openApp(options: AppOptions): Promise<App> {
     const docsBase = () => options.docsBaseUrl ?? httpUrl;
     const readiness = createReadiness(lease, options.redis && cache);
     const drain = { lingerMs: options.lingerMs ?? lingerMs, drainMs };
-    const doors = { procedures, readiness: readiness.read, certificates, ...drain, logCall };
+    const { maxConnections, guard = createLoopGuard() } = options;
+    const limits = { ...standardLimits, ...options.limits };
+    const overload = { guard, shedding, maxConnections, limits };
+    const doors = { procedures, readiness: readiness.read, certificates, ...drain, ...overload, logCall };
     const gateway = await createGateway({ ...doors, docsBase, grpcPort: () => grpcPort });
     const grpc = createGrpcDoor({
       ...doors,
@@ -188,6 +204,7 @@ export async function openApp(options: AppOptions): Promise<App> {
       renewals: keeper.renewals,
       checks: holdings.checks,
       pool: pool.use,
+      turnedAway: shedding.counts,
     });
     const metrics = async () => registry;
     const { metricsPort } = options;

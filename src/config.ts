@@ -29,6 +29,8 @@ export interface Config {
   readonly grpcKeepaliveMs: number;
   /** After how long a gRPC client is asked to connect anew; undefined: never. */
   readonly grpcMaxConnectionAgeMs: number | undefined;
+  /** How many connections each port takes, in each process. */
+  readonly maxConnections: number;
   /** For how long, at a stop, the ports stay open once it is told that the service is not ready any more. */
   readonly stopDelayMs: number;
   /** How many processes serve the ports. */
@@ -103,6 +105,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     tls,
     grpcKeepaliveMs: read("GRPC_KEEPALIVE_MS", 60_000, patience, patienceExpected),
     grpcMaxConnectionAgeMs: read("GRPC_MAX_CONNECTION_AGE_MS", undefined, patience, patienceExpected),
+    maxConnections: read("MAX_CONNECTIONS", 10_000, connectionCount, "a number of connections from 10 to 1000000"),
     stopDelayMs: read("STOP_DELAY_MS", 0, delay, `a number of milliseconds from 0 to ${longestDelayMs}`),
     workers: read("WORKERS", 1, workerCount, `a number of processes from 1 to ${mostWorkers}`),
     databaseUrl: read(
@@ -170,6 +173,11 @@ const patienceExpected = "a number of milliseconds from 1000 to 86400000";
 
 function patience(text: string): number | undefined {
   return /^\d{4,8}$/.test(text) && Number(text) >= 1_000 && Number(text) <= 86_400_000 ? Number(text) : undefined;
+}
+
+/** From few enough for a test to a million, which no process could serve anyway. */
+function connectionCount(text: string): number | undefined {
+  return /^\d{2,7}$/.test(text) && Number(text) >= 10 && Number(text) <= 1_000_000 ? Number(text) : undefined;
 }
 
 /** Who tells a process to stop rarely waits longer for its end. */

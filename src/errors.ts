@@ -254,7 +254,7 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
     when: "The request is larger than the service accepts.",
     causes: [
       "The body is larger than 1 MiB.",
-      "The headers together are larger than 16 KiB, often because of cookies.",
+      "The headers together are larger than 16 KiB, often because of cookies, or there are more than 100 of them.",
     ],
     remedy: "Send less, for instance a smaller `meta`.",
     seeAlso: [ErrorCode.APPLICATION_INVALID_INPUT],
@@ -280,7 +280,7 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
       "The database is restarting, failing over, or cut off from the service.",
       "The database has no disk space, memory or connection left; `detail` says which.",
       "Its readiness was asked for, and it is about to stop.",
-      "The service has more to fetch than it takes on at once, and turns further calls away.",
+      "The service is asked more than it can answer, and turns further calls away before it begins with them.",
     ],
     remedy: "Try again after the seconds that `Retry-After` names; over gRPC, after the delay of the `RetryInfo`.",
     retryAfterMs: 1_000,
@@ -478,6 +478,9 @@ export const mediaTypeUnsupported = (why: string) => new Failure(ErrorCode.APPLI
 export const payloadTooLarge = (part: "body" | "head", limit: number) =>
   new Failure(ErrorCode.APPLICATION_PAYLOAD_TOO_LARGE, `The request's ${part} is larger than ${limit} bytes.`);
 
+export const headerCountExceeded = (limit: number) =>
+  new Failure(ErrorCode.APPLICATION_PAYLOAD_TOO_LARGE, `The request has more than ${limit} headers.`);
+
 export const deadlineExceeded = () =>
   new Failure(ErrorCode.APPLICATION_DEADLINE_EXCEEDED, "The call took longer than its deadline.");
 
@@ -487,6 +490,12 @@ export const callCancelled = () =>
 
 export const serviceUnavailable = (cause: unknown, why = "The service cannot reach its database just now") =>
   new Failure(ErrorCode.APPLICATION_SERVICE_UNAVAILABLE, `${why}; try again shortly.`, { cause });
+
+export const serviceOverloaded = () =>
+  new Failure(
+    ErrorCode.APPLICATION_SERVICE_UNAVAILABLE,
+    "The service is asked more than it can answer just now, so it did nothing of this; try again shortly.",
+  );
 
 export const serviceStopping = () =>
   new Failure(

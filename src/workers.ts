@@ -8,7 +8,7 @@ import { serveMetrics } from "./observe/serve-metrics.js";
 import { Unusable } from "./unusable.js";
 
 /** What the service is made from if several processes serve it. */
-export interface WorkersOptions extends Omit<AppOptions, "now"> {
+export interface WorkersOptions extends Omit<AppOptions, "now" | "guard" | "limits"> {
   readonly workers: number;
   readonly logLevel: LogLevel;
 }

@@ -83,7 +83,7 @@ describe("the arrows between the folders point one way", () => {
 
   it("the leaves know only leaves", () => {
     const leaf =
-      /^(call\.ts|errors\.ts|unusable\.ts|update-mask\.ts|ids\.ts|page\.ts|listening\.ts|certificates\.ts|config\.ts|observe\/)/;
+      /^(call\.ts|errors\.ts|unusable\.ts|update-mask\.ts|ids\.ts|page\.ts|listening\.ts|certificates\.ts|config\.ts|observe\/|overload\/)/;
     expect(found(leaf, /^(keys|identities|workspaces|auth|limits|gateway|rpc|storage|embedded|app|main)\b/)).toEqual(
       [],
     );

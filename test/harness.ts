@@ -54,6 +54,7 @@ export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<
     tls: undefined,
     grpcKeepaliveMs: 60_000,
     grpcMaxConnectionAgeMs: undefined,
+    maxConnections: 10_000,
     stopDelayMs: 0,
     lingerMs: 0,
     databaseUrl,

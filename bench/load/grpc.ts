@@ -2,7 +2,18 @@
 // own client took 350 µs, a session of node:http2 150 µs, and this client 8 µs. Frames are made beforehand; a call costs
 // copying them, an answer comparing its bytes with those expected.
 import { connect } from "node:net";
-import { frame, frameFlag, frameHeadLength, frameType, headerBlocks, nothing, opening, windowUpdate } from "./http2.js";
+import {
+  frame,
+  frameFlag,
+  frameHeadLength,
+  frameType,
+  headerBlocks,
+  nothing,
+  opening,
+  openingWithoutTable,
+  unavailable,
+  windowUpdate,
+} from "./http2.js";
 import { createClosedLoop, type Load, WrongAnswer } from "./load.js";
 
 /** A call ready to be sent, on a stream yet to be filled in, and the bytes that must answer it. */
@@ -31,16 +42,7 @@ export function grpcRequest(message: Uint8Array, answer: Uint8Array): GrpcReques
 export async function openGrpcLoad(options: GrpcLoadOptions): Promise<Load> {
   const { port, path, credential, connections, streams, next } = options;
   const loop = createClosedLoop();
-  const headers = headerBlocks({
-    ":method": "POST",
-    ":scheme": "http",
-    ":path": path,
-    ":authority": `127.0.0.1:${port}`,
-    te: "trailers",
-    "content-type": "application/grpc",
-    "user-agent": "latchkey-bench",
-    authorization: `Bearer ${credential}`,
-  });
+  const headers = callHeaders({ port, path, credential });
   const callers = await Promise.all(
     Array.from({ length: connections }, () => openCaller(port, headers, { ...loop, next })),
   );
@@ -55,32 +57,50 @@ export async function openGrpcLoad(options: GrpcLoadOptions): Promise<Load> {
   };
 }
 
+/** The head of every call. */
+export function callHeaders({ port, path, credential }: Pick<GrpcLoadOptions, "port" | "path" | "credential">) {
+  return headerBlocks({
+    ":method": "POST",
+    ":scheme": "http",
+    ":path": path,
+    ":authority": `127.0.0.1:${port}`,
+    te: "trailers",
+    "content-type": "application/grpc",
+    "user-agent": "latchkey-bench",
+    authorization: `Bearer ${credential}`,
+  });
+}
+
 /** One connection with many calls under way. */
-interface Caller {
+export interface Caller {
   /** Starts so many calls; each is followed by another for as long as `answered` says so. */
   start(calls: number): void;
   close(): void;
 }
 
-interface CallerEvents {
+export interface CallerEvents {
   next(): GrpcRequest;
-  answered(): boolean;
+  /** The right answer came. Says whether another call is to follow. */
+  answered(request: GrpcRequest): boolean;
+  /** The server has too much to do, and said so by UNAVAILABLE. Absent: that is a wrong answer. */
+  turnedAway?(request: GrpcRequest): void;
   failed(error: Error): void;
 }
 
 /** What is to come on a stream, and how much of it has. */
 interface Awaited {
-  readonly expected: Buffer;
+  readonly request: GrpcRequest;
   come: number;
+  unavailable: boolean;
 }
 
 /** How much may come on a connection before we must allow more. */
 const window = 2 ** 30;
 
-function openCaller(
+export function openCaller(
   port: number,
   headers: ReturnType<typeof headerBlocks>,
-  { next, answered, failed }: CallerEvents,
+  { next, answered, turnedAway, failed }: CallerEvents,
 ): Promise<Caller> {
   const firstHeaders = frame(frameType.headers, frameFlag.endHeaders, 0, headers.first);
   const laterHeaders = frame(frameType.headers, frameFlag.endHeaders, 0, headers.later);
@@ -93,11 +113,11 @@ function openCaller(
   let outgoing: Buffer[] = [];
 
   function startCall(): void {
-    const { frame, expected } = next();
+    const request = next();
     const stream = nextStream;
     nextStream += 2;
-    awaited.set(stream, { expected, come: 0 });
-    outgoing.push(onStream(stream, stream === 1 ? firstHeaders : laterHeaders, frame));
+    awaited.set(stream, { request, come: 0, unavailable: false });
+    outgoing.push(onStream(stream, stream === 1 ? firstHeaders : laterHeaders, request.frame));
   }
 
   function send(): void {
@@ -131,6 +151,7 @@ function openCaller(
         if (flags & frameFlag.endStream) takeEnd(stream);
         break;
       case frameType.headers:
+        if (turnedAway) takeHeaders(stream, all.subarray(at + frameHeadLength, end));
         if (flags & frameFlag.endStream) takeEnd(stream);
         break;
       case frameType.settings:
@@ -149,8 +170,9 @@ function openCaller(
   function takeData(stream: number, all: Buffer, from: number, to: number): void {
     const call = awaited.get(stream);
     const come = (call?.come ?? 0) + to - from;
-    if (!call || come > call.expected.length || all.compare(call.expected, call.come, come, from, to) !== 0) {
-      failed(new WrongAnswer(`expected was ${call?.expected.toString("hex")}, not ${all.toString("hex", from, to)}`));
+    const expected = call?.request.expected ?? nothing;
+    if (!call || come > expected.length || all.compare(expected, call.come, come, from, to) !== 0) {
+      failed(new WrongAnswer(`expected was ${expected.toString("hex")}, not ${all.toString("hex", from, to)}`));
       return;
     }
     call.come = come;
@@ -161,12 +183,19 @@ function openCaller(
     }
   }
 
-  /** The status is not read: only a call that succeeded has its answer when it ends. */
+  function takeHeaders(stream: number, block: Buffer): void {
+    const call = awaited.get(stream);
+    if (call && block.includes(unavailable)) call.unavailable = true;
+  }
+
+  /** The status is read for one thing alone: only a call that succeeded has its answer when it ends. */
   function takeEnd(stream: number): void {
     const call = awaited.get(stream);
     awaited.delete(stream);
-    if (!call || call.come < call.expected.length) failed(new WrongAnswer("a call ended without its answer"));
-    else if (answered()) startCall();
+    if (call?.unavailable) turnedAway?.(call.request);
+    else if (!call || call.come < call.request.expected.length) {
+      failed(new WrongAnswer("a call ended without its answer"));
+    } else if (answered(call.request)) startCall();
   }
 
   const socket = connect({
@@ -177,7 +206,7 @@ function openCaller(
   });
   return new Promise((resolve, reject) => {
     socket.once("connect", () => {
-      socket.write(Buffer.concat([opening, windowUpdate(window)]));
+      socket.write(Buffer.concat([turnedAway ? openingWithoutTable : opening, windowUpdate(window)]));
       resolve({
         start(calls) {
           for (let started = 0; started < calls; started++) startCall();

@@ -31,6 +31,15 @@ export const opening = Buffer.concat([
   frame(frameType.settings, 0, 0, nothing),
 ]);
 
+/** The same, and asks the server to write every header out, in place of numbers that refer to earlier ones. */
+export const openingWithoutTable = Buffer.concat([
+  opening.subarray(0, opening.length - frameHeadLength),
+  frame(frameType.settings, 0, 0, Buffer.from([0, 1, 0, 0, 0, 0])),
+]);
+
+/** `grpc-status: 14` as it is then written: the name in HPACK's Huffman code, the value as it is. */
+export const unavailable = Buffer.from([0x88, 0x9a, 0xca, 0xc8, 0xb2, 0x12, 0x34, 0xda, 0x8f, 0x02, 0x31, 0x34]);
+
 /**
  * The headers of calls that are alike, as HPACK has them: the first call enters them into the table that the server
  * keeps for the connection, later ones refer to it, the last one entered being number 62.

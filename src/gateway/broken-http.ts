@@ -1,9 +1,11 @@
-import { type IncomingMessage, maxHeaderSize, type Server } from "node:http";
+import type { IncomingMessage, Server } from "node:http";
+import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import {
   catalogue,
   deadlineExceeded,
   type Failure,
+  headerCountExceeded,
   invalidInput,
   methodNotAllowed,
   payloadTooLarge,
@@ -11,6 +13,7 @@ import {
 } from "../errors.js";
 import { mintId } from "../ids.js";
 import type { LogCall } from "../observe/calls.js";
+import { standardLimits } from "../overload/limits.js";
 import { failureBody, failureHeaders } from "./envelope.js";
 
 /** Answers what is not even HTTP. Such a request never reaches Fastify, so the envelope goes onto the bare socket. */
@@ -20,16 +23,20 @@ export function refuseBrokenHttp(
   docsBase: string,
   logCall: LogCall,
 ): void {
-  if (!socket.writable || unanswerable.has(error.code ?? "")) socket.destroy();
+  // Who has not begun to ask is told nothing: the answer would be taken for that to the first question.
+  const unasked = error.code === "ERR_HTTP_REQUEST_TIMEOUT" && (socket as Partial<Socket>).bytesRead === 0;
+  if (!socket.writable || unasked || unanswerable.has(error.code ?? "")) socket.destroy();
   else writeFailure(socket, (failures[error.code ?? ""] ?? notHttp)(), docsBase, logCall);
 }
 
 /** The client is gone, or there is no encryption yet to answer in. */
 const unanswerable = new Set(["ECONNRESET", "ERR_TLS_HANDSHAKE_TIMEOUT"]);
 
+const { headBytes, headers: mostHeaders } = standardLimits;
+
 /** What Node says, in terms of the catalogue. */
 const failures: Record<string, () => Failure> = {
-  HPE_HEADER_OVERFLOW: () => payloadTooLarge("head", maxHeaderSize),
+  HPE_HEADER_OVERFLOW: () => payloadTooLarge("head", headBytes),
   ERR_HTTP_REQUEST_TIMEOUT: deadlineExceeded,
 };
 
@@ -46,7 +53,8 @@ export function answerOddHttp(server: Server, docsBase: () => string, logCall: L
 }
 
 /** Refuses what is HTTP, but not for us. */
-export function refuseOddHttp({ headers, httpVersion }: IncomingMessage): void {
+export function refuseOddHttp({ headers, rawHeaders, httpVersion }: IncomingMessage): void {
+  if (rawHeaders.length > 2 * mostHeaders) throw headerCountExceeded(mostHeaders);
   if (headers.host === undefined && httpVersion === "1.1") {
     throw invalidInput([{ location: "Host", message: "is a header that HTTP/1.1 requires" }]);
   }

@@ -2,6 +2,8 @@ import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify }
 import type { Certificates } from "../certificates.js";
 import { catalogue, methodNotAllowed, routeNotFound } from "../errors.js";
 import type { LogCall } from "../observe/calls.js";
+import { limitConnections } from "../overload/connections.js";
+import type { Limits } from "../overload/limits.js";
 import { connectDoor } from "../rpc/connect.js";
 import { admitCall, beginCall, logHttpCall, performCall, toHttpFailure } from "../rpc/http-call.js";
 import { largestMessage, type Procedure } from "../rpc/pipeline.js";
@@ -10,41 +12,38 @@ import { parseBody } from "./body.js";
 import { answerOddHttp, refuseBrokenHttp, refuseOddHttp } from "./broken-http.js";
 import { type DrainTimes, drainOnClose } from "./drain.js";
 import { failureBody, failureHeaders, successBody, successMembers } from "./envelope.js";
-import { httpsServer } from "./https.js";
+import { createHttpServer } from "./http-server.js";
 import { pages } from "./pages.js";
 import { apiReference } from "./reference.js";
 import { type Route, routesOf } from "./routes.js";
+import { type ShedOptions, shedRequests } from "./shed.js";
 
-export interface GatewayOptions extends DrainTimes {
+export interface GatewayOptions extends DrainTimes, ShedOptions {
   readonly procedures: readonly Procedure[];
   /** How the service stands; throws if it cannot serve. */
   readonly readiness: () => Promise<Readonly<Record<string, string>>>;
   /** Undefined: the port is not encrypted. */
   readonly certificates: Certificates | undefined;
-  /** What error URLs begin with; asked at each failure, because the port may be known only once it is open. */
-  readonly docsBase: () => string;
+  /** How many connections the port takes. */
+  readonly maxConnections: number;
+  readonly limits: Limits;
   /** Where gRPC is served, for the first page; asked when that is. */
   readonly grpcPort: () => number;
   readonly logCall: LogCall;
 }
 
-/** How long a request may take to arrive, and a connection to be asked again, in milliseconds. */
-const patience = { requestTimeout: 30_000, keepAliveTimeout: 72_000 };
-
-/** A request without a Host header is refused by ourselves, with the envelope. */
-const http = { requireHostHeader: false };
-
 /** The HTTP port: the HTTP/JSON door, with the Connect door beside it. */
 export async function createGateway(options: GatewayOptions): Promise<FastifyInstance> {
-  const { procedures, readiness, certificates, docsBase, grpcPort, logCall } = options;
+  const { procedures, readiness, certificates, limits, docsBase, grpcPort, logCall } = options;
   const server = fastify({
     logger: false,
     bodyLimit: largestMessage,
-    ...patience,
     return503OnClosing: false, // what comes on an open connection is served to the last
-    http,
-    // A server that Fastify did not make itself gets none of its settings.
-    ...(certificates && { serverFactory: httpsServer(certificates, { ...http, ...patience }) }),
+    serverFactory(handler) {
+      const server = createHttpServer(shedRequests(handler, options), certificates, limits);
+      limitConnections(server, options.maxConnections, options.shedding);
+      return server;
+    },
     frameworkErrors: (error, request, reply) => {
       request.call = beginCall(request.raw, reply.raw);
       fail(error, request, reply);

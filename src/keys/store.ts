@@ -8,6 +8,7 @@ import type { PageRequest } from "../page.js";
 import { pageOf } from "../storage/pages.js";
 import { type Fragment, jsonText, type Snapshot, type Sql, type Statement, words } from "../storage/postgres.js";
 import { run, runForAll } from "../storage/run.js";
+import { patiently } from "../storage/statements.js";
 
 /** A key about to be stored. */
 export interface NewKey {
@@ -244,10 +245,10 @@ export function createKeysStore(sql: Sql) {
     async recordUses(uses: ReadonlyMap<string, Date>): Promise<void> {
       const keyIds = [...uses.keys()];
       const times = [...uses.values()].map((at) => at.toISOString());
-      await sql`
+      await patiently(sql`
         update keys set last_used_at = greatest(last_used_at, used.at)
         from unnest(${words(sql, keyIds)}, ${words(sql, times)}::timestamptz[]) as used (key_id, at)
-        where keys.key_id = used.key_id`;
+        where keys.key_id = used.key_id`);
     },
   };
 }

@@ -18,6 +18,8 @@ export interface Vitals {
   readonly renewals: Readonly<Record<string, number>>;
   readonly checks: { readonly done: number; readonly stale: number };
   pool(): { readonly busy: number; readonly free: number; readonly waiting: number };
+  /** How often something was turned away, by what there was too little of. */
+  readonly turnedAway: Readonly<Record<string, number>>;
 }
 
 /** The metrics, by their Prometheus names. */
@@ -69,6 +71,9 @@ export function createMetrics(vitals: Vitals): Metrics {
   gauge("pool_waiting_statements", "Statements that wait for another on their connection.", "sum", [], () => [
     [{}, vitals.pool().waiting],
   ]);
+  counter("shed_total", "Calls and connections turned away, by what there was too little of.", ["bottleneck"], () =>
+    Object.entries(vitals.turnedAway).map(([bottleneck, value]) => [{ bottleneck }, value]),
+  );
   return Registry.merge([registry, ofProcess()]);
 }
 

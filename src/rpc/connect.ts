@@ -1,3 +1,4 @@
+import type { IncomingMessage } from "node:http";
 import type { Message } from "@bufbuild/protobuf";
 import { createContextKey, createContextValues, type HandlerContext } from "@connectrpc/connect";
 import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
@@ -115,26 +116,43 @@ type HeadersOf = (failure: Failure) => Readonly<Record<string, string>>;
  */
 function createWriteRefusal(headersOf: HeadersOf) {
   return async (error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
-    const { call, headers } = request;
-    const protocol = protocolOf(request);
-    if (protocol === undefined || request.method !== "POST") throw error;
+    const { call } = request;
+    const failure = toHttpFailure(error);
+    const refusal = toRefusal(request.raw, failure, call.requestId);
+    if (refusal === undefined) throw error;
+    call.failure = failure;
+    await reply
+      .code(refusal.status)
+      .headers(refusal.status >= 400 ? headersOf(failure) : {})
+      .headers({ ...refusal.headers, "x-request-id": call.requestId })
+      .send(refusal.body);
+  };
+}
 
-    call.failure = toHttpFailure(error);
-    const refusal = toConnectError(call.failure, call.requestId);
-    reply.header("x-request-id", call.requestId);
-    if (protocol.framed) {
-      reply.headers(Object.fromEntries(setTrailerStatus(new Headers(), refusal)));
-      await reply
-        .code(200)
-        .type(headers["content-type"] ?? "")
-        .send();
-    } else {
-      await reply
-        .code(codeToHttpStatus(refusal.code))
-        .headers(headersOf(call.failure))
-        .type("application/json")
-        .send(errorToJsonBytes(refusal, undefined));
-    }
+/** A failure as the answer to an RPC. */
+export interface Refusal {
+  readonly status: number;
+  readonly headers: Record<string, string>;
+  readonly body: string;
+}
+
+/** A failure in the protocol that a request came in; undefined if it came in none of them. */
+export function toRefusal(request: IncomingMessage, failure: Failure, requestId: string): Refusal | undefined {
+  const protocol = protocolOf(request);
+  if (protocol === undefined || request.method !== "POST") return undefined;
+  const error = toConnectError(failure, requestId);
+  if (protocol.framed) {
+    const headers = Object.fromEntries(setTrailerStatus(new Headers(), error));
+    return {
+      status: 200,
+      headers: { ...headers, "content-type": request.headers["content-type"] ?? "" },
+      body: "",
+    };
+  }
+  return {
+    status: codeToHttpStatus(error.code),
+    headers: { "content-type": "application/json" },
+    body: Buffer.from(errorToJsonBytes(error, undefined)).toString(),
   };
 }
 
@@ -142,7 +160,7 @@ function createWriteRefusal(headersOf: HeadersOf) {
 const protocols = /^application\/(?:(grpc-web)|(grpc-web\+)?(?:proto|(json)(?:; ?charset=utf-?8)?))$/i;
 
 /** How the body of an RPC is to be read; undefined if it is in none of the protocols. */
-function protocolOf({ headers }: FastifyRequest): BodyFormat | undefined {
+function protocolOf({ headers }: Pick<IncomingMessage, "headers">): BodyFormat | undefined {
   const [known, grpcWeb, grpcWebWith, json] = protocols.exec(headers["content-type"] ?? "") ?? [];
   if (known === undefined) return undefined;
   return { framed: (grpcWeb ?? grpcWebWith) !== undefined, codec: json === undefined ? "proto" : "json" };

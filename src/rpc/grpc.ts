@@ -19,13 +19,14 @@ import { mintId } from "../ids.js";
 import type { LogCall } from "../observe/calls.js";
 import { type OpenSockets, openSockets, stopListening } from "../open-sockets.js";
 import { addHealth } from "./health.js";
+import { type Http2Limits, http2ServersOf, limitHeads, limitStreams } from "./http2-server.js";
 import { largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
 import { addReflection } from "./reflection.js";
 import { renewedCredentials } from "./renewed-credentials.js";
 import { toStatusBytes } from "./status.js";
 import { writeOnce } from "./write-once.js";
 
-export interface GrpcDoorOptions {
+export interface GrpcDoorOptions extends Http2Limits {
   readonly procedures: readonly Procedure[];
   /** How the service stands; throws if it cannot serve. */
   readonly readiness: () => Promise<unknown>;
@@ -62,6 +63,7 @@ export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
   const { procedures, readiness, certificates, lingerMs, drainMs, logCall } = options;
   setLogVerbosity(logVerbosity.NONE); // its failures reach us as errors; we say them once
   const server = new Server(limitsOf(options));
+  limitHeads(server, options.limits);
   for (const procedure of procedures) {
     const { method, path } = procedure;
     server.register(
@@ -81,14 +83,18 @@ export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
   return {
     async listen(host, port) {
       const address = host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
-      const credentials = certificates ? renewedCredentials(certificates) : ServerCredentials.createInsecure();
+      const credentials = certificates
+        ? renewedCredentials(certificates, options.limits)
+        : ServerCredentials.createInsecure();
       const bound = await new Promise<number>((resolve, reject) => {
-        server.bindAsync(address, credentials, (error, port) => (error ? reject(error) : resolve(port)));
+        server.bindAsync(address, credentials, (error, port) => {
+          if (error) return reject(error);
+          // At once: what has connected by then is not limited.
+          limitStreams(server, new Set(procedures.map(({ path }) => path)), options);
+          resolve(port);
+        });
       });
-      listeners = [...(server as unknown as Inside).http2Servers.keys()].map((server) => ({
-        server,
-        sockets: openSockets(server),
-      }));
+      listeners = http2ServersOf(server).map((server) => ({ server, sockets: openSockets(server) }));
       return bound;
     },
     announceEnd: health.end,
@@ -116,20 +122,15 @@ export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
   };
 }
 
-/** What grpc-js 1.14.7 keeps to itself: the servers of Node that it listens by. */
-interface Inside {
-  readonly http2Servers: ReadonlyMap<Http2Server, unknown>;
-}
-
 /**
  * What one connection may do. grpc-js cannot limit how often a client pings; Node answers pings without asking us, and
  * closes a connection by itself on which a thousand answers are unread.
  */
-function limitsOf({ keepaliveMs, maxConnectionAgeMs, drainMs }: GrpcDoorOptions): ServerOptions {
+function limitsOf({ keepaliveMs, maxConnectionAgeMs, drainMs, limits }: GrpcDoorOptions): ServerOptions {
   return {
     // grpc-js refuses what is too large without our details, so it is given some room above the limit that we check.
     "grpc.max_receive_message_length": 4 * largestMessage,
-    "grpc.max_concurrent_streams": 1_000,
+    "grpc.max_concurrent_streams": limits.streams,
     "grpc.keepalive_time_ms": keepaliveMs,
     "grpc.keepalive_timeout_ms": Math.min(keepaliveMs, longestPingMs),
     ...(maxConnectionAgeMs && { "grpc.max_connection_age_ms": maxConnectionAgeMs }),

@@ -1,10 +1,14 @@
 import type { SecureContextOptions } from "node:tls";
 import { ServerCredentials } from "@grpc/grpc-js";
 import type { Certificates } from "../certificates.js";
+import type { Limits } from "../overload/limits.js";
 
 /** Credentials of a gRPC server that presents the certificates of the moment to every new connection. */
-export function renewedCredentials(certificates: Certificates): ServerCredentials {
-  const credentials = new RenewedCredentials({ ...certificates.clients }, certificates.current);
+export function renewedCredentials(certificates: Certificates, { handshakeMs }: Limits): ServerCredentials {
+  const credentials = new RenewedCredentials(
+    { ...certificates.clients, handshakeTimeout: handshakeMs },
+    certificates.current,
+  );
   certificates.onChange((renewed) => credentials.renew(renewed));
   return credentials;
 }

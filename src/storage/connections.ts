@@ -1,7 +1,6 @@
 import { createLanes, type LanesUse } from "./lanes.js";
 import { connectPostgres, type PoolSettings, poolSettings, type Sql } from "./postgres.js";
-import { reliable } from "./statements.js";
-import type { TroubleLog } from "./trouble-log.js";
+import { reliable, type StatementWatch } from "./statements.js";
 
 /** Connections to the database that can be given up and made anew. */
 export interface Connections {
@@ -20,11 +19,13 @@ export interface Connections {
  * the end of a broken connection waits for ever or is taken for done; and what was left over from a broken connection
  * gets into the next one. So when one connection broke, none of them is used any more, and a result counts only if it
  * is whole.
+ *
+ * @param turnedAway is told of each statement that would have to wait too long; without it, all wait
  */
 export function openConnections(
   url: string,
   settings: PoolSettings = poolSettings,
-  troubles?: TroubleLog,
+  watch?: StatementWatch,
 ): Connections {
   let closing = false;
   let pools = open();
@@ -54,7 +55,7 @@ export function openConnections(
     apply: (_first, _this, written: Parameters<Sql>) => {
       const statement = lanes.first.sql(...written);
       if (!(statement instanceof Promise)) return statement;
-      return reliable(statement, lanes, (sql) => sql(...written), troubles);
+      return reliable(statement, lanes, (sql) => sql(...written), watch);
     },
     get: (_first, name: keyof Sql) => lanes.first.sql[name],
   });

@@ -1,6 +1,7 @@
 // By hand: postgres.js deals statements out to its connections in turn, also behind one that waits for a lock. There they
 // would wait with it, and could not be taken back once their caller has gone.
 import type { Sql } from "./postgres.js";
+import { createWaitingRoom, type Waiter } from "./waiting-room.js";
 
 /** One connection, with what is on its way there. */
 export interface Lane {
@@ -17,10 +18,10 @@ export interface Lane {
 export interface Lanes {
   /** Some of the connections. */
   readonly first: Lane;
-  /** Calls back with a lane: at once, or as soon as it is their turn. To be followed by `leave`. */
-  enter(goOn: (lane: Lane) => void): void;
+  /** Lets somebody go on with a lane: at once, or as soon as it is their turn. To be followed by `leave`. */
+  enter(waiter: Waiter<Lane>): void;
   /** Takes back who has not had a turn yet. False if it is too late. */
-  withdraw(goOn: (lane: Lane) => void): boolean;
+  withdraw(waiter: Waiter<Lane>): boolean;
   leave(lane: Lane): void;
   /** Goes on with other connections. Who waits has not lost anything. */
   replace(pools: readonly Sql[]): void;
@@ -34,15 +35,18 @@ export interface LanesUse {
   readonly waiting: number;
 }
 
-/** How many statements may be on their way on one connection: sent together, they cost half of what each costs alone. */
-const mostUnderWay = 100;
+/**
+ * How many statements may be on their way on one connection: sent together, they cost half of what each costs alone. More
+ * than a few gain nothing, and would wait where they cannot be taken back.
+ */
+const mostUnderWay = 16;
 
 /** Nobody is sent to queue behind a statement that has been running for longer than this. */
 const slowMs = 20;
 
 export function createLanes(pools: readonly Sql[]): Lanes {
   let lanes = pools.map(openLane);
-  const waiting = new Set<(lane: Lane) => void>();
+  const waiting = createWaitingRoom<Lane>();
 
   /** The lane with the least under way. There is none while on every one a statement takes long. */
   function findPlace(): Lane | undefined {
@@ -56,29 +60,28 @@ export function createLanes(pools: readonly Sql[]): Lanes {
     return best;
   }
 
-  function admit(goOn: (lane: Lane) => void, lane: Lane): void {
+  function admit(waiter: Waiter<Lane>, lane: Lane): void {
     if (lane.underWay === 0) lane.movedAt = performance.now();
     lane.underWay += 1;
-    goOn(lane);
+    waiter.goOn(lane);
   }
 
   function admitNext(lane: Lane): void {
-    const [next] = waiting;
-    if (next === undefined) return;
-    waiting.delete(next);
-    admit(next, lane);
+    const next = waiting.next();
+    if (next !== undefined) admit(next, lane);
   }
 
   return {
     get first() {
       return lanes[0] as Lane;
     },
-    enter(goOn) {
+    enter(waiter) {
       const lane = waiting.size === 0 ? findPlace() : undefined;
-      if (lane === undefined) waiting.add(goOn);
-      else admit(goOn, lane);
+      if (lane === undefined) return waiting.enter(waiter);
+      waiting.passedBy();
+      admit(waiter, lane);
     },
-    withdraw: (goOn) => waiting.delete(goOn),
+    withdraw: waiting.withdraw,
     leave(lane) {
       lane.underWay -= 1;
       lane.movedAt = performance.now();

@@ -1,7 +1,8 @@
 import type { PendingQuery, Row, RowList } from "postgres";
+import { serviceOverloaded } from "../errors.js";
 import type { Lane, Lanes } from "./lanes.js";
 import { codeOf, type Sql } from "./postgres.js";
-import type { TroubleLog } from "./trouble-log.js";
+import type { Waiter } from "./waiting-room.js";
 
 type Statement = PendingQuery<Row[]>;
 
@@ -34,13 +35,13 @@ const lookEveryMs = 20;
  *
  * @param statement is not sent itself; it may also be a part of another
  * @param write the same statement, for the connection that it is to be sent on
- * @param troubles is told how it ends
+ * @param watch is told how it ends; without one, it waits for a connection for as long as it takes
  */
 export function reliable(
   statement: Statement,
   lanes: Lanes,
   write: (sql: Sql) => Statement,
-  troubles?: TroubleLog,
+  watch?: StatementWatch,
 ): Statement {
   let cancelled = false;
   let errand: Errand | undefined;
@@ -51,9 +52,25 @@ export function reliable(
   // biome-ignore lint/suspicious/noThenProperty: a statement is sent when somebody waits for it
   statement.then = (onResult, onError) => {
     if (errand === undefined && cancelled) return Promise.reject(new Cancelled()).then(onResult, onError);
-    errand ??= send(lanes, write, troubles);
+    errand ??= send(lanes, write, watch, patient.has(statement));
     return errand.result.then(onResult, onError);
   };
+  return statement;
+}
+
+/** Is told how statements end. */
+export interface StatementWatch {
+  succeeded(statement: string): void;
+  failed(error: unknown): void;
+  /** It would have had to wait for a connection for too long. */
+  turnedAway(): void;
+}
+
+const patient = new WeakSet<object>();
+
+/** A statement that is not turned away, however long it has to wait: nobody would ask again. */
+export function patiently<T extends object>(statement: T): T {
+  patient.add(statement);
   return statement;
 }
 
@@ -63,7 +80,12 @@ interface Errand {
   cancel(): void;
 }
 
-function send(lanes: Lanes, write: (sql: Sql) => Statement, troubles: TroubleLog | undefined): Errand {
+function send(
+  lanes: Lanes,
+  write: (sql: Sql) => Statement,
+  watch: StatementWatch | undefined,
+  isPatient: boolean,
+): Errand {
   let repeatsLeft = mostRepeats;
   let running: { readonly statement: Statement & Inside; readonly lane: Lane } | undefined;
   let cancelled = false;
@@ -80,16 +102,16 @@ function send(lanes: Lanes, write: (sql: Sql) => Statement, troubles: TroubleLog
       (found) => {
         leave(lane);
         if (isWhole(found, statement)) {
-          troubles?.succeeded(found.statement.string);
+          watch?.succeeded(found.statement.string);
           resolve(found);
         } else reject(new ConnectionBroken("the connection broke before the result was whole"));
       },
       (error) => {
         leave(lane);
         if (cancelled || repeatsLeft-- === 0 || !isVictim(error, lane)) {
-          troubles?.failed(error);
+          watch?.failed(error);
           reject(error);
-        } else lanes.enter(attempt);
+        } else lanes.enter(waiter);
       },
     );
   }
@@ -110,12 +132,18 @@ function send(lanes: Lanes, write: (sql: Sql) => Statement, troubles: TroubleLog
     setTimeout(stop, active ? cancelEveryMs : lookEveryMs).unref();
   }
 
-  lanes.enter(attempt);
+  function refuse(): void {
+    watch?.turnedAway();
+    reject(serviceOverloaded());
+  }
+
+  const waiter: Waiter<Lane> = watch === undefined || isPatient ? { goOn: attempt } : { goOn: attempt, refuse };
+  lanes.enter(waiter);
   return {
     result,
     cancel() {
       cancelled = true;
-      if (lanes.withdraw(attempt)) reject(new Cancelled());
+      if (lanes.withdraw(waiter)) reject(new Cancelled());
       else stop();
     },
   };

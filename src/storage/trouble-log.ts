@@ -1,11 +1,9 @@
 import type { Log } from "../observe/log.js";
+import type { StatementWatch } from "./statements.js";
 import { troubleOf } from "./trouble.js";
 
 /** Is told how statements end. */
-export interface TroubleLog {
-  succeeded(statement: string): void;
-  failed(error: unknown): void;
-}
+export type TroubleLog = Pick<StatementWatch, "succeeded" | "failed">;
 
 /** How long nothing may have failed before a success counts as the end. */
 const quietMs = 5_000;

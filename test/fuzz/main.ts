@@ -47,6 +47,7 @@ async function runOnce(): Promise<boolean> {
     tls: undefined,
     grpcKeepaliveMs: 60_000,
     grpcMaxConnectionAgeMs: undefined,
+    maxConnections: 10_000,
     stopDelayMs: 0,
     databaseUrl,
     redis: backends.redisUrl === undefined ? undefined : { urls: [backends.redisUrl], cluster: false },

@@ -74,6 +74,27 @@ describe("with WORKERS=2", () => {
     });
   });
 
+  test("each worker takes MAX_CONNECTIONS connections and closes others; nobody is kept busy by those", async () => {
+    const { service } = await startWorkers({ METRICS_PORT: "0", MAX_CONNECTIONS: "10" });
+    const { hostname, port } = new URL(service.httpUrl);
+    const sockets = Array.from({ length: 30 }, () =>
+      connect(Number(port), hostname)
+        .on("error", () => {})
+        .resume(),
+    );
+    let closed = 0;
+    for (const socket of sockets) socket.once("close", () => closed++);
+    await until("ten of thirty are closed", () => closed >= 10 || undefined);
+    const counted = total(await readMetrics(service), "latchkey_shed_total", { bottleneck: "connections" });
+    expect(counted, "and told once, not offered again and again").toBeLessThanOrEqual(20);
+    expect(counted).toBeGreaterThanOrEqual(10);
+    for (const socket of sockets) socket.destroy();
+    await until(
+      "calls are served again",
+      async () => (await fetch(`${service.httpUrl}/livez`).catch(() => undefined))?.ok,
+    );
+  });
+
   test("SIGTERM lets the calls that are under way finish in every worker, and leaves nothing behind", async () => {
     const { service, place, databaseUrl } = await startWorkers();
     const family = service.family();

@@ -12,7 +12,7 @@ function openLanes(connections: number) {
   const lanes = createLanes(pools);
   return {
     lanes,
-    enter: (who: string) => lanes.enter((lane) => turns.push({ who, lane })),
+    enter: (who: string) => lanes.enter({ goOn: (lane) => turns.push({ who, lane }) }),
     laneOf: (who: string) => turns.find((turn) => turn.who === who)?.lane as Lane,
     turns: () => turns.map(({ who }) => who),
   };
@@ -56,17 +56,21 @@ test("who waits has the next turn, before whoever comes later", () => {
 
 test("who is taken back gets no turn", () => {
   const { lanes, turns } = openLanes(1);
-  const goOn = () => {
-    throw new Error("was taken back");
+  const withdrawn = {
+    goOn() {
+      throw new Error("was taken back");
+    },
   };
   let lane: Lane | undefined;
-  lanes.enter((entered) => {
-    lane = entered;
+  lanes.enter({
+    goOn(entered) {
+      lane = entered;
+    },
   });
   vi.advanceTimersByTime(30);
-  lanes.enter(goOn);
-  expect(lanes.withdraw(goOn)).toBe(true);
+  lanes.enter(withdrawn);
+  expect(lanes.withdraw(withdrawn)).toBe(true);
   lanes.leave(lane as unknown as Lane);
-  expect(lanes.withdraw(goOn), "there is nothing to take back").toBe(false);
+  expect(lanes.withdraw(withdrawn), "there is nothing to take back").toBe(false);
   expect(turns()).toEqual([]);
 });

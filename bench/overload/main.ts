@@ -1,0 +1,58 @@
+// Overload on the command line: `npm run overload -- --seconds 5 http-verify`.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { startBackends } from "../../src/embedded/backends.js";
+import { openBench, paces } from "../bench.js";
+import { describeMachine } from "../machine.js";
+import { createProgress } from "../progress.js";
+import { type Measured, measure } from "./measure.js";
+import { type Options, readOptions, usage } from "./options.js";
+import { toJson, toText } from "./report.js";
+import { findFailings } from "./verdict.js";
+
+const { subjects, seconds, json } = optionsOrExit();
+const progress = createProgress(process.stderr);
+
+// The service and the backends end with this process.
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(130));
+const folder = mkdtempSync(join(tmpdir(), "latchkey-overload-"));
+process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+
+progress.say("starting PostgreSQL");
+const dataDir = join(folder, "backends");
+const searchPath = process.env["PATH"] ?? "";
+const backends = await startBackends({ dataDir, searchPath, withRedis: false, durable: false });
+const measured: Measured[] = [];
+const failings: string[] = [];
+for (const subject of subjects) {
+  const say = (text: string) => progress.say(`${subject.name}: ${text}`);
+  const bench = openBench({ quick: false, pace: paces.full, folder, backends, progress: say });
+  try {
+    const found = await measure(subject, bench, seconds);
+    measured.push(found);
+    failings.push(...findFailings(found));
+  } catch (error) {
+    failings.push(`${subject.title} could not be measured: ${error instanceof Error ? error.message : error}`);
+  } finally {
+    await bench.close();
+  }
+}
+await backends.stop();
+progress.clear();
+const report = { machine: describeMachine(), seconds, measured, failings };
+process.stdout.write(`${json ? toJson(report) : toText(report)}\n`);
+process.exit(failings.length === 0 ? 0 : 1);
+
+/** Tells how it is used, and ends, if that is asked for or is what is wrong. */
+function optionsOrExit(): Options {
+  try {
+    const options = readOptions(process.argv.slice(2));
+    if (options !== "help") return options;
+    process.stdout.write(usage);
+    return process.exit(0);
+  } catch (error) {
+    process.stderr.write(`${error instanceof Error ? error.message : error}\n\n${usage}`);
+    return process.exit(2);
+  }
+}

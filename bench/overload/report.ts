@@ -1,0 +1,38 @@
+import type { Machine } from "../machine.js";
+import type { Measured, Phase } from "./measure.js";
+import { promises } from "./verdict.js";
+
+export interface OverloadReport {
+  readonly machine: Machine;
+  readonly seconds: number;
+  readonly measured: readonly Measured[];
+  readonly failings: readonly string[];
+}
+
+export function toJson(report: OverloadReport): string {
+  return JSON.stringify({ ...report, promises }, null, 2);
+}
+
+/** The report for people. */
+export function toText({ machine, seconds, measured, failings }: OverloadReport): string {
+  const { date, cpu, system } = machine;
+  const lines = measured.flatMap(({ title, capacity, ...phases }) => [
+    "",
+    `${title}: ${Math.round(capacity)} calls a second, as fast as answers come`,
+    row("asked/s", "served/s", "turned away/s", "p50, ms", "p99, ms", "memory, MiB"),
+    ...[phases.half, phases.normal, phases.overload, phases.afterwards].map(phaseRow),
+  ]);
+  const verdict = failings.length === 0 ? ["All promises hold."] : failings.map((failing) => `FAILED  ${failing}`);
+  return [`${date}, ${cpu}, ${system}; ${seconds} seconds each`, ...lines, "", ...verdict].join("\n");
+}
+
+function phaseRow({ share, offeredPerSecond, servedPerSecond, turnedAwayPerSecond, p50, p99, memory }: Phase): string {
+  const asked = `${Math.round(offeredPerSecond)} (${share}×)`;
+  const rates = [servedPerSecond, turnedAwayPerSecond].map((rate) => `${Math.round(rate)}`);
+  const resident = `${Math.round(Math.min(...memory))} – ${Math.round(Math.max(...memory))}`;
+  return row(asked, ...rates, p50.toFixed(1), p99.toFixed(1), resident);
+}
+
+function row(...cells: string[]): string {
+  return cells.map((cell) => cell.padStart(14)).join("");
+}

@@ -1,0 +1,37 @@
+import type { Measured } from "./measure.js";
+
+/** What must hold at twice the capacity. */
+export const promises = {
+  /** The slowest hundredth of what is served, as a multiple of that at a normal load. */
+  slowest: 5,
+  /** How much is served, as a share of the capacity. */
+  served: 0.5,
+  /** How much more memory is resident than at a normal load, in MiB. */
+  memory: 128,
+  /** How much may be turned away right after, as a share of what is asked. */
+  afterwards: 0.01,
+} as const;
+
+/** What does not hold, a sentence for each. */
+export function findFailings({ title, capacity, normal, overload, afterwards }: Measured): string[] {
+  const failings: string[] = [];
+  const fail = (sentence: string) => failings.push(`${title}: ${sentence}`);
+
+  const slower = overload.p99 / normal.p99;
+  if (!(slower <= promises.slowest)) {
+    fail(`at twice the capacity p99 is ${slower.toFixed(1)} times that at 0.8 of it, not at most ${promises.slowest}`);
+  }
+  const served = overload.servedPerSecond / capacity;
+  if (!(served >= promises.served)) {
+    fail(`at twice the capacity ${served.toFixed(2)} of it is served, not at least ${promises.served}`);
+  }
+  const grown = Math.max(...overload.memory) - Math.max(...normal.memory);
+  if (!(grown <= promises.memory)) {
+    fail(`at twice the capacity memory grows by ${grown.toFixed(0)} MiB, not at most ${promises.memory}`);
+  }
+  const late = afterwards.turnedAwayPerSecond / afterwards.offeredPerSecond;
+  if (!(late <= promises.afterwards)) {
+    fail(`after the overload ${(100 * late).toFixed(1)} % of half the capacity is still turned away`);
+  }
+  return failings;
+}

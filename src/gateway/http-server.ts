@@ -1,0 +1,39 @@
+import { createServer, type RequestListener, type Server, type ServerOptions } from "node:http";
+import { createServer as createSecureServer } from "node:https";
+import type { Certificates } from "../certificates.js";
+import { type Limits, lookEveryMs } from "../overload/limits.js";
+
+/** Makes the server of the HTTP port: encrypted, if there are certificates. */
+export function createHttpServer(
+  listener: RequestListener,
+  certificates: Certificates | undefined,
+  limits: Limits,
+): Server {
+  const settings: ServerOptions = {
+    headersTimeout: limits.headMs,
+    requestTimeout: limits.requestMs,
+    keepAliveTimeout: limits.idleMs,
+    connectionsCheckingInterval: lookEveryMs,
+    maxHeaderSize: limits.headBytes,
+    requireHostHeader: false, // refused by ourselves, with the envelope
+  };
+  const server = certificates
+    ? createEncrypted(listener, certificates, settings, limits)
+    : createServer(settings, listener);
+  // Node would leave out what comes beyond 2,000. All are read, and too many are refused.
+  server.maxHeadersCount = 0;
+  return server;
+}
+
+/** It presents the certificates of the moment to every new connection. */
+function createEncrypted(
+  listener: RequestListener,
+  certificates: Certificates,
+  settings: ServerOptions,
+  { handshakeMs }: Limits,
+): Server {
+  const { current, clients } = certificates;
+  const server = createSecureServer({ ...settings, ...current, ...clients, handshakeTimeout: handshakeMs }, listener);
+  certificates.onChange((renewed) => server.setSecureContext(renewed));
+  return server;
+}

@@ -1,0 +1,36 @@
+/** What one client may do on either port. Times are in milliseconds. */
+export interface Limits {
+  /** The head of a request must be complete by then; over HTTP/2, the client's settings. */
+  readonly headMs: number;
+  /** A whole request must be complete by then. */
+  readonly requestMs: number;
+  /** So long may an HTTP/1.1 connection be kept on which nothing is asked. */
+  readonly idleMs: number;
+  /** The encryption must be agreed on by then. */
+  readonly handshakeMs: number;
+  /** How large the head of a request may be, in bytes, and how many headers it may have. */
+  readonly headBytes: number;
+  readonly headers: number;
+  /** How many calls may be under way on one gRPC connection. */
+  readonly streams: number;
+  /** How many calls a gRPC client may take back at once, on one connection, and how many for each second after that. */
+  readonly resetBurst: number;
+  readonly resetsPerSecond: number;
+}
+
+export const standardLimits: Limits = {
+  headMs: 20_000,
+  requestMs: 30_000,
+  idleMs: 72_000,
+  handshakeMs: 10_000,
+  headBytes: 16 * 1024,
+  headers: 100,
+  streams: 1_000,
+  // Clients give up calls now and then, by their deadlines. Node 20 allows 1,000 at once, which keeps everyone else waiting
+  // for half a second, and has no setting for it.
+  resetBurst: 200,
+  resetsPerSecond: 100,
+};
+
+/** How often it is looked whether somebody is too slow: left to itself, Node looks every 30 seconds. */
+export const lookEveryMs = 1_000;

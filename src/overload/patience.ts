@@ -1,0 +1,33 @@
+// By hand: what npm has under this name (event-loop lag meters, "toobusy") refuses by chance and by the mean of the past.
+// CoDel (RFC 8289) tells a burst, which passes, from a queue that stands, and needs a dozen lines.
+
+/** How long one may wait in a queue, in milliseconds. */
+export interface Bounds {
+  /** While the queue stands. */
+  readonly targetMs: number;
+  /** While it does not: bursts and pauses are waited out. */
+  readonly burstMs: number;
+  /** A queue stands once everyone has waited for longer than the target, for this long. */
+  readonly intervalMs: number;
+}
+
+/** How long one may wait in one queue at a given moment. */
+export interface Patience {
+  /** Tells how long somebody had waited whose turn came. */
+  waited(ms: number, now: number): void;
+  limit(now: number): number;
+}
+
+/**
+ * Watches a queue as CoDel does. A queue that empties again is doing its work, however long it was; one that never does
+ * makes everyone wait and helps nobody, so it is kept short.
+ */
+export function createPatience({ targetMs, burstMs, intervalMs }: Bounds): Patience {
+  let standsSince = Number.POSITIVE_INFINITY;
+  return {
+    waited(ms, now) {
+      standsSince = ms < targetMs ? Number.POSITIVE_INFINITY : Math.min(standsSince, now);
+    },
+    limit: (now) => (now - standsSince < intervalMs ? burstMs : targetMs),
+  };
+}

@@ -1,0 +1,84 @@
+// What grpc-js has no setting for is set here, on the HTTP/2 servers that it keeps to itself.
+import type { Http2Server, IncomingHttpHeaders, ServerHttp2Stream, ServerOptions } from "node:http2";
+import type { Server } from "@grpc/grpc-js";
+import { deadlineExceeded, type Failure, grpcStatusOf, serviceOverloaded } from "../errors.js";
+import { mintId } from "../ids.js";
+import { limitConnections } from "../overload/connections.js";
+import type { LoopGuard } from "../overload/event-loop.js";
+import type { Limits } from "../overload/limits.js";
+import type { Shedding } from "../overload/shedding.js";
+import { toStatusBytes } from "./status.js";
+import { watchStreams } from "./stream-limits.js";
+
+/** Inner parts of grpc-js 1.14.7: look at them when it is updated. */
+interface Inside {
+  /** What its HTTP/2 servers will be made with. */
+  readonly commonServerOptions: ServerOptions;
+  readonly http2Servers: ReadonlyMap<Http2Server, unknown>;
+}
+
+type Serve = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number) => void;
+
+export interface Http2Limits {
+  readonly guard: LoopGuard;
+  readonly shedding: Shedding;
+  /** How many connections the port takes. */
+  readonly maxConnections: number;
+  readonly limits: Limits;
+}
+
+/** Sets how large the head of a call may be. To be done before the server is bound. */
+export function limitHeads(server: Server, { headBytes, headers }: Limits): void {
+  const { commonServerOptions } = server as unknown as Inside;
+  commonServerOptions.maxHeaderListPairs = headers;
+  commonServerOptions.settings = { ...commonServerOptions.settings, maxHeaderListSize: headBytes };
+}
+
+/**
+ * Limits the connections and streams of a server that is bound, and turns calls of these paths away that the process has
+ * no time for: before grpc-js has done its part, which is most of what a call costs.
+ */
+export function limitStreams(server: Server, paths: ReadonlySet<string>, options: Http2Limits): void {
+  const { guard, shedding, maxConnections, limits } = options;
+  const overloaded = prepareAnswer(serviceOverloaded());
+  const watch = watchStreams(limits, prepareAnswer(deadlineExceeded()));
+  for (const http2Server of http2ServersOf(server)) {
+    limitConnections(http2Server, maxConnections, shedding);
+    const [serve] = http2Server.listeners("stream") as [Serve];
+    http2Server.removeAllListeners("stream");
+    http2Server.on("session", watch.greet);
+    http2Server.on("stream", (stream, headers, flags) => {
+      watch.watch(stream, performance.now());
+      if (stream.closed) return; // taken back in the same breath
+      if (!paths.has(headers[":path"] ?? "") || guard.admits()) return serve(stream, headers, flags);
+      shedding.count("event_loop");
+      overloaded(stream);
+    });
+    http2Server.once("close", watch.end);
+  }
+}
+
+/** What listens for a server that is bound. */
+export function http2ServersOf(server: Server): Http2Server[] {
+  return [...(server as unknown as Inside).http2Servers.keys()];
+}
+
+/** Makes what answers a call with a failure, without grpc-js. All but the id is written once. */
+function prepareAnswer(failure: Failure): (stream: ServerHttp2Stream) => void {
+  const sample = mintId("req");
+  const details = Buffer.from(toStatusBytes(failure, sample));
+  const idAt = details.indexOf(sample);
+  const same = {
+    ":status": 200,
+    "content-type": "application/grpc+proto",
+    "grpc-status": Number(grpcStatusOf(failure.code)),
+    "grpc-message": encodeURI(failure.detail),
+  };
+  return (stream) => {
+    const requestId = mintId("req");
+    details.write(requestId, idAt, "latin1");
+    const told = { ...same, "x-request-id": requestId, "grpc-status-details-bin": details.toString("base64") };
+    stream.on("error", () => {}); // the client is gone
+    stream.respond(told, { endStream: true });
+  };
+}

@@ -1,0 +1,91 @@
+import { type Bounds, createPatience } from "../overload/patience.js";
+
+/** Who waits for something, and is told either that it is there or that there is no point in waiting. */
+export interface Waiter<T> {
+  goOn(what: T): void;
+  /** Absent: waits for as long as it takes. */
+  refuse?(): void;
+}
+
+/** Where statements wait for a connection, first come, first served. */
+export interface WaitingRoom<T> {
+  readonly size: number;
+  /** Lets somebody wait, or refuses at once who would wait for too long. */
+  enter(waiter: Waiter<T>): void;
+  /** Takes out whoever is next. Those before who have waited too long are refused. */
+  next(): Waiter<T> | undefined;
+  /** Takes back who has not had a turn yet. False if it is too late. */
+  withdraw(waiter: Waiter<T>): boolean;
+  /** Somebody had no need to wait. */
+  passedBy(): void;
+}
+
+/**
+ * A burst may take five seconds, half of what a call may take: a thousand changes at once, on a database that has other
+ * work, too. Who comes to a queue that has stood for a second may wait for 100 ms, or is refused at the door if the first
+ * in it has waited so long.
+ */
+const waitingBounds: Bounds = { targetMs: 100, burstMs: 5_000, intervalMs: 1_000 };
+
+export function createWaitingRoom<T>(bounds: Bounds = waitingBounds): WaitingRoom<T> {
+  const { targetMs, intervalMs } = bounds;
+  const patience = createPatience(bounds);
+  const waiting = new Map<Waiter<T>, { readonly since: number; readonly limit: number }>();
+  let looking: NodeJS.Timeout | undefined;
+  let movedAt = 0;
+
+  /** Where nobody gets a turn, waiting ends nevertheless: a queue that does not move for a whole interval is no burst. */
+  function look(): void {
+    const now = performance.now();
+    const [[, first] = []] = waiting;
+    if (first !== undefined) patience.waited(now - first.since, now);
+    const stuck = now - movedAt > intervalMs;
+    for (const [waiter, { since, limit }] of waiting) {
+      if (now - since > (stuck ? targetMs : limit)) refuse(waiter);
+    }
+    if (waiting.size > 0) return;
+    clearInterval(looking);
+    looking = undefined;
+  }
+
+  function refuse(waiter: Waiter<T>): void {
+    if (waiter.refuse === undefined) return;
+    waiting.delete(waiter);
+    waiter.refuse();
+  }
+
+  /** How long whoever comes now would wait at least. */
+  function longestWait(now: number): number {
+    const [[, first] = []] = waiting;
+    return first === undefined ? 0 : now - first.since;
+  }
+
+  return {
+    get size() {
+      return waiting.size;
+    },
+    enter(waiter) {
+      const now = performance.now();
+      const limit = patience.limit(now);
+      if (waiter.refuse !== undefined && longestWait(now) > limit) return waiter.refuse();
+      if (waiting.size === 0) movedAt = now;
+      waiting.set(waiter, { since: now, limit });
+      looking ??= setInterval(look, targetMs).unref();
+    },
+    next() {
+      const now = performance.now();
+      movedAt = now;
+      for (const [waiter, { since, limit }] of waiting) {
+        patience.waited(now - since, now);
+        if (waiter.refuse === undefined || now - since <= limit) {
+          waiting.delete(waiter);
+          return waiter;
+        }
+        refuse(waiter);
+      }
+      return undefined;
+    },
+    withdraw: (waiter) => waiting.delete(waiter),
+    passedBy: () => patience.waited(0, 0),
+  };
+}

@@ -1,0 +1,200 @@
+import { once } from "node:events";
+import { type ClientHttp2Session, type ClientHttp2Stream, connect as connectHttp2, constants } from "node:http2";
+import { connect, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { gzipSync } from "node:zlib";
+import { status } from "@grpc/grpc-js";
+import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { openConnections } from "../../src/storage/connections.js";
+import { ask, createWorkspace, expectFailure, expectSuccess, sendBytes } from "../gateway/http.js";
+import { openTestApp, type TestApp } from "../harness.js";
+import { readSamples, total } from "../observe/samples.js";
+import { callHeaders, grpcStatusOf, prefixed } from "./bare-grpc.js";
+
+/** The same limits as always, with less patience. */
+const limits = { headMs: 600, requestMs: 1_200, resetBurst: 20, resetsPerSecond: 1, streams: 50 };
+const maxConnections = 30;
+const rpc = "/latchkey.v1.KeysService/ListKeys";
+
+let app: TestApp;
+let key: string;
+beforeAll(async () => {
+  app = await openTestApp({ limits, maxConnections, metricsPort: 0 });
+  key = (await createWorkspace(app.httpUrl)).key;
+});
+afterAll(() => app.close());
+
+// Whatever a client has done, others are served.
+afterEach(async () => {
+  expectSuccess(await ask(app.httpUrl, "/v1/keys.listKeys", { key }));
+  const { stream } = openStream({});
+  expect(await grpcStatusOf(stream.end(prefixed(Buffer.alloc(0))))).toBe(status.OK);
+});
+
+describe("the HTTP port", () => {
+  it("refuses more than 100 headers, wherever among them the credential is", async () => {
+    const many = Object.fromEntries(Array.from({ length: 100 }, (_, index) => [`x-${index}`, "1"]));
+    const answer = await ask(app.httpUrl, "/v1/keys.listKeys", { key, headers: many });
+    expect(expectFailure(answer, 413, "application/payload_too_large").detail).toContain("100 headers");
+  });
+
+  it("refuses a head of more than 16 KiB, and a query as long", async () => {
+    const line = `GET /v1/identities.listIdentities?cursor=${"x".repeat(17_000)} HTTP/1.1`;
+    expectFailure(await sendBytes(app.httpUrl, `${line}\r\nhost: a\r\n\r\n`), 413, "application/payload_too_large");
+  });
+
+  it("ends a connection on which nothing comes, without a word", async () => {
+    const socket = openSocket(app.httpUrl);
+    await closed(socket);
+    expect(socket.bytesRead).toBe(0);
+  });
+
+  it.each([
+    ["head", "POST /v1/keys.listKeys HTTP/1.1\r\nhost: a\r\nx: "],
+    ["body", ""],
+  ])("ends a request whose %s comes a byte at a time, with an answer", async (_part, begin) => {
+    const socket = openSocket(app.httpUrl);
+    let came = "";
+    socket.setEncoding("latin1").on("data", (chunk) => {
+      came += chunk;
+    });
+    const head = `authorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: 100000`;
+    socket.write(begin || `POST /v1/keys.listKeys HTTP/1.1\r\nhost: a\r\n${head}\r\n\r\n{`);
+    await closed(dripping(socket, " "));
+    expect(came).toMatch(/^HTTP\/1\.1 504 .*application\/deadline_exceeded/s);
+  });
+
+  it("refuses compressed bodies, before they are unpacked", async () => {
+    const bomb = gzipSync(Buffer.alloc(50 * 2 ** 20));
+    const headers = { "content-type": "application/json", "content-encoding": "gzip" };
+    const answer = await ask(app.httpUrl, "/v1/keys.listKeys", { key, headers, body: bomb });
+    expectFailure(answer, 415, "application/unsupported_media_type");
+  });
+
+  it("does not unpack more than a message may have over Connect", async () => {
+    const bomb = gzipSync(Buffer.alloc(50 * 2 ** 20));
+    const headers = { "content-type": "application/proto", "content-encoding": "gzip" };
+    const answer = await ask(app.httpUrl, rpc, { key, headers, body: bomb });
+    expect(JSON.parse(answer.text).code).toBe("resource_exhausted");
+  });
+});
+
+describe("the gRPC port", () => {
+  it("does not unpack more than a message may have", async () => {
+    const { stream } = openStream({ "grpc-encoding": "gzip" });
+    const bomb = prefixed(gzipSync(Buffer.alloc(50 * 2 ** 20)));
+    bomb.writeUInt8(1, 0);
+    expect(await grpcStatusOf(stream.end(bomb))).toBe(status.RESOURCE_EXHAUSTED);
+  });
+
+  it.each([
+    ["more than 100 headers", Object.fromEntries(Array.from({ length: 101 }, (_, index) => [`x-${index}`, "1"]))],
+    ["a head of more than 16 KiB", { x: "x".repeat(17_000) }],
+  ])("refuses %s", async (_what, headers) => {
+    const session = openSession();
+    await once(session, "remoteSettings"); // before that, Node's own limits hold
+    const stream = session.request(headersOf(headers));
+    const error = await once(stream, "error").then(([error]) => error as Error);
+    expect(error.message).toMatch(/REFUSED_STREAM|ENHANCE_YOUR_CALM/);
+  });
+
+  it("tells a client how many calls it may have under way", async () => {
+    const session = openSession();
+    await once(session, "remoteSettings");
+    expect(session.remoteSettings.maxConcurrentStreams).toBe(limits.streams);
+  });
+
+  it("ends a connection on which nothing comes", async () => {
+    await closed(openSocket(`http://${app.grpcAddress}`));
+  });
+
+  it("ends a call whose message never ends, with an answer", async () => {
+    const { stream } = openStream({});
+    const message = prefixed(Buffer.alloc(1_000));
+    stream.write(message.subarray(0, 10));
+    const dripped = setInterval(() => stream.write("x"), 100);
+    onTestFinished(() => clearInterval(dripped));
+    expect(await grpcStatusOf(stream)).toBe(status.DEADLINE_EXCEEDED);
+  });
+
+  it("sends a client away that begins calls and takes them back", async () => {
+    const session = openSession();
+    const away = once(session, "goaway");
+    const resetting = setInterval(() => {
+      for (let calls = 0; calls < 10 && !session.closed && !session.destroyed; calls++) {
+        const stream = session.request(headersOf({}));
+        stream.on("error", () => {});
+        stream.close(constants.NGHTTP2_CANCEL);
+      }
+    }, 10);
+    onTestFinished(() => clearInterval(resetting));
+    expect((await away)[0]).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+  });
+
+  it("lets a client take back a call now and then", async () => {
+    const { session, stream } = openStream({});
+    stream.close(constants.NGHTTP2_CANCEL);
+    await once(stream, "close");
+    const another = session.request(headersOf({}));
+    expect(await grpcStatusOf(another.end(prefixed(Buffer.alloc(0))))).toBe(status.OK);
+  });
+});
+
+describe("each port", () => {
+  it.each([
+    ["HTTP", () => app.httpUrl],
+    ["gRPC", () => `http://${app.grpcAddress}`],
+  ])("takes no more connections than MAX_CONNECTIONS (%s), and others again when some have gone", async (_, url) => {
+    const before = total(await readSamples(app), "latchkey_shed_total", { bottleneck: "connections" });
+    const sockets = Array.from({ length: maxConnections + 5 }, () => openSocket(url()));
+    let gone = 0;
+    for (const socket of sockets) socket.once("close", () => gone++);
+    await expect.poll(() => gone).toBeGreaterThanOrEqual(5);
+    const after = total(await readSamples(app), "latchkey_shed_total", { bottleneck: "connections" });
+    expect(after - before).toBeGreaterThanOrEqual(5);
+    for (const socket of sockets) socket.destroy();
+    await sleep(100);
+  });
+});
+
+it("PostgreSQL gives up a statement after ten seconds", async () => {
+  const connections = openConnections(app.databaseUrl);
+  onTestFinished(() => connections.close());
+  expect(await connections.sql`select current_setting('statement_timeout') as timeout`).toEqual([{ timeout: "10s" }]);
+});
+
+function openSocket(url: string): Socket {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname);
+  socket.on("error", () => {});
+  socket.resume();
+  onTestFinished(() => void socket.destroy());
+  return socket;
+}
+
+/** A client that goes on, slowly. */
+function dripping(socket: Socket, byte: string): Socket {
+  const dripped = setInterval(() => socket.write(byte), 100);
+  socket.once("close", () => clearInterval(dripped));
+  return socket;
+}
+
+async function closed(socket: Socket): Promise<void> {
+  if (!socket.closed) await once(socket, "close");
+}
+
+function openSession(): ClientHttp2Session {
+  const session = connectHttp2(`http://${app.grpcAddress}`);
+  session.on("error", () => {});
+  onTestFinished(() => session.destroy());
+  return session;
+}
+
+function openStream(headers: Record<string, string>): { session: ClientHttp2Session; stream: ClientHttp2Stream } {
+  const session = openSession();
+  return { session, stream: session.request(headersOf(headers)) };
+}
+
+function headersOf(headers: Record<string, string>) {
+  return { ...callHeaders(rpc, key), ...headers };
+}

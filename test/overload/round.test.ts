@@ -1,0 +1,75 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, inject, it, onTestFinished } from "vitest";
+import { openBench } from "../../bench/bench.js";
+import { type Measured, measure, type Phase } from "../../bench/overload/measure.js";
+import { readOptions } from "../../bench/overload/options.js";
+import { toText } from "../../bench/overload/report.js";
+import { subjects } from "../../bench/overload/subjects.js";
+import { findFailings, promises } from "../../bench/overload/verdict.js";
+
+// What must hold on any machine, however busy: times and rates are for `npm run overload`.
+it("asked twice what it can answer, it serves or properly refuses every call, in bounded memory, and goes on", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "latchkey-overload-"));
+  const bench = openBench({
+    quick: true,
+    pace: { warmUpSeconds: 0.5, roundSeconds: 1, pairs: 1 },
+    folder,
+    backends: { databaseUrl: inject("databaseUrl"), redisUrl: inject("redisUrl") },
+    progress: () => {},
+  });
+  onTestFinished(async () => {
+    await bench.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+  const [overHttp] = subjects;
+  const { overload, normal, afterwards } = await measure(overHttp as (typeof subjects)[0], bench, 1);
+  expect(overload.servedPerSecond).toBeGreaterThan(0);
+  expect(Math.max(...overload.memory) - Math.max(...normal.memory)).toBeLessThan(promises.memory);
+  expect(afterwards.servedPerSecond).toBeGreaterThan(0);
+});
+
+const phase: Phase = {
+  share: 1,
+  offeredPerSecond: 500,
+  servedPerSecond: 500,
+  turnedAwayPerSecond: 0,
+  p50: 1,
+  p99: 10,
+  memory: [100, 110],
+};
+const sound: Measured = {
+  name: "sound",
+  title: "sound",
+  capacity: 1_000,
+  half: phase,
+  normal: phase,
+  overload: { ...phase, servedPerSecond: 600, turnedAwayPerSecond: 1_400, p99: 50, memory: [120, 200] },
+  afterwards: phase,
+};
+
+it("the report says that all promises hold", () => {
+  expect(findFailings(sound)).toEqual([]);
+  const machine = { date: "2026-11-15", cpu: "2 × core", memory: "1 GiB", system: "Linux", versions: {} };
+  const text = toText({ machine, seconds: 1, measured: [sound], failings: [] });
+  expect(text).toContain("All promises hold.");
+  expect(text).toContain("120 – 200");
+});
+
+it.each<[string, Measured]>([
+  ["p99 is 5.1 times", { ...sound, overload: { ...sound.overload, p99: 51 } }],
+  ["p99 is NaN times", { ...sound, overload: { ...sound.overload, p99: Number.NaN } }],
+  ["0.49 of it is served", { ...sound, overload: { ...sound.overload, servedPerSecond: 490 } }],
+  ["memory grows by 140 MiB", { ...sound, overload: { ...sound.overload, memory: [120, 250] } }],
+  ["2.0 % of half the capacity", { ...sound, afterwards: { ...phase, turnedAwayPerSecond: 10 } }],
+])("the report finds a promise that does not hold: %s", (sentence, measured) => {
+  expect(findFailings(measured).join()).toContain(sentence);
+});
+
+it("the command line is understood, or what is wrong with it is said", () => {
+  expect(readOptions(["--help"])).toBe("help");
+  expect(readOptions(["--seconds", "5", "grpc-verify"])).toMatchObject({ seconds: 5, json: false });
+  expect(() => readOptions(["--seconds", "0"])).toThrow("--seconds must be");
+  expect(() => readOptions(["nonsense"])).toThrow("there is no operation nonsense");
+});

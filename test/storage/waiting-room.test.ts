@@ -1,0 +1,92 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { createWaitingRoom } from "../../src/storage/waiting-room.js";
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+/** A room, and what became of those who came. */
+function openRoom() {
+  const room = createWaitingRoom<string>({ targetMs: 100, burstMs: 3_000, intervalMs: 1_000 });
+  const refused: string[] = [];
+  const names = new Map<object, string>();
+  const enter = (who: string, patient = false) => {
+    const waiter = patient ? { goOn() {} } : { goOn() {}, refuse: () => void refused.push(who) };
+    names.set(waiter, who);
+    room.enter(waiter);
+  };
+  const next = () => names.get(room.next() ?? {});
+  return { room, refused, enter, next };
+}
+
+test("who waits has the next turn, in the order of coming", () => {
+  const { enter, next } = openRoom();
+  for (const who of ["first", "second"]) enter(who);
+  expect([next(), next(), next()]).toEqual(["first", "second", undefined]);
+});
+
+test("a burst is waited out: nobody of it is refused while it gets shorter", () => {
+  const { room, enter, next, refused } = openRoom();
+  for (let who = 0; who < 290; who++) enter(`${who}`);
+  while (room.size > 0) {
+    vi.advanceTimersByTime(10);
+    next();
+  }
+  expect(refused).toEqual([]);
+});
+
+test("a burst that takes too long is cut in the end, and who comes while it stands is refused at once", () => {
+  const { enter, next, refused } = openRoom();
+  for (let who = 0; who < 40; who++) enter(`${who}`);
+  for (let turns = 0; turns < 30; turns++) {
+    vi.advanceTimersByTime(100);
+    next();
+  }
+  enter("later");
+  expect(refused).toEqual(["later"]);
+  vi.advanceTimersByTime(200);
+  expect(refused).toHaveLength(11);
+});
+
+test("where nothing moves nobody waits for much more than a second, and who comes later is refused soon", () => {
+  const { enter, refused } = openRoom();
+  enter("first");
+  vi.advanceTimersByTime(1_000);
+  expect(refused).toEqual([]);
+  vi.advanceTimersByTime(100);
+  expect(refused).toEqual(["first"]);
+  enter("later");
+  vi.advanceTimersByTime(200);
+  expect(refused).toEqual(["first", "later"]);
+});
+
+test("in a queue that stands nobody waits for longer than the target", () => {
+  const { enter, next, refused } = openRoom();
+  for (let ms = 0; ms < 1_200; ms += 10) {
+    enter(`at ${ms}`);
+    enter(`also at ${ms}`);
+    vi.advanceTimersByTime(10);
+    next();
+  }
+  expect(refused.length).toBeGreaterThan(0);
+  expect(refused.every((who) => Number(/\d+$/.exec(who)?.[0]) > 1_000)).toBe(true);
+});
+
+test("who has all the time is never refused", () => {
+  const { enter, next, refused } = openRoom();
+  enter("impatient");
+  vi.advanceTimersByTime(2_000);
+  enter("patient", true);
+  vi.advanceTimersByTime(20_000);
+  expect(refused).toEqual(["impatient"]);
+  expect(next()).toBe("patient");
+});
+
+test("a queue that was empty once is a new one", () => {
+  const { room, enter, refused } = openRoom();
+  enter("burst");
+  vi.advanceTimersByTime(5_000);
+  room.passedBy();
+  enter("later");
+  vi.advanceTimersByTime(500);
+  expect(refused).toEqual(["burst"]);
+});
