@@ -14,6 +14,8 @@ export interface Phase {
   /** Of the calls that were served, in milliseconds from when they were due. */
   readonly p50: number;
   readonly p99: number;
+  /** How late the latest call was made. */
+  readonly latest: number;
   /** Resident memory of the service at the end of each part of the phase, in MiB. */
   readonly memory: readonly number[];
 }
@@ -80,8 +82,9 @@ async function runPhase(
   }
 }
 
-function figuresOf({ served, turnedAway, seconds }: Offered) {
+function figuresOf({ served, turnedAway, latest, seconds }: Offered) {
   return {
+    latest,
     servedPerSecond: served.length / seconds,
     turnedAwayPerSecond: turnedAway / seconds,
     p50: percentile(served, 0.5),

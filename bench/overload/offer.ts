@@ -6,6 +6,8 @@ export interface Offered {
   /** How long each call took that was served, from when it was due, in milliseconds. */
   readonly served: readonly number[];
   readonly turnedAway: number;
+  /** How much later than due the latest call was made, in milliseconds: how busy the machine was with other work. */
+  readonly latest: number;
 }
 
 /** Something that calls one operation of a service. */
@@ -28,6 +30,7 @@ export async function offer(clients: Clients, callsPerSecond: number, seconds: n
   const served: number[] = [];
   let turnedAway = 0;
   let underWay = 0;
+  let latest = 0;
   const startedAt = performance.now();
   const countedFrom = startedAt + 1_000;
   const calls = Math.round(callsPerSecond * (seconds + 1));
@@ -47,6 +50,7 @@ export async function offer(clients: Clients, callsPerSecond: number, seconds: n
     for (; called < calls; called++) {
       const due = startedAt + (called / callsPerSecond) * 1_000;
       if (due > now) break;
+      if (due >= countedFrom) latest = Math.max(latest, performance.now() - due);
       call(due);
     }
     await sleep(1);
@@ -56,5 +60,5 @@ export async function offer(clients: Clients, callsPerSecond: number, seconds: n
     await sleep(5);
   }
   if (clients.failure) throw clients.failure;
-  return { seconds, served, turnedAway };
+  return { seconds, served, turnedAway, latest };
 }

@@ -8,6 +8,8 @@ export const promises = {
   served: 0.5,
   /** How much more memory is resident than at a normal load, in MiB. */
   memory: 128,
+  /** How late a call may be made for its time to say something, in milliseconds. */
+  latest: 100,
   /** How much may be turned away right after, as a share of what is asked. */
   afterwards: 0.01,
 } as const;
@@ -17,6 +19,10 @@ export function findFailings({ title, capacity, normal, overload, afterwards }: 
   const failings: string[] = [];
   const fail = (sentence: string) => failings.push(`${title}: ${sentence}`);
 
+  const latest = Math.max(normal.latest, overload.latest);
+  if (!(latest <= promises.latest)) {
+    fail(`calls were made up to ${latest.toFixed(0)} ms late, because the machine has other work: times say nothing`);
+  }
   const slower = overload.p99 / normal.p99;
   if (!(slower <= promises.slowest)) {
     fail(`at twice the capacity p99 is ${slower.toFixed(1)} times that at 0.8 of it, not at most ${promises.slowest}`);

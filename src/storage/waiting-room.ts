@@ -10,7 +10,7 @@ export interface Waiter<T> {
 /** Where statements wait for a connection, first come, first served. */
 export interface WaitingRoom<T> {
   readonly size: number;
-  /** Lets somebody wait, or refuses at once who would wait for too long. */
+  /** Lets somebody wait. In a queue that stands, those before who have waited too long make room. */
   enter(waiter: Waiter<T>): void;
   /** Takes out whoever is next. Those before who have waited too long are refused. */
   next(): Waiter<T> | undefined;
@@ -22,8 +22,8 @@ export interface WaitingRoom<T> {
 
 /**
  * A burst may take five seconds, half of what a call may take: a thousand changes at once, on a database that has other
- * work, too. Who comes to a queue that has stood for a second may wait for 100 ms, or is refused at the door if the first
- * in it has waited so long.
+ * work, too. But who comes to a queue that has stood for a second may wait for 100 ms, and pushes out two of those who have
+ * waited longer: a burst after which nobody comes is served whole, and of an overload no burst is left.
  */
 const waitingBounds: Bounds = { targetMs: 100, burstMs: 5_000, intervalMs: 1_000 };
 
@@ -54,10 +54,13 @@ export function createWaitingRoom<T>(bounds: Bounds = waitingBounds): WaitingRoo
     waiter.refuse();
   }
 
-  /** How long whoever comes now would wait at least. */
-  function longestWait(now: number): number {
-    const [[, first] = []] = waiting;
-    return first === undefined ? 0 : now - first.since;
+  /** Refuses those who have waited for longest, if for too long: two, so that a queue to which others come gets shorter. */
+  function pushOut(now: number, limit: number): void {
+    let left = 2;
+    for (const [waiter, { since }] of waiting) {
+      if (left-- === 0 || now - since <= limit) return;
+      refuse(waiter);
+    }
   }
 
   return {
@@ -67,7 +70,7 @@ export function createWaitingRoom<T>(bounds: Bounds = waitingBounds): WaitingRoo
     enter(waiter) {
       const now = performance.now();
       const limit = patience.limit(now);
-      if (waiter.refuse !== undefined && longestWait(now) > limit) return waiter.refuse();
+      pushOut(now, limit);
       if (waiting.size === 0) movedAt = now;
       waiting.set(waiter, { since: now, limit });
       looking ??= setInterval(look, targetMs).unref();

@@ -37,6 +37,7 @@ const phase: Phase = {
   turnedAwayPerSecond: 0,
   p50: 1,
   p99: 10,
+  latest: 20,
   memory: [100, 110],
 };
 const sound: Measured = {
@@ -62,6 +63,7 @@ it.each<[string, Measured]>([
   ["p99 is NaN times", { ...sound, overload: { ...sound.overload, p99: Number.NaN } }],
   ["0.49 of it is served", { ...sound, overload: { ...sound.overload, servedPerSecond: 490 } }],
   ["memory grows by 140 MiB", { ...sound, overload: { ...sound.overload, memory: [120, 250] } }],
+  ["up to 101 ms late", { ...sound, overload: { ...sound.overload, latest: 101 } }],
   ["2.0 % of half the capacity", { ...sound, afterwards: { ...phase, turnedAwayPerSecond: 10 } }],
 ])("the report finds a promise that does not hold: %s", (sentence, measured) => {
   expect(findFailings(measured).join()).toContain(sentence);
