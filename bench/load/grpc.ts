@@ -162,6 +162,9 @@ export function openCaller(
         );
         break;
       case frameType.resetStream:
+        // After a whole answer it says no more than that the rest of the request is not wanted.
+        if (awaited.has(stream)) failed(new WrongAnswer("the server gave up a call"));
+        break;
       case frameType.goAway:
         failed(new WrongAnswer("the server gave up a call"));
     }
