@@ -1,4 +1,6 @@
+import type { ServerResponse } from "node:http";
 import { Server, type Socket } from "node:net";
+import type { Duplex } from "node:stream";
 
 /** The connections of a server that are open. An encrypted one is a socket of its own, over another. */
 export interface OpenSockets extends Iterable<Socket> {
@@ -32,4 +34,9 @@ export function stopListening(server: Server): Promise<void> {
     server.once("close", resolve);
     Server.prototype.close.call(server);
   });
+}
+
+/** The answer that is being made on a connection, by an inner part of Node: nothing else tells. */
+export function answerUnderWay(socket: Duplex): ServerResponse | undefined {
+  return (socket as Duplex & { readonly _httpMessage?: ServerResponse | null })._httpMessage ?? undefined;
 }

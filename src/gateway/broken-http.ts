@@ -13,6 +13,7 @@ import {
 } from "../errors.js";
 import { mintId } from "../ids.js";
 import type { LogCall } from "../observe/calls.js";
+import { answerUnderWay } from "../open-sockets.js";
 import { standardLimits } from "../overload/limits.js";
 import { failureBody, failureHeaders } from "./envelope.js";
 
@@ -25,8 +26,14 @@ export function refuseBrokenHttp(
 ): void {
   // Who has not begun to ask is told nothing: the answer would be taken for that to the first question.
   const unasked = error.code === "ERR_HTTP_REQUEST_TIMEOUT" && (socket as Partial<Socket>).bytesRead === 0;
-  if (!socket.writable || unasked || unanswerable.has(error.code ?? "")) socket.destroy();
-  else writeFailure(socket, (failures[error.code ?? ""] ?? notHttp)(), docsBase, logCall);
+  const refuse = () => {
+    if (!socket.writable || unasked || unanswerable.has(error.code ?? "")) socket.destroy();
+    else writeFailure(socket, (failures[error.code ?? ""] ?? notHttp)(), docsBase, logCall);
+  };
+  // A request that came before the broken one is answered first, or its client would take the refusal for the answer.
+  const answer = answerUnderWay(socket);
+  if (answer?.req.complete) answer.once("close", refuse);
+  else refuse();
 }
 
 /** The client is gone, or there is no encryption yet to answer in. */

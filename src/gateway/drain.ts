@@ -1,10 +1,9 @@
 // By hand: the libraries for it, like Node's own close(), begin with the connections that are idle, and cut off every
 // request that is on its way there.
-import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { setImmediate as immediately, setTimeout as sleep } from "node:timers/promises";
 import type { FastifyInstance } from "fastify";
-import { openSockets, stopListening } from "../open-sockets.js";
+import { answerUnderWay, openSockets, stopListening } from "../open-sockets.js";
 
 /** How long the closing of a door may take. */
 export interface DrainTimes {
@@ -57,6 +56,7 @@ export function drainOnClose(fastify: FastifyInstance, { lingerMs, drainMs }: Dr
 }
 
 /** Has the answer that is being made here say that it is the last. To what comes later, Fastify does that itself. */
-function endWithAnswer({ _httpMessage: answer }: Socket & { readonly _httpMessage?: ServerResponse | null }): void {
+function endWithAnswer(socket: Socket): void {
+  const answer = answerUnderWay(socket);
   if (answer?.headersSent === false) answer.setHeader("connection", "close");
 }

@@ -139,7 +139,8 @@ export const httpKinds: readonly Kind[] = [
           bytes(operation, door, good, (sent) => {
             const size = `${sent.body.length.toString(16)}${extension}\r\n`;
             const chunks = Buffer.concat([Buffer.from(size), sent.body, Buffer.from(`\r\n${end}`)]);
-            const isCut = end === "" || end === "0\r\n";
+            // After an empty chunk there is nothing left to cut off.
+            const isCut = sent.body.length > 0 && (end === "" || end === "0\r\n");
             return { bytes: wireOf(sent, [["transfer-encoding", "chunked"]], chunks), isCut };
           }),
         ),

@@ -1,4 +1,5 @@
 import { STATUS_CODES } from "node:http";
+import { gunzipSync } from "node:zlib";
 import { type DescMessage, fromBinary, fromJson, type MessageShape } from "@bufbuild/protobuf";
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
@@ -30,7 +31,7 @@ const requestIdForm = /^req_[0-9a-z]{26}$/;
 
 /** Reads an answer, and throws if anything about it is not as documented. */
 export function readOutcome(operation: Operation, answer: Answer): Outcome {
-  const outcome = readByProtocol(operation, answer);
+  const outcome = readByProtocol(operation, expanded(answer));
   if (outcome.ok) return outcome;
   const { code, locations } = outcome;
   check(code !== "application/invalid_input" || locations.length > 0, "invalid input, and nothing is named");
@@ -39,6 +40,11 @@ export function readOutcome(operation: Operation, answer: Answer): Outcome {
     "a mistake is located nowhere",
   );
   return outcome;
+}
+
+/** Connect answers what was compressed in the same way. */
+function expanded(answer: Answer): Answer {
+  return answer.headers["content-encoding"] === "gzip" ? { ...answer, body: gunzipSync(answer.body) } : answer;
 }
 
 function readByProtocol(operation: Operation, answer: Answer): Outcome {
@@ -52,7 +58,8 @@ function readByProtocol(operation: Operation, answer: Answer): Outcome {
   }
   check(/^application\/json\b/.test(type), `the answer is of the type ${type || "(none)"}, status ${answer.status}`);
   const json = JSON.parse(answer.body.toString());
-  if ("meta" in json) return readEnvelope(operation, answer, json);
+  // A key has a meta of its own; no message has data or an error.
+  if ("data" in json || "error" in json) return readEnvelope(operation, answer, json);
   return answer.status === 200
     ? accepted(answer, toComparable(operation.rpc.output, fromJson(operation.rpc.output, json)))
     : readConnectError(answer, json);

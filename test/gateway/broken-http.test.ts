@@ -56,6 +56,20 @@ describe("what is not HTTP is answered with the envelope, and the connection is 
     const answer = await sendBytes(origin, `${head}2\r\n{}\r\nnonsense\r\n`);
     expectFailure(answer, 400, "application/invalid_input");
   });
+
+  it("what follows a request, which is answered first", async () => {
+    const body = '{"externalId":"with more behind it"}';
+    const head = lines(
+      "POST /v2/identities.createIdentity HTTP/1.1",
+      "host: a",
+      `authorization: Bearer ${key}`,
+      "content-type: application/json",
+      `content-length: ${body.length}`,
+    );
+    const answer = await sendBytes(origin, `${head}${body}nonsense\r\n\r\n`);
+    expect(answer.status).toBe(200);
+    expect(answer.text).toMatch(/"identityId":.*HTTP\/1\.1 400 .*"location":"request"/s);
+  });
 });
 
 describe("headers that are too large are refused as too large", () => {
