@@ -17,6 +17,8 @@ export interface Latchkey {
 /** A workspace with those who call and what they ask about. */
 export interface Scene {
   readonly workspaceId: string;
+  /** The workspace's first key, which may do everything. */
+  readonly first: string;
   /** The credential of a caller who may do no more than the benchmark needs. */
   readonly caller: string;
   /** Keys to be verified, each with an owner, permissions and meta. */
@@ -92,5 +94,5 @@ export async function createScene({ answer }: Latchkey, keyCount = 100): Promise
       return { keyId, secret: key, externalId };
     }),
   );
-  return { workspaceId, caller, keys };
+  return { workspaceId, first, caller, keys };
 }

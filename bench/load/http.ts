@@ -66,12 +66,10 @@ export interface Asker {
 export interface AskerEvents {
   /** The right answer came. */
   answered(asker: Asker): void;
-  /** The server has too much to do, and said so properly. Absent: that is a wrong answer. */
-  turnedAway?(asker: Asker): void;
   failed(error: Error): void;
 }
 
-export function openAsker(port: number, { answered, turnedAway, failed }: AskerEvents): Promise<Asker> {
+export function openAsker(port: number, { answered, failed }: AskerEvents): Promise<Asker> {
   let expected = "";
   let received = "";
   let closed = false;
@@ -84,7 +82,6 @@ export function openAsker(port: number, { answered, turnedAway, failed }: AskerE
     const answer = received;
     received = "";
     if (answer.length === whole && answer.startsWith("HTTP/1.1 200 ") && answer.includes(expected)) answered(asker);
-    else if (turnedAway && answer.length === whole && isTurningAway(answer)) turnedAway(asker);
     else failed(new WrongAnswer(`expected was 200 with ${expected}; the answer was:\n${answer}`));
     return true;
   }
@@ -116,17 +113,8 @@ export function openAsker(port: number, { answered, turnedAway, failed }: AskerE
   });
 }
 
-/** Whether an answer says, in the envelope, that one is to come back later. */
-function isTurningAway(answer: string): boolean {
-  return (
-    answer.startsWith("HTTP/1.1 503 ") &&
-    /\r\nretry-after: \d+\r\n/i.test(answer) &&
-    answer.includes('/application/service_unavailable"')
-  );
-}
-
 /** How long an answer is in all, once its head is there. NaN, which nothing equals, if the head does not say it. */
-function lengthOf(received: string): number | undefined {
+export function lengthOf(received: string): number | undefined {
   const bodyAt = received.indexOf("\r\n\r\n") + 4;
   if (bodyAt < 4) return undefined;
   return bodyAt + Number(/\r\ncontent-length: (\d+)\r\n/i.exec(received)?.[1]);

@@ -1,89 +1,162 @@
+import { connect } from "node:net";
 import { callHeaders, type GrpcLoadOptions, type GrpcRequest, openCaller } from "../load/grpc.js";
-import { type Asker, type HttpLoadOptions, openAsker } from "../load/http.js";
+import { type HttpLoadOptions, type HttpRequest, lengthOf } from "../load/http.js";
+import { WrongAnswer } from "../load/load.js";
 import type { Clients } from "./offer.js";
 
-/** Calls over HTTP/1.1, each on a connection of its own; what finds none free waits, and its waiting counts. */
+type Ended = (served: boolean) => void;
+
+/**
+ * Calls over HTTP/1.1. Those of one moment go out in one piece, on one connection: else whoever calls would have more to
+ * do than the service, and could not ask for twice what it can answer.
+ */
 export async function openHttpClients({ port, connections, next }: HttpLoadOptions): Promise<Clients> {
-  const ends = new Map<Asker, (served: boolean) => void>();
-  const waiting: ((served: boolean) => void)[] = [];
   let failure: Error | undefined;
+  const fail = (error: Error) => {
+    failure ??= error;
+  };
+  const pipes = await Promise.all(Array.from({ length: connections }, () => openPipe(port, fail)));
+  let made: Asked[] = [];
+  let turn = 0;
 
-  function ended(asker: Asker, served: boolean): void {
-    const end = ends.get(asker);
-    ends.delete(asker);
-    const nextEnd = waiting.shift();
-    if (nextEnd) ask(asker, nextEnd);
-    else idle.push(asker);
-    end?.(served);
+  function send(): void {
+    pipes[turn++ % connections]?.send(made);
+    made = [];
   }
 
-  function ask(asker: Asker, end: (served: boolean) => void): void {
-    ends.set(asker, end);
-    asker.ask(next());
-  }
-
-  const askers = await Promise.all(
-    Array.from({ length: connections }, () =>
-      openAsker(port, {
-        answered: (asker) => ended(asker, true),
-        turnedAway: (asker) => ended(asker, false),
-        failed(error) {
-          failure ??= error;
-        },
-      }),
-    ),
-  );
-  const idle = [...askers];
   return {
     get failure() {
       return failure;
     },
-    call(end) {
-      const asker = idle.shift();
-      if (asker) ask(asker, end);
-      else waiting.push(end);
+    call(ended) {
+      if (made.length === 0) setImmediate(send);
+      made.push({ request: next(), ended });
     },
     close() {
-      for (const asker of askers) asker.close();
+      for (const pipe of pipes) pipe.close();
     },
   };
 }
 
-/** Calls over gRPC, on connections in turn, each with as many calls under way as come. */
+interface Asked {
+  readonly request: HttpRequest;
+  readonly ended: Ended;
+}
+
+/** A connection with many requests under way, which are answered in their order. */
+interface Pipe {
+  send(asked: readonly Asked[]): void;
+  close(): void;
+}
+
+function openPipe(port: number, fail: (error: Error) => void): Promise<Pipe> {
+  let awaited: Asked[] = [];
+  let received = "";
+  let closed = false;
+
+  /** In latin1 every byte is a character, so that lengths agree. */
+  function take(length: number, buffer: Uint8Array): boolean {
+    received += (buffer as Buffer).toString("latin1", 0, length);
+    let taken = 0;
+    for (let whole = lengthOf(received); whole !== undefined && received.length >= whole; whole = lengthOf(received)) {
+      judge(awaited[taken++], received.slice(0, whole));
+      received = received.slice(whole);
+    }
+    awaited = awaited.slice(taken);
+    return true;
+  }
+
+  function judge(asked: Asked | undefined, answer: string): void {
+    const served = answer.startsWith("HTTP/1.1 200 ") && asked !== undefined && answer.includes(asked.request.expected);
+    if (served || isTurningAway(answer)) asked?.ended(served);
+    else fail(new WrongAnswer(`expected was 200 with ${asked?.request.expected}; the answer was:\n${answer}`));
+  }
+
+  const socket = connect({
+    port,
+    host: "127.0.0.1",
+    noDelay: true,
+    onread: { buffer: Buffer.allocUnsafe(64 * 1024), callback: take },
+  });
+  return new Promise((resolve, reject) => {
+    socket.once("connect", () =>
+      resolve({
+        send(asked) {
+          awaited.push(...asked);
+          socket.write(Buffer.concat(asked.map(({ request }) => request.bytes)));
+        },
+        close() {
+          closed = true;
+          socket.destroy();
+        },
+      }),
+    );
+    socket.on("error", (error) => {
+      reject(error);
+      fail(error);
+    });
+    socket.once("close", () => closed || fail(new WrongAnswer("the server closed a connection")));
+  });
+}
+
+/** Whether an answer says, in the envelope, that one is to come back later. */
+function isTurningAway(answer: string): boolean {
+  return (
+    answer.startsWith("HTTP/1.1 503 ") &&
+    /\r\nretry-after: \d+\r\n/i.test(answer) &&
+    answer.includes('/application/service_unavailable"')
+  );
+}
+
+/** How many calls a connection has under way at most; those beyond wait here, and their waiting counts. */
+const mostStreams = 100;
+
+/** Calls over gRPC, on connections in turn. */
 export async function openGrpcClients(options: Omit<GrpcLoadOptions, "streams">): Promise<Clients> {
   const { port, connections, next } = options;
-  const ends = new Map<GrpcRequest, (served: boolean) => void>();
   let failure: Error | undefined;
-  let made: GrpcRequest = next();
-  let turn = 0;
+  const waiting: Ended[] = [];
 
-  const ended = (request: GrpcRequest, served: boolean) => {
-    ends.get(request)?.(served);
-    ends.delete(request);
-    return false;
-  };
-  const events = {
-    next: () => made,
-    answered: (request: GrpcRequest) => ended(request, true),
-    turnedAway: (request: GrpcRequest) => ended(request, false),
-    failed(error: Error) {
-      failure ??= error;
-    },
-  };
-  const callers = await Promise.all(
-    Array.from({ length: connections }, () => openCaller(port, callHeaders(options), events)),
-  );
+  async function openLine() {
+    const ends = new Map<GrpcRequest, Ended>();
+    let made = next();
+    const ended = (request: GrpcRequest, served: boolean) => {
+      const end = ends.get(request);
+      ends.delete(request);
+      const first = waiting.shift();
+      if (first !== undefined) call(first);
+      end?.(served);
+      return false;
+    };
+    const caller = await openCaller(port, callHeaders(options), {
+      next: () => made,
+      answered: (request) => ended(request, true),
+      turnedAway: (request) => ended(request, false),
+      failed(error) {
+        failure ??= error;
+      },
+    });
+    function call(end: Ended): void {
+      made = { ...next() };
+      ends.set(made, end);
+      caller.start(1);
+    }
+    return { ends, call, close: caller.close };
+  }
+
+  const lines = await Promise.all(Array.from({ length: connections }, openLine));
+  let turn = 0;
   return {
     get failure() {
       return failure;
     },
     call(end) {
-      made = { ...next() };
-      ends.set(made, end);
-      callers[turn++ % connections]?.start(1);
+      const line = lines[turn++ % connections];
+      if (line === undefined || line.ends.size >= mostStreams) waiting.push(end);
+      else line.call(end);
     },
     close() {
-      for (const caller of callers) caller.close();
+      for (const line of lines) line.close();
     },
   };
 }

@@ -1,7 +1,7 @@
 import type { Bench } from "../bench.js";
 import type { Latchkey } from "../latchkey.js";
 import { percentile } from "../statistics.js";
-import { type Clients, type Offered, offer } from "./offer.js";
+import { type Clients, keepBusy, type Offered, offer } from "./offer.js";
 import type { Subject } from "./subjects.js";
 
 /** What one load came to. */
@@ -37,20 +37,21 @@ export interface Measured {
 /** How much is asked, as shares of the capacity. */
 const shares = { half: 0.5, normal: 0.8, overload: 2, afterwards: 0.5 };
 
+/** How many calls are under way of clients that ask as fast as they are answered. */
+const callers = 32;
+
 /** A phase is measured in so many parts, between which the memory is read. */
 const parts = 4;
 
 export async function measure(subject: Subject, bench: Bench, seconds: number): Promise<Measured> {
-  const stage = await subject.open(bench);
+  const { latchkey, clients } = await subject.open(bench);
   bench.progress("warm-up");
-  await stage.closedLoop.run(bench.pace.warmUpSeconds);
+  await keepBusy(clients, callers, bench.pace.warmUpSeconds);
   bench.progress("the capacity");
-  const { calls, seconds: took } = await stage.closedLoop.run(seconds);
-  const capacity = calls / took;
-  const clients = await stage.openClients(capacity);
+  const capacity = await keepBusy(clients, callers, seconds);
   const run = (share: number) => {
     bench.progress(`${share} of ${Math.round(capacity)} calls a second`);
-    return runPhase(stage.latchkey, clients, capacity * share, { share, seconds });
+    return runPhase(latchkey, clients, capacity * share, { share, seconds });
   };
   return {
     name: subject.name,

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { createClosedLoop } from "../load/load.js";
 
 /** What came of a load that was offered. */
 export interface Offered {
@@ -61,4 +62,19 @@ export async function offer(clients: Clients, callsPerSecond: number, seconds: n
   }
   if (clients.failure) throw clients.failure;
   return { seconds, served, turnedAway, latest };
+}
+
+/** Has so many calls under way for so long, each answer followed by the next call. Returns how many a second were served. */
+export async function keepBusy(clients: Clients, callers: number, seconds: number): Promise<number> {
+  const loop = createClosedLoop();
+  let turnedAway = 0;
+  const ended = (served: boolean) => {
+    turnedAway += served ? 0 : 1;
+    if (loop.answered()) clients.call(ended);
+  };
+  const run = await loop.run(seconds, callers, () => {
+    for (let caller = 0; caller < callers; caller++) clients.call(ended);
+  });
+  if (clients.failure) throw clients.failure;
+  return (run.calls - turnedAway) / run.seconds;
 }

@@ -1,10 +1,10 @@
+import postgres from "postgres";
 import type { Bench } from "../bench.js";
 import { verifyEach, verifyPath } from "../grpc-verify.js";
 import { verifyRequests } from "../http-verify.js";
 import { createScene, type Latchkey, startLatchkey } from "../latchkey.js";
-import { grpcRequest, openGrpcLoad } from "../load/grpc.js";
-import { type HttpRequest, inTurn, openHttpLoad, postRequest } from "../load/http.js";
-import type { Load } from "../load/load.js";
+import { grpcRequest } from "../load/grpc.js";
+import { type HttpRequest, inTurn, postRequest } from "../load/http.js";
 import { openGrpcClients, openHttpClients } from "./clients.js";
 import type { Clients } from "./offer.js";
 
@@ -18,18 +18,11 @@ export interface Subject {
 /** A service with those who call it. */
 export interface Stage {
   readonly latchkey: Latchkey;
-  /** Asks as fast as answers come. */
-  readonly closedLoop: Load;
-  /** Clients for a load that is offered, of a service that can answer so many calls a second. */
-  openClients(capacity: number): Promise<Clients>;
+  readonly clients: Clients;
 }
 
-/** As many calls are under way, of clients that ask as fast as they are answered. */
-const underWay = 256;
-
-/** So many that those who call never limit the load, and each of them is asked to call within a second or two. */
-const httpConnections = (capacity: number) => Math.round(Math.min(3_000, Math.max(500, capacity / 2)));
-const grpcConnections = 8;
+const httpConnections = 64;
+const grpcConnections = 64;
 
 export const subjects: readonly Subject[] = [
   {
@@ -37,7 +30,7 @@ export const subjects: readonly Subject[] = [
     title: "HTTP keys.verifyKey",
     async open(bench) {
       const latchkey = await startLatchkey(bench);
-      return overHttp(bench, latchkey, verifyRequests(await createScene(latchkey)));
+      return overHttp(bench, latchkey, inTurn(verifyRequests(await createScene(latchkey))));
     },
   },
   {
@@ -49,43 +42,45 @@ export const subjects: readonly Subject[] = [
       const exchanges = await verifyEach(latchkey, scene);
       const next = inTurn(exchanges.map(({ request, response }) => grpcRequest(request, response)));
       const options = { port: latchkey.grpcPort, path: verifyPath, credential: scene.caller, next };
-      const streams = underWay / grpcConnections;
-      return staged(bench, latchkey, await openGrpcLoad({ ...options, connections: grpcConnections, streams }), () =>
-        openGrpcClients({ ...options, connections: grpcConnections }),
-      );
+      return staged(bench, latchkey, await openGrpcClients({ ...options, connections: grpcConnections }));
     },
   },
   {
-    name: "http-identity",
-    title: "HTTP identities.getIdentity, from the database",
+    name: "http-create",
+    title: "HTTP identities.createIdentity, on a database that takes 20 ms for each",
     async open(bench) {
       const latchkey = await startLatchkey(bench);
-      const { caller, keys } = await createScene(latchkey);
-      const requests = keys.map(({ externalId }) => ({
-        bytes: postRequest("/v2/identities.getIdentity", { externalId }, caller),
-        expected: `"externalId":"${externalId}"`,
-      }));
-      return overHttp(bench, latchkey, requests);
+      const { first } = await createScene(latchkey, 1);
+      await slowDown(latchkey.databaseUrl);
+      let created = 0;
+      const next = () => ({
+        bytes: postRequest("/v2/identities.createIdentity", { externalId: `user ${created++}` }, first),
+        expected: '"identityId":"id_',
+      });
+      return overHttp(bench, latchkey, next, 512);
     },
   },
 ];
 
-async function overHttp(bench: Bench, latchkey: Latchkey, requests: readonly HttpRequest[]): Promise<Stage> {
-  const options = { port: latchkey.httpPort, next: inTurn(requests) };
-  return staged(bench, latchkey, await openHttpLoad({ ...options, connections: underWay }), (capacity) =>
-    openHttpClients({ ...options, connections: httpConnections(capacity) }),
-  );
+/** Has the database take its time, so that it is what everybody waits for: not by computing, which others here must do. */
+async function slowDown(databaseUrl: string): Promise<void> {
+  const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} });
+  await sql.unsafe(`
+    create function take_time() returns trigger language plpgsql as $$ begin perform pg_sleep(0.02); return new; end $$;
+    create trigger take_time before insert on identities for each row execute function take_time()`);
+  await sql.end();
 }
 
-function staged(bench: Bench, latchkey: Latchkey, closedLoop: Load, open: Stage["openClients"]): Stage {
-  bench.defer(() => closedLoop.close());
-  return {
-    latchkey,
-    closedLoop,
-    async openClients(capacity) {
-      const clients = await open(capacity);
-      bench.defer(() => clients.close());
-      return clients;
-    },
-  };
+async function overHttp(
+  bench: Bench,
+  latchkey: Latchkey,
+  next: () => HttpRequest,
+  connections = httpConnections,
+): Promise<Stage> {
+  return staged(bench, latchkey, await openHttpClients({ port: latchkey.httpPort, connections, next }));
+}
+
+function staged(bench: Bench, latchkey: Latchkey, clients: Clients): Stage {
+  bench.defer(() => clients.close());
+  return { latchkey, clients };
 }

@@ -10,10 +10,10 @@ export interface LoopGuard {
  * What is let in while a queue stands is answered soon: it waits for two or three such turns at most. A burst may take
  * two seconds: a thousand calls at once on a slow machine, or the pause of a large collection.
  */
-const loopBounds: Bounds = { targetMs: 50, burstMs: 2_000, intervalMs: 250 };
+const loopBounds: Bounds = { targetMs: 25, burstMs: 2_000, intervalMs: 250 };
 
 /** So many calls are served in a turn however long it takes: clients that ask one after the other form no endless queue. */
-const fewCalls = 256;
+const fewCalls = 128;
 
 /**
  * Watches how long the turns of the event loop last. All calls of a turn were there when it began, so one that begins

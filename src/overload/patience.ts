@@ -18,16 +18,22 @@ export interface Patience {
   limit(now: number): number;
 }
 
+/** After a queue has stood, no burst is waited out for so long: more of the same is to be expected. */
+const waryMs = 5_000;
+
 /**
  * Watches a queue as CoDel does. A queue that empties again is doing its work, however long it was; one that never does
- * makes everyone wait and helps nobody, so it is kept short.
+ * makes everyone wait and helps nobody, so it is kept short. As soon as it is short it would be let grow again, and
+ * everyone would wait by turns; so it is not, for a while.
  */
 export function createPatience({ targetMs, burstMs, intervalMs }: Bounds): Patience {
   let standsSince = Number.POSITIVE_INFINITY;
+  let waryUntil = Number.NEGATIVE_INFINITY;
   return {
     waited(ms, now) {
       standsSince = ms < targetMs ? Number.POSITIVE_INFINITY : Math.min(standsSince, now);
+      if (now - standsSince >= intervalMs) waryUntil = now + waryMs;
     },
-    limit: (now) => (now - standsSince < intervalMs ? burstMs : targetMs),
+    limit: (now) => (now < waryUntil || now - standsSince >= intervalMs ? targetMs : burstMs),
   };
 }

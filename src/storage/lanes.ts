@@ -41,21 +41,27 @@ export interface LanesUse {
  */
 const mostUnderWay = 16;
 
-/** Nobody is sent to queue behind a statement that has been running for longer than this. */
+/** Nobody is sent to queue behind a statement that has been running for longer than this, or behind so much work. */
 const slowMs = 20;
+
+/** How much the last statement counts in what is taken for usual. */
+const newest = 0.1;
 
 export function createLanes(pools: readonly Sql[]): Lanes {
   let lanes = pools.map(openLane);
   const waiting = createWaitingRoom<Lane>();
+  /** How long a statement takes at present. */
+  let usualMs = 0;
 
   /** The lane with the least under way. There is none while on every one a statement takes long. */
   function findPlace(): Lane | undefined {
     let best: Lane | undefined;
     let slowSince: number | undefined;
+    const most = Math.min(mostUnderWay, slowMs / usualMs);
     for (const lane of lanes) {
       if (lane.underWay === 0) return lane;
       slowSince ??= performance.now() - slowMs;
-      if (lane.movedAt > slowSince && lane.underWay < (best?.underWay ?? mostUnderWay)) best = lane;
+      if (lane.movedAt > slowSince && lane.underWay < (best?.underWay ?? most)) best = lane;
     }
     return best;
   }
@@ -66,9 +72,14 @@ export function createLanes(pools: readonly Sql[]): Lanes {
     waiter.goOn(lane);
   }
 
-  function admitNext(lane: Lane): void {
-    const next = waiting.next();
-    if (next !== undefined) admit(next, lane);
+  /** Lets in whoever can be sent on their way by now: as many as before there was a queue, or it would never end. */
+  function admitWaiting(): void {
+    while (waiting.size > 0) {
+      const lane = findPlace();
+      const next = lane && waiting.next();
+      if (lane === undefined || next === undefined) return;
+      admit(next, lane);
+    }
   }
 
   return {
@@ -83,13 +94,15 @@ export function createLanes(pools: readonly Sql[]): Lanes {
     },
     withdraw: waiting.withdraw,
     leave(lane) {
+      const now = performance.now();
+      usualMs += (now - lane.movedAt - usualMs) * newest;
       lane.underWay -= 1;
-      lane.movedAt = performance.now();
-      if (waiting.size > 0 && lanes.includes(lane)) admitNext(lane);
+      lane.movedAt = now;
+      admitWaiting();
     },
     replace(others) {
       lanes = others.map(openLane);
-      for (const lane of lanes) admitNext(lane);
+      admitWaiting();
     },
     use() {
       const busy = lanes.filter(({ underWay }) => underWay > 0).length;

@@ -45,13 +45,29 @@ test("who waits has the next turn, before whoever comes later", () => {
   enter("slow");
   vi.advanceTimersByTime(30);
   for (const who of ["waits", "waits longer"]) enter(who);
-  lanes.leave(laneOf("slow"));
   enter("comes later");
-  expect(turns()).toEqual(["slow", "waits"]);
+  expect(turns()).toEqual(["slow"]);
 
-  lanes.leave(laneOf("waits"));
-  lanes.leave(laneOf("waits longer"));
-  expect(turns()).toEqual(["slow", "waits", "waits longer", "comes later"]);
+  lanes.leave(laneOf("slow"));
+  expect(turns(), "a connection that has moved is shared as before").toEqual([
+    "slow",
+    "waits",
+    "waits longer",
+    "comes later",
+  ]);
+});
+
+test("where statements take long, each connection has one at a time: nobody waits where they cannot be turned away", () => {
+  const { lanes, enter, laneOf, turns } = openLanes(1);
+  for (let round = 0; round < 20; round++) {
+    enter(`slow ${round}`);
+    vi.advanceTimersByTime(25);
+    lanes.leave(laneOf(`slow ${round}`));
+  }
+  enter("first");
+  enter("second");
+  expect(turns()).toContain("first");
+  expect(turns()).not.toContain("second");
 });
 
 test("who is taken back gets no turn", () => {
