@@ -24,6 +24,13 @@ export interface Call {
   work?: Set<() => void> | undefined;
 }
 
+/** An answer as it is kept for a caller who asks again. Only with the caller's credential can it be found and read. */
+export interface KeptAnswer {
+  readonly id: Buffer;
+  readonly sealed: Buffer;
+  readonly until: Date;
+}
+
 /** Nobody waits for the answer any more: what is being done for the call is stopped, and nothing more is begun. */
 export function endCall(call: Call, why: Failure): void {
   call.ended = why;

@@ -275,10 +275,10 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
   [ErrorCode.APPLICATION_SERVICE_UNAVAILABLE]: {
     status: 503,
     grpc: Code.Unavailable,
-    when: "The service cannot reach its database just now, so it cannot judge the key. It never lets a call pass unjudged.",
+    when: "The service cannot serve the call just now: its database is out of reach or in trouble, it is asked too much, or it is about to stop; `detail` says which. It never lets a call pass unjudged.",
     causes: [
       "The database is restarting, failing over, or cut off from the service.",
-      "The database has no disk space, memory or connection left; `detail` says which.",
+      "The database has no disk space, memory or connection left.",
       "Its readiness was asked for, and it is about to stop.",
       "The service is asked more than it can answer, and turns further calls away before it begins with them.",
     ],

@@ -74,19 +74,27 @@ describe("the arrows between the folders point one way", () => {
   });
 
   it("the resources know no door", () => {
-    expect(found(/^(keys|identities|workspaces|auth|limits)\//, doors)).toEqual([]);
+    expect(found(/^(keys|identities|workspaces|audit|auth|limits|once)\//, doors)).toEqual([]);
+  });
+
+  it("limits and kept answers know who calls, and not the other way round", () => {
+    expect(found(/^(limits|once)\//, /^auth\//)).not.toEqual([]);
+    expect(found(/^auth\//, /^(limits|once)\//)).toEqual([]);
+    expect(found(/^(limits|once)\//, resources)).toEqual([]);
   });
 
   it("storage knows neither resources nor doors", () => {
-    expect(found(/^storage\//, /^(keys|identities|workspaces|auth|limits|gateway|rpc|app|main)\b/)).toEqual([]);
+    expect(found(/^storage\//, /^(keys|identities|workspaces|audit|auth|limits|once|gateway|rpc|app|main)\b/)).toEqual(
+      [],
+    );
   });
 
   it("the leaves know only leaves", () => {
     const leaf =
-      /^(call\.ts|errors\.ts|unusable\.ts|update-mask\.ts|ids\.ts|page\.ts|listening\.ts|certificates\.ts|config\.ts|observe\/|overload\/)/;
-    expect(found(leaf, /^(keys|identities|workspaces|auth|limits|gateway|rpc|storage|embedded|app|main)\b/)).toEqual(
-      [],
-    );
+      /^(call\.ts|soon\.ts|errors\.ts|unusable\.ts|update-mask\.ts|ids\.ts|page\.ts|listening\.ts|open-sockets\.ts|certificates\.ts|config\.ts|observe\/|overload\/)/;
+    expect(
+      found(leaf, /^(keys|identities|workspaces|audit|auth|limits|once|gateway|rpc|storage|embedded|app|main)\b/),
+    ).toEqual([]);
   });
 
   it("nothing knows main, and only serve, a worker and the command line know the application and the configuration", () => {
@@ -99,7 +107,7 @@ describe("the arrows between the folders point one way", () => {
   });
 
   it("the command line knows the service by its protocol alone", () => {
-    expect(found(/^cli\//, /^(keys|identities|workspaces|audit|auth|gateway|rpc|storage)\b/)).toEqual([]);
+    expect(found(/^cli\//, /^(keys|identities|workspaces|audit|auth|limits|once|gateway|rpc|storage)\b/)).toEqual([]);
   });
 
   it("the client knows generated code and what runs in a browser, and nothing of the service", () => {

@@ -1,7 +1,6 @@
 import type { DescMessage, DescService, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import type { Author } from "../audit/store.js";
-import type { Call } from "../call.js";
-import type { KeptAnswer } from "../once/store.js";
+import type { Call, KeptAnswer } from "../call.js";
 import type { Soon } from "../soon.js";
 
 /** Who is calling: the operator of the service, or a workspace's key. */

@@ -7,8 +7,12 @@ export interface Backend {
   readonly name: string;
   /** How to connect to it, password included. */
   readonly url: string;
-  /** Resolves when it answers; rejects with why it does not. */
-  start(): Promise<Run>;
+  /**
+   * Resolves when it answers; rejects with why it does not.
+   *
+   * @param unwanted aborts a start that takes long, as the recovery of a database may; then nothing runs any more
+   */
+  start(unwanted?: AbortSignal): Promise<Run>;
   /** Clears away what was needed to run it. */
   discard(): void;
 }

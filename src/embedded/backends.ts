@@ -19,7 +19,15 @@ export interface BackendsOptions {
 export type HostMessage =
   | News
   | { readonly kind: "ready"; readonly databaseUrl: string; readonly redisUrl: string | undefined }
-  | { readonly kind: "failed"; readonly mendable: boolean; readonly message: string };
+  | HostFailure;
+
+/** Why the host process ends. */
+interface HostFailure {
+  readonly kind: "failed";
+  /** Whether it is for the user to mend. */
+  readonly mendable: boolean;
+  readonly message: string;
+}
 
 /** PostgreSQL and, if wanted, Valkey, in a process beside this one. */
 export interface Backends {
@@ -51,7 +59,7 @@ export async function startBackends(options: BackendsOptions, log?: Log): Promis
       message?.kind === "failed" ? message.message : "the process that hosts the embedded backends ended",
     );
   }
-  host.on("message", (news: News) => log && sayNews(log, news));
+  host.on("message", (news: News | HostFailure) => log && sayNews(log, news));
   return {
     databaseUrl: message.databaseUrl,
     redisUrl: message.redisUrl,
@@ -68,7 +76,12 @@ async function firstMessage(host: NodeJS.EventEmitter): Promise<HostMessage> {
   return message;
 }
 
-function sayNews(log: Log, { kind, backend, reason }: News): void {
+function sayNews(log: Log, news: News | HostFailure): void {
+  if (news.kind === "failed") {
+    log.error({ reason: news.message }, "the process that hosts the embedded backends has failed, and ends");
+    return;
+  }
+  const { kind, backend, reason } = news;
   if (kind === "back") log.info(`the embedded ${backend} runs again`);
   else if (kind === "lost") log.error({ reason }, `the embedded ${backend} has ended; it is being started again`);
   else log.error({ reason }, `the embedded ${backend} cannot be started; it is tried again and again`);

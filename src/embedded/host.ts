@@ -9,7 +9,7 @@ import { openValkey } from "./valkey.js";
 
 const options: BackendsOptions = JSON.parse(process.argv[2] ?? "{}");
 const undo: (() => unknown)[] = [];
-let stopping = false;
+const stopping = new AbortController();
 
 const started = start();
 for (const event of ["disconnect", "SIGTERM", "SIGINT"]) process.once(event, stop);
@@ -28,7 +28,7 @@ async function start(): Promise<void> {
 
 async function bringUp(backend: Backend): Promise<string> {
   undo.push(backend.discard);
-  const kept = await keepRunning(backend, tell);
+  const kept = await keepRunning(backend, tell, stopping.signal);
   undo.push(kept.stop);
   return backend.url;
 }
@@ -41,8 +41,8 @@ function fail(error: unknown): void {
 }
 
 async function stop(): Promise<void> {
-  if (stopping) return;
-  stopping = true;
+  if (stopping.signal.aborted) return;
+  stopping.abort();
   await started;
   for (const step of undo.reverse()) await step();
   process.exit(0);

@@ -15,19 +15,24 @@ const pauseMs = { first: 100, last: 2_000 };
 /**
  * Starts a backend and keeps it running: if it ends without having been told to, it is started again, with a patience
  * that does not end. What it lacked, such as room on the disk, may come back at any time. Rejects if the first start fails.
+ *
+ * @param unwanted says that it is about to be stopped: from then on, nothing is started
  */
-export async function keepRunning(backend: Backend, tell: (news: News) => void): Promise<{ stop(): Promise<void> }> {
-  const stopping = new AbortController();
-  let run = await backend.start();
+export async function keepRunning(
+  backend: Backend,
+  tell: (news: News) => void,
+  unwanted: AbortSignal,
+): Promise<{ stop(): Promise<void> }> {
+  let run = await backend.start(unwanted);
   const kept = keep();
 
   async function keep(): Promise<void> {
     for (;;) {
       const reason = await run.ended;
-      if (stopping.signal.aborted) return;
+      if (unwanted.aborted) return;
       tell({ kind: "lost", backend: backend.name, reason });
       if (!(await startAgain())) return;
-      if (stopping.signal.aborted) return run.stop();
+      if (unwanted.aborted) return run.stop();
       tell({ kind: "back", backend: backend.name });
     }
   }
@@ -35,11 +40,12 @@ export async function keepRunning(backend: Backend, tell: (news: News) => void):
   /** False if it is not wanted any more. */
   async function startAgain(): Promise<boolean> {
     let told = "";
-    for (let pause = pauseMs.first; !stopping.signal.aborted; pause = Math.min(pause * 2, pauseMs.last)) {
+    for (let pause = pauseMs.first; !unwanted.aborted; pause = Math.min(pause * 2, pauseMs.last)) {
       try {
-        run = await backend.start();
+        run = await backend.start(unwanted);
         return true;
       } catch (error) {
+        if (unwanted.aborted) return false;
         const { message } = error as Error;
         // At first, processes of the one before may still be about to go. The same with another number is not news.
         const reason = message.replace(/\d+/g, "");
@@ -47,7 +53,7 @@ export async function keepRunning(backend: Backend, tell: (news: News) => void):
           told = reason;
           tell({ kind: "failing", backend: backend.name, reason: message });
         }
-        await sleep(pause, undefined, { signal: stopping.signal }).catch(() => {});
+        await sleep(pause, undefined, { signal: unwanted }).catch(() => {});
       }
     }
     return false;
@@ -55,7 +61,6 @@ export async function keepRunning(backend: Backend, tell: (news: News) => void):
 
   return {
     async stop() {
-      stopping.abort();
       await run.stop();
       await kept;
     },

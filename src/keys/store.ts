@@ -1,9 +1,9 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Span } from "@opentelemetry/api";
 import { type Author, events, isChange, type Told } from "../audit/store.js";
-import type { Call } from "../call.js";
+import type { Call, KeptAnswer } from "../call.js";
 import { idOf, insertion, type NewIdentity } from "../identities/store.js";
-import { type KeptAnswer, keeping } from "../once/store.js";
+import { keeping } from "../once/store.js";
 import type { PageRequest } from "../page.js";
 import { pageOf } from "../storage/pages.js";
 import { type Fragment, jsonText, type Snapshot, type Sql, type Statement, words } from "../storage/postgres.js";

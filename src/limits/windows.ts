@@ -37,7 +37,7 @@ export function createWindows({ requests, windowSeconds }: RateLimit, redis: Red
   return {
     async count(workspaceId, span) {
       if (shared && redis.inUse && !unanswered.has(workspaceId)) {
-        const told = await redis.ask("EVALSHA", () => countIn(shared, workspaceId), span);
+        const told = await redis.store("EVALSHA", () => countIn(shared, workspaceId), span);
         if (told !== undefined) return told;
         unanswered.set(workspaceId, true);
       }

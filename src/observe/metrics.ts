@@ -71,8 +71,11 @@ export function createMetrics(vitals: Vitals): Metrics {
   gauge("pool_waiting_statements", "Statements that wait for another on their connection.", "sum", [], () => [
     [{}, vitals.pool().waiting],
   ]);
-  counter("shed_total", "Calls and connections turned away, by what there was too little of.", ["bottleneck"], () =>
-    Object.entries(vitals.turnedAway).map(([bottleneck, value]) => [{ bottleneck }, value]),
+  counter(
+    "shed_total",
+    "Calls, statements and connections turned away, by what there was too little of.",
+    ["bottleneck"],
+    () => Object.entries(vitals.turnedAway).map(([bottleneck, value]) => [{ bottleneck }, value]),
   );
   return Registry.merge([registry, ofProcess()]);
 }

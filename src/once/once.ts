@@ -13,7 +13,7 @@ import {
 import { bearerToken } from "../auth/authenticate.js";
 import type { CallContext } from "../auth/principal.js";
 import type { Call } from "../call.js";
-import { Failure, idempotencyConflict, invalidInput } from "../errors.js";
+import { categoryOf, Failure, idempotencyConflict, invalidInput } from "../errors.js";
 import type { Soon } from "../soon.js";
 import { createSeal } from "./seal.js";
 import { isKeptAlready, type OnceStore } from "./store.js";
@@ -62,8 +62,7 @@ export function createOnce(store: OnceStore, settled: () => Promise<void>, now: 
       try {
         return await handle(request, { ...context, keep });
       } catch (error) {
-        // Another call with this key may have come first, and made what stands in the way of this one.
-        const other = error instanceof Failure || isKeptAlready(error) ? await firstAnswer() : undefined;
+        const other = mayBeTooLate(error) ? await firstAnswer() : undefined;
         if (other === undefined) throw error;
         return other;
       }
@@ -74,6 +73,11 @@ export function createOnce(store: OnceStore, settled: () => Promise<void>, now: 
       return key === undefined ? handle(request, context) : handleOnce(request, context, key);
     };
   };
+}
+
+/** Another call with this key may have come first, and made what stands in the way of this one. */
+function mayBeTooLate(error: unknown): boolean {
+  return isKeptAlready(error) || (error instanceof Failure && categoryOf(error.code) === "data");
 }
 
 /** Without a comma, because two headers may arrive as one, joined by it. */

@@ -1,13 +1,6 @@
-import type { Call } from "../call.js";
+import type { Call, KeptAnswer } from "../call.js";
 import { type Fragment, isTaken, type Sql, type Statement } from "../storage/postgres.js";
 import { run } from "../storage/run.js";
-
-/** An answer as it is kept for a caller who asks again. Only with the caller's credential can it be found and read. */
-export interface KeptAnswer {
-  readonly id: Buffer;
-  readonly sealed: Buffer;
-  readonly until: Date;
-}
 
 /**
  * The part of a statement that keeps the answer to the change that its other parts make; it comes after them, and may be

@@ -2,8 +2,12 @@
 export interface Breaker {
   /** False while the server is passed by. */
   readonly closed: boolean;
-  /** Undefined if the server is passed by, or fails. */
-  run<T>(command: () => Promise<T>): Promise<T | undefined>;
+  /**
+   * Undefined if the server is passed by, or fails.
+   *
+   * @param forgives says of which failures it cannot be told whether the server is of use
+   */
+  run<T>(command: () => Promise<T>, forgives?: (error: unknown) => boolean): Promise<T | undefined>;
   /** Passes the server by from now on, until a probe finds it. */
   trip(cause: unknown): void;
   stop(): void;
@@ -14,8 +18,8 @@ const mostFailures = 5;
 const probeEveryMs = 100;
 
 /**
- * The server is passed by until a probe has found it. The probes are our own, so that no caller pays for finding out whether the server is back; with the breakers to be
- * had from the registry, every now and then a caller would.
+ * The server is passed by until a probe has found it. The probes are our own, so that no caller pays for finding out
+ * whether the server is back; with the breakers to be had from the registry, every now and then a caller would.
  */
 export function createBreaker(
   probe: () => Promise<unknown>,
@@ -54,13 +58,14 @@ export function createBreaker(
     get closed() {
       return probing === undefined;
     },
-    async run(command) {
+    async run(command, forgives) {
       if (probing !== undefined) return undefined;
       try {
         const answer = await command();
         failures = 0;
         return answer;
       } catch (error) {
+        if (forgives?.(error)) return undefined;
         failures += 1;
         if (failures >= mostFailures) trip(error);
         return undefined;

@@ -20,7 +20,7 @@ export interface Connections {
  * gets into the next one. So when one connection broke, none of them is used any more, and a result counts only if it
  * is whole.
  *
- * @param turnedAway is told of each statement that would have to wait too long; without it, all wait
+ * @param watch is told how statements end; without it, none is turned away, however long it has to wait
  */
 export function openConnections(
   url: string,

@@ -17,15 +17,15 @@ export interface Cache {
 
 /** The cache that Redis is, and what else can be asked of it, under the same limits. */
 export interface RedisCache extends Cache {
-  /** To be used inside of `ask` alone. */
+  /** To be used inside of `store` alone. */
   readonly client: Redis | Cluster;
   /**
-   * Undefined if Redis is passed by, or does not answer in time.
+   * Runs a command that stores something. Undefined if Redis is passed by, refuses it, or does not answer in time.
    *
-   * @param operation what traces call it
-   * @param span of the call that asks
+   * @param operation what traces and the log call it
+   * @param span of the call that it is for
    */
-  ask<T>(operation: string, command: () => Promise<T>, span?: Span): Promise<T | undefined>;
+  store<T>(operation: string, command: () => Promise<T>, span?: Span): Promise<T | undefined>;
 }
 
 /** How long a command may take, all redirections in a cluster included. */
@@ -70,23 +70,35 @@ export function connectRedis(address: RedisAddress, log: Log): RedisCache {
 
   redis.on("error", (cause) => breaker.trip(cause));
 
-  function ask<T>(operation: string, command: () => Promise<T>, span?: Span): Promise<T | undefined> {
-    const limited = () => within(command());
+  /** Under the limits that hold for every command. */
+  function limited<T>(operation: string, command: () => Promise<T>, span?: Span): () => Promise<T> {
+    if (span === undefined) return () => within(command());
     // The name is not told: that of a key is made from its secret.
     const tell = { "db.system.name": "redis", "db.operation.name": operation };
-    return breaker.run(span ? () => inSpan(span, tell, limited()) : limited);
+    return () => inSpan(span, tell, within(command()));
   }
 
-  /** A server that is full goes on to answer with what it has, so it is not passed by. */
-  let refusing = false;
-  function noteStored(): void {
-    if (refusing) log.info("Redis stores entries again");
-    refusing = false;
-  }
-  function noteRefused(error: Error): void {
-    if (!(error instanceof ReplyError)) throw error;
-    if (!refusing) log.warn({ reason: error.message }, "Redis refuses to store entries; those that it has are used");
-    refusing = true;
+  /** The operations that it refuses: a user of it may lack the right to one of them. */
+  const refused = new Set<string>();
+
+  /** A server that is full goes on to answer with what it has, so it is not passed by for what it does not store. */
+  function store<T>(operation: string, command: () => Promise<T>, span?: Span): Promise<T | undefined> {
+    const noteStored = (answer: T) => {
+      if (refused.delete(operation)) log.info({ operation }, "Redis stores entries again");
+      return answer;
+    };
+    const isRefusal = (error: unknown) => {
+      if (!(error instanceof ReplyError)) return false;
+      const reason = (error as Error).message;
+      if (!refused.has(operation))
+        log.warn({ operation, reason }, "Redis refuses to store entries; those that it has are used");
+      refused.add(operation);
+      return true;
+    };
+    return breaker.run(
+      limited(operation, () => command().then(noteStored), span),
+      isRefusal,
+    );
   }
 
   return {
@@ -94,10 +106,10 @@ export function connectRedis(address: RedisAddress, log: Log): RedisCache {
       return breaker.closed;
     },
     client: redis,
-    ask,
-    get: async (name, span) => (await ask("GET", () => redis.get(name), span)) ?? undefined,
+    store,
+    get: async (name, span) => (await breaker.run(limited("GET", () => redis.get(name), span))) ?? undefined,
     async set(name, value, lifetimeMs) {
-      await ask("SET", () => redis.set(name, value, "PX", lifetimeMs).then(noteStored, noteRefused));
+      await store("SET", () => redis.set(name, value, "PX", lifetimeMs));
     },
     close() {
       clearTimeout(doubt);

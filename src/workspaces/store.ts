@@ -1,8 +1,8 @@
 import type { Span } from "@opentelemetry/api";
 import { type Author, events, isChange } from "../audit/store.js";
-import type { Call } from "../call.js";
+import type { Call, KeptAnswer } from "../call.js";
 import { keyCreated, keyCreation, type NewKey } from "../keys/store.js";
-import { type KeptAnswer, keeping } from "../once/store.js";
+import { keeping } from "../once/store.js";
 import type { PageRequest } from "../page.js";
 import type { Fragment, Snapshot, Sql } from "../storage/postgres.js";
 import { run, runForAll } from "../storage/run.js";

@@ -99,7 +99,7 @@ it("a Redis that does not count a workspace in time is not asked again for every
     asked += 1;
     return undefined;
   };
-  const windows = createWindows(rateLimit, { ...noCache, inUse: true, client: {} as Redis, ask: hanging });
+  const windows = createWindows(rateLimit, { ...noCache, inUse: true, client: {} as Redis, store: hanging });
   for (let used = 1; used <= 100; used++) expect(await windows.count("ws_1")).toMatchObject({ used });
   expect(asked).toBeLessThan(10);
   const askedBefore = asked;

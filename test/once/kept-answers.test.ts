@@ -96,3 +96,23 @@ test("answers that have expired are removed by later calls, a few at a time", as
   for (const name of names) expectSuccess(await call("keys.createKey", key, {}, name));
   expect(await countKept()).toBe(names.length + 1);
 });
+
+test("a refused create is looked for once more only if another may have made what stands in its way", async () => {
+  await sql`create sequence looks`;
+  await sql`create function count_look() returns trigger language plpgsql as
+    $$ begin perform nextval('looks'); return null; end $$`;
+  // Each look removes what has expired, be it nothing.
+  await sql`create trigger count_look before delete on kept_answers for each statement execute function count_look()`;
+  async function looksOf(refuse: () => Promise<Answer>, status: number, code: string): Promise<number> {
+    await sql`alter sequence looks restart`;
+    expectFailure(await refuse(), status, code);
+    const [row] = await sql<{ next: number }[]>`select nextval('looks')::int as next`;
+    return (row?.next ?? Number.NaN) - 1;
+  }
+  const twice = { externalId: "made_twice" };
+  expectSuccess(await call("identities.createIdentity", key, twice, "first"));
+  const exists = "data/identity_already_exists";
+  expect(await looksOf(() => call("identities.createIdentity", key, twice, "second"), 409, exists)).toBe(2);
+  const invalid = "application/invalid_input";
+  expect(await looksOf(() => call("identities.createIdentity", key, {}, "third"), 400, invalid)).toBe(1);
+});

@@ -1,3 +1,6 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { expect, test } from "vitest";
 import { leftOf, type Process, until } from "./processes.js";
 import { call, makePlace, readSecret, type Service, start, stop } from "./service.js";
@@ -29,6 +32,25 @@ test("a PostgreSQL that is killed is started again: the service goes on, and eve
   expect(await leftOf(family, place.folder)).toEqual([]);
 });
 
+test("why the process that hosts the backends fails is in the log, and nothing is left of it", async () => {
+  const place = makePlace();
+  const fault = join(place.folder, "fault.mjs");
+  writeFileSync(
+    fault,
+    `if (process.argv[1]?.endsWith("host.js")) process.on("SIGUSR2", () => { throw new Error("made up"); });`,
+  );
+  const service = await start(place, { set: { NODE_OPTIONS: `--import ${pathToFileURL(fault).href}` } });
+  const family = service.family();
+  process.kill(hostOf(service).pid, "SIGUSR2");
+  expect((await service.ended).code).not.toBe(0);
+  const said = service.stderr().split("\n");
+  const lines = said.filter((line) => line.includes("embedded") && line.startsWith("{"));
+  expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+    { reason: "made up", msg: "the process that hosts the embedded backends has failed, and ends" },
+  ]);
+  expect(await leftOf(family, place.folder)).toEqual([]);
+});
+
 /** Creates identities one after the other; resolves to the status of the first that is refused. */
 async function writeUntilRefused(service: Service, key: string, prefix: string, acknowledged: string[]) {
   for (let number = 0; ; number++) {
@@ -43,10 +65,16 @@ async function status(service: Service, key: string): Promise<number> {
   return (await call(service, "/v2/identities.listIdentities", key)).status;
 }
 
+function hostOf(service: Service): Process {
+  const host = service.family().find(({ command }) => /\/host\.js /.test(command));
+  if (host === undefined) throw new Error("there is no host of the backends");
+  return host;
+}
+
 function postmasterOf(service: Service): Process {
+  const host = hostOf(service);
   const family = service.family();
-  const host = family.find(({ command }) => /\/host\.js /.test(command));
-  const postmaster = family.find(({ command, parent }) => parent === host?.pid && /\/postgres -D/.test(command));
+  const postmaster = family.find(({ command, parent }) => parent === host.pid && /\/postgres -D/.test(command));
   if (postmaster === undefined) throw new Error("there is no PostgreSQL");
   return postmaster;
 }

@@ -74,6 +74,18 @@ describe("a server that does not answer is passed by", () => {
     expect(breaker.closed).toBe(true);
   });
 
+  it("not for failures that are forgiven; but these do not make up for others", async () => {
+    await vi.advanceTimersByTimeAsync(aWhileMs);
+    answers = false;
+    for (let calls = 0; calls < 1_000; calls++) expect(await breaker.run(command, () => true)).toBeUndefined();
+    expect(breaker.closed).toBe(true);
+    for (let calls = 0; calls < 10; calls++) {
+      await breaker.run(command, () => true);
+      await breaker.run(command, () => false);
+    }
+    expect(breaker.closed).toBe(false);
+  });
+
   it("at once when the connection is known to be lost", async () => {
     await vi.advanceTimersByTimeAsync(aWhileMs);
     breaker.trip(new Error("connection lost"));

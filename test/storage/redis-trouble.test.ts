@@ -61,6 +61,28 @@ it("a Redis that is full is still read, calls are served, and the log says once 
   expect([saidOf(/Redis refuses to store/), saidOf(/Redis stores entries again/)]).toEqual([1, 1]);
 });
 
+it("a Redis that is full cannot count requests, and stays in use for what it has", async () => {
+  const told: { msg: string; operation?: string }[] = [];
+  const log = pino({ level: "info" }, { write: (line: string) => void told.push(JSON.parse(line)) });
+  const rateLimit = { requests: 1_000, windowSeconds: 600 };
+  const limited = await openTestApp({ redis: redisAt(server.url), rateLimit, metricsPort: 0, log });
+  onTestFinished(() => limited.close());
+  await redisInUse(limited);
+  const keys: string[] = [];
+  for (let number = 0; number < 10; number++) keys.push((await createWorkspace(limited.httpUrl)).key);
+  for (const held of keys) await callHttp(limited, "listKeys", held);
+
+  await server.admin.config("SET", "maxmemory-policy", "noeviction");
+  await server.admin.config("SET", "maxmemory", "1");
+  onTestFinished(() => server.admin.config("SET", "maxmemory", "0").then(() => {}));
+  for (const held of keys) {
+    expect(await callHttp(limited, "listKeys", held)).toMatchObject({ outcome: "OK" });
+    expect(await readMetric(limited, "redis_in_use")).toBe(1);
+  }
+  const counting = told.filter(({ operation }) => operation === "EVALSHA");
+  expect(counting).toMatchObject([{ msg: "Redis refuses to store entries; those that it has are used" }]);
+});
+
 it("a Redis that is stopped by SIGSTOP holds nobody up, and is used again when it goes on", async () => {
   await redisInUse(app);
   server.freeze();

@@ -128,3 +128,25 @@ it("of trouble that lasts, the log says once that it is over: when what had fail
   troubles.succeeded("update");
   expect(told.slice(1)).toEqual(["the database is well again"]);
 });
+
+it("trouble with connecting is over when any statement succeeds, but not what else was the matter", () => {
+  const told: string[] = [];
+  let now = 0;
+  const write = (line: string) => void told.push(JSON.parse(line).msg);
+  const troubles = createTroubleLog(pino({ level: "info" }, { write }), () => now);
+  const crowded = Object.assign(new Error("too many connections"), { code: "53300" });
+  troubles.failed(crowded);
+  troubles.succeeded("select"); // on one of the connections that are left
+  expect(told).toHaveLength(1);
+  now += 6_000;
+  troubles.succeeded("select");
+  expect(told.slice(1)).toEqual(["the database is well again"]);
+
+  troubles.failed(crowded);
+  troubles.failed(Object.assign(new Error("no room"), { code: "53100", query: "insert" }));
+  now += 6_000;
+  troubles.succeeded("select");
+  expect(told.slice(3)).toEqual([]);
+  troubles.succeeded("insert");
+  expect(told.slice(3)).toEqual(["the database is well again"]);
+});
