@@ -14,13 +14,14 @@ import {
 import { mintId } from "../ids.js";
 import type { LogCall } from "../observe/calls.js";
 import { answerUnderWay } from "../open-sockets.js";
-import { standardLimits } from "../overload/limits.js";
+import type { Limits } from "../overload/limits.js";
 import { failureBody, failureHeaders } from "./envelope.js";
 
 /** Answers what is not even HTTP. Such a request never reaches Fastify, so the envelope goes onto the bare socket. */
 export function refuseBrokenHttp(
   error: Error & { code?: string },
   socket: Duplex,
+  limits: Limits,
   docsBase: string,
   logCall: LogCall,
 ): void {
@@ -28,7 +29,7 @@ export function refuseBrokenHttp(
   const unasked = error.code === "ERR_HTTP_REQUEST_TIMEOUT" && (socket as Partial<Socket>).bytesRead === 0;
   const refuse = () => {
     if (!socket.writable || unasked || unanswerable.has(error.code ?? "")) socket.destroy();
-    else writeFailure(socket, (failures[error.code ?? ""] ?? notHttp)(), docsBase, logCall);
+    else writeFailure(socket, (failures[error.code ?? ""] ?? notHttp)(limits), docsBase, logCall);
   };
   // A request that came before the broken one is answered first, or its client would take the refusal for the answer.
   const answer = answerUnderWay(socket);
@@ -39,11 +40,9 @@ export function refuseBrokenHttp(
 /** The client is gone, or there is no encryption yet to answer in. */
 const unanswerable = new Set(["ECONNRESET", "ERR_TLS_HANDSHAKE_TIMEOUT"]);
 
-const { headBytes, headers: mostHeaders } = standardLimits;
-
 /** What Node says, in terms of the catalogue. */
-const failures: Record<string, () => Failure> = {
-  HPE_HEADER_OVERFLOW: () => payloadTooLarge("head", headBytes),
+const failures: Record<string, (limits: Limits) => Failure> = {
+  HPE_HEADER_OVERFLOW: ({ headBytes }) => payloadTooLarge("head", headBytes),
   ERR_HTTP_REQUEST_TIMEOUT: deadlineExceeded,
 };
 
@@ -60,8 +59,8 @@ export function answerOddHttp(server: Server, docsBase: () => string, logCall: L
 }
 
 /** Refuses what is HTTP, but not for us. */
-export function refuseOddHttp({ headers, rawHeaders, httpVersion }: IncomingMessage): void {
-  if (rawHeaders.length > 2 * mostHeaders) throw headerCountExceeded(mostHeaders);
+export function refuseOddHttp({ headers, rawHeaders, httpVersion }: IncomingMessage, limits: Limits): void {
+  if (rawHeaders.length > 2 * limits.headers) throw headerCountExceeded(limits.headers);
   if (headers.host === undefined && httpVersion === "1.1") {
     throw invalidInput([{ location: "Host", message: "is a header that HTTP/1.1 requires" }]);
   }

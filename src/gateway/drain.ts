@@ -30,6 +30,10 @@ const lookEveryMs = 20;
 export function drainOnClose(fastify: FastifyInstance, { lingerMs, drainMs }: DrainTimes): void {
   const { server } = fastify;
   const sockets = openSockets(server);
+  let listened = false;
+  server.once("listening", () => {
+    listened = true;
+  });
 
   /** In a process that was busy, requests may lie there unread: reading comes before judging. */
   async function closeIdle(): Promise<void> {
@@ -39,12 +43,15 @@ export function drainOnClose(fastify: FastifyInstance, { lingerMs, drainMs }: Dr
   }
 
   fastify.addHook("preClose", async () => {
+    if (!listened) return; // nobody can have come, and no end would be told of
     const patience = setTimeout(() => {
       for (const socket of sockets) socket.destroy();
     }, drainMs);
     const allGone = stopListening(server);
     for (const socket of sockets) endWithAnswer(socket);
-    await Promise.race([allGone, sleep(lingerMs)]);
+    const lingering = new AbortController();
+    await Promise.race([allGone, sleep(lingerMs, undefined, lingering).catch(() => {})]);
+    lingering.abort();
     await closeIdle();
     const looking = setInterval(closeIdle, lookEveryMs);
     // Fastify goes on to close the server, which says so even if all have gone already.

@@ -22,6 +22,8 @@ export function createHttpServer(
     : createServer(settings, listener);
   // Node would leave out what comes beyond 2,000. All are read, and too many are refused.
   server.maxHeadersCount = 0;
+  // So long may a connection stand still in a call. The longest call takes a third of it; the rest do not read their answer.
+  server.timeout = limits.requestMs;
   return server;
 }
 

@@ -48,7 +48,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
       request.call = beginCall(request.raw, reply.raw);
       fail(error, request, reply);
     },
-    clientErrorHandler: (error, socket) => refuseBrokenHttp(error, socket, docsBase(), logCall),
+    clientErrorHandler: (error, socket) => refuseBrokenHttp(error, socket, limits, docsBase(), logCall),
   });
 
   drainOnClose(server, options);
@@ -89,7 +89,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   server.decorateRequest("call");
   server.addHook("onRequest", (request, reply, done) => {
     request.call = beginCall(request.raw, reply.raw);
-    refuseOddHttp(request.raw);
+    refuseOddHttp(request.raw, limits);
     done();
   });
   server.setErrorHandler(fail);

@@ -9,7 +9,7 @@ import { failureBody, failureHeaders } from "./envelope.js";
 export interface ShedOptions {
   readonly guard: LoopGuard;
   readonly shedding: Shedding;
-  /** What error URLs begin with; asked at each failure, because the port may be known only once it is open. */
+  /** What error URLs begin with; asked when there is a failure, because the port may be known only once it is open. */
   readonly docsBase: () => string;
 }
 

@@ -2,7 +2,7 @@
 export interface Limits {
   /** The head of a request must be complete by then; over HTTP/2, the client's settings. */
   readonly headMs: number;
-  /** A whole request must be complete by then. */
+  /** A whole request must be complete by then; so long may a client stay that does not read its answer. */
   readonly requestMs: number;
   /** So long may an HTTP/1.1 connection be kept on which nothing is asked. */
   readonly idleMs: number;
@@ -13,6 +13,9 @@ export interface Limits {
   readonly headers: number;
   /** How many calls may be under way on one gRPC connection. */
   readonly streams: number;
+  /** How large a message may be over gRPC, unpacked; and what all that are under way on one connection may have together. */
+  readonly unpackedBytes: number;
+  readonly bytesUnderWay: number;
   /** How many calls a gRPC client may take back at once, on one connection, and how many for each second after that. */
   readonly resetBurst: number;
   readonly resetsPerSecond: number;
@@ -26,6 +29,8 @@ export const standardLimits: Limits = {
   headBytes: 16 * 1024,
   headers: 100,
   streams: 1_000,
+  unpackedBytes: 4 * 2 ** 20,
+  bytesUnderWay: 8 * 2 ** 20,
   // Clients give up calls now and then, by their deadlines. Node 20 allows 1,000 at once, which keeps everyone else waiting
   // for half a second, and has no setting for it.
   resetBurst: 200,

@@ -90,7 +90,7 @@ export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
         server.bindAsync(address, credentials, (error, port) => {
           if (error) return reject(error);
           // At once: what has connected by then is not limited.
-          limitStreams(server, new Set(procedures.map(({ path }) => path)), options);
+          limitStreams(server, options);
           resolve(port);
         });
       });
@@ -129,7 +129,7 @@ export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
 function limitsOf({ keepaliveMs, maxConnectionAgeMs, drainMs, limits }: GrpcDoorOptions): ServerOptions {
   return {
     // grpc-js refuses what is too large without our details, so it is given some room above the limit that we check.
-    "grpc.max_receive_message_length": 4 * largestMessage,
+    "grpc.max_receive_message_length": limits.unpackedBytes,
     "grpc.max_concurrent_streams": limits.streams,
     "grpc.keepalive_time_ms": keepaliveMs,
     "grpc.keepalive_timeout_ms": Math.min(keepaliveMs, longestPingMs),

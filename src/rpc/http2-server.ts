@@ -1,6 +1,7 @@
 // What grpc-js has no setting for is set here, on the HTTP/2 servers that it keeps to itself.
 import type { Http2Server, IncomingHttpHeaders, ServerHttp2Stream, ServerOptions } from "node:http2";
 import type { Server } from "@grpc/grpc-js";
+import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import { deadlineExceeded, type Failure, grpcStatusOf, serviceOverloaded } from "../errors.js";
 import { mintId } from "../ids.js";
 import { limitConnections } from "../overload/connections.js";
@@ -8,7 +9,7 @@ import type { LoopGuard } from "../overload/event-loop.js";
 import type { Limits } from "../overload/limits.js";
 import type { Shedding } from "../overload/shedding.js";
 import { toStatusBytes } from "./status.js";
-import { watchStreams } from "./stream-limits.js";
+import { type AnswerStream, watchStreams } from "./stream-limits.js";
 
 /** Inner parts of grpc-js 1.14.7: look at them when it is updated. */
 interface Inside {
@@ -35,22 +36,25 @@ export function limitHeads(server: Server, { headBytes, headers }: Limits): void
 }
 
 /**
- * Limits the connections and streams of a server that is bound, and turns calls of these paths away that the process has
- * no time for: before grpc-js has done its part, which is most of what a call costs.
+ * Limits the connections and streams of a server that is bound, and turns calls away that the process has no time for:
+ * before grpc-js has done its part, which is most of what a call costs.
  */
-export function limitStreams(server: Server, paths: ReadonlySet<string>, options: Http2Limits): void {
+export function limitStreams(server: Server, options: Http2Limits): void {
   const { guard, shedding, maxConnections, limits } = options;
   const overloaded = prepareAnswer(serviceOverloaded());
-  const watch = watchStreams(limits, prepareAnswer(deadlineExceeded()));
+  const watch = watchStreams(limits, prepareAnswer(deadlineExceeded()), overloaded);
   for (const http2Server of http2ServersOf(server)) {
     limitConnections(http2Server, maxConnections, shedding);
     const [serve] = http2Server.listeners("stream") as [Serve];
     http2Server.removeAllListeners("stream");
     http2Server.on("session", watch.greet);
     http2Server.on("stream", (stream, headers, flags) => {
-      watch.watch(stream, performance.now());
       if (stream.closed) return; // taken back in the same breath
-      if (!paths.has(headers[":path"] ?? "") || guard.admits()) return serve(stream, headers, flags);
+      if (headers[":path"]?.startsWith(alwaysServed) || guard.admits()) {
+        serve(stream, headers, flags);
+        if (!stream.headersSent) watch.weigh(stream); // else it is refused, and nobody reads
+        return;
+      }
       shedding.count("event_loop");
       overloaded(stream);
     });
@@ -58,13 +62,16 @@ export function limitStreams(server: Server, paths: ReadonlySet<string>, options
   }
 }
 
+/** Who asks how the service fares must be told, above all when it fares badly. */
+const alwaysServed = `/${Health.typeName}/`;
+
 /** What listens for a server that is bound. */
 export function http2ServersOf(server: Server): Http2Server[] {
   return [...(server as unknown as Inside).http2Servers.keys()];
 }
 
 /** Makes what answers a call with a failure, without grpc-js. All but the id is written once. */
-function prepareAnswer(failure: Failure): (stream: ServerHttp2Stream) => void {
+function prepareAnswer(failure: Failure): AnswerStream {
   const sample = mintId("req");
   const details = Buffer.from(toStatusBytes(failure, sample));
   const idAt = details.indexOf(sample);

@@ -1,24 +1,81 @@
-import { constants, type Http2Session, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
+import {
+  constants,
+  type Http2Session,
+  type IncomingHttpHeaders,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+} from "node:http2";
+import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import { type Limits, lookEveryMs } from "../overload/limits.js";
 
 /** Keeps an eye on connections and streams, and ends those that do not keep within the limits. */
 export interface StreamWatch {
+  /** A connection has begun; so will its streams, before the server hears of them. */
   greet(session: ServerHttp2Session): void;
-  /** A stream has begun. */
-  watch(stream: ServerHttp2Stream, now: number): void;
+  /** What comes on a stream is weighed from now on. After its reader has begun: a listener would begin to read. */
+  weigh(stream: ServerHttp2Stream): void;
   end(): void;
 }
 
-/** @param tooLate answers a request that was not complete in time */
-export function watchStreams(limits: Limits, tooLate: (stream: ServerHttp2Stream) => void): StreamWatch {
-  const open = new Map<ServerHttp2Stream, { readonly session: Http2Session | undefined; readonly beganAt: number }>();
-  const resets = new WeakMap<object, { left: number; at: number }>();
+/** Answers a call on its bare stream. */
+export type AnswerStream = (stream: ServerHttp2Stream) => void;
+
+interface OpenStream {
+  /** A stream that is closed does not know it any more. */
+  readonly session: Http2Session;
+  readonly beganAt: number;
+  /** Whether it is kept for as long as its client likes. */
+  readonly lasting: boolean;
+  /** What a byte that comes may take of memory. */
+  readonly byteWeight: number;
+  weight: number;
+  endedByUs: boolean;
+}
+
+/** Who waits for news of our health may wait for ever. */
+const lastingPath = `/${Health.typeName}/${Health.method.watch.name}`;
+
+/**
+ * What is packed may become a thousand times as large. To count on that would refuse those who mean well; with this,
+ * they have some two hundred small calls under way, and who means harm gets us to hold eight times the limit.
+ */
+const packedWeight = 128;
+
+/**
+ * @param tooLate answers a request that was not complete in time
+ * @param tooMuch answers a request for which its connection has no room left
+ */
+export function watchStreams(limits: Limits, tooLate: AnswerStream, tooMuch: AnswerStream): StreamWatch {
+  const open = new Map<ServerHttp2Stream, OpenStream>();
+  const weights = new WeakMap<Http2Session, number>();
+  const resets = new WeakMap<Http2Session, { left: number; at: number }>();
+
+  function begin(session: Http2Session, stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
+    if (stream.destroyed) {
+      countReset(session); // taken back in the same breath
+      return;
+    }
+    const encoding = headers["grpc-encoding"];
+    open.set(stream, {
+      session,
+      beganAt: performance.now(),
+      lasting: headers[":path"] === lastingPath,
+      byteWeight: encoding === undefined || encoding === "identity" ? 1 : packedWeight,
+      weight: 0,
+      endedByUs: false,
+    });
+    stream.once("close", closed);
+  }
 
   // One listener for all streams, and no timer for each: every call would pay.
   function closed(this: ServerHttp2Stream): void {
-    const session = open.get(this)?.session; // a stream that is closed does not know it any more
+    const known = open.get(this);
+    if (known === undefined) return;
     open.delete(this);
-    if (this.rstCode !== constants.NGHTTP2_NO_ERROR && session) countReset(session);
+    addWeight(known.session, -known.weight);
+    if (known.endedByUs) return;
+    // A client can take a call back without calling it an error: then it ends before its answer does.
+    if (this.rstCode !== constants.NGHTTP2_NO_ERROR || this.aborted) countReset(known.session);
   }
 
   function countReset(session: Http2Session): void {
@@ -32,13 +89,30 @@ export function watchStreams(limits: Limits, tooLate: (stream: ServerHttp2Stream
     session.destroy();
   }
 
+  /** grpc-js collects a message before anybody has looked who sends it. So what a connection can make us hold is limited. */
+  function came(this: ServerHttp2Stream, { length }: Buffer): void {
+    const known = open.get(this);
+    if (known === undefined) return;
+    const weight = Math.min(known.weight + length * known.byteWeight, limits.unpackedBytes);
+    const together = addWeight(known.session, weight - known.weight);
+    known.weight = weight;
+    if (together <= limits.bytesUnderWay) return;
+    this.off("data", came);
+    setImmediate(endStream, this, known, tooMuch); // while data is being read, the end would overtake the answer
+  }
+
+  function addWeight(session: Http2Session, more: number): number {
+    const weight = (weights.get(session) ?? 0) + more;
+    weights.set(session, weight);
+    return weight;
+  }
+
+  // A client that does not read its answer is too late as well.
   const looking = setInterval(() => {
     const before = performance.now() - limits.requestMs;
-    for (const [stream, { beganAt }] of open) {
-      if (beganAt > before) break; // in the order in which they began
-      if (stream.readableEnded || stream.closed) continue;
-      tooLate(stream);
-      stream.close(constants.NGHTTP2_NO_ERROR);
+    for (const [stream, known] of open) {
+      if (known.beganAt > before) break; // in the order in which they began
+      if (!known.lasting || !stream.readableEnded) endStream(stream, known, tooLate);
     }
   }, lookEveryMs).unref();
 
@@ -47,11 +121,21 @@ export function watchStreams(limits: Limits, tooLate: (stream: ServerHttp2Stream
       const impatience = setTimeout(() => session.destroy(), limits.headMs).unref();
       session.once("remoteSettings", () => clearTimeout(impatience));
       session.once("close", () => clearTimeout(impatience));
+      session.prependListener("stream", (stream, headers) => begin(session, stream as ServerHttp2Stream, headers));
     },
-    watch(stream, now) {
-      open.set(stream, { session: stream.session, beganAt: now });
-      stream.once("close", closed);
+    weigh(stream) {
+      stream.on("data", came);
     },
     end: () => clearInterval(looking),
   };
+}
+
+/** Ends a stream, with an answer where it is not too late for one. */
+function endStream(stream: ServerHttp2Stream, known: OpenStream, answer: AnswerStream): void {
+  if (stream.closed) return;
+  known.endedByUs = true;
+  const answered = stream.headersSent;
+  if (!answered) answer(stream);
+  // Without an error, it would first wait until all that was written is read.
+  stream.close(answered ? constants.NGHTTP2_CANCEL : constants.NGHTTP2_NO_ERROR);
 }

@@ -1,3 +1,4 @@
+import { connect } from "node:http2";
 import { fromBinary } from "@bufbuild/protobuf";
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
@@ -12,6 +13,7 @@ import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { ask, createWorkspace, expectFailure, expectSuccess } from "../gateway/http.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import { readSamples, total } from "../observe/samples.js";
+import { callHeaders, grpcStatusOf } from "./bare-grpc.js";
 
 /** A service whose process has no time, when it is said so. */
 let app: TestApp;
@@ -84,6 +86,16 @@ describe("a call that the process has no time for", () => {
     });
     expect(details).toEqual(ids);
   });
+
+  it.each(["/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/nonsense"])(
+    "is UNAVAILABLE whatever is asked for: %s",
+    async (path) => {
+      const session = connect(`http://${app.grpcAddress}`);
+      const stream = session.request(callHeaders(path, key));
+      expect(await grpcStatusOf(stream.end())).toBe(status.UNAVAILABLE);
+      session.close();
+    },
+  );
 
   it("is counted, and has no line in the log; but when it began has", async () => {
     const before = await shedSoFar();
