@@ -28,7 +28,7 @@ export const standardLimits: Limits = {
   handshakeMs: 10_000,
   headBytes: 16 * 1024,
   headers: 100,
-  streams: 1_000,
+  streams: 250,
   unpackedBytes: 4 * 2 ** 20,
   bytesUnderWay: 8 * 2 ** 20,
   // Clients give up calls now and then, by their deadlines. Node 20 allows 1,000 at once, which keeps everyone else waiting

@@ -37,9 +37,9 @@ describe("of the calls that wait for the event loop", () => {
     for (let turns = 0; turns < 100; turns++) expect(await turn(500, 0.099)).toBe(500);
   });
 
-  it("those of 256 clients that ask one after the other are all served, however slow the process is", async () => {
+  it("those of 128 clients that ask one after the other are all served, however slow the process is", async () => {
     const { turn } = openProcess();
-    for (let turns = 0; turns < 20; turns++) expect(await turn(256, 2)).toBe(256);
+    for (let turns = 0; turns < 20; turns++) expect(await turn(128, 2)).toBe(128);
   });
 
   it("a queue that stands is cut to the target, and only after a while", async () => {
@@ -49,17 +49,12 @@ describe("of the calls that wait for the event loop", () => {
     expect(served).toEqual([800, 800, 800, 800, ...Array(6).fill(401)]);
   });
 
-  it("all are served again as soon as a turn is short", async () => {
-    const { turn } = openProcess();
-    for (let turns = 0; turns < 10; turns++) await turn(800, 0.125);
-    expect(await turn(300, 0.125)).toBe(300);
-    expect(await turn(800, 0.125)).toBe(800);
-  });
-
-  it("a quiet moment ends a queue, too", async () => {
+  it("all are served again as soon as turns are short, and bursts once they have been for a while", async () => {
     const { turn, pass } = openProcess();
     for (let turns = 0; turns < 10; turns++) await turn(800, 0.125);
-    pass(60);
+    expect(await turn(300, 0.125)).toBe(300);
+    expect(await turn(800, 0.125), "the next wave of the same").toBe(401);
+    pass(5_000);
     expect(await turn(800, 0.125)).toBe(800);
   });
 
@@ -77,9 +72,18 @@ describe("patience", () => {
     patience.waited(60, 1_000);
     expect(patience.limit(1_249)).toBe(1_000);
     expect(patience.limit(1_250)).toBe(50);
-    patience.waited(49, 1_260);
+    patience.waited(49, 1_240);
     expect(patience.limit(1_500)).toBe(1_000);
     patience.waited(60, 1_300);
     expect(patience.limit(1_549)).toBe(1_000);
+  });
+
+  it("stays short for a while after a queue has stood: it would grow again at once", () => {
+    const patience = createPatience(bounds);
+    patience.waited(60, 1_000);
+    patience.waited(60, 1_300);
+    patience.waited(0, 1_310);
+    expect(patience.limit(6_299)).toBe(50);
+    expect(patience.limit(6_300)).toBe(1_000);
   });
 });
