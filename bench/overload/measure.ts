@@ -1,13 +1,13 @@
 import type { Bench } from "../bench.js";
 import type { Latchkey } from "../latchkey.js";
 import { percentile } from "../statistics.js";
-import { type Clients, keepBusy, type Offered, offer } from "./offer.js";
+import { keepBusy, type Offered, offer } from "./offer.js";
 import type { Subject } from "./subjects.js";
 
 /** What one load came to. */
 export interface Phase {
-  /** How much was asked, as a share of the capacity. */
-  readonly share: number;
+  /** How much was asked, as a share of the capacity; undefined: as much as was answered. */
+  readonly share: number | undefined;
   readonly offeredPerSecond: number;
   readonly servedPerSecond: number;
   readonly turnedAwayPerSecond: number;
@@ -24,21 +24,21 @@ export interface Phase {
 export interface Measured {
   readonly name: string;
   readonly title: string;
-  /** Calls a second of clients that ask as fast as they are answered. */
+  /** What is served in a second to clients that ask as fast as they are answered. */
   readonly capacity: number;
+  /** The same clients: the service is just busy, and nobody asks for more. What the overload is held against. */
+  readonly busy: Phase;
   readonly half: Phase;
-  /** Near the capacity, where all is still well: what the overload is held against. */
-  readonly normal: Phase;
   readonly overload: Phase;
   /** Right after the overload. */
   readonly afterwards: Phase;
 }
 
 /** How much is asked, as shares of the capacity. */
-const shares = { half: 0.5, normal: 0.8, overload: 2, afterwards: 0.5 };
+const shares = { half: 0.5, overload: 2, afterwards: 0.5 };
 
 /** How many calls are under way of clients that ask as fast as they are answered. */
-const callers = 32;
+const callers = 128;
 
 /** A phase is measured in so many parts, between which the memory is read. */
 const parts = 4;
@@ -48,17 +48,18 @@ export async function measure(subject: Subject, bench: Bench, seconds: number): 
   bench.progress("warm-up");
   await keepBusy(clients, callers, bench.pace.warmUpSeconds);
   bench.progress("the capacity");
-  const capacity = await keepBusy(clients, callers, seconds);
+  const busy = await runPhase(latchkey, seconds, undefined, () => keepBusy(clients, callers, seconds));
+  const capacity = busy.servedPerSecond;
   const run = (share: number) => {
     bench.progress(`${share} of ${Math.round(capacity)} calls a second`);
-    return runPhase(latchkey, clients, capacity * share, { share, seconds });
+    return runPhase(latchkey, seconds, share, () => offer(clients, capacity * share, seconds));
   };
   return {
     name: subject.name,
     title: subject.title,
     capacity,
+    busy,
     half: await run(shares.half),
-    normal: await run(shares.normal),
     overload: await run(shares.overload),
     afterwards: await run(shares.afterwards),
   };
@@ -66,17 +67,17 @@ export async function measure(subject: Subject, bench: Bench, seconds: number): 
 
 async function runPhase(
   { server }: Latchkey,
-  clients: Clients,
-  offeredPerSecond: number,
-  { share, seconds }: { readonly share: number; readonly seconds: number },
+  seconds: number,
+  share: number | undefined,
+  load: () => Promise<Offered>,
 ): Promise<Phase> {
   const memory: number[] = [];
   const look = () => memory.push(server.usage().residentBytes / 2 ** 20);
   const looking = setInterval(look, (seconds * 1_000) / parts);
   try {
-    const offered = await offer(clients, offeredPerSecond, seconds);
+    const offered = await load();
     look();
-    return { share, offeredPerSecond, memory, ...figuresOf(offered) };
+    return { share, memory, ...figuresOf(offered) };
   } finally {
     clearInterval(looking);
     server.emptyLog();
@@ -86,6 +87,7 @@ async function runPhase(
 function figuresOf({ served, turnedAway, latest, seconds }: Offered) {
   return {
     latest,
+    offeredPerSecond: (served.length + turnedAway) / seconds,
     servedPerSecond: served.length / seconds,
     turnedAwayPerSecond: turnedAway / seconds,
     p50: percentile(served, 0.5),

@@ -64,17 +64,22 @@ export async function offer(clients: Clients, callsPerSecond: number, seconds: n
   return { seconds, served, turnedAway, latest };
 }
 
-/** Has so many calls under way for so long, each answer followed by the next call. Returns how many a second were served. */
-export async function keepBusy(clients: Clients, callers: number, seconds: number): Promise<number> {
+/** Has so many calls under way for so long, each answer followed by the next call. */
+export async function keepBusy(clients: Clients, callers: number, seconds: number): Promise<Offered> {
   const loop = createClosedLoop();
+  const served: number[] = [];
   let turnedAway = 0;
-  const ended = (served: boolean) => {
-    turnedAway += served ? 0 : 1;
-    if (loop.answered()) clients.call(ended);
-  };
+  function call(): void {
+    const calledAt = performance.now();
+    clients.call((wasServed) => {
+      if (wasServed) served.push(performance.now() - calledAt);
+      else turnedAway++;
+      if (loop.answered()) call();
+    });
+  }
   const run = await loop.run(seconds, callers, () => {
-    for (let caller = 0; caller < callers; caller++) clients.call(ended);
+    for (let caller = 0; caller < callers; caller++) call();
   });
   if (clients.failure) throw clients.failure;
-  return (run.calls - turnedAway) / run.seconds;
+  return { seconds: run.seconds, served, turnedAway, latest: 0 };
 }

@@ -11,7 +11,7 @@ export interface Options {
 
 export const usage = `Usage: npm run overload -- [options] [operations]
 
-Asks a Latchkey of its own for more than it can answer: half, 0.8 and twice of what it can, then half again.
+Keeps a Latchkey of its own just busy, then asks for half and twice of what it can answer, and half again.
 Operations: ${subjects.map(({ name }) => name).join(", ")}; all, if none is named.
 
   --seconds N    how long each load lasts (10)

@@ -20,14 +20,14 @@ export function toText({ machine, seconds, measured, failings }: OverloadReport)
     "",
     `${title}: ${Math.round(capacity)} calls a second, as fast as answers come`,
     row("asked/s", "served/s", "turned away/s", "p50, ms", "p99, ms", "memory, MiB"),
-    ...[phases.half, phases.normal, phases.overload, phases.afterwards].map(phaseRow),
+    ...[phases.busy, phases.half, phases.overload, phases.afterwards].map(phaseRow),
   ]);
   const verdict = failings.length === 0 ? ["All promises hold."] : failings.map((failing) => `FAILED  ${failing}`);
   return [`${date}, ${cpu}, ${system}; ${seconds} seconds each`, ...lines, "", ...verdict].join("\n");
 }
 
 function phaseRow({ share, offeredPerSecond, servedPerSecond, turnedAwayPerSecond, p50, p99, memory }: Phase): string {
-  const asked = `${Math.round(offeredPerSecond)} (${share}×)`;
+  const asked = `${Math.round(offeredPerSecond)} (${share === undefined ? "busy" : `${share}×`})`;
   const rates = [servedPerSecond, turnedAwayPerSecond].map((rate) => `${Math.round(rate)}`);
   const resident = `${Math.round(Math.min(...memory))} – ${Math.round(Math.max(...memory))}`;
   return row(asked, ...rates, p50.toFixed(1), p99.toFixed(1), resident);

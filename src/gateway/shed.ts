@@ -1,6 +1,7 @@
-import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
+import { type IncomingMessage, type RequestListener, type ServerResponse, STATUS_CODES } from "node:http";
 import { serviceOverloaded } from "../errors.js";
 import { mintId } from "../ids.js";
+import { answerUnderWay } from "../open-sockets.js";
 import type { LoopGuard } from "../overload/event-loop.js";
 import type { Shedding } from "../overload/shedding.js";
 import { type Refusal, toRefusal } from "../rpc/connect.js";
@@ -24,21 +25,23 @@ const alwaysServed = new Set(["/livez", "/readyz", "/v2/liveness"]);
 export function shedRequests(serve: RequestListener, { guard, shedding, docsBase }: ShedOptions): RequestListener {
   const failure = serviceOverloaded();
   const retry = failureHeaders(failure);
-  const inJson = { status: 503, headers: { "content-type": "application/json; charset=utf-8" } };
-  // All but the id is the same for everyone, and written once.
-  let parts: string[] | undefined;
+  let prepared: ((requestId: string) => Buffer) | undefined;
 
   function envelope(requestId: string): Refusal {
-    parts ??= failureBody(failure, idMark, docsBase()).split(idMark);
-    return { ...inJson, body: parts.join(requestId) };
+    const headers = { "content-type": "application/json; charset=utf-8" };
+    return { status: 503, headers, body: failureBody(failure, requestId, docsBase()) };
   }
 
   function refuse(request: IncomingMessage, response: ServerResponse): void {
     shedding.count("event_loop");
     const requestId = mintId("req");
     const isRpc = request.url?.startsWith("/latchkey.") === true;
+    if (!isRpc && isNextOnItsConnection(response)) {
+      prepared ??= prepareAnswer(requestId, envelope(requestId), retry);
+      writePast(response, prepared(requestId));
+      return;
+    }
     const { status, headers, body } = (isRpc && toRefusal(request, failure, requestId)) || envelope(requestId);
-    // As text, head and body go out in one piece.
     response
       .writeHead(status, { ...headers, ...retry, "x-request-id": requestId, "content-length": Buffer.byteLength(body) })
       .end(body);
@@ -50,5 +53,31 @@ export function shedRequests(serve: RequestListener, { guard, shedding, docsBase
   };
 }
 
-/** Stands where the id will. */
-const idMark = "(id)";
+/** Writes an answer once, as it goes over the wire, and makes from it the same answer to others: only the id differs. */
+function prepareAnswer(id: string, { status, headers, body }: Refusal, more: Readonly<Record<string, string>>) {
+  const length = `${Buffer.byteLength(body)}`;
+  const all = { ...headers, ...more, "x-request-id": id, "content-length": length, connection: "keep-alive" };
+  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}`);
+  const sample = Buffer.from([`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, ...lines, "", body].join("\r\n"));
+  const places = [sample.indexOf(id), sample.lastIndexOf(id)];
+  return (requestId: string) => {
+    const answer = Buffer.from(sample);
+    for (const place of places) answer.write(requestId, place, "latin1");
+    return answer;
+  };
+}
+
+/** Whether what is written to its connection now is the answer to this request, and others may follow. */
+function isNextOnItsConnection(response: ServerResponse): boolean {
+  return response.socket !== null && response.shouldKeepAlive && answerUnderWay(response.socket) === response;
+}
+
+/**
+ * Writes a whole answer past what Node has for answers of all kinds, which costs as much again as all else that is done
+ * for a request that is turned away. By inner parts of Node: the answer is told that its head is out and it has no body.
+ */
+function writePast(response: ServerResponse, answer: Buffer): void {
+  Object.assign(response, { _header: "written", _headerSent: true, _hasBody: false });
+  response.socket?.write(answer);
+  response.end();
+}

@@ -17,7 +17,7 @@ const fewCalls = 128;
 
 /**
  * Watches how long the turns of the event loop last. All calls of a turn were there when it began, so one that begins
- * after 50 ms of it has waited for at least as long. It costs a look at the clock; what could tell of a single call when
+ * after 25 ms of it has waited for at least as long. It costs a look at the clock; what could tell of a single call when
  * it arrived is not to be had in Node.
  */
 export function createLoopGuard(bounds: Bounds = loopBounds, now: () => number = () => performance.now()): LoopGuard {

@@ -22,10 +22,10 @@ export interface WaitingRoom<T> {
 
 /**
  * A burst may take five seconds, half of what a call may take: a thousand changes at once, on a database that has other
- * work, too. But who comes to a queue that has stood for a second may wait for 100 ms, and pushes out two of those who have
+ * work, too. But who comes to a queue that has stood for a second may wait for 250 ms, and pushes out two of those who have
  * waited longer: a burst after which nobody comes is served whole, and of an overload no burst is left.
  */
-const waitingBounds: Bounds = { targetMs: 100, burstMs: 5_000, intervalMs: 1_000 };
+const waitingBounds: Bounds = { targetMs: 250, burstMs: 5_000, intervalMs: 1_000 };
 
 export function createWaitingRoom<T>(bounds: Bounds = waitingBounds): WaitingRoom<T> {
   const { targetMs, intervalMs } = bounds;

