@@ -3,8 +3,8 @@ import { openTestApp, operatorKey, type TestApp } from "../harness.js";
 import { toText } from "./report.js";
 import { runFuzz } from "./run.js";
 
-/** A short run; `npm run fuzz` is the whole one. FUZZ_SEED repeats it. */
-const { FUZZ_CASES = "2000", FUZZ_SEED = `${Date.now() % 1_000_000_000}` } = process.env;
+/** A short run, the same each time; `npm run fuzz` is the whole one, with other cases each time. */
+const { FUZZ_CASES = "2000", FUZZ_SEED = "4242" } = process.env;
 
 describe("whatever is sent", () => {
   let app: TestApp;

@@ -1,5 +1,5 @@
 import { STATUS_CODES } from "node:http";
-import { gunzipSync } from "node:zlib";
+import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { type DescMessage, fromBinary, fromJson, type MessageShape } from "@bufbuild/protobuf";
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
@@ -44,7 +44,8 @@ export function readOutcome(operation: Operation, answer: Answer): Outcome {
 
 /** Connect answers what was compressed in the same way. */
 function expanded(answer: Answer): Answer {
-  return answer.headers["content-encoding"] === "gzip" ? { ...answer, body: gunzipSync(answer.body) } : answer;
+  const expand = { gzip: gunzipSync, br: brotliDecompressSync }[answer.headers["content-encoding"] ?? ""];
+  return expand ? { ...answer, body: expand(answer.body) } : answer;
 }
 
 function readByProtocol(operation: Operation, answer: Answer): Outcome {
