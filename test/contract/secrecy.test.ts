@@ -85,3 +85,28 @@ describe("a caller without the permission", () => {
     for (const refusal of refusals) expect(refusal).toEqual(refusals[0]);
   });
 });
+
+describe("another workspace", () => {
+  everyDoor("can be neither seen nor changed: every operation answers as if nothing were there", async (scene) => {
+    const things = await makeThings(scene);
+    const keys = await readAllSettings(scene);
+    const identities = await scene.ok("listIdentities", scene.home.key);
+    const other = await scene.newWorkspace();
+    const another = await scene.newWorkspace();
+    for (const operation of keyOperations.filter((name) => !name.startsWith("create"))) {
+      const unknown = requestsOf(operation, nothing);
+      for (const [index, request] of requestsOf(operation, things).entries()) {
+        const found = await scene.call(operation, other.key, request);
+        expect(found, operation).toEqual(await scene.call(operation, another.key, unknown[index]));
+      }
+    }
+    await scene.refused("data/identity_not_found", "createKey", other.key, { identityId: things.identityId });
+    await scene.ok("createIdentity", other.key, { externalId: things.externalId });
+    await scene.ok("createKey", other.key, { externalId: things.externalId });
+    const [, theirs] = await scene.ok("listKeys", other.key);
+    expect(theirs?.identity?.identityId).not.toBe(things.identityId);
+    expect(await readAllSettings(scene)).toEqual(keys);
+    expect(await scene.ok("listIdentities", scene.home.key)).toEqual(identities);
+    expect(await scene.ok("verifyKey", scene.home.key, { key: things.key.key })).toMatchObject({ code: "VALID" });
+  });
+});

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { operatorKey } from "../harness.js";
 import { allDoors, openContract } from "./cases.js";
+import { keyOperations, operationOf, operatorOperations } from "./operations.js";
 import type { Scene } from "./scene.js";
 
 const contract = openContract(allDoors);
@@ -23,6 +24,26 @@ const keyStates: Record<string, (scene: Scene) => Promise<string>> = {
 async function disable({ ok, home: { workspaceId } }: Scene): Promise<void> {
   await ok("disableWorkspace", operatorKey, { workspaceId, reason: "SUSPICIOUS_ACTIVITY" });
 }
+
+describe("every key of a disabled workspace", () => {
+  for (const [state, makeKey] of Object.entries(keyStates)) {
+    everyDoor(
+      `${state} is told by every operation that the workspace is disabled, whatever the body`,
+      async (scene) => {
+        const key = await makeKey(scene);
+        await disable(scene);
+        for (const operation of [...keyOperations, ...operatorOperations]) {
+          const { wellFormed, malformed } = operationOf(operation);
+          for (const request of [wellFormed, malformed]) {
+            const { detail, fields } = await scene.refused(code, operation, key, request);
+            expect(detail).toMatch(/workspace tied to (this|the) API key is disabled/);
+            expect(fields).toBeUndefined();
+          }
+        }
+      },
+    );
+  }
+});
 
 describe("a disabled workspace", () => {
   test("is answered over HTTP exactly as the specification's section 7.1 says", async () => {
