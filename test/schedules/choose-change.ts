@@ -14,9 +14,11 @@ export function chooseChange({ workspaceEnabled, keyEnabled }: Contents, dice: D
     case 0:
       return { row: keyId, to: { keyDeleted: true } };
     case 1:
-      return { row: identityId, to: { ownerName: `owner ${dice.below(100)}` } };
     case 2:
+      return { row: identityId, to: { ownerName: `owner ${dice.below(100)}` } };
     case 3:
+    case 4:
+    case 5:
       return { row: keyId, to: { keyEnabled: repetition ? keyEnabled : !keyEnabled } };
     default:
       return { row: workspaceId, to: { workspaceEnabled: repetition ? workspaceEnabled : !workspaceEnabled } };

@@ -46,7 +46,7 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
   const epoch = () => history.length - 1;
 
   async function travel(what: string): Promise<void> {
-    if (dice.mishap(rarity.slow)) await time.passed(2 * leaseMs, what);
+    if (dice.oneIn(rarity.slow)) await time.passed(2 * leaseMs, what);
     else await step(what);
     if (dice.mishap(rarity.lost)) throw connectionLost;
   }
