@@ -6,6 +6,7 @@ import postgres from "postgres";
 import { migrateDatabase, openApp } from "../../src/app.js";
 import { startBackends } from "../../src/embedded/backends.js";
 import { createLog } from "../../src/observe/log.js";
+import { appOptions, redisAt } from "../app-options.js";
 import { type Options, readOptions, usage } from "./options.js";
 import { createProgress } from "./progress.js";
 import { toJson, toText } from "./report.js";
@@ -40,21 +41,10 @@ async function runOnce(): Promise<boolean> {
   await migrateDatabase(databaseUrl);
   await shortenLease(databaseUrl);
   const app = await openApp({
-    host: "127.0.0.1",
-    httpPort: 0,
-    grpcPort: 0,
-    metricsPort: undefined,
-    tls: undefined,
-    grpcKeepaliveMs: 60_000,
-    grpcMaxConnectionAgeMs: undefined,
-    maxConnections: 10_000,
-    stopDelayMs: 0,
+    ...appOptions,
     databaseUrl,
-    redis: backends.redisUrl === undefined ? undefined : { urls: [backends.redisUrl], cluster: false },
+    redis: backends.redisUrl === undefined ? undefined : redisAt(backends.redisUrl),
     operatorKey,
-    rateLimit: undefined,
-    cacheMb: 64,
-    docsBaseUrl: undefined,
     log: createLog("silent"),
   });
   undo.push(() => app.close());
