@@ -3,16 +3,17 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
+import { optionsOrExit } from "../../commands/command-line.js";
+import { createProgress } from "../../commands/progress.js";
 import { migrateDatabase, openApp } from "../../src/app.js";
 import { startBackends } from "../../src/embedded/backends.js";
 import { createLog } from "../../src/observe/log.js";
 import { appOptions, redisAt } from "../app-options.js";
-import { type Options, readOptions, usage } from "./options.js";
-import { createProgress } from "./progress.js";
-import { toJson, toText } from "./report.js";
+import { readOptions } from "./options.js";
+import { toJson, toLine, toText } from "./report.js";
 import { runFuzz } from "./run.js";
 
-const options = optionsOrExit();
+const options = optionsOrExit(readOptions);
 const operatorKey = "operator-credential-of-the-fuzz";
 const crashes: string[] = [];
 for (const event of ["uncaughtException", "unhandledRejection"] as const) {
@@ -50,8 +51,12 @@ async function runOnce(): Promise<boolean> {
   undo.push(() => app.close());
 
   process.stderr.write(`seed ${options.seed}, ${options.cases} cases\n`);
-  const progress = createProgress(process.stderr, options.cases);
-  const { failings, ...run } = await runFuzz({ ...app, databaseUrl, operatorKey }, { ...options, progress });
+  const progress = createProgress(process.stderr, 5_000);
+  const { failings, ...run } = await runFuzz(
+    { ...app, databaseUrl, operatorKey },
+    { ...options, progress: (tally) => progress.say(toLine(tally, options)) },
+  );
+  progress.clear();
   const all = { ...run, failings: [...failings, ...crashes] };
   process.stdout.write(`${options.json ? toJson(all, options) : toText(all, options)}\n`);
   return all.failings.length === 0;
@@ -62,17 +67,4 @@ async function shortenLease(databaseUrl: string): Promise<void> {
   const sql = postgres(databaseUrl, { max: 1 });
   await sql`update epoch set lease_ms = 50`;
   await sql.end();
-}
-
-/** Tells how it is used, and ends, if that is asked for or is what is wrong. */
-function optionsOrExit(): Options {
-  try {
-    const options = readOptions(process.argv.slice(2));
-    if (options !== "help") return options;
-    process.stdout.write(usage);
-    return process.exit(0);
-  } catch (error) {
-    process.stderr.write(`${error instanceof Error ? error.message : error}\n\n${usage}`);
-    return process.exit(2);
-  }
 }
