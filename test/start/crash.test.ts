@@ -5,13 +5,13 @@ import postgres, { type Sql } from "postgres";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { createRandom, type Random } from "../faults/random.js";
 import { createDatabase } from "../harness.js";
+import { findHalves } from "../wholeness.js";
 import { type Caller, type CallerKind, callerKinds, judged, type Target } from "./callers.js";
 import { createLedger } from "./ledger.js";
 import { kill, leftOf, until } from "./processes.js";
 import { type Repeated, repeatCreates } from "./repetitions.js";
 import { makePlace, type Place, type Service, start } from "./service.js";
-import { findHalves } from "./wholeness.js";
-import { createWriter, type Knowledge, type Standings, type Writer } from "./writers.js";
+import { createWriter, type Knowledge, ownerRules, type Standings, type Writer } from "./writers.js";
 
 /** CRASHES=500 for a long run, CRASHES_SEED to choose the same moments and writes again. */
 const { CRASHES = "50", CRASHES_SEED = `${Date.now() % 1e6}` } = process.env;
@@ -111,9 +111,9 @@ async function crash(rounds: number, subject: Subject): Promise<void> {
 
     service = await subject.start();
     await subject.look(async (sql) => {
-      expect(await findHalves(sql), where).toEqual([]);
+      expect(await findHalves(sql, ownerRules), where).toEqual([]);
       expect(await repeatCreates(service, sql, known.creates, random, repeated), where).toEqual([]);
-      expect(await findHalves(sql), `after repetitions ${where}`).toEqual([]);
+      expect(await findHalves(sql, ownerRules), `after repetitions ${where}`).toEqual([]);
       expect(await known.ledger.compare(sql), where).toEqual([]);
     });
     expect(await findMisjudged(service, known), where).toEqual([]);

@@ -1,5 +1,6 @@
 import type { OperationName } from "../contract/operations.js";
 import type { Random } from "../faults/random.js";
+import type { Rules } from "../wholeness.js";
 import type { Caller, CallerKind, Fate, Fields } from "./callers.js";
 import type { Change, Ledger } from "./ledger.js";
 import type { Create } from "./repetitions.js";
@@ -44,6 +45,16 @@ interface Move {
   /** Nobody knows whether it happened: what it touches is left alone from now on. */
   abandoned(): void;
 }
+
+/** What holds of what writers have written: they call the identities that they have made for a key its owners. */
+export const ownerRules: Rules = {
+  "an identity that was made for a key has that key": (sql) => sql`
+    select event_id from audit_events as made
+    where type = 'identity.create' and after ->> 'externalId' like 'owner-%' and not exists (
+      select from audit_events
+      where type in ('key.create', 'key.update') and request_id = made.request_id
+        and after ->> 'identityId' = made.resource_id)`,
+};
 
 /** How many of those that create something do so with an Idempotency-Key. */
 const keyedShare = 0.75;
