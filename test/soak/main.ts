@@ -5,7 +5,8 @@ import { readOptions } from "./options.js";
 import { toJson, toText } from "./report.js";
 import { runRound } from "./round.js";
 
-const { minutes, seed, faults, leak: leakBytes, json } = optionsOrExit(readOptions);
+const { minutes, seed, faults, leak: bytes, buffers: inBuffers, json } = optionsOrExit(readOptions);
+const leak = { bytes, inBuffers };
 
 let interrupted = false;
 for (const signal of ["SIGINT", "SIGTERM"] as const) {
@@ -21,14 +22,14 @@ try {
     seconds: minutes * 60,
     seed,
     faults,
-    leakBytes,
+    leak,
     fill: true,
     enough: () => interrupted,
     say: progress.say,
   });
   progress.clear();
   passes = result.failings.length === 0 && !interrupted;
-  process.stdout.write(`\n${json ? toJson(result, { seed, minutes, leakBytes, interrupted }) : toText(result)}\n`);
+  process.stdout.write(`\n${json ? toJson(result, { seed, minutes, leak, interrupted }) : toText(result)}\n`);
 } catch (error) {
   process.stderr.write(`\n${error instanceof Error ? error.stack : error}\n`);
 }
