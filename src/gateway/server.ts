@@ -1,3 +1,4 @@
+import type { Server } from "node:http";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import type { Certificates } from "../certificates.js";
 import { catalogue, methodNotAllowed, routeNotFound } from "../errors.js";
@@ -40,7 +41,8 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
     bodyLimit: largestMessage,
     return503OnClosing: false, // what comes on an open connection is served to the last
     serverFactory(handler) {
-      const server = createHttpServer(shedRequests(handler, options), certificates, limits);
+      const listener = shedRequests(handler, options, () => server.listening);
+      const server: Server = createHttpServer(listener, certificates, limits);
       limitConnections(server, options.maxConnections, options.shedding);
       return server;
     },
