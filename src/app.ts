@@ -26,7 +26,7 @@ import { createKeysService } from "./keys/service.js";
 import { createKeysStore } from "./keys/store.js";
 import { withRateLimit } from "./limits/rate-limit.js";
 import { createWindows } from "./limits/windows.js";
-import { cannotListen, reachable } from "./listening.js";
+import { addressOf, cannotListen, reachable } from "./listening.js";
 import { createLogCall } from "./observe/calls.js";
 import type { Log } from "./observe/log.js";
 import { createMetrics, type Metrics } from "./observe/metrics.js";
@@ -191,9 +191,12 @@ export async function openApp(options: AppOptions): Promise<App> {
     undo.push(() => keeper.stop());
     undo.push(() => Promise.all([gateway.close(), grpc.close()]));
 
-    await gateway.listen({ host, port: options.httpPort }).catch(cannotListen("HTTP_PORT", host, options.httpPort));
+    const address = await addressOf(host).catch(cannotListen("HTTP_PORT", host, options.httpPort));
+    await gateway
+      .listen({ host: address, port: options.httpPort })
+      .catch(cannotListen("HTTP_PORT", host, options.httpPort));
     httpUrl = `${certificates ? "https" : "http"}://${reachable(host)}:${(gateway.server.address() as AddressInfo).port}`;
-    grpcPort = await grpc.listen(host, options.grpcPort).catch(cannotListen("GRPC_PORT", host, options.grpcPort));
+    grpcPort = await grpc.listen(address, options.grpcPort).catch(cannotListen("GRPC_PORT", host, options.grpcPort));
 
     const registry = createMetrics({
       calls: tally.read,

@@ -43,31 +43,32 @@ export function limitStreams(server: Server, options: Http2Limits): void {
   const { guard, shedding, maxConnections, limits } = options;
   const overloaded = prepareAnswer(serviceOverloaded());
   const watch = watchStreams(limits, prepareAnswer(deadlineExceeded()), overloaded);
-  for (const http2Server of http2ServersOf(server)) {
-    limitConnections(http2Server, maxConnections, shedding);
-    const [serve] = http2Server.listeners("stream") as [Serve];
-    http2Server.removeAllListeners("stream");
-    http2Server.on("session", watch.greet);
-    http2Server.on("stream", (stream, headers, flags) => {
-      if (stream.closed) return; // taken back in the same breath
-      if (headers[":path"]?.startsWith(alwaysServed) || guard.admits()) {
-        serve(stream, headers, flags);
-        if (!stream.headersSent) watch.weigh(stream); // else it is refused, and nobody reads
-        return;
-      }
-      shedding.count("event_loop");
-      overloaded(stream);
-    });
-    http2Server.once("close", watch.end);
-  }
+  const http2Server = http2ServerOf(server);
+  limitConnections(http2Server, maxConnections, shedding);
+  const [serve] = http2Server.listeners("stream") as [Serve];
+  http2Server.removeAllListeners("stream");
+  http2Server.on("session", watch.greet);
+  http2Server.on("stream", (stream, headers, flags) => {
+    if (stream.closed) return; // taken back in the same breath
+    if (headers[":path"]?.startsWith(alwaysServed) || guard.admits()) {
+      serve(stream, headers, flags);
+      if (!stream.headersSent) watch.weigh(stream); // else it is refused, and nobody reads
+      return;
+    }
+    shedding.count("event_loop");
+    overloaded(stream);
+  });
+  http2Server.once("close", watch.end);
 }
 
 /** Who asks how the service fares must be told, above all when it fares badly. */
 const alwaysServed = `/${Health.typeName}/`;
 
-/** What listens for a server that is bound. */
-export function http2ServersOf(server: Server): Http2Server[] {
-  return [...(server as unknown as Inside).http2Servers.keys()];
+/** What listens for a server that is bound to an address. */
+export function http2ServerOf(server: Server): Http2Server {
+  const [http2Server] = (server as unknown as Inside).http2Servers.keys();
+  if (http2Server === undefined) throw new Error("the gRPC port is not bound");
+  return http2Server;
 }
 
 /** Makes what answers a call with a failure, without grpc-js. All but the id is written once. */
