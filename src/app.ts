@@ -38,6 +38,7 @@ import { createOnceStore } from "./once/store.js";
 import { stopListening } from "./open-sockets.js";
 import { createLoopGuard, type LoopGuard } from "./overload/event-loop.js";
 import { type Limits, standardLimits } from "./overload/limits.js";
+import { createRoom } from "./overload/room.js";
 import { createShedding } from "./overload/shedding.js";
 import { createGrpcDoor } from "./rpc/grpc.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
@@ -178,7 +179,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     const drain = { lingerMs: options.lingerMs ?? lingerMs, drainMs };
     const { maxConnections, guard = createLoopGuard() } = options;
     const limits = { ...standardLimits, ...options.limits };
-    const overload = { guard, shedding, maxConnections, limits };
+    const overload = { guard, shedding, maxConnections, limits, room: createRoom(limits, shedding) };
     const doors = { procedures, readiness: readiness.read, certificates, ...drain, ...overload, logCall };
     const gateway = await createGateway({ ...doors, docsBase, grpcPort: () => grpcPort });
     const grpc = createGrpcDoor({

@@ -7,6 +7,7 @@ import { mintId } from "../ids.js";
 import { limitConnections } from "../overload/connections.js";
 import type { LoopGuard } from "../overload/event-loop.js";
 import type { Limits } from "../overload/limits.js";
+import type { Room } from "../overload/room.js";
 import type { Shedding } from "../overload/shedding.js";
 import { toStatusBytes } from "./status.js";
 import { type AnswerStream, watchStreams } from "./stream-limits.js";
@@ -26,6 +27,7 @@ export interface Http2Limits {
   /** How many connections the port takes. */
   readonly maxConnections: number;
   readonly limits: Limits;
+  readonly room: Room;
 }
 
 /** Sets how large the head of a call may be. To be done before the server is bound. */
@@ -40,9 +42,9 @@ export function limitHeads(server: Server, { headBytes, headers }: Limits): void
  * before grpc-js has done its part, which is most of what a call costs.
  */
 export function limitStreams(server: Server, options: Http2Limits): void {
-  const { guard, shedding, maxConnections, limits } = options;
+  const { guard, shedding, maxConnections, limits, room } = options;
   const overloaded = prepareAnswer(serviceOverloaded());
-  const watch = watchStreams(limits, prepareAnswer(deadlineExceeded()), overloaded);
+  const watch = watchStreams(limits, room, prepareAnswer(deadlineExceeded()), overloaded);
   const http2Server = http2ServerOf(server);
   limitConnections(http2Server, maxConnections, shedding);
   const [serve] = http2Server.listeners("stream") as [Serve];
