@@ -1,4 +1,5 @@
-import { connect as connectHttp2 } from "node:http2";
+import { once } from "node:events";
+import { connect as connectHttp2, constants } from "node:http2";
 import { connect } from "node:net";
 import { fromBinary } from "@bufbuild/protobuf";
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
@@ -9,10 +10,12 @@ import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
 import { type Answer, ask, createWorkspace, expectFailure, expectSuccess } from "../gateway/http.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import { readSamples, total } from "../observe/samples.js";
-import { callHeaders, grpcStatusOf, prefixed } from "./bare-grpc.js";
+import { callHeaders, callsLeftOpen, endOfCall, grpcStatusOf, prefixed, saidOnStreams } from "./bare-grpc.js";
 
 /** Less than the clients below bring together, and more than any of them brings alone. */
 const limits = { bytesInAll: 4 * 2 ** 20 };
+/** How many calls may be under way on a gRPC connection. */
+const most = 250;
 const rpc = "/latchkey.v1.KeysService/ListKeys";
 
 /** More than is left where no more than this was refused. */
@@ -65,6 +68,40 @@ it("what was answered takes no room: many large calls, one after the other, are 
     expectSuccess(await callHttp({ body: largeJson }));
     expect((await callGrpc(largeMessage)).status).toBe(status.OK);
   }
+});
+
+describe("of the calls on one gRPC connection", () => {
+  it("250 are under way at once; the next waits for one of them to end, and others do not", async () => {
+    const session = openSession();
+    await once(session, "remoteSettings");
+    const underWay = Array.from({ length: most }, () => session.request(callHeaders(rpc, key)));
+    const next = session.request(callHeaders(rpc, key)).end(prefixed(Buffer.alloc(0)));
+    const nextEnd = grpcStatusOf(next);
+    for (let others = 0; others < 5; others++) {
+      expect((await callGrpc(prefixed(Buffer.alloc(0)))).status).toBe(status.OK);
+    }
+    expect(next.closed, "answered although 250 are under way").toBe(false);
+    const ends = underWay.map(grpcStatusOf);
+    underWay[0]?.end(prefixed(Buffer.alloc(0)));
+    expect(await Promise.all([ends[0], nextEnd])).toEqual([status.OK, status.OK]);
+    for (const stream of underWay.slice(1)) stream.end(prefixed(Buffer.alloc(0)));
+    expect(await Promise.all(ends)).toEqual(Array(most).fill(status.OK));
+  });
+
+  it("the next is refused if its client does not wait, and the others are answered", async () => {
+    const { hostname, port } = new URL(`http://${app.grpcAddress}`);
+    const socket = connect(Number(port), hostname).on("error", () => {});
+    onTestFinished(() => void socket.destroy());
+    const came: Buffer[] = [];
+    socket.on("data", (bytes) => came.push(bytes));
+    const said = () => saidOnStreams(Buffer.concat(came));
+    socket.write(callsLeftOpen(most + 1));
+    const refused = 2 * most + 1;
+    await expect.poll(() => said().get(refused)).toEqual([`reset ${constants.NGHTTP2_REFUSED_STREAM}`]);
+    expect([...said().keys()]).toEqual([refused]);
+    socket.write(endOfCall(1));
+    await expect.poll(() => said().get(1)).toContain("frame 1");
+  });
 });
 
 /** Clients of gRPC, who need not be known, each within the limit of its connection. Gives what makes them leave. */
