@@ -73,6 +73,8 @@ export interface AppOptions {
   readonly databaseUrl: string;
   /** Undefined: there is none, and what is not held is read from Postgres. */
   readonly redis: RedisAddress | undefined;
+  /** How long a command to Redis may take, where it is not the standard. */
+  readonly redisLimitMs?: number;
   readonly operatorKey: string;
   /** How many requests a workspace may make; undefined: as many as it likes. */
   readonly rateLimit: RateLimit | undefined;
@@ -131,7 +133,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     undo.push(() => pool.close());
     const { sql } = pool;
     await migrate(sql).catch(cannotMigrate);
-    const redis = options.redis && connectRedis(options.redis, log);
+    const redis = options.redis && connectRedis(options.redis, log, options.redisLimitMs);
     const cache = redis ?? noCache;
     undo.push(() => cache.close());
 
@@ -212,7 +214,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     });
     const metrics = async () => registry;
     const { metricsPort } = options;
-    const metricsServer = metricsPort === undefined ? undefined : await serveMetrics(metrics, host, metricsPort);
+    const metricsServer = metricsPort === undefined ? undefined : await serveMetrics(metrics, host, metricsPort, log);
     undo.push(() => metricsServer?.close());
     let stopping: Promise<void> | undefined;
     const stopAccepting = async () => {
