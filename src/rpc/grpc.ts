@@ -19,7 +19,7 @@ import { mintId } from "../ids.js";
 import type { LogCall } from "../observe/calls.js";
 import { type OpenSockets, openSockets, stopListening } from "../open-sockets.js";
 import { addHealth } from "./health.js";
-import { type Http2Limits, http2ServersOf, limitHeads, limitStreams } from "./http2-server.js";
+import { type Http2Limits, http2ServerOf, limitHeads, limitStreams } from "./http2-server.js";
 import { largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
 import { addReflection } from "./reflection.js";
 import { renewedCredentials } from "./renewed-credentials.js";
@@ -45,8 +45,8 @@ export interface GrpcDoorOptions extends Http2Limits {
 
 /** The gRPC port. */
 export interface GrpcDoor {
-  /** Opens the port and says which one it is. */
-  listen(host: string, port: number): Promise<number>;
+  /** Opens the port at an address, and says which one it is. */
+  listen(address: string, port: number): Promise<number>;
   /** Tells all who watch its health that it is about to close. It still serves. */
   announceEnd(): void;
   /** Accepts no more connections. On those that are open it still serves. */
@@ -78,36 +78,35 @@ export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
   const health = addHealth(server, services, readiness);
   addReflection(server, [...services, Health, ServerReflection]);
 
-  let listeners: readonly { readonly server: Http2Server; readonly sockets: OpenSockets }[] = [];
+  let listener: { readonly server: Http2Server; readonly sockets: OpenSockets } | undefined;
 
   return {
-    async listen(host, port) {
-      const address = host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+    async listen(address, port) {
+      const place = address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
       const credentials = certificates
         ? renewedCredentials(certificates, options.limits)
         : ServerCredentials.createInsecure();
       const bound = await new Promise<number>((resolve, reject) => {
-        server.bindAsync(address, credentials, (error, port) => {
+        server.bindAsync(place, credentials, (error, port) => {
           if (error) return reject(error);
           // At once: what has connected by then is not limited.
           limitStreams(server, options);
           resolve(port);
         });
       });
-      listeners = http2ServersOf(server).map((server) => ({ server, sockets: openSockets(server) }));
+      const http2Server = http2ServerOf(server);
+      listener = { server: http2Server, sockets: openSockets(http2Server) };
       return bound;
     },
     announceEnd: health.end,
     stopListening() {
-      for (const { server } of listeners) void stopListening(server);
+      if (listener) void stopListening(listener.server);
     },
     close() {
       health.end();
       // Of who is just connecting, grpc-js knows nothing yet, and would wait for as long as they like to stay.
-      for (const { server } of listeners) server.on("session", (session) => session.close());
-      const unasked = setTimeout(() => {
-        for (const { sockets } of listeners) sockets.closeUnasked();
-      }, lingerMs);
+      listener?.server.on("session", (session) => session.close());
+      const unasked = setTimeout(() => listener?.sockets.closeUnasked(), lingerMs);
       return new Promise<void>((resolve) => {
         const timer = setTimeout(() => {
           server.forceShutdown();

@@ -13,7 +13,6 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { ServerReflectionRequestSchema } from "../../gen/grpc/reflection/v1/reflection_pb.js";
-import { openConnections } from "../../src/storage/connections.js";
 import { ask, createWorkspace, expectFailure, expectSuccess, sendBytes } from "../gateway/http.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import { readSamples, total } from "../observe/samples.js";
@@ -134,12 +133,6 @@ describe("the gRPC port", () => {
     expect(error.message).toMatch(/REFUSED_STREAM|ENHANCE_YOUR_CALM/);
   });
 
-  it("tells a client how many calls it may have under way", async () => {
-    const session = openSession();
-    await once(session, "remoteSettings");
-    expect(session.remoteSettings.maxConcurrentStreams).toBe(limits.streams);
-  });
-
   it("ends a connection on which nothing comes", async () => {
     await closed(openSocket(`http://${app.grpcAddress}`));
   });
@@ -242,12 +235,6 @@ describe("each port", () => {
     for (const socket of sockets) socket.destroy();
     await sleep(100);
   });
-});
-
-it("PostgreSQL gives up a statement after ten seconds", async () => {
-  const connections = openConnections(app.databaseUrl);
-  onTestFinished(() => connections.close());
-  expect(await connections.sql`select current_setting('statement_timeout') as timeout`).toEqual([{ timeout: "10s" }]);
 });
 
 function openSocket(url: string): Socket {
