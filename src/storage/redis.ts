@@ -2,6 +2,7 @@ import type { Span } from "@opentelemetry/api";
 import { Cluster, Redis, type RedisOptions, ReplyError } from "ioredis";
 import type { RedisAddress } from "../config.js";
 import type { Log } from "../observe/log.js";
+import { createOutage } from "../observe/outage.js";
 import { inSpan } from "../observe/tracing.js";
 import { createBreaker } from "./breaker.js";
 
@@ -46,9 +47,13 @@ export function connectRedis(address: RedisAddress, log: Log, limitMs = standard
   // A server that owes an answer for so long is connected to anew. Callers have given up by then: see `within`.
   const options = { ...clientOptions, socketTimeout: 10 * limitMs };
   const redis = address.cluster ? connectCluster(address.urls, options) : new Redis(address.urls[0] ?? "", options);
-  // Said once, and only if it lasts: a connection that is slow to come about is no outage.
+  const outage = createOutage(log, {
+    level: "warn",
+    begun: "Redis is out of use; answering from Postgres alone",
+    over: "Redis is back",
+  });
+  // Only if it lasts: a connection that is slow to come about is no outage.
   let doubt: NodeJS.Timeout | undefined;
-  let said = false;
   let probes = 0;
   const breaker = createBreaker(
     // As a caller would, for a server may greet and yet refuse commands; and under another name each time, for a
@@ -56,15 +61,10 @@ export function connectRedis(address: RedisAddress, log: Log, limitMs = standard
     () => within(limitMs, redis.get(`latchkey:probe:${probes++}`)),
     (inUse, cause) => {
       clearTimeout(doubt);
-      if (inUse && said) log.info("Redis is back");
-      said &&= !inUse;
-      if (inUse) return;
-      doubt = setTimeout(() => {
-        said = true;
-        // The message only: ioredis errors carry the command's arguments.
-        const reason = cause instanceof Error ? cause.message : String(cause);
-        log.warn({ reason }, "Redis is out of use; answering from Postgres alone");
-      }, 3_000).unref();
+      if (inUse) return outage.end();
+      // The message only: ioredis errors carry the command's arguments.
+      const reason = cause instanceof Error ? cause.message : String(cause);
+      doubt = setTimeout(() => outage.begin({ reason }), 3_000).unref();
     },
   );
 
