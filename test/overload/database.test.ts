@@ -93,6 +93,8 @@ it("while every connection hangs, calls that need one are refused before a burst
   const app = await openTestApp({ metricsPort: 0 });
   onTestFinished(() => app.close());
   const { key } = await createWorkspace(app.httpUrl);
+  const verify = () => post(app.httpUrl, "/v2/keys.verifyKey", key, { key });
+  expectSuccess(await verify());
   const before = await countShed(app);
   const release = await holdAuditEvents(app.databaseUrl);
   const list = () => post(app.httpUrl, "/v2/workspaces.listAuditEvents", operatorKey, {});
@@ -110,7 +112,7 @@ it("while every connection hangs, calls that need one are refused before a burst
   // By now it is known that the queue stands.
   expectTurnedAway(await list());
   expect((await countShed(app)) - before).toBe(31);
-  expectSuccess(await post(app.httpUrl, "/v2/keys.verifyKey", key, { key }));
+  expectSuccess(await verify());
 
   await release();
   for (const answer of await Promise.all(first)) expectSuccess(answer);
