@@ -22,6 +22,8 @@ export interface Limits {
   /** How many calls a gRPC client may take back at once, on one connection, and how many for each second after that. */
   readonly resetBurst: number;
   readonly resetsPerSecond: number;
+  /** Only those count that are taken back so soon. */
+  readonly resetWithinMs: number;
 }
 
 export const standardLimits: Limits = {
@@ -41,6 +43,7 @@ export const standardLimits: Limits = {
   // for half a second, and has no setting for it.
   resetBurst: 200,
   resetsPerSecond: 100,
+  resetWithinMs: 50,
 };
 
 /** How often it is looked whether somebody is too slow: left to itself, Node looks every 30 seconds. */

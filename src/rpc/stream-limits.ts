@@ -75,6 +75,8 @@ export function watchStreams(limits: Limits, room: Room, tooLate: AnswerStream, 
     open.delete(this);
     letGo(known);
     if (known.endedByUs) return;
+    // Whoever waits first has no more under way than the limit of streams allows: those are deadlines that have passed.
+    if (performance.now() - known.beganAt >= limits.resetWithinMs) return;
     // A client can take a call back without calling it an error: then it ends before its answer does.
     if (this.rstCode !== constants.NGHTTP2_NO_ERROR || this.aborted) countReset(known.connection);
   }
@@ -84,10 +86,8 @@ export function watchStreams(limits: Limits, room: Room, tooLate: AnswerStream, 
     const allowedAnew = ((now - connection.resetAt) / 1_000) * limits.resetsPerSecond;
     connection.resetsLeft = Math.min(limits.resetBurst, connection.resetsLeft + allowedAnew) - 1;
     connection.resetAt = now;
-    const { session } = connection;
-    if (connection.resetsLeft >= 0 || session.destroyed) return;
-    session.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM);
-    session.destroy();
+    // Not before what has arrived is read: Node would end the process over a session that is destroyed meanwhile.
+    if (connection.resetsLeft < 0) setImmediate(sendAway, connection.session);
   }
 
   /** grpc-js collects a message before anybody has looked who sends it. So what is collected is limited. */
@@ -133,6 +133,12 @@ export function watchStreams(limits: Limits, room: Room, tooLate: AnswerStream, 
     },
     end: () => clearInterval(looking),
   };
+}
+
+function sendAway(session: ServerHttp2Session): void {
+  if (session.destroyed) return;
+  session.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+  session.destroy();
 }
 
 /** Ends a stream, with an answer where it is not too late for one. */

@@ -24,6 +24,7 @@ const limits = {
   requestMs: 1_200,
   resetBurst: 20,
   resetsPerSecond: 1,
+  resetWithinMs: 400,
   streams: 50,
   bytesUnderWay: 5 * 2 ** 20,
   headers: 90,
@@ -209,6 +210,33 @@ describe("the gRPC port", () => {
     await closed(socket);
     // GOAWAY, the last stream, ENHANCE_YOUR_CALM
     expect(Buffer.concat(came).toString("hex")).toMatch(/000008070000000000[0-9a-f]{8}0000000b/);
+  });
+
+  it("sends a client away, and nobody else, that begins calls and takes them all back a moment later", async () => {
+    const other = openSession();
+    for (let times = 0; times < 5; times++) {
+      const session = openSession();
+      await once(session, "remoteSettings");
+      const streams = Array.from({ length: 2 * limits.resetBurst }, () => session.request(headersOf({})));
+      for (const stream of streams) stream.on("error", () => {});
+      await sleep(20);
+      for (const stream of streams) stream.close(constants.NGHTTP2_CANCEL);
+      await expect.poll(() => session.closed).toBe(true);
+    }
+    expect(await grpcStatusOf(other.request(headersOf({})).end(prefixed(Buffer.alloc(0))))).toBe(status.OK);
+  });
+
+  it("lets a client take back what it has waited for, however often: its deadlines have passed", async () => {
+    const session = openSession();
+    await once(session, "remoteSettings");
+    for (let times = 0; times < 2; times++) {
+      const streams = Array.from({ length: 2 * limits.resetBurst }, () => session.request(headersOf({})));
+      await sleep(limits.resetWithinMs + 100);
+      for (const stream of streams) stream.close(constants.NGHTTP2_CANCEL);
+      await Promise.all(streams.map((stream) => stream.destroyed || once(stream, "close")));
+    }
+    const another = session.request(headersOf({}));
+    expect(await grpcStatusOf(another.end(prefixed(Buffer.alloc(0))))).toBe(status.OK);
   });
 
   it("lets a client take back a call now and then", async () => {
