@@ -43,7 +43,7 @@ export function shedRequests(
     const requestId = mintId("req");
     const isRpc = request.url?.startsWith("/latchkey.") === true;
     const stays = listening();
-    if (!isRpc && stays && isNextOnItsConnection(response)) {
+    if (!isRpc && stays && request.method !== "HEAD" && isNextOnItsConnection(response)) {
       prepared ??= prepareAnswer(requestId, envelope(requestId), retry);
       writePast(response, prepared(requestId));
       return;
@@ -56,9 +56,13 @@ export function shedRequests(
   }
 
   return (request, response) => {
-    if (guard.admits() || alwaysServed.has(request.url ?? "")) serve(request, response);
+    if (guard.admits() || alwaysServed.has(pathOf(request))) serve(request, response);
     else refuse(request, response);
   };
+}
+
+function pathOf({ url = "" }: IncomingMessage): string {
+  return url.split("?", 1)[0] ?? "";
 }
 
 /** Writes an answer once, as it goes over the wire, and makes from it the same answer to others: only the id differs. */

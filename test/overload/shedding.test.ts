@@ -54,6 +54,21 @@ describe("a call that the process has no time for", () => {
     expectSuccess(await ask(app.httpUrl, "/v1/keys.listKeys", { key }));
   });
 
+  it("is answered without a body if it is HEAD, and the next answer on its connection is its own", async () => {
+    const socket = openSocket(Number(new URL(app.httpUrl).port), "127.0.0.1").setEncoding("latin1");
+    onTestFinished(() => void socket.destroy());
+    const ask = (method: string) => socket.write(`${method} /v1/keys.listKeys HTTP/1.1\r\nhost: a\r\n\r\n`);
+    let came = "";
+    socket.on("data", (text: string) => {
+      came += text;
+    });
+    ask("HEAD");
+    await expect.poll(() => came).toMatch(/^HTTP\/1\.1 503 [^]*\r\n\r\n$/);
+    const first = came.length;
+    ask("GET");
+    await expect.poll(() => came.slice(first)).toMatch(/^HTTP\/1\.1 503 [^]*\r\n\r\n\{.*\}$/);
+  });
+
   it("says nothing of the caller, who was not looked at", async () => {
     const answers = await Promise.all(
       [undefined, "nonsense", key].map((key) => ask(app.httpUrl, "/v1/keys.listKeys", { ...(key && { key }) })),
@@ -131,7 +146,7 @@ it("while the service stops, a refusal is the last answer on its connection, whi
 });
 
 describe("who asks how the service fares is told all the same", () => {
-  it.each(["/livez", "/readyz", "/v2/liveness"])("%s", async (path) => {
+  it.each(["/livez", "/readyz", "/v2/liveness", "/livez?from=a-probe"])("%s", async (path) => {
     expectSuccess(await ask(app.httpUrl, path, { method: "GET" }));
   });
 
