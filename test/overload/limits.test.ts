@@ -221,7 +221,7 @@ describe("the gRPC port", () => {
       for (const stream of streams) stream.on("error", () => {});
       await sleep(20);
       for (const stream of streams) stream.close(constants.NGHTTP2_CANCEL);
-      await expect.poll(() => session.closed).toBe(true);
+      await expect.poll(() => session.destroyed, { timeout: 5_000 }).toBe(true);
     }
     expect(await grpcStatusOf(other.request(headersOf({})).end(prefixed(Buffer.alloc(0))))).toBe(status.OK);
   });
