@@ -6,12 +6,14 @@ import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.js"
 import type { Certificates } from "../certificates.js";
 import type { LogCall } from "../observe/calls.js";
 import { type OpenSockets, openSockets, stopListening } from "../open-sockets.js";
+import { mendHead } from "./call-head.js";
 import { addHealth } from "./health.js";
 import { type Http2Limits, http2ServersOf, limitHeads, limitStreams } from "./http2-server.js";
 import type { Procedure } from "./pipeline.js";
 import { addReflection } from "./reflection.js";
 import { renewedCredentials } from "./renewed-credentials.js";
-import { createUnaryHandler } from "./unary-handler.js";
+import { createUnaryHandler, type UnaryHandler } from "./unary-handler.js";
+import { createAnswerUnread } from "./unread-calls.js";
 import { writeOnce } from "./write-once.js";
 
 export interface GrpcDoorOptions extends Http2Limits {
@@ -52,16 +54,20 @@ export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
   setLogVerbosity(logVerbosity.NONE); // its failures reach us as errors; we say them once
   const server = new Server(limitsOf(options));
   limitHeads(server, options.limits);
+  const handlers = new Map<string, UnaryHandler>();
   for (const procedure of procedures) {
     const { method, path } = procedure;
+    const handle = createUnaryHandler(procedure, logCall);
+    handlers.set(path, handle);
     server.register(
       path,
-      createUnaryHandler(procedure, logCall),
+      handle,
       writeOnce((response) => Buffer.from(toBinary(method.output, response))) as (response: unknown) => Buffer,
       (bytes) => bytes,
       "unary",
     );
   }
+  const answerUnread = createAnswerUnread(handlers, logCall);
   const services = [...new Set(procedures.map(({ method }) => method.parent))];
   const health = addHealth(server, services, readiness);
   addReflection(server, [...services, Health, ServerReflection]);
@@ -78,7 +84,10 @@ export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
         server.bindAsync(address, credentials, (error, port) => {
           if (error) return reject(error);
           // At once: what has connected by then is not limited.
-          limitStreams(server, options);
+          limitStreams(server, options, (stream, headers, raw) => {
+            mendHead(headers, raw);
+            answerUnread(stream, headers);
+          });
           resolve(port);
         });
       });
@@ -116,7 +125,6 @@ export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
  */
 function limitsOf({ keepaliveMs, maxConnectionAgeMs, drainMs, limits }: GrpcDoorOptions): ServerOptions {
   return {
-    // grpc-js refuses what is too large without our details, so it is given some room above the limit that we check.
     "grpc.max_receive_message_length": limits.unpackedBytes,
     "grpc.max_concurrent_streams": limits.streams,
     "grpc.keepalive_time_ms": keepaliveMs,

@@ -1,20 +1,39 @@
+import type { EventEmitter } from "node:events";
 import { fromBinary, type Message } from "@bufbuild/protobuf";
-import { Metadata, type ServerUnaryCall, type sendUnaryData } from "@grpc/grpc-js";
+import { Metadata, type StatusObject, type sendUnaryData } from "@grpc/grpc-js";
 import type { Call } from "../call.js";
 import { type Failure, grpcStatusOf, invalidInput, payloadTooLarge } from "../errors.js";
 import { mintId } from "../ids.js";
 import type { LogCall } from "../observe/calls.js";
+import { timeoutOf } from "./call-head.js";
 import { largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
 import { toStatusBytes } from "./status.js";
+import { patienceMs, refuseBadTimeout } from "./timeouts.js";
+
+/** A call as grpc-js hands it over. It emits `cancelled` when its client goes away. */
+export interface UnaryCall extends EventEmitter {
+  readonly metadata: Metadata;
+  /** The message, still as bytes. */
+  readonly request: Uint8Array;
+}
+
+/**
+ * Answers a call.
+ *
+ * @param unread why its message could not be had, if so
+ */
+export type UnaryHandler = (rpc: UnaryCall, respond: sendUnaryData<Message>, unread?: Failure) => Promise<void>;
 
 /** Handles the gRPC calls of a procedure. Their requests stay bytes until the caller has been admitted. */
-export function createUnaryHandler({ method, path, beginSpan, admit, perform }: Procedure, logCall: LogCall) {
-  return async (rpc: ServerUnaryCall<Buffer, Message>, respond: sendUnaryData<Message>): Promise<void> => {
+export function createUnaryHandler(procedure: Procedure, logCall: LogCall): UnaryHandler {
+  const { method, path, beginSpan, admit, perform } = procedure;
+  return async (rpc, respond, unread) => {
     const requestId = mintId("req");
     const startedAt = performance.now();
+    const timeout = timeoutOf(rpc.metadata);
     const call: Call = {
       requestId,
-      deadline: Math.min(Date.now() + longestCallMs, Number(rpc.getDeadline())),
+      deadline: Date.now() + Math.min(longestCallMs, patienceMs(timeout)),
       headers: (name) => rpc.metadata.get(name).map(String),
       client: rpc,
       leaving: "cancelled",
@@ -28,13 +47,15 @@ export function createUnaryHandler({ method, path, beginSpan, admit, perform }: 
     try {
       const caller = await admit(call, rpc.metadata.get("authorization").map(String));
       if (caller.kind === "key") workspaceId = caller.workspaceId;
-      const response = await perform(call, caller, () => decode(method.input, rpc.request));
+      const response = await perform(call, caller, () => {
+        refuseBadTimeout("grpc", timeout);
+        if (unread !== undefined) throw unread;
+        return decode(method.input, rpc.request);
+      });
       respond(null, response, trailers(call));
     } catch (error) {
       failure = toFailure(error);
-      const metadata = trailers(call);
-      metadata.set("grpc-status-details-bin", Buffer.from(toStatusBytes(failure, requestId)));
-      respond({ code: Number(grpcStatusOf(failure.code)), details: failure.detail, metadata });
+      respond(toStatus(failure, call));
     }
     logCall({ requestId, door: "grpc", method: path, workspaceId, startedAt, failure, span: call.span });
   };
@@ -50,7 +71,14 @@ function decode(schema: Procedure["method"]["input"], bytes: Uint8Array): Messag
   }
 }
 
-function trailers({ requestId, answerHeaders }: Call): Metadata {
+/** A failure as the status of a gRPC call. */
+export function toStatus(failure: Failure, call: Pick<Call, "requestId" | "answerHeaders">): StatusObject {
+  const metadata = trailers(call);
+  metadata.set("grpc-status-details-bin", Buffer.from(toStatusBytes(failure, call.requestId)));
+  return { code: Number(grpcStatusOf(failure.code)), details: failure.detail, metadata };
+}
+
+function trailers({ requestId, answerHeaders }: Pick<Call, "requestId" | "answerHeaders">): Metadata {
   const metadata = new Metadata();
   metadata.set("x-request-id", requestId);
   if (answerHeaders === undefined) return metadata;

@@ -5,18 +5,14 @@ import type { Ledger } from "./lane.js";
 const alwaysChange = /^(create|delete|reroll)/;
 const canChange = /^(create|delete|reroll|update|disable|enable)/;
 
-/**
- * Holds the database against what was answered: nothing refused has left a trace, and nothing is there in half.
- *
- * @param overtaken how many calls may have changed something without our knowing their ids
- */
-export async function findHalves(databaseUrl: string, ledger: Ledger, overtaken: number): Promise<string[]> {
+/** Holds the database against what was answered: nothing refused has left a trace, and nothing is there in half. */
+export async function findHalves(databaseUrl: string, ledger: Ledger): Promise<string[]> {
   const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} });
   try {
     const events = await sql<{ requestId: string }[]>`select request_id as "requestId" from audit_events`;
     const changed = new Set(events.map(({ requestId }) => requestId));
     const unanswered = [...changed].filter((id) => !ledger.has(id));
-    const found = unanswered.slice(overtaken).map((id) => `a change by ${id}, which was never answered`);
+    const found = unanswered.map((id) => `a change by ${id}, which was never answered`);
     for (const [id, { operation, accepted, told }] of ledger) {
       if (changed.has(id) && accepted === false) found.push(`was refused, and changed something: ${told()}`);
       if (changed.has(id) && accepted && !canChange.test(operation))
