@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { project } from "../test/faults/project.js";
+import { project } from "../commands/project.js";
 import type { Bench } from "./bench.js";
 import type { Server } from "./servers.js";
 

@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { arch, cpus, release, totalmem, type } from "node:os";
 import { join } from "node:path";
-import { project } from "../test/faults/project.js";
+import { project } from "../commands/project.js";
 
 /** Where and with what was measured. */
 export interface Machine {

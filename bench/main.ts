@@ -2,18 +2,18 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { CommanderError } from "commander";
+import { optionsOrExit } from "../commands/command-line.js";
+import { createProgress } from "../commands/progress.js";
 import { type Backends, startBackends } from "../src/embedded/backends.js";
 import { openBench, paces } from "./bench.js";
 import { describeMachine } from "./machine.js";
-import { type Options, readOptions } from "./options.js";
-import { createProgress } from "./progress.js";
+import { readOptions } from "./options.js";
 import { toPicture, writeReadme } from "./readme.js";
 import { exitCodeOf, type Report, type Result, toJson, toText } from "./report.js";
 import type { Row } from "./row.js";
 import { rows } from "./rows.js";
 
-const options = optionsOrExit();
+const options = optionsOrExit((args) => readOptions(args, rows));
 const progress = createProgress(process.stderr);
 
 // The servers and the backends end with this process.
@@ -57,14 +57,5 @@ async function measure(row: Row, backends: Backends): Promise<Result> {
     return { row: row.name, title: row.title, failure: error instanceof Error ? error.message : `${error}` };
   } finally {
     await bench.close();
-  }
-}
-
-/** What is wrong with the command line has been said by the time it is thrown. */
-function optionsOrExit(): Options {
-  try {
-    return readOptions(process.argv.slice(2), rows);
-  } catch (error) {
-    return process.exit(error instanceof CommanderError && error.exitCode === 0 ? 0 : 2);
   }
 }

@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { project } from "../test/faults/project.js";
+import { project } from "../commands/project.js";
 
 /** What Latchkey is held against and does not itself depend on: a package of its own. */
 export const peersFolder = join(project, "bench/peers");

@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { project } from "../test/faults/project.js";
+import { project } from "../commands/project.js";
 import { toSvg } from "./chart.js";
 import { figure, linesOf, machineLines, type Report, tellGoal, withUnit } from "./report.js";
 import { reaches } from "./row.js";

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { closeSync, ftruncateSync, openSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { project } from "../test/faults/project.js";
+import { project } from "../commands/project.js";
 import { type Usage, usageOf } from "./usage.js";
 
 /** A server under load: a process of its own. */
@@ -34,7 +34,7 @@ const startMs = 60_000;
 
 /** Starts a server and waits until it is ready. It ends with this process, however that comes about. */
 export async function startServer({ name, program, env, ready, logFile }: ServerOptions): Promise<Server> {
-  const endsWithParent = pathToFileURL(join(project, "bench/ends-with-parent.mjs")).href;
+  const endsWithParent = pathToFileURL(join(project, "commands/ends-with-parent.mjs")).href;
   const log = openSync(logFile, "a");
   const child = spawn(process.execPath, ["--import", endsWithParent, ...program], {
     env: { PATH: process.env["PATH"], NODE_ENV: "production", ...env },

@@ -72,6 +72,8 @@ export interface AppOptions {
   readonly databaseUrl: string;
   /** Undefined: there is none, and what is not held is read from Postgres. */
   readonly redis: RedisAddress | undefined;
+  /** How long a command to Redis may take, where it is not the standard. */
+  readonly redisLimitMs?: number;
   readonly operatorKey: string;
   /** How many requests a workspace may make; undefined: as many as it likes. */
   readonly rateLimit: RateLimit | undefined;
@@ -130,7 +132,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     undo.push(() => pool.close());
     const { sql } = pool;
     await migrate(sql).catch(cannotMigrate);
-    const redis = options.redis && connectRedis(options.redis, log);
+    const redis = options.redis && connectRedis(options.redis, log, options.redisLimitMs);
     const cache = redis ?? noCache;
     undo.push(() => cache.close());
 

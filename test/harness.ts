@@ -3,11 +3,12 @@ import { pino } from "pino";
 import postgres from "postgres";
 import { inject } from "vitest";
 import { type App, type AppOptions, openApp } from "../src/app.js";
+import { appOptions, redisAt } from "./app-options.js";
 import { keep, writeEvidence } from "./evidence.js";
 import { suspiciousRows } from "./leaks.js";
 import { operatorKey } from "./operator-key.js";
 
-export { operatorKey };
+export { operatorKey, redisAt };
 
 /** The log of test applications, at its most talkative: all of it is searched for secrets in the end. */
 const log = pino({ level: "trace", base: null }, { write: (line: string) => keep("lines of log", line) });
@@ -31,9 +32,6 @@ export async function createDatabase(template?: string): Promise<{ url: string; 
   };
 }
 
-/** A single Redis server. */
-export const redisAt = (url: string) => ({ urls: [url], cluster: false });
-
 /** A whole service on free ports, with a database of its own and the run's real Redis. */
 export interface TestApp extends App {
   readonly databaseUrl: string;
@@ -47,22 +45,10 @@ export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<
   let ahead = 0;
   const databaseUrl = overrides.databaseUrl ?? database?.url ?? "";
   const app = await openApp({
-    host: "127.0.0.1",
-    httpPort: 0,
-    grpcPort: 0,
-    metricsPort: undefined,
-    tls: undefined,
-    grpcKeepaliveMs: 60_000,
-    grpcMaxConnectionAgeMs: undefined,
-    maxConnections: 10_000,
-    stopDelayMs: 0,
-    lingerMs: 0,
+    ...appOptions,
     databaseUrl,
     redis: redisAt(inject("redisUrl")),
     operatorKey,
-    rateLimit: undefined,
-    cacheMb: 64,
-    docsBaseUrl: undefined,
     log,
     now: () => new Date(Date.now() + ahead),
     ...overrides,

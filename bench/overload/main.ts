@@ -2,16 +2,17 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { optionsOrExit } from "../../commands/command-line.js";
+import { createProgress } from "../../commands/progress.js";
 import { startBackends } from "../../src/embedded/backends.js";
 import { openBench, paces } from "../bench.js";
 import { describeMachine } from "../machine.js";
-import { createProgress } from "../progress.js";
 import { type Measured, measure } from "./measure.js";
-import { type Options, readOptions, usage } from "./options.js";
+import { readOptions } from "./options.js";
 import { toJson, toText } from "./report.js";
 import { findFailings } from "./verdict.js";
 
-const { subjects, seconds, json } = optionsOrExit();
+const { subjects, seconds, json } = optionsOrExit(readOptions);
 const progress = createProgress(process.stderr);
 
 // The service and the backends end with this process.
@@ -43,16 +44,3 @@ progress.clear();
 const report = { machine: describeMachine(), seconds, measured, failings };
 process.stdout.write(`${json ? toJson(report) : toText(report)}\n`);
 process.exit(failings.length === 0 ? 0 : 1);
-
-/** Tells how it is used, and ends, if that is asked for or is what is wrong. */
-function optionsOrExit(): Options {
-  try {
-    const options = readOptions(process.argv.slice(2));
-    if (options !== "help") return options;
-    process.stdout.write(usage);
-    return process.exit(0);
-  } catch (error) {
-    process.stderr.write(`${error instanceof Error ? error.message : error}\n\n${usage}`);
-    return process.exit(2);
-  }
-}

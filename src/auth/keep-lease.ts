@@ -1,4 +1,5 @@
 import type { Log } from "../observe/log.js";
+import { createOutage } from "../observe/outage.js";
 import { systemClock } from "./clock.js";
 import type { Lease } from "./lease.js";
 
@@ -13,6 +14,11 @@ export function keepLease(lease: Lease, log: Log) {
   const stopped = new AbortController();
   const renewals = { succeeded: 0, failed: 0 };
   const everyMs = lease.leaseMs / renewalsPerLease;
+  const outage = createOutage(log, {
+    level: "error",
+    begun: "the lease cannot be renewed; until it can, every call with a key is refused as unavailable",
+    over: "the lease is renewed again",
+  });
 
   async function renewForever(): Promise<void> {
     let failures = 0;
@@ -21,17 +27,12 @@ export function keepLease(lease: Lease, log: Log) {
       try {
         await lease.renew();
         renewals.succeeded += 1;
-        if (failures >= failuresToSay) log.info("the lease is renewed again");
         failures = 0;
+        outage.end();
       } catch (error) {
         renewals.failed += 1;
         failures += 1;
-        if (failures === failuresToSay && !stopped.signal.aborted) {
-          log.error(
-            { err: error },
-            "the lease cannot be renewed; until it can, every call with a key is refused as unavailable",
-          );
-        }
+        if (failures >= failuresToSay && !stopped.signal.aborted) outage.begin({ err: error });
       }
       await next;
     }

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Log } from "../observe/log.js";
+import { createOutage } from "../observe/outage.js";
 
 /** Remembers when keys were last used, and stores it in batches: no call waits for it. */
 export interface LastUsed {
@@ -23,7 +24,11 @@ const mostUnstored = 100_000;
 export function createLastUsed(store: (uses: ReadonlyMap<string, Date>) => Promise<void>, log: Log): LastUsed {
   let uses = new Map<string, Date>();
   let full = false;
-  let failing = false;
+  const outage = createOutage(log, {
+    level: "warn",
+    begun: "when keys were last used cannot be stored; it is tried again and again",
+    over: "when keys were last used is stored again",
+  });
 
   function record(keyId: string, at: Date): void {
     const known = uses.get(keyId);
@@ -48,12 +53,10 @@ export function createLastUsed(store: (uses: ReadonlyMap<string, Date>) => Promi
         pending.splice(0, largestBatch);
       }
       full = uses.size >= mostUnstored;
-      if (failing) log.info("when keys were last used is stored again");
-      failing = false;
+      outage.end();
     } catch (error) {
       for (const [keyId, at] of pending) record(keyId, at);
-      if (!failing) log.warn({ err: error }, "when keys were last used cannot be stored; it is tried again and again");
-      failing = true;
+      outage.begin({ err: error });
     }
   }
 

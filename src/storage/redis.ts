@@ -2,6 +2,7 @@ import type { Span } from "@opentelemetry/api";
 import { Cluster, Redis, type RedisOptions, ReplyError } from "ioredis";
 import type { RedisAddress } from "../config.js";
 import type { Log } from "../observe/log.js";
+import { createOutage } from "../observe/outage.js";
 import { inSpan } from "../observe/tracing.js";
 import { createBreaker } from "./breaker.js";
 
@@ -29,12 +30,10 @@ export interface RedisCache extends Cache {
 }
 
 /** How long a command may take, all redirections in a cluster included. */
-const limitMs = 50;
+const standardLimitMs = 50;
 
 const clientOptions: RedisOptions = {
   connectTimeout: 500,
-  // A server that owes an answer for so long is connected to anew. Callers have given up by then: see `within`.
-  socketTimeout: 500,
   // A command that cannot be sent now fails now. With the defaults it would wait, and a SET that its caller had long
   // given up on would run later, even on a restarted, empty server.
   enableOfflineQueue: false,
@@ -43,28 +42,29 @@ const clientOptions: RedisOptions = {
   retryStrategy: (attempt) => Math.min(attempt * 20, 500),
 };
 
-/** Connects to Redis in the background. Every command answers or gives up within 50 ms. */
-export function connectRedis(address: RedisAddress, log: Log): RedisCache {
-  const redis = address.cluster ? connectCluster(address.urls) : new Redis(address.urls[0] ?? "", clientOptions);
-  // Said once, and only if it lasts: a connection that is slow to come about is no outage.
+/** Connects to Redis in the background. Every command answers or gives up within a limit. */
+export function connectRedis(address: RedisAddress, log: Log, limitMs = standardLimitMs): RedisCache {
+  // A server that owes an answer for so long is connected to anew. Callers have given up by then: see `within`.
+  const options = { ...clientOptions, socketTimeout: 10 * limitMs };
+  const redis = address.cluster ? connectCluster(address.urls, options) : new Redis(address.urls[0] ?? "", options);
+  const outage = createOutage(log, {
+    level: "warn",
+    begun: "Redis is out of use; answering from Postgres alone",
+    over: "Redis is back",
+  });
+  // Only if it lasts: a connection that is slow to come about is no outage.
   let doubt: NodeJS.Timeout | undefined;
-  let said = false;
   let probes = 0;
   const breaker = createBreaker(
     // As a caller would, for a server may greet and yet refuse commands; and under another name each time, for a
     // cluster that has lost one node still has others.
-    () => within(redis.get(`latchkey:probe:${probes++}`)),
+    () => within(limitMs, redis.get(`latchkey:probe:${probes++}`)),
     (inUse, cause) => {
       clearTimeout(doubt);
-      if (inUse && said) log.info("Redis is back");
-      said &&= !inUse;
-      if (inUse) return;
-      doubt = setTimeout(() => {
-        said = true;
-        // The message only: ioredis errors carry the command's arguments.
-        const reason = cause instanceof Error ? cause.message : String(cause);
-        log.warn({ reason }, "Redis is out of use; answering from Postgres alone");
-      }, 3_000).unref();
+      if (inUse) return outage.end();
+      // The message only: ioredis errors carry the command's arguments.
+      const reason = cause instanceof Error ? cause.message : String(cause);
+      doubt = setTimeout(() => outage.begin({ reason }), 3_000).unref();
     },
   );
 
@@ -72,10 +72,10 @@ export function connectRedis(address: RedisAddress, log: Log): RedisCache {
 
   /** Under the limits that hold for every command. */
   function limited<T>(operation: string, command: () => Promise<T>, span?: Span): () => Promise<T> {
-    if (span === undefined) return () => within(command());
+    if (span === undefined) return () => within(limitMs, command());
     // The name is not told: that of a key is made from its secret.
     const tell = { "db.system.name": "redis", "db.operation.name": operation };
-    return () => inSpan(span, tell, within(command()));
+    return () => inSpan(span, tell, within(limitMs, command()));
   }
 
   /** The operations that it refuses: a user of it may lack the right to one of them. */
@@ -120,7 +120,7 @@ export function connectRedis(address: RedisAddress, log: Log): RedisCache {
   };
 }
 
-function connectCluster(urls: readonly string[]): Cluster {
+function connectCluster(urls: readonly string[], options: RedisOptions): Cluster {
   const nodes = urls.map((url) => new URL(url));
   const [first] = nodes;
   const secure = first?.protocol === "rediss:";
@@ -137,7 +137,7 @@ function connectCluster(urls: readonly string[]): Cluster {
       // Certificates are made out to names: nodes must not be looked up and then reached by their address.
       ...(secure && { dnsLookup: (name, found) => found(null, name) }),
       redisOptions: {
-        ...clientOptions,
+        ...options,
         username: decodeURIComponent(first?.username ?? "") || undefined,
         password: decodeURIComponent(first?.password ?? "") || undefined,
         ...(secure && { tls: {} }),
@@ -150,7 +150,7 @@ function connectCluster(urls: readonly string[]): Cluster {
  * Done here and not by ioredis' commandTimeout. That limits what one connection does; in a cluster a command may be sent
  * to several, one after the other. And after a pause of this process, it would take answers that are there for late.
  */
-async function within<T>(answer: Promise<T>): Promise<T> {
+async function within<T>(limitMs: number, answer: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     const giveUp = () => reject(new Error(`no answer within ${limitMs} ms`));

@@ -19,14 +19,14 @@ export function callersOf({ access }: Rpc, { callers }: Cast): readonly Caller[]
   return callers.filter(({ about }) => about === undefined || about === access.permission);
 }
 
-/** Two workspaces, one of them disabled, with keys in every state; and things of the first that can be named. */
+/** Workspaces, one of them disabled, with keys in every state; and things of the first that can be named. */
 export interface Cast {
   readonly callers: readonly Caller[];
   readonly things: Things;
   /** The first key of the workspace that has them. */
   readonly homeKey: string;
-  /** A key with every permission in a third workspace. */
-  readonly stranger: string;
+  /** Keys with every permission in other workspaces: one that was made before, and one that was made later. */
+  readonly strangers: readonly string[];
 }
 
 const lacking = "authorization/insufficient_permissions";
@@ -40,9 +40,11 @@ export async function castCallers(app: TestApp, rpcs: readonly Rpc[]): Promise<C
     call<Made>("keys.createKey", key, { permissions: ["*"], ...settings });
   const soon = Date.now() + 60_000;
 
+  // Lists are read in the order of the workspaces: where one has no end, those that were made later are in danger.
+  const earlier = await newWorkspace("earlier");
   const home = await newWorkspace("home");
   const closed = await newWorkspace("closed");
-  const [stranger, victim] = await Promise.all([newWorkspace("elsewhere"), newKey(home, { externalId: "user" })]);
+  const [later, victim] = await Promise.all([newWorkspace("later"), newKey(home, { externalId: "user" })]);
   const { identity } = await call<{ identity: Things }>("keys.getKey", home.key, { keyId: victim.keyId });
 
   const [plain, disabled, expired, deleted, rerolled, ofClosed, disabledOfClosed, expiredOfClosed, worstOfClosed] =
@@ -110,7 +112,7 @@ export async function castCallers(app: TestApp, rpcs: readonly Rpc[]): Promise<C
       name: "a new name",
     },
     homeKey: home.key,
-    stranger: stranger.key,
+    strangers: [earlier.key, later.key],
     callers: [
       refused("nobody", missing),
       refused("a key without the scheme", malformed, plain.key),

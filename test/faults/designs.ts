@@ -1,6 +1,6 @@
 import { cpSync, mkdirSync, renameSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
-import { project } from "./project.js";
+import { project } from "../../commands/project.js";
 
 /** Designs that break the promise: each is a module that takes the place of the one that keeps it. */
 export const brokenDesigns: readonly string[] = ["cache-aside", "publish-subscribe", "no-wait"];

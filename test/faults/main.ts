@@ -2,16 +2,17 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { optionsOrExit } from "../../commands/command-line.js";
+import { createProgress } from "../../commands/progress.js";
 import { startBackends } from "../../src/embedded/backends.js";
 import { built, installDesign } from "./designs.js";
 import { openLaboratory } from "./laboratory.js";
-import { type Options, readOptions, usage } from "./options.js";
-import { createProgress } from "./progress.js";
-import { toJson, toText } from "./report.js";
+import { readOptions } from "./options.js";
+import { toJson, toLine, toText } from "./report.js";
 import { runRound } from "./round.js";
 import { findFailings } from "./verdict.js";
 
-const { minutes, seed, replicas, rate, design, faults, json } = optionsOrExit();
+const { minutes, seed, replicas, rate, design, only: faults, json } = optionsOrExit(readOptions);
 
 /** Rounds of less than this are too short for every kind of fault to come. */
 const longMinutes = 2;
@@ -46,6 +47,7 @@ async function runOnce(): Promise<boolean> {
   const laboratory = await openLaboratory({ databaseUrl: backends.databaseUrl, replicas, dist, folder });
   undo.push(() => laboratory.close());
 
+  const progress = createProgress(process.stderr, 10_000);
   const cpuBefore = process.cpuUsage();
   const state = await runRound(laboratory, {
     seed,
@@ -53,7 +55,7 @@ async function runOnce(): Promise<boolean> {
     callsPerSecond: rate,
     faults,
     enough: () => interrupted,
-    progress: createProgress(process.stderr),
+    progress: (state) => progress.say(toLine(state)),
   });
   const { user, system } = process.cpuUsage(cpuBefore);
   const failings = findFailings(state, {
@@ -66,17 +68,4 @@ async function runOnce(): Promise<boolean> {
   const facts = { seed, replicas, design: design ?? "as it is", ownCpu, failings };
   process.stdout.write(`\n${json ? toJson(state, facts) : toText(state, facts)}\n`);
   return failings.length === 0;
-}
-
-/** Tells how it is used, and ends, if that is asked for or is what is wrong. */
-function optionsOrExit(): Options {
-  try {
-    const options = readOptions(process.argv.slice(2));
-    if (options !== "help") return options;
-    process.stdout.write(usage);
-    return process.exit(0);
-  } catch (error) {
-    process.stderr.write(`${error instanceof Error ? error.message : error}\n\n${usage}`);
-    return process.exit(2);
-  }
 }

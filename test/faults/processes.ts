@@ -2,7 +2,7 @@ import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process"
 import { once } from "node:events";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { project } from "./project.js";
+import { project } from "../../commands/project.js";
 
 /** A Node process of the laboratory, with whatever it starts itself: they live, freeze and die together. */
 export interface Launched {
@@ -18,7 +18,7 @@ export interface Launched {
 
 /** Launches a program with Node. It leads a process group of its own, so that a terminal's Ctrl-C is for us alone. */
 export function launchNode(program: readonly string[], env: NodeJS.ProcessEnv): Launched {
-  const endsWithParent = pathToFileURL(join(project, "test/faults/ends-with-parent.mjs")).href;
+  const endsWithParent = pathToFileURL(join(project, "commands/ends-with-parent.mjs")).href;
   const options: SpawnOptions = { env, detached: true, stdio: ["ignore", "pipe", "pipe", "ipc"] };
   const child = spawn(process.execPath, ["--no-warnings", "--import", endsWithParent, ...program], options);
   const ended = once(child, "exit");

@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { join } from "node:path";
 import { Redis } from "ioredis";
+import { project } from "../../commands/project.js";
 import { launchNode } from "./processes.js";
-import { project } from "./project.js";
 
 /** A Redis of the laboratory, in a process of its own. */
 export interface RedisServer {

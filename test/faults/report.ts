@@ -14,6 +14,18 @@ export interface ReportFacts {
   readonly failings: readonly string[];
 }
 
+/** How a round stands. */
+export function toLine({ tally, elapsedMs, faultsOn }: RoundState): string {
+  const rate = perSecond(tally.judged, elapsedMs).toFixed(0);
+  const parts = [
+    `${tally.judged} judged (${rate}/s)`,
+    `${tally.writesAcknowledged} writes`,
+    `${tally.violationCount} violations`,
+    faultsOn.join(", ") || "no fault",
+  ];
+  return parts.join(" | ");
+}
+
 /** A round in plain text. */
 export function toText(state: RoundState, facts: ReportFacts): string {
   const { tally, elapsedMs, faultsOnMs } = state;

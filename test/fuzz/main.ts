@@ -3,15 +3,17 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
+import { optionsOrExit } from "../../commands/command-line.js";
+import { createProgress } from "../../commands/progress.js";
 import { migrateDatabase, openApp } from "../../src/app.js";
 import { startBackends } from "../../src/embedded/backends.js";
 import { createLog } from "../../src/observe/log.js";
-import { type Options, readOptions, usage } from "./options.js";
-import { createProgress } from "./progress.js";
-import { toJson, toText } from "./report.js";
+import { appOptions, redisAt } from "../app-options.js";
+import { readOptions } from "./options.js";
+import { toJson, toLine, toText } from "./report.js";
 import { runFuzz } from "./run.js";
 
-const options = optionsOrExit();
+const options = optionsOrExit(readOptions);
 const operatorKey = "operator-credential-of-the-fuzz";
 const crashes: string[] = [];
 for (const event of ["uncaughtException", "unhandledRejection"] as const) {
@@ -40,28 +42,21 @@ async function runOnce(): Promise<boolean> {
   await migrateDatabase(databaseUrl);
   await shortenLease(databaseUrl);
   const app = await openApp({
-    host: "127.0.0.1",
-    httpPort: 0,
-    grpcPort: 0,
-    metricsPort: undefined,
-    tls: undefined,
-    grpcKeepaliveMs: 60_000,
-    grpcMaxConnectionAgeMs: undefined,
-    maxConnections: 10_000,
-    stopDelayMs: 0,
+    ...appOptions,
     databaseUrl,
-    redis: backends.redisUrl === undefined ? undefined : { urls: [backends.redisUrl], cluster: false },
+    redis: backends.redisUrl === undefined ? undefined : redisAt(backends.redisUrl),
     operatorKey,
-    rateLimit: undefined,
-    cacheMb: 64,
-    docsBaseUrl: undefined,
     log: createLog("silent"),
   });
   undo.push(() => app.close());
 
   process.stderr.write(`seed ${options.seed}, ${options.cases} cases\n`);
-  const progress = createProgress(process.stderr, options.cases);
-  const { failings, ...run } = await runFuzz({ ...app, databaseUrl, operatorKey }, { ...options, progress });
+  const progress = createProgress(process.stderr, 5_000);
+  const { failings, ...run } = await runFuzz(
+    { ...app, databaseUrl, operatorKey },
+    { ...options, progress: (tally) => progress.say(toLine(tally, options)) },
+  );
+  progress.clear();
   const all = { ...run, failings: [...failings, ...crashes] };
   process.stdout.write(`${options.json ? toJson(all, options) : toText(all, options)}\n`);
   return all.failings.length === 0;
@@ -72,17 +67,4 @@ async function shortenLease(databaseUrl: string): Promise<void> {
   const sql = postgres(databaseUrl, { max: 1 });
   await sql`update epoch set lease_ms = 50`;
   await sql.end();
-}
-
-/** Tells how it is used, and ends, if that is asked for or is what is wrong. */
-function optionsOrExit(): Options {
-  try {
-    const options = readOptions(process.argv.slice(2));
-    if (options !== "help") return options;
-    process.stdout.write(usage);
-    return process.exit(0);
-  } catch (error) {
-    process.stderr.write(`${error instanceof Error ? error.message : error}\n\n${usage}`);
-    return process.exit(2);
-  }
 }

@@ -1,5 +1,10 @@
 import type { Run, RunOptions } from "./run.js";
-import type { Count } from "./tally.js";
+import type { Count, Tally } from "./tally.js";
+
+/** How a run stands. */
+export function toLine({ cases, accepted, readBack }: Tally, wanted: Pick<RunOptions, "cases">): string {
+  return `${cases} of ${wanted.cases} cases, ${accepted} accepted, ${readBack} read back`;
+}
 
 /** A run in plain text. */
 export function toText({ tally, elapsedMs, failings }: Run, { seed }: Pick<RunOptions, "seed">): string {

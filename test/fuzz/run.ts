@@ -5,7 +5,7 @@ import { type Ledger, openLane } from "./lane.js";
 import { operations } from "./operations.js";
 import { createSender } from "./send.js";
 import { doorNames } from "./sent.js";
-import { findHalves } from "./stored.js";
+import { findMisstored } from "./stored.js";
 import { createTally, type Tally } from "./tally.js";
 
 /** The service that is tried. */
@@ -77,7 +77,7 @@ export async function runFuzz(subject: Subject, { seed, cases, path, progress }:
 
   try {
     await Promise.all(Array.from({ length: path === undefined ? lanes : 1 }, (_, index) => runLane(index)));
-    failings.push(...(await findHalves(subject.databaseUrl, ledger)).slice(0, 10));
+    failings.push(...(await findMisstored(subject.databaseUrl, ledger)).slice(0, 10));
   } finally {
     sender.close();
   }

@@ -1,10 +1,11 @@
 // The soak on the command line: `npm run soak -- --minutes 10`.
-import { createProgress } from "../../bench/progress.js";
-import { type Options, readOptions, usage } from "./options.js";
+import { optionsOrExit } from "../../commands/command-line.js";
+import { createProgress } from "../../commands/progress.js";
+import { readOptions } from "./options.js";
 import { toJson, toText } from "./report.js";
 import { runRound } from "./round.js";
 
-const { minutes, seed, faults, leakBytes, json } = optionsOrExit();
+const { minutes, seed, faults, leak: leakBytes, json } = optionsOrExit(readOptions);
 
 let interrupted = false;
 for (const signal of ["SIGINT", "SIGTERM"] as const) {
@@ -33,16 +34,3 @@ try {
 }
 // Not left to Node: connections that were cut off may linger.
 process.exit(passes ? 0 : 1);
-
-/** Tells how it is used, and ends, if that is asked for or is what is wrong. */
-function optionsOrExit(): Options {
-  try {
-    const options = readOptions(process.argv.slice(2));
-    if (options !== "help") return options;
-    process.stdout.write(usage);
-    return process.exit(0);
-  } catch (error) {
-    process.stderr.write(`${error instanceof Error ? error.message : error}\n\n${usage}`);
-    return process.exit(2);
-  }
-}

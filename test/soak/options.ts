@@ -1,48 +1,21 @@
-import { parseArgs } from "node:util";
+import { createCommandLine, flag, option, seed } from "../../commands/command-line.js";
+import { numberOfAtLeast } from "../../commands/kinds.js";
 
-/** What a soak is to be like. */
-export interface Options {
-  readonly minutes: number;
-  readonly seed: number;
-  readonly faults: boolean;
-  readonly leakBytes: number;
-  readonly json: boolean;
-}
-
-export const usage = `Usage: npm run soak -- [options]
-
-  --minutes N   how long (10)
-  --seed N      for what is left to chance
-  --faults      Redis is cut off and PostgreSQL restarted now and then, in a part of the first half
-  --leak BYTES  makes the service keep so much for every 100 HTTP requests, to see that this is found
-  --json        the report as JSON
-`;
-
-/** Reads the command line; what is wrong with it is thrown as a sentence. */
-export function readOptions(args: readonly string[]): Options | "help" {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      minutes: { type: "string", default: "10" },
-      seed: { type: "string", default: `${Date.now() % 1_000_000}` },
-      faults: { type: "boolean", default: false },
-      leak: { type: "string", default: "0" },
-      json: { type: "boolean", default: false },
-      help: { type: "boolean", default: false },
-    },
-  });
-  if (values.help) return "help";
-  return {
-    minutes: atLeast("minutes", values.minutes, 0.1),
-    seed: atLeast("seed", values.seed, 0),
-    faults: values.faults,
-    leakBytes: atLeast("leak", values.leak, 0),
-    json: values.json,
-  };
-}
-
-function atLeast(name: string, text: string, least: number): number {
-  const number = Number(text);
-  if (!(number >= least)) throw new Error(`--${name} must be a number, at least ${least}, not ${text}`);
-  return number;
-}
+/** What a soak is to be like. Wrong usage and the wish for help are told to the user, and thrown. */
+export const { read: readOptions } = createCommandLine({
+  name: "soak",
+  about: "Keeps a Latchkey of its own busy for a while, and looks whether it holds on to anything.",
+  entries: {
+    minutes: option("N", "how long", numberOfAtLeast(0.1), 10),
+    seed: seed("for what is left to chance", numberOfAtLeast(0)),
+    faults: flag("Redis is cut off and PostgreSQL restarted now and then, in a part of the first half"),
+    leak: option(
+      "bytes",
+      "makes the service keep so much for every 100 HTTP requests, to see that this is found",
+      numberOfAtLeast(0),
+      0,
+    ),
+    json: flag("the report as JSON"),
+  },
+  failsIf: "the heap grows, something is left over, or a call is not answered as it must be",
+});

@@ -1,5 +1,6 @@
 import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from "node:http";
 import { Agent as HttpsAgent, request as requestHttps } from "node:https";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fromBinary, toBinary } from "@bufbuild/protobuf";
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { ConnectError, type Transport } from "@connectrpc/connect";
@@ -26,7 +27,8 @@ export type Fields = Readonly<Record<string, unknown>>;
 
 /** A client with one connection of its own. */
 export interface Caller {
-  call(operation: OperationName, credential: string, request: Fields): Promise<Fate>;
+  /** @param idempotencyKey with which the same can be asked for again */
+  call(operation: OperationName, credential: string, request: Fields, idempotencyKey?: string): Promise<Fate>;
   close(): void;
 }
 
@@ -47,14 +49,23 @@ export const callerKinds = {
 
 export type CallerKind = keyof typeof callerKinds;
 
+/** Asks until it is judged: a service that has only just started may say that it cannot yet. */
+export async function judged(caller: Caller, ...asked: Parameters<Caller["call"]>): Promise<Fate> {
+  for (let attempt = 1; ; attempt++) {
+    const fate = await caller.call(...asked);
+    if (fate.kind !== "declined" || fate.code !== "service_unavailable" || attempt === 50) return fate;
+    await sleep(100);
+  }
+}
+
 function openHttp({ httpUrl, ca }: Target): Caller {
   const agent = agentOf(ca);
   const request = ca ? requestHttps : requestHttp;
   return {
-    async call(operation, credential, body) {
+    async call(operation, credential, body, idempotencyKey) {
       // Lists are asked by POST, too; that path is the last.
       const path = operationOf(operation).routes.at(-1)?.[1];
-      const headers = { authorization: `Bearer ${credential}`, "content-type": "application/json" };
+      const headers = { ...headersOf(credential, idempotencyKey), "content-type": "application/json" };
       try {
         const sent = request(`${httpUrl}${path}`, { agent, method: "POST", headers, timeout: patienceMs });
         sent.once("timeout", () => sent.destroy(new Error("no answer in time")));
@@ -94,11 +105,10 @@ function openGrpcJs({ grpcAddress, ca }: Target): Caller {
   // Retries would hide what is looked for; and by default, the clients of one process share a connection.
   const client = new Client(grpcAddress, trust, { "grpc.enable_retries": 0, "grpc.use_local_subchannel_pool": 1 });
   return {
-    call(operation, credential, request) {
+    call(operation, credential, request, idempotencyKey) {
       const { rpc } = operationOf(operation);
       const bytes = Buffer.from(toBinary(rpc.input, toRequestMessage(rpc.input, request)));
-      const metadata = new Metadata();
-      metadata.set("authorization", `Bearer ${credential}`);
+      const metadata = Metadata.fromHttp2Headers(headersOf(credential, idempotencyKey));
       const path = `/${rpc.parent.typeName}/${rpc.name}`;
       return new Promise((resolve) => {
         const deadline = Date.now() + patienceMs;
@@ -134,11 +144,16 @@ function agentOf(ca: string | undefined): HttpAgent {
   return ca ? new HttpsAgent({ ...one, ca }) : new HttpAgent(one);
 }
 
+function headersOf(credential: string, idempotencyKey: string | undefined): Record<string, string> {
+  const authorization = `Bearer ${credential}`;
+  return idempotencyKey === undefined ? { authorization } : { authorization, "idempotency-key": idempotencyKey };
+}
+
 function overTransport(transport: Transport): Pick<Caller, "call"> {
   return {
-    async call(operation, credential, request) {
+    async call(operation, credential, request, idempotencyKey) {
       const { rpc } = operationOf(operation);
-      const headers = { authorization: `Bearer ${credential}` };
+      const headers = headersOf(credential, idempotencyKey);
       try {
         const message = toRequestMessage(rpc.input, request);
         const answer = await transport.unary(rpc, undefined, undefined, headers, message);

@@ -5,12 +5,13 @@ import postgres, { type Sql } from "postgres";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { createRandom, type Random } from "../faults/random.js";
 import { createDatabase } from "../harness.js";
-import { type Caller, type CallerKind, callerKinds, type Fate, type Target } from "./callers.js";
+import { findHalves } from "../wholeness.js";
+import { type Caller, type CallerKind, callerKinds, judged, type Target } from "./callers.js";
 import { createLedger } from "./ledger.js";
 import { kill, leftOf, until } from "./processes.js";
+import { type Repeated, repeatCreates } from "./repetitions.js";
 import { makePlace, type Place, type Service, start } from "./service.js";
-import { findHalves } from "./wholeness.js";
-import { createWriter, type Knowledge, type Standings, type Writer } from "./writers.js";
+import { createWriter, type Knowledge, ownerRules, type Standings, type Writer } from "./writers.js";
 
 /** CRASHES=500 for a long run, CRASHES_SEED to choose the same moments and writes again. */
 const { CRASHES = "50", CRASHES_SEED = `${Date.now() % 1e6}` } = process.env;
@@ -27,7 +28,7 @@ const momentMs = 20;
 
 const operatorKey = "operator-credential-of-the-start-tests";
 
-describe("after kill -9 amid writes every acknowledged change is there with its event, none in half, and revocations hold", () => {
+describe("after kill -9 amid writes every acknowledged change is there with its event, none in half, revocations hold, and what was sent with an Idempotency-Key can be sent again", () => {
   test(`the service alone is killed, ${Number(CRASHES) - withDatabase} times`, { timeout: 600_000 }, async () => {
     const database = await createDatabase(inject("template"));
     onTestFinished(() => database.drop());
@@ -89,15 +90,17 @@ async function crash(rounds: number, subject: Subject): Promise<void> {
     ledger: createLedger(),
     keys: new Map(),
     callers: new Map(),
+    creates: [],
     unexpected: [],
     counts: new Map(),
   };
+  const repeated: Repeated = { made: 0, undone: 0, answered: 0 };
   let service = await subject.start();
   const writers = await createWriters(service, random, known);
   for (let round = 1; round <= rounds; round++) {
     const where = `in round ${round} with CRASHES_SEED=${CRASHES_SEED}`;
-    const callers = writers.map(([kind]) => callerKinds[kind](service));
-    const writing = writers.map(([, writer], index) => writer.write(callers[index] as Caller));
+    const callers = writers.map(({ kind }) => callerKinds[kind](service));
+    const writing = writers.map((writer, index) => writer.write(callers[index] as Caller));
     const enough = known.ledger.size + random.between(1, mostChanges);
     while (known.ledger.size < enough) await sleep(1);
     await sleep(random.between(0, momentMs));
@@ -108,14 +111,21 @@ async function crash(rounds: number, subject: Subject): Promise<void> {
 
     service = await subject.start();
     await subject.look(async (sql) => {
-      expect(await findHalves(sql), where).toEqual([]);
+      expect(await findHalves(sql, ownerRules), where).toEqual([]);
+      expect(await repeatCreates(service, sql, known.creates, random, repeated), where).toEqual([]);
+      expect(await findHalves(sql, ownerRules), `after repetitions ${where}`).toEqual([]);
       expect(await known.ledger.compare(sql), where).toEqual([]);
     });
     expect(await findMisjudged(service, known), where).toEqual([]);
   }
   const counts = JSON.stringify(Object.fromEntries(known.counts));
   process.stdout.write(`${rounds} crashes, ${known.ledger.size} acknowledged changes, none lost: ${counts}\n`);
+  process.stdout.write(`sent again with their Idempotency-Key: ${JSON.stringify(repeated)}\n`);
   expect([...known.counts.keys()].sort(), "every operation that writes").toEqual(writing);
+  expect(
+    Object.values(repeated).every((count) => count > 0),
+    "each kind was sent again",
+  ).toBe(true);
 }
 
 /** Every operation that changes something. */
@@ -133,17 +143,17 @@ const writing = [
 ];
 
 /** Writers for each kind of client, each with a workspace of its own. */
-async function createWriters(service: Service, random: Random, known: Knowledge): Promise<[CallerKind, Writer][]> {
+async function createWriters(service: Service, random: Random, known: Knowledge): Promise<Writer[]> {
   const operator = callerKinds["HTTP, kept alive"](service);
   const kinds = (Object.keys(callerKinds) as CallerKind[]).flatMap((kind) =>
     Array<CallerKind>(writersPerKind).fill(kind),
   );
-  const writers: [CallerKind, Writer][] = [];
+  const writers: Writer[] = [];
   for (const [index, kind] of kinds.entries()) {
     const name = `w${index}`;
     const made = await operator.call("createWorkspace", operatorKey, { name });
     const key = made.kind === "answered" ? String(made.data["key"]) : expect.fail(JSON.stringify(made));
-    writers.push([kind, createWriter(name, key, operatorKey, random.fork(), known)]);
+    writers.push(createWriter(kind, name, key, operatorKey, random.fork(), known));
   }
   operator.close();
   return writers;
@@ -170,15 +180,6 @@ async function findMisjudged(target: Target, { keys, callers }: Knowledge): Prom
   const misjudged = (await Promise.all([...verified, ...called])).flat();
   for (const caller of open) caller.close();
   return misjudged;
-}
-
-/** Asks until it is judged: a service that has only just started may say that it cannot yet. */
-async function judged(caller: Caller, ...asked: Parameters<Caller["call"]>): Promise<Fate> {
-  for (let attempt = 1; ; attempt++) {
-    const fate = await caller.call(...asked);
-    if (fate.kind !== "declined" || fate.code !== "service_unavailable" || attempt === 50) return fate;
-    await sleep(100);
-  }
 }
 
 /** Where the embedded PostgreSQL listens at the moment, from the files that it keeps. */

@@ -1,13 +1,16 @@
 import type { OperationName } from "../contract/operations.js";
 import type { Random } from "../faults/random.js";
-import type { Caller, Fate, Fields } from "./callers.js";
+import type { Rules } from "../wholeness.js";
+import type { Caller, CallerKind, Fate, Fields } from "./callers.js";
 import type { Change, Ledger } from "./ledger.js";
+import type { Create } from "./repetitions.js";
 
 /** What is known of a secret: whether it is good, or undefined if a change to that came to an unknown end. */
 export type Standings = Map<string, { readonly workspaceKey: string; good: boolean | undefined }>;
 
 /** One who changes the resources of a workspace, one after the other; nobody else does. */
 export interface Writer {
+  readonly kind: CallerKind;
   /** Writes until the service is gone. */
   write(caller: Caller): Promise<void>;
 }
@@ -19,6 +22,8 @@ export interface Knowledge {
   readonly keys: Standings;
   /** Of the keys of workspaces that are disabled and enabled, as they call. */
   readonly callers: Standings;
+  /** What was sent with an Idempotency-Key. */
+  readonly creates: Create[];
   /** What must not happen, in words. */
   readonly unexpected: string[];
   /** How often each operation was acknowledged. */
@@ -34,13 +39,29 @@ interface Move {
   readonly resourceId?: string;
   /** The secret whose standing it changes. */
   readonly secret?: string;
+  /** With which it is sent again when nobody knows whether it happened. */
+  readonly idempotencyKey?: string;
   acknowledged(data: Fields): readonly Change[];
   /** Nobody knows whether it happened: what it touches is left alone from now on. */
   abandoned(): void;
 }
 
+/** What holds of what writers have written: they call the identities that they have made for a key its owners. */
+export const ownerRules: Rules = {
+  "an identity that was made for a key has that key": (sql) => sql`
+    select event_id from audit_events as made
+    where type = 'identity.create' and after ->> 'externalId' like 'owner-%' and not exists (
+      select from audit_events
+      where type in ('key.create', 'key.update') and request_id = made.request_id
+        and after ->> 'identityId' = made.resource_id)`,
+};
+
+/** How many of those that create something do so with an Idempotency-Key. */
+const keyedShare = 0.75;
+
 /** Makes a writer for the workspace that this key is of. */
 export function createWriter(
+  kind: CallerKind,
   name: string,
   workspaceKey: string,
   operatorKey: string,
@@ -52,17 +73,23 @@ export function createWriter(
   const identities = new Set<string>();
   const workspaces = new Map<string, { readonly key: string; enabled: boolean }>();
   const unique = (what: string) => `${what}-${name}-${++turn}`;
+  const sometimesKeyed = () => (random.chance(keyedShare) ? { idempotencyKey: unique("attempt") } : {});
 
   const creation = (operation: OperationName, request: Fields, acknowledged: Move["acknowledged"]): Move => ({
     operation,
     credential: workspaceKey,
     request,
+    ...sometimesKeyed(),
     acknowledged,
     abandoned: () => {},
   });
 
   /** A change of a key that is there. */
-  const ofKey = (operation: OperationName, more: Fields, acknowledged: (keyId: string, data: Fields) => Change[]) => {
+  const ofKey = (
+    operation: OperationName,
+    more: Fields,
+    acknowledged: (key: { keyId: string; secret: string }, data: Fields) => Change[],
+  ): Move => {
     const [keyId, secret] = random.pick([...keys]);
     return {
       operation,
@@ -70,7 +97,7 @@ export function createWriter(
       request: { keyId, ...more },
       resourceId: keyId,
       secret,
-      acknowledged: (data: Fields) => acknowledged(keyId, data),
+      acknowledged: (data) => acknowledged({ keyId, secret }, data),
       abandoned: () => keys.delete(keyId),
     };
   };
@@ -95,8 +122,8 @@ export function createWriter(
   }
 
   /** From now on this key is refused; it is not changed any more. */
-  function revoke(keyId: string): void {
-    const standing = known.keys.get(keys.get(keyId) ?? "");
+  function revoke({ keyId, secret }: { keyId: string; secret: string }): void {
+    const standing = known.keys.get(secret);
     if (standing) standing.good = false;
     keys.delete(keyId);
   }
@@ -154,24 +181,26 @@ export function createWriter(
       const name = unique("renamed");
       moves.push(
         () =>
-          ofKey("updateKey", { name, ...(random.chance(0.5) && { externalId: unique("owner") }) }, (keyId) => [
+          ofKey("updateKey", { name, ...(random.chance(0.5) && { externalId: unique("owner") }) }, ({ keyId }) => [
             { type: "key.update", resourceId: keyId, after: { name } },
           ]),
         () =>
-          ofKey("updateKey", { enabled: false }, (keyId) => {
-            revoke(keyId);
-            return [{ type: "key.update", resourceId: keyId, after: { enabled: false } }];
+          ofKey("updateKey", { enabled: false }, (key) => {
+            revoke(key);
+            return [{ type: "key.update", resourceId: key.keyId, after: { enabled: false } }];
           }),
         () =>
-          ofKey("deleteKey", {}, (keyId) => {
-            revoke(keyId);
-            return [{ type: "key.delete", resourceId: keyId }];
+          ofKey("deleteKey", {}, (key) => {
+            revoke(key);
+            return [{ type: "key.delete", resourceId: key.keyId }];
           }),
-        () =>
-          ofKey("rerollKey", { expiration: 0 }, (keyId, data) => {
-            revoke(keyId);
-            return [{ type: "key.reroll", resourceId: keyId }, ...keep(data, { enabled: true })];
+        () => ({
+          ...ofKey("rerollKey", { expiration: 0 }, (key, data) => {
+            revoke(key);
+            return [{ type: "key.reroll", resourceId: key.keyId }, ...keep(data, { enabled: true })];
           }),
+          ...sometimesKeyed(),
+        }),
       );
     }
     if (identities.size > 0) {
@@ -192,31 +221,46 @@ export function createWriter(
     return random.pick(moves)();
   }
 
+  function acknowledge({ operation, acknowledged }: Move, data: Fields): void {
+    known.counts.set(operation, (known.counts.get(operation) ?? 0) + 1);
+    known.ledger.enter(...acknowledged(data));
+  }
+
   /** The service said that it could not, or said nothing: either way, the change may have been made. */
-  function abandon({ resourceId, secret = "", abandoned }: Move): void {
-    if (resourceId !== undefined) known.ledger.doubt(resourceId);
+  function abandon({ resourceId, secret = "", idempotencyKey, abandoned }: Move): void {
+    // What became of those with an Idempotency-Key will be known when they are sent again.
+    if (resourceId !== undefined && idempotencyKey === undefined) known.ledger.doubt(resourceId);
     const standing = known.keys.get(secret) ?? known.callers.get(secret);
     if (standing) standing.good = undefined;
     abandoned();
   }
 
+  /** Keeps what can be sent again: with its answer, if there was one. */
+  function keepCreate(move: Move, answer: Fields | undefined): void {
+    const { operation, credential, request, idempotencyKey } = move;
+    if (idempotencyKey === undefined) return;
+    const learn = (data: Fields) => acknowledge(move, data);
+    known.creates.push({ through: kind, operation, credential, request, idempotencyKey, answer, learn });
+  }
+
   function settle(move: Move, fate: Fate): void {
-    const { operation } = move;
     if (fate.kind === "answered") {
-      known.counts.set(operation, (known.counts.get(operation) ?? 0) + 1);
-      known.ledger.enter(...move.acknowledged(fate.data));
-    } else if (fate.kind === "cut") abandon(move);
-    else if (fate.kind === "declined") {
+      acknowledge(move, fate.data);
+      keepCreate(move, fate.data);
+    } else if (fate.kind === "cut" || fate.kind === "declined") {
       abandon(move);
-      if (fate.code !== "service_unavailable") known.unexpected.push(`${operation}: ${fate.code}`);
+      keepCreate(move, undefined);
     }
+    if (fate.kind === "declined" && fate.code !== "service_unavailable")
+      known.unexpected.push(`${move.operation}: ${fate.code}`);
   }
 
   return {
+    kind,
     async write(caller) {
       for (;;) {
         const move = chooseMove();
-        const fate = await caller.call(move.operation, move.credential, move.request);
+        const fate = await caller.call(move.operation, move.credential, move.request, move.idempotencyKey);
         settle(move, fate);
         if (fate.kind === "unsent" || fate.kind === "cut") return;
       }

@@ -6,11 +6,27 @@ const chain = `
     row_number() over (partition by resource_id order by position desc) = 1 as is_last
   from audit_events window by_resource as (partition by resource_id order by position)`;
 
-/**
- * What must hold of every database at every moment, because a change and all that belongs to it are one statement: the
- * rule, and a query for what breaks it.
- */
-const rules: Readonly<Record<string, (sql: Sql) => PendingQuery<Row[]>>> = {
+/** What must hold of a database: the rule, and a query for what breaks it. */
+export type Rules = Readonly<Record<string, (sql: Sql) => PendingQuery<Row[]>>>;
+
+/** The events that one request can leave, in their order. */
+const wholes = [
+  "key.create",
+  "identity.create key.create",
+  "key.update",
+  "identity.create key.update",
+  "key.delete",
+  "key.create key.reroll",
+  "identity.create",
+  "identity.update",
+  "identity.delete",
+  "workspace.create key.create",
+  "workspace.disable",
+  "workspace.enable",
+];
+
+/** What must hold of every database at every moment, because a change and all that belongs to it are one statement. */
+const rules: Rules = {
   "a row has one event of its making": (sql) => sql`
     select id from (
       select key_id as id from keys union all select identity_id from identities union all
@@ -53,22 +69,25 @@ const rules: Readonly<Record<string, (sql: Sql) => PendingQuery<Row[]>>> = {
   "an event begins where the one before it ended": (sql) => sql`
     select event_id, before, told_before from (${sql.unsafe(chain)}) as events
     where type_before is not null and before::jsonb - 'identityId' is distinct from told_before::jsonb - 'identityId'`,
+  "the events of a request are those of one change": (sql) => sql`
+    select request_id, string_agg(type, ' ' order by position) as types from audit_events
+    group by request_id having string_agg(type, ' ' order by position) <> all(${wholes})`,
   "a workspace is made with its first key": (sql) => sql`
     select event_id from audit_events as made
     where type = 'workspace.create' and not exists (
       select from audit_events join keys on key_id = resource_id
       where type = 'key.create' and request_id = made.request_id and keys.workspace_id = made.workspace_id)`,
-  "an identity that was made for a key has that key": (sql) => sql`
-    select event_id from audit_events as made
-    where type = 'identity.create' and after ->> 'externalId' like 'owner-%' and not exists (
-      select from audit_events
-      where type in ('key.create', 'key.update') and request_id = made.request_id
-        and after ->> 'identityId' = made.resource_id)`,
-  "a key that was replaced has its successor, made in the same request": (sql) => sql`
-    select event_id from audit_events as replaced
-    where type = 'key.reroll' and (
-      select count(*) from audit_events join keys on key_id = resource_id
-      where type = 'key.create' and request_id = replaced.request_id) <> 1`,
+  "an identity that was made with the change of a key is that key's": (sql) => sql`
+    select made.event_id from audit_events as made join audit_events as owned using (request_id)
+    where made.type = 'identity.create' and owned.type in ('key.create', 'key.update')
+      and owned.after ->> 'identityId' is distinct from made.resource_id`,
+  "a key that replaces another is like it, and the other ends": (sql) => sql`
+    select replaced.event_id, replaced.before, replaced.after, made.after as successor
+    from audit_events as replaced join audit_events as made using (request_id)
+    where replaced.type = 'key.reroll' and made.type = 'key.create' and (
+      made.after::jsonb - 'start' is distinct from replaced.before::jsonb - 'start'
+      or replaced.after::jsonb - 'expires' is distinct from replaced.before::jsonb - 'expires'
+      or replaced.after ->> 'expires' is null)`,
   "no row is of an epoch that is yet to come": (sql) => sql`
     select epoch from (
       select changed_epoch as epoch from keys union all select changed_epoch from identities union all
@@ -76,10 +95,14 @@ const rules: Readonly<Record<string, (sql: Sql) => PendingQuery<Row[]>>> = {
     where epoch > (select value from epoch)`,
 };
 
-/** Every breach of the rules in a database, in words. */
-export async function findHalves(sql: Sql): Promise<string[]> {
+/**
+ * Every breach of the rules in a database, in words.
+ *
+ * @param more what must hold as well, because of who has written there
+ */
+export async function findHalves(sql: Sql, more: Rules = {}): Promise<string[]> {
   const found: string[] = [];
-  for (const [rule, query] of Object.entries(rules)) {
+  for (const [rule, query] of Object.entries({ ...rules, ...more })) {
     for (const row of await query(sql)) found.push(`${rule}: ${JSON.stringify(row)}`);
   }
   return found;

@@ -1,0 +1,21 @@
+import type { AppOptions } from "../src/app.js";
+
+/** An application on free ports, of which nothing is asked for but what a test names; it stops without delay. */
+export const appOptions: Omit<AppOptions, "databaseUrl" | "redis" | "operatorKey" | "log"> = {
+  host: "127.0.0.1",
+  httpPort: 0,
+  grpcPort: 0,
+  metricsPort: undefined,
+  tls: undefined,
+  grpcKeepaliveMs: 60_000,
+  grpcMaxConnectionAgeMs: undefined,
+  maxConnections: 10_000,
+  stopDelayMs: 0,
+  lingerMs: 0,
+  rateLimit: undefined,
+  cacheMb: 64,
+  docsBaseUrl: undefined,
+};
+
+/** A single Redis server. */
+export const redisAt = (url: string) => ({ urls: [url], cluster: false });
