@@ -1,3 +1,5 @@
+// By methods of the stream that are replaced, because the interceptors of grpc-js hear nothing of what it answers while
+// it reads a call.
 import { EventEmitter } from "node:events";
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { Metadata, type StatusObject, status } from "@grpc/grpc-js";
