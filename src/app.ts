@@ -210,7 +210,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     });
     const metrics = async () => registry;
     const { metricsPort } = options;
-    const metricsServer = metricsPort === undefined ? undefined : await serveMetrics(metrics, host, metricsPort);
+    const metricsServer = metricsPort === undefined ? undefined : await serveMetrics(metrics, host, metricsPort, log);
     undo.push(() => metricsServer?.close());
     let stopping: Promise<void> | undefined;
     const stopAccepting = async () => {
