@@ -19,7 +19,10 @@ interface Inside {
   readonly http2Servers: ReadonlyMap<Http2Server, unknown>;
 }
 
-type Serve = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number) => void;
+type Serve = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]) => void;
+
+/** What is done with a stream before grpc-js gets it. `raw` has all names and values of the head in turn, as they came. */
+type Prepare = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, raw: readonly string[]) => void;
 
 export interface Http2Limits {
   readonly guard: LoopGuard;
@@ -41,7 +44,7 @@ export function limitHeads(server: Server, { headBytes, headers }: Limits): void
  * Limits the connections and streams of a server that is bound, and turns calls away that the process has no time for:
  * before grpc-js has done its part, which is most of what a call costs.
  */
-export function limitStreams(server: Server, options: Http2Limits): void {
+export function limitStreams(server: Server, options: Http2Limits, prepare: Prepare): void {
   const { guard, shedding, maxConnections, limits, room } = options;
   const overloaded = prepareAnswer(serviceOverloaded());
   const watch = watchStreams(limits, room, prepareAnswer(deadlineExceeded()), overloaded);
@@ -50,16 +53,17 @@ export function limitStreams(server: Server, options: Http2Limits): void {
   const [serve] = http2Server.listeners("stream") as [Serve];
   http2Server.removeAllListeners("stream");
   http2Server.on("session", watch.greet);
-  http2Server.on("stream", (stream, headers, flags) => {
+  http2Server.on("stream", ((stream, headers, flags, raw) => {
     if (stream.closed) return; // taken back in the same breath
     if (headers[":path"]?.startsWith(alwaysServed) || guard.admits()) {
-      serve(stream, headers, flags);
+      prepare(stream, headers, raw);
+      serve(stream, headers, flags, raw);
       if (!stream.headersSent) watch.weigh(stream); // else it is refused, and nobody reads
       return;
     }
     shedding.count("event_loop");
     overloaded(stream);
-  });
+  }) as Serve);
   http2Server.once("close", watch.end);
 }
 
