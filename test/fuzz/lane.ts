@@ -43,8 +43,9 @@ const most = 8;
 /** How often the same is sent at most. */
 export const mostAttempts = 5;
 
-/** How a service answers whose machine is too busy. */
-const signsOfBusyness = new Set(["application/service_unavailable", "application/deadline_exceeded"]);
+/** How a service answers whose machine is too busy; unless the call has brought a deadline, also that it is too late. */
+const unavailable = "application/service_unavailable";
+const late = "application/deadline_exceeded";
 
 export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptions): Promise<Lane> {
   const pools = new Map<PoolName, string[]>();
@@ -80,7 +81,7 @@ export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptio
     const outcome = readOutcome(operation, answer);
     // What was not answered for may have been made nevertheless, and may be told again.
     note(outcome, operation.name, told, tries === 1);
-    const isBusy = !outcome.ok && !isTimed && signsOfBusyness.has(outcome.code);
+    const isBusy = !outcome.ok && (outcome.code === unavailable || (!isTimed && outcome.code === late));
     if (!isBusy || tries === mostAttempts) return { answer, outcome };
     tally.triedAgain += 1;
     await sleep(tries * 100);
