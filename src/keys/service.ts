@@ -9,7 +9,7 @@ import {
 } from "../../gen/latchkey/v1/keys_service_pb.js";
 import type { Holdings, Standing } from "../auth/holdings.js";
 import { authorOf, callingKey, covers, type Handlers, type KeyHolder } from "../auth/principal.js";
-import { grantExceeded, identityNotFound, keyNotFound, rerollExceeded } from "../errors.js";
+import { grantExceeded, identityNotFound, invalidInput, keyNotFound, rerollExceeded } from "../errors.js";
 import { mintId } from "../ids.js";
 import { readPage, writePage } from "../page.js";
 import { after } from "../soon.js";
@@ -115,24 +115,17 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       const caller = callingKey(context);
       const by = authorOf(context, now());
       const endsAt = new Date(by.at.getTime() + Number(expiration));
-      // Again, should the permissions change between the judgement and the change.
+      // Again, should the key change between the judgement and the change.
       for (;;) {
-        const old = await store.findKey(context.call, caller.workspaceId, keyId);
+        const old = await store.seeKey(context.call, caller.workspaceId, keyId);
         if (old === undefined) throw keyNotFound();
         // Not naming what is lacking: the caller may not be allowed to know what that key holds.
         if (excessOf(caller, old.permissions) !== undefined) throw rerollExceeded();
+        if (old.expiresAsSet !== null && old.expiresAsSet <= by.at) throw successorStillborn();
         const secret = mintSecret(prefixOf(old.start));
         const successor = { keyId: mintId("key"), hash: secret.hash, start: secret.start };
         const answer = { keyId: successor.keyId, key: secret.plaintext };
-        const replaced = await store.replaceKey(
-          context.call,
-          caller.workspaceId,
-          { keyId, permissions: old.permissions, endsAt },
-          successor,
-          by,
-          context.keep?.(answer),
-        );
-        if (replaced) {
+        if (await store.replaceKey(context.call, old, endsAt, successor, by, context.keep?.(answer))) {
           await holdings.changed();
           return answer;
         }
@@ -174,4 +167,11 @@ function refuseExcessGrants(caller: KeyHolder, permissions: readonly string[]): 
 
 function excessOf(caller: KeyHolder, permissions: readonly string[]): string | undefined {
   return permissions.find((permission) => !covers(caller.permissions, permission));
+}
+
+/** A key has the expiry of the one that it replaces. */
+function successorStillborn() {
+  const message =
+    "is of a key whose expiry has passed, and so would be its successor's: set `expires` with updateKey first";
+  return invalidInput([{ location: "keyId", message }]);
 }

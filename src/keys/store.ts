@@ -52,11 +52,12 @@ export type Owner =
   | { readonly kind: "existing"; readonly identityId: string }
   | { readonly kind: "named"; readonly identity: NewIdentity };
 
-/** A key that is to be replaced. */
-export interface ReplacedKey {
-  readonly keyId: string;
-  readonly permissions: readonly string[];
-  readonly endsAt: Date;
+/** What a change of a key is judged by. */
+export interface SeenKey extends Pick<NewKey, "keyId" | "workspaceId" | "start" | "permissions"> {
+  /** The expiry that it was given as a setting: a reroll may have ended it earlier. */
+  readonly expiresAsSet: Date | null;
+  /** Of its last change: while that is the same, so is all of this. */
+  readonly changedEpoch: bigint;
 }
 
 /** What is new about the key that replaces another. */
@@ -84,10 +85,14 @@ export function createKeysStore(sql: Sql) {
     from keys left join identities using (identity_id)
     where deleted_at is null and ${condition}`;
 
-  /** The same key, under lock, as the part of a statement that other parts call `before`. */
-  const locked = (workspaceId: string, keyId: string) => sql`
+  /** A key under lock, as the part of a statement that other parts call `before`; none if it has changed since it was seen. */
+  const locked = (workspaceId: string, keyId: string, seen?: SeenKey) => sql`
     select keys as before from keys
-    where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null for update`;
+    where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null
+      ${seen ? sql`and changed_epoch = ${seen.changedEpoch}` : sql``} for update`;
+
+  /** The expiry that a key was given as a setting. */
+  const expiresAsSet = sql`nullif(coalesce(expires_as_set, expires_at), 'infinity')`;
 
   return {
     /** False if the owner does not exist; then nothing is stored. */
@@ -136,6 +141,17 @@ export function createKeysStore(sql: Sql) {
 
     async findKey(call: Call, workspaceId: string, keyId: string): Promise<KeyRow | undefined> {
       const [row] = await run(call, select(sql`keys.workspace_id = ${workspaceId} and key_id = ${keyId}`));
+      return row;
+    },
+
+    /** The key as a change of it is judged; the change holds only if the key is still so. */
+    async seeKey(call: Call, workspaceId: string, keyId: string): Promise<SeenKey | undefined> {
+      const [row] = await run(
+        call,
+        sql<SeenKey[]>`
+        select key_id, workspace_id, start, permissions, ${expiresAsSet} as expires_as_set, changed_epoch from keys
+        where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null`,
+      );
       return row;
     },
 
@@ -205,12 +221,12 @@ export function createKeysStore(sql: Sql) {
 
     /**
      * Stores the successor of a key, with the same settings, and ends the old one at `endsAt`, unless it ends earlier
-     * anyway. False if there is no such key with exactly these permissions, which the caller has been judged by.
+     * anyway. False if the key has changed since it was seen.
      */
     async replaceKey(
       call: Call,
-      workspaceId: string,
-      old: ReplacedKey,
+      old: SeenKey,
+      endsAt: Date,
       successor: Successor,
       by: Author,
       answer: KeptAnswer | undefined,
@@ -221,18 +237,18 @@ export function createKeysStore(sql: Sql) {
       const replaced = await run(
         call,
         sql`
-          with before as (
-              ${locked(workspaceId, old.keyId)}),
+          with before as (${locked(old.workspaceId, old.keyId, old)}),
             after as (
-              update keys set expires_at = least(expires_at, ${old.endsAt}), updated_at = ${by.at} from before
-              where keys.key_id = (before).key_id and keys.permissions = ${words(sql, old.permissions)}
+              update keys set expires_at = least(expires_at, ${endsAt}), updated_at = ${by.at},
+                expires_as_set = coalesce(expires_as_set, expires_at, 'infinity')
+              from before where keys.key_id = (before).key_id
               returning keys as after),
             made as (
               insert into keys (key_id, workspace_id, hash, start, name, enabled, permissions, identity_id, meta,
                 expires_at, created_at, updated_at)
-              select ${successor.keyId}, b.workspace_id, ${bytes(successor.hash)}, ${successor.start}, b.name, b.enabled,
-                b.permissions, b.identity_id, b.meta, b.expires_at, ${by.at}::timestamptz, ${by.at}::timestamptz
-              from after, (select (before).* from before) b
+              select ${successor.keyId}, workspace_id, ${bytes(successor.hash)}, ${successor.start}, name, enabled,
+                permissions, identity_id, meta, ${expiresAsSet}, ${by.at}::timestamptz, ${by.at}::timestamptz
+              from (select (before).* from before) as b
               returning keys as made),
             events as (${events(sql, by, ["key.create", creation], ["key.reroll", reroll])})
             ${keeping(sql, answer, sql`made`)}
@@ -320,7 +336,7 @@ function assignments(sql: Statement, changes: KeyChanges, by: Author): Fragment 
     enabled !== undefined && sql`enabled = ${enabled}`,
     permissions !== undefined && sql`permissions = ${words(sql, permissions)}`,
     meta !== undefined && sql`meta = ${meta && jsonText(sql, meta)}`,
-    expiresAt !== undefined && sql`expires_at = ${expiresAt}`,
+    expiresAt !== undefined && sql`expires_at = ${expiresAt}, expires_as_set = null`,
     owner !== undefined && sql`identity_id = ${owner ? sql`(select identity_id from owner)` : null}`,
   ].reduce<Fragment>((all, one) => (one ? sql`${all}, ${one}` : all), sql`updated_at = ${by.at}`);
 }

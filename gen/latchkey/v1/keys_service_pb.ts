@@ -728,7 +728,8 @@ export const KeysService: GenService<{
    * Replaces a key: makes another with the same settings and a new secret, and
    * ends the old one, at once or after a grace period: on every replica, and so it
    * takes one lease. The caller's own key must hold every permission
-   * of the key.
+   * of the key. The new key has the expiry that the old one was given, whatever
+   * an earlier reroll made of it; if that has passed, the reroll is refused.
    *
    * @generated from rpc latchkey.v1.KeysService.RerollKey
    */
