@@ -53,7 +53,8 @@ export type Owner =
   | { readonly kind: "named"; readonly identity: NewIdentity };
 
 /** What a change of a key is judged by. */
-export interface SeenKey extends Pick<NewKey, "keyId" | "workspaceId" | "start" | "permissions"> {
+export interface SeenKey
+  extends Pick<NewKey, "keyId" | "workspaceId" | "start" | "enabled" | "permissions" | "expiresAt"> {
   /** The expiry that it was given as a setting: a reroll may have ended it earlier. */
   readonly expiresAsSet: Date | null;
   /** Of its last change: while that is the same, so is all of this. */
@@ -149,7 +150,9 @@ export function createKeysStore(sql: Sql) {
       const [row] = await run(
         call,
         sql<SeenKey[]>`
-        select key_id, workspace_id, start, permissions, ${expiresAsSet} as expires_as_set, changed_epoch from keys
+        select key_id, workspace_id, start, enabled, permissions, expires_at, ${expiresAsSet} as expires_as_set,
+          changed_epoch
+        from keys
         where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null`,
       );
       return row;
@@ -182,8 +185,19 @@ export function createKeysStore(sql: Sql) {
       return run(call, pageOf<KeyRow>(sql, ofWorkspace, sql`workspace_id, key_id`, page.limit));
     },
 
-    /** False if the key or its new owner does not exist; then nothing is changed. */
-    async updateKey(call: Call, workspaceId: string, keyId: string, changes: KeyChanges, by: Author): Promise<boolean> {
+    /**
+     * False if the key or its new owner does not exist, or the key has changed since it was seen; then nothing is changed.
+     *
+     * @param seen the key as the change was judged, if it has to be judged
+     */
+    async updateKey(
+      call: Call,
+      workspaceId: string,
+      keyId: string,
+      changes: KeyChanges,
+      by: Author,
+      seen?: SeenKey,
+    ): Promise<boolean> {
       const { owner } = changes;
       const ownerExists = owner ? sql`and exists (select from owner)` : sql``;
       const told = sql`
@@ -192,7 +206,7 @@ export function createKeysStore(sql: Sql) {
       const updated = await run(
         call,
         sql`
-          with before as (${locked(workspaceId, keyId)}),
+          with before as (${locked(workspaceId, keyId, seen)}),
             ${ownerParts(sql, workspaceId, owner ?? undefined, sql`exists (select from before)`, by)}
             after as (
               update keys set ${assignments(sql, changes, by)} from before
