@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { allDoors, openContract } from "./cases.js";
+import { openContract } from "./cases.js";
 import { openScene } from "./scene.js";
 
 const contract = openContract();
@@ -8,7 +8,7 @@ const contract = openContract();
 const meta = { a: Array(8188).fill(1) };
 const count = 50;
 
-test("a list whose rows are more than a client of gRPC takes at once comes in pages that it takes, through every door", async () => {
+test("a list whose rows are more than a client of gRPC takes at once comes in pages that it takes, through HTTP, too", async () => {
   const { ok, home } = await openScene(contract.doors.http, contract.clock);
   await ok("createIdentity", home.key, { externalId: "user_1", meta });
   const createKey = () => ok("createKey", home.key, { externalId: "user_1", meta });
@@ -19,7 +19,7 @@ test("a list whose rows are more than a client of gRPC takes at once comes in pa
     ["listAuditEvents", count + 3],
   ] as const) {
     const lengths = new Map<string, number[]>();
-    for (const name of allDoors) {
+    for (const name of ["grpc", "http"] as const) {
       const scene = await openScene(contract.doors[name], contract.clock);
       const pages: number[] = [];
       let cursor: string | undefined;
@@ -35,6 +35,6 @@ test("a list whose rows are more than a client of gRPC takes at once comes in pa
     // More than one, and none smaller than it must be: a row has at most 200 kB.
     expect(pages.length).toBeGreaterThan(1);
     for (const length of pages.slice(0, -1)) expect(length).toBeGreaterThanOrEqual(20);
-    for (const name of allDoors) expect(lengths.get(name), name).toEqual(pages);
+    expect(lengths.get("http")).toEqual(pages);
   }
 });
