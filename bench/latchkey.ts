@@ -9,6 +9,8 @@ export interface Latchkey {
   readonly server: Server;
   readonly httpPort: number;
   readonly grpcPort: number;
+  /** Undefined unless a METRICS_PORT was given. */
+  readonly metricsUrl: string | undefined;
   readonly databaseUrl: string;
   /** Calls its HTTP door; anything but success is thrown. Returns the body of the answer. */
   answer(path: string, credential: string, body: unknown): Promise<string>;
@@ -56,6 +58,7 @@ export async function startLatchkey(
     server,
     httpPort,
     grpcPort: port("gRPC"),
+    metricsUrl: /^ +Metrics +(\S+)$/m.exec(server.banner)?.[1],
     databaseUrl,
     async answer(path, credential, body) {
       for (let triesLeft = 20; ; triesLeft--) {

@@ -1,9 +1,9 @@
 // The benchmark on the command line: `npm run bench -- --quick`.
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { optionsOrExit } from "../commands/command-line.js";
 import { createProgress } from "../commands/progress.js";
+import { makeFolder } from "../commands/run-to-exit.js";
 import { type Backends, startBackends } from "../src/embedded/backends.js";
 import { openBench, paces } from "./bench.js";
 import { describeMachine } from "./machine.js";
@@ -18,8 +18,7 @@ const progress = createProgress(process.stderr);
 
 // The servers and the backends end with this process.
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(130));
-const folder = mkdtempSync(join(tmpdir(), "latchkey-bench-"));
-process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+const folder = makeFolder("bench");
 
 progress.say("starting PostgreSQL");
 const backends = await startBackends({

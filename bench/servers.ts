@@ -1,9 +1,6 @@
-import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, ftruncateSync, openSync, readFileSync } from "node:fs";
-import { join } from "node:path";
-import { pathToFileURL } from "node:url";
-import { project } from "../commands/project.js";
+import { closeSync, openSync, readFileSync, truncateSync } from "node:fs";
+import { type Launched, launchNode } from "../commands/processes.js";
 import { type Usage, usageOf } from "./usage.js";
 
 /** A server under load: a process of its own. */
@@ -34,32 +31,18 @@ const startMs = 60_000;
 
 /** Starts a server and waits until it is ready. It ends with this process, however that comes about. */
 export async function startServer({ name, program, env, ready, logFile }: ServerOptions): Promise<Server> {
-  const endsWithParent = pathToFileURL(join(project, "commands/ends-with-parent.mjs")).href;
   const log = openSync(logFile, "a");
-  const child = spawn(process.execPath, ["--import", endsWithParent, ...program], {
-    env: { PATH: process.env["PATH"], NODE_ENV: "production", ...env },
-    detached: true,
-    stdio: ["ignore", "pipe", log, "ipc"],
-  });
-  const ended = once(child, "exit");
+  const launched = launchNode(program, { PATH: process.env["PATH"], NODE_ENV: "production", ...env }, log);
+  closeSync(log); // the server has it open
+  const stop = () => launched.stop(5_000);
 
-  async function stop(): Promise<void> {
-    const { pid } = child;
-    if (pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
-    process.kill(-pid, "SIGTERM");
-    const impatience = setTimeout(() => process.kill(-pid, "SIGKILL"), 5_000);
-    await ended;
-    clearTimeout(impatience);
-    closeSync(log);
-  }
-
-  const banner = await readBanner(child, ready, ended);
+  const banner = await readBanner(launched, ready);
   if (banner.whole) {
     return {
       name,
       banner: banner.text,
-      usage: () => usageOf(child.pid ?? 0),
-      emptyLog: () => ftruncateSync(log),
+      usage: () => usageOf(launched.child.pid ?? 0),
+      emptyLog: () => truncateSync(logFile),
       stop,
     };
   }
@@ -67,7 +50,7 @@ export async function startServer({ name, program, env, ready, logFile }: Server
   throw new Error(`${name} did not start:\n${banner.text}${readFileSync(logFile, "utf8").slice(-4_000)}`);
 }
 
-async function readBanner(child: ChildProcess, ready: RegExp, ended: Promise<unknown>) {
+async function readBanner({ child, ended }: Launched, ready: RegExp) {
   let text = "";
   const whole = new AbortController();
   child.stdout?.setEncoding("utf8").on("data", (more) => {

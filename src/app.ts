@@ -26,7 +26,7 @@ import { createKeysService } from "./keys/service.js";
 import { createKeysStore } from "./keys/store.js";
 import { withRateLimit } from "./limits/rate-limit.js";
 import { createWindows } from "./limits/windows.js";
-import { cannotListen, reachable } from "./listening.js";
+import { addressOf, cannotListen, reachable } from "./listening.js";
 import { createLogCall } from "./observe/calls.js";
 import type { Log } from "./observe/log.js";
 import { createMetrics, type Metrics } from "./observe/metrics.js";
@@ -38,6 +38,7 @@ import { createOnceStore } from "./once/store.js";
 import { stopListening } from "./open-sockets.js";
 import { createLoopGuard, type LoopGuard } from "./overload/event-loop.js";
 import { type Limits, standardLimits } from "./overload/limits.js";
+import { createRoom } from "./overload/room.js";
 import { createShedding } from "./overload/shedding.js";
 import { createGrpcDoor } from "./rpc/grpc.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
@@ -180,7 +181,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     const drain = { lingerMs: options.lingerMs ?? lingerMs, drainMs };
     const { maxConnections, guard = createLoopGuard() } = options;
     const limits = { ...standardLimits, ...options.limits };
-    const overload = { guard, shedding, maxConnections, limits };
+    const overload = { guard, shedding, maxConnections, limits, room: createRoom(limits, shedding) };
     const doors = { procedures, readiness: readiness.read, certificates, ...drain, ...overload, logCall };
     const gateway = await createGateway({ ...doors, docsBase, grpcPort: () => grpcPort });
     const grpc = createGrpcDoor({
@@ -193,9 +194,12 @@ export async function openApp(options: AppOptions): Promise<App> {
     undo.push(() => keeper.stop());
     undo.push(() => Promise.all([gateway.close(), grpc.close()]));
 
-    await gateway.listen({ host, port: options.httpPort }).catch(cannotListen("HTTP_PORT", host, options.httpPort));
+    const address = await addressOf(host).catch(cannotListen("HTTP_PORT", host, options.httpPort));
+    await gateway
+      .listen({ host: address, port: options.httpPort })
+      .catch(cannotListen("HTTP_PORT", host, options.httpPort));
     httpUrl = `${certificates ? "https" : "http"}://${reachable(host)}:${(gateway.server.address() as AddressInfo).port}`;
-    grpcPort = await grpc.listen(host, options.grpcPort).catch(cannotListen("GRPC_PORT", host, options.grpcPort));
+    grpcPort = await grpc.listen(address, options.grpcPort).catch(cannotListen("GRPC_PORT", host, options.grpcPort));
 
     const registry = createMetrics({
       calls: tally.read,
@@ -210,7 +214,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     });
     const metrics = async () => registry;
     const { metricsPort } = options;
-    const metricsServer = metricsPort === undefined ? undefined : await serveMetrics(metrics, host, metricsPort);
+    const metricsServer = metricsPort === undefined ? undefined : await serveMetrics(metrics, host, metricsPort, log);
     undo.push(() => metricsServer?.close());
     let stopping: Promise<void> | undefined;
     const stopAccepting = async () => {

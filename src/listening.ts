@@ -1,4 +1,13 @@
+import { lookup } from "node:dns/promises";
 import { Unusable } from "./unusable.js";
+
+/**
+ * The address that a host stands for. A name such as localhost may have several, and the servers do not agree on which
+ * of them to listen: grpc-js takes all, each with limits of its own. The first it is, for every port.
+ */
+export async function addressOf(host: string): Promise<string> {
+  return (await lookup(host)).address;
+}
 
 /** A host that clients on this machine can name: listening everywhere includes the loopback. */
 export function reachable(host: string): string {

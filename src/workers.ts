@@ -76,7 +76,7 @@ export async function openWorkers({ workers, metricsPort, log, ...options }: Wor
 
   try {
     await Promise.all(all.map(({ opened }) => opened));
-    if (metricsPort !== undefined) metricsServer = await serveMetrics(metrics, options.host, metricsPort);
+    if (metricsPort !== undefined) metricsServer = await serveMetrics(metrics, options.host, metricsPort, log);
     return {
       // Those of all others too: cluster gives all the same ports, even where each asks for a free one.
       ...(await first.opened),

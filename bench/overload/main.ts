@@ -1,9 +1,8 @@
 // Overload on the command line: `npm run overload -- --seconds 5 http-verify`.
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { optionsOrExit } from "../../commands/command-line.js";
 import { createProgress } from "../../commands/progress.js";
+import { makeFolder } from "../../commands/run-to-exit.js";
 import { startBackends } from "../../src/embedded/backends.js";
 import { openBench, paces } from "../bench.js";
 import { describeMachine } from "../machine.js";
@@ -17,8 +16,7 @@ const progress = createProgress(process.stderr);
 
 // The service and the backends end with this process.
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(130));
-const folder = mkdtempSync(join(tmpdir(), "latchkey-overload-"));
-process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+const folder = makeFolder("overload");
 
 progress.say("starting PostgreSQL");
 const dataDir = join(folder, "backends");

@@ -1,3 +1,4 @@
+import { readSamples, total } from "../../test/observe/samples.js";
 import type { Bench } from "../bench.js";
 import type { Latchkey } from "../latchkey.js";
 import { percentile } from "../statistics.js";
@@ -11,6 +12,11 @@ export interface Phase {
   readonly offeredPerSecond: number;
   readonly servedPerSecond: number;
   readonly turnedAwayPerSecond: number;
+  /**
+   * What the service says that it turned away because it was asked too much. A machine that is too busy may also cost it
+   * its lease, and its clients cannot tell that apart.
+   */
+  readonly shed: number;
   /** Of the calls that were served, in milliseconds from when they were due. */
   readonly p50: number;
   readonly p99: number;
@@ -66,18 +72,21 @@ export async function measure(subject: Subject, bench: Bench, seconds: number): 
 }
 
 async function runPhase(
-  { server }: Latchkey,
+  latchkey: Latchkey,
   seconds: number,
   share: number | undefined,
   load: () => Promise<Offered>,
 ): Promise<Phase> {
+  const { server } = latchkey;
+  const readShed = async () => total(await readSamples(latchkey), "latchkey_shed_total");
+  const shedBefore = await readShed();
   const memory: number[] = [];
   const look = () => memory.push(server.usage().residentBytes / 2 ** 20);
   const looking = setInterval(look, (seconds * 1_000) / parts);
   try {
     const offered = await load();
     look();
-    return { share, memory, ...figuresOf(offered) };
+    return { share, memory, shed: (await readShed()) - shedBefore, ...figuresOf(offered) };
   } finally {
     clearInterval(looking);
     server.emptyLog();

@@ -33,6 +33,11 @@ export function findFailings({ title, capacity, busy, overload, afterwards }: Me
   if (!(served >= promises.served)) {
     fail(`at twice the capacity ${served.toFixed(2)} of it is served, not at least ${promises.served}`);
   }
+  if (!(overload.shed > 0)) {
+    fail(
+      "at twice the capacity nothing was turned away for it: it lets everyone in, or its capacity is more than that",
+    );
+  }
   const grown = Math.max(...overload.memory) - Math.max(...busy.memory);
   if (!(grown <= promises.memory)) {
     fail(`at twice the capacity memory grows by ${grown.toFixed(0)} MiB, not at most ${promises.memory}`);

@@ -56,7 +56,8 @@ export function createAuthenticate(
     const token = bearerToken(header);
     const hash = hashSecret(token);
     const credential = { header, token, hash, isOperator: timingSafeEqual(Buffer.from(hash), operatorHash) };
-    if (connection !== undefined) lastBrought.set(connection, credential);
+    // The operator's is not compared with what comes next: `===` takes the longer, the more of it is right.
+    if (connection !== undefined && !credential.isOperator) lastBrought.set(connection, credential);
     return credential;
   }
 

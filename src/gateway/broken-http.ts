@@ -53,6 +53,7 @@ export function answerOddHttp(server: Server, docsBase: () => string, logCall: L
   server.on("checkExpectation", (request, response) => server.emit("request", request, response));
   // Where the tunnel was to lead is not repeated.
   server.on("connect", (_request, socket) => {
+    socket.on("error", () => {}); // Node has let go of the socket: that its client is gone would end the process
     const failure = methodNotAllowed("CONNECT", "This service", ["GET", "HEAD", "POST"]);
     writeFailure(socket, failure, docsBase(), logCall);
   });

@@ -78,7 +78,7 @@ interface Asset {
 
 const compress = promisify(gzip);
 
-/** Made when it is first asked for, so that a start pays nothing, and kept from then on. */
+/** Made when it is first asked for, so that a start pays nothing, and kept from then on; a failure is not kept. */
 function asset(read: () => Promise<Buffer>): () => Promise<Asset> {
   let made: Promise<Asset> | undefined;
   const make = async () => {
@@ -87,7 +87,10 @@ function asset(read: () => Promise<Buffer>): () => Promise<Asset> {
     return { plain, zipped: await compress(plain), etag: `W/"${hash}"` };
   };
   return () => {
-    made ??= make();
+    made ??= make().catch((error) => {
+      made = undefined;
+      throw error;
+    });
     return made;
   };
 }

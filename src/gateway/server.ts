@@ -1,9 +1,11 @@
+import type { Server } from "node:http";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import type { Certificates } from "../certificates.js";
 import { catalogue, methodNotAllowed, routeNotFound } from "../errors.js";
 import type { LogCall } from "../observe/calls.js";
 import { limitConnections } from "../overload/connections.js";
 import type { Limits } from "../overload/limits.js";
+import type { Room } from "../overload/room.js";
 import { connectDoor } from "../rpc/connect.js";
 import { admitCall, beginCall, logHttpCall, performCall, toHttpFailure } from "../rpc/http-call.js";
 import { largestMessage, type Procedure } from "../rpc/pipeline.js";
@@ -17,6 +19,7 @@ import { pages } from "./pages.js";
 import { apiReference } from "./reference.js";
 import { type Route, routesOf } from "./routes.js";
 import { type ShedOptions, shedRequests } from "./shed.js";
+import { weighBodies } from "./weigh.js";
 
 export interface GatewayOptions extends DrainTimes, ShedOptions {
   readonly procedures: readonly Procedure[];
@@ -27,6 +30,7 @@ export interface GatewayOptions extends DrainTimes, ShedOptions {
   /** How many connections the port takes. */
   readonly maxConnections: number;
   readonly limits: Limits;
+  readonly room: Room;
   /** Where gRPC is served, for the first page; asked when that is. */
   readonly grpcPort: () => number;
   readonly logCall: LogCall;
@@ -40,7 +44,9 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
     bodyLimit: largestMessage,
     return503OnClosing: false, // what comes on an open connection is served to the last
     serverFactory(handler) {
-      const server = createHttpServer(shedRequests(handler, options), certificates, limits);
+      const serve = weighBodies(handler, options.room, limits);
+      const listener = shedRequests(serve, options, () => server.listening);
+      const server: Server = createHttpServer(listener, certificates, limits);
       limitConnections(server, options.maxConnections, options.shedding);
       return server;
     },

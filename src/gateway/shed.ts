@@ -21,8 +21,14 @@ const alwaysServed = new Set(["/livez", "/readyz", "/v2/liveness"]);
  * Turns requests away that the process has no time for, before anything is done for them: before Fastify sees them,
  * before their bodies and before their callers are known. What is turned away must cost a fraction of what is served, or
  * the turning away would be the overload. So it has no line in the log; it is counted.
+ *
+ * @param listening whether the server takes new connections; once it does not, each answer is the last on its connection
  */
-export function shedRequests(serve: RequestListener, { guard, shedding, docsBase }: ShedOptions): RequestListener {
+export function shedRequests(
+  serve: RequestListener,
+  { guard, shedding, docsBase }: ShedOptions,
+  listening: () => boolean,
+): RequestListener {
   const failure = serviceOverloaded();
   const retry = failureHeaders(failure);
   let prepared: ((requestId: string) => Buffer) | undefined;
@@ -36,21 +42,27 @@ export function shedRequests(serve: RequestListener, { guard, shedding, docsBase
     shedding.count("event_loop");
     const requestId = mintId("req");
     const isRpc = request.url?.startsWith("/latchkey.") === true;
-    if (!isRpc && isNextOnItsConnection(response)) {
+    const stays = listening();
+    if (!isRpc && stays && request.method !== "HEAD" && isNextOnItsConnection(response)) {
       prepared ??= prepareAnswer(requestId, envelope(requestId), retry);
       writePast(response, prepared(requestId));
       return;
     }
     const { status, headers, body } = (isRpc && toRefusal(request, failure, requestId)) || envelope(requestId);
+    if (!stays) response.setHeader("connection", "close");
     response
       .writeHead(status, { ...headers, ...retry, "x-request-id": requestId, "content-length": Buffer.byteLength(body) })
       .end(body);
   }
 
   return (request, response) => {
-    if (guard.admits() || alwaysServed.has(request.url ?? "")) serve(request, response);
+    if (guard.admits() || alwaysServed.has(pathOf(request))) serve(request, response);
     else refuse(request, response);
   };
+}
+
+function pathOf({ url = "" }: IncomingMessage): string {
+  return url.split("?", 1)[0] ?? "";
 }
 
 /** Writes an answer once, as it goes over the wire, and makes from it the same answer to others: only the id differs. */

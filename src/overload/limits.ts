@@ -1,4 +1,4 @@
-/** What one client may do on either port. Times are in milliseconds. */
+/** What clients may do on either port: each, unless it is said otherwise. Times are in milliseconds. */
 export interface Limits {
   /** The head of a request must be complete by then; over HTTP/2, the client's settings. */
   readonly headMs: number;
@@ -16,9 +16,14 @@ export interface Limits {
   /** How large a message may be over gRPC, unpacked; and what all that are under way on one connection may have together. */
   readonly unpackedBytes: number;
   readonly bytesUnderWay: number;
+  /** What all requests that are under way on both ports may have together; who has no more than a little is let go on. */
+  readonly bytesInAll: number;
+  readonly bytesAlways: number;
   /** How many calls a gRPC client may take back at once, on one connection, and how many for each second after that. */
   readonly resetBurst: number;
   readonly resetsPerSecond: number;
+  /** Only those count that are taken back so soon. */
+  readonly resetWithinMs: number;
 }
 
 export const standardLimits: Limits = {
@@ -31,10 +36,14 @@ export const standardLimits: Limits = {
   streams: 250,
   unpackedBytes: 4 * 2 ** 20,
   bytesUnderWay: 8 * 2 ** 20,
+  // An eighth of a small container; and less than what a connection costs by itself.
+  bytesInAll: 64 * 2 ** 20,
+  bytesAlways: 16 * 1024,
   // Clients give up calls now and then, by their deadlines. Node 20 allows 1,000 at once, which keeps everyone else waiting
   // for half a second, and has no setting for it.
   resetBurst: 200,
   resetsPerSecond: 100,
+  resetWithinMs: 50,
 };
 
 /** How often it is looked whether somebody is too slow: left to itself, Node looks every 30 seconds. */

@@ -1,7 +1,7 @@
 import type { Log } from "../observe/log.js";
 
-/** What there was too little of: time of this process, time of the database, or room for another connection. */
-export type Bottleneck = "event_loop" | "database" | "connections";
+/** What there was too little of: time of this process, time of the database, room for another connection or for bytes. */
+export type Bottleneck = "event_loop" | "database" | "connections" | "memory";
 
 /** Counts the calls and connections that are turned away. */
 export interface Shedding {
@@ -15,7 +15,7 @@ const calmMs = 5_000;
 
 /** Says in the log when calls begin to be turned away, and when that is over: not for each, or the log would cost more. */
 export function createShedding(log: Log): Shedding {
-  const counts: Record<Bottleneck, number> = { event_loop: 0, database: 0, connections: 0 };
+  const counts: Record<Bottleneck, number> = { event_loop: 0, database: 0, connections: 0, memory: 0 };
   const storms: Partial<Record<Bottleneck, NodeJS.Timeout>> = {};
 
   function begin(bottleneck: Bottleneck): NodeJS.Timeout {

@@ -5,11 +5,12 @@ import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { type Failure, invalidInput, mediaTypeUnsupported, methodNotAllowed } from "../errors.js";
+import { type Failure, mediaTypeUnsupported, methodNotAllowed } from "../errors.js";
 import { type BodyFormat, refuseUndecodable } from "./connect-body.js";
 import { admitCall, type HttpCall, performCall, toHttpFailure } from "./http-call.js";
 import { largestMessage, type Procedure, toFailure } from "./pipeline.js";
 import { toConnectError } from "./status.js";
+import { refuseBadTimeout } from "./timeouts.js";
 
 const callKey = createContextKey<HttpCall | undefined>(undefined);
 
@@ -69,24 +70,10 @@ async function refuseBadBody(request: FastifyRequest, body: Buffer): Promise<voi
   const protocol = protocolOf(request);
   const schema = request.call.procedure?.method.input;
   if (protocol === undefined || schema === undefined) throw new Error("an RPC's body was read before it was admitted");
-  refuseBadTimeout(request, protocol);
+  const { "grpc-timeout": ofGrpc, "connect-timeout-ms": ofConnect } = request.headers;
+  if (protocol.framed) refuseBadTimeout("grpc", ofGrpc?.toString());
+  else refuseBadTimeout("connect", ofConnect?.toString());
   await refuseUndecodable(schema, protocol, request.headers, body);
-}
-
-/** How each protocol writes for how long its client waits. */
-const timeouts = {
-  connect: {
-    location: "connect-timeout-ms",
-    form: /^\d{1,10}$/,
-    message: "must be at most ten digits, in milliseconds",
-  },
-  grpcWeb: { location: "grpc-timeout", form: /^\d{1,8}[HMSmun]$/, message: "must be at most eight digits and a unit" },
-};
-
-function refuseBadTimeout({ headers }: FastifyRequest, { framed }: BodyFormat): void {
-  const { location, form, message } = timeouts[framed ? "grpcWeb" : "connect"];
-  const given = headers[location];
-  if (given !== undefined && !form.test(String(given))) throw invalidInput([{ location, message }]);
 }
 
 /** What Connect takes for a stream of bytes. */

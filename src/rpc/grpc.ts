@@ -1,29 +1,19 @@
 import type { Http2Server } from "node:http2";
-import { fromBinary, type Message, toBinary } from "@bufbuild/protobuf";
-import {
-  logVerbosity,
-  Metadata,
-  Server,
-  ServerCredentials,
-  type ServerOptions,
-  type ServerUnaryCall,
-  type sendUnaryData,
-  setLogVerbosity,
-} from "@grpc/grpc-js";
+import { toBinary } from "@bufbuild/protobuf";
+import { logVerbosity, Server, ServerCredentials, type ServerOptions, setLogVerbosity } from "@grpc/grpc-js";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.js";
-import type { Call } from "../call.js";
 import type { Certificates } from "../certificates.js";
-import { type Failure, grpcStatusOf, invalidInput, payloadTooLarge } from "../errors.js";
-import { mintId } from "../ids.js";
 import type { LogCall } from "../observe/calls.js";
 import { type OpenSockets, openSockets, stopListening } from "../open-sockets.js";
+import { mendHead } from "./call-head.js";
 import { addHealth } from "./health.js";
-import { type Http2Limits, http2ServersOf, limitHeads, limitStreams } from "./http2-server.js";
-import { largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
+import { type Http2Limits, http2ServerOf, limitHeads, limitStreams } from "./http2-server.js";
+import type { Procedure } from "./pipeline.js";
 import { addReflection } from "./reflection.js";
 import { renewedCredentials } from "./renewed-credentials.js";
-import { toStatusBytes } from "./status.js";
+import { createUnaryHandler, type UnaryHandler } from "./unary-handler.js";
+import { createAnswerUnread } from "./unread-calls.js";
 import { writeOnce } from "./write-once.js";
 
 export interface GrpcDoorOptions extends Http2Limits {
@@ -45,8 +35,8 @@ export interface GrpcDoorOptions extends Http2Limits {
 
 /** The gRPC port. */
 export interface GrpcDoor {
-  /** Opens the port and says which one it is. */
-  listen(host: string, port: number): Promise<number>;
+  /** Opens the port at an address, and says which one it is. */
+  listen(address: string, port: number): Promise<number>;
   /** Tells all who watch its health that it is about to close. It still serves. */
   announceEnd(): void;
   /** Accepts no more connections. On those that are open it still serves. */
@@ -64,50 +54,56 @@ export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
   setLogVerbosity(logVerbosity.NONE); // its failures reach us as errors; we say them once
   const server = new Server(limitsOf(options));
   limitHeads(server, options.limits);
+  const handlers = new Map<string, UnaryHandler>();
   for (const procedure of procedures) {
     const { method, path } = procedure;
+    const handle = createUnaryHandler(procedure, logCall);
+    handlers.set(path, handle);
     server.register(
       path,
-      createHandler(procedure, logCall),
+      handle,
       writeOnce((response) => Buffer.from(toBinary(method.output, response))) as (response: unknown) => Buffer,
       (bytes) => bytes,
       "unary",
     );
   }
+  const answerUnread = createAnswerUnread(handlers, logCall);
   const services = [...new Set(procedures.map(({ method }) => method.parent))];
   const health = addHealth(server, services, readiness);
   addReflection(server, [...services, Health, ServerReflection]);
 
-  let listeners: readonly { readonly server: Http2Server; readonly sockets: OpenSockets }[] = [];
+  let listener: { readonly server: Http2Server; readonly sockets: OpenSockets } | undefined;
 
   return {
-    async listen(host, port) {
-      const address = host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+    async listen(address, port) {
+      const place = address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
       const credentials = certificates
         ? renewedCredentials(certificates, options.limits)
         : ServerCredentials.createInsecure();
       const bound = await new Promise<number>((resolve, reject) => {
-        server.bindAsync(address, credentials, (error, port) => {
+        server.bindAsync(place, credentials, (error, port) => {
           if (error) return reject(error);
           // At once: what has connected by then is not limited.
-          limitStreams(server, options);
+          limitStreams(server, options, (stream, headers, raw) => {
+            mendHead(headers, raw);
+            answerUnread(stream, headers);
+          });
           resolve(port);
         });
       });
-      listeners = http2ServersOf(server).map((server) => ({ server, sockets: openSockets(server) }));
+      const http2Server = http2ServerOf(server);
+      listener = { server: http2Server, sockets: openSockets(http2Server) };
       return bound;
     },
     announceEnd: health.end,
     stopListening() {
-      for (const { server } of listeners) void stopListening(server);
+      if (listener) void stopListening(listener.server);
     },
     close() {
       health.end();
       // Of who is just connecting, grpc-js knows nothing yet, and would wait for as long as they like to stay.
-      for (const { server } of listeners) server.on("session", (session) => session.close());
-      const unasked = setTimeout(() => {
-        for (const { sockets } of listeners) sockets.closeUnasked();
-      }, lingerMs);
+      listener?.server.on("session", (session) => session.close());
+      const unasked = setTimeout(() => listener?.sockets.closeUnasked(), lingerMs);
       return new Promise<void>((resolve) => {
         const timer = setTimeout(() => {
           server.forceShutdown();
@@ -128,7 +124,6 @@ export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
  */
 function limitsOf({ keepaliveMs, maxConnectionAgeMs, drainMs, limits }: GrpcDoorOptions): ServerOptions {
   return {
-    // grpc-js refuses what is too large without our details, so it is given some room above the limit that we check.
     "grpc.max_receive_message_length": limits.unpackedBytes,
     "grpc.max_concurrent_streams": limits.streams,
     "grpc.keepalive_time_ms": keepaliveMs,
@@ -141,53 +136,3 @@ function limitsOf({ keepaliveMs, maxConnectionAgeMs, drainMs, limits }: GrpcDoor
 
 /** How long a client may take to say that it is still there. */
 const longestPingMs = 20_000;
-
-function createHandler({ method, path, beginSpan, admit, perform }: Procedure, logCall: LogCall) {
-  return async (rpc: ServerUnaryCall<Buffer, Message>, respond: sendUnaryData<Message>): Promise<void> => {
-    const requestId = mintId("req");
-    const startedAt = performance.now();
-    const call: Call = {
-      requestId,
-      deadline: Math.min(Date.now() + longestCallMs, Number(rpc.getDeadline())),
-      headers: (name) => rpc.metadata.get(name).map(String),
-      client: rpc,
-      leaving: "cancelled",
-      span: beginSpan?.("grpc", (name) => rpc.metadata.get(name)[0]?.toString()),
-      answerHeaders: undefined,
-      ended: undefined,
-      work: undefined,
-    };
-    let workspaceId: string | undefined;
-    let failure: Failure | undefined;
-    try {
-      const caller = await admit(call, rpc.metadata.get("authorization").map(String));
-      if (caller.kind === "key") workspaceId = caller.workspaceId;
-      const response = await perform(call, caller, () => decode(method.input, rpc.request));
-      respond(null, response, trailers(call));
-    } catch (error) {
-      failure = toFailure(error);
-      const metadata = trailers(call);
-      metadata.set("grpc-status-details-bin", Buffer.from(toStatusBytes(failure, requestId)));
-      respond({ code: Number(grpcStatusOf(failure.code)), details: failure.detail, metadata });
-    }
-    logCall({ requestId, door: "grpc", method: path, workspaceId, startedAt, failure, span: call.span });
-  };
-}
-
-/** What cannot be decoded is the caller's mistake, not ours. */
-function decode(schema: Procedure["method"]["input"], bytes: Uint8Array): Message {
-  if (bytes.length > largestMessage) throw payloadTooLarge("body", largestMessage);
-  try {
-    return fromBinary(schema, bytes);
-  } catch {
-    throw invalidInput([{ location: "body", message: `is not a ${schema.typeName} message` }]);
-  }
-}
-
-function trailers({ requestId, answerHeaders }: Call): Metadata {
-  const metadata = new Metadata();
-  metadata.set("x-request-id", requestId);
-  if (answerHeaders === undefined) return metadata;
-  for (const [name, value] of Object.entries(answerHeaders)) metadata.set(name, value);
-  return metadata;
-}

@@ -7,6 +7,7 @@ import { mintId } from "../ids.js";
 import { limitConnections } from "../overload/connections.js";
 import type { LoopGuard } from "../overload/event-loop.js";
 import type { Limits } from "../overload/limits.js";
+import type { Room } from "../overload/room.js";
 import type { Shedding } from "../overload/shedding.js";
 import { toStatusBytes } from "./status.js";
 import { type AnswerStream, watchStreams } from "./stream-limits.js";
@@ -18,7 +19,10 @@ interface Inside {
   readonly http2Servers: ReadonlyMap<Http2Server, unknown>;
 }
 
-type Serve = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number) => void;
+type Serve = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]) => void;
+
+/** What is done with a stream before grpc-js gets it. `raw` has all names and values of the head in turn, as they came. */
+type Prepare = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, raw: readonly string[]) => void;
 
 export interface Http2Limits {
   readonly guard: LoopGuard;
@@ -26,6 +30,7 @@ export interface Http2Limits {
   /** How many connections the port takes. */
   readonly maxConnections: number;
   readonly limits: Limits;
+  readonly room: Room;
 }
 
 /** Sets how large the head of a call may be. To be done before the server is bound. */
@@ -39,35 +44,37 @@ export function limitHeads(server: Server, { headBytes, headers }: Limits): void
  * Limits the connections and streams of a server that is bound, and turns calls away that the process has no time for:
  * before grpc-js has done its part, which is most of what a call costs.
  */
-export function limitStreams(server: Server, options: Http2Limits): void {
-  const { guard, shedding, maxConnections, limits } = options;
+export function limitStreams(server: Server, options: Http2Limits, prepare: Prepare): void {
+  const { guard, shedding, maxConnections, limits, room } = options;
   const overloaded = prepareAnswer(serviceOverloaded());
-  const watch = watchStreams(limits, prepareAnswer(deadlineExceeded()), overloaded);
-  for (const http2Server of http2ServersOf(server)) {
-    limitConnections(http2Server, maxConnections, shedding);
-    const [serve] = http2Server.listeners("stream") as [Serve];
-    http2Server.removeAllListeners("stream");
-    http2Server.on("session", watch.greet);
-    http2Server.on("stream", (stream, headers, flags) => {
-      if (stream.closed) return; // taken back in the same breath
-      if (headers[":path"]?.startsWith(alwaysServed) || guard.admits()) {
-        serve(stream, headers, flags);
-        if (!stream.headersSent) watch.weigh(stream); // else it is refused, and nobody reads
-        return;
-      }
-      shedding.count("event_loop");
-      overloaded(stream);
-    });
-    http2Server.once("close", watch.end);
-  }
+  const watch = watchStreams(limits, room, prepareAnswer(deadlineExceeded()), overloaded);
+  const http2Server = http2ServerOf(server);
+  limitConnections(http2Server, maxConnections, shedding);
+  const [serve] = http2Server.listeners("stream") as [Serve];
+  http2Server.removeAllListeners("stream");
+  http2Server.on("session", watch.greet);
+  http2Server.on("stream", ((stream, headers, flags, raw) => {
+    if (stream.closed) return; // taken back in the same breath
+    if (headers[":path"]?.startsWith(alwaysServed) || guard.admits()) {
+      prepare(stream, headers, raw);
+      serve(stream, headers, flags, raw);
+      if (!stream.headersSent) watch.weigh(stream); // else it is refused, and nobody reads
+      return;
+    }
+    shedding.count("event_loop");
+    overloaded(stream);
+  }) as Serve);
+  http2Server.once("close", watch.end);
 }
 
 /** Who asks how the service fares must be told, above all when it fares badly. */
 const alwaysServed = `/${Health.typeName}/`;
 
-/** What listens for a server that is bound. */
-export function http2ServersOf(server: Server): Http2Server[] {
-  return [...(server as unknown as Inside).http2Servers.keys()];
+/** What listens for a server that is bound to an address. */
+export function http2ServerOf(server: Server): Http2Server {
+  const [http2Server] = (server as unknown as Inside).http2Servers.keys();
+  if (http2Server === undefined) throw new Error("the gRPC port is not bound");
+  return http2Server;
 }
 
 /** Makes what answers a call with a failure, without grpc-js. All but the id is written once. */

@@ -1,12 +1,7 @@
-import {
-  constants,
-  type Http2Session,
-  type IncomingHttpHeaders,
-  type ServerHttp2Session,
-  type ServerHttp2Stream,
-} from "node:http2";
+import { constants, type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import { type Limits, lookEveryMs } from "../overload/limits.js";
+import type { Room } from "../overload/room.js";
 
 /** Keeps an eye on connections and streams, and ends those that do not keep within the limits. */
 export interface StreamWatch {
@@ -20,9 +15,17 @@ export interface StreamWatch {
 /** Answers a call on its bare stream. */
 export type AnswerStream = (stream: ServerHttp2Stream) => void;
 
+interface Connection {
+  readonly session: ServerHttp2Session;
+  /** What its streams have us hold. */
+  weight: number;
+  /** How many calls it could take back at once when it last took back one, and when that was. */
+  resetsLeft: number;
+  resetAt: number;
+}
+
 interface OpenStream {
-  /** A stream that is closed does not know it any more. */
-  readonly session: Http2Session;
+  readonly connection: Connection;
   readonly beganAt: number;
   /** Whether it is kept for as long as its client likes. */
   readonly lasting: boolean;
@@ -43,28 +46,26 @@ const packedWeight = 128;
 
 /**
  * @param tooLate answers a request that was not complete in time
- * @param tooMuch answers a request for which its connection has no room left
+ * @param tooMuch answers a request for which there is no room left, on its connection or at all
  */
-export function watchStreams(limits: Limits, tooLate: AnswerStream, tooMuch: AnswerStream): StreamWatch {
+export function watchStreams(limits: Limits, room: Room, tooLate: AnswerStream, tooMuch: AnswerStream): StreamWatch {
   const open = new Map<ServerHttp2Stream, OpenStream>();
-  const weights = new WeakMap<Http2Session, number>();
-  const resets = new WeakMap<Http2Session, { left: number; at: number }>();
 
-  function begin(session: Http2Session, stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
+  function begin(connection: Connection, stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
     if (stream.destroyed) {
-      countReset(session); // taken back in the same breath
+      countReset(connection); // taken back in the same breath
       return;
     }
     const encoding = headers["grpc-encoding"];
     open.set(stream, {
-      session,
+      connection,
       beganAt: performance.now(),
       lasting: headers[":path"] === lastingPath,
       byteWeight: encoding === undefined || encoding === "identity" ? 1 : packedWeight,
       weight: 0,
       endedByUs: false,
     });
-    stream.once("close", closed);
+    stream.on("close", closed); // it closes once by itself
   }
 
   // One listener for all streams, and no timer for each: every call would pay.
@@ -72,39 +73,42 @@ export function watchStreams(limits: Limits, tooLate: AnswerStream, tooMuch: Ans
     const known = open.get(this);
     if (known === undefined) return;
     open.delete(this);
-    addWeight(known.session, -known.weight);
+    letGo(known);
     if (known.endedByUs) return;
+    // Whoever waits first has no more under way than the limit of streams allows: those are deadlines that have passed.
+    if (performance.now() - known.beganAt >= limits.resetWithinMs) return;
     // A client can take a call back without calling it an error: then it ends before its answer does.
-    if (this.rstCode !== constants.NGHTTP2_NO_ERROR || this.aborted) countReset(known.session);
+    if (this.rstCode !== constants.NGHTTP2_NO_ERROR || this.aborted) countReset(known.connection);
   }
 
-  function countReset(session: Http2Session): void {
+  function countReset(connection: Connection): void {
     const now = performance.now();
-    const { resetBurst, resetsPerSecond } = limits;
-    const known = resets.get(session) ?? { left: resetBurst, at: now };
-    const left = Math.min(resetBurst, known.left + ((now - known.at) / 1_000) * resetsPerSecond) - 1;
-    resets.set(session, { left, at: now });
-    if (left >= 0 || session.destroyed) return;
-    session.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM);
-    session.destroy();
+    const allowedAnew = ((now - connection.resetAt) / 1_000) * limits.resetsPerSecond;
+    connection.resetsLeft = Math.min(limits.resetBurst, connection.resetsLeft + allowedAnew) - 1;
+    connection.resetAt = now;
+    // Not before what has arrived is read: Node would end the process over a session that is destroyed meanwhile.
+    if (connection.resetsLeft < 0) setImmediate(sendAway, connection.session);
   }
 
-  /** grpc-js collects a message before anybody has looked who sends it. So what a connection can make us hold is limited. */
+  /** grpc-js collects a message before anybody has looked who sends it. So what is collected is limited. */
   function came(this: ServerHttp2Stream, { length }: Buffer): void {
     const known = open.get(this);
     if (known === undefined) return;
+    const { connection } = known;
     const weight = Math.min(known.weight + length * known.byteWeight, limits.unpackedBytes);
-    const together = addWeight(known.session, weight - known.weight);
+    const more = weight - known.weight;
     known.weight = weight;
-    if (together <= limits.bytesUnderWay) return;
+    connection.weight += more;
+    if (room.take(more, connection.weight) && connection.weight <= limits.bytesUnderWay) return;
+    letGo(known); // at once: others that bring something in this turn need not go, too
     this.off("data", came);
     setImmediate(endStream, this, known, tooMuch); // while data is being read, the end would overtake the answer
   }
 
-  function addWeight(session: Http2Session, more: number): number {
-    const weight = (weights.get(session) ?? 0) + more;
-    weights.set(session, weight);
-    return weight;
+  function letGo(known: OpenStream): void {
+    known.connection.weight -= known.weight;
+    room.giveBack(known.weight);
+    known.weight = 0;
   }
 
   // A client that does not read its answer is too late as well.
@@ -121,13 +125,20 @@ export function watchStreams(limits: Limits, tooLate: AnswerStream, tooMuch: Ans
       const impatience = setTimeout(() => session.destroy(), limits.headMs).unref();
       session.once("remoteSettings", () => clearTimeout(impatience));
       session.once("close", () => clearTimeout(impatience));
-      session.prependListener("stream", (stream, headers) => begin(session, stream as ServerHttp2Stream, headers));
+      const connection = { session, weight: 0, resetsLeft: limits.resetBurst, resetAt: performance.now() };
+      session.prependListener("stream", (stream, headers) => begin(connection, stream as ServerHttp2Stream, headers));
     },
     weigh(stream) {
       stream.on("data", came);
     },
     end: () => clearInterval(looking),
   };
+}
+
+function sendAway(session: ServerHttp2Session): void {
+  if (session.destroyed) return;
+  session.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+  session.destroy();
 }
 
 /** Ends a stream, with an answer where it is not too late for one. */

@@ -197,7 +197,7 @@ describe("an Idempotency-Key", () => {
     }
   });
 
-  // A gRPC client does not even send this.
+  // A gRPC client does not even send this; for a bare one, see unread-calls.test.ts.
   someDoors(["http", "connect", "grpc-web"], "that is not ASCII is refused, by its name", async ({ call, home }) => {
     expect(await call("createKey", home.key, {}, withKey("clé"))).toMatchObject(refusal);
   });

@@ -43,7 +43,7 @@ export const errorTable: Readonly<Record<string, { http: number; title: string; 
   "data/identity_already_exists": { http: 409, title: "Conflict", grpc: status.ALREADY_EXISTS },
   "data/idempotency_conflict": { http: 409, title: "Conflict", grpc: status.ALREADY_EXISTS },
   "application/invalid_input": { http: 400, title: "Bad Request", grpc: status.INVALID_ARGUMENT },
-  "application/unsupported_media_type": { http: 415, title: "Unsupported Media Type", grpc: -1 },
+  "application/unsupported_media_type": { http: 415, title: "Unsupported Media Type", grpc: status.UNIMPLEMENTED },
   "application/payload_too_large": { http: 413, title: "Payload Too Large", grpc: status.RESOURCE_EXHAUSTED },
 };
 

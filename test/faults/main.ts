@@ -1,9 +1,8 @@
 // The process laboratory on the command line: `npm run faults -- --minutes 15 --seed 7`.
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { optionsOrExit } from "../../commands/command-line.js";
 import { createProgress } from "../../commands/progress.js";
+import { makeFolder, runToExit, type Undo } from "../../commands/run-to-exit.js";
 import { startBackends } from "../../src/embedded/backends.js";
 import { built, installDesign } from "./designs.js";
 import { openLaboratory } from "./laboratory.js";
@@ -23,29 +22,18 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
     interrupted = true;
   });
 }
-const folder = mkdtempSync(join(tmpdir(), "latchkey-faults-"));
-process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+const folder = makeFolder("faults");
 
-const undo: (() => unknown)[] = [];
-let holds = false;
-try {
-  holds = await runOnce();
-} catch (error) {
-  process.stderr.write(`${error instanceof Error ? error.stack : error}\n`);
-} finally {
-  for (const step of undo.reverse()) await step();
-}
-// Not left to Node: with connections that were cut in the middle, it can spin for ever while it clears up.
-process.exit(holds ? 0 : 1);
+await runToExit(runOnce);
 
 /** One round with everything that it needs. Returns whether it holds. */
-async function runOnce(): Promise<boolean> {
+async function runOnce(undo: Undo): Promise<boolean> {
   const dist = design === undefined ? built : installDesign(design, folder);
   const dataDir = join(folder, "backends");
   const backends = await startBackends({ dataDir, searchPath: "", withRedis: false, durable: false });
-  undo.push(() => backends.stop());
+  undo(() => backends.stop());
   const laboratory = await openLaboratory({ databaseUrl: backends.databaseUrl, replicas, dist, folder });
-  undo.push(() => laboratory.close());
+  undo(() => laboratory.close());
 
   const progress = createProgress(process.stderr, 10_000);
   const cpuBefore = process.cpuUsage();

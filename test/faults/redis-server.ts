@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { join } from "node:path";
 import { Redis } from "ioredis";
+import { launchNode } from "../../commands/processes.js";
 import { project } from "../../commands/project.js";
-import { launchNode } from "./processes.js";
 
 /** A Redis of the laboratory, in a process of its own. */
 export interface RedisServer {

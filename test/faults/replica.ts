@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { join } from "node:path";
+import { type Launched, launchNode } from "../../commands/processes.js";
 import { type BackendProxy, openProxy } from "../proxy.js";
-import { type Launched, launchNode } from "./processes.js";
 
 /** One process of the service, which reaches each backend by a network of its own. */
 export interface Replica {

@@ -96,10 +96,6 @@ export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptio
   }
 
   function note(outcome: Outcome, operation: string, told: () => string): void {
-    if (outcome.requestId === undefined) {
-      if (!outcome.ok && outcome.code === "application/deadline_exceeded") tally.overtaken += 1;
-      return;
-    }
     const accepted = outcome.ok || statusOf(outcome.code) < 500 ? outcome.ok : undefined;
     ledger.set(outcome.requestId, { operation, accepted, told });
   }

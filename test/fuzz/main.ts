@@ -1,10 +1,8 @@
 // The fuzz test on the command line: `npm run fuzz -- --cases 200000 --seed 7`.
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import postgres from "postgres";
 import { optionsOrExit } from "../../commands/command-line.js";
 import { createProgress } from "../../commands/progress.js";
+import { makeFolder, runToExit, type Undo } from "../../commands/run-to-exit.js";
 import { migrateDatabase, openApp } from "../../src/app.js";
 import { startBackends } from "../../src/embedded/backends.js";
 import { createLog } from "../../src/observe/log.js";
@@ -19,25 +17,15 @@ const crashes: string[] = [];
 for (const event of ["uncaughtException", "unhandledRejection"] as const) {
   process.on(event, (error: unknown) => crashes.push(`${event}: ${error instanceof Error ? error.stack : error}`));
 }
-const dataDir = mkdtempSync(join(tmpdir(), "latchkey-fuzz-"));
-process.once("exit", () => rmSync(dataDir, { recursive: true, force: true }));
+const dataDir = makeFolder("fuzz");
 
-const undo: (() => unknown)[] = [];
-let holds = false;
-try {
-  holds = await runOnce();
-} catch (error) {
-  process.stderr.write(`${error instanceof Error ? error.stack : error}\n`);
-} finally {
-  for (const step of undo.reverse()) await step();
-}
-process.exit(holds ? 0 : 1);
+await runToExit(runOnce);
 
 /** One run, with a service and backends of its own. Returns whether it holds. */
-async function runOnce(): Promise<boolean> {
+async function runOnce(undo: Undo): Promise<boolean> {
   const searchPath = process.env["PATH"] ?? "";
   const backends = await startBackends({ dataDir, searchPath, withRedis: true, durable: false });
-  undo.push(() => backends.stop());
+  undo(() => backends.stop());
   const { databaseUrl } = backends;
   await migrateDatabase(databaseUrl);
   await shortenLease(databaseUrl);
@@ -48,7 +36,7 @@ async function runOnce(): Promise<boolean> {
     operatorKey,
     log: createLog("silent"),
   });
-  undo.push(() => app.close());
+  undo(() => app.close());
 
   process.stderr.write(`seed ${options.seed}, ${options.cases} cases\n`);
   const progress = createProgress(process.stderr, 5_000);

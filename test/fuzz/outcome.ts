@@ -21,7 +21,7 @@ export interface Accepted {
 
 export interface Refused {
   readonly ok: false;
-  readonly requestId: string | undefined;
+  readonly requestId: string;
   /** `<category>/<code>`. */
   readonly code: string;
   readonly locations: readonly string[];
@@ -50,8 +50,6 @@ function expanded(answer: Answer): Answer {
 
 function readByProtocol(operation: Operation, answer: Answer): Outcome {
   const type = answer.headers["content-type"] ?? "";
-  // gRPC's protocol has no more to say to what is none of its types.
-  if (answer.headers[":status"] === "415") return refusedByProtocol("application/unsupported_media_type");
   if (answer.headers["grpc-status"] !== undefined) return readGrpc(operation, answer);
   if (type.startsWith("application/grpc")) return readGrpcWeb(operation, answer);
   if (type.startsWith("application/proto")) {
@@ -134,34 +132,12 @@ function readGrpc({ rpc }: Operation, answer: Answer): Outcome {
     return accepted(answer, toComparable(rpc.output, fromBinary(rpc.output, answer.body.subarray(5))));
   }
   const details = answer.headers["grpc-status-details-bin"];
-  const byProtocol = details === undefined ? failuresOfProtocol.find((each) => each.status === status) : undefined;
-  if (byProtocol?.message.test(decodeURI(answer.headers["grpc-message"] ?? "")))
-    return refusedByProtocol(byProtocol.code);
   check(details !== undefined, `gRPC status ${status} without details: ${answer.headers["grpc-message"]}`);
   const read = fromBinary(StatusSchema, Buffer.from(details ?? "", "base64"));
   check(read.code === status, `the statuses differ: ${status} and ${read.code}`);
   const info = detailOf(read, ErrorInfoSchema);
   check(info !== undefined, `no ErrorInfo in the details of ${read.message}`);
   return toRefused(info, detailOf(read, BadRequestSchema), status, answer.headers["x-request-id"]);
-}
-
-/**
- * What grpc-js answers by itself, in the words of gRPC's protocol: the call has not reached any handler then, or has
- * been given up. Such an answer has no details; INTERNAL is what the protocol wants for compression that is broken.
- */
-const failuresOfProtocol: readonly { status: number; message: RegExp; code: string }[] = [
-  { status: 4, message: /^Deadline exceeded$/, code: "application/deadline_exceeded" },
-  {
-    status: 8,
-    message: /^Received message (larger than max|that decompresses)/,
-    code: "application/payload_too_large",
-  },
-  { status: 12, message: /^(The server does not implement|Received)/, code: "application/route_not_found" },
-  { status: 13, message: /^(Failed to decompress|Invalid grpc-timeout)/, code: "application/invalid_input" },
-];
-
-function refusedByProtocol(code: string): Refused {
-  return { ok: false, requestId: undefined, code, locations: ["request"] };
 }
 
 function detailOf<Schema extends DescMessage>(status: Status, schema: Schema) {
@@ -172,7 +148,7 @@ function toRefused(
   info: MessageShape<typeof ErrorInfoSchema> | undefined,
   badRequest: MessageShape<typeof BadRequestSchema> | undefined,
   grpcStatus: number | undefined,
-  requestId: string | undefined,
+  requestId = "",
 ): Refused {
   const path = info?.metadata["type"] ?? "";
   const code = codeOf(path);
@@ -181,6 +157,7 @@ function toRefused(
     `the ErrorInfo is ${info?.domain} ${info?.reason}`,
   );
   check(grpcStatus === undefined || grpcStatus === grpcStatusOf(code), `gRPC status ${grpcStatus} for ${path}`);
+  check(requestIdForm.test(requestId), `the request id is ${requestId}`);
   check(requestId === info?.metadata["requestId"], "the request ids differ");
   const locations = badRequest?.fieldViolations.map(({ field }) => field) ?? [];
   return { ok: false, requestId, code: path, locations };

@@ -17,12 +17,8 @@ const leaves: Readonly<Record<string, RegExp>> = {
 };
 const nothing = /^$/;
 
-/**
- * Holds the database against what was answered: nothing refused has left a trace, and nothing is there in half.
- *
- * @param overtaken how many calls may have changed something without our knowing their ids
- */
-export async function findMisstored(databaseUrl: string, ledger: Ledger, overtaken: number): Promise<string[]> {
+/** Holds the database against what was answered: nothing refused has left a trace, and nothing is there in half. */
+export async function findMisstored(databaseUrl: string, ledger: Ledger): Promise<string[]> {
   const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} });
   try {
     const rows = await sql<{ requestId: string; types: string }[]>`
@@ -31,7 +27,7 @@ export async function findMisstored(databaseUrl: string, ledger: Ledger, overtak
     const left = new Map(rows.map(({ requestId, types }) => [requestId, types]));
     const unanswered = [...left.keys()].filter((id) => !ledger.has(id));
     return [
-      ...unanswered.slice(overtaken).map((id) => `a change by ${id}, which was never answered`),
+      ...unanswered.map((id) => `a change by ${id}, which was never answered`),
       ...[...ledger].flatMap(([id, entry]) => misled(entry, left.get(id) ?? "")),
       ...(await findHalves(sql)),
     ];

@@ -11,8 +11,6 @@ export interface Tally {
   readBack: number;
   /** How often the service was not ready, and was asked again. */
   triedAgain: number;
-  /** How many calls were past their own deadline before we could give them an id: they may have changed something. */
-  overtaken: number;
 }
 
 export type Count = Map<string, number>;
@@ -28,7 +26,6 @@ export function createTally(): Tally {
     byOutcome: new Map(),
     readBack: 0,
     triedAgain: 0,
-    overtaken: 0,
   };
 }
 

@@ -1,4 +1,6 @@
+import fastify from "fastify";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { apiReference } from "../../src/gateway/reference.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import { ask } from "./http.js";
 
@@ -56,4 +58,18 @@ describe.each(["/openapi.json", "/docs", "/docs/page.css", "/docs/swagger-ui.js"
   it("takes no other method", async () => {
     expect(await ask(app.httpUrl, path, { method: "POST" })).toMatchObject({ status: 405 });
   });
+});
+
+it("is served again after a file could not be read", async () => {
+  let readable = false;
+  const server = fastify();
+  await server.register(
+    apiReference(() => {
+      if (!readable) throw new Error("EMFILE: too many open files");
+      return app.httpUrl;
+    }),
+  );
+  expect(await server.inject("/openapi.json")).toMatchObject({ statusCode: 500 });
+  readable = true;
+  expect(await server.inject("/openapi.json")).toMatchObject({ statusCode: 200 });
 });

@@ -11,12 +11,6 @@ import { type OperationName, operationOf } from "../contract/operations.js";
 import { post } from "../gateway/http.js";
 import type { TestApp } from "../harness.js";
 
-/**
- * For services whose counts are to be Redis's own: a process counts by itself what Redis does not count in time, and on
- * a busy machine that is sometimes too short.
- */
-export const redisLimitMs = 10_000;
-
 /** What a caller is told beside the answer, whichever door it is. */
 export interface Told {
   /** `ok`, or `<category>/<code>`. */

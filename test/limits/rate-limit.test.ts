@@ -8,9 +8,9 @@ import { disable, enable, redisInUse } from "../auth/calls.js";
 import { succeed } from "../calls.js";
 import { sendRequest } from "../contract/http-door.js";
 import { createWorkspace } from "../gateway/http.js";
-import { openTestApp, operatorKey, type TestApp } from "../harness.js";
+import { openTestApp, operatorKey, patientWithRedis, type TestApp } from "../harness.js";
 import { openReference } from "../openapi/reference.js";
-import { callers, doorNames, redisLimitMs } from "./callers.js";
+import { callers, doorNames } from "./callers.js";
 
 const { http } = callers;
 
@@ -29,8 +29,8 @@ describe("where requests are limited", () => {
 
   beforeAll(async () => {
     redis = new Redis(inject("redisUrl"));
-    app = await openTestApp({ rateLimit: minutes, redisLimitMs, log });
-    other = await openTestApp({ rateLimit: minutes, redisLimitMs, databaseUrl: app.databaseUrl, log });
+    app = await openTestApp({ rateLimit: minutes, ...patientWithRedis, log });
+    other = await openTestApp({ rateLimit: minutes, ...patientWithRedis, databaseUrl: app.databaseUrl, log });
     for (const replica of [app, other]) await redisInUse(replica);
   });
   afterAll(async () => {
@@ -178,7 +178,7 @@ describe("where requests are limited", () => {
 });
 
 it("who was refused is served after the time that was told, through every door", async () => {
-  const app = await openTestApp({ rateLimit: seconds, redisLimitMs });
+  const app = await openTestApp({ rateLimit: seconds, ...patientWithRedis });
   try {
     await redisInUse(app);
     await Promise.all(

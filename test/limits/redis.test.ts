@@ -4,10 +4,10 @@ import { createWindows } from "../../src/limits/windows.js";
 import { noCache } from "../../src/storage/redis.js";
 import { redisInUse } from "../auth/calls.js";
 import { ask, createWorkspace, expectSuccess } from "../gateway/http.js";
-import { openTestApp, redisAt, type TestApp } from "../harness.js";
+import { openTestApp, patientWithRedis, redisAt, type TestApp } from "../harness.js";
 import { type BackendProxy, openProxy } from "../proxy.js";
 import { findServer, startCluster } from "../storage/redis-nodes.js";
-import { callers, redisLimitMs } from "./callers.js";
+import { callers } from "./callers.js";
 
 const rateLimit = { requests: 1_000, windowSeconds: 600 };
 
@@ -33,8 +33,8 @@ describe("requests are counted", () => {
   beforeAll(async () => {
     redis = new Redis(inject("redisUrl"));
     proxy = await openProxy(inject("redisUrl"));
-    app = await openTestApp({ rateLimit, redis: redisAt(proxy.url), redisLimitMs });
-    other = await openTestApp({ rateLimit, databaseUrl: app.databaseUrl, redisLimitMs });
+    app = await openTestApp({ rateLimit, redis: redisAt(proxy.url), ...patientWithRedis });
+    other = await openTestApp({ rateLimit, databaseUrl: app.databaseUrl, ...patientWithRedis });
   });
   beforeEach(async () => {
     proxy.resume();
@@ -86,7 +86,7 @@ describe("requests are counted", () => {
     const changed = await openTestApp({
       rateLimit: { requests: 1_000, windowSeconds: 60 },
       databaseUrl: app.databaseUrl,
-      redisLimitMs,
+      ...patientWithRedis,
     });
     try {
       await redisInUse(changed);
@@ -139,9 +139,9 @@ it("a service without Redis counts by itself", async () => {
 it("in a cluster, every node counts some workspaces, for all replicas", { timeout: 60_000 }, async (context) => {
   const nodes = await startCluster(findServer(context), 3);
   const redis = { urls: nodes.map(({ url }) => url), cluster: true };
-  const app = await openTestApp({ rateLimit, redis, redisLimitMs });
+  const app = await openTestApp({ rateLimit, redis, ...patientWithRedis });
   onTestFinished(() => app.close());
-  const other = await openTestApp({ rateLimit, redis, redisLimitMs, databaseUrl: app.databaseUrl });
+  const other = await openTestApp({ rateLimit, redis, ...patientWithRedis, databaseUrl: app.databaseUrl });
   onTestFinished(() => other.close());
   for (const replica of [app, other]) await redisInUse(replica);
 

@@ -1,6 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { pino } from "pino";
 import postgres from "postgres";
+import { Registry } from "prom-client";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { serveMetrics } from "../../src/observe/serve-metrics.js";
 import { type Doors, openDoors } from "../contract/doors.js";
 import { ask, createWorkspace, post } from "../gateway/http.js";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
@@ -181,3 +184,24 @@ async function withAuditHeld(url: string, count: number, work: (release: () => P
     await sql.end();
   }
 }
+
+it("metrics that cannot be read are answered with 500, told in the log, and asked for again", async () => {
+  const lines: { level: number; msg: string }[] = [];
+  const log = pino({}, { write: (line: string) => void lines.push(JSON.parse(line)) });
+  let failing = true;
+  const read = async () => {
+    if (failing) throw new Error("a worker is gone");
+    return new Registry();
+  };
+  const server = await serveMetrics(read, "127.0.0.1", 0, log);
+  try {
+    expect(await fetch(server.url)).toMatchObject({ status: 500 });
+    expect(lines).toMatchObject([
+      { level: 50, msg: "the metrics cannot be read", err: { message: "a worker is gone" } },
+    ]);
+    failing = false;
+    expect(await fetch(server.url)).toMatchObject({ status: 200 });
+  } finally {
+    server.close();
+  }
+});

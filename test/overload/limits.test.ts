@@ -13,7 +13,6 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { ServerReflectionRequestSchema } from "../../gen/grpc/reflection/v1/reflection_pb.js";
-import { openConnections } from "../../src/storage/connections.js";
 import { ask, createWorkspace, expectFailure, expectSuccess, sendBytes } from "../gateway/http.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import { readSamples, total } from "../observe/samples.js";
@@ -25,6 +24,7 @@ const limits = {
   requestMs: 1_200,
   resetBurst: 20,
   resetsPerSecond: 1,
+  resetWithinMs: 400,
   streams: 50,
   bytesUnderWay: 5 * 2 ** 20,
   headers: 90,
@@ -134,12 +134,6 @@ describe("the gRPC port", () => {
     expect(error.message).toMatch(/REFUSED_STREAM|ENHANCE_YOUR_CALM/);
   });
 
-  it("tells a client how many calls it may have under way", async () => {
-    const session = openSession();
-    await once(session, "remoteSettings");
-    expect(session.remoteSettings.maxConcurrentStreams).toBe(limits.streams);
-  });
-
   it("ends a connection on which nothing comes", async () => {
     await closed(openSocket(`http://${app.grpcAddress}`));
   });
@@ -218,6 +212,33 @@ describe("the gRPC port", () => {
     expect(Buffer.concat(came).toString("hex")).toMatch(/000008070000000000[0-9a-f]{8}0000000b/);
   });
 
+  it("sends a client away, and nobody else, that begins calls and takes them all back a moment later", async () => {
+    const other = openSession();
+    for (let times = 0; times < 5; times++) {
+      const session = openSession();
+      await once(session, "remoteSettings");
+      const streams = Array.from({ length: 2 * limits.resetBurst }, () => session.request(headersOf({})));
+      for (const stream of streams) stream.on("error", () => {});
+      await sleep(20);
+      for (const stream of streams) stream.close(constants.NGHTTP2_CANCEL);
+      await expect.poll(() => session.destroyed, { timeout: 5_000 }).toBe(true);
+    }
+    expect(await grpcStatusOf(other.request(headersOf({})).end(prefixed(Buffer.alloc(0))))).toBe(status.OK);
+  });
+
+  it("lets a client take back what it has waited for, however often: its deadlines have passed", async () => {
+    const session = openSession();
+    await once(session, "remoteSettings");
+    for (let times = 0; times < 2; times++) {
+      const streams = Array.from({ length: 2 * limits.resetBurst }, () => session.request(headersOf({})));
+      await sleep(limits.resetWithinMs + 100);
+      for (const stream of streams) stream.close(constants.NGHTTP2_CANCEL);
+      await Promise.all(streams.map((stream) => stream.destroyed || once(stream, "close")));
+    }
+    const another = session.request(headersOf({}));
+    expect(await grpcStatusOf(another.end(prefixed(Buffer.alloc(0))))).toBe(status.OK);
+  });
+
   it("lets a client take back a call now and then", async () => {
     const { session, stream } = openStream({});
     stream.close(constants.NGHTTP2_CANCEL);
@@ -242,12 +263,6 @@ describe("each port", () => {
     for (const socket of sockets) socket.destroy();
     await sleep(100);
   });
-});
-
-it("PostgreSQL gives up a statement after ten seconds", async () => {
-  const connections = openConnections(app.databaseUrl);
-  onTestFinished(() => connections.close());
-  expect(await connections.sql`select current_setting('statement_timeout') as timeout`).toEqual([{ timeout: "10s" }]);
 });
 
 function openSocket(url: string): Socket {

@@ -1,11 +1,13 @@
+import { once } from "node:events";
 import { connect } from "node:http2";
+import { connect as openSocket, type Socket } from "node:net";
 import { fromBinary } from "@bufbuild/protobuf";
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import { pino } from "pino";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
 import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../gen/grpc/health/v1/health_pb.js";
@@ -50,6 +52,21 @@ describe("a call that the process has no time for", () => {
     await first.arrayBuffer();
     busy = false;
     expectSuccess(await ask(app.httpUrl, "/v1/keys.listKeys", { key }));
+  });
+
+  it("is answered without a body if it is HEAD, and the next answer on its connection is its own", async () => {
+    const socket = openSocket(Number(new URL(app.httpUrl).port), "127.0.0.1").setEncoding("latin1");
+    onTestFinished(() => void socket.destroy());
+    const ask = (method: string) => socket.write(`${method} /v1/keys.listKeys HTTP/1.1\r\nhost: a\r\n\r\n`);
+    let came = "";
+    socket.on("data", (text: string) => {
+      came += text;
+    });
+    ask("HEAD");
+    await expect.poll(() => came).toMatch(/^HTTP\/1\.1 503 [^]*\r\n\r\n$/);
+    const first = came.length;
+    ask("GET");
+    await expect.poll(() => came.slice(first)).toMatch(/^HTTP\/1\.1 503 [^]*\r\n\r\n\{.*\}$/);
   });
 
   it("says nothing of the caller, who was not looked at", async () => {
@@ -110,8 +127,26 @@ describe("a call that the process has no time for", () => {
   });
 });
 
+it("while the service stops, a refusal is the last answer on its connection, which is closed", async () => {
+  const stopping = await openTestApp({ guard: { admits: () => !busy }, lingerMs: 60_000 });
+  const clients = await Promise.all(
+    [
+      "POST /v1/keys.listKeys HTTP/1.1",
+      "POST /latchkey.v1.KeysService/ListKeys HTTP/1.1\r\ncontent-type: application/proto",
+    ].map(async (head) => ({ head, ...(await openClient(stopping.httpUrl)) })),
+  );
+  const stopped = stopping.close();
+  await expect.poll(() => isOpen(stopping.httpUrl)).toBe(false);
+  for (const { head, socket, heard } of clients) {
+    socket.write(`${head}\r\nhost: a\r\ncontent-length: 0\r\n\r\n`);
+    await once(socket, "close");
+    expect(heard()).toMatch(/\r\n\r\n.*HTTP\/1\.1 503 .*\r\nconnection: close\r\n/is);
+  }
+  await stopped; // without waiting for those who stay
+});
+
 describe("who asks how the service fares is told all the same", () => {
-  it.each(["/livez", "/readyz", "/v2/liveness"])("%s", async (path) => {
+  it.each(["/livez", "/readyz", "/v2/liveness", "/livez?from=a-probe"])("%s", async (path) => {
     expectSuccess(await ask(app.httpUrl, path, { method: "GET" }));
   });
 
@@ -121,6 +156,32 @@ describe("who asks how the service fares is told all the same", () => {
     expect(answer.message.status).toBe(Serving.SERVING);
   });
 });
+
+/** A connection that is used again: it has had an answer already. */
+async function openClient(url: string): Promise<{ socket: Socket; heard: () => string }> {
+  const { hostname, port } = new URL(url);
+  const socket = openSocket(Number(port), hostname);
+  onTestFinished(() => void socket.destroy());
+  let heard = "";
+  socket.setEncoding("latin1").on("data", (text) => {
+    heard += text;
+  });
+  socket.write("GET /livez HTTP/1.1\r\nhost: a\r\n\r\n");
+  await once(socket, "data");
+  return { socket, heard: () => heard };
+}
+
+/** Whether a port takes connections. */
+async function isOpen(url: string): Promise<boolean> {
+  const { hostname, port } = new URL(url);
+  const socket = openSocket(Number(port), hostname);
+  const opened = await once(socket, "connect").then(
+    () => true,
+    () => false,
+  );
+  socket.destroy();
+  return opened;
+}
 
 function transports(): Record<string, Transport> {
   const { httpUrl: baseUrl, grpcAddress } = app;

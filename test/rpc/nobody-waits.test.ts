@@ -6,6 +6,11 @@ import { pino } from "pino";
 import postgres from "postgres";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
+import { encode } from "../fuzz/kind.js";
+import { operationNamed } from "../fuzz/operations.js";
+import { readOutcome } from "../fuzz/outcome.js";
+import { createSender } from "../fuzz/send.js";
+import { type StreamSent, sentTo } from "../fuzz/sent.js";
 import { createWorkspace } from "../gateway/http.js";
 import { openTestApp, type TestApp } from "../harness.js";
 
@@ -105,6 +110,19 @@ describe.each(["gRPC", "Connect", "gRPC-Web"])("over %s, when nobody waits any m
     });
     expect(await names()).toEqual(["first key"]);
     await logged().toEqual([expect.objectContaining({ code: "cancelled" })]);
+  });
+});
+
+it("over gRPC, a client that waits for longer than its deadline is told so, with the id of the line in the log", async () => {
+  await locking(async () => {
+    const sender = createSender(app);
+    const creating = operationNamed("createKey");
+    const sent = sentTo("grpc", creating, key, encode("grpc", creating, { name: "late" })) as StreamSent;
+    const answer = await sender.send({ ...sent, headers: [...sent.headers, ["grpc-timeout", "300m"]] });
+    sender.close();
+    const { requestId, ...outcome } = readOutcome(creating, answer);
+    expect(outcome).toMatchObject({ ok: false, code: "application/deadline_exceeded" });
+    await logged().toEqual([expect.objectContaining({ requestId, code: "application/deadline_exceeded" })]);
   });
 });
 

@@ -1,6 +1,7 @@
 // The soak on the command line: `npm run soak -- --minutes 10`.
 import { optionsOrExit } from "../../commands/command-line.js";
 import { createProgress } from "../../commands/progress.js";
+import { runToExit } from "../../commands/run-to-exit.js";
 import { readOptions } from "./options.js";
 import { toJson, toText } from "./report.js";
 import { runRound } from "./round.js";
@@ -15,8 +16,7 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
 }
 
 const progress = createProgress(process.stderr);
-let passes = false;
-try {
+await runToExit(async () => {
   const result = await runRound({
     seconds: minutes * 60,
     seed,
@@ -27,10 +27,6 @@ try {
     say: progress.say,
   });
   progress.clear();
-  passes = result.failings.length === 0 && !interrupted;
   process.stdout.write(`\n${json ? toJson(result, { seed, minutes, leakBytes, interrupted }) : toText(result)}\n`);
-} catch (error) {
-  process.stderr.write(`\n${error instanceof Error ? error.stack : error}\n`);
-}
-// Not left to Node: connections that were cut off may linger.
-process.exit(passes ? 0 : 1);
+  return result.failings.length === 0 && !interrupted;
+});

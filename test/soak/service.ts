@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
+import { type Launched, launchNode } from "../../commands/processes.js";
 import { project } from "../../commands/project.js";
-import { type Launched, launchNode } from "../faults/processes.js";
 import { readSamples, total } from "../observe/samples.js";
 
 /** What a look into the service's process shows, garbage collected. */

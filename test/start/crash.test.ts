@@ -26,6 +26,9 @@ const writersPerKind = 4;
 const mostChanges = 120;
 const momentMs = 20;
 
+/** From so many rounds on, creates of every fate must have been sent again. */
+const enoughRounds = 20;
+
 const operatorKey = "operator-credential-of-the-start-tests";
 
 describe("after kill -9 amid writes every acknowledged change is there with its event, none in half, revocations hold, and what was sent with an Idempotency-Key can be sent again", () => {
@@ -122,10 +125,8 @@ async function crash(rounds: number, subject: Subject): Promise<void> {
   process.stdout.write(`${rounds} crashes, ${known.ledger.size} acknowledged changes, none lost: ${counts}\n`);
   process.stdout.write(`sent again with their Idempotency-Key: ${JSON.stringify(repeated)}\n`);
   expect([...known.counts.keys()].sort(), "every operation that writes").toEqual(writing);
-  expect(
-    Object.values(repeated).every((count) => count > 0),
-    "each kind was sent again",
-  ).toBe(true);
+  // In a few rounds, chance may leave one out.
+  if (rounds >= enoughRounds) expect(Object.values(repeated), JSON.stringify(repeated)).not.toContain(0);
 }
 
 /** Every operation that changes something. */

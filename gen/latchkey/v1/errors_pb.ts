@@ -147,7 +147,8 @@ export enum ErrorCode {
   APPLICATION_METHOD_NOT_ALLOWED = 13,
 
   /**
-   * application/unsupported_media_type: the body is not JSON.
+   * application/unsupported_media_type: the body is not JSON; over gRPC, the
+   * call is not gRPC, or is compressed in a way that is not known.
    *
    * @generated from enum value: ERROR_CODE_APPLICATION_UNSUPPORTED_MEDIA_TYPE = 14;
    */

@@ -2,9 +2,9 @@ import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process"
 import { once } from "node:events";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { project } from "../../commands/project.js";
+import { project } from "./project.js";
 
-/** A Node process of the laboratory, with whatever it starts itself: they live, freeze and die together. */
+/** A Node process that a command has started, with whatever it starts itself: they live, freeze and die together. */
 export interface Launched {
   readonly child: ChildProcess;
   readonly ended: Promise<unknown>;
@@ -16,10 +16,19 @@ export interface Launched {
   stop(patienceMs: number): Promise<void>;
 }
 
-/** Launches a program with Node. It leads a process group of its own, so that a terminal's Ctrl-C is for us alone. */
-export function launchNode(program: readonly string[], env: NodeJS.ProcessEnv): Launched {
+/**
+ * Launches a program with Node. It leads a process group of its own, so that a terminal's Ctrl-C is for us alone, and ends
+ * with this process, however that comes about.
+ *
+ * @param stderr a file that its stderr goes to
+ */
+export function launchNode(
+  program: readonly string[],
+  env: NodeJS.ProcessEnv,
+  stderr: "pipe" | number = "pipe",
+): Launched {
   const endsWithParent = pathToFileURL(join(project, "commands/ends-with-parent.mjs")).href;
-  const options: SpawnOptions = { env, detached: true, stdio: ["ignore", "pipe", "pipe", "ipc"] };
+  const options: SpawnOptions = { env, detached: true, stdio: ["ignore", "pipe", stderr, "ipc"] };
   const child = spawn(process.execPath, ["--no-warnings", "--import", endsWithParent, ...program], options);
   const ended = once(child, "exit");
   const signal = (name: NodeJS.Signals) => {
