@@ -15,7 +15,7 @@ const commands = {
   overload: { read: readOverload, none: { seconds: 10, json: false, subjects: [{}, {}, {}] } },
   faults: { read: readFaults, none: { minutes: 1, replicas: 3, rate: 1_500, json: false } },
   fuzz: { read: readFuzz, none: { cases: 20_000, path: undefined, json: false } },
-  soak: { read: readSoak, none: { minutes: 10, faults: false, leak: 0, json: false } },
+  soak: { read: readSoak, none: { minutes: 10, faults: false, leak: 0, buffers: false, json: false } },
 } satisfies Record<string, { read: Read; none: object }>;
 
 type Name = keyof typeof commands;
@@ -79,6 +79,7 @@ const options: Record<Name, Record<string, { must?: string; right?: object; wron
     minutes: { must: "a number of at least 0.1", right: { "0.1": 0.1 }, wrong: ["ten", "0.09"] },
     seed: { must: "a number of at least 0", right: { "0": 0, "7": 7 }, wrong: ["ten", "-1"] },
     leak: { must: "a number of at least 0", right: { "0": 0, "4096": 4_096 }, wrong: ["ten", "-1"] },
+    buffers: {},
     faults: {},
     json: {},
   },

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { anyCharacter, goodRequest } from "./good-requests.js";
 import { type Draft, encode, type Input, type Kind, spoilt } from "./kind.js";
 import type { HttpRoute, Operation } from "./operations.js";
-import { resolved, type Template } from "./request.js";
+import { type Request, type Resolve, resolved, type Template } from "./request.js";
 import { type BytesSent, type DoorName, type HttpSent, sentTo, wireOf } from "./sent.js";
 
 const doors: readonly DoorName[] = ["http", "connect", "connect-proto", "grpc-web"];
@@ -21,14 +21,11 @@ export const httpKinds: readonly Kind[] = [
       return goodRequest(operation.rpc.input).map(
         (good): Draft =>
           ({ credential, resolve }) => {
-            const query = new URLSearchParams(
-              Object.entries(resolved(good, resolve)).map(([name, given]) => [name, `${given}`] as [string, string]),
-            );
             const headers = [["authorization", `Bearer ${credential}`]] as const;
             const sent = {
               by: "http",
               verb: "GET",
-              path: `${route.path}?${query}`,
+              path: withQuery(route, resolved(good, resolve)),
               headers,
               body: Buffer.alloc(0),
             } as const;
@@ -307,6 +304,23 @@ export const httpKinds: readonly Kind[] = [
         .map(([good, verb]) => changed(operation, door, good, (sent) => ({ ...sent, verb }), { form: "either" })),
   },
   {
+    name: "HEAD",
+    doors,
+    make: (operation, door) =>
+      goodRequest(operation.rpc.input).map((good): Draft => {
+        const path = ({ routes, rpcPath }: Operation, resolve: Resolve) => {
+          if (door !== "http") return rpcPath;
+          const byGet = routes.find(({ verb }) => verb === "GET");
+          return byGet ? withQuery(byGet, resolved(good, resolve)) : (routes[0]?.path ?? "");
+        };
+        return ({ credential, resolve }) => {
+          const headers = [["authorization", `Bearer ${credential}`]] as const;
+          const sent = { by: "http", path: path(operation, resolve), headers, body: Buffer.alloc(0) } as const;
+          return { sent: { ...sent, verb: "GET" }, head: { ...sent, verb: "HEAD" }, form: "either" };
+        };
+      }),
+  },
+  {
     name: "oversized",
     weight: 1,
     doors: [...doors, "grpc"],
@@ -321,6 +335,12 @@ export const httpKinds: readonly Kind[] = [
         ),
   },
 ];
+
+function withQuery({ path }: HttpRoute, request: Request): string {
+  const query = new URLSearchParams();
+  for (const [name, given] of Object.entries(request)) query.append(name, `${given}`);
+  return `${path}?${query}`;
+}
 
 const expanding = gzipSync(Buffer.alloc(20 * mebibyte, " "));
 

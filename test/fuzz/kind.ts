@@ -36,6 +36,10 @@ export interface Input {
   readonly location?: string;
   /** Whether it may bring a deadline, which then may pass. */
   readonly isTimed?: boolean;
+  /** What must be answered alike, but for the body. */
+  readonly head?: Sent;
+  /** What must be answered with the same once it is accepted, and change nothing. */
+  readonly again?: Sent;
   /** What is to be read back if it is accepted; undefined if that cannot be said. */
   readonly meant?: Request;
 }

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { isDeepStrictEqual } from "node:util";
 import { fromBinary } from "@bufbuild/protobuf";
 import { toComparable } from "../contract/messages.js";
 import type { Case } from "./cases.js";
@@ -40,7 +41,7 @@ const fewest = 3;
 const most = 8;
 
 /** How often the same is sent at most. */
-const mostTries = 5;
+export const mostAttempts = 5;
 
 /** How a service answers whose machine is too busy. */
 const signsOfBusyness = new Set(["application/service_unavailable", "application/deadline_exceeded"]);
@@ -77,9 +78,10 @@ export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptio
   async function send(operation: Operation, sent: Sent, told: () => string, isTimed = false, tries = 1) {
     const answer = await sender.send(sent);
     const outcome = readOutcome(operation, answer);
-    note(outcome, operation.name, told);
+    // What was not answered for may have been made nevertheless, and may be told again.
+    note(outcome, operation.name, told, tries === 1);
     const isBusy = !outcome.ok && !isTimed && signsOfBusyness.has(outcome.code);
-    if (!isBusy || tries === mostTries) return { answer, outcome };
+    if (!isBusy || tries === mostAttempts) return { answer, outcome };
     tally.triedAgain += 1;
     await sleep(tries * 100);
     return send(operation, sent, told, isTimed, tries + 1);
@@ -95,8 +97,9 @@ export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptio
     return outcome;
   }
 
-  function note(outcome: Outcome, operation: string, told: () => string): void {
-    const accepted = outcome.ok || statusOf(outcome.code) < 500 ? outcome.ok : undefined;
+  function note(outcome: Outcome, operation: string, told: () => string, isFirst: boolean): void {
+    const isKnown = outcome.ok ? isFirst : statusOf(outcome.code) < 500;
+    const accepted = isKnown ? outcome.ok : undefined;
     ledger.set(outcome.requestId, { operation, accepted, told });
   }
 
@@ -138,6 +141,24 @@ export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptio
     tally.readBack += 1;
   }
 
+  /** An answer to HEAD is that to GET without its body; a service that was not ready for one of them is bounded elsewhere. */
+  async function compareHead(sent: Sent, byGet: Answer): Promise<void> {
+    const byHead = await sender.send(sent);
+    if (byHead.body.length > 0) throw new Error(`HEAD was answered with a body of ${byHead.body.length} bytes`);
+    if ([byHead, byGet].some(({ status }) => status === 503 || status === 504)) tally.triedAgain += 1;
+    else if (!isDeepStrictEqual(withoutChance(byHead), withoutChance(byGet))) {
+      throw new Error(`HEAD was answered unlike GET: ${JSON.stringify([withoutChance(byHead), withoutChance(byGet)])}`);
+    }
+  }
+
+  /** What is sent again is answered as it was, and leaves no event: it goes by another name in the ledger. */
+  async function repeat(operation: Operation, sent: Sent, told: () => string, first: Accepted): Promise<void> {
+    const { outcome } = await send({ ...operation, name: `${operation.name}, repeated` }, sent, told);
+    if (!outcome.ok) throw new Error(`it was accepted, and refused with ${outcome.code} when it was repeated`);
+    if (!isDeepStrictEqual(outcome.response, first.response)) throw new Error("repeated, it was answered otherwise");
+    tally.repeated += 1;
+  }
+
   const home = await succeed("createWorkspace", { name: "home" });
   homeKey = String(home.response["key"]);
   pools.clear();
@@ -152,6 +173,7 @@ export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptio
       const { answer, outcome } = await send(operation, input.sent, () => String(made), input.isTimed);
       judge(input, outcome);
       if (!outcome.ok) refuseEcho(answer, secrets);
+      if (input.head !== undefined) await compareHead(input.head, answer);
 
       tally.cases += 1;
       add(tally.byOperation, operation.name);
@@ -164,6 +186,7 @@ export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptio
       const meant = input.meant ?? meantBy(made);
       learn(operation.name, meant ?? {}, outcome.response);
       if (meant !== undefined) await readBack(operation.name, door, meant, outcome.response);
+      if (input.again !== undefined) await repeat(operation, input.again, () => String(made), outcome);
     },
   };
 }
@@ -190,6 +213,12 @@ function refuseEcho({ headers, body }: Answer, secrets: ReadonlySet<string>): vo
   for (const secret of secrets) {
     if (text.includes(secret) || details.includes(secret)) throw new Error("the refusal shows a secret");
   }
+}
+
+/** What an answer without a body shares with the same one with it. A refusal names the method, so its length may differ. */
+function withoutChance({ status, headers }: Answer): object {
+  const { date, "x-request-id": requestId, "content-length": length, ...rest } = headers;
+  return { status, ...(status === 200 && { length }), ...rest };
 }
 
 /** What bytes mean that are odd in a way that cannot be foreseen; undefined if that is not worth finding out. */

@@ -12,6 +12,7 @@ export function toText({ tally, elapsedMs, failings }: Run, { seed }: Pick<RunOp
   return [
     `${tally.cases} cases in ${seconds.toFixed(1)} s (${(tally.cases / seconds).toFixed(0)}/s), seed ${seed}`,
     `${tally.accepted} accepted, ${tally.readBack} of them read back through another door`,
+    `${tally.repeated} sent again with their Idempotency-Key, and answered the same`,
     `${tally.triedAgain} times the service was not ready, and was asked again`,
     section("Doors", tally.byDoor),
     section("Operations", tally.byOperation, tally.acceptedByOperation),

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { anyCase, type Case } from "./cases.js";
 import { kinds } from "./kinds.js";
-import { type Ledger, openLane } from "./lane.js";
+import { type Ledger, mostAttempts, openLane } from "./lane.js";
 import { operations } from "./operations.js";
 import { createSender } from "./send.js";
 import { doorNames } from "./sent.js";
@@ -40,6 +40,14 @@ const mostTries = 100;
 
 /** From so many cases on, none of their sorts may be missing. */
 const enough = 10_000;
+
+/**
+ * How much may be asked again because the service was not ready. Where a busy machine makes it stand still for a second,
+ * every lane asks again up to four times, however few cases that second would have had: one such moment is free. A tenth
+ * of the cases is more than was ever seen beyond that, with ten times the work for two cores; a service that refuses one
+ * call in ten for no reason oversteps it in a whole run, because a case is more than one call.
+ */
+const mostAskedAgain = (cases: number) => lanes * (mostAttempts - 1) + cases / 10;
 
 /** Sends so many cases to the service, and says what was not answered as it must be. */
 export async function runFuzz(subject: Subject, { seed, cases, path, progress }: RunOptions): Promise<Run> {
@@ -101,8 +109,11 @@ function reportOf({
 }
 
 /** A run that leaves something out says nothing about it; one in which all is refused, nothing about what is stored. */
-function gapsIn(tally: Tally, cases: number): string[] {
+export function gapsIn(tally: Tally, cases: number): string[] {
   if (tally.cases < cases) return [`only ${tally.cases} of ${cases} cases were played`];
+  if (tally.triedAgain > mostAskedAgain(cases)) {
+    return [`in ${cases} cases the service was not ready ${tally.triedAgain} times: it refuses what it could serve`];
+  }
   if (cases < enough) return [];
   return [
     ...operations.filter(({ name }) => !tally.byOperation.has(name)).map(({ name }) => `${name} was never called`),
@@ -112,6 +123,7 @@ function gapsIn(tally: Tally, cases: number): string[] {
     ...doorNames.filter((name) => !tally.byDoor.has(name)).map((name) => `nothing came through ${name}`),
     ...kinds.filter(({ name }) => !tally.byKind.has(name)).map(({ name }) => `there was nothing of the kind "${name}"`),
     ...(tally.accepted < cases / 5 ? [`only ${tally.accepted} of ${cases} cases were accepted`] : []),
+    ...(tally.repeated < cases / 1_000 ? [`only ${tally.repeated} of ${cases} cases were repeated`] : []),
     ...(tally.readBack < cases / 20 ? [`only ${tally.readBack} of ${cases} cases were read back`] : []),
   ];
 }

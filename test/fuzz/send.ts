@@ -1,7 +1,7 @@
 import { Agent, request } from "node:http";
 import { type ClientHttp2Session, connect as connectHttp2, type IncomingHttpHeaders } from "node:http2";
 import { connect } from "node:net";
-import type { BytesSent, HttpSent, Sent, StreamSent } from "./sent.js";
+import type { BytesSent, Headers, HttpSent, Sent, StreamSent } from "./sent.js";
 
 /** What came back, of whatever protocol. */
 export interface Answer {
@@ -50,7 +50,7 @@ function sendHttp(httpUrl: string, agent: Agent, { verb, path, headers, body, pi
   return within((resolve, reject) => {
     const names = headers.map(([name]) => name.toLowerCase());
     const length =
-      pieces || verb === "GET" || names.includes("content-length") ? [] : [["content-length", body.length]];
+      pieces || isBodiless(verb) || names.includes("content-length") ? [] : [["content-length", body.length]];
     // Given flat, headers are sent as they are, those that come twice included.
     const flat = [["host", `${hostname}:${port}`], ...headers, ...length].flat() as string[];
     const outgoing = request({ hostname, port, agent, method: verb, path, headers: flat });
@@ -66,10 +66,14 @@ function sendHttp(httpUrl: string, agent: Agent, { verb, path, headers, body, pi
       if (length > 0 && at < body.length) outgoing.write(body.subarray(at, at + length));
       at += length;
     }
-    if (verb === "GET") outgoing.end();
+    if (isBodiless(verb)) outgoing.end();
     else outgoing.end(body.subarray(at));
     return () => outgoing.destroy();
   });
+}
+
+function isBodiless(verb: string): boolean {
+  return verb === "GET" || verb === "HEAD";
 }
 
 function sendBytes(httpUrl: string, { bytes, isCut }: BytesSent): Promise<Answer> {
@@ -110,7 +114,7 @@ function joined(chunks: Buffer): Buffer {
 
 function sendStream(session: ClientHttp2Session, { path, headers, body }: StreamSent): Promise<Answer> {
   return within((resolve, reject) => {
-    const stream = session.request({ ":method": "POST", ":path": path, ...Object.fromEntries(headers) });
+    const stream = session.request({ ":method": "POST", ":path": path, ...gathered(headers) });
     let answered: Record<string, string> = {};
     const chunks: Buffer[] = [];
     const add = (more: IncomingHttpHeaders) => {
@@ -131,6 +135,14 @@ function sendStream(session: ClientHttp2Session, { path, headers, body }: Stream
     stream.end(body);
     return () => stream.destroy();
   });
+}
+
+/** Node wants all values of a name together. */
+function gathered(headers: Headers): Record<string, string | string[]> {
+  const valuesOf = (name: string) => headers.filter(([other]) => other === name).map(([, value]) => value);
+  return Object.fromEntries(
+    headers.map(([name, value]) => (valuesOf(name).length > 1 ? [name, valuesOf(name)] : [name, value])),
+  );
 }
 
 function within(

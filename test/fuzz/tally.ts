@@ -9,6 +9,8 @@ export interface Tally {
   readonly byOutcome: Count;
   /** How often something that was accepted was read through another door, and was the same. */
   readBack: number;
+  /** How often something that was accepted was sent again, with its Idempotency-Key, and answered the same. */
+  repeated: number;
   /** How often the service was not ready, and was asked again. */
   triedAgain: number;
 }
@@ -25,6 +27,7 @@ export function createTally(): Tally {
     byKind: new Map(),
     byOutcome: new Map(),
     readBack: 0,
+    repeated: 0,
     triedAgain: 0,
   };
 }

@@ -6,7 +6,8 @@ import { readOptions } from "./options.js";
 import { toJson, toText } from "./report.js";
 import { runRound } from "./round.js";
 
-const { minutes, seed, faults, leak: leakBytes, json } = optionsOrExit(readOptions);
+const { minutes, seed, faults, leak: bytes, buffers: inBuffers, json } = optionsOrExit(readOptions);
+const leak = { bytes, inBuffers };
 
 let interrupted = false;
 for (const signal of ["SIGINT", "SIGTERM"] as const) {
@@ -21,12 +22,12 @@ await runToExit(async () => {
     seconds: minutes * 60,
     seed,
     faults,
-    leakBytes,
+    leak,
     fill: true,
     enough: () => interrupted,
     say: progress.say,
   });
   progress.clear();
-  process.stdout.write(`\n${json ? toJson(result, { seed, minutes, leakBytes, interrupted }) : toText(result)}\n`);
+  process.stdout.write(`\n${json ? toJson(result, { seed, minutes, leak, interrupted }) : toText(result)}\n`);
   return result.failings.length === 0 && !interrupted;
 });

@@ -15,7 +15,8 @@ export const { read: readOptions } = createCommandLine({
       numberOfAtLeast(0),
       0,
     ),
+    buffers: flag("what --leak names is kept in Buffers, outside of the heap"),
     json: flag("the report as JSON"),
   },
-  failsIf: "the heap grows, something is left over, or a call is not answered as it must be",
+  failsIf: "memory grows, something is left over, or a call is not answered as it must be",
 });

@@ -1,4 +1,4 @@
-import { rule } from "./judge.js";
+import { type MemoryName, memories, rule } from "./judge.js";
 import { mib, type RoundResult, type Sample } from "./round.js";
 
 export function toJson(result: RoundResult, facts: object): string {
@@ -12,7 +12,7 @@ export function toJson(result: RoundResult, facts: object): string {
   return JSON.stringify({ ...facts, passes: result.failings.length === 0, ...result, tally: counted }, null, 2);
 }
 
-export function toText({ seconds, tally, faults, samples, before, after, heap, failings }: RoundResult): string {
+export function toText({ seconds, tally, faults, samples, before, after, memory, failings }: RoundResult): string {
   const { calls, aborted, refused, unavailable, byDoor, byOperation } = tally;
   const rows: [string, string][] = [
     ["lasted", `${(seconds / 60).toFixed(1)} minutes`],
@@ -22,11 +22,13 @@ export function toText({ seconds, tally, faults, samples, before, after, heap, f
     ["faults", `${faults}; ${unavailable} calls were unavailable`],
     ["heap after collection", spread(samples, ({ heapBytes }) => heapBytes)],
     ["compiled code", spread(samples, ({ codeBytes }) => codeBytes)],
+    ["outside of the heap", spread(samples, ({ externalBytes }) => externalBytes)],
     ["resident", spread(samples, ({ rssBytes }) => rssBytes)],
-    [
-      "line through the heap",
-      `${heap.bytesPerCall.toFixed(2)} ± ${heap.uncertainty.toFixed(2)} bytes a call: ${heap.kind}`,
-    ],
+    ...(Object.keys(memories) as MemoryName[]).map((name): [string, string] => {
+      const { kind, bytesPerCall, uncertainty } = memory[name];
+      const line = `${bytesPerCall.toFixed(2)} ± ${uncertainty.toFixed(2)} bytes a call: ${kind}`;
+      return [`line through ${memories[name].name}`, line];
+    }),
     [
       "at rest",
       `${after.sessions} sessions, ${after.busy} busy, ${after.waiting} waiting; ${resources(after.resources)}`,

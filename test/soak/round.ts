@@ -5,10 +5,10 @@ import { createRandom } from "../faults/random.js";
 import { startRedis } from "../faults/redis-server.js";
 import { openProxy } from "../proxy.js";
 import { openOwnPostgres } from "../storage/own-postgres.js";
-import { type HeapVerdict, judgeHeap } from "./judge.js";
+import { judge, type MemoryName, memories, failingsOf as memoryFailingsOf, type Verdict } from "./judge.js";
 import { type Load, startLoad, type Tally } from "./load.js";
 import { fillToTheBrim, makeScene } from "./scene.js";
-import { type ProcessSample, type SoakedService, startSoaked } from "./service.js";
+import { type Leak, type ProcessSample, type SoakedService, startSoaked } from "./service.js";
 
 export interface RoundOptions {
   readonly seconds: number;
@@ -16,7 +16,7 @@ export interface RoundOptions {
   /** Whether Redis is cut off and PostgreSQL restarted now and then, in a middle part. */
   readonly faults: boolean;
   /** Kept by the service for every 100 requests, to see that this is found. */
-  readonly leakBytes: number;
+  readonly leak: Leak;
   /** Whether what is bounded is filled first. Without, a round says little of the heap. */
   readonly fill: boolean;
   readonly enough?: () => boolean;
@@ -37,7 +37,7 @@ export interface RoundResult {
   readonly samples: readonly Sample[];
   readonly before: ProcessSample;
   readonly after: Rest;
-  readonly heap: HeapVerdict;
+  readonly memory: Readonly<Record<MemoryName, Verdict>>;
   /** Why the round fails, a sentence each; none if it passes. */
   readonly failings: readonly string[];
 }
@@ -71,7 +71,7 @@ export async function runRound(options: RoundOptions): Promise<RoundResult> {
     undo.push(redis.kill);
     const toRedis = await openProxy(redis.url);
     undo.push(toRedis.close);
-    const service = await startSoaked(own.url, toRedis.url, options.leakBytes);
+    const service = await startSoaked(own.url, toRedis.url, options.leak);
     undo.push(service.stop);
     const scene = await makeScene(service);
     if (options.fill) {
@@ -112,8 +112,12 @@ export async function runRound(options: RoundOptions): Promise<RoundResult> {
     say("coming to rest");
     const seconds = elapsed();
     const after = await comeToRest(own.url, service);
-    const heap = judgeHeap(samples);
-    const found = { seconds, tally: load.tally, faults, samples, before, after, heap };
+    const memory = {
+      heap: judge("heap", samples),
+      external: judge("external", samples),
+      resident: judge("resident", samples),
+    };
+    const found = { seconds, tally: load.tally, faults, samples, before, after, memory };
     return { ...found, failings: failingsOf(found, service) };
   } finally {
     for (const step of undo.reverse()) await step();
@@ -128,6 +132,7 @@ function progressOf(samples: readonly Sample[], seconds: number, { tally, faultO
     `${last.seconds.toFixed(0)} of ${seconds.toFixed(0)} s`,
     `${last.calls} calls (${(last.calls / last.seconds).toFixed(0)}/s)`,
     `heap ${mib(last.heapBytes)} MiB`,
+    `outside of it ${mib(last.externalBytes)} MiB`,
     `resident ${mib(last.rssBytes)} MiB`,
     `${unexpected} unexpected`,
     ...(faultOn ? ["a fault is on"] : []),
@@ -163,14 +168,13 @@ function isAtRest({ busy, waiting, sessions, resources }: Rest): boolean {
 }
 
 function failingsOf(found: Omit<RoundResult, "failings">, service: SoakedService): string[] {
-  const { tally, heap, before, after } = found;
+  const { tally, memory, before, after } = found;
   const failings: string[] = [];
   const fail = (wrong: boolean, sentence: string) => void (wrong && failings.push(sentence));
   const uncalled = (Object.keys(operations) as OperationName[]).filter((name) => !tally.byOperation.has(name));
   const timersLeft = (after.resources["Timeout"] ?? 0) - (before.resources["Timeout"] ?? 0);
   fail(service.ended(), `the service ended by itself:\n${service.log()}`);
-  fail(heap.kind === "growing", `the heap grows by ${heap.bytesPerCall.toFixed(1)} bytes a call`);
-  fail(heap.kind === "unclear", "whether the heap grows is unclear: run it longer");
+  for (const name of Object.keys(memories) as MemoryName[]) failings.push(...memoryFailingsOf(name, memory[name]));
   for (const [answer, count] of tally.unexpected) fail(true, `${count} times ${answer}`);
   fail(
     uncalled.some((name) => name !== "createWorkspace"),

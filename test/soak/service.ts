@@ -11,6 +11,7 @@ export interface ProcessSample {
   readonly heapBytes: number;
   readonly codeBytes: number;
   readonly rssBytes: number;
+  /** Outside of the heap, array buffers included. */
   readonly externalBytes: number;
   /** What keeps its event loop busy, by kind: sockets, timers and the like. */
   readonly resources: Readonly<Record<string, number>>;
@@ -33,12 +34,20 @@ export interface SoakedService {
   stop(): Promise<void>;
 }
 
+/** What the service is to keep, for a trial of the soak itself. */
+export interface Leak {
+  /** For every 100 requests on the HTTP port. 0: nothing. */
+  readonly bytes: number;
+  /** In Buffers, outside of the heap. */
+  readonly inBuffers: boolean;
+}
+
 const operatorKey = "operator-credential-of-the-soak";
 
 /** Starts it with a cache so small that it is soon full: what fills it would look like a leak. */
-export async function startSoaked(databaseUrl: string, redisUrl: string, leakBytes: number): Promise<SoakedService> {
+export async function startSoaked(databaseUrl: string, redisUrl: string, leak: Leak): Promise<SoakedService> {
   const preload = (name: string) => ["--import", pathToFileURL(join(project, "test/soak", name)).href];
-  const program = [...preload("probe.mjs"), ...(leakBytes > 0 ? preload("leak.mjs") : [])];
+  const program = [...preload("probe.mjs"), ...(leak.bytes > 0 ? preload("leak.mjs") : [])];
   const launched = launchNode([...program, join(project, "dist/src/main.js")], {
     PATH: process.env["PATH"],
     DATABASE_URL: databaseUrl,
@@ -48,7 +57,8 @@ export async function startSoaked(databaseUrl: string, redisUrl: string, leakByt
     HTTP_PORT: "0",
     GRPC_PORT: "0",
     METRICS_PORT: "0",
-    LEAK_BYTES: `${leakBytes}`,
+    LEAK_BYTES: `${leak.bytes}`,
+    LEAK_IN: leak.inBuffers ? "buffers" : "heap",
   });
   let log = "";
   let hasEnded = false;
