@@ -117,7 +117,7 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
     when: "The credential may not do this: a key lacks the permission, or the operation is for another kind of credential.",
     causes: [
       "The key was created without the permission; a key that was given none can be verified, and nothing else.",
-      "The key tries to grant, or to reroll, more than it holds itself.",
+      "The key tries to grant more than it holds itself, or to reroll, enable or prolong a key that holds more.",
       "A key is used for a workspace operation, or the operator's credential for any other.",
     ],
     remedy:
@@ -409,10 +409,10 @@ export const grantExceeded = (permission: string) =>
     `A key can grant only what it holds itself, and this API key does not hold \`${permission}\`.`,
   );
 
-export const rerollExceeded = () =>
+export const strongerKey = () =>
   new Failure(
     ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS,
-    "A key can reroll only keys that hold nothing it does not hold itself.",
+    "A key can reroll, enable or prolong only keys that hold nothing it does not hold itself.",
   );
 
 export const rateLimited = (requests: number, seconds: number, retryAfterMs: number) =>

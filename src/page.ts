@@ -20,13 +20,38 @@ export function readPage(list: ListName, request: { limit?: number; cursor?: str
   };
 }
 
-/** Cuts the over-fetched row off and says where the page stands. */
+/** Cuts off the over-fetched row, and those that would make the page too heavy; says where the page stands. */
 export function writePage<Row>(list: ListName, page: PageRequest, rows: readonly Row[], idOf: (row: Row) => string) {
-  const hasMore = rows.length > page.limit;
-  const shown = hasMore ? rows.slice(0, page.limit) : rows;
+  const shown = rows.slice(0, Math.min(page.limit, bearable(rows)));
+  const hasMore = rows.length > shown.length;
   const last = shown.at(-1);
   const cursor = hasMore && last !== undefined ? writeCursor(list, idOf(last)) : undefined;
   return { rows: shown, pagination: { hasMore, cursor } };
+}
+
+/**
+ * What clients of gRPC take in one message, unless they are told otherwise, are 4 MiB. A page that would have more ends
+ * earlier, through all doors alike. Not a bound on what is stored: that would have to be a fifth of what it is now, for the
+ * sake of a page full of the worst.
+ */
+const heaviestPage = 4_000_000;
+
+/** How many of the rows a page can bear: at least one, and none is a tenth of a page. */
+function bearable(rows: readonly unknown[]): number {
+  let weight = 0;
+  const tooMany = rows.findIndex((row) => {
+    weight += weightOf(row);
+    return weight > heaviestPage;
+  });
+  return tooMany === -1 ? rows.length : Math.max(1, tooMany);
+}
+
+/** At most so many bytes has a value as protobuf, with its tags and lengths; JSON in a Struct has the most of these. */
+function weightOf(value: unknown): number {
+  if (typeof value === "string") return 12 + Buffer.byteLength(value);
+  if (typeof value !== "object" || value === null || value instanceof Date) return 12;
+  if (Array.isArray(value)) return value.reduce<number>((sum, item) => sum + weightOf(item), 12);
+  return Object.entries(value).reduce((sum, [name, item]) => sum + 16 + Buffer.byteLength(name) + weightOf(item), 12);
 }
 
 /** Opaque to callers: the list and the last id of the page, with a checksum that tells our cursors from other text. */

@@ -81,11 +81,17 @@ const rules: Rules = {
     select made.event_id from audit_events as made join audit_events as owned using (request_id)
     where made.type = 'identity.create' and owned.type in ('key.create', 'key.update')
       and owned.after ->> 'identityId' is distinct from made.resource_id`,
+  // The expiry of the other may be the end that an earlier reroll gave it; the successor has the one that was set.
   "a key that replaces another is like it, and the other ends": (sql) => sql`
     select replaced.event_id, replaced.before, replaced.after, made.after as successor
     from audit_events as replaced join audit_events as made using (request_id)
     where replaced.type = 'key.reroll' and made.type = 'key.create' and (
-      made.after::jsonb - 'start' is distinct from replaced.before::jsonb - 'start'
+      made.after::jsonb - '{start,expires}'::text[] is distinct from replaced.before::jsonb - '{start,expires}'::text[]
+      or made.after ->> 'expires' is distinct from (
+        select after ->> 'expires' from audit_events
+        where resource_id = replaced.resource_id and position < replaced.position and (type = 'key.create'
+          or type = 'key.update' and before ->> 'expires' is distinct from after ->> 'expires')
+        order by position desc limit 1)
       or replaced.after::jsonb - 'expires' is distinct from replaced.before::jsonb - 'expires'
       or replaced.after ->> 'expires' is null)`,
   "no row is of an epoch that is yet to come": (sql) => sql`

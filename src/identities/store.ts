@@ -84,7 +84,7 @@ export function createIdentitiesStore(sql: Sql) {
       search: string | undefined,
       page: PageRequest,
     ): Promise<IdentityRow[]> {
-      const found = search === undefined ? sql`` : sql`and strpos(lower(external_id), lower(${search})) > 0`;
+      const found = search === undefined ? sql`` : sql`and strpos(folded(external_id), folded(${search})) > 0`;
       // In the order of the one index that has a workspace's identities together; see the list of keys.
       const behind = sql`
         select ${columns}, workspace_id from identities

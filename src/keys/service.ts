@@ -8,8 +8,8 @@ import {
   VerifyKeyResponseSchema,
 } from "../../gen/latchkey/v1/keys_service_pb.js";
 import type { Holdings, Standing } from "../auth/holdings.js";
-import { authorOf, callingKey, covers, type Handlers, type KeyHolder } from "../auth/principal.js";
-import { grantExceeded, identityNotFound, keyNotFound, rerollExceeded } from "../errors.js";
+import { authorOf, type CallContext, callingKey, covers, type Handlers, type KeyHolder } from "../auth/principal.js";
+import { grantExceeded, identityNotFound, invalidInput, keyNotFound, strongerKey } from "../errors.js";
 import { mintId } from "../ids.js";
 import { readPage, writePage } from "../page.js";
 import { after } from "../soon.js";
@@ -17,7 +17,7 @@ import { toChanges, toKey, toNewKey, toOwner, toVerdict } from "./convert.js";
 import type { LastUsed } from "./last-used.js";
 import { type PermissionQuery, parsePermissionQuery } from "./permission-query.js";
 import { hashSecret, isWellFormedSecret, mintSecret, prefixOf } from "./secret.js";
-import type { KeysStore } from "./store.js";
+import type { KeyChanges, KeysStore, SeenKey } from "./store.js";
 import { judge } from "./verify.js";
 
 /** Callers ask the same few questions over and over; those are parsed once. */
@@ -52,6 +52,24 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
     if (!isWellFormedSecret(secret)) return undefined;
     // What is held of another workspace is looked for as long as what is nowhere: how soon we answer tells nothing.
     return holdings.find(held === undefined ? hash : hashSecret(hash), span);
+  }
+
+  /** Changes a key; false if it, or its new owner, does not exist. */
+  async function change(keyId: string, changes: KeyChanges, context: CallContext): Promise<boolean> {
+    const caller = callingKey(context);
+    const { call } = context;
+    const by = authorOf(context, now());
+    if (!mayRevive(changes)) return store.updateKey(call, caller.workspaceId, keyId, changes, by);
+    let seen = await store.seeKey(call, caller.workspaceId, keyId);
+    // Again, should the key change between the judgement and the change.
+    while (seen !== undefined) {
+      if (revives(changes, seen)) refuseStrongerKey(caller, seen);
+      if (await store.updateKey(call, caller.workspaceId, keyId, changes, by, seen)) return true;
+      const before = seen.changedEpoch;
+      seen = await store.seeKey(call, caller.workspaceId, keyId);
+      if (seen?.changedEpoch === before) return false;
+    }
+    return false;
   }
 
   return {
@@ -92,9 +110,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       const caller = callingKey(context);
       const changes = toChanges(request, caller.workspaceId);
       refuseExcessGrants(caller, changes.permissions ?? []);
-      const updated =
-        Object.keys(changes).length === 0 ||
-        (await store.updateKey(context.call, caller.workspaceId, request.keyId, changes, authorOf(context, now())));
+      const updated = Object.keys(changes).length === 0 || (await change(request.keyId, changes, context));
       const row = await store.findKey(context.call, caller.workspaceId, request.keyId);
       if (row === undefined) throw keyNotFound();
       if (!updated) throw identityNotFound();
@@ -115,24 +131,16 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       const caller = callingKey(context);
       const by = authorOf(context, now());
       const endsAt = new Date(by.at.getTime() + Number(expiration));
-      // Again, should the permissions change between the judgement and the change.
+      // Again, should the key change between the judgement and the change.
       for (;;) {
-        const old = await store.findKey(context.call, caller.workspaceId, keyId);
+        const old = await store.seeKey(context.call, caller.workspaceId, keyId);
         if (old === undefined) throw keyNotFound();
-        // Not naming what is lacking: the caller may not be allowed to know what that key holds.
-        if (excessOf(caller, old.permissions) !== undefined) throw rerollExceeded();
+        refuseStrongerKey(caller, old);
+        if (old.expiresAsSet !== null && old.expiresAsSet <= by.at) throw successorStillborn();
         const secret = mintSecret(prefixOf(old.start));
         const successor = { keyId: mintId("key"), hash: secret.hash, start: secret.start };
         const answer = { keyId: successor.keyId, key: secret.plaintext };
-        const replaced = await store.replaceKey(
-          context.call,
-          caller.workspaceId,
-          { keyId, permissions: old.permissions, endsAt },
-          successor,
-          by,
-          context.keep?.(answer),
-        );
-        if (replaced) {
+        if (await store.replaceKey(context.call, old, endsAt, successor, by, context.keep?.(answer))) {
           await holdings.changed();
           return answer;
         }
@@ -172,6 +180,32 @@ function refuseExcessGrants(caller: KeyHolder, permissions: readonly string[]): 
   if (excess !== undefined) throw grantExceeded(excess);
 }
 
+/** Whether a change can bring a key back, or make it live longer, with permissions that the caller need not hold. */
+function mayRevive({ enabled, expiresAt, permissions }: KeyChanges): boolean {
+  return permissions === undefined && (enabled === true || expiresAt !== undefined);
+}
+
+/** Whether a change does so: its old secret is worth as much as a new one. */
+function revives({ enabled, expiresAt }: KeyChanges, key: SeenKey): boolean {
+  if (enabled === true && !key.enabled) return true;
+  return expiresAt !== undefined && (expiresAt ?? never) > (key.expiresAt ?? never);
+}
+
+const never = Number.POSITIVE_INFINITY;
+
+/** What a key cannot grant it cannot bring to life either, in a new secret or an old one. */
+function refuseStrongerKey(caller: KeyHolder, key: SeenKey): void {
+  // Not naming what is lacking: the caller may not be allowed to know what that key holds.
+  if (excessOf(caller, key.permissions) !== undefined) throw strongerKey();
+}
+
 function excessOf(caller: KeyHolder, permissions: readonly string[]): string | undefined {
   return permissions.find((permission) => !covers(caller.permissions, permission));
+}
+
+/** A key has the expiry of the one that it replaces. */
+function successorStillborn() {
+  const message =
+    "is of a key whose expiry has passed, and so would be its successor's: set `expires` with updateKey first";
+  return invalidInput([{ location: "keyId", message }]);
 }

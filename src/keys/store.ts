@@ -52,11 +52,13 @@ export type Owner =
   | { readonly kind: "existing"; readonly identityId: string }
   | { readonly kind: "named"; readonly identity: NewIdentity };
 
-/** A key that is to be replaced. */
-export interface ReplacedKey {
-  readonly keyId: string;
-  readonly permissions: readonly string[];
-  readonly endsAt: Date;
+/** What a change of a key is judged by. */
+export interface SeenKey
+  extends Pick<NewKey, "keyId" | "workspaceId" | "start" | "enabled" | "permissions" | "expiresAt"> {
+  /** The expiry that it was given as a setting: a reroll may have ended it earlier. */
+  readonly expiresAsSet: Date | null;
+  /** Of its last change: while that is the same, so is all of this. */
+  readonly changedEpoch: bigint;
 }
 
 /** What is new about the key that replaces another. */
@@ -84,10 +86,14 @@ export function createKeysStore(sql: Sql) {
     from keys left join identities using (identity_id)
     where deleted_at is null and ${condition}`;
 
-  /** The same key, under lock, as the part of a statement that other parts call `before`. */
-  const locked = (workspaceId: string, keyId: string) => sql`
+  /** A key under lock, as the part of a statement that other parts call `before`; none if it has changed since it was seen. */
+  const locked = (workspaceId: string, keyId: string, seen?: SeenKey) => sql`
     select keys as before from keys
-    where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null for update`;
+    where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null
+      ${seen ? sql`and changed_epoch = ${seen.changedEpoch}` : sql``} for update`;
+
+  /** The expiry that a key was given as a setting. */
+  const expiresAsSet = sql`nullif(coalesce(expires_as_set, expires_at), 'infinity')`;
 
   return {
     /** False if the owner does not exist; then nothing is stored. */
@@ -139,6 +145,19 @@ export function createKeysStore(sql: Sql) {
       return row;
     },
 
+    /** The key as a change of it is judged; the change holds only if the key is still so. */
+    async seeKey(call: Call, workspaceId: string, keyId: string): Promise<SeenKey | undefined> {
+      const [row] = await run(
+        call,
+        sql<SeenKey[]>`
+        select key_id, workspace_id, start, enabled, permissions, expires_at, ${expiresAsSet} as expires_as_set,
+          changed_epoch
+        from keys
+        where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null`,
+      );
+      return row;
+    },
+
     async findKeyByHash(call: Call, workspaceId: string, hash: string): Promise<KeyRow | undefined> {
       const [row] = await run(call, select(sql`keys.workspace_id = ${workspaceId} and hash = ${bytes(hash)}`));
       return row;
@@ -166,8 +185,19 @@ export function createKeysStore(sql: Sql) {
       return run(call, pageOf<KeyRow>(sql, ofWorkspace, sql`workspace_id, key_id`, page.limit));
     },
 
-    /** False if the key or its new owner does not exist; then nothing is changed. */
-    async updateKey(call: Call, workspaceId: string, keyId: string, changes: KeyChanges, by: Author): Promise<boolean> {
+    /**
+     * False if the key or its new owner does not exist, or the key has changed since it was seen; then nothing is changed.
+     *
+     * @param seen the key as the change was judged, if it has to be judged
+     */
+    async updateKey(
+      call: Call,
+      workspaceId: string,
+      keyId: string,
+      changes: KeyChanges,
+      by: Author,
+      seen?: SeenKey,
+    ): Promise<boolean> {
       const { owner } = changes;
       const ownerExists = owner ? sql`and exists (select from owner)` : sql``;
       const told = sql`
@@ -176,7 +206,7 @@ export function createKeysStore(sql: Sql) {
       const updated = await run(
         call,
         sql`
-          with before as (${locked(workspaceId, keyId)}),
+          with before as (${locked(workspaceId, keyId, seen)}),
             ${ownerParts(sql, workspaceId, owner ?? undefined, sql`exists (select from before)`, by)}
             after as (
               update keys set ${assignments(sql, changes, by)} from before
@@ -205,12 +235,12 @@ export function createKeysStore(sql: Sql) {
 
     /**
      * Stores the successor of a key, with the same settings, and ends the old one at `endsAt`, unless it ends earlier
-     * anyway. False if there is no such key with exactly these permissions, which the caller has been judged by.
+     * anyway. False if the key has changed since it was seen.
      */
     async replaceKey(
       call: Call,
-      workspaceId: string,
-      old: ReplacedKey,
+      old: SeenKey,
+      endsAt: Date,
       successor: Successor,
       by: Author,
       answer: KeptAnswer | undefined,
@@ -221,18 +251,18 @@ export function createKeysStore(sql: Sql) {
       const replaced = await run(
         call,
         sql`
-          with before as (
-              ${locked(workspaceId, old.keyId)}),
+          with before as (${locked(old.workspaceId, old.keyId, old)}),
             after as (
-              update keys set expires_at = least(expires_at, ${old.endsAt}), updated_at = ${by.at} from before
-              where keys.key_id = (before).key_id and keys.permissions = ${words(sql, old.permissions)}
+              update keys set expires_at = least(expires_at, ${endsAt}), updated_at = ${by.at},
+                expires_as_set = coalesce(expires_as_set, expires_at, 'infinity')
+              from before where keys.key_id = (before).key_id
               returning keys as after),
             made as (
               insert into keys (key_id, workspace_id, hash, start, name, enabled, permissions, identity_id, meta,
                 expires_at, created_at, updated_at)
-              select ${successor.keyId}, b.workspace_id, ${bytes(successor.hash)}, ${successor.start}, b.name, b.enabled,
-                b.permissions, b.identity_id, b.meta, b.expires_at, ${by.at}::timestamptz, ${by.at}::timestamptz
-              from after, (select (before).* from before) b
+              select ${successor.keyId}, workspace_id, ${bytes(successor.hash)}, ${successor.start}, name, enabled,
+                permissions, identity_id, meta, ${expiresAsSet}, ${by.at}::timestamptz, ${by.at}::timestamptz
+              from (select (before).* from before) as b
               returning keys as made),
             events as (${events(sql, by, ["key.create", creation], ["key.reroll", reroll])})
             ${keeping(sql, answer, sql`made`)}
@@ -320,7 +350,7 @@ function assignments(sql: Statement, changes: KeyChanges, by: Author): Fragment 
     enabled !== undefined && sql`enabled = ${enabled}`,
     permissions !== undefined && sql`permissions = ${words(sql, permissions)}`,
     meta !== undefined && sql`meta = ${meta && jsonText(sql, meta)}`,
-    expiresAt !== undefined && sql`expires_at = ${expiresAt}`,
+    expiresAt !== undefined && sql`expires_at = ${expiresAt}, expires_as_set = null`,
     owner !== undefined && sql`identity_id = ${owner ? sql`(select identity_id from owner)` : null}`,
   ].reduce<Fragment>((all, one) => (one ? sql`${all}, ${one}` : all), sql`updated_at = ${by.at}`);
 }

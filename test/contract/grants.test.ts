@@ -1,6 +1,7 @@
 import { describe, expect } from "vitest";
 import { openContract } from "./cases.js";
-import { readAllSettings, readSettings } from "./key-settings.js";
+import type { CallRequest } from "./door.js";
+import { day, readAllSettings, readSettings } from "./key-settings.js";
 
 const { everyDoor } = openContract();
 const code = "authorization/insufficient_permissions";
@@ -74,6 +75,11 @@ describe.each(grants)("a key that holds $holds", ({ holds, may, mayNot }) => {
   }
 });
 
+/** Ways to let a key live for more than a day. */
+function longer(now: number): CallRequest[] {
+  return [{ expires: null }, { expires: now + 2 * day }, { expires: now + 2 * day, enabled: true }];
+}
+
 describe("no way around", () => {
   everyDoor("a key that gave up a permission cannot take it back", async (scene) => {
     const permissions = ["keys.update", "keys.create"];
@@ -88,6 +94,59 @@ describe("no way around", () => {
     const { keyId } = await scene.ok("createKey", scene.home.key, { permissions: ["*"] });
     const changed = await scene.ok("updateKey", key, { keyId, name: "suspicious", enabled: false });
     expect(changed).toMatchObject({ name: "suspicious", enabled: false, permissions: ["*"] });
+  });
+
+  everyDoor("a key may shorten the life of a more powerful one, and end it", async (scene) => {
+    const { key } = await scene.ok("createKey", scene.home.key, { permissions: ["keys.update"] });
+    const { keyId } = await scene.ok("createKey", scene.home.key, { permissions: ["*"] });
+    for (const days of [30, 20]) {
+      const expires = scene.clock.now() + days * day;
+      const shorter = { keyId, expires, enabled: true };
+      expect(await scene.ok("updateKey", key, shorter)).toMatchObject({ expires, enabled: true });
+      // As a client does that got no answer.
+      expect(await scene.ok("updateKey", key, shorter)).toMatchObject({ expires });
+    }
+    await scene.ok("updateKey", key, { keyId, enabled: false });
+  });
+
+  for (const [what, request, end] of [
+    ["enables", {}, { enabled: false }],
+    ["takes the expiry off", { expires: day }, {}],
+    ["lets a rerolled one live on", {}, undefined],
+  ] as const) {
+    everyDoor(`a key that ${what} needs what the other key holds, and is not told what that is`, async (scene) => {
+      const { ok, home, clock } = scene;
+      const expires = "expires" in request ? { expires: clock.now() + request.expires } : {};
+      const { keyId, key } = await ok("createKey", home.key, { permissions: ["*"], ...expires });
+      await (end ? ok("updateKey", home.key, { keyId, ...end }) : ok("rerollKey", home.key, { keyId }));
+      const weak = await ok("createKey", home.key, { permissions: ["keys.update", "documents.read"] });
+      const before = await readAllSettings(scene);
+      const revivals: CallRequest[] = end?.enabled === false ? [{ enabled: true }] : longer(clock.now());
+      for (const revival of revivals) {
+        const more = { ...revival, name: "revived", externalId: "user_1" };
+        const { detail } = await scene.refused(code, "updateKey", weak.key, { keyId, ...more });
+        expect(detail).toBe("A key can reroll, enable or prolong only keys that hold nothing it does not hold itself.");
+        await scene.refused("data/key_not_found", "updateKey", weak.key, { keyId: `${keyId}x`, ...more });
+      }
+      expect(await readAllSettings(scene)).toEqual(before);
+      expect(await ok("listIdentities", home.key)).toEqual([]);
+      // With no more than it holds itself, it may.
+      const [revival = {}] = revivals;
+      await ok("updateKey", weak.key, { keyId, ...revival, permissions: ["documents.read"] });
+      expect(await ok("verifyKey", home.key, { key })).toMatchObject({
+        code: "VALID",
+        permissions: ["documents.read"],
+      });
+      await ok("updateKey", home.key, { keyId, enabled: false });
+      await ok("updateKey", weak.key, { keyId, enabled: true });
+    });
+  }
+
+  everyDoor("a revival is refused with identity_not_found where its owner is nobody", async (scene) => {
+    const { keyId } = await scene.ok("createKey", scene.home.key, { enabled: false });
+    const revival = { keyId, enabled: true, identityId: "id_nobody" };
+    await scene.refused("data/identity_not_found", "updateKey", scene.home.key, revival);
+    expect(await readSettings(scene, keyId)).toMatchObject({ enabled: false });
   });
 
   everyDoor("a key that has lost a permission cannot reroll itself to how it was", async (scene) => {

@@ -110,7 +110,10 @@ describe("an identity that is deleted just while a key is to get it by its exter
       const { identityId } = await ok("createIdentity", home.key, { externalId: "user_1" });
       const { keyId } = await ok("createKey", home.key);
       const request = { externalId: "user_1", ...(operation === "updateKey" && { keyId }) };
-      const outcome = await whileBeingDeleted(identityId, () => contract.doors.grpc.call(operation, home.key, request));
+      const outcome = await whileChanging(
+        (transaction) => transaction`delete from identities where identity_id = ${identityId}`,
+        () => contract.doors.grpc.call(operation, home.key, request),
+      );
       expect(refusalsOf([outcome])).toEqual([]);
       const identity = await ok("getIdentity", home.key, { externalId: "user_1" });
       expect(identity.identityId).not.toBe(identityId);
@@ -119,17 +122,44 @@ describe("an identity that is deleted just while a key is to get it by its exter
   }
 });
 
-/** Makes the call while a transaction that deletes the identity holds it locked; commits when the call waits for it. */
-async function whileBeingDeleted(identityId: string, call: () => Promise<Outcome>): Promise<Outcome> {
+describe("a key that changes just while a weaker one would bring it to life", () => {
+  const [disabling, strengthening] = ["enabled = false", "permissions = '{*}'"];
+  for (const [what, operation, request, change] of [
+    ["is disabled, and enabled", "updateKey", { enabled: true }, disabling],
+    ["is given more permissions, and enabled", "updateKey", { enabled: true }, `${disabling}, ${strengthening}`],
+    ["is given more permissions, and prolonged", "updateKey", { expires: null }, strengthening],
+    ["is given more permissions, and rerolled", "rerollKey", {}, strengthening],
+  ] as const) {
+    test(`is judged as it is then: ${what}`, async () => {
+      const { ok, home } = await openScene(contract.doors.http, contract.clock);
+      const held = what.startsWith("is disabled") ? ["*"] : [];
+      const expires = contract.clock.now() + 60_000;
+      const { keyId } = await ok("createKey", home.key, { permissions: held, expires });
+      const weak = await ok("createKey", home.key, { permissions: ["keys.create", "keys.update"] });
+      const outcome = await whileChanging(
+        (transaction) => transaction.unsafe(`update keys set ${change} where key_id = $1`, [keyId]),
+        () => contract.doors.grpc.call(operation, weak.key, { keyId, ...request }),
+      );
+      expect(refusalsOf([outcome])).toEqual(["authorization/insufficient_permissions"]);
+      expect(await ok("getKey", home.key, { keyId })).toMatchObject({ expires, enabled: change === strengthening });
+      expect(await ok("listKeys", home.key)).toHaveLength(3);
+    });
+  }
+});
+
+/** Makes the call while a transaction has changed something; commits when the call waits for it. */
+async function whileChanging(
+  change: (transaction: postgres.TransactionSql) => Promise<unknown>,
+  call: () => Promise<Outcome>,
+): Promise<Outcome> {
   const sql = postgres(contract.app.databaseUrl, { max: 2 });
   try {
     const { outcome } = await sql.begin(async (transaction) => {
-      await transaction`select from identities where identity_id = ${identityId} for update`;
+      await change(transaction);
       const outcome = call();
       await expect
         .poll(() => sql`select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)
         .toHaveLength(1);
-      await transaction`delete from identities where identity_id = ${identityId}`;
       return { outcome };
     });
     return await outcome;

@@ -57,7 +57,19 @@ describe("updating an identity", () => {
 });
 
 describe("searching identities", () => {
-  const externalIds = ["user_1", "User_2", "admin", "100%", "a_b", "axb", "back\\slash", "Größe", "日本語", "user_10"];
+  const externalIds = [
+    "user_1",
+    "User_2",
+    "admin",
+    "100%",
+    "a_b",
+    "axb",
+    "back\\slash",
+    "Größe",
+    "日本語",
+    "ΟΔΟΣ_Й",
+    "user_10",
+  ];
 
   /** What is searched for, and what is found, newest last. */
   const searches: [search: string, found: string[]][] = [
@@ -67,11 +79,16 @@ describe("searching identities", () => {
     ["dmi", ["admin"]],
     ["%", ["100%"]],
     ["a_b", ["a_b"]],
-    ["_", ["user_1", "User_2", "a_b", "user_10"]],
+    ["_", ["user_1", "User_2", "a_b", "ΟΔΟΣ_Й", "user_10"]],
     ["\\", ["back\\slash"]],
     ["*", []],
     ["'; drop table identities; --", []],
     ["größe", ["Größe"]],
+    ["RÖ", ["Größe"]],
+    // Neither of these small letters is what the capital becomes at every place.
+    ["οδοσ", ["ΟΔΟΣ_Й"]],
+    ["οδος", ["ΟΔΟΣ_Й"]],
+    ["Σ_й", ["ΟΔΟΣ_Й"]],
     ["本", ["日本語"]],
     ["nobody", []],
     [" ", []],

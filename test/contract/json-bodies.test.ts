@@ -31,6 +31,15 @@ const bodies: readonly [operation: OperationName, body: string, locations: strin
   ["createIdentity", `{"externalId":"user_1","meta":1}`, ["meta"], false],
   ["createIdentity", `{"externalId":"user_1","meta":true}`, ["meta"], false],
   ["createIdentity", `{"externalId":"user_1","meta":{"a":1e999}}`, ["meta"], true],
+  ["createIdentity", `{"externalId":"user_1","meta":{"a":12345678901234567890}}`, ["meta"], true],
+  ["createIdentity", `{"meta":{"a":[1,{"b":-9007199254740993}]},"externalId":"user_1"}`, ["meta"], false],
+  ["createIdentity", `{"externalId":"user_1","meta":{"a":1e-400}}`, ["meta"], true],
+  ["createIdentity", `{"externalId":"user_1","meta":{"a":-0.${"0".repeat(400)}1}}`, ["meta"], false],
+  ["updateIdentity", `{"externalId":"user_1","meta":{"a":123456789012345678}}`, ["meta"], false],
+  // 2 to the power of 64, which a double holds, but JSON would tell by its first 17 digits.
+  ["createIdentity", `{"externalId":"user_1","meta":{"a":18446744073709551616}}`, ["meta"], false],
+  ["createKey", `{"meta":{"a":9007199254740993}}`, ["meta"], false],
+  ["updateKey", `{"keyId":"key","meta":{"a":{"b":9007199254740993}}}`, ["meta"], true],
   ["createIdentity", String.raw`{"externalId":"user_1","meta":{"a":["\ud83d"]}}`, ["meta"], false],
   ["createIdentity", String.raw`{"externalId":"user_1","meta":{"\udd11":1}}`, ["meta"], false],
   ["createIdentity", `{"externalId":"user_1","nonsense":1}`, ["nonsense"], true],
@@ -77,6 +86,14 @@ describe("a JSON body that is not as documented is refused by the HTTP door, the
     await expectNothingStored(scene);
   });
 
+  test("a number that cannot be kept as it is, is to be sent as text", async () => {
+    const scene = await openScene(contract.doors.http, contract.clock);
+    const body = `{"externalId":"user_1","meta":{"a":12345678901234567890}}`;
+    const outcome = await readAnswer(await post("/v2/identities.createIdentity", scene, "createIdentity", body), false);
+    const message = "has a number that cannot be kept as it is: send it as text";
+    expect(outcome).toMatchObject({ fields: [{ location: "meta", message }] });
+  });
+
   test("bytes that are not UTF-8 are refused", async () => {
     const scene = await openScene(contract.doors.http, contract.clock);
     const body = Buffer.concat([Buffer.from(`{"externalId":"`), Buffer.of(0xff, 0xfe), Buffer.from(`"}`)]);
@@ -113,6 +130,34 @@ describe("a JSON body that is not as documented is refused by the HTTP door, the
       code: "application/invalid_input",
       fields: [{ location }],
     });
+  });
+});
+
+describe("numbers in meta that a double holds, or that are rounded as everywhere, are taken", () => {
+  // The last of the large ones is how 123456789012345683968 is told: what was read is taken again.
+  const large = ["9007199254740992", "-9007199254740994", "100000000000000000000", "123456789012345680000"];
+  const others = [
+    "1e22",
+    "1000000000000000000000000",
+    "0.1",
+    "3.14159265358979323846",
+    "-0",
+    "0e-999",
+    "0.000",
+    "5e-324",
+  ];
+
+  test.each([...large, ...others])("%s", async (number) => {
+    const scene = await openScene(contract.doors.http, contract.clock);
+    for (const [path, externalId] of [
+      ["/v2/identities.createIdentity", "user_1"],
+      ["/latchkey.v1.IdentitiesService/CreateIdentity", "user_2"],
+    ] as const) {
+      const body = `{"externalId":"${externalId}","meta":{"a":"1e-400 12345678901234567890","b":[${number},1]}}`;
+      expect((await post(path, scene, "createIdentity", body)).status).toBe(200);
+      const { meta } = await scene.ok("getIdentity", scene.home.key, { externalId });
+      expect(meta).toMatchObject({ b: [Number(number) + 0, 1] });
+    }
   });
 });
 

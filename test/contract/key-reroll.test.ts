@@ -74,6 +74,59 @@ describe("the key that a reroll makes", () => {
   });
 });
 
+describe("a key that was rerolled already", () => {
+  everyDoor("can be rerolled again, as by a client that got no answer, and each successor works", async (scene) => {
+    const { keyId, key } = await newReader(scene);
+    for (const expiration of [0, day, 0]) {
+      const successor = await scene.ok("rerollKey", scene.home.key, { keyId, expiration });
+      expect(await verdictOf(scene, successor.key)).toBe("VALID");
+      expect(await readSettings(scene, successor.keyId)).not.toHaveProperty("expires");
+    }
+    await scene.refused(expired, "listKeys", key);
+  });
+
+  everyDoor("hands on the expiry that it was given, not the end that a reroll gave it", async (scene) => {
+    const expires = scene.clock.now() + 30 * day;
+    const { keyId } = await newReader(scene, { expires });
+    for (const expiration of [day, 0]) {
+      const successor = await scene.ok("rerollKey", scene.home.key, { keyId, expiration });
+      expect(await readSettings(scene, successor.keyId)).toMatchObject({ expires });
+    }
+  });
+
+  everyDoor("hands on the expiry that it was given since, or that it was given none", async (scene) => {
+    const { keyId } = await newReader(scene, { expires: scene.clock.now() + day });
+    for (const expires of [scene.clock.now() + 2 * day, null, scene.clock.now() + 3 * day]) {
+      await scene.ok("rerollKey", scene.home.key, { keyId });
+      await scene.ok("updateKey", scene.home.key, { keyId, expires });
+      await scene.ok("updateKey", scene.home.key, { keyId, name: "other settings leave it" });
+      const successor = await scene.ok("rerollKey", scene.home.key, { keyId });
+      expect((await readSettings(scene, successor.keyId)).expires ?? null).toBe(expires);
+    }
+  });
+});
+
+describe("a key whose expiry has passed", () => {
+  everyDoor("is not rerolled, since its successor would be dead at birth, until it is given another", async (scene) => {
+    const key = await scene.newExpiredKey();
+    const { keyId } = await scene.ok("whoami", scene.home.key, { key });
+    const { fields } = await scene.refused(invalid, "rerollKey", scene.home.key, { keyId, expiration: day });
+    expect(fields).toEqual([{ location: "keyId", message: expect.stringContaining("set `expires` with updateKey") }]);
+    expect(await scene.ok("listKeys", scene.home.key)).toHaveLength(2);
+    await scene.ok("updateKey", scene.home.key, { keyId, expires: null });
+    const successor = await scene.ok("rerollKey", scene.home.key, { keyId });
+    expect(await verdictOf(scene, successor.key)).toBe("VALID");
+    await scene.refused(expired, "listKeys", key);
+  });
+
+  everyDoor("is not rerolled if a reroll had ended it before", async (scene) => {
+    const { keyId } = await newReader(scene, { expires: scene.clock.now() + day });
+    await scene.ok("rerollKey", scene.home.key, { keyId });
+    scene.clock.advance(day);
+    await scene.refused(invalid, "rerollKey", scene.home.key, { keyId });
+  });
+});
+
 describe("the old secret of a rerolled key", () => {
   for (const [how, request] of [
     ["no expiration", {}],
@@ -106,13 +159,6 @@ describe("the old secret of a rerolled key", () => {
     await scene.ok("rerollKey", scene.home.key, { keyId, expiration: 365 * day });
     expect(await readSettings(scene, keyId)).toMatchObject({ expires });
     scene.clock.advance(day);
-    await scene.refused(expired, "listKeys", key);
-  });
-
-  everyDoor("does not come back to life where it had expired", async (scene) => {
-    const key = await scene.newExpiredKey();
-    const { keyId } = await scene.ok("whoami", scene.home.key, { key });
-    await scene.ok("rerollKey", scene.home.key, { keyId, expiration: day });
     await scene.refused(expired, "listKeys", key);
   });
 

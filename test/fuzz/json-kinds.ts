@@ -108,11 +108,15 @@ export const jsonKinds: readonly Kind[] = [
         .map(([good, field, verbatim]) => {
           const isStruct = field.message?.typeName === StructSchema.typeName;
           const isInfinite = verbatim.includes("e400");
+          // Below a field, what would come back as another number; a field itself has bounds.
+          const isAltered =
+            isStruct && ["9007199254740993", "1e-400", "123456789012345678901234567890"].includes(verbatim);
           const given = isStruct ? { a: [{ verbatim }] } : { verbatim };
           // Where a mask says what is updated, it is made before this field is put in, and may not name it.
           const isUpdated = isStruct && (door === "http" || updateMaskOf(operation.rpc.input) === undefined);
           const meant = isUpdated && { meant: { [field.jsonName]: { a: [Number(verbatim)] } } };
-          const isUnsound = isInfinite || (!isStruct && field.scalar === ScalarType.STRING && door === "http");
+          const isUnsound =
+            isInfinite || isAltered || (!isStruct && field.scalar === ScalarType.STRING && door === "http");
           return written(operation, door, good, (request) => withField(request, field, given), {
             ...(isUnsound
               ? { form: "unsound", location: field.jsonName }

@@ -705,6 +705,8 @@ export const KeysService: GenService<{
    * field; in gRPC a field that `update_mask` names and the request leaves unset.
    * From the moment this returns, every replica judges the key by its new
    * settings; for that it takes one lease, by default a quarter of a second.
+   * To enable a key, or to let it end later or never, the caller's own key must
+   * hold every permission of that key; to disable it, or to let it end earlier, not.
    *
    * @generated from rpc latchkey.v1.KeysService.UpdateKey
    */
@@ -728,7 +730,8 @@ export const KeysService: GenService<{
    * Replaces a key: makes another with the same settings and a new secret, and
    * ends the old one, at once or after a grace period: on every replica, and so it
    * takes one lease. The caller's own key must hold every permission
-   * of the key.
+   * of the key. The new key has the expiry that the old one was given, whatever
+   * an earlier reroll made of it; if that has passed, the reroll is refused.
    *
    * @generated from rpc latchkey.v1.KeysService.RerollKey
    */

@@ -1,0 +1,40 @@
+import { expect, test } from "vitest";
+import { openContract } from "./cases.js";
+import { openScene } from "./scene.js";
+
+const contract = openContract();
+
+/** 16 KiB as JSON, and more than five times as much as protobuf. */
+const meta = { a: Array(8188).fill(1) };
+const count = 50;
+
+test("a list whose rows are more than a client of gRPC takes at once comes in pages that it takes, through HTTP, too", async () => {
+  const { ok, home } = await openScene(contract.doors.http, contract.clock);
+  await ok("createIdentity", home.key, { externalId: "user_1", meta });
+  const createKey = () => ok("createKey", home.key, { externalId: "user_1", meta });
+  await Promise.all(Array.from({ length: count }, createKey));
+
+  for (const [list, rows] of [
+    ["listKeys", count + 1],
+    ["listAuditEvents", count + 3],
+  ] as const) {
+    const lengths = new Map<string, number[]>();
+    for (const name of ["grpc", "http"] as const) {
+      const scene = await openScene(contract.doors[name], contract.clock);
+      const pages: number[] = [];
+      let cursor: string | undefined;
+      do {
+        const { data, pagination } = await scene.page(list, home.key, cursor ? { cursor } : {});
+        pages.push(data.length);
+        cursor = pagination?.cursor;
+      } while (cursor !== undefined);
+      lengths.set(name, pages);
+    }
+    const pages = lengths.get("grpc") ?? [];
+    expect(pages.reduce((sum, length) => sum + length, 0)).toBe(rows);
+    // More than one, and none smaller than it must be: a row has at most 200 kB.
+    expect(pages.length).toBeGreaterThan(1);
+    for (const length of pages.slice(0, -1)) expect(length).toBeGreaterThanOrEqual(20);
+    expect(lengths.get("http")).toEqual(pages);
+  }
+});
