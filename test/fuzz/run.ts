@@ -44,8 +44,8 @@ const enough = 10_000;
 /**
  * How much may be asked again because the service was not ready. Where a busy machine makes it stand still for a second,
  * every lane asks again up to four times, however few cases that second would have had: one such moment is free, and a
- * tenth of the cases allows for more in a longer run. On two cores with seven at work, there was none. A service that
- * refuses one call in six for no reason oversteps it in the shortest run, one in ten in a whole one.
+ * tenth of the cases allows for more in a longer run. On two cores with five times their work, nothing was asked again.
+ * A service that refuses one call in four for no reason oversteps it in the shortest run.
  */
 const mostAskedAgain = (cases: number) => lanes * (mostAttempts - 1) + cases / 10;
 
