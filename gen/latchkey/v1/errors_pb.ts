@@ -169,7 +169,9 @@ export enum ErrorCode {
   APPLICATION_DEADLINE_EXCEEDED = 16,
 
   /**
-   * application/service_unavailable: the database is out of reach.
+   * application/service_unavailable: the call cannot be served just now. The
+   * database is out of reach or in trouble, too much is asked, or the service
+   * is about to stop.
    *
    * @generated from enum value: ERROR_CODE_APPLICATION_SERVICE_UNAVAILABLE = 17;
    */
