@@ -49,7 +49,13 @@ const callers = 128;
 /** A phase is measured in so many parts, between which the memory is read. */
 const parts = 4;
 
-export async function measure(subject: Subject, bench: Bench, seconds: number): Promise<Measured> {
+/** @param overload how much is asked at most, as a share of the capacity */
+export async function measure(
+  subject: Subject,
+  bench: Bench,
+  seconds: number,
+  overload = shares.overload,
+): Promise<Measured> {
   const { latchkey, clients } = await subject.open(bench);
   bench.progress("warm-up");
   await keepBusy(clients, callers, bench.pace.warmUpSeconds);
@@ -66,7 +72,7 @@ export async function measure(subject: Subject, bench: Bench, seconds: number): 
     capacity,
     busy,
     half: await run(shares.half),
-    overload: await run(shares.overload),
+    overload: await run(overload),
     afterwards: await run(shares.afterwards),
   };
 }

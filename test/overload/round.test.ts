@@ -9,17 +9,17 @@ import { toText } from "../../bench/overload/report.js";
 import { subjects } from "../../bench/overload/subjects.js";
 import { findFailings, promises } from "../../bench/overload/verdict.js";
 
-/** How often the machine may have had more to spare later than when the capacity was measured. */
-const mostRounds = 3;
+/** Of the capacity: while other tests run, the machine may have more to spare later than when that was measured. */
+const shares = [2, 4, 8];
 
 // What must hold on any machine, however busy: times and rates are for `npm run overload`.
-it("asked twice what it can answer, it serves some calls and properly refuses all others, in bounded memory, and goes on", {
+it("asked more than it can answer, it serves some calls and properly refuses all others, in bounded memory, and goes on", {
   timeout: 120_000,
 }, async () => {
   const folder = mkdtempSync(join(tmpdir(), "latchkey-overload-"));
   const bench = openBench({
     quick: true,
-    pace: { warmUpSeconds: 0.5, roundSeconds: 1, pairs: 1 },
+    pace: { warmUpSeconds: 3, roundSeconds: 1, pairs: 1 }, // cold, its capacity is half of what it is afterwards
     folder,
     backends: { databaseUrl: inject("databaseUrl"), redisUrl: inject("redisUrl") },
     progress: () => {},
@@ -31,13 +31,15 @@ it("asked twice what it can answer, it serves some calls and properly refuses al
   const [overHttp] = subjects;
   // One round in which some are served and others turned away shows that both happen; no number of rounds does of a
   // service that lets everyone in, or no one. All else must hold in every round.
-  for (let round = 1, isShown = false; !isShown; round++) {
-    expect(round, "rounds in which nobody, or everybody, was turned away").toBeLessThanOrEqual(mostRounds);
-    const { overload, busy, afterwards } = await measure(overHttp as (typeof subjects)[0], bench, 1);
+  const rounds: Phase[] = [];
+  for (const share of shares) {
+    const { overload, busy, afterwards } = await measure(overHttp as (typeof subjects)[0], bench, 1, share);
+    rounds.push(overload);
     expect(Math.max(...overload.memory) - Math.max(...busy.memory)).toBeLessThan(promises.memory);
     expect(afterwards.servedPerSecond).toBeGreaterThan(0);
-    isShown = overload.servedPerSecond > 0 && overload.shed > 0;
+    if (overload.servedPerSecond > 0 && overload.shed > 0) return;
   }
+  expect.fail(`in no round were some served and others turned away: ${JSON.stringify(rounds)}`);
 });
 
 const phase: Phase = {
