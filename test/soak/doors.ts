@@ -6,7 +6,9 @@ import { toRequestMessage } from "../contract/messages.js";
 import { type OperationName, operationOf } from "../contract/operations.js";
 
 /** How a call ended: with fields, or with the gRPC status of its failure, whatever the door. */
-export type Answer = { readonly fields: Record<string, unknown> } | { readonly failed: string };
+export type Answer =
+  | { readonly fields: Record<string, unknown> }
+  | { readonly failed: string; readonly detail?: string | undefined };
 
 /** A way into the service that is opened, used for a while, and closed. */
 export interface Door {
@@ -32,9 +34,10 @@ export function openHttp(baseUrl: string): Door {
         const sent = send(`${baseUrl}${path}`, { method: "POST", agent, headers, ...(signal && { signal }) });
         sent.end(body);
         const [response] = (await once(sent, "response")) as [IncomingMessage];
-        const { data } = JSON.parse(Buffer.concat(await response.toArray()).toString()) as { data?: Answered };
+        const { data, error } = JSON.parse(Buffer.concat(await response.toArray()).toString()) as Envelope;
         const status = response.statusCode ?? 0;
-        return status === 200 ? { fields: data ?? {} } : { failed: byStatus[status] ?? `HTTP ${status}` };
+        if (status === 200) return { fields: data ?? {} };
+        return { failed: byStatus[status] ?? `HTTP ${status}`, detail: error?.detail };
       } catch (error) {
         return { failed: signal?.aborted ? "Canceled" : `${error}` };
       }
@@ -43,7 +46,10 @@ export function openHttp(baseUrl: string): Door {
   };
 }
 
-type Answered = Record<string, unknown>;
+interface Envelope {
+  readonly data?: Record<string, unknown>;
+  readonly error?: { readonly detail: string };
+}
 
 /** The statuses that the load may meet, as gRPC calls them. */
 const byStatus: Readonly<Record<number, string>> = {
@@ -78,7 +84,8 @@ function overTransport(name: Door["name"], transport: Transport, close: () => vo
         const response = await transport.unary(rpc, signal, undefined, headers, message);
         return { fields: response.message as unknown as Record<string, unknown> };
       } catch (error) {
-        return { failed: Code[ConnectError.from(error).code] ?? `${error}` };
+        const { code, rawMessage } = ConnectError.from(error);
+        return { failed: Code[code] ?? `${error}`, detail: rawMessage };
       }
     },
     close,

@@ -70,7 +70,7 @@ export function startLoad(service: SoakedService, scene: Scene, random: Random):
     if ("fields" in answer) return answer.fields as Record<string, string>;
     if (expected.includes(answer.failed)) return undefined;
     if (load.faultOn && /^(Unavailable|DeadlineExceeded)$/.test(answer.failed)) tally.unavailable += 1;
-    else add(tally.unexpected, `${operation} by ${door.name}: ${answer.failed}`);
+    else add(tally.unexpected, `${operation} by ${door.name}: ${answer.failed} (${answer.detail})`);
     throw new StoryCut();
   }
 
