@@ -82,8 +82,8 @@ export async function createScene({ answer }: Latchkey, keyCount = 100): Promise
   const call = async (path: string, credential: string, body: unknown) =>
     JSON.parse(await answer(path, credential, body)).data;
   const { workspaceId, key: first } = await call("/v2/workspaces.createWorkspace", operatorKey, { name: "Benchmark" });
-  const permissions = ["keys.verify", "keys.read", "identities.read"];
-  const { key: caller } = await call("/v2/keys.createKey", first, { name: "caller", permissions });
+  const scopes = ["keys.verify", "keys.read", "identities.read"];
+  const { key: caller } = await call("/v2/keys.createKey", first, { name: "caller", scopes });
   const keys = await Promise.all(
     Array.from({ length: keyCount }, async (_, index) => {
       const externalId = `user_${1_000 + index}`;

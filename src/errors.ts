@@ -114,14 +114,15 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
   [ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS]: {
     status: 403,
     grpc: Code.PermissionDenied,
-    when: "The credential may not do this: a key lacks the permission, or the operation is for another kind of credential.",
+    when: "The credential may not do this: a key lacks the scope, or the operation is for another kind of credential.",
     causes: [
-      "The key was created without the permission; a key that was given none can be verified, and nothing else.",
-      "The key tries to grant more than it holds itself, or to reroll, enable or prolong a key that holds more.",
+      "The key was created without the scope; a key without scopes can be verified, and nothing else. `permissions` are for your own application, and allow nothing here.",
+      "The key tries to give a scope that it does not hold, or to change, reroll or delete a key that holds others.",
+      "The key tries to enable or prolong itself, or has an expiry and tries to leave a key with scopes that ends later.",
       "A key is used for a workspace operation, or the operator's credential for any other.",
     ],
     remedy:
-      "Use a key that holds the permission named in the error. Workspace operations need the operator's credential; all others need a key of the workspace.",
+      "Use a key that holds the scope named in the error. If no key of the workspace does, the operator can make one with workspaces.createRootKey. Workspace operations need the operator's credential; all others need a key of the workspace.",
     seeAlso: [ErrorCode.AUTHORIZATION_KEY_DISABLED, ErrorCode.AUTHORIZATION_WORKSPACE_DISABLED],
   },
   [ErrorCode.LIMITS_RATE_LIMITED]: {
@@ -391,10 +392,16 @@ export const workspaceDisabled = () =>
 
 export const keyDisabled = () => new Failure(ErrorCode.AUTHORIZATION_KEY_DISABLED, "This API key is disabled.");
 
-export const permissionLacking = (permission: string) =>
+export const scopeLacking = (scope: string) =>
   new Failure(
     ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS,
-    `This operation needs an API key with the permission \`${permission}\`.`,
+    `This API key lacks the scope \`${scope}\`: use a key that holds it. What a key may do here is told by its scopes, not by its permissions.`,
+  );
+
+export const keyNeeded = (scope: string) =>
+  new Failure(
+    ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS,
+    `This operation needs an API key with the scope \`${scope}\`, not the operator's credential.`,
   );
 
 export const operatorOnly = () =>
@@ -403,16 +410,28 @@ export const operatorOnly = () =>
     "This operation is for the operator of the service: it needs the operator's credential, not an API key.",
   );
 
-export const grantExceeded = (permission: string) =>
+export const scopeNotHeld = (scope: string) =>
   new Failure(
     ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS,
-    `A key can grant only what it holds itself, and this API key does not hold \`${permission}\`.`,
+    `A key can give only scopes that it holds, and this API key does not hold \`${scope}\`: leave it out, or use a key that holds it.`,
   );
 
 export const strongerKey = () =>
   new Failure(
     ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS,
-    "A key can reroll, enable or prolong only keys that hold nothing it does not hold itself.",
+    "A key can change, reroll or delete only keys whose scopes it holds itself, and that key has others: use a key that holds them.",
+  );
+
+export const selfRaised = () =>
+  new Failure(
+    ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS,
+    "A key can neither enable itself, nor postpone or lift its own expiry, nor give itself scopes: use another key that holds its scopes.",
+  );
+
+export const heirOutlives = (end: Date) =>
+  new Failure(
+    ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS,
+    `This API key expires at ${end.toISOString()}, so it cannot leave a key with scopes that ends later: let that key end by then, give it no scopes, or use a key that ends later.`,
   );
 
 export const rateLimited = (requests: number, seconds: number, retryAfterMs: number) =>

@@ -62,7 +62,7 @@ async function newKey(): Promise<{ keyId: string; key: string }> {
 
 /** Keeps an answer; of one that shows a new secret, the secret. */
 function keep(answer: Told): void {
-  const mayShow = answer.ok && /\.(createKey|rerollKey|createWorkspace)$/.test(answer.operation);
+  const mayShow = answer.ok && /\.(createKey|rerollKey|createWorkspace|createRootKey)$/.test(answer.operation);
   const [, shown] = (mayShow && /"key":\s*"([^"]+)"/.exec(answer.text)) || [];
   if (shown !== undefined) secrets.add(shown);
   else told.push(answer);

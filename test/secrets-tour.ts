@@ -133,6 +133,7 @@ export function requestsFor(
 ): [string, Record<string, unknown>][] {
   return [
     ["workspaces.createWorkspace", { name: "another" }],
+    ["workspaces.createRootKey", { workspaceId }],
     ["workspaces.disableWorkspace", { workspaceId, reason: "OWNER_REQUEST" }],
     ["workspaces.enableWorkspace", { workspaceId }],
     ["workspaces.getWorkspace", { workspaceId }],

@@ -5,7 +5,8 @@ import { connectPostgres, type Sql } from "../../src/storage/postgres.js";
 import type { Population } from "./population.js";
 
 /** What the keys of a population may do: ask about each other, and a few things as keys in the field do. */
-const permissions = ["keys.*", "identities.*", "documents.read", "documents.write"];
+const scopes = ["keys.*", "identities.*"];
+const permissions = ["documents.read", "documents.write"];
 
 /** How many rows are sent at a time. */
 const batch = 5_000;
@@ -51,7 +52,7 @@ export async function fill(
     );
     await copy(
       sql,
-      "keys (key_id, workspace_id, hash, start, name, enabled, permissions, identity_id, meta, created_at, updated_at)",
+      "keys (key_id, workspace_id, hash, start, name, enabled, scopes, permissions, identity_id, meta, created_at, updated_at)",
       keys,
       progress,
       (number) => {
@@ -64,6 +65,7 @@ export async function fill(
           start,
           `key ${number}`,
           "t",
+          `{${scopes.join(",")}}`,
           `{${permissions.join(",")}}`,
           identity === undefined ? "\\N" : population.identityId(identity),
           `{"team":"team ${number % 50}"}`,

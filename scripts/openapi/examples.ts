@@ -30,6 +30,7 @@ const examples: Readonly<Record<string, Json>> = {
   reason: "UNPAID_BILLING",
   requestId: "req_01jd9x2m5te4btvz7p3k8n6qwc",
   resourceId: "key_01jd9wzr3xfg2tq5d0v8m1c7ha",
+  scopes: ["keys.verify"],
   search: "user",
   since: 1794700000000,
   start: "lk_7Hq2",

@@ -73,18 +73,18 @@ export function tagOf({ name }: DescMethod["parent"]): string {
 }
 
 function accessSentence(method: DescMethod): string {
-  const { permission, operator } = accessOf(method);
-  const key = `a key that holds the permission \`${permission}\``;
+  const { scope, operator } = accessOf(method);
+  const key = `a key that holds the scope \`${scope}\``;
   if (!operator) return `Needs ${key}.`;
-  return permission === "" ? "Needs the operator's credential." : `Needs the operator's credential, or ${key}.`;
+  return scope === "" ? "Needs the operator's credential." : `Needs the operator's credential, or ${key}.`;
 }
 
-/** Either of the credentials that are declared; of a key, the permission that it must hold. */
+/** Either of the credentials that are declared; of a key, the scope that it must hold. */
 function securityOf(method: DescMethod): JsonObject {
-  const { permission, operator } = accessOf(method);
+  const { scope, operator } = accessOf(method);
   return {
-    security: [...(permission === "" ? [] : [{ key: [permission] }]), ...(operator ? [{ operator: [] }] : [])],
-    "x-latchkey-access": { ...(permission !== "" && { permission }), operator },
+    security: [...(scope === "" ? [] : [{ key: [scope] }]), ...(operator ? [{ operator: [] }] : [])],
+    "x-latchkey-access": { ...(scope !== "" && { scope }), operator },
   };
 }
 

@@ -66,12 +66,12 @@ export function createAuthenticate(
     if (found === undefined) throw keyUnknown();
     if (!found.workspaceEnabled) throw workspaceDisabled();
     const { key } = found;
-    const { keyId, workspaceId, permissions } = key;
+    const { keyId, workspaceId, scopes, expiresAt } = key;
     if (!key.enabled) throw keyDisabled();
     const at = now();
-    if (key.expiresAt !== null && key.expiresAt <= at) throw keyExpired();
+    if (expiresAt !== null && expiresAt <= at) throw keyExpired();
     lastUsed.record(keyId, at);
-    return { kind: "key", keyId, workspaceId, permissions };
+    return { kind: "key", keyId, workspaceId, scopes, expiresAt };
   }
 }
 

@@ -15,7 +15,7 @@ export interface EntryForm<T> {
 export type Secret = () => string;
 
 /** Grows with every change of what is written below: processes of different versions do not read each other's entries. */
-const version = 1;
+const version = 2;
 
 /** Whether a workspace is enabled, by its id. */
 export function workspaceEntries(secret: Secret): EntryForm<boolean> {
@@ -50,7 +50,7 @@ export function keyEntries(secret: Secret): EntryForm<KeyStanding> {
 }
 
 /**
- * Whoever can write to Redis could otherwise hand himself any permission. The seal tells our entries from all others;
+ * Whoever can write to Redis could otherwise hand himself any scope. The seal tells our entries from all others;
  * the name is part of it, so that an entry cannot speak for another key or workspace.
  */
 function sealed<T>(

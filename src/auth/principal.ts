@@ -14,10 +14,13 @@ export interface KeyHolder {
   readonly kind: "key";
   readonly keyId: string;
   readonly workspaceId: string;
-  readonly permissions: readonly string[];
+  /** What the key may do with this service. */
+  readonly scopes: readonly string[];
+  /** When the key ends; null for never. */
+  readonly expiresAt: Date | null;
 }
 
-/** Whether granted permissions cover a wanted one, which may itself be a wildcard. */
+/** Whether granted scopes, or permissions, cover a wanted one, which may itself be a wildcard. */
 export function covers(granted: readonly string[], wanted: string): boolean {
   for (const grant of granted) {
     if (grant === wanted || grant === "*") return true;

@@ -34,6 +34,7 @@ const columns: Columns<Key> = {
   START: ({ start }) => start,
   NAME: ({ name }) => name,
   STATE: ({ enabled }) => (enabled ? "enabled" : "disabled"),
+  SCOPES: ({ scopes }) => scopes,
   PERMISSIONS: ({ permissions }) => permissions,
   IDENTITY: ({ identity }) => identity?.externalId,
   EXPIRES: ({ expires }) => expires,
@@ -41,7 +42,8 @@ const columns: Columns<Key> = {
   CREATED: ({ createdAt }) => createdAt,
 };
 
-const secretColumns: Columns<{ keyId: string; key: string }> = {
+/** A new key, with its secret. */
+export const secretColumns: Columns<{ keyId: string; key: string }> = {
   "KEY ID": ({ keyId }) => keyId,
   KEY: ({ key }) => key,
 };
@@ -51,6 +53,7 @@ interface NewKeyFlags extends CreateFlags {
   readonly prefix?: string;
   readonly externalId?: string;
   readonly identityId?: string;
+  readonly scope?: string[];
   readonly permission?: string[];
   readonly meta?: JsonObject;
   readonly expires?: Timestamp;
@@ -91,7 +94,8 @@ export function keyCommand(config: ClientConfig): Command {
         .option("--prefix <prefix>", "what the secret begins with")
         .option("--external-id <id>", "the identity that owns it, made unless it is there")
         .option("--identity-id <id>", "the identity that owns it")
-        .option("--permission <name>", "what it may do; can be given several times", collect)
+        .option("--scope <name>", "what it may do with this service; can be given several times", collect)
+        .option("--permission <name>", "what it may do in your own application; can be given several times", collect)
         .option("--meta <json>", "any JSON object", jsonObject)
         .option("--expires <time>", "when it ends", time)
         .option("--disabled", "create it disabled")
@@ -99,12 +103,13 @@ export function keyCommand(config: ClientConfig): Command {
           calls(config, {
             role,
             response: CreateKeyResponseSchema,
-            call: ({ keys }, { permission = [], disabled, ...flags }: NewKeyFlags) =>
+            call: ({ keys }, { scope = [], permission = [], disabled, ...flags }: NewKeyFlags) =>
               keys.createKey(
                 {
                   name: flags.name,
                   prefix: flags.prefix,
                   owner: ownerOf(flags),
+                  scopes: scope,
                   permissions: permission,
                   meta: flags.meta,
                   expires: flags.expires,
@@ -176,7 +181,7 @@ export function keyCommand(config: ClientConfig): Command {
     .addCommand(
       remoteCommand("verify", "judge a key; the exit code is 0 only if it is valid")
         .argument("<key>", "the secret, or - to read it from standard input")
-        .option("--permissions <query>", "what it must be allowed to do, such as `a AND (b OR c)`")
+        .option("--permissions <query>", "the permissions that it must hold, such as `a AND (b OR c)`")
         .action(
           calls(config, {
             role,

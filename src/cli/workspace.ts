@@ -1,6 +1,7 @@
 import { Command, Option } from "commander";
 import { DisabledReason, type Workspace } from "../../gen/latchkey/v1/workspace_pb.js";
 import {
+  CreateRootKeyResponseSchema,
   CreateWorkspaceResponseSchema,
   DisableWorkspaceResponseSchema,
   EnableWorkspaceResponseSchema,
@@ -8,7 +9,16 @@ import {
   ListWorkspacesResponseSchema,
 } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import type { ClientConfig } from "../config.js";
-import { type CreateFlags, calls, createCommand, createOptions, listCommand, remoteCommand } from "./command.js";
+import {
+  type CreateFlags,
+  calls,
+  collect,
+  createCommand,
+  createOptions,
+  listCommand,
+  remoteCommand,
+} from "./command.js";
+import { secretColumns } from "./key.js";
 import { type Columns, writeMore, writeRecord, writeTable } from "./output.js";
 
 const columns: Columns<Workspace> = {
@@ -21,13 +31,18 @@ const columns: Columns<Workspace> = {
   CREATED: ({ createdAt }) => createdAt,
 };
 
+interface RootKeyFlags extends CreateFlags {
+  readonly name?: string;
+  readonly scope?: string[];
+}
+
 /** `latchkey workspace …`, for the operator. */
 export function workspaceCommand(config: ClientConfig): Command {
   const role = "operator" as const;
   const showWorkspace = ({ workspace }: { workspace?: Workspace }) => workspace && writeRecord(workspace, columns);
 
   return new Command("workspace")
-    .description("create, list, disable and enable workspaces (the operator's)")
+    .description("create, list, disable and enable workspaces, and make keys for them (the operator's)")
     .exitOverride()
     .addCommand(
       createCommand("create", "create a workspace and its first key, which is shown once")
@@ -44,6 +59,21 @@ export function workspaceCommand(config: ClientConfig): Command {
                 "KEY ID": ({ keyId }) => keyId,
                 KEY: ({ key }) => key,
               }),
+          }),
+        ),
+    )
+    .addCommand(
+      createCommand("create-root-key", "create a key for a workspace whose keys are lost; it is shown once")
+        .argument("<workspaceId>")
+        .option("--name <name>", "what people call it")
+        .option("--scope <name>", "what it may do, by default everything; can be given several times", collect)
+        .action(
+          calls(config, {
+            role,
+            response: CreateRootKeyResponseSchema,
+            call: ({ workspaces }, { name, scope = [], ...flags }: RootKeyFlags, workspaceId) =>
+              workspaces.createRootKey({ workspaceId, name, scopes: scope }, createOptions(flags)),
+            show: (created) => writeRecord(created, secretColumns),
           }),
         ),
     )

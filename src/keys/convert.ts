@@ -23,6 +23,7 @@ export function toKey(row: KeyRow): MessageInitShape<typeof KeySchema> {
     start: row.start,
     name: row.name ?? undefined,
     enabled: row.enabled,
+    scopes: [...row.scopes],
     permissions: [...row.permissions],
     identity: identityOf(row),
     meta: row.meta ?? undefined,
@@ -59,6 +60,7 @@ export function toNewKey(request: CreateKeyRequest, keyId: string, workspaceId: 
     start: secret.start,
     name: request.name ?? null,
     enabled: request.enabled ?? true,
+    scopes: request.scopes,
     permissions: request.permissions,
     meta: request.meta ?? null,
     expiresAt: request.expires ? timestampDate(request.expires) : null,
@@ -78,13 +80,14 @@ export function toChanges(request: UpdateKeyRequest, workspaceId: string): KeyCh
   if (changed.has("enabled") && request.enabled === undefined) {
     throw invalidInput([{ location: "enabled", message: "cannot be cleared: it must be true or false" }]);
   }
-  const { name = null, meta = null, expires, permissions, enabled } = request;
+  const { name = null, meta = null, expires, scopes, permissions, enabled } = request;
   const ownerChanged = changed.has("identity_id") || changed.has("external_id");
   const ownerGiven = request.owner.case !== undefined && changed.has(ownerFields[request.owner.case]);
   return {
     ...(changed.has("name") && { name }),
     ...(changed.has("meta") && { meta }),
     ...(changed.has("expires") && { expiresAt: expires ? timestampDate(expires) : null }),
+    ...(changed.has("scopes") && { scopes }),
     ...(changed.has("permissions") && { permissions }),
     ...(changed.has("enabled") && { enabled }),
     ...(ownerChanged && { owner: (ownerGiven && toOwner(request, workspaceId)) || null }),

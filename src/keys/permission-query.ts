@@ -74,7 +74,7 @@ function tokenize(text: string): Token[] {
     if (text === "(" || text === ")") return { kind: text, text, at };
     const word = text.toUpperCase();
     if (word === "AND" || word === "OR") return { kind: word, text, at };
-    if (!/^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$/.test(text)) {
+    if (!/^[A-Za-z0-9_:-]+(\.[A-Za-z0-9_:-]+)*$/.test(text)) {
       throw failure(`at position ${at + 1}: expected a permission's name, such as documents.read`);
     }
     return { kind: "name", text, at };

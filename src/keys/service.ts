@@ -8,16 +8,17 @@ import {
   VerifyKeyResponseSchema,
 } from "../../gen/latchkey/v1/keys_service_pb.js";
 import type { Holdings, Standing } from "../auth/holdings.js";
-import { authorOf, type CallContext, callingKey, covers, type Handlers, type KeyHolder } from "../auth/principal.js";
-import { grantExceeded, identityNotFound, invalidInput, keyNotFound, strongerKey } from "../errors.js";
+import { authorOf, type CallContext, callingKey, type Handlers } from "../auth/principal.js";
+import { identityNotFound, invalidInput, keyNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
 import { readPage, writePage } from "../page.js";
 import { after } from "../soon.js";
 import { toChanges, toKey, toNewKey, toOwner, toVerdict } from "./convert.js";
 import type { LastUsed } from "./last-used.js";
 import { type PermissionQuery, parsePermissionQuery } from "./permission-query.js";
+import { checkCreation, checkDeletion, checkGivenScopes, checkReroll, checkUpdate } from "./scope-rules.js";
 import { hashSecret, isWellFormedSecret, mintSecret, prefixOf } from "./secret.js";
-import type { KeyChanges, KeysStore, SeenKey } from "./store.js";
+import type { KeyChanges, KeysStore } from "./store.js";
 import { judge } from "./verify.js";
 
 /** Callers ask the same few questions over and over; those are parsed once. */
@@ -59,12 +60,11 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
     const caller = callingKey(context);
     const { call } = context;
     const by = authorOf(context, now());
-    if (!mayRevive(changes)) return store.updateKey(call, caller.workspaceId, keyId, changes, by);
     let seen = await store.seeKey(call, caller.workspaceId, keyId);
     // Again, should the key change between the judgement and the change.
     while (seen !== undefined) {
-      if (revives(changes, seen)) refuseStrongerKey(caller, seen);
-      if (await store.updateKey(call, caller.workspaceId, keyId, changes, by, seen)) return true;
+      checkUpdate(caller, seen, changes);
+      if (await store.updateKey(call, seen, changes, by)) return true;
       const before = seen.changedEpoch;
       seen = await store.seeKey(call, caller.workspaceId, keyId);
       if (seen?.changedEpoch === before) return false;
@@ -72,12 +72,25 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
     return false;
   }
 
+  /** Deletes a key; false if it does not exist. */
+  async function remove(keyId: string, context: CallContext): Promise<boolean> {
+    const caller = callingKey(context);
+    const by = authorOf(context, now());
+    // Again, should the key change between the check and the deletion.
+    for (;;) {
+      const seen = await store.seeKey(context.call, caller.workspaceId, keyId);
+      if (seen === undefined) return false;
+      checkDeletion(caller, seen);
+      if (await store.deleteKey(context.call, seen, by)) return true;
+    }
+  }
+
   return {
     async createKey(request, context) {
       const caller = callingKey(context);
-      refuseExcessGrants(caller, request.permissions);
       const secret = mintSecret(request.prefix);
       const key = toNewKey(request, mintId("key"), caller.workspaceId, secret);
+      checkCreation(caller, key);
       const answer = { keyId: key.keyId, key: secret.plaintext };
       const stored = await store.insertKey(
         context.call,
@@ -109,7 +122,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
     async updateKey(request, context) {
       const caller = callingKey(context);
       const changes = toChanges(request, caller.workspaceId);
-      refuseExcessGrants(caller, changes.permissions ?? []);
+      checkGivenScopes(caller, changes.scopes ?? []);
       const updated = Object.keys(changes).length === 0 || (await change(request.keyId, changes, context));
       const row = await store.findKey(context.call, caller.workspaceId, request.keyId);
       if (row === undefined) throw keyNotFound();
@@ -119,8 +132,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
     },
 
     async deleteKey({ keyId }, context) {
-      const { workspaceId } = callingKey(context);
-      const deleted = await store.deleteKey(context.call, workspaceId, keyId, authorOf(context, now()));
+      const deleted = await remove(keyId, context);
       // Also if it is gone already: whoever tries again may not know how the first attempt ended.
       await holdings.changed();
       if (!deleted) throw keyNotFound();
@@ -135,7 +147,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       for (;;) {
         const old = await store.seeKey(context.call, caller.workspaceId, keyId);
         if (old === undefined) throw keyNotFound();
-        refuseStrongerKey(caller, old);
+        checkReroll(caller, old);
         if (old.expiresAsSet !== null && old.expiresAsSet <= by.at) throw successorStillborn();
         const secret = mintSecret(prefixOf(old.start));
         const successor = { keyId: mintId("key"), hash: secret.hash, start: secret.start };
@@ -172,35 +184,6 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       return { key: toKey(row) };
     },
   } satisfies Handlers<typeof KeysService>;
-}
-
-/** A key may grant only what it holds itself. */
-function refuseExcessGrants(caller: KeyHolder, permissions: readonly string[]): void {
-  const excess = excessOf(caller, permissions);
-  if (excess !== undefined) throw grantExceeded(excess);
-}
-
-/** Whether a change can bring a key back, or make it live longer, with permissions that the caller need not hold. */
-function mayRevive({ enabled, expiresAt, permissions }: KeyChanges): boolean {
-  return permissions === undefined && (enabled === true || expiresAt !== undefined);
-}
-
-/** Whether a change does so: its old secret is worth as much as a new one. */
-function revives({ enabled, expiresAt }: KeyChanges, key: SeenKey): boolean {
-  if (enabled === true && !key.enabled) return true;
-  return expiresAt !== undefined && (expiresAt ?? never) > (key.expiresAt ?? never);
-}
-
-const never = Number.POSITIVE_INFINITY;
-
-/** What a key cannot grant it cannot bring to life either, in a new secret or an old one. */
-function refuseStrongerKey(caller: KeyHolder, key: SeenKey): void {
-  // Not naming what is lacking: the caller may not be allowed to know what that key holds.
-  if (excessOf(caller, key.permissions) !== undefined) throw strongerKey();
-}
-
-function excessOf(caller: KeyHolder, permissions: readonly string[]): string | undefined {
-  return permissions.find((permission) => !covers(caller.permissions, permission));
 }
 
 /** A key has the expiry of the one that it replaces. */

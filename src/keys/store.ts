@@ -19,6 +19,9 @@ export interface NewKey {
   readonly start: string;
   readonly name: string | null;
   readonly enabled: boolean;
+  /** What it may do with this service. */
+  readonly scopes: readonly string[];
+  /** What it may do in the user's own application. */
   readonly permissions: readonly string[];
   readonly meta: JsonObject | null;
   readonly expiresAt: Date | null;
@@ -40,6 +43,7 @@ export interface KeyRow extends Omit<NewKey, "hash"> {
 export interface KeyChanges {
   readonly name?: string | null;
   readonly enabled?: boolean;
+  readonly scopes?: readonly string[];
   readonly permissions?: readonly string[];
   readonly meta?: JsonObject | null;
   readonly expiresAt?: Date | null;
@@ -53,8 +57,7 @@ export type Owner =
   | { readonly kind: "named"; readonly identity: NewIdentity };
 
 /** What a change of a key is judged by. */
-export interface SeenKey
-  extends Pick<NewKey, "keyId" | "workspaceId" | "start" | "enabled" | "permissions" | "expiresAt"> {
+export interface SeenKey extends Pick<NewKey, "keyId" | "workspaceId" | "start" | "enabled" | "scopes" | "expiresAt"> {
   /** The expiry that it was given as a setting: a reroll may have ended it earlier. */
   readonly expiresAsSet: Date | null;
   /** Of its last change: while that is the same, so is all of this. */
@@ -80,17 +83,17 @@ export type KeysStore = ReturnType<typeof createKeysStore>;
 export function createKeysStore(sql: Sql) {
   /** The living keys that the condition tells of. */
   const select = (condition: Fragment) => sql<KeyRow[]>`
-    select key_id, keys.workspace_id, start, name, enabled, permissions, keys.meta, expires_at, last_used_at,
+    select key_id, keys.workspace_id, start, name, enabled, scopes, permissions, keys.meta, expires_at, last_used_at,
       keys.created_at, keys.updated_at, identity_id, external_id, identities.meta as identity_meta,
       identities.created_at as identity_created_at, identities.updated_at as identity_updated_at
     from keys left join identities using (identity_id)
     where deleted_at is null and ${condition}`;
 
   /** A key under lock, as the part of a statement that other parts call `before`; none if it has changed since it was seen. */
-  const locked = (workspaceId: string, keyId: string, seen?: SeenKey) => sql`
+  const locked = ({ workspaceId, keyId, changedEpoch }: SeenKey) => sql`
     select keys as before from keys
     where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null
-      ${seen ? sql`and changed_epoch = ${seen.changedEpoch}` : sql``} for update`;
+      and changed_epoch = ${changedEpoch} for update`;
 
   /** The expiry that a key was given as a setting. */
   const expiresAsSet = sql`nullif(coalesce(expires_as_set, expires_at), 'infinity')`;
@@ -121,8 +124,8 @@ export function createKeysStore(sql: Sql) {
       const [row] = await runForAll(
         span,
         sql<Snapshot<KeyStanding>[]>`
-        select key_id, keys.workspace_id, keys.name, enabled, permissions, keys.meta, expires_at, identity_id, external_id,
-          identities.meta as identity_meta, identities.created_at as identity_created_at,
+        select key_id, keys.workspace_id, keys.name, enabled, scopes, permissions, keys.meta, expires_at, identity_id,
+          external_id, identities.meta as identity_meta, identities.created_at as identity_created_at,
           identities.updated_at as identity_updated_at, disabled_at is null as workspace_enabled,
           (select value::float8 from epoch) as epoch
         from keys join workspaces using (workspace_id) left join identities using (identity_id)
@@ -150,7 +153,7 @@ export function createKeysStore(sql: Sql) {
       const [row] = await run(
         call,
         sql<SeenKey[]>`
-        select key_id, workspace_id, start, enabled, permissions, expires_at, ${expiresAsSet} as expires_as_set,
+        select key_id, workspace_id, start, enabled, scopes, expires_at, ${expiresAsSet} as expires_as_set,
           changed_epoch
         from keys
         where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null`,
@@ -185,19 +188,8 @@ export function createKeysStore(sql: Sql) {
       return run(call, pageOf<KeyRow>(sql, ofWorkspace, sql`workspace_id, key_id`, page.limit));
     },
 
-    /**
-     * False if the key or its new owner does not exist, or the key has changed since it was seen; then nothing is changed.
-     *
-     * @param seen the key as the change was judged, if it has to be judged
-     */
-    async updateKey(
-      call: Call,
-      workspaceId: string,
-      keyId: string,
-      changes: KeyChanges,
-      by: Author,
-      seen?: SeenKey,
-    ): Promise<boolean> {
+    /** False if its new owner does not exist, or the key has changed since it was seen; then nothing is changed. */
+    async updateKey(call: Call, seen: SeenKey, changes: KeyChanges, by: Author): Promise<boolean> {
       const { owner } = changes;
       const ownerExists = owner ? sql`and exists (select from owner)` : sql``;
       const told = sql`
@@ -206,8 +198,8 @@ export function createKeysStore(sql: Sql) {
       const updated = await run(
         call,
         sql`
-          with before as (${locked(workspaceId, keyId, seen)}),
-            ${ownerParts(sql, workspaceId, owner ?? undefined, sql`exists (select from before)`, by)}
+          with before as (${locked(seen)}),
+            ${ownerParts(sql, seen.workspaceId, owner ?? undefined, sql`exists (select from before)`, by)}
             after as (
               update keys set ${assignments(sql, changes, by)} from before
               where keys.key_id = (before).key_id ${ownerExists} returning keys as after),
@@ -217,13 +209,13 @@ export function createKeysStore(sql: Sql) {
       return updated.length === 1;
     },
 
-    /** False if there was nothing to delete. */
-    async deleteKey(call: Call, workspaceId: string, keyId: string, by: Author): Promise<boolean> {
+    /** False if the key has changed since it was seen; then nothing is deleted. */
+    async deleteKey(call: Call, seen: SeenKey, by: Author): Promise<boolean> {
       const told = sql`select (gone).workspace_id, (gone).key_id, told(gone), null::json from gone`;
       const gone = await run(
         call,
         sql`
-          with before as (${locked(workspaceId, keyId)}),
+          with before as (${locked(seen)}),
             gone as (
               update keys set deleted_at = ${by.at} from before
               where keys.key_id = (before).key_id returning keys as gone),
@@ -251,17 +243,17 @@ export function createKeysStore(sql: Sql) {
       const replaced = await run(
         call,
         sql`
-          with before as (${locked(old.workspaceId, old.keyId, old)}),
+          with before as (${locked(old)}),
             after as (
               update keys set expires_at = least(expires_at, ${endsAt}), updated_at = ${by.at},
                 expires_as_set = coalesce(expires_as_set, expires_at, 'infinity')
               from before where keys.key_id = (before).key_id
               returning keys as after),
             made as (
-              insert into keys (key_id, workspace_id, hash, start, name, enabled, permissions, identity_id, meta,
+              insert into keys (key_id, workspace_id, hash, start, name, enabled, scopes, permissions, identity_id, meta,
                 expires_at, created_at, updated_at)
               select ${successor.keyId}, workspace_id, ${bytes(successor.hash)}, ${successor.start}, name, enabled,
-                permissions, identity_id, meta, ${expiresAsSet}, ${by.at}::timestamptz, ${by.at}::timestamptz
+                scopes, permissions, identity_id, meta, ${expiresAsSet}, ${by.at}::timestamptz, ${by.at}::timestamptz
               from (select (before).* from before) as b
               returning keys as made),
             events as (${events(sql, by, ["key.create", creation], ["key.reroll", reroll])})
@@ -291,10 +283,10 @@ export function createKeysStore(sql: Sql) {
 export function keyCreation(sql: Statement, key: NewKey, owner: Fragment, by: Author): Fragment {
   return sql`
     created as (
-      insert into keys (key_id, workspace_id, hash, start, name, enabled, permissions, identity_id, meta, expires_at,
-        created_at, updated_at)
+      insert into keys (key_id, workspace_id, hash, start, name, enabled, scopes, permissions, identity_id, meta,
+        expires_at, created_at, updated_at)
       select ${key.keyId}, ${key.workspaceId}, ${bytes(key.hash)}::bytea, ${key.start}, ${key.name}, ${key.enabled}::boolean,
-        ${words(sql, key.permissions)}, owner.*, ${key.meta && jsonText(sql, key.meta)}::json,
+        ${words(sql, key.scopes)}, ${words(sql, key.permissions)}, owner.*, ${key.meta && jsonText(sql, key.meta)}::json,
         ${key.expiresAt}::timestamptz, ${by.at}::timestamptz, ${by.at}::timestamptz
       from (${owner}) as owner
       returning keys as created)`;
@@ -344,10 +336,11 @@ function bytes(hex: string): Buffer {
 
 /** Only what changes is assigned. */
 function assignments(sql: Statement, changes: KeyChanges, by: Author): Fragment {
-  const { name, enabled, permissions, meta, expiresAt, owner } = changes;
+  const { name, enabled, scopes, permissions, meta, expiresAt, owner } = changes;
   return [
     name !== undefined && sql`name = ${name}`,
     enabled !== undefined && sql`enabled = ${enabled}`,
+    scopes !== undefined && sql`scopes = ${words(sql, scopes)}`,
     permissions !== undefined && sql`permissions = ${words(sql, permissions)}`,
     meta !== undefined && sql`meta = ${meta && jsonText(sql, meta)}`,
     expiresAt !== undefined && sql`expires_at = ${expiresAt}, expires_as_set = null`,

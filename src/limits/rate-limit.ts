@@ -12,7 +12,7 @@ import type { Windows } from "./windows.js";
 const mostSpent = 10_000;
 
 /**
- * Counts a call as soon as its key is accepted, before its permission and its body are judged: whatever a key may do, its
+ * Counts a call as soon as its key is accepted, before its scope and its body are judged: whatever a key may do, its
  * calls cost something. The operator's are not counted, nor is what is refused for its credential.
  */
 export function withRateLimit(authenticate: Authenticate, limit: RateLimit, windows: Windows, log: Log): Authenticate {

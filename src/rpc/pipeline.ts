@@ -19,8 +19,9 @@ import {
   callCancelled,
   deadlineExceeded,
   Failure,
+  keyNeeded,
   operatorOnly,
-  permissionLacking,
+  scopeLacking,
   serviceUnavailable,
   unexpectedError,
 } from "../errors.js";
@@ -115,15 +116,21 @@ function isUnary(method: DescMethod): method is DescMethodUnary {
 
 function declaredAccess(method: DescMethodUnary): Access {
   const declared = hasOption(method, access) ? getOption(method, access) : undefined;
-  if (declared === undefined || (declared.permission === "" && !declared.operator)) {
+  if (declared === undefined || (declared.scope === "" && !declared.operator)) {
     throw new Error(`${method} declares nobody who may call it: give it the option (latchkey.v1.access)`);
   }
   return declared;
 }
 
-function authorise(caller: Principal, { permission, operator }: Access): void {
-  const allowed = caller.kind === "operator" ? operator : permission !== "" && covers(caller.permissions, permission);
-  if (!allowed) throw permission === "" ? operatorOnly() : permissionLacking(permission);
+/** By the key's scopes alone: its permissions are the words of the user's application, whatever they are called. */
+function authorise(caller: Principal, { scope, operator }: Access): void {
+  if (caller.kind === "operator") {
+    if (!operator) throw keyNeeded(scope);
+  } else if (scope === "") {
+    throw operatorOnly();
+  } else if (!covers(caller.scopes, scope)) {
+    throw scopeLacking(scope);
+  }
 }
 
 /** Waits for a step of a call, but no longer than its client does: until the deadline, unless it goes away before. */

@@ -58,7 +58,7 @@ export function connectPostgres(url: string, settings: PoolSettings = poolSettin
   });
 }
 
-/** text[] of permissions, ids and times: none has a comma, quote, brace or backslash, which `parse` could not read. */
+/** text[] of scopes, permissions, ids and times: none has a comma, quote, brace or backslash, which `parse` could not read. */
 const textArray = {
   to: 1009,
   from: [1009],

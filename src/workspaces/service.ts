@@ -5,7 +5,8 @@ import type { Holdings } from "../auth/holdings.js";
 import { authorOf, type Handlers, type Principal } from "../auth/principal.js";
 import { workspaceNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
-import { mintSecret } from "../keys/secret.js";
+import { type MintedSecret, mintSecret } from "../keys/secret.js";
+import type { NewKey } from "../keys/store.js";
 import { readPage, writePage } from "../page.js";
 import { toWorkspace, writeReason } from "./convert.js";
 import type { WorkspacesStore } from "./store.js";
@@ -21,20 +22,19 @@ export function createWorkspacesService(
     async createWorkspace({ name }, context) {
       const secret = mintSecret();
       const workspaceId = mintId("ws");
-      const firstKey = {
-        keyId: mintId("key"),
-        workspaceId,
-        hash: secret.hash,
-        start: secret.start,
-        name: "first key",
-        enabled: true,
-        permissions: ["*"],
-        meta: null,
-        expiresAt: null,
-      };
+      const firstKey = rootKey(workspaceId, secret, "first key", ["*"]);
       const answer = { workspaceId, keyId: firstKey.keyId, key: secret.plaintext };
       const by = authorOf(context, now());
       await store.insertWorkspace(context.call, workspaceId, name, firstKey, by, context.keep?.(answer));
+      return answer;
+    },
+
+    async createRootKey({ workspaceId, name = "root key", scopes }, context) {
+      const secret = mintSecret();
+      const key = rootKey(workspaceId, secret, name, scopes.length > 0 ? scopes : ["*"]);
+      const answer = { keyId: key.keyId, key: secret.plaintext };
+      const by = authorOf(context, now());
+      if (!(await store.insertRootKey(context.call, key, by, context.keep?.(answer)))) throw workspaceNotFound();
       return answer;
     },
 
@@ -77,6 +77,12 @@ export function createWorkspacesService(
       return { events: rows.map(toAuditEvent), pagination };
     },
   } satisfies Handlers<typeof WorkspacesService>;
+}
+
+/** A key that the operator makes: nobody owns it, and it never ends. */
+function rootKey(workspaceId: string, { hash, start }: MintedSecret, name: string, scopes: readonly string[]): NewKey {
+  const settings = { enabled: true, permissions: [], meta: null, expiresAt: null };
+  return { keyId: mintId("key"), workspaceId, hash, start, name, scopes, ...settings };
 }
 
 /** The operator sees every workspace; to a key, only its own exists. */

@@ -70,6 +70,20 @@ export function createWorkspacesStore(sql: Sql) {
       );
     },
 
+    /** False if there is no such workspace; then nothing is stored. */
+    async insertRootKey(call: Call, key: NewKey, by: Author, answer: KeptAnswer | undefined): Promise<boolean> {
+      const ofNobody = sql`select null from workspaces where workspace_id = ${key.workspaceId}`;
+      const created = await run(
+        call,
+        sql`
+        with ${keyCreation(sql, key, ofNobody, by)},
+          events as (${events(sql, by, keyCreated(sql))})
+          ${keeping(sql, answer, sql`created`)}
+        select from created`,
+      );
+      return created.length === 1;
+    },
+
     async findWorkspace(call: Call, workspaceId: string): Promise<WorkspaceRow | undefined> {
       const [row] = await run(
         call,

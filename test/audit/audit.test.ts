@@ -49,6 +49,7 @@ const bare = {
   start: expect.stringMatching(/^lk_[0-9A-Za-z]{4}$/),
   name: null,
   enabled: true,
+  scopes: [],
   permissions: [],
   identityId: null,
   meta: null,
@@ -60,7 +61,7 @@ describe("a change writes exactly its events: who, what, which resource, when, i
     const { data, events } = await change<typeof home>("workspaces.createWorkspace", operatorKey, { name: "new" });
     const { workspaceId, keyId } = data;
     const workspace = { name: "new", enabled: true, disabledReason: null, disabledNote: null };
-    const key = { ...bare, name: "first key", permissions: ["*"] };
+    const key = { ...bare, name: "first key", scopes: ["*"] };
     expect(events).toEqual([
       { workspaceId, type: "workspace.create", resourceId: workspaceId, after: workspace },
       { workspaceId, type: "key.create", resourceId: keyId, after: key },
@@ -81,7 +82,14 @@ describe("a change writes exactly its events: who, what, which resource, when, i
 
   it("creating a key", async () => {
     const expires = Date.now() + 60_000;
-    const settings = { name: "n", enabled: false, permissions: ["keys.read"], meta: { plan: "pro" }, expires };
+    const settings = {
+      name: "n",
+      enabled: false,
+      scopes: ["keys.read"],
+      permissions: ["documents.read"],
+      meta: { plan: "pro" },
+      expires,
+    };
     const { data, events } = await change<{ keyId: string }>("keys.createKey", home.key, { ...settings, prefix: "sk" });
     const after = { ...bare, ...settings, start: expect.stringMatching(/^sk_[0-9A-Za-z]{4}$/) };
     expect(events).toEqual([{ workspaceId: home.workspaceId, type: "key.create", resourceId: data.keyId, after }]);
@@ -125,11 +133,11 @@ describe("a change writes exactly its events: who, what, which resource, when, i
   });
 
   it("rerolling a key: the successor with the same settings, and the end of the old one", async () => {
-    const { keyId } = await createKey({ name: "old", externalId: "user", permissions: ["keys.*"] });
+    const { keyId } = await createKey({ name: "old", externalId: "user", scopes: ["keys.*"] });
     const from = Date.now();
     const reroll = { keyId, expiration: 60_000 };
     const { data, events } = await change<{ keyId: string }>("keys.rerollKey", home.key, reroll);
-    const settings = { ...bare, name: "old", permissions: ["keys.*"], identityId: expect.stringMatching(/^id_/) };
+    const settings = { ...bare, name: "old", scopes: ["keys.*"], identityId: expect.stringMatching(/^id_/) };
     const { workspaceId } = home;
     expect(events).toEqual([
       { workspaceId, type: "key.create", resourceId: data.keyId, after: settings },

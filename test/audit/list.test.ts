@@ -54,7 +54,7 @@ describe("the events are listed newest first", () => {
   });
 
   it("a key without audit.read sees none", async () => {
-    const body = { permissions: ["keys.*", "identities.*"] };
+    const body = { scopes: ["keys.*", "identities.*"] };
     const { key: weak } = await succeed<{ key: string }>(origin, "keys.createKey", key, body);
     made = (await listEvents(origin, key)).reverse();
     const answer = await post(origin, `/v2/${list}`, weak, {});

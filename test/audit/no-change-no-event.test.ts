@@ -18,9 +18,9 @@ beforeAll(async () => {
   origin = app.httpUrl;
   sql = postgres(app.databaseUrl, { max: 1, onnotice: () => {} });
   ({ workspaceId, key } = await createWorkspace(origin));
-  ({ keyId } = await succeed<{ keyId: string }>(origin, "keys.createKey", key, { permissions: ["*"] }));
-  const permissions = ["keys.create", "keys.update", "audit.read"];
-  weak = (await succeed<{ key: string }>(origin, "keys.createKey", key, { permissions })).key;
+  ({ keyId } = await succeed<{ keyId: string }>(origin, "keys.createKey", key, { scopes: ["*"] }));
+  const scopes = ["keys.create", "keys.update", "audit.read"];
+  weak = (await succeed<{ key: string }>(origin, "keys.createKey", key, { scopes })).key;
   const foreign = await createWorkspace(origin);
   foreignKeyId = (await succeed<{ keyId: string }>(origin, "keys.createKey", foreign.key, {})).keyId;
   await succeed(origin, "identities.createIdentity", key, { externalId: "user" });
@@ -51,10 +51,10 @@ type Case = [what: string, operation: string, credential: () => string | undefin
 const cases: Case[] = [
   ["no credential", "keys.createKey", () => undefined, () => ({}), 401],
   ["an unknown credential", "keys.createKey", () => `${key.slice(0, -1)}!`, () => ({}), 401],
-  ["a lacking permission", "keys.deleteKey", () => weak, () => ({ keyId }), 403],
+  ["a lacking scope", "keys.deleteKey", () => weak, () => ({ keyId }), 403],
   ["a key for the operator's operation", "workspaces.disableWorkspace", () => key, () => ({ workspaceId }), 403],
-  ["granting more than one holds", "keys.createKey", () => weak, () => ({ permissions: ["*"], externalId: "x" }), 403],
-  ["giving more than one holds", "keys.updateKey", () => weak, () => ({ keyId, permissions: ["*"] }), 403],
+  ["granting more than one holds", "keys.createKey", () => weak, () => ({ scopes: ["*"], externalId: "x" }), 403],
+  ["giving more than one holds", "keys.updateKey", () => weak, () => ({ keyId, scopes: ["*"] }), 403],
   ["rerolling more than one holds", "keys.rerollKey", () => weak, () => ({ keyId, expiration: 0 }), 403],
   ["a bad field", "keys.createKey", () => key, () => ({ prefix: "not a prefix", externalId: "x" }), 400],
   ["a field that cannot be cleared", "keys.updateKey", () => key, () => ({ keyId, enabled: null, name: "x" }), 400],

@@ -26,7 +26,7 @@ let terms: Terms;
 
 beforeEach(async () => {
   home = await createShared(replicas.app, replicas.redis);
-  poor = await succeed(replicas.app.httpUrl, "keys.createKey", home.key, { permissions: [] });
+  poor = await succeed(replicas.app.httpUrl, "keys.createKey", home.key, { permissions: ["*"] });
   terms = await readTerms(replicas.app);
 });
 
@@ -38,7 +38,7 @@ function richEntry(history: string, asOf: number, form: EntryForm<KeyStanding> =
   return form.seal(hashOf(poor.key), { value, rows: [poor.keyId], asOf });
 }
 
-describe("permissions cannot be had by writing to Redis", () => {
+describe("scopes cannot be had by writing to Redis", () => {
   it("with the right seal they could: the other tests here would notice if they tested nothing", async () => {
     await replicas.redis.set(keyEntryOf(poor.key), richEntry(terms.history, terms.epoch));
     expect(await askBoth(replicas.others, poor.key)).toEqual(outcomes.served);
@@ -96,7 +96,7 @@ describe("an odd entry is no entry: Postgres answers", () => {
     ["a dot", text(".")],
     ["many dots", text(".".repeat(100))],
     ["a state without a seal", text("enabled@999999")],
-    ["JSON", text('{"enabled":true,"permissions":["*"],"epoch":999999}')],
+    ["JSON", text('{"enabled":true,"scopes":["*"],"epoch":999999}')],
     ["broken JSON", text(`${"A".repeat(43)}.{"value":`)],
     ["null", text(`${"A".repeat(43)}.null`)],
     ["a seal of as many characters, though not of as many bytes", text(`${"ä".repeat(43)}.enabled@1`)],

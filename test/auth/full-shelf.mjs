@@ -29,7 +29,13 @@ const shelf = createShelf({
     const [keyId, identityId] = [mintId("key"), mintId("id")];
     const identity = { identityId, externalId: text(10), identityMeta: { plan: text(5) } };
     const dates = { expiresAt: null, identityCreatedAt: new Date(), identityUpdatedAt: new Date() };
-    const settings = { name: text(12), enabled: true, permissions: [text(14), text(15)], meta: metas[kind]() };
+    const settings = {
+      name: text(12),
+      enabled: true,
+      scopes: [],
+      permissions: [text(14), text(15)],
+      meta: metas[kind](),
+    };
     const value = { keyId, workspaceId: mintId("ws"), workspaceEnabled: true, ...settings, ...identity, ...dates };
     return form.open(id, form.seal(id, { value, rows: [keyId, identityId], asOf: 0 }));
   },

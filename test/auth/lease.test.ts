@@ -35,7 +35,7 @@ describe("while the lease lasts", () => {
     setting = await openBehindProxy();
     const { app, key } = setting;
     await verify(callHttp);
-    const cold = await succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, { permissions: ["*"] });
+    const cold = await succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, { scopes: ["*"] });
     const before = await readLookups(app, "key");
     const door = openGrpcDoor(app.grpcAddress);
     const calls = Array.from({ length: 200 }, () => door.call("verifyKey", cold.key, { key: cold.key }));
@@ -77,7 +77,7 @@ describe("a change of more rows than are told one by one", () => {
     const other = await openTestApp({ databaseUrl });
     try {
       const made = await succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, {
-        permissions: ["*"],
+        scopes: ["*"],
         name: "bulk",
       });
       await sql`

@@ -21,7 +21,7 @@ let reader: { keyId: string; key: string };
 
 beforeEach(async () => {
   home = await createShared(replicas.app, replicas.redis);
-  reader = await succeed(replicas.app.httpUrl, "keys.createKey", home.key, { permissions: ["keys.read"] });
+  reader = await succeed(replicas.app.httpUrl, "keys.createKey", home.key, { scopes: ["keys.read"] });
 });
 
 /** Puts every entry back as it was, byte for byte, after something was done. */
@@ -53,7 +53,7 @@ describe("old entries that come back to a replica that does not know the key", (
 
   it.each([
     ["a key being disabled", "keys.updateKey", { enabled: false }, outcomes.keyDisabled],
-    ["a key losing its permissions", "keys.updateKey", { permissions: [] }, outcomes.notPermitted],
+    ["a key losing its scopes", "keys.updateKey", { scopes: [] }, outcomes.notPermitted],
     ["a key being deleted", "keys.deleteKey", {}, outcomes.keyUnknown],
     ["a key being rerolled", "keys.rerollKey", {}, outcomes.keyExpired],
   ])("do not undo %s", async (_what, operation, body, outcome) => {
@@ -86,7 +86,7 @@ it("old entries that come back to a replica that holds the key do not undo a cha
 });
 
 it("a replica that starts after the changes does not believe what was there before them", async () => {
-  await replayedAfter(change("keys.updateKey", { permissions: [] }));
+  await replayedAfter(change("keys.updateKey", { scopes: [] }));
   const late = await openTestApp({ databaseUrl: replicas.app.databaseUrl });
   try {
     await redisInUse(late);

@@ -24,7 +24,7 @@ describe("when Redis falls silent", () => {
     without = await openTestApp({ databaseUrl: app.databaseUrl, redis: undefined });
     await redisInUse(app);
     const { key } = await createWorkspace(app.httpUrl);
-    const create = () => succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, { permissions: ["keys.read"] });
+    const create = () => succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, { scopes: ["keys.read"] });
     const created: string[] = [];
     while (created.length < 110) created.push((await create()).key);
     keys = created.slice(0, 100);

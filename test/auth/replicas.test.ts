@@ -35,7 +35,13 @@ describe.each([
     async function everyRound(body: (key: string, keyId: string) => Promise<void>): Promise<void> {
       for (let round = 0; round < rounds; round++) {
         const externalId = `owner ${Math.random()}`;
-        const settings = { permissions: ["keys.read"], name: "old", meta: { plan: "old" }, externalId };
+        const settings = {
+          scopes: ["keys.read"],
+          permissions: ["documents.read"],
+          name: "old",
+          meta: { plan: "old" },
+          externalId,
+        };
         const { key, keyId } = await change("createKey", home.key, settings);
         await replicas.expectHeld(key);
         await body(key, keyId);
@@ -62,18 +68,19 @@ describe.each([
         expect(await outcomes(key)).toEqual(all("ok"));
       }));
 
-    it("a key's permissions, name and meta", () =>
+    it("a key's scopes, permissions, name and meta", () =>
       everyRound(async (key, keyId) => {
         await change("updateKey", home.key, {
           keyId,
-          permissions: ["keys.verify"],
+          scopes: ["keys.verify"],
+          permissions: ["documents.write"],
           name: "new",
           meta: { plan: "new" },
         });
         expect(await outcomes(key)).toEqual(all("authorization/insufficient_permissions"));
-        const told = { code: "VALID", permissions: ["keys.verify"], name: "new", meta: { plan: "new" } };
-        expect(await verdicts(key, "keys.verify")).toEqual(all(expect.objectContaining(told)));
-        const codes = (await verdicts(key, "keys.read")).map(({ code }) => code);
+        const told = { code: "VALID", permissions: ["documents.write"], name: "new", meta: { plan: "new" } };
+        expect(await verdicts(key, "documents.write")).toEqual(all(expect.objectContaining(told)));
+        const codes = (await verdicts(key, "documents.read")).map(({ code }) => code);
         expect(codes).toEqual(all("INSUFFICIENT_PERMISSIONS"));
       }));
 

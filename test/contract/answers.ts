@@ -19,6 +19,7 @@ export interface KeyAnswer {
   start: string;
   name?: string;
   enabled: boolean;
+  scopes: string[];
   permissions: string[];
   identity?: IdentityAnswer;
   meta?: Meta;
@@ -29,7 +30,7 @@ export interface KeyAnswer {
 }
 
 /** How a verification ended, as every door answers it. */
-export interface VerificationAnswer extends Partial<Omit<KeyAnswer, "workspaceId" | "start">> {
+export interface VerificationAnswer extends Partial<Omit<KeyAnswer, "workspaceId" | "start" | "scopes">> {
   valid: boolean;
   code: string;
 }
@@ -80,6 +81,7 @@ export interface Answers extends Record<OperationName, unknown> {
   updateIdentity: IdentityAnswer;
   deleteIdentity: Record<string, never>;
   createWorkspace: { workspaceId: string; keyId: string; key: string };
+  createRootKey: { keyId: string; key: string };
   getWorkspace: WorkspaceAnswer;
   listWorkspaces: WorkspaceAnswer[];
   disableWorkspace: WorkspaceAnswer;

@@ -30,7 +30,7 @@ describe("listing audit events", () => {
   everyDoor("the operator and a key with audit.read see the same of a workspace, newest first", async (scene) => {
     const { workspaceId, keyId: actor } = scene.home;
     const { keyId, identityId } = await makeChanges(scene);
-    const { key } = await scene.ok("createKey", scene.home.key, { permissions: ["audit.read"] });
+    const { key } = await scene.ok("createKey", scene.home.key, { scopes: ["audit.read"] });
     const events = await scene.ok("listAuditEvents", key);
     expect(await scene.ok("listAuditEvents", key, { workspaceId })).toEqual(events);
     expect(await scene.ok("listAuditEvents", operatorKey, { workspaceId })).toEqual(events);

@@ -18,10 +18,26 @@ const metas: Record<string, Record<string, unknown>[]> = {
   "33 levels": [nested(33), { list: [[nested(30)]] }],
 };
 
-const permissions = ["", " ", "keys read", "keys.", ".read", "keys..read", "*.read", "keys.*.read", "**", "keys*"];
-permissions.push("ключ", "keys/read", "a\nb", "a\0b", "x".repeat(101));
+const names = ["", " ", "keys read", "keys.", ".read", "keys..read", "*.read", "keys.*.read", "**", "keys*"];
+names.push("ключ", "keys/read", "a\nb", "a\0b", "x".repeat(101));
 
 const prefixes = ["", "seventeen_letters", "a-b", "a b", "ключ", "lk\n", "\0", "lk.live"];
+
+/** A list of scopes or of permissions that cannot be one. */
+function badLists(field: string, operation: OperationName, badNames: readonly string[], more = {}): BadInput[] {
+  const bad = (what: string, location: string, ...lists: string[][]): BadInput => {
+    return { what, operations: [operation], location, requests: lists.map((list) => ({ ...more, [field]: list })) };
+  };
+  return [
+    bad(`${field} with one that is no name`, `${field}[1]`, ...badNames.map((name) => ["keys.read", name])),
+    bad(
+      `more than 100 ${field}`,
+      field,
+      Array.from({ length: 101 }, (_, index) => `documents.read_${index}`),
+    ),
+    bad(`the same twice in ${field}`, field, ["keys.read", "keys.create", "keys.read"]),
+  ];
+}
 
 /** Bad fields of what is created, or referred to. */
 const creating: readonly BadInput[] = [
@@ -49,24 +65,9 @@ const creating: readonly BadInput[] = [
       requests: values.map((meta) => ({ externalId: "user_1", meta })),
     }),
   ),
-  {
-    what: "a permission that is no name",
-    operations: ["createKey"],
-    location: "permissions[1]",
-    requests: permissions.map((permission) => ({ permissions: ["keys.read", permission] })),
-  },
-  {
-    what: "more than 100 permissions",
-    operations: ["createKey"],
-    location: "permissions",
-    requests: [{ permissions: Array.from({ length: 101 }, (_, index) => `documents.read_${index}`) }],
-  },
-  {
-    what: "the same permission twice",
-    operations: ["createKey"],
-    location: "permissions",
-    requests: [{ permissions: ["keys.read", "keys.create", "keys.read"] }],
-  },
+  ...badLists("scopes", "createKey", [...names, "keys:read"]),
+  ...badLists("permissions", "createKey", names),
+  ...badLists("scopes", "createRootKey", [...names, "keys:read"], { workspaceId: "ws_00000000000000000000000000" }),
   {
     what: "a prefix that is not 1 to 16 letters, digits and underscores",
     operations: ["createKey"],
@@ -102,7 +103,7 @@ const creating: readonly BadInput[] = [
   },
   {
     what: "a workspaceId that is empty or contains NUL",
-    operations: ["getWorkspace", "enableWorkspace"],
+    operations: ["getWorkspace", "enableWorkspace", "createRootKey"],
     location: "workspaceId",
     requests: [{}, { workspaceId: "" }, { workspaceId: "ws_\0" }],
   },

@@ -27,7 +27,7 @@ describe("what is not as documented is refused, the field named, and nothing sto
   for (const { what, operations, location, requests } of badInputs) {
     for (const operation of operations) {
       everyDoor(`${operation} refuses ${what} and names ${location}`, async (scene) => {
-        const credential = operationOf(operation).permission === undefined ? operatorKey : scene.home.key;
+        const credential = operationOf(operation).scope === undefined ? operatorKey : scene.home.key;
         for (const request of requests) {
           const refusal = await scene.refused(invalid, operation, credential, request);
           expect(locations(refusal), JSON.stringify(request)).toEqual([location]);

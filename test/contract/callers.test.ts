@@ -70,7 +70,7 @@ describe.each(named)("$name, whoever calls it, through every door", ({ rpc }) =>
     const { name, externalId, ...things } = cast.things;
     const before = await readEverything(things["workspaceId"]);
     const request = requestOf(rpc, things);
-    const expected = rpc.access.permission === "" ? ["authorization/insufficient_permissions"] : rpc.notFound;
+    const expected = rpc.access.scope === "" ? ["authorization/insufficient_permissions"] : rpc.notFound;
     await Promise.all(
       wire.waysTo(rpc).flatMap((way) =>
         cast.strangers.map(async (stranger) => {

@@ -10,13 +10,13 @@ export interface Caller {
   readonly authorization: string | undefined;
   /** What they are refused with, or undefined if they are let in. */
   refusal(rpc: Rpc): string | undefined;
-  /** The permission that the caller is made for; others are no news to RPCs that need another. */
+  /** The scope that the caller is made for; others are no news to RPCs that need another. */
   readonly about?: string;
 }
 
 /** Those of the callers from whom something can be learnt about an RPC. */
 export function callersOf({ access }: Rpc, { callers }: Cast): readonly Caller[] {
-  return callers.filter(({ about }) => about === undefined || about === access.permission);
+  return callers.filter(({ about }) => about === undefined || about === access.scope);
 }
 
 /** Workspaces, one of them disabled, with keys in every state; and things of the first that can be named. */
@@ -25,7 +25,7 @@ export interface Cast {
   readonly things: Things;
   /** The first key of the workspace that has them. */
   readonly homeKey: string;
-  /** Keys with every permission in other workspaces: one that was made before, and one that was made later. */
+  /** Keys with every scope in other workspaces: one that was made before, and one that was made later. */
   readonly strangers: readonly string[];
 }
 
@@ -37,7 +37,7 @@ export async function castCallers(app: TestApp, rpcs: readonly Rpc[]): Promise<C
   const newWorkspace = (name: string) =>
     call<Made & { workspaceId: string }>("workspaces.createWorkspace", operatorKey, { name });
   const newKey = ({ key }: Made, settings: object = {}) =>
-    call<Made>("keys.createKey", key, { permissions: ["*"], ...settings });
+    call<Made>("keys.createKey", key, { scopes: ["*"], ...settings });
   const soon = Date.now() + 60_000;
 
   // Lists are read in the order of the workspaces: where one has no end, those that were made later are in danger.
@@ -57,7 +57,7 @@ export async function castCallers(app: TestApp, rpcs: readonly Rpc[]): Promise<C
       newKey(closed),
       newKey(closed, { enabled: false }),
       newKey(closed, { expires: soon }),
-      newKey(closed, { permissions: [], enabled: false, expires: soon }),
+      newKey(closed, { scopes: [], enabled: false, expires: soon }),
     ]);
   await call("keys.deleteKey", home.key, { keyId: deleted.keyId });
   await call("keys.rerollKey", home.key, { keyId: rerolled.keyId });
@@ -65,27 +65,27 @@ export async function castCallers(app: TestApp, rpcs: readonly Rpc[]): Promise<C
   await call("workspaces.disableWorkspace", operatorKey, closing);
   app.advance(60_000);
 
-  const known = [...new Set(rpcs.flatMap(({ access: { permission } }) => permission || []))];
+  const known = [...new Set(rpcs.flatMap(({ access: { scope } }) => scope || []))];
   const holders = await Promise.all(
-    known.flatMap((permission) => {
-      const others = known.filter((other) => other !== permission);
-      const wildcard = permission.replace(/[^.]+$/, "*");
+    known.flatMap((scope) => {
+      const others = known.filter((other) => other !== scope);
+      const wildcard = scope.replace(/[^.]+$/, "*");
       return [
-        holder(`all but ${permission}`, [...others, ...lookalikesOf(permission)], permission),
-        holder(`${permission} alone`, [permission], permission),
-        holder(`${wildcard} alone`, [wildcard], permission),
+        holder(`all but ${scope}`, [...others, ...lookalikesOf(scope)], scope),
+        holder(`${scope} alone`, [scope], scope),
+        holder(`${wildcard} alone`, [wildcard], scope),
       ];
     }),
   );
 
   /** A good key, and what it holds. */
-  async function holder(name: string, held: readonly string[], about?: string): Promise<Caller> {
+  async function holder(name: string, held: readonly string[], about?: string, settings = {}): Promise<Caller> {
     return {
       name: `a key that holds ${name}`,
-      authorization: bearer(await newKey(home, { permissions: held })),
-      refusal: ({ access: { permission } }) => {
-        const covering = [permission, permission.replace(/[^.]+$/, "*"), "*"];
-        return permission !== "" && held.some((each) => covering.includes(each)) ? undefined : lacking;
+      authorization: bearer(await newKey(home, { scopes: held, ...settings })),
+      refusal: ({ access: { scope } }) => {
+        const covering = [scope, scope.replace(/[^.]+$/, "*"), "*"];
+        return scope !== "" && held.some((each) => covering.includes(each)) ? undefined : lacking;
       },
       ...(about && { about }),
     };
@@ -132,7 +132,10 @@ export async function castCallers(app: TestApp, rpcs: readonly Rpc[]): Promise<C
       refused("an expired key of a disabled workspace", workspaceDisabled, bearer(expiredOfClosed)),
       refused("a key with every fault, of a disabled workspace", workspaceDisabled, bearer(worstOfClosed)),
       await holder("nothing", []),
-      await holder("each permission by its name, and some that there are not", [...known, "operator", "workspaces.*"]),
+      await holder("permissions alone, by the names of scopes", [], undefined, {
+        permissions: ["*", "keys.*", ...known],
+      }),
+      await holder("each scope by its name, and some that there are not", [...known, "operator", "workspaces.*"]),
       await holder("*", ["*"]),
       ...holders,
       {
@@ -154,10 +157,10 @@ function bearer({ key }: Made): string {
   return `Bearer ${key}`;
 }
 
-/** What looks like a permission, and is none. */
-function lookalikesOf(permission: string): string[] {
-  const [resource = ""] = permission.split(".");
-  return [resource, `${permission}.more`, `${permission}.*`, permission.toUpperCase(), `x${permission}`];
+/** What looks like a scope, and is none. */
+function lookalikesOf(scope: string): string[] {
+  const [resource = ""] = scope.split(".");
+  return [resource, `${scope}.more`, `${scope}.*`, scope.toUpperCase(), `x${scope}`];
 }
 
 function withAnotherEnd(key: string): string {

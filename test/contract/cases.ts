@@ -95,7 +95,10 @@ function withoutChance(transcript: Scene["transcript"]): unknown {
     if (typeof value !== "string") return value;
     if (name === "cursor") return "a cursor";
     if (name === "start") return value.replace(/_[^_]{4}$/, "_****");
-    return value.replace(/\b\w+_[0-9A-Za-z]{39}$/, "a secret").replace(/\b(ws|key|id|evt|req)_[0-9a-z]{26}\b/g, number);
+    return value
+      .replace(/\b\w+_[0-9A-Za-z]{39}$/, "a secret")
+      .replace(/\b\d{4}-\d\d-\d\dT[\d:.]+Z\b/g, "a time")
+      .replace(/\b(ws|key|id|evt|req)_[0-9a-z]{26}\b/g, number);
   });
   return JSON.parse(text);
 }

@@ -36,10 +36,10 @@ const listOf: Readonly<Record<string, ListName>> = {
 };
 
 /** What says nothing about what there is. */
-const saysNothing = new Set(["name", "prefix", "permissions", "type"]);
+const saysNothing = new Set(["name", "prefix", "scopes", "permissions", "type"]);
 
 const named = rpcs
-  .filter(({ access }) => access.permission !== "")
+  .filter(({ access }) => access.scope !== "")
   .flatMap((rpc) => textsOf(rpc).map((field) => ({ rpc, field, name: `${rpc.name} by its ${field.jsonName}` })));
 
 /** Every text that a request can hold. */

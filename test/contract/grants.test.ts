@@ -2,15 +2,16 @@ import { describe, expect } from "vitest";
 import { openContract } from "./cases.js";
 import type { CallRequest } from "./door.js";
 import { day, readAllSettings, readSettings } from "./key-settings.js";
+import type { Scene } from "./scene.js";
 
 const { everyDoor } = openContract();
 const code = "authorization/insufficient_permissions";
 
-/** What a key with these permissions, and those that it calls with, may hand out, and what not. */
+/** Which scopes a key with these scopes may give, and which not. */
 const grants: { holds: string[]; may: string[][]; mayNot: string[][] }[] = [
   {
     holds: ["*"],
-    may: [["*"], ["keys.*"], ["documents.read"], ["a.b.c.*", "keys.read"], []],
+    may: [["*"], ["keys.*"], ["keys.read"], ["a.b.c.*", "keys.read"], []],
     mayNot: [],
   },
   {
@@ -19,140 +20,196 @@ const grants: { holds: string[]; may: string[][]; mayNot: string[][] }[] = [
     mayNot: [["*"], ["identities.read"], ["keysx.read"], ["Keys.read"], ["keys.read", "identities.*"]],
   },
   {
-    holds: ["keys.create", "keys.update", "documents.read"],
-    may: [["documents.read"], ["keys.create"], ["documents.read", "keys.create"], []],
+    holds: ["keys.create", "keys.update", "keys.delete", "identities.read"],
+    may: [["identities.read"], ["keys.create"], ["identities.read", "keys.create"], []],
     mayNot: [
       ["*"],
       ["keys.*"],
-      ["documents.*"],
-      ["documents"],
-      ["documents.read.all"],
-      ["documents.write"],
+      ["identities.*"],
+      ["identities"],
+      ["identities.read.all"],
+      ["identities.update"],
       ["keys.read"],
     ],
   },
 ];
 
-describe.each(grants)("a key that holds $holds", ({ holds, may, mayNot }) => {
-  for (const permissions of may) {
-    const what = permissions.join(" and ") || "nothing";
-    everyDoor(`may grant ${what} to a new key and an existing one, and reroll a key that holds it`, async (scene) => {
-      const caller = await scene.ok("createKey", scene.home.key, { permissions: holds });
-      const { keyId } = await scene.ok("createKey", caller.key, { permissions });
-      expect(await readSettings(scene, keyId)).toMatchObject({ permissions });
+describe.each(grants)("a key with the scopes $holds", ({ holds, may, mayNot }) => {
+  for (const scopes of may) {
+    const what = scopes.join(" and ") || "none";
+    everyDoor(`may give ${what}, and change, reroll and delete a key that holds it`, async (scene) => {
+      const caller = await scene.ok("createKey", scene.home.key, { scopes: holds });
+      const { keyId } = await scene.ok("createKey", caller.key, { scopes });
+      expect(await readSettings(scene, keyId)).toMatchObject({ scopes });
       const rerolled = await scene.ok("rerollKey", caller.key, { keyId });
-      expect(await readSettings(scene, rerolled.keyId)).toMatchObject({ permissions });
-      for (const before of [[], ["*"]]) {
-        const existing = await scene.ok("createKey", scene.home.key, { permissions: before });
-        const update = { keyId: existing.keyId, permissions };
-        expect(await scene.ok("updateKey", caller.key, update)).toMatchObject({ permissions });
+      expect(await readSettings(scene, rerolled.keyId)).toMatchObject({ scopes });
+      for (const before of [[], holds]) {
+        const existing = await scene.ok("createKey", scene.home.key, { scopes: before });
+        const update = { keyId: existing.keyId, scopes };
+        expect(await scene.ok("updateKey", caller.key, update)).toMatchObject({ scopes });
+        await scene.ok("updateKey", caller.key, { keyId: existing.keyId, scopes: null, enabled: false });
+        await scene.ok("deleteKey", caller.key, { keyId: existing.keyId });
       }
     });
   }
 
-  for (const permissions of mayNot) {
-    const what = permissions.join(" and ");
-    everyDoor(
-      `may not grant ${what} to a new key, another or itself, nor reroll a key that holds it`,
-      async (scene) => {
-        const caller = await scene.ok("createKey", scene.home.key, { permissions: holds });
-        const weaker = await scene.ok("createKey", scene.home.key, { permissions: ["documents.read"] });
-        const stronger = await scene.ok("createKey", scene.home.key, { permissions });
-        const before = await readAllSettings(scene);
-        const grant = { permissions, name: "granted", externalId: "user_1" };
-        await scene.refused(code, "createKey", caller.key, grant);
-        for (const { keyId } of [weaker, stronger, caller]) {
-          await scene.refused(code, "updateKey", caller.key, { keyId, ...grant });
+  for (const scopes of mayNot) {
+    const what = scopes.join(" and ");
+    everyDoor(`may not give ${what} to a new key, another or itself`, async (scene) => {
+      const caller = await scene.ok("createKey", scene.home.key, { scopes: holds });
+      const weaker = await scene.ok("createKey", scene.home.key, { scopes: ["keys.create"] });
+      const before = await readAllSettings(scene);
+      const grant = { scopes, name: "granted", externalId: "user_1" };
+      const { detail } = await scene.refused(code, "createKey", caller.key, grant);
+      expect(detail).toMatch(/can give only scopes that it holds, and this API key does not hold `[^`]+`/);
+      for (const { keyId } of [weaker, caller]) {
+        await scene.refused(code, "updateKey", caller.key, { keyId, ...grant });
+      }
+      expect(await readAllSettings(scene)).toEqual(before);
+      expect(await scene.ok("listIdentities", scene.home.key)).toEqual([]);
+    });
+
+    everyDoor(`may neither change, reroll nor delete a key with ${what}, and is not told why`, async (scene) => {
+      const { ok, refused, home, clock } = scene;
+      const caller = await ok("createKey", home.key, { scopes: holds });
+      const enabled = await ok("createKey", home.key, { scopes, expires: clock.now() + 30 * day });
+      const disabled = await ok("createKey", home.key, { scopes, enabled: false });
+      const before = await readAllSettings(scene);
+      const details = new Set<string>();
+      for (const { keyId } of [enabled, disabled]) {
+        for (const change of changesOf(clock.now())) {
+          details.add((await refused(code, "updateKey", caller.key, { keyId, ...change })).detail);
         }
-        for (const expiration of [0, 60_000]) {
-          await scene.refused(code, "rerollKey", caller.key, { keyId: stronger.keyId, expiration });
+        for (const expiration of [0, day]) {
+          details.add((await refused(code, "rerollKey", caller.key, { keyId, expiration })).detail);
         }
-        expect(await readAllSettings(scene)).toEqual(before);
-        expect(await scene.ok("listIdentities", scene.home.key)).toEqual([]);
-        expect(await scene.ok("verifyKey", scene.home.key, { key: stronger.key })).toMatchObject({ code: "VALID" });
-      },
-    );
+        details.add((await refused(code, "deleteKey", caller.key, { keyId })).detail);
+      }
+      expect([...details]).toEqual([expect.stringMatching(/only keys whose scopes it holds itself.*use a key that/)]);
+      await refused("data/key_not_found", "updateKey", caller.key, { keyId: `${enabled.keyId}x`, enabled: false });
+      expect(await readAllSettings(scene)).toEqual(before);
+      expect(await ok("verifyKey", home.key, { key: enabled.key })).toMatchObject({ code: "VALID" });
+    });
   }
 });
 
-/** Ways to let a key live for more than a day. */
-function longer(now: number): CallRequest[] {
-  return [{ expires: null }, { expires: now + 2 * day }, { expires: now + 2 * day, enabled: true }];
+/** Every kind of change: those that end a key, that revive it, and others. */
+function changesOf(now: number): CallRequest[] {
+  return [
+    { enabled: false },
+    { enabled: true },
+    { scopes: [] },
+    { scopes: ["keys.create"] },
+    { expires: now + day },
+    { expires: now + 60 * day },
+    { expires: null },
+    { name: "another" },
+    { permissions: [] },
+    { meta: {} },
+    { externalId: "user_1" },
+  ];
 }
 
-describe("no way around", () => {
-  everyDoor("a key that gave up a permission cannot take it back", async (scene) => {
-    const permissions = ["keys.update", "keys.create"];
-    const { keyId, key } = await scene.ok("createKey", scene.home.key, { permissions });
-    await scene.ok("updateKey", key, { keyId, permissions: ["keys.update"] });
-    await scene.refused(code, "updateKey", key, { keyId, permissions });
+describe("the key with every scope", () => {
+  /** A key that has what it takes to end others, and no more. */
+  const attackers = ["keys.update", "keys.delete", "keys.create"];
+
+  everyDoor("cannot be ended by a key that holds no more than the scopes to do so", async (scene) => {
+    const { ok, refused, home, clock } = scene;
+    const before = (await readAllSettings(scene)).filter(({ keyId }) => keyId === home.keyId);
+    for (const scopes of [...attackers.map((scope) => [scope]), attackers, ["keys.*"]]) {
+      const { key } = await ok("createKey", home.key, { scopes });
+      const { keyId } = home;
+      const ends: [operation: "updateKey" | "deleteKey" | "rerollKey", request: CallRequest][] = [
+        ["updateKey", { keyId, enabled: false }],
+        ["updateKey", { keyId, scopes: null }],
+        ["updateKey", { keyId, expires: clock.now() + 1_000 }],
+        ["deleteKey", { keyId }],
+        ["rerollKey", { keyId }],
+      ];
+      for (const [operation, request] of ends) await refused(code, operation, key, request);
+    }
+    expect((await readAllSettings(scene)).filter(({ keyId }) => keyId === home.keyId)).toEqual(before);
+  });
+
+  everyDoor("can be ended by another that holds every scope", async (scene) => {
+    const spare = await scene.ok("createKey", scene.home.key, { scopes: ["*"] });
+    await scene.ok("updateKey", spare.key, { keyId: scene.home.keyId, enabled: false });
+    await scene.refused("authorization/key_disabled", "listKeys", scene.home.key);
+    await scene.ok("deleteKey", spare.key, { keyId: scene.home.keyId });
+  });
+});
+
+describe("a key and itself", () => {
+  /** A key with these scopes. */
+  const make = ({ ok, home }: Scene, scopes: string[], more = {}) => ok("createKey", home.key, { scopes, ...more });
+
+  everyDoor("it can disable itself", async (scene) => {
+    const { keyId, key } = await make(scene, ["keys.update"]);
+    expect(await scene.ok("updateKey", key, { keyId, enabled: false })).toMatchObject({ enabled: false });
+    await scene.refused("authorization/key_disabled", "updateKey", key, { keyId, enabled: true });
+  });
+
+  everyDoor("it can delete itself", async (scene) => {
+    const { keyId, key } = await make(scene, ["keys.delete"]);
+    await scene.ok("deleteKey", key, { keyId });
+    await scene.refused("authentication/key_not_found", "deleteKey", key, { keyId });
+  });
+
+  everyDoor("it can end itself earlier, and give up scopes", async (scene) => {
+    const { keyId, key } = await make(scene, ["keys.update", "keys.create"]);
+    for (const days of [30, 20]) {
+      const expires = scene.clock.now() + days * day;
+      expect(await scene.ok("updateKey", key, { keyId, expires, enabled: true })).toMatchObject({ expires });
+    }
+    await scene.ok("updateKey", key, { keyId, scopes: ["keys.update"] });
     await scene.refused(code, "createKey", key);
   });
 
-  everyDoor("a key may change a more powerful one in all but its permissions", async (scene) => {
-    const { key } = await scene.ok("createKey", scene.home.key, { permissions: ["keys.update"] });
-    const { keyId } = await scene.ok("createKey", scene.home.key, { permissions: ["*"] });
-    const changed = await scene.ok("updateKey", key, { keyId, name: "suspicious", enabled: false });
-    expect(changed).toMatchObject({ name: "suspicious", enabled: false, permissions: ["*"] });
+  everyDoor("it cannot take back a scope that it gave up", async (scene) => {
+    const { keyId, key } = await make(scene, ["keys.update", "keys.create"]);
+    await scene.ok("updateKey", key, { keyId, scopes: ["keys.update"] });
+    await scene.refused(code, "updateKey", key, { keyId, scopes: ["keys.update", "keys.create"] });
+    await scene.refused(code, "createKey", key);
   });
 
-  everyDoor("a key may shorten the life of a more powerful one, and end it", async (scene) => {
-    const { key } = await scene.ok("createKey", scene.home.key, { permissions: ["keys.update"] });
-    const { keyId } = await scene.ok("createKey", scene.home.key, { permissions: ["*"] });
-    for (const days of [30, 20]) {
-      const expires = scene.clock.now() + days * day;
-      const shorter = { keyId, expires, enabled: true };
-      expect(await scene.ok("updateKey", key, shorter)).toMatchObject({ expires, enabled: true });
-      // As a client does that got no answer.
-      expect(await scene.ok("updateKey", key, shorter)).toMatchObject({ expires });
-    }
-    await scene.ok("updateKey", key, { keyId, enabled: false });
+  everyDoor("it cannot reroll itself to the scopes that it had", async (scene) => {
+    const { keyId, key } = await make(scene, ["keys.create", "*"]);
+    await scene.ok("updateKey", scene.home.key, { keyId, scopes: ["keys.create"] });
+    const successor = await scene.ok("rerollKey", key, { keyId });
+    expect(await readSettings(scene, successor.keyId)).toMatchObject({ scopes: ["keys.create"] });
   });
 
-  for (const [what, request, end] of [
-    ["enables", {}, { enabled: false }],
-    ["takes the expiry off", { expires: day }, {}],
-    ["lets a rerolled one live on", {}, undefined],
-  ] as const) {
-    everyDoor(`a key that ${what} needs what the other key holds, and is not told what that is`, async (scene) => {
-      const { ok, home, clock } = scene;
-      const expires = "expires" in request ? { expires: clock.now() + request.expires } : {};
-      const { keyId, key } = await ok("createKey", home.key, { permissions: ["*"], ...expires });
-      await (end ? ok("updateKey", home.key, { keyId, ...end }) : ok("rerollKey", home.key, { keyId }));
-      const weak = await ok("createKey", home.key, { permissions: ["keys.update", "documents.read"] });
-      const before = await readAllSettings(scene);
-      const revivals: CallRequest[] = end?.enabled === false ? [{ enabled: true }] : longer(clock.now());
-      for (const revival of revivals) {
-        const more = { ...revival, name: "revived", externalId: "user_1" };
-        const { detail } = await scene.refused(code, "updateKey", weak.key, { keyId, ...more });
-        expect(detail).toBe("A key can reroll, enable or prolong only keys that hold nothing it does not hold itself.");
-        await scene.refused("data/key_not_found", "updateKey", weak.key, { keyId: `${keyId}x`, ...more });
+  for (const scopes of [["keys.update"], ["keys.*"], ["*"]]) {
+    everyDoor(`with ${scopes} it can neither lift nor postpone its own expiry`, async (scene) => {
+      const expires = scene.clock.now() + day;
+      const { keyId, key } = await make(scene, scopes, { expires });
+      for (const change of [
+        { expires: null },
+        { expires: expires + 1 },
+        { expires: expires + day, name: "longer" },
+        { expires: null, scopes: [] },
+      ]) {
+        const { detail } = await scene.refused(code, "updateKey", key, { keyId, ...change });
+        expect(detail).toMatch(/neither enable itself, nor postpone or lift its own expiry.*use another key/);
       }
-      expect(await readAllSettings(scene)).toEqual(before);
-      expect(await ok("listIdentities", home.key)).toEqual([]);
-      // With no more than it holds itself, it may.
-      const [revival = {}] = revivals;
-      await ok("updateKey", weak.key, { keyId, ...revival, permissions: ["documents.read"] });
-      expect(await ok("verifyKey", home.key, { key })).toMatchObject({
-        code: "VALID",
-        permissions: ["documents.read"],
-      });
-      await ok("updateKey", home.key, { keyId, enabled: false });
-      await ok("updateKey", weak.key, { keyId, enabled: true });
+      expect(await readSettings(scene, keyId)).toMatchObject({ expires, scopes });
+      scene.clock.advance(day);
+      await scene.refused("authentication/key_expired", "listKeys", key);
     });
   }
 
-  everyDoor("a revival is refused with identity_not_found where its owner is nobody", async (scene) => {
-    const { keyId } = await scene.ok("createKey", scene.home.key, { enabled: false });
-    const revival = { keyId, enabled: true, identityId: "id_nobody" };
-    await scene.refused("data/identity_not_found", "updateKey", scene.home.key, revival);
-    expect(await readSettings(scene, keyId)).toMatchObject({ enabled: false });
+  everyDoor("it can change the rest of itself while its expiry stays", async (scene) => {
+    const expires = scene.clock.now() + day;
+    const { keyId, key } = await make(scene, ["keys.update"], { expires });
+    const changed = await scene.ok("updateKey", key, { keyId, name: "renamed", expires, permissions: ["*"] });
+    expect(changed).toMatchObject({ name: "renamed", expires, permissions: ["*"] });
   });
+});
 
-  everyDoor("a key that has lost a permission cannot reroll itself to how it was", async (scene) => {
-    const { keyId, key } = await scene.ok("createKey", scene.home.key, { permissions: ["keys.create", "*"] });
-    await scene.ok("updateKey", scene.home.key, { keyId, permissions: ["keys.create"] });
-    const successor = await scene.ok("rerollKey", key, { keyId });
-    expect(await readSettings(scene, successor.keyId)).toMatchObject({ permissions: ["keys.create"] });
-  });
+everyDoor("an update whose new owner is nobody is refused with identity_not_found", async (scene) => {
+  const { keyId } = await scene.ok("createKey", scene.home.key, { enabled: false });
+  const revival = { keyId, enabled: true, identityId: "id_nobody" };
+  await scene.refused("data/identity_not_found", "updateKey", scene.home.key, revival);
+  expect(await readSettings(scene, keyId)).toMatchObject({ enabled: false });
 });

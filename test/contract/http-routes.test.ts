@@ -89,7 +89,15 @@ describe("the documented routes", () => {
     const { home, ok } = await openHttpScene();
     const { identityId } = await ok("createIdentity", home.key, { externalId: "user_1", meta: null });
     await ok("getIdentity", home.key, { identityId, externalId: null, identity: null });
-    const all = { name: null, prefix: null, identityId: null, externalId: null, permissions: null, meta: null };
+    const all = {
+      name: null,
+      prefix: null,
+      identityId: null,
+      externalId: null,
+      scopes: null,
+      permissions: null,
+      meta: null,
+    };
     await ok("createKey", home.key, { ...all, expires: null, enabled: null });
     expect(await ok("listKeys", home.key, { limit: null, cursor: null })).toHaveLength(2);
     await ok("disableWorkspace", operatorKey, { workspaceId: home.workspaceId, reason: "OWNER_REQUEST", note: null });

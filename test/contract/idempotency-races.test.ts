@@ -153,7 +153,7 @@ describe("after a call that got no answer, the same call", () => {
     const doors = apps.map(openDoors) as [Doors, Doors];
     try {
       const { ok, home } = await openScene(doors[0].grpc, contract.clock);
-      const old = await ok("createKey", home.key, { permissions: ["*"] });
+      const old = await ok("createKey", home.key, { scopes: ["*"] });
       await doors[1].grpc.call("listKeys", old.key, {}); // from now on it is held there
       const client = new AbortController();
       const way = overGrpc(apps[0] as TestApp);

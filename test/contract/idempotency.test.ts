@@ -125,7 +125,7 @@ describe("a request with an Idempotency-Key that was used", () => {
   everyDoor("by another caller is a request of its own", async ({ ok, home, newWorkspace }) => {
     const key = newKey();
     const neighbour = await newWorkspace();
-    const colleague = await ok("createKey", home.key, { permissions: ["*"] });
+    const colleague = await ok("createKey", home.key, { scopes: ["*"] });
     const callers = [home, colleague, neighbour];
     const made = new Set<string>();
     for (const caller of callers) made.add((await ok("createKey", caller.key, {}, key)).keyId);
@@ -157,14 +157,14 @@ describe("who may not call any more gets no answer again:", () => {
     expect(await ok("createKey", home.key, {}, key)).toEqual(first);
   });
 
-  everyDoor("a key without the permission, a disabled key, a deleted key", async ({ ok, refused, home }) => {
+  everyDoor("a key without the scope, a disabled key, a deleted key", async ({ ok, refused, home }) => {
     const key = newKey();
-    const caller = await ok("createKey", home.key, { permissions: ["*"] });
+    const caller = await ok("createKey", home.key, { scopes: ["*"] });
     const { keyId } = caller;
     await ok("createKey", caller.key, {}, key);
-    await ok("updateKey", home.key, { keyId, permissions: ["keys.read"] });
+    await ok("updateKey", home.key, { keyId, scopes: ["keys.read"] });
     await refused("authorization/insufficient_permissions", "createKey", caller.key, {}, key);
-    await ok("updateKey", home.key, { keyId, permissions: ["*"], enabled: false });
+    await ok("updateKey", home.key, { keyId, scopes: ["*"], enabled: false });
     await refused("authorization/key_disabled", "createKey", caller.key, {}, key);
     await ok("deleteKey", home.key, { keyId });
     await refused("authentication/key_not_found", "createKey", caller.key, {}, key);

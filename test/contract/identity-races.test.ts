@@ -86,7 +86,7 @@ describe("at once, through all doors", () => {
 
   test("of 10 rerolls of one key each gives a key of its own, and the old secret has ended", async () => {
     const scene = await openScene(contract.doors.http, contract.clock);
-    const { keyId, key } = await scene.ok("createKey", scene.home.key, { permissions: ["keys.read"] });
+    const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.read"] });
     const outcomes = await atOnce(10, "rerollKey", scene.home.key, () => ({ keyId }));
     expect(refusalsOf(outcomes)).toEqual([]);
     expect(await scene.ok("listKeys", scene.home.key)).toHaveLength(12);
@@ -122,29 +122,64 @@ describe("an identity that is deleted just while a key is to get it by its exter
   }
 });
 
-describe("a key that changes just while a weaker one would bring it to life", () => {
-  const [disabling, strengthening] = ["enabled = false", "permissions = '{*}'"];
+describe("a key that changes just while another key changes it is judged as it is then:", () => {
+  const [disabling, strengthening] = ["enabled = false", "scopes = '{*}'"];
   for (const [what, operation, request, change] of [
-    ["is disabled, and enabled", "updateKey", { enabled: true }, disabling],
-    ["is given more permissions, and enabled", "updateKey", { enabled: true }, `${disabling}, ${strengthening}`],
-    ["is given more permissions, and prolonged", "updateKey", { expires: null }, strengthening],
-    ["is given more permissions, and rerolled", "rerollKey", {}, strengthening],
+    ["given more scopes, and enabled", "updateKey", { enabled: true }, `${disabling}, ${strengthening}`],
+    ["given more scopes, and disabled", "updateKey", { enabled: false }, strengthening],
+    ["given more scopes, and stripped of them", "updateKey", { scopes: [] }, strengthening],
+    ["given more scopes, and shortened", "updateKey", { expires: 30_000 }, strengthening],
+    ["given more scopes, and prolonged", "updateKey", { expires: null }, strengthening],
+    ["given more scopes, and rerolled", "rerollKey", {}, strengthening],
+    ["given more scopes, and deleted", "deleteKey", {}, strengthening],
   ] as const) {
-    test(`is judged as it is then: ${what}`, async () => {
+    test(what, async () => {
       const { ok, home } = await openScene(contract.doors.http, contract.clock);
-      const held = what.startsWith("is disabled") ? ["*"] : [];
       const expires = contract.clock.now() + 60_000;
-      const { keyId } = await ok("createKey", home.key, { permissions: held, expires });
-      const weak = await ok("createKey", home.key, { permissions: ["keys.create", "keys.update"] });
+      const { keyId } = await ok("createKey", home.key, { scopes: ["keys.update"], expires });
+      const weak = await ok("createKey", home.key, { scopes: ["keys.create", "keys.update", "keys.delete"] });
+      const shorter = "expires" in request && request.expires && { expires: contract.clock.now() + request.expires };
       const outcome = await whileChanging(
         (transaction) => transaction.unsafe(`update keys set ${change} where key_id = $1`, [keyId]),
-        () => contract.doors.grpc.call(operation, weak.key, { keyId, ...request }),
+        () => contract.doors.grpc.call(operation, weak.key, { keyId, ...request, ...shorter }),
       );
       expect(refusalsOf([outcome])).toEqual(["authorization/insufficient_permissions"]);
-      expect(await ok("getKey", home.key, { keyId })).toMatchObject({ expires, enabled: change === strengthening });
+      const enabled = change === strengthening;
+      expect(await ok("getKey", home.key, { keyId })).toMatchObject({ scopes: ["*"], expires, enabled });
       expect(await ok("listKeys", home.key)).toHaveLength(3);
     });
   }
+});
+
+describe("a key that is changed just while it changes itself gains nothing back:", () => {
+  for (const [what, request, change, left] of [
+    ["disabled", { enabled: true }, "enabled = false", { enabled: false }],
+    ["given an end", { expires: null }, "expires_at = '2099-01-01'", { expires: Date.UTC(2099, 0) }],
+    ["stripped of a scope", { scopes: ["keys.*"] }, "scopes = '{keys.update}'", { scopes: ["keys.update"] }],
+  ] as const) {
+    test(what, async () => {
+      const { ok, home } = await openScene(contract.doors.http, contract.clock);
+      const { keyId, key } = await ok("createKey", home.key, { scopes: ["keys.*"] });
+      const outcome = await whileChanging(
+        (transaction) => transaction.unsafe(`update keys set ${change} where key_id = $1`, [keyId]),
+        () => contract.doors.grpc.call("updateKey", key, { keyId, ...request }),
+      );
+      expect(refusalsOf([outcome])).toEqual(["authorization/insufficient_permissions"]);
+      expect(await ok("getKey", home.key, { keyId })).toMatchObject(left);
+    });
+  }
+
+  test("replaced by itself, twice: the second leaves no heir that never ends", async () => {
+    const { ok, home } = await openScene(contract.doors.http, contract.clock);
+    const { keyId, key } = await ok("createKey", home.key, { scopes: ["keys.create"] });
+    const end = "expires_as_set = 'infinity', expires_at = now() + interval '1 hour'";
+    const outcome = await whileChanging(
+      (transaction) => transaction.unsafe(`update keys set ${end} where key_id = $1`, [keyId]),
+      () => contract.doors.grpc.call("rerollKey", key, { keyId, expiration: 60_000 }),
+    );
+    expect(refusalsOf([outcome])).toEqual(["authorization/insufficient_permissions"]);
+    expect(await ok("listKeys", home.key)).toHaveLength(2);
+  });
 });
 
 /** Makes the call while a transaction has changed something; commits when the call waits for it. */

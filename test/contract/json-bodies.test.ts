@@ -199,7 +199,7 @@ async function expectNothingStored({ ok, home }: Scene): Promise<void> {
 }
 
 function post(path: string, { home }: Scene, operation: OperationName, body: string | Uint8Array): Promise<Response> {
-  const credential = operationOf(operation).permission === undefined ? operatorKey : home.key;
+  const credential = operationOf(operation).scope === undefined ? operatorKey : home.key;
   const headers = { Authorization: `Bearer ${credential}`, "Content-Type": "application/json" };
   return fetch(contract.app.httpUrl + path, { method: "POST", headers, body: Buffer.from(body) });
 }

@@ -25,7 +25,7 @@ describe("a deleted key", () => {
   });
 
   everyDoor("is refused as a bearer with key_not_found, in whatever state it was", async (scene) => {
-    for (const state of [{}, { permissions: ["*"] }, { enabled: false }]) {
+    for (const state of [{}, { scopes: ["*"] }, { enabled: false }]) {
       const { keyId, key } = await createFullKey(scene, state);
       await scene.ok("deleteKey", scene.home.key, { keyId });
       await scene.refused("authentication/key_not_found", "listKeys", key);
@@ -60,7 +60,7 @@ describe("a deleted key", () => {
   });
 
   everyDoor("may have been the caller's own", async (scene) => {
-    const { keyId, key } = await scene.ok("createKey", scene.home.key, { permissions: ["keys.delete"] });
+    const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.delete"] });
     expect(await scene.ok("deleteKey", key, { keyId })).toEqual({});
     await scene.refused("authentication/key_not_found", "deleteKey", key, { keyId });
   });

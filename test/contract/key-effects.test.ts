@@ -8,7 +8,7 @@ const { everyDoor } = contract;
 
 describe("a change of a key takes effect at once", () => {
   everyDoor("a key that is disabled is refused until it is enabled again", async (scene) => {
-    const { keyId, key } = await scene.ok("createKey", scene.home.key, { permissions: ["keys.read"] });
+    const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.read"] });
     for (let round = 0; round < 3; round++) {
       await scene.ok("listKeys", key);
       await scene.ok("updateKey", scene.home.key, { keyId, enabled: false });
@@ -18,24 +18,24 @@ describe("a change of a key takes effect at once", () => {
     }
   });
 
-  everyDoor("a key that loses a permission is refused what needs it, and nothing else", async (scene) => {
-    const permissions = ["keys.read", "identities.read"];
-    const { keyId, key } = await scene.ok("createKey", scene.home.key, { permissions });
+  everyDoor("a key that loses a scope is refused what needs it, and nothing else", async (scene) => {
+    const scopes = ["keys.read", "identities.read"];
+    const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes });
     await scene.ok("listKeys", key);
-    await scene.ok("updateKey", scene.home.key, { keyId, permissions: ["identities.read"] });
+    await scene.ok("updateKey", scene.home.key, { keyId, scopes: ["identities.read"] });
     await scene.refused("authorization/insufficient_permissions", "listKeys", key);
     await scene.ok("listIdentities", key);
   });
 
-  everyDoor("a key that gains a permission can use it", async (scene) => {
+  everyDoor("a key that gains a scope can use it", async (scene) => {
     const { keyId, key } = await scene.ok("createKey", scene.home.key);
     await scene.refused("authorization/insufficient_permissions", "listKeys", key);
-    await scene.ok("updateKey", scene.home.key, { keyId, permissions: ["keys.*"] });
+    await scene.ok("updateKey", scene.home.key, { keyId, scopes: ["keys.*"] });
     await scene.ok("listKeys", key);
   });
 
   everyDoor("a key that is given an expiry works until then and no longer, unless it is cleared", async (scene) => {
-    const { keyId, key } = await scene.ok("createKey", scene.home.key, { permissions: ["keys.read"] });
+    const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.read"] });
     await scene.ok("updateKey", scene.home.key, { keyId, expires: scene.clock.now() + day });
     await scene.ok("listKeys", key);
     scene.clock.advance(day);
@@ -47,7 +47,7 @@ describe("a change of a key takes effect at once", () => {
 
   everyDoor("an expiry that is put off lets the key work on", async (scene) => {
     const expires = scene.clock.now() + day;
-    const { keyId, key } = await scene.ok("createKey", scene.home.key, { permissions: ["keys.read"], expires });
+    const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.read"], expires });
     await scene.ok("updateKey", scene.home.key, { keyId, expires: expires + day });
     scene.clock.advance(day);
     await scene.ok("listKeys", key);
@@ -56,7 +56,7 @@ describe("a change of a key takes effect at once", () => {
   });
 
   everyDoor("a key may disable itself, and is refused from then on", async (scene) => {
-    const { keyId, key } = await scene.ok("createKey", scene.home.key, { permissions: ["keys.update"] });
+    const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.update"] });
     expect(await scene.ok("updateKey", key, { keyId, enabled: false })).toMatchObject({ enabled: false });
     await scene.refused("authorization/key_disabled", "updateKey", key, { keyId, enabled: true });
   });
@@ -64,12 +64,12 @@ describe("a change of a key takes effect at once", () => {
   test.each(allDoors)("a change made through %s is seen at every door", async (name) => {
     const { doors, clock } = contract;
     const { ok, home } = await openScene(doors[name], clock);
-    const { keyId, key } = await ok("createKey", home.key, { permissions: ["keys.read"] });
+    const { keyId, key } = await ok("createKey", home.key, { scopes: ["keys.read"] });
     const seenAtEveryDoor = async (expected: object) => {
       for (const door of allDoors) expect(await doors[door].call("listKeys", key, {})).toMatchObject(expected);
     };
     await seenAtEveryDoor({ ok: true });
-    await ok("updateKey", home.key, { keyId, permissions: null });
+    await ok("updateKey", home.key, { keyId, scopes: null });
     await seenAtEveryDoor({ ok: false, code: "authorization/insufficient_permissions" });
     await ok("updateKey", home.key, { keyId, enabled: false });
     await seenAtEveryDoor({ ok: false, code: "authorization/key_disabled" });

@@ -8,7 +8,7 @@ const expired = "authentication/key_expired";
 const invalid = "application/invalid_input";
 
 function newReader({ ok, home }: Scene, request = {}) {
-  return ok("createKey", home.key, { permissions: ["keys.read"], ...request });
+  return ok("createKey", home.key, { scopes: ["keys.read"], ...request });
 }
 
 async function verdictOf({ ok, home }: Scene, key: string): Promise<string> {
@@ -21,7 +21,7 @@ describe("the key that a reroll makes", () => {
     ["every setting, and disabled", { enabled: false }],
     ["a prefix that ends with an underscore", { prefix: "a__" }],
     ["a prefix of 16 characters", { prefix: "sixteen_letters_" }],
-    ["an empty meta and no permissions", { meta: {}, permissions: [] }],
+    ["an empty meta and neither scopes nor permissions", { meta: {}, scopes: [], permissions: [] }],
   ] as const) {
     everyDoor(`has the settings of the old one, and an id and a secret of its own: ${what}`, async (scene) => {
       const old = await createFullKey(scene, request);
@@ -45,7 +45,7 @@ describe("the key that a reroll makes", () => {
   everyDoor("leaves unset what was unset", async (scene) => {
     const old = await scene.ok("createKey", scene.home.key);
     const { keyId } = await scene.ok("rerollKey", scene.home.key, { keyId: old.keyId, expiration: day });
-    const left = ["keyId", "workspaceId", "start", "enabled", "permissions", "createdAt", "updatedAt"];
+    const left = ["keyId", "workspaceId", "start", "enabled", "scopes", "permissions", "createdAt", "updatedAt"];
     expect(Object.keys(await readSettings(scene, keyId)).sort()).toEqual(left.sort());
   });
 
@@ -171,7 +171,7 @@ describe("the old secret of a rerolled key", () => {
   });
 
   everyDoor("ends with the call in which the key rerolls itself", async (scene) => {
-    const old = await scene.ok("createKey", scene.home.key, { permissions: ["keys.create"] });
+    const old = await scene.ok("createKey", scene.home.key, { scopes: ["keys.create"] });
     const { key } = await scene.ok("rerollKey", old.key, { keyId: old.keyId });
     await scene.refused(expired, "rerollKey", old.key, { keyId: old.keyId });
     await scene.ok("createKey", key);

@@ -28,6 +28,7 @@ export function createFullKey({ ok, home, clock }: Scene, request: CallRequest =
     name: "first name",
     prefix: "acme_live",
     externalId: "user_1",
+    scopes: ["keys.verify", "identities.*"],
     permissions: ["documents.read", "documents.write"],
     meta: { plan: "pro", seats: [1, 2] },
     expires: clock.now() + 30 * day,

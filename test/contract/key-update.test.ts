@@ -9,7 +9,8 @@ const invalid = "application/invalid_input";
 /** Each field with another value. */
 const changes: Record<string, (scene: Scene) => Partial<Settings>> = {
   name: () => ({ name: "zweiter Name 🗝️" }),
-  permissions: () => ({ permissions: ["documents.*", "a.b"] }),
+  scopes: () => ({ scopes: ["keys.*", "audit.read"] }),
+  permissions: () => ({ permissions: ["documents.*", "a:b", "*"] }),
   meta: () => ({ meta: { nested: { list: [null, 1.5, "x"] } } }),
   expires: ({ clock }) => ({ expires: clock.now() + 60 * day + 123 }),
   enabled: () => ({ enabled: false }),
@@ -55,34 +56,53 @@ describe("updating a key", () => {
     });
   }
 
-  for (const [how, permissions] of [
+  for (const [how, none] of [
     ["null", null],
     ["an empty list", []],
   ] as const) {
-    everyDoor(`permissions can be cleared by ${how}: the key then holds none`, async (scene) => {
-      const { keyId, key } = await createFullKey(scene, { permissions: ["*"] });
+    everyDoor(`scopes can be cleared by ${how}: the key can then only be verified`, async (scene) => {
+      const { keyId, key } = await createFullKey(scene, { scopes: ["*"] });
       const before = await readSettings(scene, keyId);
-      const after = await scene.ok("updateKey", scene.home.key, { keyId, permissions });
-      expect(after).toEqual({ ...before, permissions: [], updatedAt: after.updatedAt });
+      const after = await scene.ok("updateKey", scene.home.key, { keyId, scopes: none });
+      expect(after).toEqual({ ...before, scopes: [], updatedAt: after.updatedAt });
       await scene.refused("authorization/insufficient_permissions", "listKeys", key);
+      expect(await scene.ok("verifyKey", scene.home.key, { key })).toMatchObject({ code: "VALID" });
+    });
+
+    everyDoor(`permissions can be cleared by ${how}: the key then holds none, and keeps its scopes`, async (scene) => {
+      const { keyId, key } = await createFullKey(scene, { scopes: ["keys.read"], permissions: ["*"] });
+      const before = await readSettings(scene, keyId);
+      const after = await scene.ok("updateKey", scene.home.key, { keyId, permissions: none });
+      expect(after).toEqual({ ...before, permissions: [], updatedAt: after.updatedAt });
+      await scene.ok("listKeys", key);
+      const request = { key, permissions: "documents.read" };
+      expect(await scene.ok("verifyKey", scene.home.key, request)).toMatchObject({ code: "INSUFFICIENT_PERMISSIONS" });
     });
   }
 
   everyDoor("one update can set some fields and clear others", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const before = await readSettings(scene, keyId);
-    const request = { keyId, name: "second", meta: null, expires: null, enabled: false, permissions: null };
+    const request = {
+      keyId,
+      name: "second",
+      meta: null,
+      expires: null,
+      enabled: false,
+      scopes: null,
+      permissions: null,
+    };
     const after = await scene.ok("updateKey", scene.home.key, request);
     const { updatedAt } = after;
-    const changed = { name: "second", enabled: false, permissions: [], updatedAt };
+    const changed = { name: "second", enabled: false, scopes: [], permissions: [], updatedAt };
     expect(after).toEqual({ ...without(before, "meta", "expires"), ...changed });
   });
 
   everyDoor("all that can be cleared can be cleared in one update", async (scene) => {
     const { keyId } = await createFullKey(scene);
-    const cleared = { name: null, externalId: null, permissions: null, meta: null, expires: null };
+    const cleared = { name: null, externalId: null, scopes: null, permissions: null, meta: null, expires: null };
     const after = await scene.ok("updateKey", scene.home.key, { keyId, ...cleared });
-    const left = ["keyId", "workspaceId", "start", "enabled", "permissions", "createdAt", "updatedAt"];
+    const left = ["keyId", "workspaceId", "start", "enabled", "scopes", "permissions", "createdAt", "updatedAt"];
     expect(Object.keys(after).sort()).toEqual(left.sort());
   });
 

@@ -74,14 +74,17 @@ describe("verifying a key", () => {
 
   everyDoor("disabled speaks before expired, and expired before insufficient permissions", async (scene) => {
     const request = { permissions: "documents.read" };
-    const both = await scene.newExpiredKey({ enabled: false, permissions: [] });
+    const both = await scene.newExpiredKey({ enabled: false });
     await expectRefusal(scene, "DISABLED", { key: both, ...request });
-    const late = await scene.newExpiredKey({ permissions: [] });
+    const late = await scene.newExpiredKey();
     await expectRefusal(scene, "EXPIRED", { key: late, ...request });
   });
 
-  everyDoor("the caller's permission to verify says nothing about the key's, nor the key's about it", async (scene) => {
-    const verifier = await scene.ok("createKey", scene.home.key, { permissions: ["keys.verify"] });
+  everyDoor("the caller's scope to verify says nothing about the key's, nor the key's about it", async (scene) => {
+    const verifier = await scene.ok("createKey", scene.home.key, {
+      scopes: ["keys.verify"],
+      permissions: ["documents.write"],
+    });
     const { key } = await scene.ok("createKey", scene.home.key, { permissions: ["documents.read"] });
     const request = { key, permissions: "documents.read" };
     expect(await scene.ok("verifyKey", verifier.key, request)).toMatchObject({ code: "VALID" });
@@ -116,7 +119,7 @@ describe("reading a key", () => {
   });
 
   everyDoor("whoami tells a key about itself, and another caller about it", async (scene) => {
-    const { keyId, key } = await scene.ok("createKey", scene.home.key, { permissions: ["keys.read"] });
+    const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.read"] });
     expect(await scene.ok("whoami", key, { key })).toMatchObject({ keyId });
     expect(await scene.ok("whoami", key, { key: scene.home.key })).toMatchObject({ keyId: scene.home.keyId });
   });

@@ -6,14 +6,15 @@ const { everyDoor } = openContract(allDoors);
 const unknownIdentity = "id_01jcz0000000000000000000zz";
 
 describe("listing keys", () => {
-  everyDoor("a workspace begins with one key, enabled and with every permission", async (scene) => {
+  everyDoor("a workspace begins with one key, enabled and with every scope", async (scene) => {
     const { data, pagination } = await scene.page("listKeys", scene.home.key);
     expect(data).toHaveLength(1);
     expect(data[0]).toMatchObject({
       keyId: scene.home.keyId,
       workspaceId: scene.home.workspaceId,
       enabled: true,
-      permissions: ["*"],
+      scopes: ["*"],
+      permissions: [],
       start: scene.home.key.slice(0, "lk_".length + 4),
     });
     expect(pagination).toEqual({ hasMore: false });
@@ -22,7 +23,17 @@ describe("listing keys", () => {
   everyDoor("the list never shows a secret or a hash, only fields that are documented", async (scene) => {
     const { key } = await scene.ok("createKey", scene.home.key, { name: "one", externalId: "user_1", meta: { a: 1 } });
     const keys = await scene.ok("listKeys", scene.home.key);
-    const documented = ["keyId", "workspaceId", "start", "name", "enabled", "permissions", "identity", "meta"];
+    const documented = [
+      "keyId",
+      "workspaceId",
+      "start",
+      "name",
+      "enabled",
+      "scopes",
+      "permissions",
+      "identity",
+      "meta",
+    ];
     documented.push("expires", "createdAt", "updatedAt", "lastUsedAt");
     for (const field of keys.flatMap(Object.keys)) expect(documented).toContain(field);
     for (const secret of [scene.home.key, key]) {
@@ -41,20 +52,24 @@ describe("listing keys", () => {
 });
 
 describe("creating keys", () => {
-  everyDoor("a key created with nothing is enabled, has no permission and leaves out what is unset", async (scene) => {
-    const { keyId, key } = await scene.ok("createKey", scene.home.key);
-    expect(key).toMatch(/^lk_[0-9A-Za-z]{39}$/);
-    const [, created] = await scene.ok("listKeys", scene.home.key);
-    expect(created).toEqual({
-      keyId,
-      workspaceId: scene.home.workspaceId,
-      start: key.slice(0, 7),
-      enabled: true,
-      permissions: [],
-      createdAt: expect.any(Number),
-      updatedAt: created?.createdAt,
-    });
-  });
+  everyDoor(
+    "a key created with nothing is enabled, has neither scopes nor permissions, and leaves out what is unset",
+    async (scene) => {
+      const { keyId, key } = await scene.ok("createKey", scene.home.key);
+      expect(key).toMatch(/^lk_[0-9A-Za-z]{39}$/);
+      const [, created] = await scene.ok("listKeys", scene.home.key);
+      expect(created).toEqual({
+        keyId,
+        workspaceId: scene.home.workspaceId,
+        start: key.slice(0, 7),
+        enabled: true,
+        scopes: [],
+        permissions: [],
+        createdAt: expect.any(Number),
+        updatedAt: created?.createdAt,
+      });
+    },
+  );
 
   everyDoor("a key created with everything is listed with everything, to the millisecond", async (scene) => {
     const { identityId } = await scene.ok("createIdentity", scene.home.key, {
@@ -63,7 +78,8 @@ describe("creating keys", () => {
     });
     const request = {
       name: "Büro 🗝️",
-      permissions: ["keys.read", "identities.*", "documents.read-all"],
+      scopes: ["keys.read", "identities.*"],
+      permissions: ["documents.read-all", "documents:write", "keys.*"],
       meta: { team: "b", nested: { list: [1, null, "x"] } },
       expires: scene.clock.now() + 86_400_123,
       enabled: false,
@@ -82,15 +98,15 @@ describe("creating keys", () => {
     expect(one.keyId).not.toBe(two.keyId);
   });
 
-  everyDoor("a new key works at once, and to the limit of its permissions", async (scene) => {
-    const { key } = await scene.ok("createKey", scene.home.key, { permissions: ["keys.read"] });
+  everyDoor("a new key works at once, and to the limit of its scopes", async (scene) => {
+    const { key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.read"] });
     expect(await scene.ok("listKeys", key)).toHaveLength(2);
     await scene.refused("authorization/insufficient_permissions", "listIdentities", key);
   });
 
   for (const prefix of ["a", "A_1", "x_", "_", "sixteen_letters_"]) {
     everyDoor(`a key with the prefix ${prefix} begins with it, and works`, async (scene) => {
-      const { key } = await scene.ok("createKey", scene.home.key, { prefix, permissions: ["keys.read"] });
+      const { key } = await scene.ok("createKey", scene.home.key, { prefix, scopes: ["keys.read"] });
       expect(key.slice(0, prefix.length + 1)).toBe(`${prefix}_`);
       const keys = await scene.ok("listKeys", key);
       expect(keys.at(-1)?.start).toBe(key.slice(0, prefix.length + 5));
@@ -98,13 +114,13 @@ describe("creating keys", () => {
   }
 
   everyDoor("a key that is created disabled is refused with key_disabled", async (scene) => {
-    const { key } = await scene.ok("createKey", scene.home.key, { permissions: ["*"], enabled: false });
+    const { key } = await scene.ok("createKey", scene.home.key, { scopes: ["*"], enabled: false });
     await scene.refused("authorization/key_disabled", "listKeys", key);
   });
 
   everyDoor("a key works until it expires and not at all from then on", async (scene) => {
     const expires = scene.clock.now() + 60_000;
-    const { key } = await scene.ok("createKey", scene.home.key, { permissions: ["*"], expires });
+    const { key } = await scene.ok("createKey", scene.home.key, { scopes: ["*"], expires });
     await scene.ok("listKeys", key);
     scene.clock.advance(60_000);
     await scene.refused("authentication/key_expired", "listKeys", key);
@@ -139,7 +155,7 @@ describe("creating keys for an identity", () => {
   });
 
   everyDoor("the keys of a deleted identity keep working, without an identity", async (scene) => {
-    const request = { externalId: "user_1", permissions: ["keys.read"] };
+    const request = { externalId: "user_1", scopes: ["keys.read"] };
     const { key, keyId } = await scene.ok("createKey", scene.home.key, request);
     await scene.ok("deleteIdentity", scene.home.key, { externalId: "user_1" });
     const keys = await scene.ok("listKeys", key);

@@ -15,10 +15,10 @@ describe("the operations that the cases go through", () => {
       const found = operations.filter((operation) => operation.rpc === rpc);
       expect(found).toHaveLength(1);
       expect(hasOption(rpc, access)).toBe(true);
-      const { permission, operator } = getOption(rpc, access);
+      const { scope, operator } = getOption(rpc, access);
       const [documented] = found;
-      expect(permission).toBe(documented?.permission ?? "");
-      expect(operator).toBe(documented?.permission === undefined || documented.alsoOperator === true);
+      expect(scope).toBe(documented?.scope ?? "");
+      expect(operator).toBe(documented?.scope === undefined || documented.alsoOperator === true);
       expect(getOption(rpc, repeatable)).toBe(documented?.repeatable === true);
     });
   }

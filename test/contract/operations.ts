@@ -13,8 +13,8 @@ export interface Operation {
   readonly routes: readonly [HttpRoute, ...HttpRoute[]];
   /** The field of the RPC's response that is `data` over HTTP; left out where the whole response is. */
   readonly data?: string;
-  /** The permission that a key needs; left out where only the operator may call. */
-  readonly permission?: string;
+  /** The scope that a key needs; left out where only the operator may call. */
+  readonly scope?: string;
   /** That the operator may call as well, where keys may. */
   readonly alsoOperator?: true;
   /** That it takes an Idempotency-Key. */
@@ -37,14 +37,14 @@ export const operations = {
       ["POST", "/v2/keys.listKeys"],
     ],
     data: "keys",
-    permission: "keys.read",
+    scope: "keys.read",
     wellFormed: {},
     malformed: { limit: 0 },
   },
   createKey: {
     rpc: KeysService.method.createKey,
     routes: [["POST", "/v2/keys.createKey"]],
-    permission: "keys.create",
+    scope: "keys.create",
     repeatable: true,
     wellFormed: {},
     malformed: { prefix: "not a prefix" },
@@ -53,7 +53,7 @@ export const operations = {
     rpc: KeysService.method.getKey,
     routes: [["POST", "/v2/keys.getKey"]],
     data: "key",
-    permission: "keys.read",
+    scope: "keys.read",
     wellFormed: { keyId: noKey },
     malformed: { keyId: "" },
   },
@@ -61,21 +61,21 @@ export const operations = {
     rpc: KeysService.method.updateKey,
     routes: [["POST", "/v2/keys.updateKey"]],
     data: "key",
-    permission: "keys.update",
+    scope: "keys.update",
     wellFormed: { keyId: noKey, enabled: false },
     malformed: { keyId: noKey, name: "" },
   },
   deleteKey: {
     rpc: KeysService.method.deleteKey,
     routes: [["POST", "/v2/keys.deleteKey"]],
-    permission: "keys.delete",
+    scope: "keys.delete",
     wellFormed: { keyId: noKey },
     malformed: { keyId: "" },
   },
   rerollKey: {
     rpc: KeysService.method.rerollKey,
     routes: [["POST", "/v2/keys.rerollKey"]],
-    permission: "keys.create",
+    scope: "keys.create",
     repeatable: true,
     wellFormed: { keyId: noKey, expiration: 1000 },
     malformed: { keyId: noKey, expiration: -1 },
@@ -83,7 +83,7 @@ export const operations = {
   verifyKey: {
     rpc: KeysService.method.verifyKey,
     routes: [["POST", "/v2/keys.verifyKey"]],
-    permission: "keys.verify",
+    scope: "keys.verify",
     wellFormed: { key: "lk_unknown" },
     malformed: { key: "lk_unknown", permissions: "documents.read AND" },
   },
@@ -91,7 +91,7 @@ export const operations = {
     rpc: KeysService.method.whoami,
     routes: [["POST", "/v2/keys.whoami"]],
     data: "key",
-    permission: "keys.read",
+    scope: "keys.read",
     wellFormed: { key: "lk_unknown" },
     malformed: { key: "" },
   },
@@ -102,7 +102,7 @@ export const operations = {
       ["POST", "/v2/identities.getIdentity"],
     ],
     data: "identity",
-    permission: "identities.read",
+    scope: "identities.read",
     wellFormed: { externalId: "user_1" },
     malformed: {},
   },
@@ -113,14 +113,14 @@ export const operations = {
       ["POST", "/v2/identities.listIdentities"],
     ],
     data: "identities",
-    permission: "identities.read",
+    scope: "identities.read",
     wellFormed: {},
     malformed: { limit: 101 },
   },
   createIdentity: {
     rpc: IdentitiesService.method.createIdentity,
     routes: [["POST", "/v2/identities.createIdentity"]],
-    permission: "identities.create",
+    scope: "identities.create",
     repeatable: true,
     wellFormed: { externalId: "user_1" },
     malformed: { externalId: "" },
@@ -129,14 +129,14 @@ export const operations = {
     rpc: IdentitiesService.method.updateIdentity,
     routes: [["POST", "/v2/identities.updateIdentity"]],
     data: "identity",
-    permission: "identities.update",
+    scope: "identities.update",
     wellFormed: { externalId: "user_1", meta: { plan: "pro" } },
     malformed: { identityId: "" },
   },
   deleteIdentity: {
     rpc: IdentitiesService.method.deleteIdentity,
     routes: [["POST", "/v2/identities.deleteIdentity"]],
-    permission: "identities.delete",
+    scope: "identities.delete",
     wellFormed: { externalId: "user_1" },
     malformed: { identityId: "" },
   },
@@ -146,6 +146,13 @@ export const operations = {
     repeatable: true,
     wellFormed: { name: "acme" },
     malformed: { name: "" },
+  },
+  createRootKey: {
+    rpc: WorkspacesService.method.createRootKey,
+    routes: [["POST", "/v2/workspaces.createRootKey"]],
+    repeatable: true,
+    wellFormed: { workspaceId: noWorkspace },
+    malformed: { workspaceId: "" },
   },
   getWorkspace: {
     rpc: WorkspacesService.method.getWorkspace,
@@ -179,7 +186,7 @@ export const operations = {
     rpc: WorkspacesService.method.listAuditEvents,
     routes: [["POST", "/v2/workspaces.listAuditEvents"]],
     data: "events",
-    permission: "audit.read",
+    scope: "audit.read",
     alsoOperator: true,
     wellFormed: {},
     malformed: { limit: 0 },
@@ -197,10 +204,10 @@ export function operationOf(name: OperationName): Operation {
 const names = Object.keys(operations) as OperationName[];
 
 /** The operations that a workspace's key may call. */
-export const keyOperations = names.filter((name) => operationOf(name).permission !== undefined);
+export const keyOperations = names.filter((name) => operationOf(name).scope !== undefined);
 
 /** The operations that only the operator may call. */
-export const operatorOperations = names.filter((name) => operationOf(name).permission === undefined);
+export const operatorOperations = names.filter((name) => operationOf(name).scope === undefined);
 
 /** The operations that take an Idempotency-Key. */
 export const repeatableOperations = names.filter((name) => operationOf(name).repeatable);

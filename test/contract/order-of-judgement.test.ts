@@ -23,7 +23,7 @@ const callers: { flaw: string; code: string; credential(scene: Scene): Promise<C
     flaw: "a disabled workspace",
     code: "authorization/workspace_disabled",
     credential: async (scene) => {
-      const key = await scene.newExpiredKey({ enabled: false, permissions: [] });
+      const key = await scene.newExpiredKey({ enabled: false, scopes: [] });
       const { workspaceId } = scene.home;
       await scene.ok("disableWorkspace", operatorKey, { workspaceId, reason: "ACCOUNT_CLOSURE" });
       return key;
@@ -32,17 +32,17 @@ const callers: { flaw: string; code: string; credential(scene: Scene): Promise<C
   {
     flaw: "a disabled key",
     code: "authorization/key_disabled",
-    credential: (scene) => scene.newExpiredKey({ enabled: false, permissions: [] }),
+    credential: (scene) => scene.newExpiredKey({ enabled: false, scopes: [] }),
   },
   {
     flaw: "an expired key",
     code: "authentication/key_expired",
-    credential: (scene) => scene.newExpiredKey({ permissions: [] }),
+    credential: (scene) => scene.newExpiredKey({ scopes: [] }),
   },
   {
-    flaw: "a missing permission",
+    flaw: "a missing scope",
     code: "authorization/insufficient_permissions",
-    credential: async (scene) => (await scene.ok("createKey", scene.home.key, { permissions: ["keys.read"] })).key,
+    credential: async (scene) => (await scene.ok("createKey", scene.home.key, { scopes: ["keys.read"] })).key,
   },
   {
     flaw: "nothing but a bad body",
@@ -97,9 +97,9 @@ describe("of a bad body and what it refers to", () => {
     await scene.refused("application/invalid_input", "createKey", scene.home.key, request);
   });
 
-  everyDoor("a permission that cannot be granted speaks before an identity that does not exist", async (scene) => {
-    const { key } = await scene.ok("createKey", scene.home.key, { permissions: ["keys.create"] });
-    const request = { identityId: "id_nobody", permissions: ["*"] };
+  everyDoor("a scope that cannot be given speaks before an identity that does not exist", async (scene) => {
+    const { key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.create"] });
+    const request = { identityId: "id_nobody", scopes: ["*"] };
     await scene.refused("authorization/insufficient_permissions", "createKey", key, request);
   });
 });

@@ -26,17 +26,19 @@ export function newKey(): HeaderLines {
 }
 
 export function credentialFor(operation: OperationName, { home }: Scene): string {
-  return operationOf(operation).permission === undefined ? operatorKey : home.key;
+  return operationOf(operation).scope === undefined ? operatorKey : home.key;
 }
 
 async function requestFor(operation: OperationName, { ok, home, clock }: Scene): Promise<CallRequest> {
   if (operation === "createIdentity") return { externalId: "user_1", meta: { plan: "pro" } };
   if (operation === "createWorkspace") return { name: "Acme" };
+  if (operation === "createRootKey") return { workspaceId: home.workspaceId, name: "spare", scopes: ["keys.*"] };
   if (operation === "rerollKey") return { keyId: (await ok("createKey", home.key)).keyId, expiration: day };
   return {
     name: "ci",
     prefix: "acme",
     externalId: "user_2",
+    scopes: ["keys.*"],
     permissions: ["documents.read", "keys.*"],
     meta: { team: 7, deep: { b: [null, 1.5], a: "x" } },
     expires: clock.now() + 30 * day,

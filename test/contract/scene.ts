@@ -50,7 +50,7 @@ export interface Scene {
   ): Promise<Refusal>;
   /** Another workspace. */
   newWorkspace(): Promise<Answers["createWorkspace"]>;
-  /** A key that holds every permission and has been expired since a moment ago. */
+  /** A key that holds every scope and has been expired since a moment ago. */
   newExpiredKey(request?: CallRequest): Promise<string>;
 }
 
@@ -93,7 +93,7 @@ export async function openScene(door: Door, clock: Clock): Promise<Scene> {
     async newExpiredKey(request) {
       const lifetime = 60_000;
       const expires = clock.now() + lifetime;
-      const { key } = await ok("createKey", home.key, { permissions: ["*"], ...request, expires });
+      const { key } = await ok("createKey", home.key, { scopes: ["*"], ...request, expires });
       clock.advance(lifetime);
       return key;
     },

@@ -31,7 +31,12 @@ const nothing: Things = {
 /** Every operation that refers to something, with every way to do so. */
 const references: Partial<Record<OperationName, (things: Things) => CallRequest[]>> = {
   getKey: ({ key: { keyId } }) => [{ keyId }],
-  updateKey: ({ key: { keyId } }) => [{ keyId }, { keyId, name: "x" }, { keyId, permissions: ["*"] }],
+  updateKey: ({ key: { keyId } }) => [
+    { keyId },
+    { keyId, name: "x" },
+    { keyId, scopes: ["*"] },
+    { keyId, permissions: ["*"] },
+  ],
   deleteKey: ({ key: { keyId } }) => [{ keyId }],
   rerollKey: ({ key: { keyId } }) => [{ keyId }, { keyId, expiration: 1000 }],
   verifyKey: ({ key: { key } }) => [{ key }, { key, permissions: "documents.read" }],
@@ -50,20 +55,20 @@ function waysToRefer({ identityId, externalId }: Things): CallRequest[] {
   return [{ identityId }, { externalId }, { identity: identityId }, { identity: externalId }];
 }
 
-const allPermissions = [...new Set(keyOperations.flatMap((name) => operationOf(name).permission ?? []))];
+const allScopes = [...new Set(keyOperations.flatMap((name) => operationOf(name).scope ?? []))];
 
 function requestsOf(operation: OperationName, things: Things): CallRequest[] {
   return references[operation]?.(things) ?? expect.fail(`${operation} has no references here`);
 }
 
-describe("a caller without the permission", () => {
+describe("a caller without the scope", () => {
   everyDoor("is told the same by every operation, whether what it asks for exists or not", async (scene) => {
     const things = await makeThings(scene);
     const weak = await scene.ok("createKey", scene.home.key);
     for (const operation of keyOperations) {
-      const { permission } = operationOf(operation);
-      const others = allPermissions.filter((name) => name !== permission);
-      const strong = await scene.ok("createKey", scene.home.key, { permissions: others });
+      const { scope } = operationOf(operation);
+      const others = allScopes.filter((name) => name !== scope);
+      const strong = await scene.ok("createKey", scene.home.key, { scopes: others });
       const before = await readAllSettings(scene);
       const refusals = [];
       for (const request of [...requestsOf(operation, things), ...requestsOf(operation, nothing)]) {
@@ -76,10 +81,10 @@ describe("a caller without the permission", () => {
   });
 
   everyDoor("is not told what a more powerful key holds when it may not reroll it", async (scene) => {
-    const { key } = await scene.ok("createKey", scene.home.key, { permissions: ["keys.create"] });
+    const { key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.create"] });
     const refusals = [];
-    for (const permissions of [["payroll.approve"], ["*"], ["documents.read", "keys.create"]]) {
-      const { keyId } = await scene.ok("createKey", scene.home.key, { permissions });
+    for (const scopes of [["payroll.approve"], ["*"], ["identities.read", "keys.create"]]) {
+      const { keyId } = await scene.ok("createKey", scene.home.key, { scopes });
       refusals.push(await scene.refused(lacking, "rerollKey", key, { keyId }));
     }
     for (const refusal of refusals) expect(refusal).toEqual(refusals[0]);

@@ -17,9 +17,9 @@ describe("the mask of an update", () => {
 
   someDoors(messageDoors, "clears the fields that it names and that are not set", async (scene) => {
     const { keyId } = await createFullKey(scene);
-    const updateMask = { paths: ["name", "external_id", "permissions", "meta", "expires"] };
+    const updateMask = { paths: ["name", "external_id", "scopes", "permissions", "meta", "expires"] };
     const after = await scene.ok("updateKey", scene.home.key, { keyId, enabled: false, updateMask });
-    expect(after).toMatchObject({ enabled: true, permissions: [] });
+    expect(after).toMatchObject({ enabled: true, scopes: [], permissions: [] });
     for (const field of ["name", "identity", "meta", "expires"]) expect(after).not.toHaveProperty(field);
   });
 

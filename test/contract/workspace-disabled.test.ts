@@ -11,14 +11,14 @@ const code = "authorization/workspace_disabled";
 /** Every state that a key can be in, and how to make such a key. */
 const keyStates: Record<string, (scene: Scene) => Promise<string>> = {
   "the first key": async ({ home }) => home.key,
-  "an enabled key": async ({ ok, home }) => (await ok("createKey", home.key, { permissions: ["*"] })).key,
+  "an enabled key": async ({ ok, home }) => (await ok("createKey", home.key, { scopes: ["*"] })).key,
   "an individually disabled key": async ({ ok, home }) =>
-    (await ok("createKey", home.key, { permissions: ["*"], enabled: false })).key,
+    (await ok("createKey", home.key, { scopes: ["*"], enabled: false })).key,
   "an expired key": ({ newExpiredKey }) => newExpiredKey(),
   "an expired and individually disabled key": ({ newExpiredKey }) => newExpiredKey({ enabled: false }),
-  "a key that lacks the permission": async ({ ok, home }) =>
-    (await ok("createKey", home.key, { permissions: ["documents.read"] })).key,
-  "a key without any permission": async ({ ok, home }) => (await ok("createKey", home.key)).key,
+  "a key that lacks the scope": async ({ ok, home }) =>
+    (await ok("createKey", home.key, { scopes: ["identities.read"], permissions: ["keys.read", "*"] })).key,
+  "a key without any scope": async ({ ok, home }) => (await ok("createKey", home.key)).key,
 };
 
 async function disable({ ok, home: { workspaceId } }: Scene): Promise<void> {
@@ -78,7 +78,7 @@ describe("a disabled workspace", () => {
 
   everyDoor("changes nothing while it refuses", async (scene) => {
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_1" });
-    const { keyId, key } = await scene.ok("createKey", scene.home.key, { name: "first", permissions: ["keys.read"] });
+    const { keyId, key } = await scene.ok("createKey", scene.home.key, { name: "first", scopes: ["keys.read"] });
     await disable(scene);
     await scene.refused(code, "updateKey", scene.home.key, { keyId, name: "second", enabled: false });
     await scene.refused(code, "rerollKey", scene.home.key, { keyId });
@@ -111,8 +111,8 @@ describe("a disabled workspace", () => {
       "an individually disabled key": "authorization/key_disabled",
       "an expired key": "authentication/key_expired",
       "an expired and individually disabled key": "authorization/key_disabled",
-      "a key that lacks the permission": "authorization/insufficient_permissions",
-      "a key without any permission": "authorization/insufficient_permissions",
+      "a key that lacks the scope": "authorization/insufficient_permissions",
+      "a key without any scope": "authorization/insufficient_permissions",
     });
   });
 

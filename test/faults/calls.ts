@@ -53,7 +53,7 @@ function plainCall(caller: WorkspaceSubject | KeySubject, request: Request): Cal
   };
 }
 
-/** The caller needs the toggled permission to verify at all; `asked` makes it ask for the same of the presented key. */
+/** The caller needs the toggled scope to verify at all; `asked` makes it ask for the permission of the same name. */
 function verification(
   caller: WorkspaceSubject | KeySubject,
   presented: WorkspaceSubject | KeySubject,

@@ -1,14 +1,7 @@
 import { insist, pauseBetweenWrites, watchMs } from "./life.js";
 import type { Population } from "./population.js";
 import { prepare, type Request } from "./request.js";
-import {
-  type KeySettings,
-  type KeySubject,
-  keptPermission,
-  keySubject,
-  toggled,
-  type WorkspaceSubject,
-} from "./subjects.js";
+import { type KeySettings, type KeySubject, keySubject, namesOf, type WorkspaceSubject } from "./subjects.js";
 import type { Writer } from "./writer.js";
 
 /** Keys, one after the other, each updated until it is deleted, rerolled, or cannot be judged any more. */
@@ -27,7 +20,7 @@ export async function liveAsKeys(writer: Writer, population: Population, home: W
 }
 
 async function createKey(writer: Writer, home: WorkspaceSubject): Promise<KeySubject | undefined> {
-  const made = await writer.create(prepare("createKey", home.secret, { permissions: [keptPermission, toggled] }));
+  const made = await writer.create(prepare("createKey", home.secret, namesOf("granted")));
   return made && keySubject(home, `${made["keyId"]}`, `${made["key"]}`);
 }
 
@@ -78,6 +71,5 @@ function toggleEnabled({ home, keyId }: KeySubject, present: KeySettings): Chang
 
 function toggleGrant({ home, keyId }: KeySubject, present: KeySettings): Change {
   const value = present.grant === "granted" ? "lacking" : "granted";
-  const permissions = value === "granted" ? [keptPermission, toggled] : [keptPermission];
-  return { register: "grant", value, request: prepare("updateKey", home.secret, { keyId, permissions }) };
+  return { register: "grant", value, request: prepare("updateKey", home.secret, { keyId, ...namesOf(value) }) };
 }

@@ -24,9 +24,18 @@ export interface KeySettings {
   readonly grant: string;
 }
 
-/** What a key is made with; the toggled one is taken away and given back. */
+/**
+ * What a key is made with, as scopes and as permissions: the toggled one is taken away and given back. Scopes and permissions
+ * are changed by one update, so one register tells of both.
+ */
 export const toggled = "keys.verify";
-export const keptPermission = "keys.read";
+const kept = "keys.read";
+
+/** The settings of a key that holds the toggled name, or lacks it. */
+export function namesOf(grant: string): { scopes: string[]; permissions: string[] } {
+  const names = grant === "granted" ? [kept, toggled] : [kept];
+  return { scopes: names, permissions: names };
+}
 
 export function workspaceSubject(workspaceId: string, secret: string): WorkspaceSubject {
   const subject = createSubject(workspaceId, { workspace: "enabled", ...livingKey, ...asMade });

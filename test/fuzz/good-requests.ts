@@ -95,10 +95,13 @@ function named(field: DescField, value: fc.Arbitrary<unknown>): fc.Arbitrary<Tem
 }
 
 const name = fc.stringMatching(/^[A-Za-z0-9_-]{1,12}$/);
-const permission = fc.oneof(
-  fc.constantFrom("*", "keys.*", "keys.read", "identities.read"),
-  fc.array(name, { minLength: 1, maxLength: 4 }).map((names) => names.join(".")),
-);
+const dotted = (part: fc.Arbitrary<string>) =>
+  fc.oneof(
+    fc.constantFrom("*", "keys.*", "keys.read", "identities.read"),
+    fc.array(part, { minLength: 1, maxLength: 4 }).map((parts) => parts.join(".")),
+  );
+const scope = dotted(name);
+const permission = dotted(fc.stringMatching(/^[A-Za-z0-9_:-]{1,12}$/));
 const query = fc
   .array(
     permission.filter((each) => !each.includes("*")),
@@ -122,6 +125,7 @@ const valuesByName: Record<string, fc.Arbitrary<unknown>> = {
   "field latchkey.v1.ListAuditEventsRequest.workspace_id": refersTo("homeId"),
   "field latchkey.v1.CreateIdentityRequest.external_id": externalId.map((id) => `${id.slice(0, 40)}`),
   "field latchkey.v1.VerifyKeyRequest.permissions": query,
+  scopes: scope,
   permissions: permission,
   prefix: fc.stringMatching(/^[A-Za-z0-9_]{1,16}$/),
   expires: fc.integer({ min: Date.UTC(2100, 0), max: Date.UTC(9999, 11, 31) }),

@@ -125,7 +125,7 @@ export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptio
   const size = (pool: PoolName) => pools.get(pool)?.length ?? 0;
 
   async function topUp(): Promise<void> {
-    while (size("keyId") < fewest) await succeed("createKey", { permissions: ["a.b"] });
+    while (size("keyId") < fewest) await succeed("createKey", { scopes: ["a.b"], permissions: ["a:b"] });
     while (size("identityId") < fewest) await succeed("createIdentity", { externalId: `user ${Math.random()}` });
     while (size("workspaceId") < fewest) await succeed("createWorkspace", { name: "spare" });
   }

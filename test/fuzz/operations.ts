@@ -31,7 +31,7 @@ export const operations: readonly Operation[] = [KeysService, IdentitiesService,
     rpc,
     rpcPath: `/${service.typeName}/${rpc.name}`,
     routes: routesOf(rpc),
-    forKeys: getOption(rpc, access).permission !== "",
+    forKeys: getOption(rpc, access).scope !== "",
   })),
 );
 

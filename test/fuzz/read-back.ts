@@ -37,9 +37,13 @@ export function differences(operation: string, meant: Request, resource: Respons
     const found = memberOf(name, isIdentity, resource);
     // A part of a millisecond, which protobuf can have, counts as a whole one.
     if (name === "expires" && Number(found) - Number(given) === 1) return [];
-    const expected = given ?? (isIdentity ? {} : name === "permissions" ? [] : undefined);
+    const expected = given ?? (isIdentity ? {} : isList(name) ? [] : undefined);
     return isDeepStrictEqual(plain(found), plain(expected)) ? [] : [`${name}: ${show(found)} for ${show(expected)}`];
   });
+}
+
+function isList(name: string): boolean {
+  return name === "scopes" || name === "permissions";
 }
 
 /** Where a member of a request is found in the resource. */

@@ -11,6 +11,7 @@ const leaves: Readonly<Record<string, RegExp>> = {
   createIdentity: /^identity\.create$/,
   updateIdentity: /^(identity\.update)?$/,
   deleteIdentity: /^identity\.delete$/,
+  createRootKey: /^key\.create$/,
   createWorkspace: /^workspace\.create key\.create$/,
   disableWorkspace: /^(workspace\.disable)?$/,
   enableWorkspace: /^(workspace\.enable)?$/,

@@ -78,10 +78,10 @@ describe("the command on an error's page", () => {
     expectSuccess(await post(origin, "/v2/workspaces.disableWorkspace", operatorKey, reason));
     expectSuccess(await post(origin, "/v2/identities.createIdentity", key, { externalId: "user_42" }));
     credentials = {
-      "authentication/key_expired": await make({ permissions: ["*"], expires: Date.now() + 3_600_000 }),
+      "authentication/key_expired": await make({ scopes: ["*"], expires: Date.now() + 3_600_000 }),
       "authorization/workspace_disabled": other.key,
-      "authorization/key_disabled": await make({ permissions: ["*"], enabled: false }),
-      "authorization/insufficient_permissions": await make({ permissions: ["keys.verify"] }),
+      "authorization/key_disabled": await make({ scopes: ["*"], enabled: false }),
+      "authorization/insufficient_permissions": await make({ scopes: ["keys.verify"] }),
     };
     app.advance(3_600_001);
   });

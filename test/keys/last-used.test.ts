@@ -47,7 +47,7 @@ async function expectStored(made: Made, from: number, until: number): Promise<vo
 describe("when a key was last used is stored within a few seconds", () => {
   it("after a verification that found it valid, and after a call that it made; and is told with the key", async () => {
     const verified = await createKey();
-    const calling = await createKey({ permissions: ["keys.read"] });
+    const calling = await createKey({ scopes: ["keys.read"] });
     const from = Date.now();
     expect(await verify(verified.key)).toBe("VALID");
     await succeed(app.httpUrl, "keys.listKeys", calling.key, {});
@@ -59,8 +59,8 @@ describe("when a key was last used is stored within a few seconds", () => {
   });
 
   it("but not after one that found it invalid, a refused call of its own, or a mere look at it", async () => {
-    const disabled = await createKey({ enabled: false, permissions: ["*"] });
-    const expired = await createKey({ expires: Date.now() + 60_000, permissions: ["*"] });
+    const disabled = await createKey({ enabled: false, scopes: ["*"] });
+    const expired = await createKey({ expires: Date.now() + 60_000, scopes: ["*"] });
     const lacking = await createKey({ permissions: ["documents.read"] });
     const seen = await createKey();
     app.advance(60_000);

@@ -75,7 +75,7 @@ describe("where requests are limited", () => {
 
   it("all keys of a workspace count together, and those of another do not", async () => {
     const { key } = await createWorkspace(app.httpUrl);
-    const own = { permissions: ["keys.read"] };
+    const own = { scopes: ["keys.read"] };
     const sibling = await succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, own);
     expect(await http(app, sibling.key)).toMatchObject({ code: "ok", limit: left(2) });
     const { key: foreign } = await createWorkspace(app.httpUrl);
@@ -104,7 +104,7 @@ describe("where requests are limited", () => {
     },
   );
 
-  it("the limit speaks before the permission and the body", async () => {
+  it("the limit speaks before the scope and the body", async () => {
     const { key } = await spentWorkspace();
     expect(await http(app, key, "listWorkspaces")).toMatchObject(refused);
     expect(await http(app, key, "listKeys", { limit: 1_000 })).toMatchObject(refused);

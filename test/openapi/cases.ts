@@ -21,6 +21,7 @@ export const succeeding: Record<OperationName, MakeRequest> = {
   updateIdentity: async (stage) => ({ ...(await newIdentity(stage)), meta: { plan: "free" } }),
   deleteIdentity: (stage) => newIdentity(stage),
   createWorkspace: () => ({ name: "another" }),
+  createRootKey: ({ home }) => ({ workspaceId: home.workspaceId, name: "spare", scopes: ["keys.*"] }),
   getWorkspace: ({ home }) => ({ workspaceId: home.workspaceId }),
   listWorkspaces: () => ({ limit: 1 }),
   disableWorkspace: async ({ data }) => {
@@ -53,6 +54,7 @@ export const refused: Record<OperationName, readonly MakeRequest[]> = {
   updateIdentity: [() => ({ identityId: "nobody" })],
   deleteIdentity: [() => ({ externalId: "nobody" })],
   createWorkspace: [],
+  createRootKey: [() => ({ workspaceId: "none" })],
   getWorkspace: [() => ({ workspaceId: "none" })],
   listWorkspaces: [],
   disableWorkspace: [() => ({ workspaceId: "none", reason: "OWNER_REQUEST" })],
@@ -69,6 +71,7 @@ function everySetting(): CallRequest {
     name: "full",
     prefix: "acme",
     externalId: newName(),
+    scopes: ["keys.verify"],
     permissions: ["documents.read"],
     meta: { deep: [{ er: null }] },
     expires: Date.now() + 86_400_000,

@@ -45,9 +45,9 @@ test("the document has an example of every failure of the catalogue, with its st
 });
 
 test.each(names)("the document says who may call %s", (name) => {
-  const { permission, alsoOperator, routes } = operationOf(name);
-  const key = permission === undefined ? [] : [{ key: [permission] }];
-  const operator = permission === undefined || alsoOperator ? [{ operator: [] }] : [];
+  const { scope, alsoOperator, routes } = operationOf(name);
+  const key = scope === undefined ? [] : [{ key: [scope] }];
+  const operator = scope === undefined || alsoOperator ? [{ operator: [] }] : [];
   for (const [method, path] of routes) {
     expect(document.paths[path]?.[method.toLowerCase()]?.security).toEqual([...key, ...operator]);
   }

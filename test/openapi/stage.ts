@@ -69,7 +69,7 @@ export function openStage(): Stage {
       expect(answer).toMatchObject({ status: 200 });
       return answer.data as T;
     },
-    credentialFor: (name) => (operationOf(name).permission === undefined ? operatorKey : home.key),
+    credentialFor: (name) => (operationOf(name).scope === undefined ? operatorKey : home.key),
   };
 
   beforeAll(async () => {

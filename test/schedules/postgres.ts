@@ -109,6 +109,7 @@ function standing({ workspaceEnabled, keyEnabled, keyDeleted, ownerName }: Conte
     workspaceId,
     name: "",
     enabled: keyEnabled,
+    scopes: [],
     permissions: [],
     meta: {},
     expiresAt: null,

@@ -98,6 +98,8 @@ export function startLoad(service: SoakedService, scene: Scene, random: Random):
     await operate("getWorkspace", { workspaceId: spare });
     await operate("enableWorkspace", { workspaceId: spare });
     await operate("listWorkspaces", { limit: 5 });
+    const root = await operate("createRootKey", { workspaceId: spare });
+    await call(door, "deleteKey", root?.["key"] ?? "", { keyId: root?.["keyId"] });
     await operate("listAuditEvents", { workspaceId, limit: 5 });
     // A workspace cannot be deleted.
     if (random.chance(0.02)) await operate("createWorkspace", { name: "soak" });

@@ -8,7 +8,7 @@ test("the log of good and failing calls holds no credential, whole or in part", 
   const operatorKey = readSecret(place.operatorKeyFile);
   const firstKey = service.printedKey ?? "";
   const workspace = await call(service, "/v2/workspaces.createWorkspace", operatorKey, { name: "another" });
-  const created = await call(service, "/v2/keys.createKey", firstKey, { name: "created", permissions: ["keys.read"] });
+  const created = await call(service, "/v2/keys.createKey", firstKey, { name: "created", scopes: ["keys.read"] });
   const keys = [workspace, created].map(({ data }) => (data as { key: string }).key);
   const [otherKey = "", createdKey = ""] = keys;
 

@@ -28,6 +28,7 @@ describe("a change that can alter a decision takes the next epoch and stamps the
 
   it.each([
     ["enabled", () => schema.sql`enabled = false`],
+    ["scopes", () => schema.sql`scopes = '{keys.read}'`],
     ["permissions", () => schema.sql`permissions = '{keys.read}'`],
     ["expiry", () => schema.sql`expires_at = now()`],
     ["secret", () => schema.sql`hash = decode(${hashSecret(mintId("key"))}, 'hex')`],

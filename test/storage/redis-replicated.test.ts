@@ -23,7 +23,7 @@ it("a stale copy that takes the place of its primary is not believed", { timeout
   const enabled = await createShared(app, primary.redis);
   const changed = await createShared(app, primary.redis);
   const reader = await succeed<{ keyId: string; key: string }>(app.httpUrl, "keys.createKey", changed.key, {
-    permissions: ["keys.read"],
+    scopes: ["keys.read"],
   });
   await disable(app, enabled.workspaceId);
   await expect.poll(() => primary.redis.get(workspaceEntryOf(enabled.workspaceId))).toContain(".disabled@");
@@ -35,7 +35,7 @@ it("a stale copy that takes the place of its primary is not believed", { timeout
   await copy.redis.replicaof("127.0.0.1", 1);
   await disable(app, disabled.workspaceId);
   await enable(app, enabled.workspaceId);
-  await succeed(app.httpUrl, "keys.updateKey", changed.key, { keyId: reader.keyId, permissions: [] });
+  await succeed(app.httpUrl, "keys.updateKey", changed.key, { keyId: reader.keyId, scopes: [] });
   const expectRightAnswers = async (replicas: typeof holders) => {
     expect(await askBoth(replicas, disabled.key)).toEqual(outcomes.workspaceDisabled);
     expect(await askBoth(replicas, enabled.key)).toEqual(outcomes.served);

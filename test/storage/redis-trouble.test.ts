@@ -37,7 +37,7 @@ afterAll(async () => {
 /** Calls with keys that nobody has asked about yet, through both doors, are all served. */
 async function expectServed(): Promise<void> {
   for (let times = 0; times < 5; times++) {
-    const fresh = await succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, { permissions: ["keys.read"] });
+    const fresh = await succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, { scopes: ["keys.read"] });
     for (const call of [callHttp, callGrpc])
       expect(await call(app, "listKeys", fresh.key)).toMatchObject({ outcome: "OK" });
   }

@@ -36,6 +36,7 @@ const settings = fc.oneof(
   fc.constant({ externalId: null }),
   fc.boolean().map((enabled) => ({ enabled })),
   fc.nat(99).map((number) => ({ name: `name_${number}` })),
+  fc.subarray(["keys.read", "keys.*", "audit.read"]).map((scopes) => ({ scopes })),
   fc.subarray(["keys.read", "keys.*", "documents.read"]).map((permissions) => ({ permissions })),
   fc.nat(99).map((number) => ({ meta: { number } })),
   fc.constant({ expires: null }),
@@ -102,8 +103,17 @@ interface ToldKey {
 }
 
 /** A key as it is read, in the form in which the audit tells it. */
-function asTold({ start, name = null, enabled, permissions, identity, meta = null, expires = null }: ToldKey): State {
-  return { start, name, enabled, permissions, identityId: identity?.identityId ?? null, meta, expires };
+function asTold({
+  start,
+  name = null,
+  enabled,
+  scopes,
+  permissions,
+  identity,
+  meta = null,
+  expires = null,
+}: ToldKey): State {
+  return { start, name, enabled, scopes, permissions, identityId: identity?.identityId ?? null, meta, expires };
 }
 
 describe("many changes of the same keys and identities at once", () => {

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file latchkey/v1/access.proto.
  */
 export const file_latchkey_v1_access: GenFile = /*@__PURE__*/
-  fileDesc("ChhsYXRjaGtleS92MS9hY2Nlc3MucHJvdG8SC2xhdGNoa2V5LnYxIi4KBkFjY2VzcxISCgpwZXJtaXNzaW9uGAEgASgJEhAKCG9wZXJhdG9yGAIgASgIOk0KBmFjY2VzcxIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGM6UAyABKAsyEy5sYXRjaGtleS52MS5BY2Nlc3NSBmFjY2Vzc2IGcHJvdG8z", [file_google_protobuf_descriptor]);
+  fileDesc("ChhsYXRjaGtleS92MS9hY2Nlc3MucHJvdG8SC2xhdGNoa2V5LnYxIikKBkFjY2VzcxINCgVzY29wZRgBIAEoCRIQCghvcGVyYXRvchgCIAEoCDpNCgZhY2Nlc3MSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjOlAMgASgLMhMubGF0Y2hrZXkudjEuQWNjZXNzUgZhY2Nlc3NiBnByb3RvMw", [file_google_protobuf_descriptor]);
 
 /**
  * Who may call an RPC. Where both fields are set, either suffices. An RPC
@@ -22,12 +22,12 @@ export const file_latchkey_v1_access: GenFile = /*@__PURE__*/
  */
 export type Access = Message<"latchkey.v1.Access"> & {
   /**
-   * The permission that a workspace's key must hold, such as `keys.read`. Empty:
-   * no key may call.
+   * The scope that a workspace's key must hold, such as `keys.read`. Empty: no key
+   * may call.
    *
-   * @generated from field: string permission = 1;
+   * @generated from field: string scope = 1;
    */
-  permission: string;
+  scope: string;
 
   /**
    * Whether the operator's credential may call. Default: no.

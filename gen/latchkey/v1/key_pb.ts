@@ -14,7 +14,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file latchkey/v1/key.proto.
  */
 export const file_latchkey_v1_key: GenFile = /*@__PURE__*/
-  fileDesc("ChVsYXRjaGtleS92MS9rZXkucHJvdG8SC2xhdGNoa2V5LnYxItIDCgNLZXkSDgoGa2V5X2lkGAEgASgJEhQKDHdvcmtzcGFjZV9pZBgCIAEoCRINCgVzdGFydBgDIAEoCRIRCgRuYW1lGAQgASgJSACIAQESDwoHZW5hYmxlZBgFIAEoCBITCgtwZXJtaXNzaW9ucxgGIAMoCRIsCghpZGVudGl0eRgHIAEoCzIVLmxhdGNoa2V5LnYxLklkZW50aXR5SAGIAQESKgoEbWV0YRgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIAogBARIwCgdleHBpcmVzGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgDiAEBEi4KCmNyZWF0ZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKDGxhc3RfdXNlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIBIgBAUIHCgVfbmFtZUILCglfaWRlbnRpdHlCBwoFX21ldGFCCgoIX2V4cGlyZXNCDwoNX2xhc3RfdXNlZF9hdGIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_latchkey_v1_identity]);
+  fileDesc("ChVsYXRjaGtleS92MS9rZXkucHJvdG8SC2xhdGNoa2V5LnYxIuIDCgNLZXkSDgoGa2V5X2lkGAEgASgJEhQKDHdvcmtzcGFjZV9pZBgCIAEoCRINCgVzdGFydBgDIAEoCRIRCgRuYW1lGAQgASgJSACIAQESDwoHZW5hYmxlZBgFIAEoCBIOCgZzY29wZXMYDSADKAkSEwoLcGVybWlzc2lvbnMYBiADKAkSLAoIaWRlbnRpdHkYByABKAsyFS5sYXRjaGtleS52MS5JZGVudGl0eUgBiAEBEioKBG1ldGEYCCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAKIAQESMAoHZXhwaXJlcxgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIA4gBARIuCgpjcmVhdGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI1CgxsYXN0X3VzZWRfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wSASIAQFCBwoFX25hbWVCCwoJX2lkZW50aXR5QgcKBV9tZXRhQgoKCF9leHBpcmVzQg8KDV9sYXN0X3VzZWRfYXRiBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_latchkey_v1_identity]);
 
 /**
  * An API key as it can be read back: all but its secret, which is shown once,
@@ -61,7 +61,17 @@ export type Key = Message<"latchkey.v1.Key"> & {
   enabled: boolean;
 
   /**
-   * What the key may do: `*` is everything, `keys.*` all of one resource.
+   * What the key may do with this service: `*` is everything, `keys.*` all of one
+   * resource. A key without scopes can be verified, and that is all.
+   *
+   * @generated from field: repeated string scopes = 13;
+   */
+  scopes: string[];
+
+  /**
+   * What the key may do in the user's own application, in the application's own
+   * words. Only verifyKey compares them; whatever they are called, they allow
+   * nothing here.
    *
    * @generated from field: repeated string permissions = 6;
    */

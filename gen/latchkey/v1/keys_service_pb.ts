@@ -23,7 +23,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file latchkey/v1/keys_service.proto.
  */
 export const file_latchkey_v1_keys_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch5sYXRjaGtleS92MS9rZXlzX3NlcnZpY2UucHJvdG8SC2xhdGNoa2V5LnYxIusFChBDcmVhdGVLZXlSZXF1ZXN0Eh0KBG5hbWUYASABKAlCCrpIB3IFEAEY/wFIAYgBARJ+CgZwcmVmaXgYAiABKAlCabpIZroBYwoLcHJlZml4LmZvcm0SLm11c3QgYmUgMSB0byAxNiBsZXR0ZXJzLCBkaWdpdHMgb3IgdW5kZXJzY29yZXMaJHRoaXMubWF0Y2hlcygnXltBLVphLXowLTlfXXsxLDE2fSQnKUgCiAEBEiEKC2lkZW50aXR5X2lkGAMgASgJQgq6SAdyBRABGP8BSAASlAEKC2V4dGVybmFsX2lkGAQgASgJQn26SHq6AXAKHmV4dGVybmFsX2lkLmNvbnRyb2xfY2hhcmFjdGVycxIjbXVzdCBub3QgY29udGFpbiBjb250cm9sIGNoYXJhY3RlcnMaKSF0aGlzLm1hdGNoZXMoJ1tbOmNudHJsOl1cdTAwODAtXHUwMDlmXScpcgUQARj/AUgAEsEBCgtwZXJtaXNzaW9ucxgFIAMoCUKrAbpIpwGSAaMBEGQYASKcAboBlAEKD3Blcm1pc3Npb24uZm9ybRI8bXVzdCBiZSBuYW1lcyBqb2luZWQgYnkgZG90cywgc3VjaCBhcyBrZXlzLnJlYWQsIGtleXMuKiBvciAqGkN0aGlzLm1hdGNoZXMoJ14oWypdfFtBLVphLXowLTlfLV0rKFsuXVtBLVphLXowLTlfLV0rKSooWy5dWypdKT8pJCcpcgIYZBIqCgRtZXRhGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgDiAEBEjoKB2V4cGlyZXMYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgi6SAWyAQJAAUgEiAEBEhQKB2VuYWJsZWQYCCABKAhIBYgBAUIHCgVvd25lckIHCgVfbmFtZUIJCgdfcHJlZml4QgcKBV9tZXRhQgoKCF9leHBpcmVzQgoKCF9lbmFibGVkIjAKEUNyZWF0ZUtleVJlc3BvbnNlEg4KBmtleV9pZBgBIAEoCRILCgNrZXkYAiABKAkivAEKD0xpc3RLZXlzUmVxdWVzdBIdCgVsaW1pdBgBIAEoBUIJukgGGgQYZCgBSACIAQESHQoGY3Vyc29yGAIgASgJQgi6SAVyAxj/AUgBiAEBEiQKC2V4dGVybmFsX2lkGAMgASgJQgq6SAdyBRABGP8BSAKIAQESFAoHZW5hYmxlZBgEIAEoCEgDiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yQg4KDF9leHRlcm5hbF9pZEIKCghfZW5hYmxlZCJfChBMaXN0S2V5c1Jlc3BvbnNlEh4KBGtleXMYASADKAsyEC5sYXRjaGtleS52MS5LZXkSKwoKcGFnaW5hdGlvbhgCIAEoCzIXLmxhdGNoa2V5LnYxLlBhZ2luYXRpb24iKwoNR2V0S2V5UmVxdWVzdBIaCgZrZXlfaWQYASABKAlCCrpIB3IFEAEY/wEiLwoOR2V0S2V5UmVzcG9uc2USHQoDa2V5GAEgASgLMhAubGF0Y2hrZXkudjEuS2V5IvoFChBVcGRhdGVLZXlSZXF1ZXN0EhoKBmtleV9pZBgBIAEoCUIKukgHcgUQARj/ARIdCgRuYW1lGAIgASgJQgq6SAdyBRABGP8BSAGIAQESIQoLaWRlbnRpdHlfaWQYAyABKAlCCrpIB3IFEAEY/wFIABKUAQoLZXh0ZXJuYWxfaWQYBCABKAlCfbpIeroBcAoeZXh0ZXJuYWxfaWQuY29udHJvbF9jaGFyYWN0ZXJzEiNtdXN0IG5vdCBjb250YWluIGNvbnRyb2wgY2hhcmFjdGVycxopIXRoaXMubWF0Y2hlcygnW1s6Y250cmw6XVx1MDA4MC1cdTAwOWZdJylyBRABGP8BSAASwQEKC3Blcm1pc3Npb25zGAUgAygJQqsBukinAZIBowEQZBgBIpwBugGUAQoPcGVybWlzc2lvbi5mb3JtEjxtdXN0IGJlIG5hbWVzIGpvaW5lZCBieSBkb3RzLCBzdWNoIGFzIGtleXMucmVhZCwga2V5cy4qIG9yICoaQ3RoaXMubWF0Y2hlcygnXihbKl18W0EtWmEtejAtOV8tXSsoWy5dW0EtWmEtejAtOV8tXSspKihbLl1bKl0pPykkJylyAhhkEioKBG1ldGEYBiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAKIAQESOgoHZXhwaXJlcxgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCLpIBbIBAkABSAOIAQESFAoHZW5hYmxlZBgIIAEoCEgEiAEBEnwKC3VwZGF0ZV9tYXNrGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFza0JLukhI4gFFEgRuYW1lEgtpZGVudGl0eV9pZBILZXh0ZXJuYWxfaWQSC3Blcm1pc3Npb25zEgRtZXRhEgdleHBpcmVzEgdlbmFibGVkQgcKBW93bmVyQgcKBV9uYW1lQgcKBV9tZXRhQgoKCF9leHBpcmVzQgoKCF9lbmFibGVkIjIKEVVwZGF0ZUtleVJlc3BvbnNlEh0KA2tleRgBIAEoCzIQLmxhdGNoa2V5LnYxLktleSIuChBEZWxldGVLZXlSZXF1ZXN0EhoKBmtleV9pZBgBIAEoCUIKukgHcgUQARj/ASITChFEZWxldGVLZXlSZXNwb25zZSJRChBSZXJvbGxLZXlSZXF1ZXN0EhoKBmtleV9pZBgBIAEoCUIKukgHcgUQARj/ARIhCgpleHBpcmF0aW9uGAIgASgDQg26SAoiCBiA2MS9dSgAIjAKEVJlcm9sbEtleVJlc3BvbnNlEg4KBmtleV9pZBgBIAEoCRILCgNrZXkYAiABKAkiYQoQVmVyaWZ5S2V5UmVxdWVzdBIXCgNrZXkYASABKAlCCrpIB3IFEAEY/wESJAoLcGVybWlzc2lvbnMYAiABKAlCCrpIB3IFEAEY6AdIAIgBAUIOCgxfcGVybWlzc2lvbnMi8AIKEVZlcmlmeUtleVJlc3BvbnNlEg0KBXZhbGlkGAEgASgIEisKBGNvZGUYAiABKA4yHS5sYXRjaGtleS52MS5WZXJpZmljYXRpb25Db2RlEhMKBmtleV9pZBgDIAEoCUgAiAEBEhEKBG5hbWUYBCABKAlIAYgBARIqCgRtZXRhGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgCiAEBEjAKB2V4cGlyZXMYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wSAOIAQESFAoHZW5hYmxlZBgHIAEoCEgEiAEBEhMKC3Blcm1pc3Npb25zGAggAygJEiwKCGlkZW50aXR5GAkgASgLMhUubGF0Y2hrZXkudjEuSWRlbnRpdHlIBYgBAUIJCgdfa2V5X2lkQgcKBV9uYW1lQgcKBV9tZXRhQgoKCF9leHBpcmVzQgoKCF9lbmFibGVkQgsKCV9pZGVudGl0eSIoCg1XaG9hbWlSZXF1ZXN0EhcKA2tleRgBIAEoCUIKukgHcgUQARj/ASIvCg5XaG9hbWlSZXNwb25zZRIdCgNrZXkYASABKAsyEC5sYXRjaGtleS52MS5LZXkqgwIKEFZlcmlmaWNhdGlvbkNvZGUSIQodVkVSSUZJQ0FUSU9OX0NPREVfVU5TUEVDSUZJRUQQABIbChdWRVJJRklDQVRJT05fQ09ERV9WQUxJRBABEh8KG1ZFUklGSUNBVElPTl9DT0RFX05PVF9GT1VORBACEh4KGlZFUklGSUNBVElPTl9DT0RFX0RJU0FCTEVEEAMSHQoZVkVSSUZJQ0FUSU9OX0NPREVfRVhQSVJFRBAEEi4KKlZFUklGSUNBVElPTl9DT0RFX0lOU1VGRklDSUVOVF9QRVJNSVNTSU9OUxAFEh8KG1ZFUklGSUNBVElPTl9DT0RFX0ZPUkJJRERFThAGMqkICgtLZXlzU2VydmljZRKDAQoJQ3JlYXRlS2V5Eh0ubGF0Y2hrZXkudjEuQ3JlYXRlS2V5UmVxdWVzdBoeLmxhdGNoa2V5LnYxLkNyZWF0ZUtleVJlc3BvbnNlIjfypBkNCgtrZXlzLmNyZWF0ZfqkGQEIgKUZAYLT5JMCFzoBKiISL3YyL2tleXMuY3JlYXRlS2V5EnYKBkdldEtleRIaLmxhdGNoa2V5LnYxLkdldEtleVJlcXVlc3QaGy5sYXRjaGtleS52MS5HZXRLZXlSZXNwb25zZSIz8qQZCwoJa2V5cy5yZWFk+qQZAROC0+STAhk6ASpiA2tleSIPL3YyL2tleXMuZ2V0S2V5EpgBCghMaXN0S2V5cxIcLmxhdGNoa2V5LnYxLkxpc3RLZXlzUmVxdWVzdBodLmxhdGNoa2V5LnYxLkxpc3RLZXlzUmVzcG9uc2UiT/KkGQsKCWtleXMucmVhZILT5JMCOjoBKlocOgEqYgRrZXlzIhEvdjIva2V5cy5saXN0S2V5c2IEa2V5cyIRL3YxL2tleXMubGlzdEtleXMShQEKCVVwZGF0ZUtleRIdLmxhdGNoa2V5LnYxLlVwZGF0ZUtleVJlcXVlc3QaHi5sYXRjaGtleS52MS5VcGRhdGVLZXlSZXNwb25zZSI58qQZDQoLa2V5cy51cGRhdGX6pBkCEwiC0+STAhw6ASpiA2tleSISL3YyL2tleXMudXBkYXRlS2V5En8KCURlbGV0ZUtleRIdLmxhdGNoa2V5LnYxLkRlbGV0ZUtleVJlcXVlc3QaHi5sYXRjaGtleS52MS5EZWxldGVLZXlSZXNwb25zZSIz8qQZDQoLa2V5cy5kZWxldGX6pBkBE4LT5JMCFzoBKiISL3YyL2tleXMuZGVsZXRlS2V5EoMBCglSZXJvbGxLZXkSHS5sYXRjaGtleS52MS5SZXJvbGxLZXlSZXF1ZXN0Gh4ubGF0Y2hrZXkudjEuUmVyb2xsS2V5UmVzcG9uc2UiN/KkGQ0KC2tleXMuY3JlYXRl+qQZAROApRkBgtPkkwIXOgEqIhIvdjIva2V5cy5yZXJvbGxLZXkSegoJVmVyaWZ5S2V5Eh0ubGF0Y2hrZXkudjEuVmVyaWZ5S2V5UmVxdWVzdBoeLmxhdGNoa2V5LnYxLlZlcmlmeUtleVJlc3BvbnNlIi7ypBkNCgtrZXlzLnZlcmlmeYLT5JMCFzoBKiISL3YyL2tleXMudmVyaWZ5S2V5EnYKBldob2FtaRIaLmxhdGNoa2V5LnYxLldob2FtaVJlcXVlc3QaGy5sYXRjaGtleS52MS5XaG9hbWlSZXNwb25zZSIz8qQZCwoJa2V5cy5yZWFk+qQZAROC0+STAhk6ASpiA2tleSIPL3YyL2tleXMud2hvYW1pYgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_field_mask, file_google_protobuf_struct, file_google_protobuf_timestamp, file_latchkey_v1_access, file_latchkey_v1_errors, file_latchkey_v1_identity, file_latchkey_v1_key, file_latchkey_v1_pagination, file_latchkey_v1_repeatable]);
+  fileDesc("Ch5sYXRjaGtleS92MS9rZXlzX3NlcnZpY2UucHJvdG8SC2xhdGNoa2V5LnYxIsIHChBDcmVhdGVLZXlSZXF1ZXN0Eh0KBG5hbWUYASABKAlCCrpIB3IFEAEY/wFIAYgBARJ+CgZwcmVmaXgYAiABKAlCabpIZroBYwoLcHJlZml4LmZvcm0SLm11c3QgYmUgMSB0byAxNiBsZXR0ZXJzLCBkaWdpdHMgb3IgdW5kZXJzY29yZXMaJHRoaXMubWF0Y2hlcygnXltBLVphLXowLTlfXXsxLDE2fSQnKUgCiAEBEiEKC2lkZW50aXR5X2lkGAMgASgJQgq6SAdyBRABGP8BSAASlAEKC2V4dGVybmFsX2lkGAQgASgJQn26SHq6AXAKHmV4dGVybmFsX2lkLmNvbnRyb2xfY2hhcmFjdGVycxIjbXVzdCBub3QgY29udGFpbiBjb250cm9sIGNoYXJhY3RlcnMaKSF0aGlzLm1hdGNoZXMoJ1tbOmNudHJsOl1cdTAwODAtXHUwMDlmXScpcgUQARj/AUgAErcBCgZzY29wZXMYCSADKAlCpgG6SKIBkgGeARBkGAEilwG6AY8BCgpzY29wZS5mb3JtEjxtdXN0IGJlIG5hbWVzIGpvaW5lZCBieSBkb3RzLCBzdWNoIGFzIGtleXMucmVhZCwga2V5cy4qIG9yICoaQ3RoaXMubWF0Y2hlcygnXihbKl18W0EtWmEtejAtOV8tXSsoWy5dW0EtWmEtejAtOV8tXSspKihbLl1bKl0pPykkJylyAhhkEt4BCgtwZXJtaXNzaW9ucxgFIAMoCULIAbpIxAGSAcABEGQYASK5AboBsQEKD3Blcm1pc3Npb24uZm9ybRJXbXVzdCBiZSBuYW1lcyBqb2luZWQgYnkgZG90cywgc3VjaCBhcyBkb2N1bWVudHMucmVhZCwgZG9jdW1lbnRzOndyaXRlLCBkb2N1bWVudHMuKiBvciAqGkV0aGlzLm1hdGNoZXMoJ14oWypdfFtBLVphLXowLTlfOi1dKyhbLl1bQS1aYS16MC05XzotXSspKihbLl1bKl0pPykkJylyAhhkEioKBG1ldGEYBiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAOIAQESOgoHZXhwaXJlcxgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCLpIBbIBAkABSASIAQESFAoHZW5hYmxlZBgIIAEoCEgFiAEBQgcKBW93bmVyQgcKBV9uYW1lQgkKB19wcmVmaXhCBwoFX21ldGFCCgoIX2V4cGlyZXNCCgoIX2VuYWJsZWQiMAoRQ3JlYXRlS2V5UmVzcG9uc2USDgoGa2V5X2lkGAEgASgJEgsKA2tleRgCIAEoCSK8AQoPTGlzdEtleXNSZXF1ZXN0Eh0KBWxpbWl0GAEgASgFQgm6SAYaBBhkKAFIAIgBARIdCgZjdXJzb3IYAiABKAlCCLpIBXIDGP8BSAGIAQESJAoLZXh0ZXJuYWxfaWQYAyABKAlCCrpIB3IFEAEY/wFIAogBARIUCgdlbmFibGVkGAQgASgISAOIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3JCDgoMX2V4dGVybmFsX2lkQgoKCF9lbmFibGVkIl8KEExpc3RLZXlzUmVzcG9uc2USHgoEa2V5cxgBIAMoCzIQLmxhdGNoa2V5LnYxLktleRIrCgpwYWdpbmF0aW9uGAIgASgLMhcubGF0Y2hrZXkudjEuUGFnaW5hdGlvbiIrCg1HZXRLZXlSZXF1ZXN0EhoKBmtleV9pZBgBIAEoCUIKukgHcgUQARj/ASIvCg5HZXRLZXlSZXNwb25zZRIdCgNrZXkYASABKAsyEC5sYXRjaGtleS52MS5LZXki2gcKEFVwZGF0ZUtleVJlcXVlc3QSGgoGa2V5X2lkGAEgASgJQgq6SAdyBRABGP8BEh0KBG5hbWUYAiABKAlCCrpIB3IFEAEY/wFIAYgBARIhCgtpZGVudGl0eV9pZBgDIAEoCUIKukgHcgUQARj/AUgAEpQBCgtleHRlcm5hbF9pZBgEIAEoCUJ9ukh6ugFwCh5leHRlcm5hbF9pZC5jb250cm9sX2NoYXJhY3RlcnMSI211c3Qgbm90IGNvbnRhaW4gY29udHJvbCBjaGFyYWN0ZXJzGikhdGhpcy5tYXRjaGVzKCdbWzpjbnRybDpdXHUwMDgwLVx1MDA5Zl0nKXIFEAEY/wFIABK3AQoGc2NvcGVzGAogAygJQqYBukiiAZIBngEQZBgBIpcBugGPAQoKc2NvcGUuZm9ybRI8bXVzdCBiZSBuYW1lcyBqb2luZWQgYnkgZG90cywgc3VjaCBhcyBrZXlzLnJlYWQsIGtleXMuKiBvciAqGkN0aGlzLm1hdGNoZXMoJ14oWypdfFtBLVphLXowLTlfLV0rKFsuXVtBLVphLXowLTlfLV0rKSooWy5dWypdKT8pJCcpcgIYZBLeAQoLcGVybWlzc2lvbnMYBSADKAlCyAG6SMQBkgHAARBkGAEiuQG6AbEBCg9wZXJtaXNzaW9uLmZvcm0SV211c3QgYmUgbmFtZXMgam9pbmVkIGJ5IGRvdHMsIHN1Y2ggYXMgZG9jdW1lbnRzLnJlYWQsIGRvY3VtZW50czp3cml0ZSwgZG9jdW1lbnRzLiogb3IgKhpFdGhpcy5tYXRjaGVzKCdeKFsqXXxbQS1aYS16MC05XzotXSsoWy5dW0EtWmEtejAtOV86LV0rKSooWy5dWypdKT8pJCcpcgIYZBIqCgRtZXRhGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgCiAEBEjoKB2V4cGlyZXMYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgi6SAWyAQJAAUgDiAEBEhQKB2VuYWJsZWQYCCABKAhIBIgBARKEAQoLdXBkYXRlX21hc2sYCSABKAsyGi5nb29nbGUucHJvdG9idWYuRmllbGRNYXNrQlO6SFDiAU0SBG5hbWUSC2lkZW50aXR5X2lkEgtleHRlcm5hbF9pZBIGc2NvcGVzEgtwZXJtaXNzaW9ucxIEbWV0YRIHZXhwaXJlcxIHZW5hYmxlZEIHCgVvd25lckIHCgVfbmFtZUIHCgVfbWV0YUIKCghfZXhwaXJlc0IKCghfZW5hYmxlZCIyChFVcGRhdGVLZXlSZXNwb25zZRIdCgNrZXkYASABKAsyEC5sYXRjaGtleS52MS5LZXkiLgoQRGVsZXRlS2V5UmVxdWVzdBIaCgZrZXlfaWQYASABKAlCCrpIB3IFEAEY/wEiEwoRRGVsZXRlS2V5UmVzcG9uc2UiUQoQUmVyb2xsS2V5UmVxdWVzdBIaCgZrZXlfaWQYASABKAlCCrpIB3IFEAEY/wESIQoKZXhwaXJhdGlvbhgCIAEoA0INukgKIggYgNjEvXUoACIwChFSZXJvbGxLZXlSZXNwb25zZRIOCgZrZXlfaWQYASABKAkSCwoDa2V5GAIgASgJImEKEFZlcmlmeUtleVJlcXVlc3QSFwoDa2V5GAEgASgJQgq6SAdyBRABGP8BEiQKC3Blcm1pc3Npb25zGAIgASgJQgq6SAdyBRABGOgHSACIAQFCDgoMX3Blcm1pc3Npb25zIvACChFWZXJpZnlLZXlSZXNwb25zZRINCgV2YWxpZBgBIAEoCBIrCgRjb2RlGAIgASgOMh0ubGF0Y2hrZXkudjEuVmVyaWZpY2F0aW9uQ29kZRITCgZrZXlfaWQYAyABKAlIAIgBARIRCgRuYW1lGAQgASgJSAGIAQESKgoEbWV0YRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIAogBARIwCgdleHBpcmVzGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgDiAEBEhQKB2VuYWJsZWQYByABKAhIBIgBARITCgtwZXJtaXNzaW9ucxgIIAMoCRIsCghpZGVudGl0eRgJIAEoCzIVLmxhdGNoa2V5LnYxLklkZW50aXR5SAWIAQFCCQoHX2tleV9pZEIHCgVfbmFtZUIHCgVfbWV0YUIKCghfZXhwaXJlc0IKCghfZW5hYmxlZEILCglfaWRlbnRpdHkiKAoNV2hvYW1pUmVxdWVzdBIXCgNrZXkYASABKAlCCrpIB3IFEAEY/wEiLwoOV2hvYW1pUmVzcG9uc2USHQoDa2V5GAEgASgLMhAubGF0Y2hrZXkudjEuS2V5KoMCChBWZXJpZmljYXRpb25Db2RlEiEKHVZFUklGSUNBVElPTl9DT0RFX1VOU1BFQ0lGSUVEEAASGwoXVkVSSUZJQ0FUSU9OX0NPREVfVkFMSUQQARIfChtWRVJJRklDQVRJT05fQ09ERV9OT1RfRk9VTkQQAhIeChpWRVJJRklDQVRJT05fQ09ERV9ESVNBQkxFRBADEh0KGVZFUklGSUNBVElPTl9DT0RFX0VYUElSRUQQBBIuCipWRVJJRklDQVRJT05fQ09ERV9JTlNVRkZJQ0lFTlRfUEVSTUlTU0lPTlMQBRIfChtWRVJJRklDQVRJT05fQ09ERV9GT1JCSURERU4QBjKpCAoLS2V5c1NlcnZpY2USgwEKCUNyZWF0ZUtleRIdLmxhdGNoa2V5LnYxLkNyZWF0ZUtleVJlcXVlc3QaHi5sYXRjaGtleS52MS5DcmVhdGVLZXlSZXNwb25zZSI38qQZDQoLa2V5cy5jcmVhdGX6pBkBCIClGQGC0+STAhc6ASoiEi92Mi9rZXlzLmNyZWF0ZUtleRJ2CgZHZXRLZXkSGi5sYXRjaGtleS52MS5HZXRLZXlSZXF1ZXN0GhsubGF0Y2hrZXkudjEuR2V0S2V5UmVzcG9uc2UiM/KkGQsKCWtleXMucmVhZPqkGQETgtPkkwIZOgEqYgNrZXkiDy92Mi9rZXlzLmdldEtleRKYAQoITGlzdEtleXMSHC5sYXRjaGtleS52MS5MaXN0S2V5c1JlcXVlc3QaHS5sYXRjaGtleS52MS5MaXN0S2V5c1Jlc3BvbnNlIk/ypBkLCglrZXlzLnJlYWSC0+STAjo6ASpaHDoBKmIEa2V5cyIRL3YyL2tleXMubGlzdEtleXNiBGtleXMiES92MS9rZXlzLmxpc3RLZXlzEoUBCglVcGRhdGVLZXkSHS5sYXRjaGtleS52MS5VcGRhdGVLZXlSZXF1ZXN0Gh4ubGF0Y2hrZXkudjEuVXBkYXRlS2V5UmVzcG9uc2UiOfKkGQ0KC2tleXMudXBkYXRl+qQZAhMIgtPkkwIcOgEqYgNrZXkiEi92Mi9rZXlzLnVwZGF0ZUtleRJ/CglEZWxldGVLZXkSHS5sYXRjaGtleS52MS5EZWxldGVLZXlSZXF1ZXN0Gh4ubGF0Y2hrZXkudjEuRGVsZXRlS2V5UmVzcG9uc2UiM/KkGQ0KC2tleXMuZGVsZXRl+qQZAROC0+STAhc6ASoiEi92Mi9rZXlzLmRlbGV0ZUtleRKDAQoJUmVyb2xsS2V5Eh0ubGF0Y2hrZXkudjEuUmVyb2xsS2V5UmVxdWVzdBoeLmxhdGNoa2V5LnYxLlJlcm9sbEtleVJlc3BvbnNlIjfypBkNCgtrZXlzLmNyZWF0ZfqkGQETgKUZAYLT5JMCFzoBKiISL3YyL2tleXMucmVyb2xsS2V5EnoKCVZlcmlmeUtleRIdLmxhdGNoa2V5LnYxLlZlcmlmeUtleVJlcXVlc3QaHi5sYXRjaGtleS52MS5WZXJpZnlLZXlSZXNwb25zZSIu8qQZDQoLa2V5cy52ZXJpZnmC0+STAhc6ASoiEi92Mi9rZXlzLnZlcmlmeUtleRJ2CgZXaG9hbWkSGi5sYXRjaGtleS52MS5XaG9hbWlSZXF1ZXN0GhsubGF0Y2hrZXkudjEuV2hvYW1pUmVzcG9uc2UiM/KkGQsKCWtleXMucmVhZPqkGQETgtPkkwIZOgEqYgNrZXkiDy92Mi9rZXlzLndob2FtaWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_field_mask, file_google_protobuf_struct, file_google_protobuf_timestamp, file_latchkey_v1_access, file_latchkey_v1_errors, file_latchkey_v1_identity, file_latchkey_v1_key, file_latchkey_v1_pagination, file_latchkey_v1_repeatable]);
 
 /**
  * The key to create.
@@ -70,9 +70,20 @@ export type CreateKeyRequest = Message<"latchkey.v1.CreateKeyRequest"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * What the key may do, at most 100 permissions: names such as `keys.read`, all
-   * of one resource as `keys.*`, or everything as `*`. Default: nothing; such a
-   * key can be verified, and that is all.
+   * What the key may do with this service, at most 100 scopes: names such as
+   * `keys.read`, all of one resource as `keys.*`, or everything as `*`. The caller's
+   * own key must hold each of them. Default: nothing; such a key can be verified, and
+   * that is all. That is what customers get.
+   *
+   * @generated from field: repeated string scopes = 9;
+   */
+  scopes: string[];
+
+  /**
+   * What the key may do in the user's own application, at most 100 permissions in
+   * the application's own words: names such as `documents.read` or `documents:write`,
+   * all below a name as `documents.*`, or everything as `*`. Only verifyKey compares
+   * them, so the caller may give any. Default: none.
    *
    * @generated from field: repeated string permissions = 5;
    */
@@ -293,8 +304,16 @@ export type UpdateKeyRequest = Message<"latchkey.v1.UpdateKeyRequest"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * What the key may do, at most 100 permissions, all of which the caller's own
-   * key must hold. Can be cleared.
+   * What the key may do with this service, at most 100 scopes, all of which the
+   * caller's own key must hold. Can be cleared: then the key can only be verified.
+   *
+   * @generated from field: repeated string scopes = 10;
+   */
+  scopes: string[];
+
+  /**
+   * What the key may do in the user's own application, at most 100 permissions.
+   * Can be cleared.
    *
    * @generated from field: repeated string permissions = 5;
    */
@@ -466,9 +485,10 @@ export type VerifyKeyRequest = Message<"latchkey.v1.VerifyKeyRequest"> & {
   key: string;
 
   /**
-   * What the key must be allowed to do: permission names with AND, OR and
-   * parentheses, such as `documents.read AND (documents.write OR admin)`. AND
-   * binds more tightly. Default: nothing.
+   * What the key must be allowed to do in the user's own application: permission
+   * names with AND, OR and parentheses, such as
+   * `documents.read AND (documents:write OR admin)`. AND binds more tightly. Compared
+   * with the key's permissions, never with its scopes. Default: nothing.
    *
    * @generated from field: optional string permissions = 2;
    */
@@ -538,7 +558,7 @@ export type VerifyKeyResponse = Message<"latchkey.v1.VerifyKeyResponse"> & {
   enabled?: boolean | undefined;
 
   /**
-   * What the key may do.
+   * What the key may do in the user's own application. Its scopes are not told.
    *
    * @generated from field: repeated string permissions = 8;
    */
@@ -670,8 +690,10 @@ export const VerificationCodeSchema: GenEnum<VerificationCode> = /*@__PURE__*/
  */
 export const KeysService: GenService<{
   /**
-   * Creates a key and shows its secret, once. The new key may be granted only
-   * permissions that the caller's own key holds.
+   * Creates a key and shows its secret, once. The caller can give only scopes that
+   * its own key holds. If the caller's key has an expiry, a new key with scopes must
+   * end no later: it could act in the caller's place. A new key without scopes
+   * cannot act here and may outlive the caller, as customers' keys do.
    *
    * @generated from rpc latchkey.v1.KeysService.CreateKey
    */
@@ -705,8 +727,11 @@ export const KeysService: GenService<{
    * field; in gRPC a field that `update_mask` names and the request leaves unset.
    * From the moment this returns, every replica judges the key by its new
    * settings; for that it takes one lease, by default a quarter of a second.
-   * To enable a key, or to let it end later or never, the caller's own key must
-   * hold every permission of that key; to disable it, or to let it end earlier, not.
+   * The caller's own key must hold every scope of the key that it changes, and every
+   * scope that it gives. A key can always disable itself, and give up scopes; it
+   * can neither enable itself nor postpone or lift its own expiry. If the caller's
+   * key has an expiry, it cannot enable or prolong a key with scopes, nor give scopes
+   * to a key, so that this key then ends later than the caller's.
    *
    * @generated from rpc latchkey.v1.KeysService.UpdateKey
    */
@@ -717,7 +742,8 @@ export const KeysService: GenService<{
   },
   /**
    * Deletes a key for good. From the moment this returns, every replica reports
-   * it as nonexistent; for that it takes one lease.
+   * it as nonexistent; for that it takes one lease. The caller's own key must hold
+   * every scope of the key. A key can always delete itself.
    *
    * @generated from rpc latchkey.v1.KeysService.DeleteKey
    */
@@ -729,9 +755,11 @@ export const KeysService: GenService<{
   /**
    * Replaces a key: makes another with the same settings and a new secret, and
    * ends the old one, at once or after a grace period: on every replica, and so it
-   * takes one lease. The caller's own key must hold every permission
-   * of the key. The new key has the expiry that the old one was given, whatever
-   * an earlier reroll made of it; if that has passed, the reroll is refused.
+   * takes one lease. The caller's own key must hold every scope of the key. The
+   * new key has the expiry that the old one was given, whatever an earlier reroll
+   * made of it; if that has passed, the reroll is refused. If the caller's key has
+   * an expiry and the key has scopes, the new key must end no later than the
+   * caller's; this holds also for a key that replaces itself.
    *
    * @generated from rpc latchkey.v1.KeysService.RerollKey
    */

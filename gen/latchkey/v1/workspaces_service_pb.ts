@@ -23,7 +23,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file latchkey/v1/workspaces_service.proto.
  */
 export const file_latchkey_v1_workspaces_service: GenFile = /*@__PURE__*/
-  fileDesc("CiRsYXRjaGtleS92MS93b3Jrc3BhY2VzX3NlcnZpY2UucHJvdG8SC2xhdGNoa2V5LnYxIjIKFkNyZWF0ZVdvcmtzcGFjZVJlcXVlc3QSGAoEbmFtZRgBIAEoCUIKukgHcgUQARj/ASJMChdDcmVhdGVXb3Jrc3BhY2VSZXNwb25zZRIUCgx3b3Jrc3BhY2VfaWQYASABKAkSDgoGa2V5X2lkGAIgASgJEgsKA2tleRgDIAEoCSI3ChNHZXRXb3Jrc3BhY2VSZXF1ZXN0EiAKDHdvcmtzcGFjZV9pZBgBIAEoCUIKukgHcgUQARj/ASJBChRHZXRXb3Jrc3BhY2VSZXNwb25zZRIpCgl3b3Jrc3BhY2UYASABKAsyFi5sYXRjaGtleS52MS5Xb3Jrc3BhY2UiagoVTGlzdFdvcmtzcGFjZXNSZXF1ZXN0Eh0KBWxpbWl0GAEgASgFQgm6SAYaBBhkKAFIAIgBARIdCgZjdXJzb3IYAiABKAlCCLpIBXIDGP8BSAGIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3IicQoWTGlzdFdvcmtzcGFjZXNSZXNwb25zZRIqCgp3b3Jrc3BhY2VzGAEgAygLMhYubGF0Y2hrZXkudjEuV29ya3NwYWNlEisKCnBhZ2luYXRpb24YAiABKAsyFy5sYXRjaGtleS52MS5QYWdpbmF0aW9uIp0BChdEaXNhYmxlV29ya3NwYWNlUmVxdWVzdBIgCgx3b3Jrc3BhY2VfaWQYASABKAlCCrpIB3IFEAEY/wESOAoGcmVhc29uGAIgASgOMhsubGF0Y2hrZXkudjEuRGlzYWJsZWRSZWFzb25CC7pICMgBAYIBAhABEh0KBG5vdGUYAyABKAlCCrpIB3IFEAEY6AdIAIgBAUIHCgVfbm90ZSJFChhEaXNhYmxlV29ya3NwYWNlUmVzcG9uc2USKQoJd29ya3NwYWNlGAEgASgLMhYubGF0Y2hrZXkudjEuV29ya3NwYWNlIjoKFkVuYWJsZVdvcmtzcGFjZVJlcXVlc3QSIAoMd29ya3NwYWNlX2lkGAEgASgJQgq6SAdyBRABGP8BIkQKF0VuYWJsZVdvcmtzcGFjZVJlc3BvbnNlEikKCXdvcmtzcGFjZRgBIAEoCzIWLmxhdGNoa2V5LnYxLldvcmtzcGFjZSL1AgoWTGlzdEF1ZGl0RXZlbnRzUmVxdWVzdBIlCgx3b3Jrc3BhY2VfaWQYASABKAlCCrpIB3IFEAEY/wFIAIgBARIdCgR0eXBlGAIgASgJQgq6SAdyBRABGP8BSAGIAQESJAoLcmVzb3VyY2VfaWQYAyABKAlCCrpIB3IFEAEY/wFIAogBARIuCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIA4gBARIuCgV1bnRpbBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIBIgBARIdCgVsaW1pdBgGIAEoBUIJukgGGgQYZCgBSAWIAQESHQoGY3Vyc29yGAcgASgJQgi6SAVyAxj/AUgGiAEBQg8KDV93b3Jrc3BhY2VfaWRCBwoFX3R5cGVCDgoMX3Jlc291cmNlX2lkQggKBl9zaW5jZUIICgZfdW50aWxCCAoGX2xpbWl0QgkKB19jdXJzb3IibwoXTGlzdEF1ZGl0RXZlbnRzUmVzcG9uc2USJwoGZXZlbnRzGAEgAygLMhcubGF0Y2hrZXkudjEuQXVkaXRFdmVudBIrCgpwYWdpbmF0aW9uGAIgASgLMhcubGF0Y2hrZXkudjEuUGFnaW5hdGlvbjLABwoRV29ya3NwYWNlc1NlcnZpY2USkQEKD0NyZWF0ZVdvcmtzcGFjZRIjLmxhdGNoa2V5LnYxLkNyZWF0ZVdvcmtzcGFjZVJlcXVlc3QaJC5sYXRjaGtleS52MS5DcmVhdGVXb3Jrc3BhY2VSZXNwb25zZSIz8qQZAhABgKUZAYLT5JMCIzoBKiIeL3YyL3dvcmtzcGFjZXMuY3JlYXRlV29ya3NwYWNlEpEBCgxHZXRXb3Jrc3BhY2USIC5sYXRjaGtleS52MS5HZXRXb3Jrc3BhY2VSZXF1ZXN0GiEubGF0Y2hrZXkudjEuR2V0V29ya3NwYWNlUmVzcG9uc2UiPPKkGQIQAfqkGQEJgtPkkwIrOgEqYgl3b3Jrc3BhY2UiGy92Mi93b3Jrc3BhY2VzLmdldFdvcmtzcGFjZRKVAQoOTGlzdFdvcmtzcGFjZXMSIi5sYXRjaGtleS52MS5MaXN0V29ya3NwYWNlc1JlcXVlc3QaIy5sYXRjaGtleS52MS5MaXN0V29ya3NwYWNlc1Jlc3BvbnNlIjrypBkCEAGC0+STAi46ASpiCndvcmtzcGFjZXMiHS92Mi93b3Jrc3BhY2VzLmxpc3RXb3Jrc3BhY2VzEqEBChBEaXNhYmxlV29ya3NwYWNlEiQubGF0Y2hrZXkudjEuRGlzYWJsZVdvcmtzcGFjZVJlcXVlc3QaJS5sYXRjaGtleS52MS5EaXNhYmxlV29ya3NwYWNlUmVzcG9uc2UiQPKkGQIQAfqkGQEJgtPkkwIvOgEqYgl3b3Jrc3BhY2UiHy92Mi93b3Jrc3BhY2VzLmRpc2FibGVXb3Jrc3BhY2USnQEKD0VuYWJsZVdvcmtzcGFjZRIjLmxhdGNoa2V5LnYxLkVuYWJsZVdvcmtzcGFjZVJlcXVlc3QaJC5sYXRjaGtleS52MS5FbmFibGVXb3Jrc3BhY2VSZXNwb25zZSI/8qQZAhAB+qQZAQmC0+STAi46ASpiCXdvcmtzcGFjZSIeL3YyL3dvcmtzcGFjZXMuZW5hYmxlV29ya3NwYWNlEqYBCg9MaXN0QXVkaXRFdmVudHMSIy5sYXRjaGtleS52MS5MaXN0QXVkaXRFdmVudHNSZXF1ZXN0GiQubGF0Y2hrZXkudjEuTGlzdEF1ZGl0RXZlbnRzUmVzcG9uc2UiSPKkGQ4KCmF1ZGl0LnJlYWQQAfqkGQEJgtPkkwIrOgEqYgZldmVudHMiHi92Mi93b3Jrc3BhY2VzLmxpc3RBdWRpdEV2ZW50c2IGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_timestamp, file_latchkey_v1_access, file_latchkey_v1_audit_event, file_latchkey_v1_errors, file_latchkey_v1_pagination, file_latchkey_v1_repeatable, file_latchkey_v1_workspace]);
+  fileDesc("CiRsYXRjaGtleS92MS93b3Jrc3BhY2VzX3NlcnZpY2UucHJvdG8SC2xhdGNoa2V5LnYxIjIKFkNyZWF0ZVdvcmtzcGFjZVJlcXVlc3QSGAoEbmFtZRgBIAEoCUIKukgHcgUQARj/ASJMChdDcmVhdGVXb3Jrc3BhY2VSZXNwb25zZRIUCgx3b3Jrc3BhY2VfaWQYASABKAkSDgoGa2V5X2lkGAIgASgJEgsKA2tleRgDIAEoCSKaAgoUQ3JlYXRlUm9vdEtleVJlcXVlc3QSIAoMd29ya3NwYWNlX2lkGAEgASgJQgq6SAdyBRABGP8BEh0KBG5hbWUYAiABKAlCCrpIB3IFEAEY/wFIAIgBARK3AQoGc2NvcGVzGAMgAygJQqYBukiiAZIBngEQZBgBIpcBugGPAQoKc2NvcGUuZm9ybRI8bXVzdCBiZSBuYW1lcyBqb2luZWQgYnkgZG90cywgc3VjaCBhcyBrZXlzLnJlYWQsIGtleXMuKiBvciAqGkN0aGlzLm1hdGNoZXMoJ14oWypdfFtBLVphLXowLTlfLV0rKFsuXVtBLVphLXowLTlfLV0rKSooWy5dWypdKT8pJCcpcgIYZEIHCgVfbmFtZSI0ChVDcmVhdGVSb290S2V5UmVzcG9uc2USDgoGa2V5X2lkGAEgASgJEgsKA2tleRgCIAEoCSI3ChNHZXRXb3Jrc3BhY2VSZXF1ZXN0EiAKDHdvcmtzcGFjZV9pZBgBIAEoCUIKukgHcgUQARj/ASJBChRHZXRXb3Jrc3BhY2VSZXNwb25zZRIpCgl3b3Jrc3BhY2UYASABKAsyFi5sYXRjaGtleS52MS5Xb3Jrc3BhY2UiagoVTGlzdFdvcmtzcGFjZXNSZXF1ZXN0Eh0KBWxpbWl0GAEgASgFQgm6SAYaBBhkKAFIAIgBARIdCgZjdXJzb3IYAiABKAlCCLpIBXIDGP8BSAGIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3IicQoWTGlzdFdvcmtzcGFjZXNSZXNwb25zZRIqCgp3b3Jrc3BhY2VzGAEgAygLMhYubGF0Y2hrZXkudjEuV29ya3NwYWNlEisKCnBhZ2luYXRpb24YAiABKAsyFy5sYXRjaGtleS52MS5QYWdpbmF0aW9uIp0BChdEaXNhYmxlV29ya3NwYWNlUmVxdWVzdBIgCgx3b3Jrc3BhY2VfaWQYASABKAlCCrpIB3IFEAEY/wESOAoGcmVhc29uGAIgASgOMhsubGF0Y2hrZXkudjEuRGlzYWJsZWRSZWFzb25CC7pICMgBAYIBAhABEh0KBG5vdGUYAyABKAlCCrpIB3IFEAEY6AdIAIgBAUIHCgVfbm90ZSJFChhEaXNhYmxlV29ya3NwYWNlUmVzcG9uc2USKQoJd29ya3NwYWNlGAEgASgLMhYubGF0Y2hrZXkudjEuV29ya3NwYWNlIjoKFkVuYWJsZVdvcmtzcGFjZVJlcXVlc3QSIAoMd29ya3NwYWNlX2lkGAEgASgJQgq6SAdyBRABGP8BIkQKF0VuYWJsZVdvcmtzcGFjZVJlc3BvbnNlEikKCXdvcmtzcGFjZRgBIAEoCzIWLmxhdGNoa2V5LnYxLldvcmtzcGFjZSL1AgoWTGlzdEF1ZGl0RXZlbnRzUmVxdWVzdBIlCgx3b3Jrc3BhY2VfaWQYASABKAlCCrpIB3IFEAEY/wFIAIgBARIdCgR0eXBlGAIgASgJQgq6SAdyBRABGP8BSAGIAQESJAoLcmVzb3VyY2VfaWQYAyABKAlCCrpIB3IFEAEY/wFIAogBARIuCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIA4gBARIuCgV1bnRpbBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIBIgBARIdCgVsaW1pdBgGIAEoBUIJukgGGgQYZCgBSAWIAQESHQoGY3Vyc29yGAcgASgJQgi6SAVyAxj/AUgGiAEBQg8KDV93b3Jrc3BhY2VfaWRCBwoFX3R5cGVCDgoMX3Jlc291cmNlX2lkQggKBl9zaW5jZUIICgZfdW50aWxCCAoGX2xpbWl0QgkKB19jdXJzb3IibwoXTGlzdEF1ZGl0RXZlbnRzUmVzcG9uc2USJwoGZXZlbnRzGAEgAygLMhcubGF0Y2hrZXkudjEuQXVkaXRFdmVudBIrCgpwYWdpbmF0aW9uGAIgASgLMhcubGF0Y2hrZXkudjEuUGFnaW5hdGlvbjLRCAoRV29ya3NwYWNlc1NlcnZpY2USkQEKD0NyZWF0ZVdvcmtzcGFjZRIjLmxhdGNoa2V5LnYxLkNyZWF0ZVdvcmtzcGFjZVJlcXVlc3QaJC5sYXRjaGtleS52MS5DcmVhdGVXb3Jrc3BhY2VSZXNwb25zZSIz8qQZAhABgKUZAYLT5JMCIzoBKiIeL3YyL3dvcmtzcGFjZXMuY3JlYXRlV29ya3NwYWNlEo4BCg1DcmVhdGVSb290S2V5EiEubGF0Y2hrZXkudjEuQ3JlYXRlUm9vdEtleVJlcXVlc3QaIi5sYXRjaGtleS52MS5DcmVhdGVSb290S2V5UmVzcG9uc2UiNvKkGQIQAfqkGQEJgKUZAYLT5JMCIToBKiIcL3YyL3dvcmtzcGFjZXMuY3JlYXRlUm9vdEtleRKRAQoMR2V0V29ya3NwYWNlEiAubGF0Y2hrZXkudjEuR2V0V29ya3NwYWNlUmVxdWVzdBohLmxhdGNoa2V5LnYxLkdldFdvcmtzcGFjZVJlc3BvbnNlIjzypBkCEAH6pBkBCYLT5JMCKzoBKmIJd29ya3NwYWNlIhsvdjIvd29ya3NwYWNlcy5nZXRXb3Jrc3BhY2USlQEKDkxpc3RXb3Jrc3BhY2VzEiIubGF0Y2hrZXkudjEuTGlzdFdvcmtzcGFjZXNSZXF1ZXN0GiMubGF0Y2hrZXkudjEuTGlzdFdvcmtzcGFjZXNSZXNwb25zZSI68qQZAhABgtPkkwIuOgEqYgp3b3Jrc3BhY2VzIh0vdjIvd29ya3NwYWNlcy5saXN0V29ya3NwYWNlcxKhAQoQRGlzYWJsZVdvcmtzcGFjZRIkLmxhdGNoa2V5LnYxLkRpc2FibGVXb3Jrc3BhY2VSZXF1ZXN0GiUubGF0Y2hrZXkudjEuRGlzYWJsZVdvcmtzcGFjZVJlc3BvbnNlIkDypBkCEAH6pBkBCYLT5JMCLzoBKmIJd29ya3NwYWNlIh8vdjIvd29ya3NwYWNlcy5kaXNhYmxlV29ya3NwYWNlEp0BCg9FbmFibGVXb3Jrc3BhY2USIy5sYXRjaGtleS52MS5FbmFibGVXb3Jrc3BhY2VSZXF1ZXN0GiQubGF0Y2hrZXkudjEuRW5hYmxlV29ya3NwYWNlUmVzcG9uc2UiP/KkGQIQAfqkGQEJgtPkkwIuOgEqYgl3b3Jrc3BhY2UiHi92Mi93b3Jrc3BhY2VzLmVuYWJsZVdvcmtzcGFjZRKmAQoPTGlzdEF1ZGl0RXZlbnRzEiMubGF0Y2hrZXkudjEuTGlzdEF1ZGl0RXZlbnRzUmVxdWVzdBokLmxhdGNoa2V5LnYxLkxpc3RBdWRpdEV2ZW50c1Jlc3BvbnNlIkjypBkOCgphdWRpdC5yZWFkEAH6pBkBCYLT5JMCKzoBKmIGZXZlbnRzIh4vdjIvd29ya3NwYWNlcy5saXN0QXVkaXRFdmVudHNiBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_timestamp, file_latchkey_v1_access, file_latchkey_v1_audit_event, file_latchkey_v1_errors, file_latchkey_v1_pagination, file_latchkey_v1_repeatable, file_latchkey_v1_workspace]);
 
 /**
  * The workspace to create.
@@ -82,6 +82,70 @@ export const CreateWorkspaceResponseSchema: GenMessage<CreateWorkspaceResponse> 
   messageDesc(file_latchkey_v1_workspaces_service, 1);
 
 /**
+ * The key to create, and in which workspace.
+ *
+ * @generated from message latchkey.v1.CreateRootKeyRequest
+ */
+export type CreateRootKeyRequest = Message<"latchkey.v1.CreateRootKeyRequest"> & {
+  /**
+   * The workspace's identifier.
+   *
+   * @generated from field: string workspace_id = 1;
+   */
+  workspaceId: string;
+
+  /**
+   * What people call the key, 1 to 255 characters. Default: `root key`.
+   *
+   * @generated from field: optional string name = 2;
+   */
+  name?: string | undefined;
+
+  /**
+   * What the key may do with this service, at most 100 scopes: names such as
+   * `keys.read`, all of one resource as `keys.*`, or everything as `*`. Default: `*`.
+   *
+   * @generated from field: repeated string scopes = 3;
+   */
+  scopes: string[];
+};
+
+/**
+ * Describes the message latchkey.v1.CreateRootKeyRequest.
+ * Use `create(CreateRootKeyRequestSchema)` to create a new message.
+ */
+export const CreateRootKeyRequestSchema: GenMessage<CreateRootKeyRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_workspaces_service, 2);
+
+/**
+ * The key that was created.
+ *
+ * @generated from message latchkey.v1.CreateRootKeyResponse
+ */
+export type CreateRootKeyResponse = Message<"latchkey.v1.CreateRootKeyResponse"> & {
+  /**
+   * Its identifier.
+   *
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+
+  /**
+   * The secret, shown here and never again.
+   *
+   * @generated from field: string key = 2;
+   */
+  key: string;
+};
+
+/**
+ * Describes the message latchkey.v1.CreateRootKeyResponse.
+ * Use `create(CreateRootKeyResponseSchema)` to create a new message.
+ */
+export const CreateRootKeyResponseSchema: GenMessage<CreateRootKeyResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_workspaces_service, 3);
+
+/**
  * Which workspace to find.
  *
  * @generated from message latchkey.v1.GetWorkspaceRequest
@@ -100,7 +164,7 @@ export type GetWorkspaceRequest = Message<"latchkey.v1.GetWorkspaceRequest"> & {
  * Use `create(GetWorkspaceRequestSchema)` to create a new message.
  */
 export const GetWorkspaceRequestSchema: GenMessage<GetWorkspaceRequest> = /*@__PURE__*/
-  messageDesc(file_latchkey_v1_workspaces_service, 2);
+  messageDesc(file_latchkey_v1_workspaces_service, 4);
 
 /**
  * The workspace that was found.
@@ -121,7 +185,7 @@ export type GetWorkspaceResponse = Message<"latchkey.v1.GetWorkspaceResponse"> &
  * Use `create(GetWorkspaceResponseSchema)` to create a new message.
  */
 export const GetWorkspaceResponseSchema: GenMessage<GetWorkspaceResponse> = /*@__PURE__*/
-  messageDesc(file_latchkey_v1_workspaces_service, 3);
+  messageDesc(file_latchkey_v1_workspaces_service, 5);
 
 /**
  * Which page of the workspaces to list.
@@ -149,7 +213,7 @@ export type ListWorkspacesRequest = Message<"latchkey.v1.ListWorkspacesRequest">
  * Use `create(ListWorkspacesRequestSchema)` to create a new message.
  */
 export const ListWorkspacesRequestSchema: GenMessage<ListWorkspacesRequest> = /*@__PURE__*/
-  messageDesc(file_latchkey_v1_workspaces_service, 4);
+  messageDesc(file_latchkey_v1_workspaces_service, 6);
 
 /**
  * A page of workspaces.
@@ -177,7 +241,7 @@ export type ListWorkspacesResponse = Message<"latchkey.v1.ListWorkspacesResponse
  * Use `create(ListWorkspacesResponseSchema)` to create a new message.
  */
 export const ListWorkspacesResponseSchema: GenMessage<ListWorkspacesResponse> = /*@__PURE__*/
-  messageDesc(file_latchkey_v1_workspaces_service, 5);
+  messageDesc(file_latchkey_v1_workspaces_service, 7);
 
 /**
  * Which workspace to disable, and why.
@@ -212,7 +276,7 @@ export type DisableWorkspaceRequest = Message<"latchkey.v1.DisableWorkspaceReque
  * Use `create(DisableWorkspaceRequestSchema)` to create a new message.
  */
 export const DisableWorkspaceRequestSchema: GenMessage<DisableWorkspaceRequest> = /*@__PURE__*/
-  messageDesc(file_latchkey_v1_workspaces_service, 6);
+  messageDesc(file_latchkey_v1_workspaces_service, 8);
 
 /**
  * The workspace after the change.
@@ -233,7 +297,7 @@ export type DisableWorkspaceResponse = Message<"latchkey.v1.DisableWorkspaceResp
  * Use `create(DisableWorkspaceResponseSchema)` to create a new message.
  */
 export const DisableWorkspaceResponseSchema: GenMessage<DisableWorkspaceResponse> = /*@__PURE__*/
-  messageDesc(file_latchkey_v1_workspaces_service, 7);
+  messageDesc(file_latchkey_v1_workspaces_service, 9);
 
 /**
  * Which workspace to enable.
@@ -254,7 +318,7 @@ export type EnableWorkspaceRequest = Message<"latchkey.v1.EnableWorkspaceRequest
  * Use `create(EnableWorkspaceRequestSchema)` to create a new message.
  */
 export const EnableWorkspaceRequestSchema: GenMessage<EnableWorkspaceRequest> = /*@__PURE__*/
-  messageDesc(file_latchkey_v1_workspaces_service, 8);
+  messageDesc(file_latchkey_v1_workspaces_service, 10);
 
 /**
  * The workspace after the change.
@@ -275,7 +339,7 @@ export type EnableWorkspaceResponse = Message<"latchkey.v1.EnableWorkspaceRespon
  * Use `create(EnableWorkspaceResponseSchema)` to create a new message.
  */
 export const EnableWorkspaceResponseSchema: GenMessage<EnableWorkspaceResponse> = /*@__PURE__*/
-  messageDesc(file_latchkey_v1_workspaces_service, 9);
+  messageDesc(file_latchkey_v1_workspaces_service, 11);
 
 /**
  * Which changes to list.
@@ -340,7 +404,7 @@ export type ListAuditEventsRequest = Message<"latchkey.v1.ListAuditEventsRequest
  * Use `create(ListAuditEventsRequestSchema)` to create a new message.
  */
 export const ListAuditEventsRequestSchema: GenMessage<ListAuditEventsRequest> = /*@__PURE__*/
-  messageDesc(file_latchkey_v1_workspaces_service, 10);
+  messageDesc(file_latchkey_v1_workspaces_service, 12);
 
 /**
  * A page of changes.
@@ -368,7 +432,7 @@ export type ListAuditEventsResponse = Message<"latchkey.v1.ListAuditEventsRespon
  * Use `create(ListAuditEventsResponseSchema)` to create a new message.
  */
 export const ListAuditEventsResponseSchema: GenMessage<ListAuditEventsResponse> = /*@__PURE__*/
-  messageDesc(file_latchkey_v1_workspaces_service, 11);
+  messageDesc(file_latchkey_v1_workspaces_service, 13);
 
 /**
  * The workspaces, for the operator of the service.
@@ -377,7 +441,7 @@ export const ListAuditEventsResponseSchema: GenMessage<ListAuditEventsResponse> 
  */
 export const WorkspacesService: GenService<{
   /**
-   * Creates a workspace and its first key, which holds every permission.
+   * Creates a workspace and its first key, which holds the scope `*`.
    *
    * @generated from rpc latchkey.v1.WorkspacesService.CreateWorkspace
    */
@@ -385,6 +449,19 @@ export const WorkspacesService: GenService<{
     methodKind: "unary";
     input: typeof CreateWorkspaceRequestSchema;
     output: typeof CreateWorkspaceResponseSchema;
+  },
+  /**
+   * Creates a key of a workspace and shows its secret, once: so a workspace whose
+   * keys are lost, deleted or stripped of their scopes can be used again. Works for
+   * a disabled workspace too; its keys, this one included, are refused until it is
+   * enabled.
+   *
+   * @generated from rpc latchkey.v1.WorkspacesService.CreateRootKey
+   */
+  createRootKey: {
+    methodKind: "unary";
+    input: typeof CreateRootKeyRequestSchema;
+    output: typeof CreateRootKeyResponseSchema;
   },
   /**
    * Finds one workspace.

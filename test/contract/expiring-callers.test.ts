@@ -1,0 +1,141 @@
+import { describe, expect } from "vitest";
+import { openContract } from "./cases.js";
+import type { CallRequest } from "./door.js";
+import { day, readAllSettings, readSettings } from "./key-settings.js";
+import type { Scene } from "./scene.js";
+
+const { everyDoor } = openContract();
+const code = "authorization/insufficient_permissions";
+
+/** A caller that ends in ten days, with all that it takes to leave an heir. */
+async function expiringCaller({ ok, home, clock }: Scene, scopes = ["*"]) {
+  const expires = clock.now() + 10 * day;
+  return { ...(await ok("createKey", home.key, { scopes, expires })), expires };
+}
+
+/** Ends that are later than this one. */
+function later(end: number): CallRequest[] {
+  return [{}, { expires: end + 1 }, { expires: end + day }];
+}
+
+describe("a key that has an expiry", () => {
+  for (const scopes of [["*"], ["keys.*"], ["keys.create"]]) {
+    everyDoor(`cannot create a key with the scopes ${scopes} that ends later`, async (scene) => {
+      const caller = await expiringCaller(scene);
+      const before = await readAllSettings(scene);
+      for (const end of later(caller.expires)) {
+        for (const more of [{}, { enabled: false }]) {
+          const request = { scopes, externalId: "user_1", ...end, ...more };
+          const { detail } = await scene.refused(code, "createKey", caller.key, request);
+          expect(detail).toContain(`expires at ${new Date(caller.expires).toISOString()}`);
+          expect(detail).toMatch(/let that key end by then, give it no scopes, or use a key that ends later/);
+        }
+      }
+      expect(await readAllSettings(scene)).toEqual(before);
+      expect(await scene.ok("listIdentities", scene.home.key)).toEqual([]);
+    });
+  }
+
+  everyDoor("can create a key with scopes that ends no later", async (scene) => {
+    const caller = await expiringCaller(scene);
+    for (const expires of [caller.expires, caller.expires - day]) {
+      const { keyId } = await scene.ok("createKey", caller.key, { scopes: ["*"], expires });
+      expect(await readSettings(scene, keyId)).toMatchObject({ scopes: ["*"], expires });
+    }
+  });
+
+  everyDoor("can create a key without scopes that never ends, and prolong, enable and reroll it", async (scene) => {
+    const { ok, clock } = scene;
+    const caller = await expiringCaller(scene);
+    const permissions = ["*", "keys.*"];
+    const { keyId } = await ok("createKey", caller.key, { permissions, enabled: false, expires: clock.now() + day });
+    await ok("updateKey", caller.key, { keyId, expires: null, enabled: true });
+    const successor = await ok("rerollKey", caller.key, { keyId });
+    expect(await readSettings(scene, successor.keyId)).not.toHaveProperty("expires");
+  });
+
+  everyDoor("cannot give scopes to a key that ends later", async (scene) => {
+    const { ok, refused, home } = scene;
+    const caller = await expiringCaller(scene);
+    const bare = await ok("createKey", caller.key);
+    const weak = await ok("createKey", home.key, { scopes: ["keys.read"] });
+    for (const { keyId } of [bare, weak]) {
+      await refused(code, "updateKey", caller.key, { keyId, scopes: ["*"] });
+      await refused(code, "updateKey", caller.key, { keyId, scopes: ["keys.read", "keys.update"] });
+      await refused(code, "updateKey", caller.key, { keyId, scopes: ["*"], expires: caller.expires + 1 });
+    }
+    // With an end that is no later, it can.
+    const granted = await ok("updateKey", caller.key, {
+      keyId: bare.keyId,
+      scopes: ["*"],
+      expires: caller.expires,
+    });
+    expect(granted).toMatchObject({ scopes: ["*"], expires: caller.expires });
+  });
+
+  everyDoor("cannot prolong a key with scopes beyond its own end", async (scene) => {
+    const { ok, refused, home, clock } = scene;
+    const caller = await expiringCaller(scene);
+    const { keyId } = await ok("createKey", home.key, { scopes: ["keys.read"], expires: clock.now() + day });
+    for (const expires of [null, caller.expires + 1, caller.expires + day]) {
+      await refused(code, "updateKey", caller.key, { keyId, expires });
+    }
+    expect(await ok("updateKey", caller.key, { keyId, expires: caller.expires })).toMatchObject({
+      expires: caller.expires,
+    });
+    // The scopes given up in the same update, it can: the key cannot act any more.
+    expect(await ok("updateKey", caller.key, { keyId, expires: null, scopes: [] })).not.toHaveProperty("expires");
+  });
+
+  everyDoor("cannot enable a key with scopes that ends later", async (scene) => {
+    const { ok, refused, home } = scene;
+    const caller = await expiringCaller(scene);
+    const { keyId } = await ok("createKey", home.key, { scopes: ["keys.read"], enabled: false });
+    await refused(code, "updateKey", caller.key, { keyId, enabled: true });
+    const revived = { keyId, enabled: true, expires: caller.expires };
+    expect(await ok("updateKey", caller.key, revived)).toMatchObject({ enabled: true, expires: caller.expires });
+  });
+
+  everyDoor("cannot reroll a key with scopes whose successor would end later", async (scene) => {
+    const { ok, refused, home, clock } = scene;
+    const caller = await expiringCaller(scene);
+    const endless = await ok("createKey", home.key, { scopes: ["keys.read"] });
+    const longer = await ok("createKey", home.key, { scopes: ["keys.read"], expires: caller.expires + 1 });
+    // A reroll has ended it early, but its successor gets the end that it was given.
+    const shortened = await ok("createKey", home.key, { scopes: ["keys.read"] });
+    await ok("rerollKey", home.key, { keyId: shortened.keyId, expiration: day });
+    const before = await readAllSettings(scene);
+    for (const { keyId } of [endless, longer, shortened]) {
+      for (const expiration of [0, day]) await refused(code, "rerollKey", caller.key, { keyId, expiration });
+    }
+    expect(await readAllSettings(scene)).toEqual(before);
+    const shorter = await ok("createKey", home.key, { scopes: ["keys.read"], expires: clock.now() + day });
+    await ok("rerollKey", caller.key, { keyId: shorter.keyId });
+  });
+
+  everyDoor("rerolls itself to a key that ends as it does", async (scene) => {
+    const caller = await expiringCaller(scene, ["keys.create"]);
+    const successor = await scene.ok("rerollKey", caller.key, { keyId: caller.keyId });
+    expect(await readSettings(scene, successor.keyId)).toMatchObject({ expires: caller.expires });
+  });
+
+  everyDoor("that was replaced leaves no second heir during its grace period", async (scene) => {
+    const { ok, refused, home } = scene;
+    const { keyId, key } = await ok("createKey", home.key, { scopes: ["keys.create"] });
+    await ok("rerollKey", key, { keyId, expiration: day });
+    const before = await readAllSettings(scene);
+    await refused(code, "rerollKey", key, { keyId });
+    await refused(code, "createKey", key, { scopes: ["keys.create"] });
+    expect(await readAllSettings(scene)).toEqual(before);
+  });
+
+  everyDoor("can still end, strip and rename keys that end later", async (scene) => {
+    const { ok, home } = scene;
+    const caller = await expiringCaller(scene);
+    const { keyId } = await ok("createKey", home.key, { scopes: ["keys.read", "keys.create"] });
+    await ok("updateKey", caller.key, { keyId, name: "suspicious", scopes: ["keys.read"] });
+    await ok("updateKey", caller.key, { keyId, expires: caller.expires + day });
+    await ok("updateKey", caller.key, { keyId, enabled: false });
+    await ok("deleteKey", caller.key, { keyId });
+  });
+});
