@@ -47,11 +47,14 @@ describe("a newcomer who pastes the README's walk", () => {
   });
 
   it.for([
-    ["sees the first key, without its secret", /"name":"first key","enabled":true,"permissions":\["\*"\]/],
+    [
+      "sees the first key, without its secret",
+      /"name":"first key","enabled":true,"scopes":\["\*"\],"permissions":\[\]/,
+    ],
     ["makes an identity", /"data":\{"identityId":"id_\w{26}"\}/],
     ["finds it by externalId", /"externalId":"user_42","meta":\{"plan":"pro"\}/],
     ["learns that letter case counts", /errors-v2\/service\/data\/identity_not_found/],
-    ["is refused with a key that lacks the permission", /permission `keys\.read`/],
+    ["is refused with a key that lacks the scope", /lacks the scope `keys\.read`/],
     ["disables the workspace with a reason", /"disabledReason":"UNPAID_BILLING","disabledNote":"invoice 1207"/],
     ["sees its key refused at once", /errors-v2\/service\/authorization\/workspace_disabled/],
     ["enables the workspace again", /"name":"My first workspace","enabled":true/],
@@ -61,7 +64,7 @@ describe("a newcomer who pastes the README's walk", () => {
     ["learns that a key lacks a permission", /"valid":false,"code":"INSUFFICIENT_PERMISSIONS"/],
     [
       "renames a key and clears its meta",
-      /"start":"acme_\w{4}","name":"build server","enabled":true,"permissions":\["documents\.\*"\],"identity"/,
+      /"start":"acme_\w{4}","name":"build server","enabled":true,"scopes":\[\],"permissions":\["documents\.\*"\],"identity"/,
     ],
     ["rerolls a key", /"data":\{"keyId":"key_\w+","key":"acme_\w+"\}/],
     [

@@ -34,6 +34,20 @@ describe("the operator on the command line", () => {
     expect((await operator.run("workspace", "get", workspaceId)).stdout).toMatch(/NAME +Tyrell/);
   });
 
+  it("opens a workspace again whose only key is deleted", async () => {
+    const { operator, member, workspaceId } = await createWorkspace();
+    const [first] = (await member.json("key", "list")).keys;
+    await member.run("key", "delete", first.keyId);
+    expect((await member.run("key", "list")).exitCode).toBe(3);
+    const words = ["--name", "spare", "--scope", "keys.read", "--scope", "keys.update"];
+    const { keyId, key } = await operator.json("workspace", "create-root-key", workspaceId, ...words);
+    const list = await operator.run("key", "list", "--credential", key);
+    expect(list.stdout).toMatch(new RegExp(`${keyId} +lk_\\w{4} +spare +enabled +keys.read, keys.update`));
+    const shown = await operator.run("workspace", "create-root-key", workspaceId);
+    expect(shown.stdout).toMatch(/^KEY ID +key_\w{26}\nKEY +lk_\w{39}\n$/);
+    expect((await operator.run("workspace", "create-root-key", "ws_none")).exitCode).toBe(4);
+  });
+
   it("sees who changed what", async () => {
     const { operator, workspaceId } = await createWorkspace();
     const { stdout } = await operator.run("audit", "list", "--workspace", workspaceId);
@@ -45,11 +59,13 @@ describe("the operator on the command line", () => {
 describe("a key's holder on the command line", () => {
   it("creates, lists, disables, enables, rerolls and deletes keys", async () => {
     const { member } = await createWorkspace();
-    const words = ["--permission", "documents.read", "--permission", "keys.verify", "--external-id", "user_1"];
+    const scopes = ["--scope", "keys.read", "--scope", "keys.verify"];
+    const words = [...scopes, "--permission", "documents.read", "--permission", "a:b", "--external-id", "user_1"];
     const { keyId, key } = await member.json("key", "create", "--name", "ci", "--prefix", "acme", ...words);
     expect(key).toMatch(/^acme_\w{39}$/);
     const list = await member.run("key", "list", "--external-id", "user_1");
-    expect(list.stdout).toMatch(new RegExp(`${keyId} +acme_\\w{4} +ci +enabled +documents.read, keys.verify +user_1`));
+    const names = "keys.read, keys.verify +documents.read, a:b";
+    expect(list.stdout).toMatch(new RegExp(`${keyId} +acme_\\w{4} +ci +enabled +${names} +user_1`));
 
     expect((await member.run("key", "disable", keyId)).stdout).toMatch(/STATE +disabled/);
     expect((await member.json("key", "list", "--state", "disabled")).keys).toMatchObject([{ keyId }]);
@@ -63,9 +79,10 @@ describe("a key's holder on the command line", () => {
   });
 
   it("creates once what it creates again with the same Idempotency-Key", async () => {
-    const { operator, member } = await createWorkspace();
+    const { operator, member, workspaceId } = await createWorkspace();
     const creations = [
       { by: operator, words: ["workspace", "create", "Acme"] },
+      { by: operator, words: ["workspace", "create-root-key", workspaceId] },
       { by: member, words: ["key", "create", "--name", "ci"] },
     ];
     for (const { by, words } of creations) {
