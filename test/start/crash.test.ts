@@ -133,6 +133,7 @@ async function crash(rounds: number, subject: Subject): Promise<void> {
 const writing = [
   "createIdentity",
   "createKey",
+  "createRootKey",
   "createWorkspace",
   "deleteIdentity",
   "deleteKey",

@@ -87,6 +87,7 @@ export async function repeatCreates(
  */
 const made: Partial<Record<OperationName, (sql: Sql, request: Fields) => PendingQuery<{ id: string }[]>>> = {
   createKey: (sql, { name }) => sql`select key_id as id from keys where name = ${String(name)}`,
+  createRootKey: (sql, { name }) => sql`select key_id as id from keys where name = ${String(name)}`,
   createIdentity: (sql, { externalId }) => sql`
     select identity_id as id from identities where external_id = ${String(externalId)}`,
   createWorkspace: (sql, { name }) => sql`

@@ -155,6 +155,16 @@ export function createWriter(
       credential: operatorKey,
     };
   };
+  const makeRootKey = (): Move => {
+    const [workspaceId] = random.pick([...workspaces]);
+    const name = unique("root key");
+    return {
+      ...creation("createRootKey", { workspaceId, name }, ({ keyId }) => {
+        return [{ type: "key.create", resourceId: String(keyId), after: { name } }];
+      }),
+      credential: operatorKey,
+    };
+  };
   const switchWorkspace = (): Move => {
     const [workspaceId, workspace] = random.pick([...workspaces]);
     const { key, enabled } = workspace;
@@ -217,7 +227,7 @@ export function createWriter(
           }),
       );
     }
-    if (workspaces.size > 0) moves.push(switchWorkspace, switchWorkspace);
+    if (workspaces.size > 0) moves.push(switchWorkspace, switchWorkspace, makeRootKey);
     return random.pick(moves)();
   }
 
