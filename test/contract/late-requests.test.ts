@@ -126,10 +126,10 @@ test("a key whose expiry passes before its body has come is refused", async () =
 test("a caller that was changed meanwhile, and may still call, is served as it stands now", async () => {
   const victim = await createVictim(app);
   const held = await begin(victim.key, [
-    [createKey, { scopes: ["documents.read"] }],
+    [createKey, { scopes: ["identities.read"] }],
     [rpcNamed("KeysService.ListKeys"), {}],
   ]);
-  const scopes = ["keys.*", "documents.*"];
+  const scopes = ["keys.*", "identities.*"];
   await succeed(app.httpUrl, "keys.updateKey", victim.firstKey, { keyId: victim.keyId, scopes });
   expect((await held.finish()).filter(({ code }) => code !== "ok")).toEqual([]);
 });
