@@ -13,7 +13,8 @@ let wire: Wire;
 let sql: postgres.Sql;
 
 beforeAll(async () => {
-  app = await openTestApp();
+  // A machine that is too busy to serve would be another reason to refuse.
+  app = await openTestApp({ guard: { admits: () => true } });
   wire = openWire(app);
   sql = postgres(app.databaseUrl, { max: 1, onnotice: () => {} });
 });
@@ -69,16 +70,29 @@ async function contents({ workspaceId, keyId }: Victim) {
   };
 }
 
+/**
+ * Expects that nothing is found wrong. Where a process gets no time for longer than a lease, its calls are unavailable: that
+ * is neither right nor wrong, and all is done again.
+ */
+async function unlessUnavailable(findWrong: () => Promise<{ code: string }[]>): Promise<void> {
+  let wrong = await findWrong();
+  for (let left = 5; left > 0 && wrong.some(({ code }) => code.endsWith("/service_unavailable")); left--)
+    wrong = await findWrong();
+  expect(wrong).toEqual([]);
+}
+
 describe.each(revocations)("after $name is acknowledged", ({ revoke, code }) => {
   test("a change whose body comes only now is refused with the right error, in every protocol, and nothing changes", async () => {
-    const victim = await createVictim(app);
-    const held = await begin(victim.key, [[createKey, { name: "heir", scopes: ["*"] }]]);
-    await revoke(app, victim);
-    const before = await contents(victim);
-    const answers = await held.finish();
-    expect(answers.length).toBe(4);
-    expect(answers.filter((answer) => answer.code !== code)).toEqual([]);
-    expect(await contents(victim)).toEqual(before);
+    await unlessUnavailable(async () => {
+      const victim = await createVictim(app);
+      const held = await begin(victim.key, [[createKey, { name: "heir", scopes: ["*"] }]]);
+      await revoke(app, victim);
+      const before = await contents(victim);
+      const answers = await held.finish();
+      expect(await contents(victim)).toEqual(before);
+      expect(answers.length).toBe(4);
+      return answers.filter((answer) => answer.code !== code);
+    });
   });
 });
 
