@@ -5,7 +5,7 @@ import { IdentitiesService } from "../gen/latchkey/v1/identities_service_pb.js";
 import { KeysService } from "../gen/latchkey/v1/keys_service_pb.js";
 import { CreateWorkspaceRequestSchema, WorkspacesService } from "../gen/latchkey/v1/workspaces_service_pb.js";
 import { createAuditStore } from "./audit/store.js";
-import { createAuthenticate } from "./auth/authenticate.js";
+import { createAuthentication } from "./auth/authenticate.js";
 import { createChanges } from "./auth/changes.js";
 import { systemClock } from "./auth/clock.js";
 import { createHeartbeat, heartbeatSettings } from "./auth/heartbeat.js";
@@ -156,9 +156,11 @@ export async function openApp(options: AppOptions): Promise<App> {
     undo.push(() => lastUsed.close());
 
     const { rateLimit } = options;
-    const accept = createAuthenticate(options.operatorKey, holdings, lastUsed, now);
+    const authentication = createAuthentication(options.operatorKey, holdings, lastUsed, now);
     // Without a limit there is nothing in between: a key that is held is accepted at once.
-    const authenticate = rateLimit ? withRateLimit(accept, rateLimit, createWindows(rateLimit, redis), log) : accept;
+    const authenticate = rateLimit
+      ? withRateLimit(authentication.authenticate, rateLimit, createWindows(rateLimit, redis), log)
+      : authentication.authenticate;
     const workspacesService = createWorkspacesService(workspaces, holdings, createAuditStore(sql), now);
     const procedures = createProcedures(
       [
@@ -166,7 +168,7 @@ export async function openApp(options: AppOptions): Promise<App> {
         service(IdentitiesService, createIdentitiesService(identities, holdings, now)),
         service(WorkspacesService, workspacesService),
       ],
-      authenticate,
+      { ...authentication, authenticate },
       createOnce(createOnceStore(sql), holdings.changed, now),
       tracing,
     );

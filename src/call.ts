@@ -1,11 +1,11 @@
 import type { EventEmitter } from "node:events";
 import type { Span } from "@opentelemetry/api";
-import type { Failure } from "./errors.js";
+import { deadlineExceeded, type Failure } from "./errors.js";
 
 /** A call on its way through the service, whichever door it came through. */
 export interface Call {
   readonly requestId: string;
-  /** When it is to be answered at the latest, in milliseconds of the wall clock. */
+  /** When it is to be answered at the latest, by `performance.now()`: jumps of the wall clock do not move it. */
   readonly deadline: number;
   /** Every value of a header, by its name in small letters. A function, so that no secret stands on what may be logged. */
   readonly headers?: (name: string) => readonly string[];
@@ -37,12 +37,18 @@ export function endCall(call: Call, why: Failure): void {
   for (const stop of call.work ?? []) stop();
 }
 
+/** Throws if nobody waits for the answer any more. Every step that may have an effect looks here before it begins. */
+export function refuseEnded(call: Call): void {
+  if (call.ended !== undefined) throw call.ended;
+  if (performance.now() >= call.deadline) throw deadlineExceeded();
+}
+
 /**
  * Waits for work that is done for a call alone, and stops it when the call ends. What was not begun by then, and is
  * begun by waiting for it, never is.
  */
 export async function workFor<T>(call: Call, work: PromiseLike<T>, stop: () => void): Promise<T> {
-  if (call.ended !== undefined) throw call.ended;
+  refuseEnded(call);
   call.work ??= new Set();
   call.work.add(stop);
   try {

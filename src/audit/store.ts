@@ -1,4 +1,5 @@
 import type { JsonObject } from "@bufbuild/protobuf";
+import { type AuthorizedKey, asAuthorized } from "../auth/authorized-key.js";
 import type { Call } from "../call.js";
 import { mintId } from "../ids.js";
 import type { PageRequest } from "../page.js";
@@ -11,10 +12,12 @@ export interface Author {
   readonly actor: string;
   readonly requestId: string;
   readonly at: Date;
+  /** The key that calls; undefined for the operator. */
+  readonly key: AuthorizedKey | undefined;
 }
 
 /** An event as it is stored. */
-export interface EventRow extends Author {
+export interface EventRow extends Omit<Author, "key"> {
   readonly eventId: string;
   readonly workspaceId: string;
   readonly type: string;
@@ -41,7 +44,8 @@ export type Told = readonly [type: EventType, facts: Fragment];
 
 /**
  * The part of a statement that tells of the changes that its other parts make, in this order. A change and its event are
- * one statement, so neither is there without the other, and a change costs one round trip.
+ * one statement, so neither is there without the other, and a change costs one round trip. Every change has this part, so
+ * here it also carries its caller: it fails unless the calling key still is as it was authorized.
  */
 export function events(sql: Statement, by: Author, ...changes: readonly Told[]): Fragment {
   const rows = changes.map(
@@ -51,7 +55,7 @@ export function events(sql: Statement, by: Author, ...changes: readonly Told[]):
   );
   return sql`
     insert into audit_events (event_id, type, actor, request_id, at, workspace_id, resource_id, before, after)
-    ${rows.reduce((all, one) => sql`${all} union all ${one}`)}`;
+    select * from (${rows.reduce((all, one) => sql`${all} union all ${one}`)}) as changes where ${asAuthorized(sql, by.key)}`;
 }
 
 /** For events of updates: there is none where the row says the same before (`b.before`) and after (`a.after`). */

@@ -12,10 +12,19 @@ import type { LastUsed } from "../keys/last-used.js";
 import { hashSecret, isWellFormedSecret } from "../keys/secret.js";
 import { after, type Soon } from "../soon.js";
 import type { Holdings, Standing } from "./holdings.js";
-import type { Operator, Principal } from "./principal.js";
+import type { KeyHolder, Operator, Principal } from "./principal.js";
 
 /** Turns the Authorization headers of a call into the one who is calling, or refuses. Stands behind every door. */
 export type Authenticate = (call: Call, authorization: readonly string[]) => Soon<Principal>;
+
+/** Who calls: asked when the headers of a call are there, and again before it has any effect. */
+export interface Authentication {
+  readonly authenticate: Authenticate;
+  /** The caller as it stands now; refuses one that was revoked since. The call is not counted as another use. */
+  recheck(call: Call, caller: Principal): Soon<Principal>;
+  /** The same by Postgres alone, for a caller that a statement has found changed. */
+  reread(call: Call, caller: Principal): Soon<Principal>;
+}
 
 /** What was brought to prove who is calling. */
 interface Credential {
@@ -25,12 +34,12 @@ interface Credential {
   readonly isOperator: boolean;
 }
 
-export function createAuthenticate(
+export function createAuthentication(
   operatorKey: string,
   holdings: Holdings,
   lastUsed: Pick<LastUsed, "record">,
   now: () => Date,
-): Authenticate {
+): Authentication {
   const operator: Operator = { kind: "operator" };
   const operatorHash = Buffer.from(hashSecret(operatorKey));
 
@@ -38,16 +47,30 @@ export function createAuthenticate(
   // longer; nothing is remembered of whether it was good.
   const lastBrought = new WeakMap<object, Credential>();
 
-  return (call, authorization) => {
-    const { token, hash, isOperator } = credentialOf(onlyHeader(authorization), call.connection);
-    if (isOperator) return after(holdings.ready(), () => operator);
-    const held = holdings.held(hash);
-    if (held !== undefined) return acceptKey(held);
-    // A text that cannot be a secret of ours is not looked up.
-    if (!isWellFormedSecret(token)) {
-      throw credentialMalformed("The credential is not an API key: its form or its checksum is wrong. Copy it again.");
-    }
-    return after(holdings.find(hash, call.span), acceptKey);
+  return {
+    authenticate(call, authorization) {
+      const { token, hash, isOperator } = credentialOf(onlyHeader(authorization), call.connection);
+      if (isOperator) return after(holdings.ready(), () => operator);
+      const held = holdings.held(hash);
+      if (held !== undefined) return acceptKey(held, hash);
+      // A text that cannot be a secret of ours is not looked up.
+      if (!isWellFormedSecret(token)) {
+        throw credentialMalformed(
+          "The credential is not an API key: its form or its checksum is wrong. Copy it again.",
+        );
+      }
+      return after(holdings.find(hash, call.span), (found) => acceptKey(found, hash));
+    },
+    recheck(call, caller) {
+      if (caller.kind === "operator") return caller;
+      const cached = holdings.recheck(caller.hash);
+      if (cached !== undefined) return presentCaller(caller, cached);
+      return after(holdings.find(caller.hash, call.span), (found) => presentCaller(caller, found));
+    },
+    reread(call, caller) {
+      if (caller.kind === "operator") return caller;
+      return after(holdings.read(caller.hash, call.span), (found) => presentCaller(caller, found));
+    },
   };
 
   function credentialOf(header: string, connection: object | undefined): Credential {
@@ -61,18 +84,32 @@ export function createAuthenticate(
     return credential;
   }
 
-  /** The order is part of the contract: of workspace and key, the workspace speaks first. */
-  function acceptKey(found: Standing | undefined): Principal {
-    if (found === undefined) throw keyUnknown();
-    if (!found.workspaceEnabled) throw workspaceDisabled();
-    const { key } = found;
-    const { keyId, workspaceId, scopes, expiresAt } = key;
-    if (!key.enabled) throw keyDisabled();
+  function acceptKey(found: Standing | undefined, hash: string): KeyHolder {
     const at = now();
-    if (expiresAt !== null && expiresAt <= at) throw keyExpired();
-    lastUsed.record(keyId, at);
-    return { kind: "key", keyId, workspaceId, scopes, expiresAt };
+    const key = usableKey(found, at);
+    lastUsed.record(key.keyId, at);
+    return holderOf(key, hash);
   }
+
+  function presentCaller(caller: KeyHolder, found: Standing | undefined): KeyHolder {
+    const key = usableKey(found, now());
+    // Of a key that is cached as before, nothing has changed.
+    return key.scopes === caller.scopes ? caller : holderOf(key, caller.hash);
+  }
+}
+
+/** The order is part of the contract: of workspace and key, the workspace speaks first. */
+function usableKey(found: Standing | undefined, at: Date): Standing["key"] {
+  if (found === undefined) throw keyUnknown();
+  if (!found.workspaceEnabled) throw workspaceDisabled();
+  const { key } = found;
+  if (!key.enabled) throw keyDisabled();
+  if (key.expiresAt !== null && key.expiresAt <= at) throw keyExpired();
+  return key;
+}
+
+function holderOf({ keyId, workspaceId, scopes, expiresAt }: Standing["key"], hash: string): KeyHolder {
+  return { kind: "key", keyId, workspaceId, scopes, expiresAt, hash };
 }
 
 function onlyHeader(authorization: readonly string[]): string {

@@ -21,11 +21,15 @@ export interface Holdings {
   readonly lookups: Readonly<Record<"key" | "workspace", Shelf<unknown>["lookups"]>>;
   /** The key with this secret, by its hash in hex, if that can be answered at once. No acknowledged change is missing. */
   held(hash: string): Standing | undefined;
+  /** The same for a caller that was looked up before: not counted again. */
+  recheck(hash: string): Standing | undefined;
   /**
    * The same for any key. Undefined if there is none; throws when nobody can be asked. Calls that want the same share a
    * lookup; so none ends with a call, and it is told of in the span that it was begun for.
    */
   find(hash: string, span?: Span): Promise<Standing | undefined>;
+  /** The same by Postgres alone: with changes that are committed, and not acknowledged yet. */
+  read(hash: string, span?: Span): Promise<Standing | undefined>;
   /** For calls that need no key: throws when Postgres is away, so that they are told at once. */
   ready(): Soon<void>;
   /** To be awaited after each change of a key or an identity: resolves when every replica answers by it. */
@@ -90,17 +94,23 @@ export function createHoldings(
     weigh: (fact) => Math.ceil(verdictsShare * weightOf(fact)),
   });
 
+  function recheck(hash: string): Standing | undefined {
+    const key = lease.timeLeft() > 0 ? keys.held(hash) : undefined;
+    if (key === undefined) return undefined;
+    const workspaceEnabled = workspaces.held(key.workspaceId);
+    return workspaceEnabled === undefined ? undefined : { key, workspaceEnabled };
+  }
+
   return {
     lookups: { key: keys.lookups, workspace: workspaces.lookups },
+    recheck,
 
     held(hash) {
-      const key = lease.timeLeft() > 0 ? keys.held(hash) : undefined;
-      if (key === undefined) return undefined;
-      const workspaceEnabled = workspaces.held(key.workspaceId);
-      if (workspaceEnabled === undefined) return undefined;
+      const found = recheck(hash);
+      if (found === undefined) return undefined;
       keys.lookups.held += 1;
       workspaces.lookups.held += 1;
-      return { key, workspaceEnabled };
+      return found;
     },
 
     async find(hash, span) {
@@ -115,6 +125,11 @@ export function createHoldings(
       if (heldKey !== undefined) keys.lookups.held += 1;
       if (heldState !== undefined) workspaces.lookups.held += 1;
       return { key, workspaceEnabled: heldState ?? (await workspaces.fetch(workspaceId, from, span)) ?? false };
+    },
+
+    async read(hash, span) {
+      const standing = await sources.readStanding(hash, span);
+      return standing && { key: standing, workspaceEnabled: standing.workspaceEnabled };
     },
 
     ready: () => lease.ensure(),

@@ -2,6 +2,7 @@ import type { DescMessage, DescService, MessageInitShape, MessageShape } from "@
 import type { Author } from "../audit/store.js";
 import type { Call, KeptAnswer } from "../call.js";
 import type { Soon } from "../soon.js";
+import type { AuthorizedKey } from "./authorized-key.js";
 
 /** Who is calling: the operator of the service, or a workspace's key. */
 export type Principal = Operator | KeyHolder;
@@ -10,14 +11,11 @@ export interface Operator {
   readonly kind: "operator";
 }
 
-export interface KeyHolder {
+export interface KeyHolder extends AuthorizedKey {
   readonly kind: "key";
-  readonly keyId: string;
   readonly workspaceId: string;
-  /** What the key may do with this service. */
-  readonly scopes: readonly string[];
-  /** When the key ends; null for never. */
-  readonly expiresAt: Date | null;
+  /** Of its secret, by which it is found again. */
+  readonly hash: string;
 }
 
 /** Whether granted scopes, or permissions, cover a wanted one, which may itself be a wildcard. */
@@ -45,7 +43,13 @@ export function callingKey({ caller }: CallContext): KeyHolder {
 
 /** Who answers for the changes of this call. */
 export function authorOf({ caller, call }: CallContext, at: Date): Author {
-  return { actor: caller.kind === "key" ? caller.keyId : "operator", requestId: call.requestId, at };
+  const key = authorizedKeyOf(caller);
+  return { actor: key?.keyId ?? "operator", requestId: call.requestId, at, key };
+}
+
+/** The key whose authorization a call depends on; undefined for the operator. */
+export function authorizedKeyOf(caller: Principal): AuthorizedKey | undefined {
+  return caller.kind === "key" ? caller : undefined;
 }
 
 /** A service's handlers: Connect's ServiceImpl, with a context that every door has, and answers that may be there. */

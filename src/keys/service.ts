@@ -60,13 +60,13 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
     const caller = callingKey(context);
     const { call } = context;
     const by = authorOf(context, now());
-    let seen = await store.seeKey(call, caller.workspaceId, keyId);
+    let seen = await store.seeKey(call, caller.workspaceId, keyId, by);
     // Again, should the key change between the judgement and the change.
     while (seen !== undefined) {
       checkUpdate(caller, seen, changes);
       if (await store.updateKey(call, seen, changes, by)) return true;
       const before = seen.changedEpoch;
-      seen = await store.seeKey(call, caller.workspaceId, keyId);
+      seen = await store.seeKey(call, caller.workspaceId, keyId, by);
       if (seen?.changedEpoch === before) return false;
     }
     return false;
@@ -78,7 +78,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
     const by = authorOf(context, now());
     // Again, should the key change between the check and the deletion.
     for (;;) {
-      const seen = await store.seeKey(context.call, caller.workspaceId, keyId);
+      const seen = await store.seeKey(context.call, caller.workspaceId, keyId, by);
       if (seen === undefined) return false;
       checkDeletion(caller, seen);
       if (await store.deleteKey(context.call, seen, by)) return true;
@@ -145,7 +145,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       const endsAt = new Date(by.at.getTime() + Number(expiration));
       // Again, should the key change between the judgement and the change.
       for (;;) {
-        const old = await store.seeKey(context.call, caller.workspaceId, keyId);
+        const old = await store.seeKey(context.call, caller.workspaceId, keyId, by);
         if (old === undefined) throw keyNotFound();
         checkReroll(caller, old);
         if (old.expiresAsSet !== null && old.expiresAsSet <= by.at) throw successorStillborn();

@@ -1,6 +1,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Span } from "@opentelemetry/api";
 import { type Author, events, isChange, type Told } from "../audit/store.js";
+import { asAuthorized } from "../auth/authorized-key.js";
 import type { Call, KeptAnswer } from "../call.js";
 import { idOf, insertion, type NewIdentity } from "../identities/store.js";
 import { keeping } from "../once/store.js";
@@ -149,14 +150,15 @@ export function createKeysStore(sql: Sql) {
     },
 
     /** The key as a change of it is judged; the change holds only if the key is still so. */
-    async seeKey(call: Call, workspaceId: string, keyId: string): Promise<SeenKey | undefined> {
+    async seeKey(call: Call, workspaceId: string, keyId: string, by: Author): Promise<SeenKey | undefined> {
       const [row] = await run(
         call,
         sql<SeenKey[]>`
         select key_id, workspace_id, start, enabled, scopes, expires_at, ${expiresAsSet} as expires_as_set,
           changed_epoch
         from keys
-        where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null`,
+        where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null
+          and ${asAuthorized(sql, by.key)}`,
       );
       return row;
     },

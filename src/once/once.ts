@@ -11,7 +11,7 @@ import {
   toJson,
 } from "@bufbuild/protobuf";
 import { bearerToken } from "../auth/authenticate.js";
-import type { CallContext } from "../auth/principal.js";
+import { authorizedKeyOf, type CallContext } from "../auth/principal.js";
 import type { Call } from "../call.js";
 import { categoryOf, Failure, idempotencyConflict, invalidInput } from "../errors.js";
 import type { Soon } from "../soon.js";
@@ -48,7 +48,7 @@ export function createOnce(store: OnceStore, settled: () => Promise<void>, now: 
       }
 
       async function firstAnswer(): Promise<Message | undefined> {
-        const sealed = await store.findAnswer(call, id, now());
+        const sealed = await store.findAnswer(call, id, now(), authorizedKeyOf(context.caller));
         if (sealed === undefined) return undefined;
         const kept = seal.open(id, sealed);
         if (!isFingerprintOf(kept.subarray(0, fingerprintLength), method, request)) throw idempotencyConflict();

@@ -1,3 +1,4 @@
+import { type AuthorizedKey, asAuthorized } from "../auth/authorized-key.js";
 import type { Call, KeptAnswer } from "../call.js";
 import { type Fragment, isTaken, type Sql, type Statement } from "../storage/postgres.js";
 import { run } from "../storage/run.js";
@@ -30,8 +31,8 @@ export type OnceStore = ReturnType<typeof createOnceStore>;
 
 export function createOnceStore(sql: Sql) {
   return {
-    /** What is kept under this id. Removes some of what has expired, this id's included, so that no timer need do it. */
-    async findAnswer(call: Call, id: Buffer, at: Date): Promise<Buffer | undefined> {
+    /** What is kept under this id, for a caller who still is as it was authorized. Removes some of what has expired, this id's included, so that no timer need do it. */
+    async findAnswer(call: Call, id: Buffer, at: Date, key: AuthorizedKey | undefined): Promise<Buffer | undefined> {
       const [row] = await run(
         call,
         sql<{ sealed: Buffer }[]>`
@@ -40,7 +41,7 @@ export function createOnceStore(sql: Sql) {
             where expires_at <= ${at} and id = any(${id}::bytea || array(
               select id from kept_answers where expires_at <= ${at}
               order by expires_at limit ${fewExpired} for update skip locked)))
-        select sealed from kept_answers where id = ${id} and expires_at > ${at}`,
+        select sealed from kept_answers where id = ${id} and expires_at > ${at} and ${asAuthorized(sql, key)}`,
       );
       return row?.sealed;
     },

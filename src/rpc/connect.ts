@@ -10,7 +10,7 @@ import { type BodyFormat, refuseUndecodable } from "./connect-body.js";
 import { admitCall, type HttpCall, performCall, toHttpFailure } from "./http-call.js";
 import { largestMessage, type Procedure, toFailure } from "./pipeline.js";
 import { toConnectError } from "./status.js";
-import { refuseBadTimeout } from "./timeouts.js";
+import { refuseBadTimeout, timeoutMs } from "./timeouts.js";
 
 const callKey = createContextKey<HttpCall | undefined>(undefined);
 
@@ -30,11 +30,15 @@ export function connectDoor(procedures: readonly Procedure[], headersOf: Headers
       const procedure = byPath.get(path);
       if (procedure === undefined) return;
       if (method !== "POST") throw methodNotAllowed(method, path, ["POST"]);
-      request.call.door = "connect";
+      const { call } = request;
+      call.door = "connect";
+      // From the first byte, however long the body takes to come.
+      const [protocol, timeout] = timeoutOf(request);
+      call.deadline = Math.min(call.deadline, call.startedAt + timeoutMs(protocol, timeout));
       try {
         await admitCall(request, procedure);
       } finally {
-        reply.headers(request.call.answerHeaders ?? {});
+        reply.headers(call.answerHeaders ?? {});
       }
       if (protocolOf(request) === undefined) {
         throw mediaTypeUnsupported("An RPC is called with a body of application/json, application/proto or gRPC-Web.");
@@ -70,9 +74,7 @@ async function refuseBadBody(request: FastifyRequest, body: Buffer): Promise<voi
   const protocol = protocolOf(request);
   const schema = request.call.procedure?.method.input;
   if (protocol === undefined || schema === undefined) throw new Error("an RPC's body was read before it was admitted");
-  const { "grpc-timeout": ofGrpc, "connect-timeout-ms": ofConnect } = request.headers;
-  if (protocol.framed) refuseBadTimeout("grpc", ofGrpc?.toString());
-  else refuseBadTimeout("connect", ofConnect?.toString());
+  refuseBadTimeout(...timeoutOf(request));
   await refuseUndecodable(schema, protocol, request.headers, body);
 }
 
@@ -86,8 +88,6 @@ async function handle(message: Message, context: HandlerContext): Promise<Messag
   const call = context.values.get(callKey);
   if (call === undefined) throw new Error("a Connect call came without its HTTP call");
   try {
-    const patience = context.timeoutMs() ?? Number.POSITIVE_INFINITY;
-    call.deadline = Math.min(call.deadline, Date.now() + patience);
     return await performCall(call, () => message);
   } catch (error) {
     call.failure = toFailure(error);
@@ -141,6 +141,13 @@ export function toRefusal(request: IncomingMessage, failure: Failure, requestId:
     headers: { "content-type": "application/json" },
     body: Buffer.from(errorToJsonBytes(error, undefined)).toString(),
   };
+}
+
+/** For how long the client waits, in the words of its protocol. */
+function timeoutOf({ headers }: Pick<IncomingMessage, "headers">) {
+  const ofGrpc = protocolOf({ headers })?.framed === true;
+  const given = headers[ofGrpc ? "grpc-timeout" : "connect-timeout-ms"];
+  return [ofGrpc ? "grpc" : "connect", given?.toString()] as const;
 }
 
 /** The types that Connect reads, as it reads them: text is UTF-8, whether that is said or not. */

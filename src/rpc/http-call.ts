@@ -28,10 +28,11 @@ declare module "fastify" {
 }
 
 export function beginCall(request: IncomingMessage, response: ServerResponse): HttpCall {
+  const startedAt = performance.now();
   return {
     requestId: mintId("req"),
-    startedAt: performance.now(),
-    deadline: Date.now() + longestCallMs,
+    startedAt,
+    deadline: startedAt + longestCallMs,
     headers: (name) => valuesOf(request, name),
     connection: request.socket,
     client: response,
@@ -68,7 +69,7 @@ function valuesOf({ rawHeaders }: IncomingMessage, wanted: string): string[] {
   return values;
 }
 
-/** Decodes, validates and handles an admitted call. */
+/** Performs an admitted call whose request is there as a whole. */
 export function performCall(call: HttpCall, decode: Parameters<Procedure["perform"]>[2]) {
   if (call.procedure === undefined || call.caller === undefined) throw new Error("a call was not admitted");
   return call.procedure.perform(call, call.caller, decode);

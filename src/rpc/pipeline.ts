@@ -12,9 +12,10 @@ import {
 import type { Span } from "@opentelemetry/api";
 import { type Access, access } from "../../gen/latchkey/v1/access_pb.js";
 import { repeatable } from "../../gen/latchkey/v1/repeatable_pb.js";
-import type { Authenticate } from "../auth/authenticate.js";
+import type { Authentication } from "../auth/authenticate.js";
+import { isOutdated } from "../auth/authorized-key.js";
 import { type CallContext, covers, type Handlers, type Principal } from "../auth/principal.js";
-import { type Call, endCall } from "../call.js";
+import { type Call, endCall, refuseEnded } from "../call.js";
 import {
   callCancelled,
   deadlineExceeded,
@@ -57,7 +58,11 @@ export interface Procedure {
   readonly beginSpan: ((door: Door, header: ReadHeader) => Span) | undefined;
   /** authenticate -> authorise. Comes before the body is looked at: who may not call learns nothing about it. */
   admit(call: Call, authorization: readonly string[]): Soon<Principal>;
-  /** decode -> validate -> handle; what was answered before, and is asked for again, is answered after decoding. */
+  /**
+   * authenticate and authorise again -> decode -> validate -> handle; what was answered before, and is asked for again,
+   * is answered after decoding. To be called when the whole request is there: however late that is, it is not performed
+   * for a caller that was revoked meanwhile, nor when its deadline has passed.
+   */
   perform(call: Call, caller: Principal, decode: () => Message): Soon<Message>;
 }
 
@@ -70,7 +75,7 @@ export const longestCallMs = 10_000;
 /** Makes the procedures of all services. Refuses an RPC that declares nobody who may call it. */
 export function createProcedures(
   services: readonly Service[],
-  authenticate: Authenticate,
+  { authenticate, recheck, reread }: Authentication,
   once: Once,
   tracing?: Tracing,
 ): Procedure[] {
@@ -100,12 +105,30 @@ export function createProcedures(
               return caller;
             }),
           ),
-        perform: (call, caller, decode) =>
-          whileAwaited(
+        perform(call, caller, decode) {
+          refuseEnded(call);
+          return whileAwaited(
             call,
-            after(answer(decode(), { caller, call }), (response) => create(method.output, response)),
-          ),
+            after(recheck(call, caller), (present) => {
+              authorise(present, accessOption);
+              const request = decode();
+              return after(answerFor(request, present, call), (response) => create(method.output, response));
+            }),
+          );
+        },
       };
+
+      function answerFor(request: Message, caller: Principal, call: Call): ReturnType<Handle> {
+        const response = answer(request, { caller, call });
+        if (!(response instanceof Promise)) return response;
+        return response.catch(async (error) => {
+          // A statement found the caller changed, and has done nothing. What it may do now is decided anew.
+          if (!isOutdated(error)) throw error;
+          const present = await reread(call, caller);
+          authorise(present, accessOption);
+          return answerFor(request, present, call);
+        });
+      }
     }),
   );
 }
@@ -139,8 +162,8 @@ function whileAwaited<T>(call: Call, step: Soon<T>): Soon<T> {
   const { client, leaving = "" } = call;
   return new Promise((resolve, reject) => {
     const late = () => end(deadlineExceeded());
-    const gone = () => end(Date.now() < call.deadline ? callCancelled() : deadlineExceeded());
-    const timer = setTimeout(late, Math.max(0, call.deadline - Date.now()));
+    const gone = () => end(performance.now() < call.deadline ? callCancelled() : deadlineExceeded());
+    const timer = setTimeout(late, Math.max(0, call.deadline - performance.now()));
     client?.once(leaving, gone);
 
     function end(why: Failure): void {

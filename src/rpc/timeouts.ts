@@ -18,8 +18,9 @@ export function refuseBadTimeout(protocol: keyof typeof timeouts, given: string 
 
 const unitsInMs: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1_000, m: 1, u: 1e-3, n: 1e-6 };
 
-/** For how long a gRPC client waits; for ever if it does not say, or says it in a way that makes no sense. */
-export function patienceMs(given: string | undefined): number {
-  if (given === undefined || !timeouts.grpc.form.test(given)) return Number.POSITIVE_INFINITY;
+/** For how long a client waits; for ever if it does not say, or says it in a way that makes no sense. */
+export function timeoutMs(protocol: keyof typeof timeouts, given: string | undefined): number {
+  if (given === undefined || !timeouts[protocol].form.test(given)) return Number.POSITIVE_INFINITY;
+  if (protocol === "connect") return Number(given);
   return Math.ceil(Number(given.slice(0, -1)) * (unitsInMs[given.slice(-1)] as number));
 }

@@ -8,7 +8,7 @@ import type { LogCall } from "../observe/calls.js";
 import { timeoutOf } from "./call-head.js";
 import { largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
 import { toStatusBytes } from "./status.js";
-import { patienceMs, refuseBadTimeout } from "./timeouts.js";
+import { refuseBadTimeout, timeoutMs } from "./timeouts.js";
 
 /** A call as grpc-js hands it over. It emits `cancelled` when its client goes away. */
 export interface UnaryCall extends EventEmitter {
@@ -33,7 +33,7 @@ export function createUnaryHandler(procedure: Procedure, logCall: LogCall): Unar
     const timeout = timeoutOf(rpc.metadata);
     const call: Call = {
       requestId,
-      deadline: Date.now() + Math.min(longestCallMs, patienceMs(timeout)),
+      deadline: startedAt + Math.min(longestCallMs, timeoutMs("grpc", timeout)),
       headers: (name) => rpc.metadata.get(name).map(String),
       client: rpc,
       leaving: "cancelled",

@@ -45,6 +45,8 @@ export const errorTable: Readonly<Record<string, { http: number; title: string; 
   "application/invalid_input": { http: 400, title: "Bad Request", grpc: status.INVALID_ARGUMENT },
   "application/unsupported_media_type": { http: 415, title: "Unsupported Media Type", grpc: status.UNIMPLEMENTED },
   "application/payload_too_large": { http: 413, title: "Payload Too Large", grpc: status.RESOURCE_EXHAUSTED },
+  "application/deadline_exceeded": { http: 504, title: "Gateway Timeout", grpc: status.DEADLINE_EXCEEDED },
+  "application/service_unavailable": { http: 503, title: "Service Unavailable", grpc: status.UNAVAILABLE },
 };
 
 /** What a door that speaks of errors as gRPC does has received. */

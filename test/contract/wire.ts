@@ -26,6 +26,14 @@ export type Ending = { readonly code: string } | { readonly code: "ok"; readonly
 /** What a request is made of: a body or, for GET, a query. */
 type Payload = Buffer | string;
 
+/** How a request is sent, where that is not all at once. */
+export interface SendOptions {
+  /** The headers go at once, the body when this resolves. */
+  readonly bodyAfter?: Promise<unknown>;
+  /** Sent beside the headers that every request has. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
 /** One way to call one RPC: through one door, or on one of its HTTP routes. */
 export interface Way {
   readonly name: string;
@@ -34,7 +42,7 @@ export interface Way {
   write(request: CallRequest): Payload;
   /** What no door could read as a request. */
   readonly garbage: Payload;
-  send(authorization: string | undefined, payload: Payload): Promise<WireAnswer>;
+  send(authorization: string | undefined, payload: Payload, how?: SendOptions): Promise<WireAnswer>;
   /** Holds an answer against the form of all answers of this door, and says how the call ended. */
   read(answer: WireAnswer): Promise<Ending>;
 }
@@ -51,9 +59,17 @@ export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddres
   const agent = new Agent({ keepAlive: true, maxSockets: 8 });
   const session = connectHttp2(`http://${grpcAddress}`);
 
-  function overHttp(method: string, path: string, type: string, authorization: string | undefined, body?: Buffer) {
+  function overHttp(
+    method: string,
+    path: string,
+    type: string,
+    authorization: string | undefined,
+    body?: Buffer,
+    { bodyAfter, headers: more }: SendOptions = {},
+  ) {
     return new Promise<WireAnswer>((resolve, reject) => {
       const headers = {
+        ...more,
         ...(authorization && { authorization }),
         ...(body && { "content-type": type, "content-length": body.length }),
       };
@@ -61,17 +77,26 @@ export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddres
         const bytes = Buffer.concat(await incoming.toArray());
         resolve({ status: incoming.statusCode ?? 0, headers: pairs(incoming.rawHeaders), body: bytes });
       });
-      outgoing.on("error", reject).end(body);
+      outgoing.on("error", reject);
+      if (bodyAfter === undefined) return void outgoing.end(body);
+      outgoing.flushHeaders();
+      void bodyAfter.then(() => outgoing.end(body));
     });
   }
 
-  function overGrpc(path: string, authorization: string | undefined, message: Buffer) {
+  function overGrpc(
+    path: string,
+    authorization: string | undefined,
+    message: Buffer,
+    { bodyAfter, headers: more }: SendOptions = {},
+  ) {
     return new Promise<WireAnswer>((resolve, reject) => {
       const stream = session.request({
         ":method": "POST",
         ":path": path,
         "content-type": "application/grpc",
         te: "trailers",
+        ...more,
         ...(authorization && { authorization }),
       });
       const headers: (readonly [string, string])[] = [];
@@ -81,7 +106,8 @@ export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddres
       stream.on("response", take).on("trailers", take);
       stream.on("data", (chunk: Buffer) => body.push(chunk)).on("error", reject);
       stream.on("end", () => resolve({ status: 200, headers, body: Buffer.concat(body) }));
-      stream.end(framed(message));
+      if (bodyAfter === undefined) return void stream.end(framed(message));
+      void bodyAfter.then(() => stream.end(framed(message)));
     });
   }
 
@@ -91,7 +117,7 @@ export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddres
       isHttp: false,
       write: (request) => binary(method, request),
       garbage: noMessage,
-      send: (authorization, message) => overGrpc(pathOf(method), authorization, message as Buffer),
+      send: (authorization, message, how) => overGrpc(pathOf(method), authorization, message as Buffer, how),
       read: async (answer) => readGrpc(method, answer),
     };
   }
@@ -103,8 +129,8 @@ export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddres
       isHttp: false,
       write: (request) => binary(method, request),
       garbage: noMessage,
-      send: (authorization, message) =>
-        overHttp("POST", pathOf(method), type, authorization, framed(message as Buffer)),
+      send: (authorization, message, how) =>
+        overHttp("POST", pathOf(method), type, authorization, framed(message as Buffer), how),
       read: async (answer) => readGrpc(method, withTrailers(answer)),
     };
   }
@@ -115,8 +141,8 @@ export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddres
       isHttp: true,
       write: (request) => Buffer.from(toJsonString(method.input, toRequestMessage(method.input, request))),
       garbage: noJson,
-      send: (authorization, body) =>
-        overHttp("POST", pathOf(method), "application/json", authorization, body as Buffer),
+      send: (authorization, body, how) =>
+        overHttp("POST", pathOf(method), "application/json", authorization, body as Buffer, how),
       read: async (answer) => readConnect(method, answer),
     };
   }
@@ -128,10 +154,10 @@ export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddres
       isHttp: true,
       write: (request) => (byQuery ? queryOf(request) : Buffer.from(JSON.stringify(request))),
       garbage: byQuery ? "?nonsense=%00" : noJson,
-      send: (authorization, payload) =>
+      send: (authorization, payload, how) =>
         typeof payload === "string"
-          ? overHttp(verb, path + payload, "", authorization)
-          : overHttp(verb, path, "application/json", authorization, payload),
+          ? overHttp(verb, path + payload, "", authorization, undefined, how)
+          : overHttp(verb, path, "application/json", authorization, payload, how),
       read: readHttp,
     };
   }
@@ -218,9 +244,11 @@ function readGrpc({ output }: Rpc["method"], answer: WireAnswer): Ending {
 /** Connect's names of gRPC's codes, as far as calls are refused with them. */
 const connectCodes: Readonly<Record<string, number>> = {
   invalid_argument: 3,
+  deadline_exceeded: 4,
   not_found: 5,
   already_exists: 6,
   permission_denied: 7,
+  unavailable: 14,
   unauthenticated: 16,
 };
 

@@ -1,16 +1,20 @@
-import { enabledAt, epochOf, isAccepted, isFalse, truthFrom } from "./database.js";
+import { allRows, enabledAt, epochOf, isAccepted, isFalse, truthFrom } from "./database.js";
 import type { Design } from "./design.js";
 import type { Event, Setting, Source, Steps } from "./events.js";
 import type { Announce } from "./explore.js";
 import { passesFence } from "./fence.js";
 import { withRead } from "./revise.js";
-import type { Call, Fact, Replica, Stage, State } from "./state.js";
+import { type Call, type Fact, type Replica, resting, type Stage, type State } from "./state.js";
 
 /** The call that is judged. It may rest anywhere for as long as it likes, and be followed by another. */
 export const callSteps: Steps = (state, setting, announce) => {
   const { database, replica, call } = state;
   if (!call) {
     begin(state, setting, announce);
+    return;
+  }
+  if (call === resting) {
+    goOn(state, setting, announce);
     return;
   }
   announce("the call is unavailable", { database, replica, call: undefined });
@@ -30,11 +34,31 @@ export const callSteps: Steps = (state, setting, announce) => {
   }
 };
 
-/** Ends the call with what the fact says. */
+/**
+ * Ends the call with what the fact says. If that is an acceptance, it may also have been of the headers alone, or of a
+ * change that is still to be made.
+ */
 export function answer(state: State, call: Call, fact: Fact, source: Source, announce: Announce<State, Event>): void {
   const { database, replica } = state;
   const event: Event = isAccepted(fact.enabled) ? `accepted from ${source}` : `refused from ${source}`;
   announce(event, { database, replica, call: undefined }, isFalse(fact.enabled, call.truth));
+  if (!isAccepted(fact.enabled)) return;
+  announce("accepted so far, the call waits for its body or a connection", { database, replica, call: resting });
+}
+
+/** A call that has waited goes on: its body has come, or its statement begins. What is acknowledged by now binds it. */
+function goOn(state: State, setting: Setting, announce: Announce<State, Event>): void {
+  const { database, replica } = state;
+  const { design, bounds } = setting;
+  const ended: State = { database, replica, call: undefined };
+  const isRevoked = isFalse(allRows, truthFrom(database, bounds.lease));
+  announce("the deadline passes", ended);
+  if (!design.overdueCallsAreNotBegun) announce("accepted after the deadline", ended, true);
+  if (!design.callersAreCheckedAgain) announce("accepted by the headers alone", ended, isRevoked);
+  else begin(state, setting, (_event, next) => announce("the body arrives, and the caller is checked again", next));
+  if (design.changesCarryTheirCaller && !isAccepted(enabledAt(database, epochOf(database))))
+    announce("refused by the statement of a change", ended);
+  else announce("accepted by the statement of a change", ended, isRevoked);
 }
 
 /** Whether the replica takes what Redis says for true. */

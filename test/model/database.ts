@@ -13,7 +13,7 @@ export const LOST = -1;
 
 /** A set of the rows that matter to the decision, one bit each. */
 export type Rows = number;
-const allRows: Rows = (1 << WORKSPACE) | (1 << KEY);
+export const allRows: Rows = (1 << WORKSPACE) | (1 << KEY);
 
 export const emptyDatabase: Database = { changed: [], waited: [] };
 

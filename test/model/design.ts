@@ -24,6 +24,12 @@ const rules = {
   sharedReadsAreFenced: true,
   /** Whoever forgets changes knows less of the past. */
   forgettingRaisesHorizon: true,
+  /** The caller is checked again when its whole request is there. */
+  callersAreCheckedAgain: true,
+  /** The statement of a change has its caller as a condition. */
+  changesCarryTheirCaller: true,
+  /** A call whose deadline has passed is not begun. */
+  overdueCallsAreNotBegun: true,
 };
 
 export type Rule = keyof typeof rules;

@@ -30,6 +30,13 @@ export type Event =
   | "the call is unavailable"
   | `accepted from ${Source}`
   | `refused from ${Source}`
+  | "accepted so far, the call waits for its body or a connection"
+  | "the body arrives, and the caller is checked again"
+  | "accepted by the headers alone"
+  | "accepted by the statement of a change"
+  | "refused by the statement of a change"
+  | "the deadline passes"
+  | "accepted after the deadline"
   | "another call starts a read"
   | "the read takes its snapshot"
   | "a read is held"

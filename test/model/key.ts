@@ -20,7 +20,7 @@ export function keyOf({ database, replica, call }: State): number {
   key = append(key, replica.read ? 1 : 0, 2);
   key = append(key, factDigit(replica.read?.snapshot), FACTS);
   key = append(key, factDigit(replica.held), FACTS);
-  key = append(key, call ? stageDigit[call.stage] : 0, 6);
+  key = append(key, call ? stageDigit[call.stage] : 0, 7);
   key = append(key, call ? call.truth.enabled : 0, 4);
   return append(key, call ? call.truth.disabled : 0, 4);
 }
@@ -35,6 +35,7 @@ const stageDigit: Record<Stage, number> = {
   admitted: 3,
   "asks Redis": 4,
   "awaits read": 5,
+  rests: 6,
 };
 
 function appendPoll(before: number, poll: Poll | undefined): number {

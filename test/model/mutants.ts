@@ -4,7 +4,7 @@ import type { Event } from "./events.js";
 /** What goes wrong without a rule. */
 interface Mutant {
   readonly rule: Rule;
-  /** Ends the sentence "a disabled workspace is accepted ...". */
+  /** Ends the sentence "a call is accepted that must not be ...". */
   readonly when: string;
   /** What happens on the way, in this order, so that the rule is broken by what it is there for. */
   readonly through: readonly Event[];
@@ -84,5 +84,30 @@ export const mutants: readonly Mutant[] = [
     rule: "forgettingRaisesHorizon",
     when: "if old changes are forgotten, and the horizon stays",
     through: ["a row is changed", "the poll is applied", "old changes are forgotten", "a call begins under the lease"],
+  },
+  {
+    rule: "callersAreCheckedAgain",
+    when: "if a caller is checked by its headers alone",
+    through: [
+      "a row is changed",
+      "a call begins under the lease",
+      "accepted so far, the call waits for its body or a connection",
+      "accepted by the headers alone",
+    ],
+  },
+  {
+    rule: "changesCarryTheirCaller",
+    when: "if the statement of a change has no condition",
+    through: [
+      "a row is changed",
+      "a call begins under the lease",
+      "accepted so far, the call waits for its body or a connection",
+      "accepted by the statement of a change",
+    ],
+  },
+  {
+    rule: "overdueCallsAreNotBegun",
+    when: "if a call is begun whose deadline has passed",
+    through: ["accepted so far, the call waits for its body or a connection", "accepted after the deadline"],
   },
 ];

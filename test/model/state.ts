@@ -33,12 +33,15 @@ export interface Replica {
   readonly held: Fact | undefined;
 }
 
-export type Stage = "awaits sending" | "awaits reply" | "admitted" | "asks Redis" | "awaits read";
+export type Stage = "awaits sending" | "awaits reply" | "admitted" | "asks Redis" | "awaits read" | "rests";
 
 export interface Call {
   readonly stage: Stage;
   readonly truth: Truth;
 }
+
+/** A call that was accepted, and rests: what it may be told is settled when it goes on. */
+export const resting: Call = { stage: "rests", truth: { enabled: 0, disabled: 0 } };
 
 export interface State {
   readonly database: Database;

@@ -1,7 +1,7 @@
 import { commit, epochOf, LOST, truthAfterCommit } from "./database.js";
 import { type Row, UNRELATED } from "./design.js";
 import type { Steps } from "./events.js";
-import type { State } from "./state.js";
+import { resting, type State } from "./state.js";
 
 /** Whoever disables and enables. */
 export const writerSteps: Steps = (state, { design, bounds }, announce) => {
@@ -26,6 +26,6 @@ export const writerSteps: Steps = (state, { design, bounds }, announce) => {
 
 function afterCommit({ database, replica, call }: State, row: Row, waited: number): State {
   const committed = commit(database, row, waited);
-  const truth = call && truthAfterCommit(call.truth, committed);
-  return { database: committed, replica, call: call && truth && { stage: call.stage, truth } };
+  if (call === undefined || call === resting) return { database: committed, replica, call };
+  return { database: committed, replica, call: { ...call, truth: truthAfterCommit(call.truth, committed) } };
 }

@@ -7,9 +7,10 @@ import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
 import type { Once } from "../../src/once/once.js";
 import { createProcedures } from "../../src/rpc/pipeline.js";
 
-const nobody = () => {
+const noCall = () => {
   throw new Error("nobody calls");
 };
+const nobody = { authenticate: noCall, recheck: noCall, reread: noCall };
 
 const asItIs: Once = (_method, handle) => handle;
 

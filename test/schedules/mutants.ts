@@ -1,3 +1,5 @@
+import { overdue } from "./verdict.js";
+
 /** A way to break the protocol: in one file, another text stands instead of one. Its name says what no longer holds. */
 export interface Mutant {
   readonly name: string;
@@ -6,12 +8,16 @@ export interface Mutant {
   /** It must be there exactly once. */
   readonly text: string;
   readonly replacement: string;
+  /** What is complained of, if it is not an outdated answer. */
+  readonly complaint?: string;
 }
 
 const lease = "src/auth/lease.ts";
 const changes = "src/auth/changes.ts";
 const shelf = "src/auth/shelf.ts";
 const holdings = "src/auth/holdings.ts";
+const pipeline = "src/rpc/pipeline.ts";
+const call = "src/call.ts";
 const postgres = "test/schedules/postgres.ts";
 
 export const mutants: readonly Mutant[] = [
@@ -119,5 +125,24 @@ export const mutants: readonly Mutant[] = [
     file: holdings,
     text: "const key = lease.timeLeft() > 0 ? keys.held(hash) : undefined;",
     replacement: "const key = keys.held(hash);",
+  },
+  {
+    name: "a caller is checked when its headers are there, and never again",
+    file: pipeline,
+    text: "after(recheck(call, caller), (present) => {",
+    replacement: "after(caller, (present) => {",
+  },
+  {
+    name: "a change is made whoever its caller is by then",
+    file: postgres,
+    text: "if (!isUsable(present())) throw outdatedCaller;",
+    replacement: "",
+  },
+  {
+    name: "a call is begun whose deadline has passed",
+    file: call,
+    text: "if (performance.now() >= call.deadline) throw deadlineExceeded();",
+    replacement: "",
+    complaint: overdue,
   },
 ];

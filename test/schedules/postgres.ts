@@ -18,6 +18,11 @@ export interface Postgres {
   readonly epoch: number;
   /** Resolves to the epoch that contains the change. Fails like any statement, perhaps after it has committed. */
   write(who: string, row: string, change: Partial<Contents>): Promise<number>;
+  /**
+   * Makes a change that the key itself asked for, once there is a connection, if the key is as it was authorized. Fails
+   * as PostgreSQL does if it is not.
+   */
+  writeAsKey(who: string, made: () => void): Promise<void>;
   /** The connections of one replica. */
   connect(who: string): ChangeSource & HoldingsSources;
 }
@@ -29,6 +34,8 @@ export const identityId = "identity";
 const longAgo = new Date(0);
 
 const connectionLost = new Error("the connection was lost");
+
+const outdatedCaller = Object.assign(new Error("the calling key is not as it was authorized"), { code: "LK001" });
 
 /** How often a statement or its answer takes longer than a lease, or gets lost: once in so many times. */
 const rarity = { slow: 8, lost: 16 };
@@ -76,6 +83,12 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
       await travel(`${who} hears of its write: ${row}`);
       return committed;
     },
+    async writeAsKey(who, made) {
+      await travel(`${who} has a connection for a change`);
+      if (!isUsable(present())) throw outdatedCaller;
+      made();
+      await travel(`${who} hears of its change`);
+    },
     connect: (who) => ({
       connect: async () => {},
       beginHistory: async () => {},
@@ -102,6 +115,11 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
   };
 }
 
+/** As the condition in the statement of every change has it, of a key whose permissions and expiry never change. */
+export function isUsable({ workspaceEnabled, keyEnabled, keyDeleted }: Contents): boolean {
+  return workspaceEnabled && keyEnabled && !keyDeleted;
+}
+
 function standing({ workspaceEnabled, keyEnabled, keyDeleted, ownerName }: Contents, epoch: number) {
   if (keyDeleted) return undefined;
   return {
@@ -109,7 +127,7 @@ function standing({ workspaceEnabled, keyEnabled, keyDeleted, ownerName }: Conte
     workspaceId,
     name: "",
     enabled: keyEnabled,
-    scopes: [],
+    scopes: ["*"],
     permissions: [],
     meta: {},
     expiresAt: null,

@@ -1,3 +1,4 @@
+import { type Authentication, createAuthentication } from "../../src/auth/authenticate.js";
 import { createChanges } from "../../src/auth/changes.js";
 import type { ChangeSource } from "../../src/auth/heartbeat.js";
 import { createHoldings, type Holdings, type HoldingsSources } from "../../src/auth/holdings.js";
@@ -9,6 +10,7 @@ import type { MachineClock } from "./time.js";
 /** One process with its clocks. */
 export interface Replica extends Holdings {
   readonly name: string;
+  readonly authentication: Authentication;
   readonly clock: MachineClock;
   /** How often it has asked Postgres for a key or a workspace. */
   readonly readings: number;
@@ -80,9 +82,11 @@ export function startReplica(
     },
   };
 
+  const holdings = createHoldings(lease, changes, counted, sources, 1_000_000);
   return {
-    ...createHoldings(lease, changes, counted, sources, 1_000_000),
+    ...holdings,
     name,
+    authentication: createAuthentication("the operator", holdings, { record() {} }, () => new Date()),
     clock,
     get readings() {
       return readings;

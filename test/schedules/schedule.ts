@@ -1,17 +1,21 @@
 import type { Scheduler } from "fast-check";
 import { chooseChange } from "./choose-change.js";
 import { createDice } from "./dice.js";
+import { LateCall } from "./late-call.js";
 import { createPostgres } from "./postgres.js";
 import { createRedis } from "./redis.js";
 import { type Replica, startReplica } from "./replica.js";
 import type { Tally } from "./tally.js";
 import { createTime, type Step } from "./time.js";
-import { missing } from "./verdict.js";
+import { missing, missingAtEnd, overdue } from "./verdict.js";
 
 const leaseMs = 250;
 
 /** Long enough for changes to be acknowledged and calls to be made afterwards. */
-const most = { steps: 60, calls: 7, renewals: 4, writes: 2, passages: 10 };
+const mostUsually = { steps: 60, calls: 7, lateCalls: 0, renewals: 4, writes: 2, passages: 10 };
+
+/** Every third schedule is about calls whose bodies come late: those take several steps each. */
+const mostWithLateCalls = { ...mostUsually, steps: 80, calls: 1, lateCalls: 5 };
 
 /** Two clocks may differ by one hundredth. */
 const speeds: [number, number] = [0.995, 1.005];
@@ -27,9 +31,10 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
   let acknowledged = 0;
   let wrong: string | undefined;
 
+  const dice = createDice(seed);
+  const most = dice.oneIn(3) ? mostWithLateCalls : mostUsually;
   let warmingUp = true;
   const step: Step = (what) => (warmingUp ? reached : scheduler.schedule(reached, what));
-  const dice = createDice(seed);
   const time = createTime(step, dice);
   const postgres = createPostgres(leaseMs, step, time, dice);
   const redis = createRedis(step, dice);
@@ -60,6 +65,44 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
     } catch {
       tally.unavailable += 1;
     }
+  }
+
+  const lateCalls = new Set<LateCall>();
+
+  /** A call by the whole pipeline, whose body comes late. In half of them a change waits for a connection, too. */
+  async function callLate(replica: Replica): Promise<void> {
+    const { name } = replica;
+    const overdueAt = dice.mishap(4) ? dice.pick(["body", "statement"]) : undefined;
+    let boundBy = acknowledged;
+    const call = new LateCall({
+      replica,
+      async body() {
+        await step(`${name} gets a late body`);
+        boundBy = acknowledged;
+        if (overdueAt === "body") call.letDeadlinePass();
+      },
+      async handle() {
+        if (call.isOverdue) wrong ??= overdue;
+        await step(`${name} handles a call`);
+        if (overdueAt === "statement") call.letDeadlinePass();
+      },
+      change: dice.oneIn(2)
+        ? undefined
+        : () => {
+            if (call.isOverdue) wrong ??= overdue;
+            return postgres.writeAsKey(name, () => {
+              tally.changedAsKey += 1;
+              wrong ??= missingAtEnd("ok", postgres.history.slice(acknowledged));
+            });
+          },
+    });
+    lateCalls.add(call);
+    const { bodyCame, code } = await call.run();
+    lateCalls.delete(call);
+    wrong ??= missingAtEnd(code, postgres.history.slice(boundBy));
+    if (code === "application/deadline_exceeded") tally.overdue += 1;
+    else if (code === "ok") tally.acceptedLate += 1;
+    else if (bodyCame && code !== "unavailable") tally.refusedLate += 1;
   }
 
   async function write(replica: Replica): Promise<void> {
@@ -100,6 +143,7 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
 
   for (const machine of machines) {
     const { name } = machine;
+    void repeat(most.lateCalls, `${name} gets headers`, () => void callLate(machine.replica));
     void repeat(most.calls, `${name} is called`, () => void call(machine.replica));
     void repeat(most.renewals, `${name} renews its lease`, () => machine.replica.renewLease().catch(() => {}));
     const restart = () => {
@@ -116,6 +160,7 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
     await settled();
     steps += 1;
   }
+  for (const call of lateCalls) call.abandon();
   if (wrong !== undefined) throw new Error(wrong);
 }
 

@@ -12,6 +12,12 @@ export interface Tally {
   acknowledged: number;
   /** A write was repeated, because nobody knew what had become of it. */
   repeated: number;
+  /** Calls whose body came late. */
+  acceptedLate: number;
+  refusedLate: number;
+  overdue: number;
+  /** Changes that a key asked for, and that were made. */
+  changedAsKey: number;
 }
 
 export function createTally(): Tally {
@@ -25,5 +31,9 @@ export function createTally(): Tally {
     leaseLost: 0,
     acknowledged: 0,
     repeated: 0,
+    acceptedLate: 0,
+    refusedLate: 0,
+    overdue: 0,
+    changedAsKey: 0,
   };
 }

@@ -16,6 +16,24 @@ export function missing(found: Standing | undefined, moments: readonly Contents[
   return undefined;
 }
 
+/** What is wrong with the end of a call, given what the database said from the moment that it is bound by until now. */
+export function missingAtEnd(code: string, moments: readonly Contents[]): string | undefined {
+  const explains = explanations[code];
+  if (explains === undefined || explains.every((explain) => moments.some(explain))) return undefined;
+  return `a call ended with ${code}: ${outdated}`;
+}
+
+/** Each of these must have been so at some moment. What is unavailable, or overdue, needs no explanation. */
+const explanations: Readonly<Record<string, readonly ((moment: Contents) => boolean)[]>> = {
+  ok: [({ workspaceEnabled }) => workspaceEnabled, ({ keyEnabled, keyDeleted }) => keyEnabled && !keyDeleted],
+  "authorization/workspace_disabled": [({ workspaceEnabled }) => !workspaceEnabled],
+  "authorization/key_disabled": [({ keyEnabled }) => !keyEnabled],
+  "authentication/key_not_found": [({ keyDeleted }) => keyDeleted],
+};
+
+/** What is wrong with a call that runs although its deadline has passed. */
+export const overdue = "a call was begun whose deadline had passed";
+
 function agreesOnKey(found: Standing | undefined, { keyDeleted, keyEnabled, ownerName }: Contents): boolean {
   if (found === undefined || keyDeleted) return found === undefined && keyDeleted;
   return found.key.enabled === keyEnabled && found.key.externalId === ownerName;

@@ -1,0 +1,195 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import postgres from "postgres";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { succeed } from "../calls.js";
+import { openTestApp, type TestApp } from "../harness.js";
+import type { CallRequest } from "./door.js";
+import { createVictim, revocations, type Victim } from "./revocations.js";
+import { type Rpc, requestOf, rpcs } from "./rpcs.js";
+import { openWire, type SendOptions, type Way, type Wire } from "./wire.js";
+
+let app: TestApp;
+let wire: Wire;
+let sql: postgres.Sql;
+
+beforeAll(async () => {
+  // A machine that is too busy to serve would be another reason to refuse.
+  app = await openTestApp({ guard: { admits: () => true } });
+  wire = openWire(app);
+  sql = postgres(app.databaseUrl, { max: 1, onnotice: () => {} });
+});
+afterAll(async () => {
+  wire.close();
+  await sql.end();
+  await app.close();
+});
+
+const rpcNamed = (name: string) => rpcs.find((rpc) => rpc.name === name) as Rpc;
+const createKey = rpcNamed("KeysService.CreateKey");
+
+/** The ways to an RPC whose requests have a body. */
+const waysWithBody = (rpc: Rpc) => wire.waysTo(rpc).filter((way) => typeof way.garbage !== "string");
+
+/** Sends the headers of a request to each of these RPCs, in every way, and its body when `finish` is called. */
+async function begin(key: string, requests: readonly (readonly [Rpc, CallRequest])[], how: SendOptions = {}) {
+  let sendBodies = () => {};
+  const bodyAfter = new Promise<void>((resolve) => {
+    sendBodies = resolve;
+  });
+  const calls = requests.flatMap(([rpc, request]) =>
+    waysWithBody(rpc).map((way) => {
+      const ended = way
+        .send(`Bearer ${key}`, way.write(request), { ...how, bodyAfter })
+        .then((answer) => way.read(answer));
+      return { way: `${rpc.name} by ${way.name}`, ended };
+    }),
+  );
+  await arrival(key);
+  return {
+    finish: async () => {
+      sendBodies();
+      return Promise.all(calls.map(async ({ way, ended }) => ({ way, code: (await ended).code })));
+    },
+  };
+}
+
+/** Requests that were sent before this one are likely to have arrived; if one has not, the test is weaker, not wrong. */
+async function arrival(key: string): Promise<void> {
+  for (let time = 0; time < 3; time++) await succeed(app.httpUrl, "keys.verifyKey", key, { key });
+  await sleep(20);
+}
+
+/** Every key and identity, and every event, by who left it. */
+async function contents({ workspaceId, keyId }: Victim) {
+  return {
+    keys: [...(await sql`select key_id, name, updated_at from keys where workspace_id = ${workspaceId} order by 1`)],
+    identities: [
+      ...(await sql`select identity_id, meta from identities where workspace_id = ${workspaceId} order by 1`),
+    ],
+    events: [...(await sql`select event_id, type from audit_events where actor = ${keyId} order by 1`)],
+  };
+}
+
+/**
+ * Expects that nothing is found wrong. Where a process gets no time for longer than a lease, its calls are unavailable: that
+ * is neither right nor wrong, and all is done again.
+ */
+async function unlessUnavailable(findWrong: () => Promise<{ code: string }[]>): Promise<void> {
+  let wrong = await findWrong();
+  for (let left = 5; left > 0 && wrong.some(({ code }) => code.endsWith("/service_unavailable")); left--)
+    wrong = await findWrong();
+  expect(wrong).toEqual([]);
+}
+
+describe.each(revocations)("after $name is acknowledged", ({ revoke, code }) => {
+  test("a change whose body comes only now is refused with the right error, in every protocol, and nothing changes", async () => {
+    await unlessUnavailable(async () => {
+      const victim = await createVictim(app);
+      const held = await begin(victim.key, [[createKey, { name: "heir", scopes: ["*"] }]]);
+      await revoke(app, victim);
+      const before = await contents(victim);
+      const answers = await held.finish();
+      expect(await contents(victim)).toEqual(before);
+      expect(answers.length).toBe(4);
+      return answers.filter((answer) => answer.code !== code);
+    });
+  });
+});
+
+test("after deleteKey is acknowledged, every operation whose body comes only now is refused", async () => {
+  const victim = await createVictim(app);
+  const { firstKey } = victim;
+  const other = await succeed<{ keyId: string; key: string }>(app.httpUrl, "keys.createKey", firstKey, {
+    externalId: "user",
+  });
+  const { identity } = await succeed<{ identity: { identityId: string } }>(app.httpUrl, "keys.getKey", firstKey, {
+    keyId: other.keyId,
+  });
+  const things = {
+    workspaceId: victim.workspaceId,
+    keyId: other.keyId,
+    key: other.key,
+    identityId: identity.identityId,
+    externalId: "somebody new",
+    name: "a new name",
+  };
+  const open = rpcs.filter(({ access }) => access.scope !== "");
+  const held = await begin(
+    victim.key,
+    open.map((rpc) => [rpc, requestOf(rpc, things)] as const),
+  );
+  await succeed(app.httpUrl, "keys.deleteKey", firstKey, { keyId: victim.keyId });
+  const before = await contents(victim);
+  const answers = await held.finish();
+  expect(answers.length).toBeGreaterThanOrEqual(4 * open.length - 1);
+  expect(answers.filter(({ code }) => code !== "authentication/key_not_found")).toEqual([]);
+  expect(await contents(victim)).toEqual(before);
+});
+
+test("a key whose expiry passes before its body has come is refused", async () => {
+  const victim = await createVictim(app);
+  const expires = Date.now() + 3_600_000;
+  await succeed(app.httpUrl, "keys.updateKey", victim.firstKey, { keyId: victim.keyId, expires });
+  const held = await begin(victim.key, [[createKey, { name: "heir" }]]);
+  app.advance(3_600_000);
+  const answers = await held.finish();
+  expect(answers.filter(({ code }) => code !== "authentication/key_expired")).toEqual([]);
+  expect((await contents(victim)).events).toEqual([]);
+});
+
+test("a caller that was changed meanwhile, and may still call, is served as it stands now", async () => {
+  const victim = await createVictim(app);
+  const held = await begin(victim.key, [
+    [createKey, { scopes: ["identities.read"] }],
+    [rpcNamed("KeysService.ListKeys"), {}],
+  ]);
+  const scopes = ["keys.*", "identities.*"];
+  await succeed(app.httpUrl, "keys.updateKey", victim.firstKey, { keyId: victim.keyId, scopes });
+  expect((await held.finish()).filter(({ code }) => code !== "ok")).toEqual([]);
+});
+
+describe("a call whose deadline has passed is not begun", () => {
+  const noTime = { "connect-timeout-ms": "0", "grpc-timeout": "0m" };
+
+  test("20 creates that allow no time make no key", async () => {
+    const victim = await createVictim(app);
+    for (const way of wire.waysTo(createKey).filter(allowsTimeouts)) {
+      const calls = Array.from({ length: 20 }, async () => {
+        const answer = await way.send(`Bearer ${victim.key}`, way.write({ name: "late" }), { headers: noTime });
+        return (await way.read(answer)).code;
+      });
+      expect(new Set(await Promise.all(calls)), way.name).toEqual(new Set(["application/deadline_exceeded"]));
+    }
+    expect((await contents(victim)).events).toEqual([]);
+  });
+
+  test("the time that a body takes to come counts, over Connect and gRPC-Web", async () => {
+    const victim = await createVictim(app);
+    const timeouts = { "connect-timeout-ms": "200", "grpc-timeout": "200m" };
+    for (const way of wire.waysTo(createKey).filter(({ name }) => /^Connect|^gRPC-Web/.test(name))) {
+      const bodyAfter = sleep(250);
+      const answer = await way.send(`Bearer ${victim.key}`, way.write({ name: "late" }), {
+        headers: timeouts,
+        bodyAfter,
+      });
+      expect((await way.read(answer)).code, way.name).toBe("application/deadline_exceeded");
+    }
+    expect((await contents(victim)).events).toEqual([]);
+  });
+
+  test("without a timeout of its own, a call has 10 seconds from its first byte", async () => {
+    const victim = await createVictim(app);
+    const ways = wire.waysTo(createKey).filter(({ name }) => name !== "gRPC");
+    const codes = ways.map(async (way) => {
+      const answer = await way.send(`Bearer ${victim.key}`, way.write({ name: "late" }), { bodyAfter: sleep(10_200) });
+      return (await way.read(answer)).code;
+    });
+    expect(await Promise.all(codes)).toEqual(ways.map(() => "application/deadline_exceeded"));
+    expect((await contents(victim)).events).toEqual([]);
+  });
+});
+
+/** Plain HTTP has no header for it. */
+function allowsTimeouts({ name }: Way): boolean {
+  return !name.startsWith("POST");
+}

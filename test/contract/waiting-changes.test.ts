@@ -1,0 +1,299 @@
+import postgres from "postgres";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { readMetric } from "../auth/vitals.js";
+import { succeed } from "../calls.js";
+import { openTestApp, operatorKey, type TestApp } from "../harness.js";
+import type { CallRequest, HeaderLines } from "./door.js";
+import { type Doors, openDoors } from "./doors.js";
+import type { OperationName } from "./operations.js";
+import { createVictim, revocations, type Victim } from "./revocations.js";
+
+/** Two replicas on one database: where one has no connection left, the other can still revoke. */
+let busy: TestApp;
+let other: TestApp;
+let doors: Doors;
+let sql: postgres.Sql;
+
+beforeAll(async () => {
+  busy = await openTestApp({ metricsPort: 0 });
+  other = await openTestApp({ databaseUrl: busy.databaseUrl });
+  doors = openDoors(busy);
+  sql = postgres(busy.databaseUrl, { max: 3, onnotice: () => {} });
+});
+afterAll(async () => {
+  doors.close();
+  await sql.end({ timeout: 1 });
+  await other.close();
+  await busy.close();
+});
+
+type Call = readonly [OperationName, CallRequest, HeaderLines?];
+
+/** What the calls of a victim are about. */
+interface Things {
+  readonly keyId: string;
+  readonly identityId: string;
+}
+
+async function createThings({ firstKey }: Victim): Promise<Things> {
+  const { keyId } = await succeed<Things>(other.httpUrl, "keys.createKey", firstKey, { externalId: "user" });
+  const { identity } = await succeed<{ identity: Things }>(other.httpUrl, "keys.getKey", firstKey, { keyId });
+  return { keyId, identityId: identity.identityId };
+}
+
+/** Every change that a key can make. */
+const changesOf = ({ keyId, identityId }: Things): Call[] => [
+  ["createKey", { scopes: ["*"] }],
+  ["createKey", { scopes: ["*"], externalId: "user" }],
+  ["updateKey", { keyId, scopes: ["*"] }],
+  ["updateKey", { keyId, name: "another" }],
+  ["deleteKey", { keyId }],
+  ["rerollKey", { keyId }],
+  ["createIdentity", { externalId: "another" }],
+  ["updateIdentity", { identityId, meta: { plan: "pro" } }],
+  ["deleteIdentity", { identityId }],
+  // What changes no setting leaves no event, and what finds nothing changes nothing: their callers are refused, too.
+  ["updateIdentity", { identityId, meta: {} }],
+  ["deleteKey", { keyId: "key_01jd9wzr3xfg2tq5d0v8m1c7ha" }],
+];
+
+/** What a key does to itself. */
+const changesOfItself = ({ keyId }: Victim): Call[] => [
+  ["updateKey", { keyId, enabled: true, expires: null }],
+  ["updateKey", { keyId, scopes: ["*"] }],
+  ["updateKey", { keyId, name: "another" }],
+  ["rerollKey", { keyId }],
+];
+
+/** Makes the calls, as the victim, over gRPC and HTTP in turn; the codes that they end with. */
+function makeCalls({ key }: Victim, calls: readonly Call[]): Promise<string[]> {
+  return Promise.all(
+    calls.map(async ([operation, request, headers], index) => {
+      const door = index % 2 === 0 ? doors.grpc : doors.http;
+      const outcome = await door.call(operation, key, request, headers);
+      return outcome.ok ? "ok" : outcome.code;
+    }),
+  );
+}
+
+/** Locks rows until it is told to let go. */
+async function locking(lock: (sql: postgres.ISql) => Promise<unknown>): Promise<() => Promise<void>> {
+  const own = await sql.reserve();
+  await own`begin`;
+  await lock(own);
+  let locked = true;
+  const release = async () => {
+    if (!locked) return;
+    locked = false;
+    await own`rollback`;
+    own.release();
+  };
+  onTestFinished(release);
+  return release;
+}
+
+const waitingInPostgres = async () => {
+  const [row] = await sql<{ count: number }[]>`
+    select count(*)::int from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
+  return row?.count ?? 0;
+};
+const waitingForConnections = () => readMetric(busy, "pool_waiting_statements");
+
+/** Occupies every connection of the busy replica: with changes of an identity whose row is locked. */
+async function occupyPool(): Promise<() => Promise<void>> {
+  const { key } = await createVictim(other);
+  const { identityId } = await succeed<Things>(other.httpUrl, "identities.createIdentity", key, { externalId: "busy" });
+  const release = await locking((own) => own`select from identities where identity_id = ${identityId} for update`);
+  await succeed(busy.httpUrl, "keys.verifyKey", key, { key });
+  const occupied = Array.from({ length: 10 }, () =>
+    succeed(busy.httpUrl, "identities.updateIdentity", key, { identityId, meta: {} }),
+  );
+  await expect.poll(waitingInPostgres, { timeout: 5_000 }).toBe(10);
+  return async () => {
+    await release();
+    await Promise.all(occupied);
+  };
+}
+
+/** All that there is of a workspace and of what a key has done. */
+async function contents({ workspaceId, keyId }: Victim) {
+  return {
+    keys: [
+      ...(await sql`select to_json(k)::jsonb - 'last_used_at' from keys k where workspace_id = ${workspaceId} order by key_id`),
+    ],
+    identities: [...(await sql`select * from identities where workspace_id = ${workspaceId} order by 1`)],
+    events: [...(await sql`select event_id, type from audit_events where actor = ${keyId} order by 1`)],
+  };
+}
+
+/**
+ * Lets changes wait for a connection while their caller is revoked, and then run. A queue that has not moved for a second
+ * is cut, as it is on a machine that is too busy; then all is done again, with another caller.
+ */
+async function changesInQueue(
+  revoke: (victim: Victim) => Promise<unknown>,
+  callsOf: (victim: Victim, things: Things) => readonly Call[] | Promise<readonly Call[]>,
+): Promise<{ codes: string[]; before: unknown; after: unknown }> {
+  for (let attemptsLeft = 5; ; attemptsLeft--) {
+    const victim = await createVictim(other);
+    const things = await createThings(victim);
+    await succeed(busy.httpUrl, "keys.verifyKey", victim.key, { key: victim.key });
+    const calls = await callsOf(victim, things);
+    const release = await occupyPool();
+    let over = false;
+    const ended = makeCalls(victim, calls).finally(() => {
+      over = true;
+    });
+    const allWait = async () => over || (await waitingForConnections()) >= calls.length;
+    await expect.poll(allWait, { timeout: 10_000, interval: 5 }).toBe(true);
+    await revoke(victim);
+    const before = await contents(victim);
+    await release();
+    const codes = await ended;
+    if (attemptsLeft > 0 && codes.includes("application/service_unavailable")) continue;
+    return { codes, before, after: await contents(victim) };
+  }
+}
+
+describe.each(revocations)(
+  "changes that wait for a connection while $name is acknowledged",
+  ({ name, revoke, code }) => {
+    test("are refused with the right error, and change nothing", async () => {
+      const grants = name.includes("than the change grants");
+      const { codes, before, after } = await changesInQueue(
+        (victim) => revoke(other, victim),
+        // What it still may do is not refused.
+        (_victim, things) => (grants ? changesOf(things).slice(0, 3) : changesOf(things)),
+      );
+      expect(new Set(codes)).toEqual(new Set([code]));
+      expect(after).toEqual(before);
+    });
+
+    test("are refused also where a key changes itself", async () => {
+      const grants = name.includes("than the change grants");
+      const { codes, before, after } = await changesInQueue(
+        (victim) => revoke(other, victim),
+        (victim) => (grants ? changesOfItself(victim).slice(1, 2) : changesOfItself(victim)),
+      );
+      expect(new Set(codes)).toEqual(new Set([code]));
+      expect(after).toEqual(before);
+    });
+  },
+);
+
+describe("an answer that is kept for an Idempotency-Key", () => {
+  test("is not given to a caller who is revoked while the repetition waits for a connection", async () => {
+    const headers = [["idempotency-key", "the same"]] as const;
+    const create: Call = ["createKey", { name: "once" }, headers];
+    const { codes } = await changesInQueue(
+      ({ firstKey, keyId }) => succeed(other.httpUrl, "keys.deleteKey", firstKey, { keyId }),
+      () => [create, create, create, create],
+    );
+    expect(new Set(codes)).toEqual(new Set(["authentication/key_not_found"]));
+  });
+
+  test("is not given to a caller whose revocation came before the repetition's statement", async () => {
+    const headers = [["idempotency-key", "kept"]] as const;
+    const { codes, before, after } = await changesInQueue(
+      ({ firstKey, keyId }) => succeed(other.httpUrl, "keys.updateKey", firstKey, { keyId, enabled: false }),
+      async (victim) => {
+        const create: Call = ["createIdentity", { externalId: "kept" }, headers];
+        expect(await makeCalls(victim, [create, create])).toEqual(["ok", "ok"]);
+        return [create, create];
+      },
+    );
+    expect(new Set(codes)).toEqual(new Set(["authorization/key_disabled"]));
+    expect(after).toEqual(before);
+  });
+});
+
+test("a change that waits for a connection while its caller is changed otherwise is made", async () => {
+  const { codes } = await changesInQueue(
+    ({ firstKey, keyId }) =>
+      succeed(other.httpUrl, "keys.updateKey", firstKey, { keyId, scopes: ["keys.create"], name: "renamed" }),
+    () => [["createKey", { name: "made" }]],
+  );
+  expect(codes).toEqual(["ok"]);
+});
+
+test("the operator's changes do not depend on any key", async () => {
+  const { workspaceId } = await createVictim(other);
+  const release = await occupyPool();
+  const disabled = succeed(busy.httpUrl, "workspaces.disableWorkspace", operatorKey, {
+    workspaceId,
+    reason: "UNPAID_BILLING",
+  });
+  await release();
+  await disabled;
+});
+
+describe("a change whose statement waits for a lock in PostgreSQL while its caller is revoked", () => {
+  test.each<
+    [string, (victim: Victim, things: Things) => Call, (things: Things) => (own: postgres.ISql) => Promise<unknown>]
+  >([
+    [
+      "of an identity",
+      () => ["createKey", { scopes: ["*"], externalId: "user" }],
+      ({ identityId }) =>
+        (own) =>
+          own`select from identities where identity_id = ${identityId} for update`,
+    ],
+    [
+      "of a key",
+      (_victim, { keyId }) => ["updateKey", { keyId, name: "late" }],
+      ({ keyId }) =>
+        (own) =>
+          own`select from keys where key_id = ${keyId} for update`,
+    ],
+    [
+      "of the same identity",
+      (_victim, { identityId }) => ["deleteIdentity", { identityId }],
+      ({ identityId }) =>
+        (own) =>
+          own`select from identities where identity_id = ${identityId} for update`,
+    ],
+  ])("%s is refused", async (_name, callOf, lockOf) => {
+    for (const { revoke, code } of revocations.filter(({ name }) => !name.includes("than the change grants"))) {
+      const victim = await createVictim(other);
+      const things = await createThings(victim);
+      const release = await locking(lockOf(things));
+      const ended = makeCalls(victim, [callOf(victim, things)]);
+      await expect.poll(waitingInPostgres, { timeout: 5_000 }).toBe(1);
+      await revoke(other, victim);
+      const before = await contents(victim);
+      await release();
+      expect(await ended).toEqual([code]);
+      expect(await contents(victim)).toEqual(before);
+    }
+  });
+
+  test("its own row's is refused: a key cannot take back what was taken from it", async () => {
+    const victim = await createVictim(other);
+    const own = await sql.reserve();
+    await own`begin`;
+    await own`update keys set scopes = '{keys.update}', updated_at = now() where key_id = ${victim.keyId}`;
+    const ended = makeCalls(victim, [
+      ["updateKey", { keyId: victim.keyId, scopes: ["*"] }],
+      ["updateKey", { keyId: victim.keyId, name: "late" }],
+    ]);
+    await expect.poll(waitingInPostgres, { timeout: 5_000 }).toBe(2);
+    await own`commit`;
+    own.release();
+    // What it still may do, it does: the one is refused for what it grants, the other is made.
+    expect(await ended).toEqual(["authorization/insufficient_permissions", "ok"]);
+    const [row] = await sql`select scopes, name from keys where key_id = ${victim.keyId}`;
+    expect(row).toEqual({ scopes: ["keys.update"], name: "late" });
+  });
+});
+
+describe("a key may end itself", () => {
+  test.each<[string, (victim: Victim) => Call]>([
+    ["by deleteKey", ({ keyId }) => ["deleteKey", { keyId }]],
+    ["by updateKey", ({ keyId }) => ["updateKey", { keyId, enabled: false }]],
+    ["by giving its scopes away", ({ keyId }) => ["updateKey", { keyId, scopes: [] }]],
+    ["by rerollKey", ({ keyId }) => ["rerollKey", { keyId }]],
+  ])("%s", async (_name, callOf) => {
+    const victim = await createVictim(other);
+    expect(await makeCalls(victim, [callOf(victim)])).toEqual(["ok"]);
+  });
+});
