@@ -1,5 +1,6 @@
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from "vitest";
+import { byPort } from "../backend-address.js";
 import { createWorkspace, expectFailure, expectSuccess } from "../gateway/http.js";
 import { openTestApp, redisAt, type TestApp } from "../harness.js";
 import { type BackendProxy, openProxy } from "../proxy.js";
@@ -118,11 +119,7 @@ describe("when one replica loses its Redis, all replicas answer rightly", () => 
 });
 
 describe("a service without Redis keeps the promise", () => {
-  const nowhere = () => {
-    const url = new URL(inject("redisUrl"));
-    url.port = "1";
-    return url.href;
-  };
+  const nowhere = () => byPort(inject("redisUrl"), 1);
 
   it.each([
     ["that is configured without one", () => undefined],

@@ -2,8 +2,9 @@ import { connect } from "node:http2";
 import { setTimeout as sleep } from "node:timers/promises";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
-import postgres from "postgres";
+import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { CreateIdentityRequestSchema } from "../../gen/latchkey/v1/identities_service_pb.js";
 import { type Answer, createWorkspace, expectFailure, expectSuccess, post } from "../gateway/http.js";
 import { createDatabase, openTestApp, operatorKey, type TestApp } from "../harness.js";
@@ -19,7 +20,7 @@ let database: Awaited<ReturnType<typeof createDatabase>>;
 let sql: postgres.Sql;
 beforeAll(async () => {
   database = await createDatabase(inject("template"));
-  sql = postgres(database.url, { max: 1, onnotice: () => {} });
+  sql = openSql(database.url, { max: 1, onnotice: () => {} });
   // So long that on a busy machine none is refused for want of a lease; nor for want of time of this process.
   await sql`update epoch set lease_ms = 5000`;
   app = await openTestApp({ databaseUrl: database.url, metricsPort: 0, guard: { admits: () => true } });
@@ -125,7 +126,7 @@ async function countBusy(app: TestApp): Promise<number> {
 
 /** Makes every statement hang that reads the audit events, until they are let go. */
 async function holdAuditEvents(url: string): Promise<() => Promise<void>> {
-  const sql = postgres(url, { max: 1, onnotice: () => {} });
+  const sql = openSql(url, { max: 1, onnotice: () => {} });
   onTestFinished(() => sql.end({ timeout: 1 }));
   const own = await sql.reserve();
   await own`begin`;

@@ -2,8 +2,8 @@ import { spawnSync } from "node:child_process";
 import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import postgres from "postgres";
 import { expect, onTestFinished, type TestContext, test } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { createLatchkeyClient, isLatchkeyError } from "../../src/client/client.js";
 import { leaveOut } from "../left-out.js";
 import { until } from "./processes.js";
@@ -164,7 +164,7 @@ async function useUpTheLog({ dataDir }: Place): Promise<void> {
   const folder = join(dataDir, "postgres");
   const password = readFileSync(join(folder, "latchkey.password"), "utf8");
   const port = readFileSync(join(folder, "postmaster.pid"), "utf8").split("\n")[3];
-  const sql = postgres(`postgres://latchkey:${password}@127.0.0.1:${port}/postgres`, { max: 1, onnotice: () => {} });
+  const sql = openSql(`postgres://latchkey:${password}@127.0.0.1:${port}/postgres`, { max: 1, onnotice: () => {} });
   onTestFinished(() => sql.end({ timeout: 1 }));
   await until("PostgreSQL gives up", async () => {
     try {

@@ -3,8 +3,8 @@ import { Agent, get, type IncomingMessage } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import postgres from "postgres";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { createDatabase } from "../harness.js";
 import { createAuthority, writeFiles } from "../tls/authority.js";
 import { callerKinds, type Target } from "./callers.js";
@@ -182,7 +182,7 @@ function expectNothingLost({ tallies }: Load): void {
 }
 
 async function notStored(databaseUrl: string, externalIds: ReadonlySet<string>): Promise<string[]> {
-  const sql = postgres(databaseUrl, { max: 1 });
+  const sql = openSql(databaseUrl, { max: 1 });
   onTestFinished(() => sql.end({ timeout: 1 }));
   const rows = await sql<{ external_id: string }[]>`
     select external_id from identities join audit_events on resource_id = identity_id and type = 'identity.create'`;

@@ -2,8 +2,8 @@ import { readdirSync } from "node:fs";
 import { Agent, type ClientRequest, get as httpGet } from "node:http";
 import { connect } from "node:net";
 import { Client, credentials, Metadata } from "@grpc/grpc-js";
-import postgres from "postgres";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { createDatabase } from "../harness.js";
 import { leftOf, type Process, until } from "./processes.js";
 import {
@@ -190,7 +190,7 @@ describe("calls that are under way when SIGTERM comes", () => {
     const database = await createDatabase();
     onTestFinished(() => database.drop());
     const service = await start(makePlace(), { set: { DATABASE_URL: database.url, OPERATOR_KEY: operatorKey } });
-    const holder = postgres(database.url, { max: 2, onnotice: () => {} });
+    const holder = openSql(database.url, { max: 2, onnotice: () => {} });
     onTestFinished(() => holder.end({ timeout: 1 }));
 
     let overHttp: Promise<unknown> = Promise.resolve();

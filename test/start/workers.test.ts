@@ -1,8 +1,8 @@
 import { Agent, request } from "node:http";
 import { connect } from "node:net";
 import { Client, credentials, Metadata } from "@grpc/grpc-js";
-import postgres from "postgres";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { createDatabase } from "../harness.js";
 import { readSamples, type Sample, total } from "../observe/samples.js";
 import { leftOf, type Process, until } from "./processes.js";
@@ -99,7 +99,7 @@ describe("with WORKERS=2", () => {
     const { service, place, databaseUrl } = await startWorkers();
     const family = service.family();
     const loggedBefore = service.stderr();
-    const holder = postgres(databaseUrl, { max: 2, onnotice: () => {} });
+    const holder = openSql(databaseUrl, { max: 2, onnotice: () => {} });
     onTestFinished(() => holder.end({ timeout: 1 }));
     let answers: Promise<string[]> = Promise.resolve([]);
     // While this transaction holds the table, the calls wait in the database.
@@ -316,7 +316,7 @@ async function readMetrics(service: Service): Promise<Sample[]> {
 
 /** What the workspaces in the database are called. */
 async function readNames(databaseUrl: string): Promise<Set<string>> {
-  const sql = postgres(databaseUrl, { max: 1 });
+  const sql = openSql(databaseUrl, { max: 1 });
   onTestFinished(() => sql.end({ timeout: 1 }));
   const rows = await sql<{ name: string }[]>`select name from workspaces`;
   return new Set(rows.map(({ name }) => name));

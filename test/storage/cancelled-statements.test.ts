@@ -3,6 +3,7 @@ import { type AddressInfo, connect, createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from "vitest";
 import { openConnections } from "../../src/storage/connections.js";
+import { addressOf, byPort } from "../backend-address.js";
 import { createDatabase } from "../harness.js";
 
 let database: Awaited<ReturnType<typeof createDatabase>>;
@@ -13,20 +14,20 @@ afterAll(() => database.drop());
 
 /** Connections to Postgres by way of somebody who reads along, and who can turn away new ones, or let them wait. */
 async function openOverheard(connections: number) {
-  const postgres = new URL(database.url);
   const heard: Buffer[] = [];
   let delayMs = 0;
   const server = createServer(async (near) => {
     await sleep(delayMs);
-    const far = connect(Number(postgres.port), postgres.hostname);
+    const far = connect(addressOf(database.url));
     for (const socket of [near, far]) socket.on("error", () => {});
     near.on("data", (bytes) => heard.push(bytes));
     near.pipe(far).pipe(near);
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
-  const url = new URL(database.url);
-  url.port = `${(server.address() as AddressInfo).port}`;
-  const opened = openConnections(url.href, { connections, statementMs: 10_000 });
+  const opened = openConnections(byPort(database.url, (server.address() as AddressInfo).port), {
+    connections,
+    statementMs: 10_000,
+  });
   onTestFinished(async () => {
     await opened.close();
     server.close();
