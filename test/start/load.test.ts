@@ -113,7 +113,7 @@ async function stopUnderLoad(set: Record<string, string>, ca?: string): Promise<
     const { code, ms } = await stop(service);
     await load.over;
     expect(code).toBe(0);
-    expect(ms, "idle clients do not hold it up").toBeLessThan(5_000);
+    expect(ms, "idle clients do not hold it up for the 10 s that running calls get").toBeLessThan(9_000);
     expectNothingLost(load);
     expect(await polled, "on a connection that is kept").toEqual(["ready", "not ready", "refused"]);
     expect(await watched).toEqual(["ready", "not ready"]);
