@@ -61,6 +61,17 @@ describe("a statement that is cancelled", () => {
     expect([...(await sql`select 1 as number`)]).toEqual([{ number: 1 }]);
   });
 
+  it("while it runs, on a connection by a socket in the file system, ends in Postgres", async () => {
+    expect(addressOf(database.url)).toHaveProperty("path");
+    const { sql, close } = openConnections(database.url, { connections: 1, statementMs: 10_000 });
+    onTestFinished(close);
+    const slow = sql`select pg_sleep(8)`;
+    const end = ending(slow);
+    await sleep(50);
+    slow.cancel();
+    expect(await end).toMatch(/canceling statement/);
+  });
+
   it("while it waits behind one that takes long, is never sent", async () => {
     const { sql, heard } = await openOverheard(1);
     const slow = ending(sql`select pg_sleep(0.3)`);
