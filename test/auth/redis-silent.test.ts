@@ -45,13 +45,14 @@ describe("when Redis falls silent", () => {
   it("only the first few callers pay for it; the others are answered as fast as without Redis", async () => {
     expect(await gauge()).toBe("1");
     const plain = await timeCalls(without, keys);
+    logged.length = 0; // until now, a busy machine may have made Redis late, too
     proxy.stall();
     const silent = await timeCalls(app, keys);
-    const paid = silent.filter((ms) => ms >= limitMs).length;
+    const paid = silent.filter((ms) => ms >= limitMs + median(plain)).length;
     expect(paid).toBeLessThan(keys.length / 4);
     expect(median(silent)).toBeLessThan(3 * median(plain) + limitMs / 5);
     // The limit holds for those who pay, too.
-    expect(median(silent.slice(0, 3))).toBeLessThan(10 * limitMs);
+    expect(median(silent.slice(0, 3))).toBeLessThan(10 * limitMs + median(plain));
   });
 
   it("the service stays ready, and says that Redis is out of use", async () => {
@@ -81,9 +82,9 @@ describe("when Redis falls silent", () => {
 async function timeCalls(app: TestApp, keys: readonly string[]): Promise<number[]> {
   const times: number[] = [];
   for (const key of keys) {
-    const startedAt = performance.now();
+    const elapsed = startStopwatch();
     expectSuccess(await listKeys(app, key));
-    times.push(performance.now() - startedAt);
+    times.push(elapsed());
   }
   return times;
 }
