@@ -147,6 +147,7 @@ function isPostgres(pid: number): boolean {
 
 /** Makes the data beside its place and moves it there whole, so that a start that is cut off leaves no half. */
 async function initialise(programs: string, dataDir: string, folder: string, unwanted?: AbortSignal): Promise<void> {
+  const owner = isRoot ? ownerFor(folder) : undefined;
   const staging = mkdtempSync(join(dataDir, "postgres.new-"));
   const secrets = mkdtempSync(join(openTemporaryFolder, "latchkey-"));
   const password = randomBytes(24).toString("hex");
@@ -172,7 +173,7 @@ async function initialise(programs: string, dataDir: string, folder: string, unw
     if (failure !== undefined) {
       throw new Unusable(`PostgreSQL cannot make its data in ${dataDir} (DATA_DIR): ${failure}`);
     }
-    if (isRoot) handOver(staging, ownerFor(staging));
+    if (owner) handOver(staging, owner);
     writeFileSync(join(staging, passwordFile), password, { mode: 0o600 });
     moveIntoPlace(staging, folder);
   } finally {

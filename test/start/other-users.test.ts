@@ -24,6 +24,7 @@ import {
   launch,
   makePlace,
   type Place,
+  project,
   readSecret,
   type Service,
   start,
@@ -101,6 +102,17 @@ describe("started as root, PostgreSQL", () => {
     const names = readdirSync(data, { recursive: true, encoding: "utf8" });
     expect(names.filter((name) => lstatSync(join(data, name)).uid === nobody.uid)).toEqual([]);
     expect(statSync(elsewhere).uid).toBe(1_234_567);
+  });
+
+  test("cannot run where there is no other user id than root's, and says so in a sentence", async (ctx) => {
+    if (spawnSync("unshare", ["-r", "true"]).status !== 0) {
+      leaveOut(ctx, "this machine makes no namespace in which root is the only user");
+    }
+    const place = makePlace();
+    const command = ["unshare", "-r", process.execPath, join(project, "dist/src/main.js")] as const;
+    const failure = await ending(launch(place, { command }));
+    expectReadableFailure(failure, /user id/, "DATABASE_URL");
+    expect(readdirSync(place.dataDir)).toEqual([]);
   });
 });
 
