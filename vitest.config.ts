@@ -21,7 +21,7 @@ export default defineConfig({
     isolate: false,
     projects: [
       { extends: true, test: { name: "service", include: ["test/**/*.test.ts"], exclude: [starts], globalSetup } },
-      { extends: true, test: { name: "start", include: [starts], globalSetup } },
+      { extends: true, test: { name: "start", include: [starts], globalSetup, testTimeout: 120_000 } },
     ],
   },
 });

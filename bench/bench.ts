@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
-import postgres from "postgres";
+import { openSql } from "../commands/open-sql.js";
 import type { Backends } from "../src/embedded/backends.js";
 import type { Pace } from "./rounds.js";
 import { type Server, type ServerOptions, startServer } from "./servers.js";
@@ -48,7 +48,7 @@ export function openBench(options: BenchOptions): Bench & { close(): Promise<voi
 
     async createDatabase() {
       const name = `bench_${randomUUID().replaceAll("-", "")}`;
-      const admin = postgres(backends.databaseUrl, { max: 1, onnotice: () => {} });
+      const admin = openSql(backends.databaseUrl, { max: 1, onnotice: () => {} });
       bench.defer(() => admin.end());
       await admin.unsafe(`create database ${name}`);
       bench.defer(() => admin.unsafe(`drop database ${name} with (force)`));

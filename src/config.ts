@@ -212,8 +212,13 @@ function seconds(text: string): number | undefined {
   return /^[1-9]\d{0,4}$/.test(text) && Number(text) <= longestWindow ? Number(text) : undefined;
 }
 
+/** Whether this can be the operator's credential: what a header can carry, and nobody guesses. */
+export function isOperatorKey(text: string): boolean {
+  return /^[!-~]{24,}$/.test(text);
+}
+
 function secret(text: string): string | undefined {
-  return /^[!-~]{24,}$/.test(text) ? text : undefined;
+  return isOperatorKey(text) ? text : undefined;
 }
 
 function url(...protocols: string[]) {
@@ -223,8 +228,8 @@ function url(...protocols: string[]) {
 /** What clients will take apart and decode must be decodable. */
 function isUrl(text: string): boolean {
   try {
-    const { username, password, pathname } = new URL(text);
-    decodeURIComponent(username + password + pathname);
+    const { username, password, hostname, pathname } = new URL(text);
+    decodeURIComponent(username + password + hostname + pathname);
     return true;
   } catch {
     return false;

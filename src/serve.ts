@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { once } from "node:events";
 import { type App, openApp } from "./app.js";
 import { readCertificates } from "./certificates.js";
 import type { Config } from "./config.js";
@@ -13,7 +13,8 @@ import { openWorkers } from "./workers.js";
 /** Runs the service until it is told to stop, then stops all that it started. */
 export async function serve(config: Config): Promise<void> {
   limitGarbage();
-  const toldToStop = firstStopSignal();
+  const stopping = firstStopSignal();
+  const toldToStop = once(stopping, "abort");
   const log = createLog(config.logLevel);
   const credentials = createCredentials(config.dataDir);
   let backends: Backends | undefined;
@@ -23,7 +24,7 @@ export async function serve(config: Config): Promise<void> {
     if (config.databaseUrl === undefined) {
       const { dataDir, searchPath } = config;
       const wanted = { dataDir, searchPath, withRedis: config.redis === undefined, durable: true };
-      backends = await startBackends(wanted, log);
+      backends = await startBackends(wanted, log, stopping);
     }
     const options = {
       ...config,
@@ -35,10 +36,14 @@ export async function serve(config: Config): Promise<void> {
     app = config.workers === 1 ? await openApp(options) : await openWorkers(options);
     const newKey = backends && (await app.createFirstWorkspace("My first workspace"))?.key;
     if (newKey) credentials.keepFirstKey(newKey);
-    const firstKeyFile = backends && existsSync(credentials.firstKeyFile) ? credentials.firstKeyFile : undefined;
-    process.stdout.write(welcome({ ...credentials, config, app, firstKeyFile, newKey }));
+    const firstKeyFile = backends && credentials.hasFirstKey() ? credentials.firstKeyFile : undefined;
+    // Elsewhere than on a terminal, what is printed is kept: in a journal, or in the log of a container.
+    const shownKey = process.stdout.isTTY ? newKey : undefined;
+    process.stdout.write(welcome({ ...credentials, config, app, firstKeyFile, shownKey }));
 
     await Promise.race([toldToStop, backends?.ended.then(backendsLost) ?? toldToStop]);
+  } catch (error) {
+    if (error !== stopping.reason) throw error; // else it was told to stop before the backends had started
   } finally {
     await app?.close();
     await backends?.stop();
@@ -46,20 +51,20 @@ export async function serve(config: Config): Promise<void> {
 }
 
 /**
- * Resolves at the first signal to stop. Another one, later, does not wait; the embedded backends stop by themselves when
+ * Aborts at the first signal to stop. Another one, later, does not wait; the embedded backends stop by themselves when
  * this process is gone. "Later", because npm passes Ctrl-C on to a process that the terminal has already told.
  */
-function firstStopSignal(): Promise<void> {
-  return new Promise((resolve) => {
-    let toldAt: number | undefined;
-    for (const signal of ["SIGINT", "SIGTERM"] as const) {
-      process.on(signal, () => {
-        if (toldAt !== undefined && Date.now() - toldAt > 1_000) process.exit(130);
-        toldAt ??= Date.now();
-        resolve();
-      });
-    }
-  });
+function firstStopSignal(): AbortSignal {
+  const stopping = new AbortController();
+  let toldAt: number | undefined;
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    process.on(signal, () => {
+      if (toldAt !== undefined && Date.now() - toldAt > 1_000) process.exit(130);
+      toldAt ??= Date.now();
+      stopping.abort();
+    });
+  }
+  return stopping.signal;
 }
 
 function backendsLost(): never {

@@ -8,13 +8,13 @@ export interface WelcomeFacts {
   readonly operatorKeyFile: string;
   /** Where the key of the first workspace is kept; undefined if this installation has none. */
   readonly firstKeyFile: string | undefined;
-  /** That key, at the one start that made it. */
-  readonly newKey: string | undefined;
+  /** That key, if it is to be shown: at the one start that made it, on a terminal. */
+  readonly shownKey: string | undefined;
 }
 
 /** The first lines on the screen: what runs where, and what to paste next. */
 export function welcome(facts: WelcomeFacts): string {
-  const { config, app, operatorKeyFile, firstKeyFile, newKey } = facts;
+  const { config, app, operatorKeyFile, firstKeyFile, shownKey } = facts;
   const rows = {
     "HTTP/JSON, Connect": app.httpUrl,
     gRPC: app.grpcAddress,
@@ -23,6 +23,7 @@ export function welcome(facts: WelcomeFacts): string {
     PostgreSQL: config.databaseUrl ? "from DATABASE_URL" : `embedded, data in ${config.dataDir}`,
     Redis: redis(config),
     "Operator key": config.operatorKey ? "from OPERATOR_KEY" : `in ${operatorKeyFile}`,
+    ...(firstKeyFile && { "First key": `in ${firstKeyFile}` }),
   };
   return `
 Latchkey is running.
@@ -30,7 +31,7 @@ Latchkey is running.
 ${Object.entries(rows)
   .map(([name, value]) => `  ${name.padEnd(20)}${value}`)
   .join("\n")}
-${newKey ? `\nThe key of your first workspace, shown this once and kept in ${firstKeyFile}:\n\n  ${newKey}\n` : ""}
+${shownKey ? `\nThe key of your first workspace, shown this once:\n\n  ${shownKey}\n` : ""}
 Try it in another terminal:
 
 ${examples(facts)

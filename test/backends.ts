@@ -1,8 +1,8 @@
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import postgres from "postgres";
 import type { TestProject } from "vitest/node";
+import { openSql } from "../commands/open-sql.js";
 import type { migrateDatabase as MigrateDatabase } from "../src/app.js";
 import type { startBackends as StartBackends } from "../src/embedded/backends.js";
 import { type Findings, searchRemains } from "./leaks.js";
@@ -44,13 +44,13 @@ async function createTemplate(databaseUrl: string): Promise<string> {
   const name = "template_of_tests";
   const url = new URL(databaseUrl);
   url.pathname = `/${name}`;
-  const admin = postgres(databaseUrl, { max: 1 });
+  const admin = openSql(databaseUrl, { max: 1 });
   await admin.unsafe(`create database ${name}`);
   await admin.end();
   const built = new URL("../dist/src/app.js", import.meta.url).href;
   const { migrateDatabase }: { migrateDatabase: typeof MigrateDatabase } = await import(built);
   await migrateDatabase(url.href);
-  const sql = postgres(url.href, { max: 1 });
+  const sql = openSql(url.href, { max: 1 });
   await sql`update epoch set lease_ms = 50`;
   await sql.end();
   return name;
@@ -58,7 +58,7 @@ async function createTemplate(databaseUrl: string): Promise<string> {
 
 /** The databases that are left. */
 async function databasesAt(databaseUrl: string): Promise<string[]> {
-  const admin = postgres(databaseUrl, { max: 1 });
+  const admin = openSql(databaseUrl, { max: 1 });
   const databases = await admin<{ name: string }[]>`select datname as name from pg_database where datallowconn`;
   await admin.end();
   return databases.map(({ name }) => new URL(`/${name}`, databaseUrl).href);

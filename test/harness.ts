@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { pino } from "pino";
-import postgres from "postgres";
 import { inject } from "vitest";
+import { openSql } from "../commands/open-sql.js";
 import { type App, type AppOptions, openApp } from "../src/app.js";
 import { appOptions, redisAt } from "./app-options.js";
 import { keep, writeEvidence } from "./evidence.js";
@@ -16,7 +16,7 @@ const log = pino({ level: "trace", base: null }, { write: (line: string) => keep
 /** A fresh database in the test run's own PostgreSQL: empty, or with the schema and a short lease. */
 export async function createDatabase(template?: string): Promise<{ url: string; drop(): Promise<void> }> {
   const name = `test_${randomUUID().replaceAll("-", "")}`;
-  const admin = postgres(inject("databaseUrl"), { max: 1, onnotice: () => {} });
+  const admin = openSql(inject("databaseUrl"), { max: 1, onnotice: () => {} });
   await admin.unsafe(`create database ${name} ${template ? `template ${template}` : ""}`);
   const url = new URL(inject("databaseUrl"));
   url.pathname = `/${name}`;

@@ -2,8 +2,8 @@ import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
-import postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { openSql } from "../commands/open-sql.js";
 import { mintSecret } from "../src/keys/secret.js";
 import { succeed } from "./calls.js";
 import type { Evidence } from "./evidence.js";
@@ -67,7 +67,7 @@ describe("the search at the end of the run", () => {
 
   it.each(["text", "json", "bytea", "text[]"])("finds a secret in a column of %s", async (type) => {
     const database = await createDatabase();
-    const sql = postgres(database.url, { max: 1 });
+    const sql = openSql(database.url, { max: 1 });
     const value = { text: plaintext, json: `{"a":"${plaintext}"}`, bytea: plaintext, "text[]": `{${plaintext}}` }[type];
     await sql.unsafe(`create table planted (it ${type}); insert into planted values ('${value}'), (null)`);
     const { searched, leaks } = await search({ databaseUrls: [database.url] });

@@ -2,7 +2,7 @@ import { createReadStream, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { Redis } from "ioredis";
-import postgres from "postgres";
+import { openSql } from "../commands/open-sql.js";
 import { isWellFormedSecret } from "../src/keys/secret.js";
 import type { Evidence } from "./evidence.js";
 import { operatorKey } from "./operator-key.js";
@@ -61,7 +61,7 @@ export function secretsIn(text: string): string[] {
 /** How many rows a database has in all, and those in which there may be a secret. */
 export async function suspiciousRows(databaseUrl: string): Promise<{ count: number; text: string }> {
   // What is in bytes is shown as the text that it may be.
-  const sql = postgres(databaseUrl, { max: 1, onnotice: () => {}, connection: { bytea_output: "escape" } });
+  const sql = openSql(databaseUrl, { max: 1, onnotice: () => {}, connection: { bytea_output: "escape" } });
   try {
     const tables = await sql<{ name: string }[]>`
       select format('%I.%I', schemaname, tablename) as name from pg_tables

@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { addressOf, byPort } from "./backend-address.js";
 
 /** A TCP proxy in front of a backend, for letting the network fail. */
 export interface BackendProxy {
@@ -22,7 +23,7 @@ export interface BackendProxy {
 
 /** Opens a proxy in front of the backend of this URL. */
 export async function openProxy(backendUrl: string): Promise<BackendProxy> {
-  let backend = new URL(backendUrl);
+  let backend = addressOf(backendUrl);
   const links = new Set<Link>();
   let state: "open" | "cut" | "stalled" = "open";
   let delayMs = 0;
@@ -33,7 +34,7 @@ export async function openProxy(backendUrl: string): Promise<BackendProxy> {
       near.resetAndDestroy();
       return;
     }
-    const link = join(near, connect({ port: Number(backend.port), host: backend.hostname, noDelay: true }));
+    const link = join(near, connect({ ...backend, noDelay: true }));
     links.add(link);
     near.once("close", () => links.delete(link));
     link.delay(delayMs);
@@ -41,16 +42,13 @@ export async function openProxy(backendUrl: string): Promise<BackendProxy> {
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
-  const url = new URL(backendUrl);
-  url.hostname = "127.0.0.1";
-  url.port = `${(server.address() as AddressInfo).port}`;
 
   const breakAll = () => {
     for (const link of links) link.break();
   };
 
   return {
-    url: url.href,
+    url: byPort(backendUrl, (server.address() as AddressInfo).port),
     cut() {
       state = "cut";
       breakAll();
@@ -75,7 +73,7 @@ export async function openProxy(backendUrl: string): Promise<BackendProxy> {
       }
     },
     retarget(to) {
-      backend = new URL(to);
+      backend = addressOf(to);
       breakAll();
     },
     async close() {

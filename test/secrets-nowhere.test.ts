@@ -1,6 +1,7 @@
 import { pino } from "pino";
-import postgres from "postgres";
+import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { openSql } from "../commands/open-sql.js";
 import { pathOf as errorPath, failureCodes } from "../src/errors.js";
 import { mintSecret } from "../src/keys/secret.js";
 import { allEvents, succeed } from "./calls.js";
@@ -35,7 +36,7 @@ const credentialOf = (operation: string) => (operation.startsWith("workspaces.")
 
 beforeAll(async () => {
   app = await openTestApp({ log, metricsPort: 0 });
-  sql = postgres(app.databaseUrl, { max: 1, onnotice: () => {} });
+  sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
   home = await succeed(app.httpUrl, "workspaces.createWorkspace", operatorKey, { name: "acme" });
   secrets.add(home.key);
   const http = openHttpTour(app);

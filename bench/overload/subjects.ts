@@ -1,4 +1,4 @@
-import postgres from "postgres";
+import { openSql } from "../../commands/open-sql.js";
 import type { Bench } from "../bench.js";
 import { verifyEach, verifyPath } from "../grpc-verify.js";
 import { verifyRequests } from "../http-verify.js";
@@ -67,7 +67,7 @@ export const subjects: readonly Subject[] = [
 
 /** Has the database take its time, so that it is what everybody waits for: not by computing, which others here must do. */
 async function slowDown(databaseUrl: string): Promise<void> {
-  const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} });
+  const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
   await sql.unsafe(`
     create function take_time() returns trigger language plpgsql as $$ begin perform pg_sleep(0.02); return new; end $$;
     create trigger take_time before insert on identities for each row execute function take_time()`);

@@ -1,12 +1,12 @@
 // A bare Fastify route that runs the statement of identities.getIdentity with postgres.js, on a pool as large as
 // Latchkey's and, as there, with statements that are prepared once. It knows its workspace and asks nobody who calls.
 import { fastify } from "fastify";
-import postgres from "postgres";
+import { openSql } from "../../commands/open-sql.js";
 import { tellAddress } from "./answers.js";
 
 const { DATABASE_URL = "", WORKSPACE_ID = "" } = process.env;
 const requestId = "req_00000000000000000000000000";
-const sql = postgres(DATABASE_URL, { max: 10 });
+const sql = openSql(DATABASE_URL, { max: 10 });
 const server = fastify();
 server.post<{ Body: { externalId: string } }>("/v2/identities.getIdentity", async ({ body }, reply) => {
   const [row] = await sql`

@@ -1,4 +1,4 @@
-import { fork } from "node:child_process";
+import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import type { Log } from "../observe/log.js";
@@ -16,10 +16,13 @@ export interface BackendsOptions {
 }
 
 /** What the host process tells about itself, and later on about the backends. */
-export type HostMessage =
-  | News
-  | { readonly kind: "ready"; readonly databaseUrl: string; readonly redisUrl: string | undefined }
-  | HostFailure;
+export type HostMessage = News | { readonly kind: "starting" } | HostReady | HostFailure;
+
+interface HostReady {
+  readonly kind: "ready";
+  readonly databaseUrl: string;
+  readonly redisUrl: string | undefined;
+}
 
 /** Why the host process ends. */
 interface HostFailure {
@@ -38,11 +41,22 @@ export interface Backends {
   stop(): Promise<void>;
 }
 
+/** How often the host process says that it is still about to start the backends. */
+export const signOfLifeMs = 1_000;
+
+/** A host that says nothing for so long is stuck. The start itself may take longer, as the recovery of a database may. */
+const silenceMs = 30_000;
+
+/** How long a host that is told to end while it starts the backends may take for it. */
+const graceMs = 10_000;
+
 /**
  * Brings up the embedded backends. They end with this process, even if it is killed; one that ends before is started
  * again.
+ *
+ * @param unwanted aborts the start
  */
-export async function startBackends(options: BackendsOptions, log?: Log): Promise<Backends> {
+export async function startBackends(options: BackendsOptions, log?: Log, unwanted?: AbortSignal): Promise<Backends> {
   const host = fork(fileURLToPath(new URL("./host.js", import.meta.url)), [JSON.stringify(options)], {
     // In a session of its own: Ctrl-C is for us, and we stop the backends last.
     detached: true,
@@ -51,13 +65,14 @@ export async function startBackends(options: BackendsOptions, log?: Log): Promis
     stdio: ["ignore", "ignore", "inherit", "ipc"],
   });
   const ended = once(host, "exit");
-  const message = await Promise.race([firstMessage(host), ended.then(() => undefined)]);
-  if (message?.kind !== "ready") {
+  const message = await outcomeOf(host, ended, unwanted);
+  if (message.kind === "failed") {
+    if (host.connected) host.disconnect();
+    const tooLate = setTimeout(() => host.kill("SIGKILL"), graceMs);
     await ended;
-    if (message?.kind === "failed" && message.mendable) throw new Unusable(message.message);
-    throw new Error(
-      message?.kind === "failed" ? message.message : "the process that hosts the embedded backends ended",
-    );
+    clearTimeout(tooLate);
+    unwanted?.throwIfAborted();
+    throw message.mendable ? new Unusable(message.message) : new Error(message.message);
   }
   host.on("message", (news: News | HostFailure) => log && sayNews(log, news));
   return {
@@ -71,9 +86,35 @@ export async function startBackends(options: BackendsOptions, log?: Log): Promis
   };
 }
 
-async function firstMessage(host: NodeJS.EventEmitter): Promise<HostMessage> {
-  const [message] = await once(host, "message");
-  return message;
+/** How the start of the backends went. */
+function outcomeOf(
+  host: ChildProcess,
+  ended: Promise<unknown>,
+  unwanted: AbortSignal | undefined,
+): Promise<HostFailure | HostReady> {
+  return new Promise((resolve) => {
+    const fail = (mendable: boolean, message: string) => settle({ kind: "failed", mendable, message });
+    const giveUp = () => fail(false, "the start was aborted");
+    const silence = setTimeout(() => {
+      const seconds = silenceMs / 1_000;
+      const hint = "Is DATA_DIR on a file system that does not answer?";
+      fail(true, `The process that hosts the embedded backends has been stuck for ${seconds} seconds. ${hint}`);
+    }, silenceMs);
+    const hear = (message: HostMessage) => {
+      silence.refresh();
+      if (message.kind === "ready" || message.kind === "failed") settle(message);
+    };
+    function settle(outcome: HostFailure | HostReady): void {
+      clearTimeout(silence);
+      host.off("message", hear);
+      unwanted?.removeEventListener("abort", giveUp);
+      resolve(outcome);
+    }
+    host.on("message", hear);
+    unwanted?.addEventListener("abort", giveUp);
+    if (unwanted?.aborted) giveUp();
+    void ended.then(() => fail(false, "the process that hosts the embedded backends ended"));
+  });
 }
 
 function sayNews(log: Log, news: News | HostFailure): void {

@@ -1,8 +1,10 @@
 import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { isOperatorKey } from "../config.js";
 import { mintSecret } from "../keys/secret.js";
 import { Unusable } from "../unusable.js";
 import { makeDataDir } from "./data-dir.js";
+import { refuseUnlessSecret } from "./private.js";
 
 /** The credentials that are made at the first start and kept in the data folder, readable by its owner alone. */
 export interface Credentials {
@@ -10,6 +12,8 @@ export interface Credentials {
   operatorKey(): string;
   /** Keeps the key of the first workspace, so that the examples go on working after a restart. */
   keepFirstKey(key: string): void;
+  /** Whether there is such a key. */
+  hasFirstKey(): boolean;
   readonly operatorKeyFile: string;
   readonly firstKeyFile: string;
 }
@@ -23,11 +27,27 @@ export function createCredentials(dataDir: string): Credentials {
     operatorKey() {
       makeDataDir(dataDir);
       if (!existsSync(operatorKeyFile)) keep(operatorKeyFile, mintSecret("operator").plaintext);
-      return readFileSync(operatorKeyFile, "utf8").trim();
+      return readSecret(operatorKeyFile);
     },
     // In place of an older one, whose workspace is gone if there is a new first one.
     keepFirstKey: (key) => keep(firstKeyFile, key),
+    hasFirstKey() {
+      if (!existsSync(firstKeyFile)) return false;
+      readSecret(firstKeyFile); // it is about to be named in commands for pasting
+      return true;
+    },
   };
+}
+
+function readSecret(file: string): string {
+  refuseUnlessSecret(file);
+  const secret = readFileSync(file, "utf8").trim();
+  if (!isOperatorKey(secret)) {
+    throw new Unusable(
+      `${file} (DATA_DIR) must hold at least 24 printable ASCII characters without spaces, and it does not. Remove the file, and start again.`,
+    );
+  }
+  return secret;
 }
 
 /** Writes a secret whole or not at all: a start that is cut off here must not leave an empty credential. */

@@ -2,7 +2,8 @@
 // came about: the channel between them closes. So not even kill -9 leaves a PostgreSQL behind.
 import { Unusable } from "../unusable.js";
 import type { Backend } from "./backend.js";
-import type { BackendsOptions, HostMessage } from "./backends.js";
+import { type BackendsOptions, type HostMessage, signOfLifeMs } from "./backends.js";
+import { endWithParent } from "./end-with-parent.js";
 import { keepRunning } from "./keep-running.js";
 import { forgetful, openPostgres } from "./postgres.js";
 import { openValkey } from "./valkey.js";
@@ -11,6 +12,8 @@ const options: BackendsOptions = JSON.parse(process.argv[2] ?? "{}");
 const undo: (() => unknown)[] = [];
 const stopping = new AbortController();
 
+endWithParent();
+const signsOfLife = setInterval(() => tell({ kind: "starting" }), signOfLifeMs).unref();
 const started = start();
 for (const event of ["disconnect", "SIGTERM", "SIGINT"]) process.once(event, stop);
 for (const event of ["uncaughtException", "unhandledRejection"]) process.once(event, fail);
@@ -18,8 +21,10 @@ if (!process.connected) void stop(); // the channel closed while this file was l
 
 async function start(): Promise<void> {
   try {
-    const databaseUrl = await bringUp(await openPostgres(options.dataDir, options.durable ? {} : forgetful));
-    const redisUrl = options.withRedis ? await bringUp(await openValkey(options.searchPath)) : undefined;
+    const { dataDir, searchPath, withRedis, durable } = options;
+    const databaseUrl = await bringUp(await openPostgres(dataDir, durable ? {} : forgetful, stopping.signal));
+    const redisUrl = withRedis ? await bringUp(await openValkey(dataDir, searchPath)) : undefined;
+    clearInterval(signsOfLife);
     tell({ kind: "ready", databaseUrl, redisUrl });
   } catch (error) {
     fail(error);

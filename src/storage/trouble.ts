@@ -27,9 +27,10 @@ const troubles: readonly (Trouble & { readonly codes: RegExp })[] = [
   { codes: /^25006$/, sentence: "The service's database can only be read just now", lasts: true },
   // Cancelled by a time limit, a lock that was not to be had, deadlocks.
   { codes: /^(57014|55P03|40)/, sentence: "The service's database takes too long just now", lasts: false },
-  // Starting up, shutting down, crashed; broken connections; what postgres.js and the operating system say of them.
+  // Starting up, shutting down, crashed; broken connections; what postgres.js and the operating system say of them. Of a
+  // socket in the file system: ENOENT while its server is away, EAGAIN while that accepts nobody.
   {
-    codes: /^(57P|08|CONNECT|ECONN|EHOST|ENET|ENOTFOUND$|EAI_AGAIN$|EPIPE$|ETIMEDOUT$)/,
+    codes: /^(57P|08|CONNECT|ECONN|EHOST|ENET|ENOTFOUND$|ENOENT$|EAGAIN$|EAI_AGAIN$|EPIPE$|ETIMEDOUT$)/,
     sentence: "The service cannot reach its database just now",
     lasts: false,
   },

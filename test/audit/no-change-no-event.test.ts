@@ -1,5 +1,6 @@
-import postgres from "postgres";
+import type postgres from "postgres";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { allEvents, succeed } from "../calls.js";
 import { createWorkspace, expectFailure, expectSuccess, post } from "../gateway/http.js";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
@@ -16,7 +17,7 @@ let foreignKeyId: string;
 beforeAll(async () => {
   app = await openTestApp();
   origin = app.httpUrl;
-  sql = postgres(app.databaseUrl, { max: 1, onnotice: () => {} });
+  sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
   ({ workspaceId, key } = await createWorkspace(origin));
   ({ keyId } = await succeed<{ keyId: string }>(origin, "keys.createKey", key, { scopes: ["*"] }));
   const scopes = ["keys.create", "keys.update", "audit.read"];

@@ -6,8 +6,9 @@ import { toRequestMessage } from "../contract/messages.js";
 import { type OperationName, operationOf } from "../contract/operations.js";
 import { expectFailure, post } from "../gateway/http.js";
 import type { TestApp } from "../harness.js";
+import { startStopwatch } from "../stopwatch.js";
 
-/** How a call was answered, by the name of its gRPC status whatever the door, and how long that took. */
+/** How a call was answered, by the name of its gRPC status whatever the door, and how long that took, without what a busy machine added. */
 export interface Answered {
   readonly outcome: string;
   readonly ms: number;
@@ -20,10 +21,10 @@ export async function callHttp(
   credential: string,
   request: CallRequest = {},
 ): Promise<Answered> {
-  const startedAt = performance.now();
+  const elapsed = startStopwatch();
   const [[, path]] = operationOf(operation).routes;
   const answer = await post(app.httpUrl, path, credential, request);
-  const ms = performance.now() - startedAt;
+  const ms = elapsed();
   if (answer.status === 503) {
     expectFailure(answer, 503, "application/service_unavailable");
     expect(Number(answer.headers["retry-after"])).toBeGreaterThan(0);
@@ -46,7 +47,7 @@ export async function callGrpc(
   const client = new Client(app.grpcAddress, credentials.createInsecure());
   const metadata = new Metadata();
   metadata.set("authorization", `Bearer ${credential}`);
-  const startedAt = performance.now();
+  const elapsed = startStopwatch();
   const outcome = await new Promise<string>((resolve) => {
     client.makeUnaryRequest(
       `/${rpc.parent.typeName}/${rpc.name}`,
@@ -58,7 +59,7 @@ export async function callGrpc(
       (error: ServiceError | null) => resolve(status[error?.code ?? status.OK] ?? ""),
     );
   }).finally(() => client.close());
-  return { outcome, ms: performance.now() - startedAt };
+  return { outcome, ms: elapsed() };
 }
 
 /** The middle one of several durations: one of them may be long on a busy machine. */

@@ -1,6 +1,6 @@
 import { pino } from "pino";
-import postgres from "postgres";
 import { inject, vi } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import type { AppOptions } from "../../src/app.js";
 import { createWorkspace } from "../gateway/http.js";
 import { createDatabase, openTestApp } from "../harness.js";
@@ -18,7 +18,7 @@ export type BehindProxy = Awaited<ReturnType<typeof openBehindProxy>>;
 /** A service with a workspace, its log, a proxy before its Postgres, and a way to that Postgres past the proxy. */
 export async function openBehindProxy(leaseMs = 50, overrides: Partial<AppOptions> = {}) {
   const database = await createDatabase(inject("template"));
-  const sql = postgres(database.url, { max: 2, onnotice: () => {} });
+  const sql = openSql(database.url, { max: 2, onnotice: () => {} });
   await sql`update epoch set lease_ms = ${leaseMs}`;
   const proxy = await openProxy(database.url);
   const lines: Line[] = [];

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Redis } from "ioredis";
-import postgres from "postgres";
 import { expect } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { createChangesStore, type Terms } from "../../src/auth/store.js";
 import { hashSecret } from "../../src/keys/secret.js";
 import { connectPostgres } from "../../src/storage/postgres.js";
@@ -60,7 +60,7 @@ export async function readTerms(app: TestApp): Promise<Terms> {
 
 /** Runs statements in a service's database, past the service. */
 export async function inDatabase(app: TestApp, statements: string): Promise<void> {
-  const sql = postgres(app.databaseUrl, { max: 1 });
+  const sql = openSql(app.databaseUrl, { max: 1 });
   await sql.unsafe(statements).finally(() => sql.end());
 }
 

@@ -4,6 +4,7 @@ import { succeed } from "../calls.js";
 import { ask, createWorkspace, expectSuccess } from "../gateway/http.js";
 import { openTestApp, redisAt, type TestApp } from "../harness.js";
 import { type BackendProxy, openProxy } from "../proxy.js";
+import { startStopwatch } from "../stopwatch.js";
 import { listKeys, redisInUse } from "./calls.js";
 
 /** How long a command to Redis may take. */
@@ -44,13 +45,14 @@ describe("when Redis falls silent", () => {
   it("only the first few callers pay for it; the others are answered as fast as without Redis", async () => {
     expect(await gauge()).toBe("1");
     const plain = await timeCalls(without, keys);
+    logged.length = 0; // until now, a busy machine may have made Redis late, too
     proxy.stall();
     const silent = await timeCalls(app, keys);
-    const paid = silent.filter((ms) => ms >= limitMs).length;
+    const paid = silent.filter((ms) => ms >= limitMs + median(plain)).length;
     expect(paid).toBeLessThan(keys.length / 4);
     expect(median(silent)).toBeLessThan(3 * median(plain) + limitMs / 5);
     // The limit holds for those who pay, too.
-    expect(median(silent.slice(0, 3))).toBeLessThan(10 * limitMs);
+    expect(median(silent.slice(0, 3))).toBeLessThan(10 * limitMs + median(plain));
   });
 
   it("the service stays ready, and says that Redis is out of use", async () => {
@@ -68,9 +70,9 @@ describe("when Redis falls silent", () => {
 
   it("and answers again, it is in use again soon, without a restart, and the log says so", async () => {
     proxy.resume();
-    const resumedAt = performance.now();
+    const elapsed = startStopwatch();
     await redisInUse(app);
-    expect(performance.now() - resumedAt).toBeLessThan(5_000);
+    expect(elapsed()).toBeLessThan(5_000);
     expect(await gauge()).toBe("1");
     expect(redisLines().slice(1)).toEqual([[30, "Redis is back"]]);
   });
@@ -80,9 +82,9 @@ describe("when Redis falls silent", () => {
 async function timeCalls(app: TestApp, keys: readonly string[]): Promise<number[]> {
   const times: number[] = [];
   for (const key of keys) {
-    const startedAt = performance.now();
+    const elapsed = startStopwatch();
     expectSuccess(await listKeys(app, key));
-    times.push(performance.now() - startedAt);
+    times.push(elapsed());
   }
   return times;
 }

@@ -1,5 +1,6 @@
-import postgres from "postgres";
+import type postgres from "postgres";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { createWorkspace } from "../gateway/http.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import { callHttp } from "./answered.js";
@@ -14,7 +15,7 @@ let workspaceId: string;
 beforeEach(async () => {
   app = await openTestApp({ metricsPort: 0 });
   await redisInUse(app);
-  sql = postgres(app.databaseUrl, { max: 1 });
+  sql = openSql(app.databaseUrl, { max: 1 });
   // So that there is a past to go back to.
   await sql`update epoch set value = 10`;
   ({ key, workspaceId } = await createWorkspace(app.httpUrl));

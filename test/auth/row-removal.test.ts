@@ -1,5 +1,6 @@
-import postgres from "postgres";
+import type postgres from "postgres";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { createWorkspace } from "../gateway/http.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import { listKeys } from "./calls.js";
@@ -13,7 +14,7 @@ describe("a key whose row is removed by hand ends within a lease, although nobod
 
   beforeAll(async () => {
     app = await openTestApp();
-    sql = postgres(app.databaseUrl, { max: 1, onnotice: () => {} });
+    sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
   });
   afterAll(async () => {
     await sql.end();

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
-import postgres from "postgres";
+import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { succeed } from "../calls.js";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
 import { type Caller, type Cast, callersOf, castCallers } from "./callers.js";
@@ -16,7 +17,7 @@ let cast: Cast;
 beforeAll(async () => {
   app = await openTestApp();
   wire = openWire(app);
-  sql = postgres(app.databaseUrl, { max: 1, onnotice: () => {} });
+  sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
   cast = await castCallers(app, rpcs);
 });
 afterAll(async () => {

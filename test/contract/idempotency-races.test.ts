@@ -1,7 +1,8 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import postgres from "postgres";
+import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { createDatabase, openTestApp, type TestApp } from "../harness.js";
 import { allDoors, openContract } from "./cases.js";
@@ -20,7 +21,7 @@ let sql: postgres.Sql;
 beforeAll(async () => {
   replica = await openTestApp({ databaseUrl: contract.app.databaseUrl });
   replicaDoors = openDoors(replica);
-  sql = postgres(contract.app.databaseUrl, { max: 3 });
+  sql = openSql(contract.app.databaseUrl, { max: 3 });
 });
 afterAll(async () => {
   await sql.end({ timeout: 1 });
@@ -145,7 +146,7 @@ describe("after a call that got no answer, the same call", () => {
 
   test("gets the first answer, if the change had been made; and it holds on every replica by then", async () => {
     const database = await createDatabase(inject("template"));
-    const own = postgres(database.url, { max: 1 });
+    const own = openSql(database.url, { max: 1 });
     // Long enough for the client to go away between the change and its answer.
     const leaseMs = 500;
     await own`update epoch set lease_ms = ${leaseMs}`;

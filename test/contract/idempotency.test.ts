@@ -1,7 +1,8 @@
 import { request as httpRequest } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
-import postgres from "postgres";
+import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { operatorKey } from "../harness.js";
 import { allDoors, openContract } from "./cases.js";
 import type { HeaderLines } from "./door.js";
@@ -16,7 +17,7 @@ const day = 86_400_000;
 
 let sql: postgres.Sql;
 beforeAll(() => {
-  sql = postgres(contract.app.databaseUrl, { max: 1 });
+  sql = openSql(contract.app.databaseUrl, { max: 1 });
 });
 afterAll(() => sql.end());
 

@@ -1,5 +1,6 @@
-import postgres from "postgres";
+import type postgres from "postgres";
 import { describe, expect, test } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import type { Answers } from "./answers.js";
 import { allDoors, openContract } from "./cases.js";
 import type { CallRequest } from "./door.js";
@@ -187,7 +188,7 @@ async function whileChanging(
   change: (transaction: postgres.TransactionSql) => Promise<unknown>,
   call: () => Promise<Outcome>,
 ): Promise<Outcome> {
-  const sql = postgres(contract.app.databaseUrl, { max: 2 });
+  const sql = openSql(contract.app.databaseUrl, { max: 2 });
   try {
     const { outcome } = await sql.begin(async (transaction) => {
       await change(transaction);

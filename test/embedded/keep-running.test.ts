@@ -2,8 +2,8 @@ import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import postgres from "postgres";
 import { expect, onTestFinished, test } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import type { Backend, Run } from "../../src/embedded/backend.js";
 import { keepRunning, type News } from "../../src/embedded/keep-running.js";
 import { forgetful, openPostgres } from "../../src/embedded/postgres.js";
@@ -48,7 +48,7 @@ test("a PostgreSQL that is not wanted any more before it answers is ended, and c
 
   const run = await backend.start(new AbortController().signal);
   onTestFinished(() => run.stop());
-  const sql = postgres(backend.url, { max: 1 });
+  const sql = openSql(backend.url, { max: 1 });
   expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
   await sql.end();
 });

@@ -1,4 +1,6 @@
 import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
 import { launchNode } from "../../commands/processes.js";
@@ -17,10 +19,20 @@ export interface RedisServer {
 /** Starts an empty one. */
 export async function startRedis(): Promise<RedisServer> {
   const host = join(project, "test/faults/redis-host.mjs");
-  const launched = launchNode([host, join(project, "dist/src/embedded/valkey.js")], { PATH: process.env["PATH"] });
-  launched.child.stdout?.resume();
-  launched.child.stderr?.resume();
-  const [message] = await Promise.race([once(launched.child, "message"), launched.ended.then(refuse)]);
+  const folder = mkdtempSync(join(tmpdir(), "latchkey-redis-"));
+  const program = [host, join(project, "dist/src/embedded/valkey.js"), folder];
+  const launched = launchNode(program, { PATH: process.env["PATH"] });
+  const said: string[] = [];
+  for (const output of [launched.child.stdout, launched.child.stderr]) {
+    output?.setEncoding("utf8").on("data", (text: string) => said.push(text) > 100 && said.shift());
+  }
+  const discard = () => rmSync(folder, { recursive: true, force: true });
+  const failed = once(launched.child, "close").then(([code, signal]) => {
+    discard();
+    throw new Error(`a Redis of the laboratory ended with ${signal ?? code} before it answered: ${said.join("")}`);
+  });
+  const [message] = await Promise.race([once(launched.child, "message"), failed]);
+  failed.catch(() => {}); // from now on it may end
   const { url } = message as { url: string };
   const admin = new Redis(url, { commandTimeout: 300, maxRetriesPerRequest: 0, retryStrategy: () => 100 });
   admin.on("error", () => {}); // the server is frozen or killed on purpose
@@ -32,10 +44,7 @@ export async function startRedis(): Promise<RedisServer> {
     async kill() {
       admin.disconnect();
       await launched.kill();
+      discard();
     },
   };
-}
-
-function refuse(): never {
-  throw new Error("a Redis of the laboratory did not start");
 }

@@ -1,6 +1,7 @@
 // The fuzz test on the command line: `npm run fuzz -- --cases 200000 --seed 7`.
-import postgres from "postgres";
+
 import { optionsOrExit } from "../../commands/command-line.js";
+import { openSql } from "../../commands/open-sql.js";
 import { createProgress } from "../../commands/progress.js";
 import { makeFolder, runToExit, type Undo } from "../../commands/run-to-exit.js";
 import { migrateDatabase, openApp } from "../../src/app.js";
@@ -52,7 +53,7 @@ async function runOnce(undo: Undo): Promise<boolean> {
 
 /** So that changes need not wait long to be acknowledged. */
 async function shortenLease(databaseUrl: string): Promise<void> {
-  const sql = postgres(databaseUrl, { max: 1 });
+  const sql = openSql(databaseUrl, { max: 1 });
   await sql`update epoch set lease_ms = 50`;
   await sql.end();
 }

@@ -1,4 +1,4 @@
-import postgres from "postgres";
+import { openSql } from "../../commands/open-sql.js";
 import { findHalves } from "../wholeness.js";
 import type { Entry, Ledger } from "./lane.js";
 
@@ -20,7 +20,7 @@ const nothing = /^$/;
 
 /** Holds the database against what was answered: nothing refused has left a trace, and nothing is there in half. */
 export async function findMisstored(databaseUrl: string, ledger: Ledger): Promise<string[]> {
-  const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} });
+  const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
   try {
     const rows = await sql<{ requestId: string; types: string }[]>`
       select request_id as "requestId", string_agg(type, ' ' order by position) as types from audit_events

@@ -1,6 +1,6 @@
 import { pino } from "pino";
-import postgres from "postgres";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import { ask, createWorkspace, expectFailure, expectSuccess, post } from "./http.js";
 
@@ -15,7 +15,7 @@ beforeAll(async () => {
   app = await openTestApp({ log });
   origin = app.httpUrl;
   key = (await createWorkspace(origin)).key;
-  const sql = postgres(app.databaseUrl, { max: 1, onnotice: () => {} });
+  const sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
   await sql`drop table audit_events`;
   await sql.end();
 });

@@ -1,6 +1,7 @@
 import { pino } from "pino";
-import postgres from "postgres";
+import type postgres from "postgres";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { succeed } from "../calls.js";
 import { createWorkspace, post } from "../gateway/http.js";
 import { createDatabase, openTestApp, type TestApp } from "../harness.js";
@@ -18,7 +19,7 @@ let caller: string;
 
 beforeEach(async () => {
   database = await createDatabase();
-  sql = postgres(database.url, { max: 1, onnotice: () => {} });
+  sql = openSql(database.url, { max: 1, onnotice: () => {} });
   app = await openTestApp({ databaseUrl: database.url });
   caller = (await createWorkspace(app.httpUrl)).key;
 });

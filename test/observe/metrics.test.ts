@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { pino } from "pino";
-import postgres from "postgres";
 import { Registry } from "prom-client";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { serveMetrics } from "../../src/observe/serve-metrics.js";
 import { type Doors, openDoors } from "../contract/doors.js";
 import { ask, createWorkspace, post } from "../gateway/http.js";
@@ -155,7 +155,7 @@ async function busy(): Promise<number> {
 
 /** Sends calls that wait in the database, and does something until it lets them go. They must all succeed. */
 async function withAuditHeld(url: string, count: number, work: (release: () => Promise<unknown>) => Promise<void>) {
-  const sql = postgres(url, { max: 1, onnotice: () => {} });
+  const sql = openSql(url, { max: 1, onnotice: () => {} });
   let release = () => {};
   const held = new Promise<void>((resolve) => {
     release = resolve;

@@ -6,8 +6,8 @@ import {
   type ReadableSpan,
   SimpleSpanProcessor,
 } from "@opentelemetry/sdk-trace-node";
-import postgres from "postgres";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { hashSecret } from "../../src/keys/secret.js";
 import { succeed } from "../calls.js";
@@ -140,7 +140,7 @@ describe("with an SDK", () => {
   });
 
   it("a statement that nobody waits for any more is told as cancelled, without its values", async () => {
-    const sql = postgres(app.databaseUrl, { max: 1, onnotice: () => {} });
+    const sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
     await sql.begin(async (locking) => {
       await locking`lock table audit_events in access exclusive mode`;
       const { createKey } = KeysService.method;

@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
 import { pino } from "pino";
-import postgres from "postgres";
+import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { type Answer, ask, createWorkspace, expectFailure, expectSuccess } from "../gateway/http.js";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
 
@@ -15,7 +16,7 @@ let key: string;
 beforeAll(async () => {
   const log = pino({ level: "trace", base: null }, { write: (line: string) => void written.push(line) });
   app = await openTestApp({ log });
-  sql = postgres(app.databaseUrl, { max: 1 });
+  sql = openSql(app.databaseUrl, { max: 1 });
   ({ key } = await createWorkspace(app.httpUrl));
 });
 afterAll(async () => {

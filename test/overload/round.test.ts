@@ -7,10 +7,13 @@ import { type Measured, measure, type Phase } from "../../bench/overload/measure
 import { readOptions } from "../../bench/overload/options.js";
 import { toText } from "../../bench/overload/report.js";
 import { subjects } from "../../bench/overload/subjects.js";
-import { findFailings, promises } from "../../bench/overload/verdict.js";
+import { findFailings } from "../../bench/overload/verdict.js";
 
 /** Of the capacity: while other tests run, the machine may have more to spare later than when that was measured. */
 const shares = [2, 4, 8];
+
+/** Of what it takes while it is just busy. */
+const mostMemory = 2;
 
 // What must hold on any machine, however busy: times and rates are for `npm run overload`.
 it("asked more than it can answer, it serves some calls and properly refuses all others, in bounded memory, and goes on", {
@@ -35,7 +38,8 @@ it("asked more than it can answer, it serves some calls and properly refuses all
   for (const share of shares) {
     const { overload, busy, afterwards } = await measure(overHttp as (typeof subjects)[0], bench, 1, share);
     rounds.push(overload);
-    expect(Math.max(...overload.memory) - Math.max(...busy.memory)).toBeLessThan(promises.memory);
+    // How much a process takes at all depends on the machine. What it takes beyond that does not depend on what is asked.
+    expect(Math.max(...overload.memory)).toBeLessThan(mostMemory * Math.max(...busy.memory));
     expect(afterwards.servedPerSecond).toBeGreaterThan(0);
     if (overload.servedPerSecond > 0 && overload.shed > 0) return;
   }

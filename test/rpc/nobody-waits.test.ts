@@ -3,8 +3,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import { pino } from "pino";
-import postgres from "postgres";
+import type postgres from "postgres";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { encode } from "../fuzz/kind.js";
 import { operationNamed } from "../fuzz/operations.js";
@@ -30,7 +31,7 @@ const doors = new Map<string, Transport>();
 
 beforeAll(async () => {
   app = await openTestApp({ log: pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) }) });
-  sql = postgres(app.databaseUrl, { max: 2, onnotice: () => {} });
+  sql = openSql(app.databaseUrl, { max: 2, onnotice: () => {} });
   const { httpUrl, grpcAddress } = app;
   doors.set("gRPC", createGrpcTransport({ baseUrl: `http://${grpcAddress}` }));
   doors.set("Connect", createConnectTransport({ baseUrl: httpUrl, httpVersion: "1.1" }));

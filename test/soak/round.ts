@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import postgres from "postgres";
+import { openSql } from "../../commands/open-sql.js";
 import { type OperationName, operations } from "../contract/operations.js";
 import { createRandom } from "../faults/random.js";
 import { startRedis } from "../faults/redis-server.js";
@@ -146,7 +146,7 @@ export function mib(bytes: number): string {
 
 /** Connections that were just closed, and times of last use, take a moment. */
 async function comeToRest(databaseUrl: string, service: SoakedService): Promise<Rest> {
-  const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} });
+  const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
   try {
     for (let tries = 0; ; tries++) {
       const rest = {

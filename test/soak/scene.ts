@@ -1,4 +1,5 @@
-import postgres from "postgres";
+import type postgres from "postgres";
+import { openSql } from "../../commands/open-sql.js";
 import { mintId } from "../../src/ids.js";
 import { mintSecret } from "../../src/keys/secret.js";
 import { type Door, openHttp } from "./doors.js";
@@ -35,7 +36,7 @@ const manyKeys = 8_000;
 
 /** Fills what is bounded to its bounds, which would otherwise fill for an hour and look like a leak. */
 export async function fillToTheBrim(databaseUrl: string, service: SoakedService, scene: Scene): Promise<void> {
-  const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} });
+  const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
   const door = openHttp(service.httpUrl);
   try {
     await fillChanges(sql, service, scene);

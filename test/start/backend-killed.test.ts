@@ -1,9 +1,19 @@
-import { writeFileSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { leftOf, type Process, until } from "./processes.js";
-import { call, makePlace, readSecret, type Service, start, stop } from "./service.js";
+import {
+  call,
+  ending,
+  expectReadableFailure,
+  launch,
+  makePlace,
+  readSecret,
+  type Service,
+  start,
+  stop,
+} from "./service.js";
 
 test("a PostgreSQL that is killed is started again: the service goes on, and every acknowledged write is there", async () => {
   const place = makePlace();
@@ -44,11 +54,47 @@ test("why the process that hosts the backends fails is in the log, and nothing i
   process.kill(hostOf(service).pid, "SIGUSR2");
   expect((await service.ended).code).not.toBe(0);
   const said = service.stderr().split("\n");
-  const lines = said.filter((line) => line.includes("embedded") && line.startsWith("{"));
+  const lines = said.filter((line) => line.includes("that hosts the embedded backends") && line.startsWith("{"));
   expect(lines.map((line) => JSON.parse(line))).toMatchObject([
     { reason: "made up", msg: "the process that hosts the embedded backends has failed, and ends" },
   ]);
   expect(await leftOf(family, place.folder)).toEqual([]);
+});
+
+describe("while the process that hosts the backends is stuck, as on a file system that does not answer,", () => {
+  const launchStuck = async () => {
+    const place = makePlace();
+    const fault = join(place.folder, "fault.mjs");
+    writeFileSync(
+      fault,
+      `import fs from "node:fs";
+      import { syncBuiltinESMExports } from "node:module";
+      if (process.argv[1]?.endsWith("host.js")) fs.accessSync = () => { fs.writeFileSync("stuck", ""); for (;;); };
+      syncBuiltinESMExports();`,
+    );
+    const launched = launch(place, { set: { NODE_OPTIONS: `--import ${pathToFileURL(fault).href}` } });
+    await until("it is stuck", () => existsSync(join(place.folder, "stuck")) || undefined);
+    return { place, launched, family: launched.family() };
+  };
+
+  test("the first SIGTERM ends the service, and it with the service", async () => {
+    const { place, launched, family } = await launchStuck();
+    launched.signal("SIGTERM");
+    expect(await ending(launched)).toMatchObject({ code: 0, stderr: "" });
+    expect(await leftOf(family, place.folder)).toEqual([]);
+  });
+
+  test("it does not outlive a service that is killed", async () => {
+    const { place, launched, family } = await launchStuck();
+    launched.signal("SIGKILL");
+    expect(await leftOf(family, place.folder)).toEqual([]);
+  });
+
+  test("the service gives the start up after a while, and says so in a sentence", async () => {
+    const { place, launched } = await launchStuck();
+    expectReadableFailure(await ending(launched, 90_000), "DATA_DIR", /stuck for \d+ seconds/);
+    expect(await leftOf([], place.folder)).toEqual([]);
+  });
 });
 
 /** Creates identities one after the other; resolves to the status of the first that is refused. */

@@ -1,8 +1,7 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import postgres, { type Sql } from "postgres";
+import type { Sql } from "postgres";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { createRandom, type Random } from "../faults/random.js";
 import { createDatabase } from "../harness.js";
 import { findHalves } from "../wholeness.js";
@@ -10,7 +9,7 @@ import { type Caller, type CallerKind, callerKinds, judged, type Target } from "
 import { createLedger } from "./ledger.js";
 import { kill, leftOf, until } from "./processes.js";
 import { type Repeated, repeatCreates } from "./repetitions.js";
-import { makePlace, type Place, type Service, start } from "./service.js";
+import { embeddedUrl, makePlace, type Service, start } from "./service.js";
 import { createWriter, type Knowledge, ownerRules, type Standings, type Writer } from "./writers.js";
 
 /** CRASHES=500 for a long run, CRASHES_SEED to choose the same moments and writes again. */
@@ -35,7 +34,7 @@ describe("after kill -9 amid writes every acknowledged change is there with its 
   test(`the service alone is killed, ${Number(CRASHES) - withDatabase} times`, { timeout: 600_000 }, async () => {
     const database = await createDatabase(inject("template"));
     onTestFinished(() => database.drop());
-    const sql = postgres(database.url, { max: 1, onnotice: () => {} });
+    const sql = openSql(database.url, { max: 1, onnotice: () => {} });
     onTestFinished(() => sql.end({ timeout: 1 }));
     const set = { DATABASE_URL: database.url, REDIS_URL: inject("redisUrl"), OPERATOR_KEY: operatorKey };
     const place = makePlace();
@@ -69,7 +68,7 @@ describe("after kill -9 amid writes every acknowledged change is there with its 
         expect(await leftOf(family, place.folder)).toEqual([]);
       },
       async look(look) {
-        const sql = postgres(embeddedUrl(place), { max: 1, onnotice: () => {} });
+        const sql = openSql(embeddedUrl(place.dataDir), { max: 1, onnotice: () => {} });
         await look(sql).finally(() => sql.end({ timeout: 1 }));
       },
     });
@@ -182,11 +181,4 @@ async function findMisjudged(target: Target, { keys, callers }: Knowledge): Prom
   const misjudged = (await Promise.all([...verified, ...called])).flat();
   for (const caller of open) caller.close();
   return misjudged;
-}
-
-/** Where the embedded PostgreSQL listens at the moment, from the files that it keeps. */
-function embeddedUrl({ dataDir }: Place): string {
-  const folder = join(dataDir, "postgres");
-  const port = readFileSync(join(folder, "postmaster.pid"), "utf8").split("\n")[3];
-  return `postgres://latchkey:${readFileSync(join(folder, "latchkey.password"), "utf8")}@127.0.0.1:${port}/postgres`;
 }

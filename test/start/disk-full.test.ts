@@ -1,13 +1,24 @@
 import { spawnSync } from "node:child_process";
-import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, rmSync, writeSync } from "node:fs";
+import { chmodSync, closeSync, mkdirSync, openSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import postgres from "postgres";
 import { expect, onTestFinished, type TestContext, test } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { createLatchkeyClient, isLatchkeyError } from "../../src/client/client.js";
 import { leaveOut } from "../left-out.js";
 import { until } from "./processes.js";
-import { call, ending, expectReadableFailure, launch, makePlace, type Place, type Service, start } from "./service.js";
+import {
+  call,
+  embeddedUrl,
+  ending,
+  expectReadableFailure,
+  launch,
+  makePlace,
+  type Place,
+  readSecret,
+  type Service,
+  start,
+} from "./service.js";
 
 /** What a new installation takes, and a little more. */
 const roomMb = 72;
@@ -15,7 +26,7 @@ const roomMb = 72;
 test("while the disk is full, changes are refused with 503 that says so, all else goes on, and room is enough to recover", async (ctx) => {
   const place = makeSmallPlace(ctx);
   const service = await start(place);
-  const key = service.printedKey ?? "";
+  const key = readSecret(place.firstKeyFile);
   const overGrpc = createLatchkeyClient({
     transport: createGrpcTransport({ baseUrl: `http://${service.grpcAddress}` }),
     key,
@@ -46,7 +57,7 @@ test("while the disk is full, changes are refused with 503 that says so, all els
 test("a PostgreSQL that ends for want of room is started again when there is room, and every acknowledged write is there", async (ctx) => {
   const place = makeSmallPlace(ctx);
   const service = await start(place);
-  const key = service.printedKey ?? "";
+  const key = readSecret(place.firstKeyFile);
   const acknowledged: string[] = [];
   await expectToWrite(service, key, acknowledged);
   const disk = fillDisk(place);
@@ -161,10 +172,7 @@ async function expectAllThere(service: Service, key: string, acknowledged: reado
 
 /** Makes PostgreSQL begin a new piece of its write-ahead log, for which there is no room: it gives up. */
 async function useUpTheLog({ dataDir }: Place): Promise<void> {
-  const folder = join(dataDir, "postgres");
-  const password = readFileSync(join(folder, "latchkey.password"), "utf8");
-  const port = readFileSync(join(folder, "postmaster.pid"), "utf8").split("\n")[3];
-  const sql = postgres(`postgres://latchkey:${password}@127.0.0.1:${port}/postgres`, { max: 1, onnotice: () => {} });
+  const sql = openSql(embeddedUrl(dataDir), { max: 1, onnotice: () => {} });
   onTestFinished(() => sql.end({ timeout: 1 }));
   await until("PostgreSQL gives up", async () => {
     try {

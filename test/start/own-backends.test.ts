@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { Redis } from "ioredis";
-import postgres from "postgres";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { createDatabase } from "../harness.js";
 import { needsCurl } from "../left-out.js";
 import { until } from "./processes.js";
@@ -95,7 +95,7 @@ function expectNothingEmbedded(service: Service, place: Place): void {
 }
 
 async function workspacesIn(databaseUrl: string): Promise<string[]> {
-  const sql = postgres(databaseUrl, { max: 1 });
+  const sql = openSql(databaseUrl, { max: 1 });
   onTestFinished(() => sql.end());
   const rows = await sql<{ workspaceId: string }[]>`select workspace_id as "workspaceId" from workspaces`;
   return rows.map(({ workspaceId }) => workspaceId);

@@ -18,7 +18,7 @@ export interface Process {
 const pollMs = 40;
 
 /** Asks until the answer is not undefined, and gives up in the end. */
-export async function until<T>(what: string, ask: () => T | undefined | Promise<T | undefined>, ms = 20_000) {
+export async function until<T>(what: string, ask: () => T | undefined | Promise<T | undefined>, ms = 60_000) {
   const deadline = Date.now() + ms;
   for (;;) {
     const answer = await ask();
@@ -45,9 +45,9 @@ export function processesIn(folder: string): Process[] {
   return living().filter((one) => mentions(one, folder));
 }
 
-/** Waits until these processes and all in the folder are gone, for ten seconds; resolves to those that stay. */
+/** Waits until these processes and all in the folder are gone, for half a minute; resolves to those that stay. */
 export async function leftOf(family: readonly Process[], folder: string): Promise<string[]> {
-  const deadline = Date.now() + 10_000;
+  const deadline = Date.now() + 30_000;
   for (;;) {
     const left = living().filter((one) => mentions(one, folder) || family.some((member) => isSame(member, one)));
     if (left.length === 0 || Date.now() > deadline) return left.map(({ pid, command }) => `${pid} ${command}`);

@@ -6,7 +6,7 @@ test("the log of good and failing calls holds no credential, whole or in part", 
   const place = makePlace();
   const service = await start(place, { set: { LOG_LEVEL: "trace" } });
   const operatorKey = readSecret(place.operatorKeyFile);
-  const firstKey = service.printedKey ?? "";
+  const firstKey = readSecret(place.firstKeyFile);
   const workspace = await call(service, "/v2/workspaces.createWorkspace", operatorKey, { name: "another" });
   const created = await call(service, "/v2/keys.createKey", firstKey, { name: "created", scopes: ["keys.read"] });
   const keys = [workspace, created].map(({ data }) => (data as { key: string }).key);
@@ -37,7 +37,7 @@ test("the log of good and failing calls holds no credential, whole or in part", 
     expect(stderr).not.toContain(secret);
     expect(stderr, "nor most of it").not.toContain(secret.slice(0, 20));
   }
-  expect(service.stdout()).not.toContain(operatorKey);
+  for (const secret of [operatorKey, firstKey]) expect(service.stdout()).not.toContain(secret);
 });
 
 function overGrpc(address: string, credential: string): Promise<void> {

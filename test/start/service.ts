@@ -97,8 +97,6 @@ export interface Service extends Launch {
   readonly grpcAddress: string;
   /** The commands that it printed for pasting. */
   readonly commands: readonly string[];
-  /** The key that it printed; only at the first start. */
-  readonly printedKey: string | undefined;
 }
 
 /** Launches the service in a process group of its own. Whatever is left of it when the test has finished is ended. */
@@ -152,7 +150,7 @@ export function start(place: Place, options?: LaunchOptions): Promise<Service> {
 }
 
 /** Waits for the end of a launch that is to fail soon. */
-export function ending({ ended }: Launch, ms = 15_000): Promise<Ending> {
+export function ending({ ended }: Launch, ms = 60_000): Promise<Ending> {
   return within(ended, ms, "the process to end");
 }
 
@@ -208,6 +206,12 @@ export async function call(
 }
 
 /** A credential that the service keeps in a file. */
+/** How to connect to the embedded PostgreSQL on this data, from the files that it keeps. */
+export function embeddedUrl(dataDir: string): string {
+  const folder = join(dataDir, "postgres");
+  return `postgres://latchkey:${readSecret(join(folder, "latchkey.password"))}@${encodeURIComponent(folder)}/postgres`;
+}
+
 export function readSecret(file: string): string {
   return readFileSync(file, "utf8").trim();
 }
@@ -266,12 +270,11 @@ function collect(stream: NodeJS.ReadableStream): () => string {
   return () => text;
 }
 
-function readBanner(banner: string): Pick<Service, "httpUrl" | "grpcAddress" | "commands" | "printedKey"> {
+function readBanner(banner: string): Pick<Service, "httpUrl" | "grpcAddress" | "commands"> {
   return {
     httpUrl: /^ +HTTP\/JSON, Connect +(\S+)$/m.exec(banner)?.[1] ?? "",
     grpcAddress: /^ +gRPC +(\S+)$/m.exec(banner)?.[1] ?? "",
     commands: [...banner.matchAll(/^ +((?:curl|npx) .+)$/gm)].map(([, command]) => command ?? ""),
-    printedKey: /^ +(lk_\w+)$/m.exec(banner)?.[1],
   };
 }
 

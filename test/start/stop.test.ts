@@ -2,8 +2,8 @@ import { readdirSync } from "node:fs";
 import { Agent, type ClientRequest, get as httpGet } from "node:http";
 import { connect } from "node:net";
 import { Client, credentials, Metadata } from "@grpc/grpc-js";
-import postgres from "postgres";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { createDatabase } from "../harness.js";
 import { leftOf, type Process, until } from "./processes.js";
 import {
@@ -13,6 +13,7 @@ import {
   launch,
   makePlace,
   type Place,
+  readSecret,
   type Service,
   start,
   stop,
@@ -73,12 +74,13 @@ describe("stopping", () => {
       launched.signal("SIGKILL");
       expect(await leftOf(family, place.folder)).toEqual([]);
       expectNothingTemporary(place);
-      const service = await start(place);
-      expect(service.printedKey, "this is the first start that was finished").toMatch(/^lk_/);
+      await start(place);
+      expect(readSecret(place.firstKeyFile), "this is the first start that was finished").toMatch(/^lk_/);
       expect(readdirSync(place.dataDir).sort(), "no half-made data stays").toEqual([
         "first.key",
         "operator.key",
         "postgres",
+        "valkey",
       ]);
     },
   );
@@ -96,7 +98,7 @@ describe("stopping", () => {
   test("after kill -9 a new start works at once, and every acknowledged write is there", async () => {
     const place = makePlace();
     const first = await start(place);
-    const key = first.printedKey ?? "";
+    const key = readSecret(place.firstKeyFile);
     const externalIds = Array.from({ length: 20 }, (_, index) => `user-${index}`);
     for (const externalId of externalIds) {
       expect(await call(first, "/v2/identities.createIdentity", key, { externalId })).toMatchObject({ status: 200 });
@@ -190,7 +192,7 @@ describe("calls that are under way when SIGTERM comes", () => {
     const database = await createDatabase();
     onTestFinished(() => database.drop());
     const service = await start(makePlace(), { set: { DATABASE_URL: database.url, OPERATOR_KEY: operatorKey } });
-    const holder = postgres(database.url, { max: 2, onnotice: () => {} });
+    const holder = openSql(database.url, { max: 2, onnotice: () => {} });
     onTestFinished(() => holder.end({ timeout: 1 }));
 
     let overHttp: Promise<unknown> = Promise.resolve();
@@ -216,13 +218,13 @@ describe("calls that are under way when SIGTERM comes", () => {
 
     expect(await overHttp).toMatchObject({ status: 200, data: [] });
     expect(await overGrpc).toBeInstanceOf(Buffer);
-    expect(await ending(service, 5_000)).toMatchObject({ code: 0 });
+    expect(await ending(service)).toMatchObject({ code: 0 });
   });
 });
 
 function expectPrompt({ code, ms }: { code: number | null; ms: number }): void {
   expect(code).toBe(0);
-  expect(ms).toBeLessThan(5_000);
+  expect(ms, "less than the 10 s that running calls get").toBeLessThan(9_000);
 }
 
 /** Waits until it runs this program, and returns all that it runs then. */

@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { leaveOut } from "../left-out.js";
 import { copyInstallation } from "./copies.js";
 import { leftOf } from "./processes.js";
-import { call, makePlace, type Place, type Service, start, stop } from "./service.js";
+import { call, makePlace, type Place, readSecret, type Service, start, stop } from "./service.js";
 
 /** `nobody`, which every Linux has under this number. */
 const nobody = { uid: 65_534, gid: 65_534 };
@@ -24,10 +24,10 @@ describe("the service runs", () => {
 
     const service = await startFrom(checkout, place, { DATA_DIR: join(checkout, ".latchkey") });
     expect(statSync(closed).mode & 0o777, "it stays closed").toBe(0o700);
-    await expectToServeAndStop(service, place);
+    await expectToServeAndStop(service, join(checkout, ".latchkey"), place);
     // Its first start and its restart may differ.
     const again = await startFrom(checkout, place, { DATA_DIR: join(checkout, ".latchkey") });
-    await expectToServeAndStop(again, place, service.printedKey);
+    await expectToServeAndStop(again, join(checkout, ".latchkey"), place);
   });
 
   test("as an ordinary user", async (ctx) => {
@@ -45,7 +45,7 @@ describe("the service runs", () => {
     const service = await startFrom(checkout, place, {}, nobody);
     for (const { pid } of service.family()) expect(statSync(`/proc/${pid}`).uid).toBe(nobody.uid);
     expect(statSync(place.operatorKeyFile)).toMatchObject({ uid: nobody.uid });
-    await expectToServeAndStop(service, place);
+    await expectToServeAndStop(service, place.dataDir, place);
   });
 });
 
@@ -59,7 +59,8 @@ function startFrom(
   return start(place, { command, set, ...(user ? { user } : {}) });
 }
 
-async function expectToServeAndStop(service: Service, place: Place, key = service.printedKey ?? ""): Promise<void> {
+async function expectToServeAndStop(service: Service, dataDir: string, place: Place): Promise<void> {
+  const key = readSecret(join(dataDir, "first.key"));
   expect(await call(service, "/v1/keys.listKeys", key)).toMatchObject({ status: 200, data: [{ name: "first key" }] });
   const family = service.family();
   expect(await stop(service)).toMatchObject({ code: 0 });

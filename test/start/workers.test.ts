@@ -1,8 +1,8 @@
 import { Agent, request } from "node:http";
 import { connect } from "node:net";
 import { Client, credentials, Metadata } from "@grpc/grpc-js";
-import postgres from "postgres";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { createDatabase } from "../harness.js";
 import { readSamples, type Sample, total } from "../observe/samples.js";
 import { leftOf, type Process, until } from "./processes.js";
@@ -14,6 +14,7 @@ import {
   launch,
   makePlace,
   type Place,
+  readSecret,
   type Service,
   start,
   takenPort,
@@ -99,7 +100,7 @@ describe("with WORKERS=2", () => {
     const { service, place, databaseUrl } = await startWorkers();
     const family = service.family();
     const loggedBefore = service.stderr();
-    const holder = postgres(databaseUrl, { max: 2, onnotice: () => {} });
+    const holder = openSql(databaseUrl, { max: 2, onnotice: () => {} });
     onTestFinished(() => holder.end({ timeout: 1 }));
     let answers: Promise<string[]> = Promise.resolve([]);
     // While this transaction holds the table, the calls wait in the database.
@@ -117,7 +118,7 @@ describe("with WORKERS=2", () => {
     });
 
     expect(await answers).toEqual(Array(8).fill("ok"));
-    const { code, stderr } = await ending(service, 5_000);
+    const { code, stderr } = await ending(service);
     expect(code).toBe(0);
     expect(levelsIn(stderr.slice(loggedBefore.length)), "nothing that looks like a fault").toEqual(new Set([30]));
     expect(await leftOf(family, place.folder)).toEqual([]);
@@ -135,7 +136,7 @@ describe("with WORKERS=2", () => {
     service.signalGroup("SIGINT");
     await new Promise((resolve) => setTimeout(resolve, 1_100));
     service.signalGroup("SIGINT");
-    expect(await ending(service, 1_000)).toMatchObject({ code: 130 });
+    expect(await ending(service, 8_000)).toMatchObject({ code: 130 });
     expect(await leftOf(family, place.folder)).toEqual([]);
   });
 
@@ -188,7 +189,7 @@ describe("with WORKERS=2", () => {
     const place = makePlace();
     const port = `${await takenPort()}`;
     const launched = launch(place, { set: { ...(await settings()).set, [variable]: port } });
-    const failure = await ending(launched, 25_000);
+    const failure = await ending(launched);
     expectReadableFailure(failure, `127.0.0.1:${port}`, /already/, variable);
     expect(failure.stderr.match(/Cannot listen/g)).toHaveLength(1);
     expect(await leftOf([], place.folder)).toEqual([]);
@@ -198,7 +199,7 @@ describe("with WORKERS=2", () => {
     const place = makePlace();
     const service = await start(place, { set: { WORKERS: "2" } });
     expect(workersOf(service)).toHaveLength(2);
-    const listed = await call(service, "/v1/keys.listKeys", service.printedKey ?? "");
+    const listed = await call(service, "/v1/keys.listKeys", readSecret(place.firstKeyFile));
     expect(listed).toMatchObject({ status: 200, data: [{ name: "first key" }] });
     const family = service.family();
 
@@ -316,7 +317,7 @@ async function readMetrics(service: Service): Promise<Sample[]> {
 
 /** What the workspaces in the database are called. */
 async function readNames(databaseUrl: string): Promise<Set<string>> {
-  const sql = postgres(databaseUrl, { max: 1 });
+  const sql = openSql(databaseUrl, { max: 1 });
   onTestFinished(() => sql.end({ timeout: 1 }));
   const rows = await sql<{ name: string }[]>`select name from workspaces`;
   return new Set(rows.map(({ name }) => name));

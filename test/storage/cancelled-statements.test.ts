@@ -3,6 +3,7 @@ import { type AddressInfo, connect, createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from "vitest";
 import { openConnections } from "../../src/storage/connections.js";
+import { addressOf, byPort } from "../backend-address.js";
 import { createDatabase } from "../harness.js";
 
 let database: Awaited<ReturnType<typeof createDatabase>>;
@@ -13,20 +14,20 @@ afterAll(() => database.drop());
 
 /** Connections to Postgres by way of somebody who reads along, and who can turn away new ones, or let them wait. */
 async function openOverheard(connections: number) {
-  const postgres = new URL(database.url);
   const heard: Buffer[] = [];
   let delayMs = 0;
   const server = createServer(async (near) => {
     await sleep(delayMs);
-    const far = connect(Number(postgres.port), postgres.hostname);
+    const far = connect(addressOf(database.url));
     for (const socket of [near, far]) socket.on("error", () => {});
     near.on("data", (bytes) => heard.push(bytes));
     near.pipe(far).pipe(near);
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
-  const url = new URL(database.url);
-  url.port = `${(server.address() as AddressInfo).port}`;
-  const opened = openConnections(url.href, { connections, statementMs: 10_000 });
+  const opened = openConnections(byPort(database.url, (server.address() as AddressInfo).port), {
+    connections,
+    statementMs: 10_000,
+  });
   onTestFinished(async () => {
     await opened.close();
     server.close();
@@ -58,6 +59,17 @@ describe("a statement that is cancelled", () => {
     slow.cancel();
     expect(await end).toMatch(/canceling statement/);
     expect([...(await sql`select 1 as number`)]).toEqual([{ number: 1 }]);
+  });
+
+  it("while it runs, on a connection by a socket in the file system, ends in Postgres", async () => {
+    expect(addressOf(database.url)).toHaveProperty("path");
+    const { sql, close } = openConnections(database.url, { connections: 1, statementMs: 10_000 });
+    onTestFinished(close);
+    const slow = sql`select pg_sleep(8)`;
+    const end = ending(slow);
+    await sleep(50);
+    slow.cancel();
+    expect(await end).toMatch(/canceling statement/);
   });
 
   it("while it waits behind one that takes long, is never sent", async () => {

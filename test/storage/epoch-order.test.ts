@@ -1,5 +1,6 @@
 import postgres from "postgres";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { disableRow, openSchema, type Schema } from "./schema.js";
 
 let schema: Schema;
@@ -75,7 +76,7 @@ describe("the order of epochs is the order of commits", () => {
 
 /** A connection of the test's own, closed at its end, whatever became of its transaction. */
 function connect() {
-  const connection = postgres(schema.url, { max: 1, types: { bigint: postgres.BigInt } });
+  const connection = openSql(schema.url, { max: 1, types: { bigint: postgres.BigInt } });
   onTestFinished(() => connection.end({ timeout: 1 }));
   return connection;
 }

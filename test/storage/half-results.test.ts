@@ -3,6 +3,7 @@ import { type AddressInfo, connect, createServer, Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from "vitest";
 import { type Connections, openConnections } from "../../src/storage/connections.js";
 import { troubleOf } from "../../src/storage/trouble.js";
+import { addressOf, byPort } from "../backend-address.js";
 import { createDatabase } from "../harness.js";
 
 let database: Awaited<ReturnType<typeof createDatabase>>;
@@ -21,10 +22,9 @@ interface Link {
 
 /** A single connection to Postgres, by way of somebody who can break it at a chosen moment. */
 async function openSabotaged(): Promise<{ connections: Connections; link: () => Link }> {
-  const postgres = new URL(database.url);
   let link: Link | undefined;
   const server = createServer((near) => {
-    const far = connect(Number(postgres.port), postgres.hostname);
+    const far = connect(addressOf(database.url));
     const opened: Link = { near, pass: (bytes) => void near.write(bytes) };
     link = opened;
     for (const socket of [near, far]) socket.on("error", () => {});
@@ -34,9 +34,10 @@ async function openSabotaged(): Promise<{ connections: Connections; link: () => 
     far.on("close", () => near.destroy());
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
-  const target = new URL(database.url);
-  target.port = `${(server.address() as AddressInfo).port}`;
-  const connections = openConnections(target.href, { connections: 1, statementMs: 10_000 });
+  const connections = openConnections(byPort(database.url, (server.address() as AddressInfo).port), {
+    connections: 1,
+    statementMs: 10_000,
+  });
   onTestFinished(async () => {
     await connections.close();
     server.close();

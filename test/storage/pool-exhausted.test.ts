@@ -1,5 +1,6 @@
-import postgres from "postgres";
+import type postgres from "postgres";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { type Answered, callGrpc, callHttp } from "../auth/answered.js";
 import { readMetric } from "../auth/vitals.js";
 import { createWorkspace } from "../gateway/http.js";
@@ -15,7 +16,7 @@ let key: string;
 
 beforeAll(async () => {
   database = await createDatabase();
-  sql = postgres(database.url, { max: 2, onnotice: () => {} });
+  sql = openSql(database.url, { max: 2, onnotice: () => {} });
   app = await openTestApp({ databaseUrl: database.url, metricsPort: 0 });
   key = (await createWorkspace(app.httpUrl)).key;
 });

@@ -1,7 +1,8 @@
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { pino } from "pino";
-import postgres from "postgres";
+import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { createLatchkeyClient, isLatchkeyError } from "../../src/client/client.js";
 import { type Answered, callGrpc, callHttp } from "../auth/answered.js";
 import { readMetric } from "../auth/vitals.js";
@@ -24,7 +25,7 @@ beforeAll(async () => {
   const write = (line: string) => void said.push(JSON.parse(line).msg);
   app = await openTestApp({ databaseUrl: own.url, metricsPort: 0, log: pino({ level: "info" }, { write }) });
   key = (await createWorkspace(app.httpUrl)).key;
-  sql = postgres(own.url, { max: 1, onnotice: () => {}, backoff: () => 0.1 });
+  sql = openSql(own.url, { max: 1, onnotice: () => {}, backoff: () => 0.1 });
 });
 afterAll(async () => {
   await app?.close();

@@ -1,11 +1,12 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { expect, onTestFinished, type TestContext } from "vitest";
-import { freePort } from "../../src/embedded/backend.js";
 import { leaveOut } from "../left-out.js";
 
 /** A Redis server of a test, in a process of its own. */
@@ -24,12 +25,27 @@ export function findServer(context: TestContext): string {
   return found ?? leaveOut(context, "this machine has neither valkey-server nor redis-server");
 }
 
+/** How often another port is tried, if the one that was free has been taken in the meantime. */
+const mostPorts = 5;
+
 /** Starts a server with these settings. It ends with the test, or with the process that runs it. */
 export async function startNode(program: string, settings: Record<string, string> = {}): Promise<RedisNode> {
+  for (let ports = 1; ; ports++) {
+    const node = await startAt(await freePort(), program, settings);
+    if (typeof node !== "string") return node;
+    if (!/address already in use/i.test(node) || ports === mostPorts) expect.fail(`${program} did not start: ${node}`);
+  }
+}
+
+/** Resolves to what it said, if it ends before it answers. */
+async function startAt(port: number, program: string, settings: Record<string, string>): Promise<RedisNode | string> {
   const folder = mkdtempSync(join(tmpdir(), "latchkey-redis-"));
-  const port = await freePort();
   const all = { bind: "127.0.0.1", port: `${port}`, dir: folder, save: '""', appendonly: "no", ...settings };
-  const child = spawn(program, ["-"], { stdio: ["pipe", "ignore", "ignore"] });
+  const child = spawn(program, ["-"], { stdio: ["pipe", "pipe", "pipe"] });
+  const said: string[] = [];
+  for (const output of [child.stdout, child.stderr]) {
+    output.setEncoding("utf8").on("data", (text: string) => said.push(text) > 100 && said.shift());
+  }
   const lastResort = () => void child.kill("SIGKILL");
   process.once("exit", lastResort);
   const redis = new Redis(port, "127.0.0.1", { retryStrategy: () => 50, maxRetriesPerRequest: null });
@@ -47,10 +63,24 @@ export async function startNode(program: string, settings: Record<string, string
       .map((setting) => `${setting.join(" ")}\n`)
       .join(""),
   );
-  const ended = once(child, "exit").then(() => expect.fail(`${program} ended before it answered`));
-  await Promise.race([redis.ping(), ended]);
-  ended.catch(() => {}); // from now on it may end
-  return { port, url: `redis://127.0.0.1:${port}`, redis, kill };
+  const ended = once(child, "close").then(([code, signal]) => `it ended with ${signal ?? code}: ${said.join("")}`);
+  const failure = await Promise.race([answersItself(redis, child), ended]);
+  return failure ?? { port, url: `redis://127.0.0.1:${port}`, redis, kill };
+}
+
+/** Whoever has taken the port in the meantime may answer, too. */
+async function answersItself(redis: Redis, { pid }: ChildProcess): Promise<undefined> {
+  while (!(await redis.info("server")).includes(`process_id:${pid}\r\n`)) await sleep(50);
+}
+
+/** A port on the loopback that is free at this moment. */
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
 }
 
 /** How many slots a cluster has. */

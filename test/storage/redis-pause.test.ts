@@ -3,6 +3,7 @@ import { Worker } from "node:worker_threads";
 import { expect, inject, it, onTestFinished } from "vitest";
 import { createLog } from "../../src/observe/log.js";
 import { connectRedis } from "../../src/storage/redis.js";
+import { addressOf } from "../backend-address.js";
 import { redisAt } from "../harness.js";
 
 /** How long a command may take here: Redis has ten times as long to answer before it is connected to anew. */
@@ -33,19 +34,18 @@ it("an answer that came while the process paused is no late answer, and Redis st
  * too, so time alone does not tell.
  */
 function openWitness(url: string): { waitForAnswers(): void } {
-  const { hostname, port } = new URL(url);
   const seen = new Int32Array(new SharedArrayBuffer(4));
   const worker = new Worker(
     `const { connect } = require("node:net");
-    const { workerData: { hostname, port, seen } } = require("node:worker_threads");
+    const { workerData: { address, seen } } = require("node:worker_threads");
     Atomics.wait(seen, 0, 0);
-    const socket = connect(port, hostname, () => socket.write("PING\\r\\n"));
+    const socket = connect(address, () => socket.write("PING\\r\\n"));
     socket.on("data", () => {
       Atomics.add(seen, 0, 1);
       Atomics.notify(seen, 0);
       if (seen[0] === 2) socket.write("PING\\r\\n");
     });`,
-    { eval: true, workerData: { hostname, port: Number(port), seen } },
+    { eval: true, workerData: { address: addressOf(url), seen } },
   );
   onTestFinished(async () => void (await worker.terminate()));
   return {

@@ -1,5 +1,5 @@
-import postgres from "postgres";
 import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { openConnections } from "../../src/storage/connections.js";
 import { callGrpc, callHttp } from "../auth/answered.js";
 import { createWorkspace } from "../gateway/http.js";
@@ -22,7 +22,7 @@ afterAll(async () => {
 });
 
 it("a statement that takes too long is given up by Postgres, and its caller told so, while others are served", async () => {
-  const sql = postgres(database.url, { max: 1, onnotice: () => {} });
+  const sql = openSql(database.url, { max: 1, onnotice: () => {} });
   onTestFinished(() => sql.end({ timeout: 1 }));
   await sql.begin(async (holder) => {
     await holder`lock table audit_events in access exclusive mode`;

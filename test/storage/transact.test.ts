@@ -1,6 +1,6 @@
 import fc from "fast-check";
-import postgres from "postgres";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { allEvents, succeed, type ToldEvent, walk } from "../calls.js";
 import { createWorkspace, expectSuccess, post } from "../gateway/http.js";
 import { openTestApp, type TestApp } from "../harness.js";
@@ -138,7 +138,7 @@ describe("many changes of the same keys and identities at once", () => {
   it("a key for an externalId is made, though its identity is deleted at that very moment", async () => {
     const owned = { externalId: "contended" };
     await succeed(origin, "identities.createIdentity", key, owned);
-    const sql = postgres(app.databaseUrl, { max: 2, onnotice: () => {} });
+    const sql = openSql(app.databaseUrl, { max: 2, onnotice: () => {} });
     const blocked = async () => {
       const rows = await sql`select from pg_locks where not granted and pid in
         (select pid from pg_stat_activity where datname = current_database())`;

@@ -1,7 +1,8 @@
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { pino } from "pino";
-import postgres from "postgres";
+import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { createLatchkeyClient } from "../../src/client/client.js";
 import { createTroubleLog } from "../../src/storage/trouble-log.js";
 import { readMetric } from "../auth/vitals.js";
@@ -20,7 +21,7 @@ const log = pino({ level: "info" }, { write: (line: string) => void lines.push(J
 /** A service whose role has no rights but on its own database, and a table that fails in the way that is asked for. */
 beforeAll(async () => {
   database = await createDatabase();
-  admin = postgres(database.url, { max: 1, onnotice: () => {} });
+  admin = openSql(database.url, { max: 1, onnotice: () => {} });
   await admin.unsafe(`create role ${role} login password 'limited'`);
   await admin.unsafe(`grant all on schema public to ${role}`);
   const url = new URL(database.url);
@@ -28,7 +29,7 @@ beforeAll(async () => {
   url.password = "limited";
   app = await openTestApp({ databaseUrl: url.href, metricsPort: 0, log });
   key = (await createWorkspace(app.httpUrl)).key;
-  sql = postgres(database.url, { max: 1, onnotice: () => {} });
+  sql = openSql(database.url, { max: 1, onnotice: () => {} });
   await sql`create table trouble (code text)`;
   await sql`grant select on trouble to public`;
   await sql`create function fail() returns trigger language plpgsql as $$
