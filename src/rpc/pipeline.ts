@@ -56,7 +56,7 @@ export interface Procedure {
   readonly beginSpan: ((door: Door, header: ReadHeader) => Span) | undefined;
   /** authenticate -> authorise. Comes before the body is looked at: who may not call learns nothing about it. */
   admit(call: Call, authorization: readonly string[]): Soon<Principal>;
-  /** decode -> validate -> handle; what was answered before, and is asked for again, is answered after decoding. */
+  /** decode -> validate -> handle; what was answered before, and is asked for again, is answered before its rules count. */
   perform(call: Call, caller: Principal, decode: () => Message): Soon<Message>;
 }
 
@@ -79,11 +79,16 @@ export function createProcedures(
     descriptor.methods.map((method): Procedure => {
       if (!isUnary(method)) throw new Error(`${method}: only unary RPCs are served`);
       const handler = handlers[method.localName] as Handle;
-      const judgeAndHandle: Handle = (request, context) => {
-        validate(method.input, request);
+      const validateAndHandle: Handle = (request, context) => {
+        validate.rules(method.input, request);
         return handler(request, context);
       };
-      const answer = getOption(method, repeatable) ? once(method, judgeAndHandle) : judgeAndHandle;
+      const answerOnce = getOption(method, repeatable) ? once(method, validateAndHandle) : validateAndHandle;
+      // What is compared with a request before is bounded first; its rules may have come to refuse it meanwhile.
+      const answer: Handle = (request, context) => {
+        validate.form(method.input, request);
+        return answerOnce(request, context);
+      };
       const accessOption = declaredAccess(method);
       const path = `/${descriptor.typeName}/${method.name}`;
 
