@@ -216,7 +216,8 @@ export async function openApp(options: AppOptions): Promise<App> {
     });
     const metrics = async () => registry;
     const { metricsPort } = options;
-    const metricsServer = metricsPort === undefined ? undefined : await serveMetrics(metrics, host, metricsPort, log);
+    const metricsServer =
+      metricsPort === undefined ? undefined : await serveMetrics(metrics, host, metricsPort, log, limits);
     undo.push(() => metricsServer?.close());
     let stopping: Promise<void> | undefined;
     const stopAccepting = async () => {

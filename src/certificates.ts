@@ -24,6 +24,18 @@ export interface Certificates {
   close(): void;
 }
 
+/**
+ * Of TLS 1.2 only what has forward secrecy and authenticated encryption: whoever records a connection and learns the key of
+ * the certificate later must not be able to read it. Node's own list has RSA key exchange and CBC, too.
+ */
+const ciphers = [
+  ...["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"],
+  ...["AES128-GCM-SHA256", "AES256-GCM-SHA384", "CHACHA20-POLY1305"].flatMap((cipher) => [
+    `ECDHE-ECDSA-${cipher}`,
+    `ECDHE-RSA-${cipher}`,
+  ]),
+].join(":");
+
 /** How often the files are looked at. */
 const lookEveryMs = 2_000;
 
@@ -85,7 +97,7 @@ export async function readCertificates({ certFile, keyFile, clientCaFile }: Cert
   if (!certificate.checkPrivateKey(privateKey)) {
     throw new Unusable(`TLS_KEY_FILE must be the key of the certificate in TLS_CERT_FILE, and ${keyFile} is not.`);
   }
-  const context = { cert, key, ca, minVersion: "TLSv1.2" } as const;
+  const context = { cert, key, ca, minVersion: "TLSv1.2", ciphers } as const;
   parsed("TLS_CERT_FILE", certFile, "a certificate that a TLS server can use", () => createSecureContext(context));
   return context;
 }

@@ -205,7 +205,7 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
   [ErrorCode.APPLICATION_INVALID_INPUT]: {
     status: 400,
     grpc: Code.InvalidArgument,
-    when: "The body, the query or a field is not as documented. `error.errors` names each field and what is wrong with it.",
+    when: "The body, the query or a field is not as documented. `error.errors` names the fields and what is wrong with them, ten at most.",
     causes: [
       "A field is missing, has the wrong type, or is out of its bounds.",
       "A field or query parameter is misspelt: unknown ones are refused, not ignored.",
@@ -465,11 +465,16 @@ export const idempotencyConflict = () =>
     "This Idempotency-Key was used for another request. Repeat that request unchanged, or choose another key.",
   );
 
+/** An answer names this many mistakes: it must fit into the trailers of a gRPC call, however many a request has. */
+const mostNamed = 10;
+
+/** Whether more mistakes are known than an answer names. To look for others would cost time, and nobody would learn. */
+export const isEnough = (errors: readonly FieldError[]) => errors.length > mostNamed;
+
 export const invalidInput = (all: readonly FieldError[]) => {
-  // Bounded: an answer must fit into the trailers of a gRPC call, however many mistakes a request has.
-  const fields = all.slice(0, 10).map(({ location, message }) => ({ location: clipped(location), message }));
+  const fields = all.slice(0, mostNamed).map(({ location, message }) => ({ location: clipped(location), message }));
   const sentences = fields.map(({ location, message }) => `${location} ${message}`);
-  if (all.length > fields.length) sentences.push(`and ${all.length - fields.length} more mistakes`);
+  if (isEnough(all)) sentences.push("and there is more than these ten");
   return new Failure(ErrorCode.APPLICATION_INVALID_INPUT, `The request is not valid: ${sentences.join("; ")}.`, {
     fields,
   });

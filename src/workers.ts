@@ -5,6 +5,7 @@ import type { App, AppOptions } from "./app.js";
 import type { Log, LogLevel } from "./observe/log.js";
 import { combineCounts, combineMetrics, type Metrics, type MetricsData } from "./observe/metrics.js";
 import { serveMetrics } from "./observe/serve-metrics.js";
+import { standardLimits } from "./overload/limits.js";
 import { Unusable } from "./unusable.js";
 
 /** What the service is made from if several processes serve it. */
@@ -76,7 +77,8 @@ export async function openWorkers({ workers, metricsPort, log, ...options }: Wor
 
   try {
     await Promise.all(all.map(({ opened }) => opened));
-    if (metricsPort !== undefined) metricsServer = await serveMetrics(metrics, options.host, metricsPort, log);
+    if (metricsPort !== undefined)
+      metricsServer = await serveMetrics(metrics, options.host, metricsPort, log, standardLimits);
     return {
       // Those of all others too: cluster gives all the same ports, even where each asks for a free one.
       ...(await first.opened),

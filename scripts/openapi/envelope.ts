@@ -51,7 +51,8 @@ export const envelopeSchemas: JsonObject = {
           },
           errors: {
             type: "array",
-            description: "With `application/invalid_input`: what is wrong with which field.",
+            description: "With `application/invalid_input`: what is wrong with which field, ten at most.",
+            maxItems: 10,
             items: {
               type: "object",
               properties: {

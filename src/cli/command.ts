@@ -10,7 +10,7 @@ import { writeJson } from "./output.js";
 /** The flags that every command which calls a service has. */
 interface CommonFlags {
   readonly address?: string;
-  readonly credential?: string;
+  readonly credentialFile?: string;
   readonly json?: boolean;
 }
 
@@ -20,7 +20,10 @@ export function remoteCommand(name: string, description: string): Command {
     .description(description)
     .exitOverride()
     .option("--address <host:port>", "the service's gRPC address (LATCHKEY_ADDRESS, else 127.0.0.1:50051)")
-    .option("--credential <key>", "the credential (LATCHKEY_CREDENTIAL, else the one kept in DATA_DIR)")
+    .option(
+      "--credential-file <file>",
+      "what holds the credential (LATCHKEY_CREDENTIAL, else the one kept in DATA_DIR)",
+    )
     .option("--json", "write JSON, for scripts");
 }
 

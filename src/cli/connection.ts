@@ -10,20 +10,22 @@ export type Role = "operator" | "key";
 
 /**
  * Connects as the flags or the environment say; by default to the service on this machine, with the keys it made. The
- * connection is encrypted if the address begins with https://, or it is told whom to trust.
+ * connection is encrypted if the address begins with https://, or it is told whom to trust. No flag takes a secret itself:
+ * what is on the command line stands in the process list, for every user of the machine, and in the shell's history.
  */
 export function connect(
-  flags: { address?: string; credential?: string },
+  flags: { address?: string; credentialFile?: string },
   config: ClientConfig,
   role: Role,
 ): LatchkeyClient {
   const address = flags.address ?? config.address ?? "127.0.0.1:50051";
   const baseUrl = address.includes("://") ? address : `${config.caFile ? "https" : "http"}://${address}`;
   if (!URL.canParse(baseUrl)) throw new Unusable(`The address ${address} is not of the form host:port.`);
-  const key = flags.credential ?? config.credential ?? keptCredential(config.dataDir, role);
+  const given = contentOf("--credential-file", flags.credentialFile)?.toString().trim();
+  const key = given ?? config.credential ?? keptCredential(config.dataDir, role);
   if (!/^[\x21-\x7e]+$/.test(key)) {
     throw new Unusable(
-      "The credential must be printable ASCII without spaces: check --credential or LATCHKEY_CREDENTIAL.",
+      "The credential must be printable ASCII without spaces: check --credential-file or LATCHKEY_CREDENTIAL.",
     );
   }
   const nodeOptions = {
@@ -37,11 +39,11 @@ export function connect(
   });
 }
 
-function contentOf(variable: string, file: string | undefined): Buffer | undefined {
+function contentOf(setting: string, file: string | undefined): Buffer | undefined {
   try {
     return file === undefined ? undefined : readFileSync(file);
   } catch (cause) {
-    throw new Unusable(`${variable} must be a file that can be read, and ${file} is not.`, { cause });
+    throw new Unusable(`${setting} must be a file that can be read, and ${file} is not.`, { cause });
   }
 }
 
@@ -50,5 +52,5 @@ function keptCredential(dataDir: string, role: Role): string {
   const file = role === "operator" ? operatorKeyFile : firstKeyFile;
   if (existsSync(file)) return readFileSync(file, "utf8").trim();
   const wanted = role === "operator" ? "the operator's credential" : "an API key";
-  throw new Unusable(`This command needs ${wanted}: give --credential or set LATCHKEY_CREDENTIAL.`);
+  throw new Unusable(`This command needs ${wanted}: give --credential-file or set LATCHKEY_CREDENTIAL.`);
 }

@@ -179,15 +179,14 @@ export function keyCommand(config: ClientConfig): Command {
         ),
     )
     .addCommand(
-      remoteCommand("verify", "judge a key; the exit code is 0 only if it is valid")
-        .argument("<key>", "the secret, or - to read it from standard input")
+      remoteCommand("verify", "verify the key that standard input holds; the exit code is 0 only if it is valid")
         .option("--permissions <query>", "the permissions that it must hold, such as `a AND (b OR c)`")
         .action(
           calls(config, {
             role,
             response: VerifyKeyResponseSchema,
-            call: ({ keys }, { permissions }: { permissions?: string }, key = "") =>
-              keys.verifyKey({ key: key === "-" ? readFileSync(0, "utf8").trim() : key, permissions }),
+            call: ({ keys }, { permissions }: { permissions?: string }) =>
+              keys.verifyKey({ key: readFileSync(0, "utf8").trim(), permissions }),
             show: (verdict) =>
               writeRecord(verdict, {
                 CODE: ({ code }) => VerificationCode[code],

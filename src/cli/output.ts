@@ -6,7 +6,10 @@ export type Columns<Row> = Record<string, (row: Row) => unknown>;
 
 /** Writes a message for scripts. */
 export function writeJson<Schema extends DescMessage>(schema: Schema, message: MessageShape<Schema>): void {
-  process.stdout.write(`${JSON.stringify(toJson(schema, message, { alwaysEmitImplicit: true }), null, 2)}\n`);
+  const json = JSON.stringify(toJson(schema, message, { alwaysEmitImplicit: true }), null, 2);
+  process.stdout.write(
+    `${json.replace(unseen, (character) => (character === "\n" ? character : escaped(character)))}\n`,
+  );
 }
 
 /** Writes rows for people. */
@@ -35,14 +38,28 @@ export function writeRecord<Row>(row: Row, columns: Columns<Row>): void {
 
 /** Says how to see the rest of a list. */
 export function writeMore(pagination: { cursor?: string } | undefined): void {
-  if (pagination?.cursor) process.stdout.write(`\nThere are more: --cursor ${pagination.cursor}\n`);
+  if (pagination?.cursor) process.stdout.write(`\nThere are more: --cursor ${printable(pagination.cursor)}\n`);
 }
 
 function shown(value: unknown): string {
   if (value === undefined || value === null) return "";
   if (isMessage(value, TimestampSchema)) return timestampDate(value).toISOString();
-  if (Array.isArray(value)) return value.join(", ");
-  if (typeof value === "object") return JSON.stringify(value);
-  // Names are the users' own: whatever could steer a terminal is left out.
-  return String(value).replace(/\p{Cc}/gu, "");
+  if (Array.isArray(value)) return printable(value.join(", "));
+  return printable(typeof value === "object" ? JSON.stringify(value) : String(value));
+}
+
+/**
+ * What nobody sees, and what can steer a terminal or turn the order of a line: control characters, those of C1 included,
+ * marks of direction, other format characters, and the separators of lines and paragraphs.
+ */
+const unseen = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+
+/** Names and meta are the users' own, and are shown to others: what is unseen is written as JSON would escape it. */
+export function printable(text: string): string {
+  return text.replace(unseen, escaped);
+}
+
+function escaped(character: string): string {
+  const units = Array.from({ length: character.length }, (_, index) => character.charCodeAt(index));
+  return units.map((unit) => `\\u${unit.toString(16).padStart(4, "0")}`).join("");
 }

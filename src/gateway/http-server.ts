@@ -27,6 +27,12 @@ export function createHttpServer(
   return server;
 }
 
+/**
+ * For a year, browsers do not ask this host without encryption, where somebody else could answer in its place. Not for its
+ * subdomains: those are not ours to decide about.
+ */
+const onlyEncrypted = "max-age=31536000";
+
 /** It presents the certificates of the moment to every new connection. */
 function createEncrypted(
   listener: RequestListener,
@@ -35,7 +41,11 @@ function createEncrypted(
   { handshakeMs }: Limits,
 ): Server {
   const { current, clients } = certificates;
-  const server = createSecureServer({ ...settings, ...current, ...clients, handshakeTimeout: handshakeMs }, listener);
+  const options = { ...settings, ...current, ...clients, handshakeTimeout: handshakeMs };
+  const server = createSecureServer(options, (request, response) => {
+    response.setHeader("strict-transport-security", onlyEncrypted);
+    listener(request, response);
+  });
   certificates.onChange((renewed) => server.setSecureContext(renewed));
   return server;
 }

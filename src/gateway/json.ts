@@ -3,7 +3,8 @@
 // a field of a kind that no message has yet fails there, at start-up.
 import { create, type DescEnum, type DescField, type DescMessage, type Message, ScalarType } from "@bufbuild/protobuf";
 import { StructSchema, type Timestamp, TimestampSchema, timestampFromMs, timestampMs } from "@bufbuild/protobuf/wkt";
-import { type FieldError, invalidInput } from "../errors.js";
+import { type FieldError, invalidInput, isEnough } from "../errors.js";
+import { mostItemsOf, tooManyItems } from "../rpc/bounds.js";
 import { updateMaskOf } from "../update-mask.js";
 
 /** Reads a request message from parsed JSON; throws `invalid_input` with every bad field named. */
@@ -23,7 +24,7 @@ export function compileReader(schema: DescMessage): ReadMessage {
   // HTTP has no update mask: which fields are given says the same, and `null` names a field that is to be cleared.
   const mask = updateMaskOf(schema);
   const readable = schema.fields.filter((field) => field !== mask?.field);
-  const fields = new Map(readable.map((field) => [field.jsonName, { field, read: readerOf(field) }]));
+  const fields = new Map(readable.map((field) => [field.jsonName, { field, read: fieldReaderOf(field) }]));
   const names = [...fields.keys()].join(", ");
 
   return (json) => {
@@ -32,6 +33,7 @@ export function compileReader(schema: DescMessage): ReadMessage {
     const members: Record<string, unknown> = {};
     const changed: string[] = [];
     for (const name of Object.keys(json)) {
+      if (isEnough(errors)) break;
       const given = json[name];
       const known = fields.get(name);
       if (known !== undefined && mask?.changeable.has(known.field.name)) changed.push(known.field.name);
@@ -41,7 +43,7 @@ export function compileReader(schema: DescMessage): ReadMessage {
           message: names ? `is not a known field; there are ${names}` : "is not a known field",
         });
       } else if (given !== null) {
-        put(members, known.field, readField(known.field, known.read, given, errors), errors);
+        put(members, known.field, known.read(given, errors), errors);
       }
     }
     if (errors.length > 0) throw invalidInput(errors);
@@ -83,13 +85,21 @@ export function compileWriter(schema: DescMessage): WriteMessage {
   };
 }
 
-function readField(field: DescField, read: ReadValue, given: unknown, errors: FieldError[]): unknown {
-  if (field.fieldKind !== "list") return readValue(field.jsonName, read, given, errors);
-  if (Array.isArray(given)) {
-    return given.map((item, index) => readValue(`${field.jsonName}[${index}]`, read, item, errors));
-  }
-  errors.push({ location: field.jsonName, message: "must be an array" });
-  return undefined;
+/** Reads a whole field, and adds what is wrong with it, if anything is. */
+type ReadField = (given: unknown, errors: FieldError[]) => unknown;
+
+function fieldReaderOf(field: DescField): ReadField {
+  const { jsonName } = field;
+  const read = readerOf(field);
+  if (field.fieldKind !== "list") return (given, errors) => readValue(jsonName, read, given, errors);
+  const mostItems = mostItemsOf(field) ?? Number.POSITIVE_INFINITY;
+  return (given, errors) => {
+    if (Array.isArray(given) && given.length <= mostItems) {
+      return given.map((item, index) => readValue(`${jsonName}[${index}]`, read, item, errors));
+    }
+    errors.push({ location: jsonName, message: Array.isArray(given) ? tooManyItems(mostItems) : "must be an array" });
+    return undefined;
+  };
 }
 
 function readValue(location: string, read: ReadValue, given: unknown, errors: FieldError[]): unknown {

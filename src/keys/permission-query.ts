@@ -1,9 +1,31 @@
+import { LRUCache } from "lru-cache";
 import { invalidInput } from "../errors.js";
 
 // Mistakes are told by their position, never by quoting: a secret may have been typed into the wrong field.
 
 /** A query over permissions, such as `a AND (b OR c)`: answers by asking which of them are held. */
 export type PermissionQuery = (holds: (permission: string) => boolean) => boolean;
+
+/** What parsed queries may take of the heap, beside CACHE_MB: hundreds of queries of a usual length. */
+const mostBytes = 2 * 1024 * 1024;
+
+/** What a query takes: measured for the worst, names of one letter, of which each is two functions and a token. */
+const bytesOf = (text: string) => 512 + 64 * text.length;
+
+/** Parses queries, and keeps the latest: callers ask the same few questions over and over. */
+export function createQueryCache(): (text: string) => PermissionQuery {
+  const parsed = new LRUCache<string, PermissionQuery>({
+    maxSize: mostBytes,
+    sizeCalculation: (_query, text) => bytesOf(text),
+  });
+  return (text) => {
+    const known = parsed.get(text);
+    if (known !== undefined) return known;
+    const query = parsePermissionQuery(text);
+    parsed.set(text, query);
+    return query;
+  };
+}
 
 /**
  * Parses a query: permission names, AND, OR and parentheses; AND binds more tightly. Throws `invalid_input` that names

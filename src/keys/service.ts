@@ -1,6 +1,5 @@
 import { create } from "@bufbuild/protobuf";
 import type { Span } from "@opentelemetry/api";
-import { LRUCache } from "lru-cache";
 import {
   type KeysService,
   VerificationCode,
@@ -15,26 +14,15 @@ import { readPage, writePage } from "../page.js";
 import { after } from "../soon.js";
 import { toChanges, toKey, toNewKey, toOwner, toVerdict } from "./convert.js";
 import type { LastUsed } from "./last-used.js";
-import { type PermissionQuery, parsePermissionQuery } from "./permission-query.js";
+import { createQueryCache } from "./permission-query.js";
 import { checkCreation, checkDeletion, checkGivenScopes, checkReroll, checkUpdate } from "./scope-rules.js";
 import { hashSecret, isWellFormedSecret, mintSecret, prefixOf } from "./secret.js";
 import type { KeyChanges, KeysStore } from "./store.js";
 import { judge } from "./verify.js";
 
-/** Callers ask the same few questions over and over; those are parsed once. */
-const mostQueries = 1_000;
-
 /** The keys of the caller's workspace. */
 export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed: LastUsed, now: () => Date) {
-  const queries = new LRUCache<string, PermissionQuery>({ max: mostQueries });
-
-  function queryOf(text: string): PermissionQuery {
-    const known = queries.get(text);
-    if (known !== undefined) return known;
-    const query = parsePermissionQuery(text);
-    queries.set(text, query);
-    return query;
-  }
+  const queryOf = createQueryCache();
 
   /** For as long as a key is held as it is, there is one good verdict on it: frozen, so that it is also written once. */
   const goodVerdicts = new WeakMap<Standing["key"], VerifyKeyResponse>();

@@ -3,14 +3,15 @@ import { brotliDecompress, gunzip } from "node:zlib";
 import {
   type DescField,
   type DescMessage,
-  fromBinary,
   fromJson,
   type JsonObject,
   type JsonValue,
   ScalarType,
 } from "@bufbuild/protobuf";
-import { type FieldError, invalidInput, payloadTooLarge } from "../errors.js";
+import { type FieldError, invalidInput, isEnough, payloadTooLarge } from "../errors.js";
+import { mostItemsOf, tooManyItems } from "./bounds.js";
 import { largestMessage } from "./pipeline.js";
+import { readBinary } from "./read-binary.js";
 import { readJson } from "./read-json.js";
 
 /** How a body is encoded: alone, or in a frame of gRPC-Web. */
@@ -33,7 +34,7 @@ export async function refuseUndecodable(
     ? await expand("grpc-encoding", headers, messageIn(body), body[0] === compressedFlag)
     : await expand("content-encoding", headers, body, body.length > 0);
   if (codec === "json") refuseBadJson(schema, message);
-  else refuseBadBinary(schema, message);
+  else readBinary(schema, message);
 }
 
 /** The first byte of a frame whose message is compressed. */
@@ -78,7 +79,10 @@ function refuseBadJson(schema: DescMessage, body: Buffer): void {
   const json = readJson(body) as JsonValue;
   if (typeof json !== "object" || json === null || Array.isArray(json)) throw inBody("must be a JSON object");
   if (isReadable(schema, json)) return;
-  const errors = Object.entries(json).flatMap(([name, value]) => mistakesIn(schema, name, value));
+  const errors: FieldError[] = [];
+  for (const [name, value] of Object.entries(json)) {
+    if (!isEnough(errors)) findMistakes(schema, name, value, errors);
+  }
   throw errors.length > 0 ? invalidInput(errors) : inBody("has fields that exclude each other");
 }
 
@@ -86,14 +90,24 @@ function refuseBadJson(schema: DescMessage, body: Buffer): void {
  * Field by field, and item by item, mistakes are found all at once and by the names that the caller used. They are told
  * by the kind of the field: Connect's own words quote the value, and a secret may stand in the wrong field.
  */
-function mistakesIn(schema: DescMessage, name: string, value: JsonValue): FieldError[] {
+function findMistakes(schema: DescMessage, name: string, value: JsonValue, errors: FieldError[]): void {
   const field = schema.fields.find(({ jsonName, name: protoName }) => name === jsonName || name === protoName);
-  if (field === undefined) return [{ location: name, message: "is not a known field" }];
+  if (field === undefined) {
+    errors.push({ location: name, message: "is not a known field" });
+    return;
+  }
   const items = field.fieldKind === "list" && Array.isArray(value) ? value : [];
+  const mostItems = mostItemsOf(field) ?? items.length;
+  if (items.length > mostItems) {
+    errors.push({ location: name, message: tooManyItems(mostItems) });
+    return;
+  }
   const parts: [string, JsonValue][] = items.map((item, index) => [`${name}[${index}]`, [item]]);
-  return (parts.length > 0 ? parts : [[name, value] as const])
-    .filter(([, part]) => !isReadable(schema, { [name]: part }))
-    .map(([location]) => ({ location, message: `cannot be read as ${kindOf(field)}` }));
+  for (const [location, part] of parts.length > 0 ? parts : [[name, value] as const]) {
+    if (isEnough(errors)) return;
+    if (isReadable(schema, { [name]: part })) continue;
+    errors.push({ location, message: `cannot be read as ${kindOf(field)}` });
+  }
 }
 
 function kindOf(field: DescField): string {
@@ -107,14 +121,6 @@ function isReadable(schema: DescMessage, json: JsonObject): boolean {
     return true;
   } catch {
     return false;
-  }
-}
-
-function refuseBadBinary(schema: DescMessage, bytes: Buffer): void {
-  try {
-    fromBinary(schema, bytes);
-  } catch {
-    throw inBody(`is not a ${schema.typeName} message`);
   }
 }
 

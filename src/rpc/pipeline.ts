@@ -60,8 +60,8 @@ export interface Procedure {
   admit(call: Call, authorization: readonly string[]): Soon<Principal>;
   /**
    * authenticate and authorise again -> decode -> validate -> handle; what was answered before, and is asked for again,
-   * is answered after decoding. To be called when the whole request is there: however late that is, it is not performed
-   * for a caller that was revoked meanwhile, nor when its deadline has passed.
+   * is answered before its rules count. To be called when the whole request is there: however late that is, it is not
+   * performed for a caller that was revoked meanwhile, nor when its deadline has passed.
    */
   perform(call: Call, caller: Principal, decode: () => Message): Soon<Message>;
 }
@@ -85,11 +85,16 @@ export function createProcedures(
     descriptor.methods.map((method): Procedure => {
       if (!isUnary(method)) throw new Error(`${method}: only unary RPCs are served`);
       const handler = handlers[method.localName] as Handle;
-      const judgeAndHandle: Handle = (request, context) => {
-        validate(method.input, request);
+      const validateAndHandle: Handle = (request, context) => {
+        validate.rules(method.input, request);
         return handler(request, context);
       };
-      const answer = getOption(method, repeatable) ? once(method, judgeAndHandle) : judgeAndHandle;
+      const answerOnce = getOption(method, repeatable) ? once(method, validateAndHandle) : validateAndHandle;
+      // What is compared with a request before is bounded first; its rules may have come to refuse it meanwhile.
+      const answer: Handle = (request, context) => {
+        validate.form(method.input, request);
+        return answerOnce(request, context);
+      };
       const accessOption = declaredAccess(method);
       const path = `/${descriptor.typeName}/${method.name}`;
 

@@ -1,12 +1,13 @@
 import type { EventEmitter } from "node:events";
-import { fromBinary, type Message } from "@bufbuild/protobuf";
+import type { Message } from "@bufbuild/protobuf";
 import { Metadata, type StatusObject, type sendUnaryData } from "@grpc/grpc-js";
 import type { Call } from "../call.js";
-import { type Failure, grpcStatusOf, invalidInput, payloadTooLarge } from "../errors.js";
+import { type Failure, grpcStatusOf, payloadTooLarge } from "../errors.js";
 import { mintId } from "../ids.js";
 import type { LogCall } from "../observe/calls.js";
 import { timeoutOf } from "./call-head.js";
 import { largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
+import { readBinary } from "./read-binary.js";
 import { toStatusBytes } from "./status.js";
 import { refuseBadTimeout, timeoutMs } from "./timeouts.js";
 
@@ -61,14 +62,9 @@ export function createUnaryHandler(procedure: Procedure, logCall: LogCall): Unar
   };
 }
 
-/** What cannot be decoded is the caller's mistake, not ours. */
 function decode(schema: Procedure["method"]["input"], bytes: Uint8Array): Message {
   if (bytes.length > largestMessage) throw payloadTooLarge("body", largestMessage);
-  try {
-    return fromBinary(schema, bytes);
-  } catch {
-    throw invalidInput([{ location: "body", message: `is not a ${schema.typeName} message` }]);
-  }
+  return readBinary(schema, bytes);
 }
 
 /** A failure as the status of a gRPC call. */

@@ -1,27 +1,36 @@
-import {
-  type DescField,
-  type DescMessage,
-  type JsonObject,
-  type JsonValue,
-  type Message,
-  ScalarType,
-} from "@bufbuild/protobuf";
+import type { DescField, DescMessage, JsonObject, JsonValue, Message } from "@bufbuild/protobuf";
 import type { Path } from "@bufbuild/protobuf/reflect";
-import { StructSchema, type Timestamp, TimestampSchema } from "@bufbuild/protobuf/wkt";
+import { type FieldMask, FieldMaskSchema, StructSchema, type Timestamp, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { createValidator } from "@bufbuild/protovalidate";
 import { type FieldError, invalidInput } from "../errors.js";
+import {
+  deepestField,
+  largestField,
+  longestTextOf,
+  mostItemsOf,
+  tooDeep,
+  tooLarge,
+  tooLong,
+  tooManyItems,
+} from "./bounds.js";
 import { compilePlainlyValid } from "./plainly-valid.js";
 
-/** Judges a request by its schema; throws `invalid_input` with every bad field named. */
-export type Validate = (schema: DescMessage, message: Message) => void;
+/** Validates requests by their schema; throws `invalid_input` with the bad fields named. */
+export interface Validate {
+  /** Refuses what can never be right: more than there may be, or what cannot be stored. Comes before all other work. */
+  form(schema: DescMessage, message: Message): void;
+  /** Refuses what breaks a rule of the proto file. What is right can become wrong with time: `expires` in the past. */
+  rules(schema: DescMessage, message: Message): void;
+}
 
 /**
- * The one judge behind all doors. A message is held against what no rule can say (text and JSON must be storable, times
- * must exist), then against its protovalidate rules. The schemas are prepared here, so that no call pays for it.
+ * The one validation behind all protocols. The form of a message is what no rule can say (text and JSON must be storable,
+ * times must exist) and what bounds the work of the rules; they then see nothing that they would take long to look at, or
+ * stumble over. The schemas are prepared here, so that no call pays for it.
  */
 export function createValidate(schemas: readonly DescMessage[]): Validate {
   const validator = createValidator();
-  const judges = new Map(
+  const prepared = new Map(
     schemas.map((schema) => [
       schema,
       { checks: schema.fields.map(checkOf), isPlainlyValid: compilePlainlyValid(schema) },
@@ -29,25 +38,32 @@ export function createValidate(schemas: readonly DescMessage[]): Validate {
   );
   for (const schema of schemas) validator.validate(schema, { $typeName: schema.typeName } as Message);
 
-  return (schema, message) => {
-    const judge = judges.get(schema);
-    if (judge === undefined) throw new Error(`${schema} was not prepared`);
-    const errors: FieldError[] = [];
-    for (const check of judge.checks) check(message, errors);
-    // Some rules would stumble over what the checks refuse, so they only see what passed.
-    if (errors.length === 0 && !judge.isPlainlyValid(message)) findBrokenRules(schema, message, errors);
-    if (errors.length > 0) throw invalidInput(errors);
+  function checksOf(schema: DescMessage) {
+    const checks = prepared.get(schema);
+    if (checks === undefined) throw new Error(`${schema} was not prepared`);
+    return checks;
+  }
+
+  return {
+    form(schema, message) {
+      const errors: FieldError[] = [];
+      for (const check of checksOf(schema).checks) check(message, errors);
+      if (errors.length > 0) throw invalidInput(errors);
+    },
+    rules(schema, message) {
+      if (checksOf(schema).isPlainlyValid(message)) return;
+      const errors = findBrokenRules(schema, message);
+      if (errors.length > 0) throw invalidInput(errors);
+    },
   };
 
-  function findBrokenRules(schema: DescMessage, message: Message, errors: FieldError[]): void {
+  function findBrokenRules(schema: DescMessage, message: Message): FieldError[] {
     const result = validator.validate(schema, message);
     if (result.kind === "error") throw result.error;
-    for (const { field, message } of result.violations ?? []) {
-      errors.push({
-        location: locationOf(field),
-        message: field.at(-1)?.kind === "oneof" ? "must be given: exactly one of them" : message,
-      });
-    }
+    return (result.violations ?? []).map(({ field, message }) => ({
+      location: locationOf(field),
+      message: field.at(-1)?.kind === "oneof" ? "must be given: exactly one of them" : message,
+    }));
   }
 }
 
@@ -58,8 +74,8 @@ type Check = (message: Message, errors: FieldError[]) => void;
 function checkOf(field: DescField): Check {
   const location = field.jsonName;
   const read = readerOf(field);
-  const problemOf = problemFinders.find(({ applies }) => applies(field))?.problemOf;
-  if (problemOf === undefined) return () => {};
+  const problemOf = problemFinderOf(field);
+  const mostItems = field.fieldKind === "list" ? mostItemsOf(field) : undefined;
 
   const checkValue = (value: unknown, index: number | undefined, errors: FieldError[]) => {
     const problem = problemOf(value as never);
@@ -68,44 +84,58 @@ function checkOf(field: DescField): Check {
   };
   return (message, errors) => {
     const value = read(message);
-    if (Array.isArray(value)) for (const [index, item] of value.entries()) checkValue(item, index, errors);
-    else if (value !== undefined) checkValue(value, undefined, errors);
+    if (value === undefined) return;
+    if (!Array.isArray(value) || mostItems === undefined) checkValue(value, undefined, errors);
+    else if (value.length > mostItems) errors.push({ location, message: tooManyItems(mostItems) });
+    else for (const [index, item] of value.entries()) checkValue(item, index, errors);
   };
 }
 
-const problemFinders: { applies(field: DescField): boolean; problemOf(value: never): string | undefined }[] = [
-  { applies: (field) => field.scalar === ScalarType.STRING, problemOf: problemOfText },
-  {
-    applies: (field) => field.message?.typeName === StructSchema.typeName,
-    problemOf: problemOfMeta,
-  },
-  { applies: (field) => field.message?.typeName === TimestampSchema.typeName, problemOf: problemOfTime },
-];
+type ProblemOf = (value: never) => string | undefined;
+
+/** Finds the problem of a field's value, or of an item's if it is a list. */
+function problemFinderOf(field: DescField): ProblemOf {
+  const longest = longestTextOf(field);
+  if (longest !== undefined) return problemOfText(longest);
+  const typeName = field.message?.typeName;
+  if (typeName === FieldMaskSchema.typeName) return problemOfMask(mostItemsOf(field));
+  return (typeName !== undefined && problemFinders[typeName]) || (() => undefined);
+}
+
+const problemFinders: Readonly<Record<string, ProblemOf>> = {
+  [StructSchema.typeName]: problemOfMeta,
+  [TimestampSchema.typeName]: problemOfTime,
+};
+
+/** Rules count characters, of which each has at most two units of UTF-16, and take long to do so. */
+function problemOfText(longest: number): (text: string) => string | undefined {
+  return (text) => (text.length > 2 * longest ? tooLong(longest) : problemOfCharacters(text));
+}
 
 /** PostgreSQL cannot hold NUL, and would silently replace half a surrogate pair. */
-function problemOfText(text: string): string | undefined {
+function problemOfCharacters(text: string): string | undefined {
   if (text.includes("\0")) return "must not contain the character U+0000";
   if (!text.isWellFormed()) return "must be well-formed Unicode, without lone surrogates";
   return undefined;
 }
 
-/** Lists show up to 100 of them, with those of their identities: an answer must stay of a size that clients read. */
-const largestJson = 16 * 1024;
+function problemOfMask(most = 0): (mask: FieldMask) => string | undefined {
+  return ({ paths }) => (paths.length > most ? `can name at most ${most} fields` : undefined);
+}
 
 function problemOfMeta(value: JsonObject): string | undefined {
   const problem = problemOfJson(value, 1);
   if (problem !== undefined) return problem;
-  return Buffer.byteLength(JSON.stringify(value)) > largestJson ? "must not be larger than 16 KiB as JSON" : undefined;
+  return Buffer.byteLength(JSON.stringify(value)) > largestField ? tooLarge : undefined;
 }
 
-/** All doors and every reader of JSON manage 32 levels; protobuf readers differ beyond. */
 function problemOfJson(value: JsonValue, depth: number): string | undefined {
-  if (typeof value === "string") return problemOfText(value);
+  if (typeof value === "string") return problemOfCharacters(value);
   if (typeof value === "number") return Number.isFinite(value) ? undefined : "must contain only finite numbers";
   if (typeof value !== "object" || value === null) return undefined;
-  if (depth > 32) return "must not nest deeper than 32 levels";
+  if (depth > deepestField) return tooDeep;
   for (const [key, item] of Object.entries(value)) {
-    const problem = problemOfText(key) ?? problemOfJson(item, depth + 1);
+    const problem = problemOfCharacters(key) ?? problemOfJson(item, depth + 1);
     if (problem !== undefined) return problem;
   }
   return undefined;

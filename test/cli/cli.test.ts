@@ -1,4 +1,7 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
 import { commandLine, latchkey } from "./command-line.js";
 
@@ -96,15 +99,15 @@ describe("a key's holder on the command line", () => {
   it("verifies keys by an exit code that scripts can use, also with the secret from standard input", async () => {
     const { member } = await createWorkspace();
     const { key } = await member.json("key", "create", "--permission", "documents.*");
-    const valid = await member.run("key", "verify", key, "--permissions", "documents.read OR admin");
+    const valid = await member.runWith(key, "key", "verify", "--permissions", "documents.read OR admin");
     expect(valid).toMatchObject({ exitCode: 0, stdout: expect.stringMatching(/^CODE +VALID\n/) });
-    const lacking = await member.run("key", "verify", key, "--permissions", "admin");
+    const lacking = await member.runWith(key, "key", "verify", "--permissions", "admin");
     expect(lacking).toMatchObject({ exitCode: 8, stdout: expect.stringMatching(/^CODE +INSUFFICIENT_PERMISSIONS\n/) });
-    expect(await member.runWith(`${key}\n`, "key", "verify", "-", "--json")).toMatchObject({ exitCode: 0 });
-    const unknown = await member.run("key", "verify", "lk_nonsense", "--json");
+    expect(await member.runWith(`${key}\n`, "key", "verify", "--json")).toMatchObject({ exitCode: 0 });
+    const unknown = await member.runWith("lk_nonsense", "key", "verify", "--json");
     expect(unknown.exitCode).toBe(8);
     expect(JSON.parse(unknown.stdout)).toMatchObject({ valid: false, code: "VERIFICATION_CODE_NOT_FOUND" });
-    expect(await member.run("key", "verify", key, "--permissions", "a AND")).toMatchObject({
+    expect(await member.runWith(key, "key", "verify", "--permissions", "a AND")).toMatchObject({
       exitCode: 6,
       stderr: expect.stringContaining("at position 6"),
     });
@@ -134,6 +137,38 @@ describe("a key's holder on the command line", () => {
   });
 });
 
+describe("what can steer a terminal, or is not seen, is printed by its escapes", () => {
+  /** ESC, CSI of C1, right-to-left override, zero-width space, soft hyphen, line separator, and a tag of two units. */
+  const odd = "a\u001b[31m\u009b2J\u202e\u200b\u00ad\u2028\u{e0041}z";
+  const escapes = "a\\u001b[31m\\u009b2J\\u202e\\u200b\\u00ad\\u2028\\udb40\\udc41z";
+  const unseen = /(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u;
+
+  it("in names, lists and meta, for people and in JSON, which reads back the same", async () => {
+    const { member } = await createWorkspace();
+    const { keyId } = await member.json("key", "create", "--name", odd);
+    await member.json("identity", "create", "user_1", "--meta", JSON.stringify({ [odd]: [odd] }));
+    for (const words of [
+      ["key", "get", keyId],
+      ["key", "list"],
+      ["identity", "get", "user_1"],
+    ]) {
+      for (const { stdout } of [await member.run(...words), await member.run(...words, "--json")]) {
+        expect(stdout).not.toMatch(unseen);
+        expect(stdout).toContain(escapes);
+      }
+    }
+    expect((await member.json("key", "get", keyId)).key.name).toBe(odd);
+    expect((await member.json("identity", "get", "user_1")).identity.meta).toEqual({ [odd]: [odd] });
+  });
+
+  it("in what a refusal repeats", async () => {
+    const { member } = await createWorkspace();
+    const { stderr } = await member.run("key", "create", "--permission", odd);
+    expect(stderr).toMatch(/permissions\[0\]/);
+    expect(stderr).not.toMatch(unseen);
+  });
+});
+
 describe("what goes wrong is told by exit code and sentence", () => {
   it("wrong usage is 2", async () => {
     const { run } = commandLine(app);
@@ -150,7 +185,7 @@ describe("what goes wrong is told by exit code and sentence", () => {
 
   it("help is 0, on standard output", async () => {
     const help = await latchkey(["key", "--help"]);
-    expect(help).toMatchObject({ exitCode: 0, stdout: expect.stringContaining("verify [options] <key>") });
+    expect(help).toMatchObject({ exitCode: 0, stdout: expect.stringContaining("verify [options] ") });
   });
 
   it("a service that is not there is 7", async () => {
@@ -162,7 +197,7 @@ describe("what goes wrong is told by exit code and sentence", () => {
     const env = { LATCHKEY_ADDRESS: app.grpcAddress, DATA_DIR: "/nonexistent" };
     const { exitCode, stderr } = await latchkey(["key", "list"], env);
     expect(exitCode).toBe(1);
-    expect(stderr).toMatch(/--credential.*LATCHKEY_CREDENTIAL/);
+    expect(stderr).toMatch(/--credential-file.*LATCHKEY_CREDENTIAL/);
   });
 
   it("a credential that cannot be sent is told in a sentence, without repeating it", async () => {
@@ -175,8 +210,28 @@ describe("what goes wrong is told by exit code and sentence", () => {
 
   it("flags speak before the environment", async () => {
     const env = { LATCHKEY_ADDRESS: "127.0.0.1:1", LATCHKEY_CREDENTIAL: "nonsense" };
-    const flags = ["--address", app.grpcAddress, "--credential", operatorKey];
+    const folder = mkdtempSync(join(tmpdir(), "latchkey-cli-"));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    const file = join(folder, "operator.key");
+    writeFileSync(file, `${operatorKey}\n`);
+    const flags = ["--address", app.grpcAddress, "--credential-file", file];
     expect(await latchkey(["workspace", "list", ...flags], env)).toMatchObject({ exitCode: 0 });
+    expect(await latchkey(["workspace", "list", "--credential-file", "/nonexistent"], env)).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining("--credential-file must be a file that can be read"),
+    });
+  });
+
+  it("no secret is taken from the command line, where the process list shows it", async () => {
+    const { member, key } = await createWorkspace();
+    for (const words of [
+      ["key", "verify", key],
+      ["key", "list", "--credential", key],
+    ]) {
+      const refused = await member.run(...words);
+      expect(refused).toMatchObject({ exitCode: 2, stdout: "" });
+      expect(refused.stderr).not.toContain(key);
+    }
   });
 });
 

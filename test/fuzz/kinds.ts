@@ -2,6 +2,7 @@ import { grpcKinds } from "./grpc-kinds.js";
 import { httpKinds } from "./http-kinds.js";
 import { jsonKinds } from "./json-kinds.js";
 import type { Kind } from "./kind.js";
+import { largeKinds } from "./large-kinds.js";
 import { messageKinds } from "./message-kinds.js";
 import { repeatKinds } from "./repeat-kinds.js";
 import { requestKinds } from "./request-kinds.js";
@@ -14,4 +15,5 @@ export const kinds: readonly Kind[] = [
   ...httpKinds,
   ...grpcKinds,
   ...repeatKinds,
+  ...largeKinds,
 ];

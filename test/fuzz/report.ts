@@ -7,13 +7,14 @@ export function toLine({ cases, accepted, readBack }: Tally, wanted: Pick<RunOpt
 }
 
 /** A run in plain text. */
-export function toText({ tally, elapsedMs, failings }: Run, { seed }: Pick<RunOptions, "seed">): string {
+export function toText({ tally, elapsedMs, slowest, failings }: Run, { seed }: Pick<RunOptions, "seed">): string {
   const seconds = elapsedMs / 1_000;
   return [
     `${tally.cases} cases in ${seconds.toFixed(1)} s (${(tally.cases / seconds).toFixed(0)}/s), seed ${seed}`,
     `${tally.accepted} accepted, ${tally.readBack} of them read back through another door`,
     `${tally.repeated} sent again with their Idempotency-Key, and answered the same`,
     `${tally.triedAgain} times the service was not ready, and was asked again`,
+    `The slowest case took ${slowest.toFixed(1)} times as long as JSON.parse of the largest body`,
     section("Doors", tally.byDoor),
     section("Operations", tally.byOperation, tally.acceptedByOperation),
     section("Kinds", tally.byKind),
@@ -23,9 +24,9 @@ export function toText({ tally, elapsedMs, failings }: Run, { seed }: Pick<RunOp
 }
 
 /** A run for programs. */
-export function toJson({ tally, elapsedMs, failings }: Run, { seed }: Pick<RunOptions, "seed">): string {
+export function toJson({ tally, elapsedMs, slowest, failings }: Run, { seed }: Pick<RunOptions, "seed">): string {
   const plain = (_name: string, value: unknown) => (value instanceof Map ? Object.fromEntries(value) : value);
-  return JSON.stringify({ seed, elapsedMs, failings, ...tally }, plain, 2);
+  return JSON.stringify({ seed, elapsedMs, slowest, failings, ...tally }, plain, 2);
 }
 
 function section(title: string, count: Count, accepted?: Count): string {

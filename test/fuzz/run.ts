@@ -5,6 +5,7 @@ import { type Ledger, mostAttempts, openLane } from "./lane.js";
 import { operations } from "./operations.js";
 import { createSender } from "./send.js";
 import { doorNames } from "./sent.js";
+import { watchCases } from "./slow-cases.js";
 import { findMisstored } from "./stored.js";
 import { createTally, type Tally } from "./tally.js";
 
@@ -28,6 +29,8 @@ export interface RunOptions {
 export interface Run {
   readonly tally: Tally;
   readonly elapsedMs: number;
+  /** How long the slowest case kept the event loop, in units of work of the same machine. */
+  readonly slowest: number;
   /** What is wrong with the service, or with the run itself; empty if nothing is. */
   readonly failings: readonly string[];
 }
@@ -54,17 +57,21 @@ export async function runFuzz(subject: Subject, { seed, cases, path, progress }:
   const beganAt = performance.now();
   const tally = createTally();
   const ledger: Ledger = new Map();
-  const sender = createSender(subject);
+  const watched = watchCases(createSender(subject));
+  const { sender } = watched;
   const before = prototypes();
   const anything = anyCase();
   const failings: string[] = [];
+  let slowest = 0;
   /** The lane that has found a mistake. */
   let failed: number | undefined;
 
   async function runLane(index: number): Promise<void> {
     const lane = await openLane({ sender, operatorKey: subject.operatorKey, ledger, tally });
     let triesSinceFailure = 0;
+    let played = 0;
     const property = fc.asyncProperty(anything, async (made) => {
+      const again = `again: npm run fuzz -- --seed ${seed + index} --path ${path ?? played++}`;
       // One mistake at a time: what another lane has found is being made small.
       if (failed !== undefined && (failed !== index || ++triesSinceFailure > mostTries)) return;
       try {
@@ -72,6 +79,8 @@ export async function runFuzz(subject: Subject, { seed, cases, path, progress }:
       } catch (error) {
         failed = index;
         throw error;
+      } finally {
+        if (made.sent !== undefined) watched.name(made.sent, again);
       }
       progress?.(tally);
     });
@@ -86,12 +95,16 @@ export async function runFuzz(subject: Subject, { seed, cases, path, progress }:
   try {
     await Promise.all(Array.from({ length: path === undefined ? lanes : 1 }, (_, index) => runLane(index)));
     failings.push(...(await findMisstored(subject.databaseUrl, ledger)).slice(0, 10));
+    // Last, because what is sent again is in no ledger.
+    const slow = await watched.confirm();
+    slowest = slow.slowest;
+    failings.push(...slow.failings.slice(0, 10));
   } finally {
     sender.close();
   }
   if (prototypes() !== before) failings.push("a prototype was changed");
   if (failings.length === 0 && path === undefined) failings.push(...gapsIn(tally, cases));
-  return { tally, elapsedMs: performance.now() - beganAt, failings };
+  return { tally, elapsedMs: performance.now() - beganAt, slowest, failings };
 }
 
 function reportOf({

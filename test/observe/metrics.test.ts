@@ -1,9 +1,12 @@
+import { once } from "node:events";
+import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pino } from "pino";
 import { Registry } from "prom-client";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { serveMetrics } from "../../src/observe/serve-metrics.js";
+import { standardLimits } from "../../src/overload/limits.js";
 import { type Doors, openDoors } from "../contract/doors.js";
 import { ask, createWorkspace, post } from "../gateway/http.js";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
@@ -193,7 +196,7 @@ it("metrics that cannot be read are answered with 500, told in the log, and aske
     if (failing) throw new Error("a worker is gone");
     return new Registry();
   };
-  const server = await serveMetrics(read, "127.0.0.1", 0, log);
+  const server = await serveMetrics(read, "127.0.0.1", 0, log, standardLimits);
   try {
     expect(await fetch(server.url)).toMatchObject({ status: 500 });
     expect(lines).toMatchObject([
@@ -204,4 +207,53 @@ it("metrics that cannot be read are answered with 500, told in the log, and aske
   } finally {
     server.close();
   }
+});
+
+describe("the metrics port keeps nobody for long", () => {
+  /** A service whose limits pass soon, and how connections to its metrics port end. */
+  async function openLimited() {
+    const limited = await openTestApp({ metricsPort: 0, limits: { headMs: 300, headBytes: 2_000 } });
+    onTestFinished(() => limited.close());
+    const { hostname, port } = new URL(limited.metricsUrl ?? "");
+    return async function converse(bytes: string): Promise<string> {
+      const socket = connect(Number(port), hostname);
+      onTestFinished(() => void socket.destroy());
+      socket.on("error", () => {});
+      socket.write(bytes);
+      const chunks: Buffer[] = [];
+      socket.on("data", (chunk) => chunks.push(chunk));
+      await once(socket, "close");
+      return Buffer.concat(chunks).toString();
+    };
+  }
+
+  const get = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+
+  it.each([
+    ["the head does not end", "GET /metrics HTTP/1.1\r\nHost: a\r\n", / 408 /],
+    ["the head is too large", `GET /metrics HTTP/1.1\r\nHost: a\r\nx-a: ${"x".repeat(4_000)}\r\n\r\n`, / 431 /],
+    ["a page was read", get, / 200 /],
+  ])("a connection is closed when %s", async (_what, bytes, status) => {
+    const converse = await openLimited();
+    expect((await converse(bytes)).split("\r\n")[0]).toMatch(status);
+  });
+
+  it("of requests that are pipelined one is served", async () => {
+    const converse = await openLimited();
+    expect((await converse(get.repeat(20))).match(/^# HELP latchkey_calls_total/gm)).toHaveLength(1);
+  });
+
+  it("those that are open are few, and one that closes makes place for another", async () => {
+    const limited = await openTestApp({ metricsPort: 0 });
+    onTestFinished(() => limited.close());
+    const { hostname, port } = new URL(limited.metricsUrl ?? "");
+    const sockets = Array.from({ length: 100 }, () => connect(Number(port), hostname).on("error", () => {}));
+    onTestFinished(() => sockets.forEach((socket) => void socket.destroy()));
+    await expect.poll(() => sockets.filter(({ closed }) => closed).length, { timeout: 10_000 }).toBeGreaterThan(50);
+    const open = sockets.filter(({ closed }) => !closed);
+    expect(open.length).toBeGreaterThan(10);
+    await expect(fetch(limited.metricsUrl ?? "")).rejects.toThrow();
+    for (const socket of open) socket.destroy();
+    await expect.poll(async () => (await fetch(limited.metricsUrl ?? "")).status).toBe(200);
+  });
 });

@@ -17,7 +17,11 @@ export interface Authority {
 }
 
 /** Makes a new authority. It lasts for the test. */
-export async function createAuthority(name = "Authority of the tests"): Promise<Authority> {
+export async function createAuthority(
+  name = "Authority of the tests",
+  keyType: "ec" | "rsa" = "ec",
+): Promise<Authority> {
+  const form = { keyType, algorithm: "sha256" } as const;
   const own = await generate([{ name: "commonName", value: name }], {
     ...form,
     extensions: [
@@ -38,8 +42,6 @@ export async function createAuthority(name = "Authority of the tests"): Promise<
     },
   };
 }
-
-const form = { keyType: "ec", algorithm: "sha256" } as const;
 
 /** The files that a service reads its certificates from, in a folder of their own. */
 export interface Files {

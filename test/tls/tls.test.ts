@@ -1,6 +1,7 @@
 import { once } from "node:events";
-import { get } from "node:http";
+import { get, type IncomingMessage } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
+import { request as requestHttps } from "node:https";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { pino } from "pino";
@@ -21,8 +22,8 @@ beforeAll(async () => {
 const doors = ["http", "connect", "grpc-web", "grpc, by connect-node", "grpc, by grpc-js"] as const;
 
 /** A service with its certificates, which can be exchanged, and its log. */
-async function openSecured(mutual: boolean) {
-  const files = writeFiles(pair, authority.cert);
+async function openSecured(mutual: boolean, presented = pair) {
+  const files = writeFiles(presented, authority.cert);
   const { certFile, keyFile, caFile } = files;
   const lines: { msg: string; reason?: string; method?: string }[] = [];
   const log = pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) });
@@ -98,6 +99,62 @@ describe("with TLS_CERT_FILE and TLS_KEY_FILE", () => {
     expect(grpc).toBe(http);
     for (const ask of old) expect(await ask()).toBe(200);
     for (const door of doors) expect(await callers(app, { ca: authority.cert })[door](), door).toBe(0);
+  });
+});
+
+describe.each(["ec", "rsa"] as const)("with a certificate of the kind %s, of TLS 1.2", (kind) => {
+  let signer: Authority;
+  let secured: Awaited<ReturnType<typeof openSecured>>;
+  beforeAll(async () => {
+    signer = await createAuthority("Signer", kind);
+    secured = await openSecured(false, await signer.issue());
+  });
+  afterAll(() => secured.close());
+
+  const signed = { ec: "ECDSA", rsa: "RSA" }[kind];
+  const agree = (port: "httpUrl" | "grpcAddress", cipher: string) =>
+    connectTls(secured.app[port], {
+      ca: signer.cert,
+      maxVersion: "TLSv1.2",
+      ciphers: `${cipher}:@SECLEVEL=0`, // or else the client itself would refuse
+    });
+
+  describe.each(["httpUrl", "grpcAddress"] as const)("%s", (port) => {
+    it.each(["AES128-GCM-SHA256", "AES256-GCM-SHA384", "CHACHA20-POLY1305"])("takes %s with ECDHE", async (cipher) => {
+      const socket = await agree(port, `ECDHE-${signed}-${cipher}`);
+      expect(socket.getCipher()).toMatchObject({ name: `ECDHE-${signed}-${cipher}` });
+      expect(socket.getEphemeralKeyInfo()).toMatchObject({ type: "ECDH" });
+      socket.destroy();
+    });
+
+    it.each([
+      `ECDHE-${signed}-AES128-SHA`,
+      `ECDHE-${signed}-AES256-SHA384`,
+      "AES128-SHA",
+      "AES256-SHA",
+      "AES128-SHA256",
+      "AES128-GCM-SHA256",
+    ])("does not take %s, which lacks forward secrecy or authenticated encryption", async (cipher) => {
+      await expect(agree(port, cipher)).rejects.toThrow(/handshake failure/);
+    });
+  });
+});
+
+describe("Strict-Transport-Security", () => {
+  it("is in every answer over HTTPS: of JSON, pages, Connect and refusals", async () => {
+    const { app, close } = await openSecured(false);
+    onTestFinished(close);
+    for (const path of ["/livez", "/", "/docs", "/nothing", "/v2/keys.listKeys", "/latchkey.v1.KeysService/ListKeys"]) {
+      const sent = requestHttps(`${app.httpUrl}${path}`, { ca: authority.cert, agent: false }).end();
+      const [{ headers }] = (await once(sent, "response")) as [IncomingMessage];
+      expect(headers["strict-transport-security"], path).toMatch(/^max-age=\d{7,}$/);
+    }
+  });
+
+  it("is in none without TLS, where browsers must not heed it", async () => {
+    const app = await openTestApp();
+    onTestFinished(() => app.close());
+    expect((await fetch(`${app.httpUrl}/livez`)).headers.get("strict-transport-security")).toBe(null);
   });
 });
 

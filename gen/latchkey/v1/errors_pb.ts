@@ -126,7 +126,7 @@ export enum ErrorCode {
 
   /**
    * application/invalid_input: the body, the query or a field is not as
-   * documented; the fields are named.
+   * documented; the fields are named, ten at most.
    *
    * @generated from enum value: ERROR_CODE_APPLICATION_INVALID_INPUT = 11;
    */

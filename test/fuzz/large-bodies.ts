@@ -1,0 +1,222 @@
+import { type DescField, ScalarType } from "@bufbuild/protobuf";
+import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import { FieldMaskSchema, StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
+import type { Operation } from "./operations.js";
+import type { DoorName } from "./sent.js";
+
+/** A body of as many bytes as are allowed, made so that a reader which does not count has as much work as possible. */
+export interface LargeBody {
+  readonly name: string;
+  /** The bytes, at most so many. */
+  make(bytes: number): Buffer;
+  /** What a refusal must name. */
+  readonly location: string;
+}
+
+/** The large bodies that an operation can be sent, in the encoding that this protocol has. */
+export function largeBodies(operation: Operation, door: DoorName): LargeBody[] {
+  const isJson = door === "http" || door === "connect";
+  const fields = operation.rpc.input.fields.filter((field) => door !== "http" || !isMask(field));
+  return [
+    ...(isJson ? manyUnknown : manyUnknownOfProtobuf),
+    ...fields.flatMap((field) => {
+      const fillings = isJson ? jsonFillings(field) : protoFillings(field);
+      return fillings.map(
+        ({ name, make, isNamed = true }): LargeBody => ({
+          name,
+          make,
+          location: isNamed ? field.jsonName : "body",
+        }),
+      );
+    }),
+  ];
+}
+
+interface Filling {
+  readonly name: string;
+  make(bytes: number): Buffer;
+  readonly isNamed?: boolean;
+}
+
+const manyUnknown: readonly LargeBody[] = [
+  { name: "many unknown fields", make: (bytes) => listed("{", (index) => `"x${index}":1`, "}", bytes), location: "" },
+  { name: "a deep list in place of a body", make: (bytes) => nested("", "[", "", "]", "", bytes), location: "body" },
+  { name: "a list in place of a body", make: (bytes) => listed("[", () => "1", "]", bytes), location: "body" },
+];
+
+const manyUnknownOfProtobuf: readonly LargeBody[] = [
+  { name: "many unknown numbers", make: (bytes) => repeated(Buffer.of(0xf8, 0x7f, 0), bytes), location: "body" },
+  { name: "many unknown messages", make: (bytes) => repeated(Buffer.of(0xfa, 0x7f, 0), bytes), location: "body" },
+  {
+    name: "many groups",
+    make: (bytes) => repeated(Buffer.of(0xfb, 0x7f, 0x08, 0, 0xfc, 0x7f), bytes),
+    location: "body",
+  },
+];
+
+function jsonFillings(field: DescField): Filling[] {
+  const list = (name: string, item: (index: number) => string): Filling => ({
+    name,
+    make: (bytes) => listed(`{"${field.jsonName}":[`, item, "]}", bytes),
+  });
+  const deep = (name: string, begin: string, middle: string, end: string): Filling => ({
+    name,
+    make: (bytes) => nested(`{"${field.jsonName}":`, begin, middle, end, "}", bytes),
+  });
+  const text = (name: string, part: string): Filling => ({
+    name,
+    make: (bytes) => listed(`{"${field.jsonName}":"`, () => part, `"}`, bytes, ""),
+  });
+  if (field.message?.typeName === StructSchema.typeName) {
+    const inside = (name: string, item: string): Filling => ({
+      name,
+      make: (bytes) => listed(`{"${field.jsonName}":{"a":[`, () => item, "]}}", bytes),
+    });
+    return [
+      {
+        name: "an object of many members",
+        make: (bytes) => listed(`{"${field.jsonName}":{`, (index) => `"${index.toString(36)}":1`, "}}", bytes),
+      },
+      inside("a list of numbers in an object", "1"),
+      inside("a list of long numbers in an object", "0.12345678901234567e-9"),
+      inside("a list of empty objects in an object", "{}"),
+      inside("a list of small objects in an object", `{"a":1}`),
+      deep("a deep object", `{"a":`, "1", "}"),
+      deep("a deep list in an object", `{"a":[`, "1", "]}"),
+      deep("a deep list in place of an object", "[", "1", "]"),
+    ];
+  }
+  if (field.fieldKind === "list") {
+    return [
+      list("a list of wrong items", () => "1"),
+      list("a list of empty items", () => `""`),
+      list("a list of the same item", () => `"a.b"`),
+      list("a list of items of no good form", (index) => `"!${index}"`),
+      list("a list of empty objects", () => "{}"),
+      list("a list of empty lists", () => "[]"),
+    ];
+  }
+  return [
+    list("a list in place of a value", () => "1"),
+    deep("a deep object in place of a value", `{"a":`, "1", "}"),
+    ...(field.scalar === ScalarType.STRING || isMask(field)
+      ? [text("a long text", "x"), text("a long text of names", "a.b,"), text("a long text of parentheses", "(")]
+      : []),
+  ];
+}
+
+function protoFillings(field: DescField): Filling[] {
+  const within = (content: (bytes: number) => Buffer) => (bytes: number) => record(field.number, content(bytes - 8));
+  if (field.message?.typeName === StructSchema.typeName) {
+    const inList = (item: Buffer) => within((bytes) => member(record(6, repeated(record(1, item), bytes - 20))));
+    return [
+      { name: "an object of many members", make: within((bytes) => gathered(manyMembers, bytes)) },
+      { name: "an object of many empty members", make: within((bytes) => repeated(record(1, Buffer.alloc(0)), bytes)) },
+      { name: "a list of empty values in an object", make: inList(Buffer.alloc(0)) },
+      { name: "a list of nulls in an object", make: inList(Buffer.of(0x08, 0)) },
+      { name: "a list of empty objects in an object", make: inList(record(5, Buffer.alloc(0))) },
+      {
+        name: "a value that is given many times",
+        make: within((bytes) => member(repeated(Buffer.of(8, 0), bytes - 20))),
+      },
+      { name: "a deep object", make: within((bytes) => deepened((inner) => member(record(5, inner)), bytes)) },
+      {
+        name: "a deep list in an object",
+        make: within((bytes) =>
+          member(
+            record(
+              6,
+              deepened((inner) => record(1, record(6, inner)), bytes - 20),
+            ),
+          ),
+        ),
+      },
+    ];
+  }
+  if (isMask(field)) {
+    return [
+      { name: "a mask of empty paths", make: within((bytes) => repeated(record(1, Buffer.alloc(0)), bytes)) },
+      { name: "a mask of one path", make: within((bytes) => repeated(record(1, Buffer.from("name")), bytes)) },
+    ];
+  }
+  if (field.message?.typeName === TimestampSchema.typeName) {
+    return [{ name: "a time that is given many times", make: within((bytes) => repeated(Buffer.of(8, 0), bytes)) }];
+  }
+  if (field.fieldKind === "list") {
+    const items = (item: Buffer) => (bytes: number) => repeated(record(field.number, item), bytes);
+    return [
+      { name: "a list of empty items", make: items(Buffer.alloc(0)) },
+      { name: "a list of the same item", make: items(Buffer.from("a.b")) },
+      { name: "a list of items of no good form", make: items(Buffer.from("!")) },
+    ];
+  }
+  if (field.scalar !== ScalarType.STRING) return [];
+  return [
+    { name: "a long text", make: within((bytes) => Buffer.alloc(bytes, "x")) },
+    { name: "a long text of parentheses", make: within((bytes) => Buffer.alloc(bytes, "(")) },
+    {
+      name: "a text that is given many times",
+      make: (bytes) => repeated(record(field.number, Buffer.alloc(0)), bytes),
+      isNamed: false,
+    },
+  ];
+}
+
+function isMask({ message }: DescField): boolean {
+  return message?.typeName === FieldMaskSchema.typeName;
+}
+
+/** As many parts between a head and a tail as there is space for. */
+function listed(head: string, part: (index: number) => string, tail: string, bytes: number, separator = ","): Buffer {
+  const parts: string[] = [];
+  let left = bytes - head.length - tail.length;
+  for (let index = 0; ; index++) {
+    const next = part(index);
+    left -= next.length + separator.length;
+    if (left < 0) break;
+    parts.push(next);
+  }
+  return Buffer.from(`${head}${parts.join(separator)}${tail}`);
+}
+
+function nested(head: string, begin: string, middle: string, end: string, tail: string, bytes: number): Buffer {
+  const levels = Math.floor((bytes - head.length - middle.length - tail.length) / (begin.length + end.length));
+  return Buffer.from(`${head}${begin.repeat(levels)}${middle}${end.repeat(levels)}${tail}`);
+}
+
+function repeated(part: Buffer, bytes: number): Buffer {
+  return Buffer.alloc(Math.max(0, Math.floor(bytes / part.length) * part.length), part);
+}
+
+function gathered(part: (index: number) => Buffer, bytes: number): Buffer {
+  const parts: Buffer[] = [];
+  let left = bytes;
+  for (let index = 0; ; index++) {
+    const next = part(index);
+    left -= next.length;
+    if (left < 0) return Buffer.concat(parts);
+    parts.push(next);
+  }
+}
+
+/** Wraps from the innermost outwards, for as long as there is space; not all the way, since each step copies. */
+function deepened(wrap: (inner: Buffer) => Buffer, bytes: number): Buffer {
+  let whole: Buffer = Buffer.alloc(0);
+  for (let level = 0; level < 2_000; level++) {
+    const larger = wrap(whole);
+    if (larger.length > bytes) break;
+    whole = larger;
+  }
+  return whole;
+}
+
+function record(number: number, content: Uint8Array): Buffer {
+  return Buffer.from(new BinaryWriter().tag(number, WireType.LengthDelimited).bytes(content).finish());
+}
+
+/** One member of a Struct. */
+function member(value: Uint8Array, name = "a"): Buffer {
+  return record(1, Buffer.concat([record(1, Buffer.from(name)), record(2, value)]));
+}
+
+const manyMembers = (index: number) => member(Buffer.of(0x08, 0), index.toString(36));
