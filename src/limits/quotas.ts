@@ -1,0 +1,31 @@
+import type { Quotas } from "../config.js";
+import { quotaExceeded } from "../errors.js";
+import type { Fragment, Statement } from "../storage/postgres.js";
+
+/** What a change adds to; the bytes of its audit event it adds always. */
+export interface Growth {
+  readonly keys?: boolean;
+  /** A condition, where it depends on the state of the database. */
+  readonly identities?: boolean | Fragment;
+}
+
+/**
+ * Which quota stands in the way of a change, as an expression of its statement; null if none does. In the statement, so that
+ * it costs no round trip. The quota is checked only there: the counts are kept by triggers.
+ */
+export function reachedQuota(sql: Statement, quotas: Quotas, workspaceId: string, growth: Growth): Fragment {
+  const { keys = false, identities = false } = growth;
+  const mostIdentities = typeof identities === "boolean" ? sql`${identities}::boolean` : identities;
+  return sql`reached_quota(${workspaceId}, case when ${keys}::boolean then ${quotas.keys}::bigint end,
+    case when ${mostIdentities} then ${quotas.identities}::bigint end, ${quotas.bytes}::bigint)`;
+}
+
+/** What a statement says that asked for `reachedQuota`. */
+export interface QuotaCheck {
+  readonly reached: keyof Quotas | null;
+}
+
+/** Throws if a quota was in the way, in which case the statement has changed nothing. */
+export function refuseBeyondQuota(quotas: Quotas, check: QuotaCheck | undefined): void {
+  if (check?.reached) throw quotaExceeded(check.reached, quotas[check.reached]);
+}
