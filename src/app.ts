@@ -82,8 +82,8 @@ export interface AppOptions {
   readonly rateLimit: RateLimit | undefined;
   /** How much one workspace may store. */
   readonly quotas: Quotas;
-  /** For how many days audit events are kept; may be infinite. */
-  readonly auditRetentionDays: number;
+  /** For how many days audit events are kept. */
+  readonly auditRetentionDays: number | "forever";
   /** How often old rows are removed, where it is not the standard. */
   readonly sweepEveryMs?: number;
   /** How much of keys and workspaces is held in this process, in MiB. */

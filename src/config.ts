@@ -54,8 +54,8 @@ export interface Config {
   /** Undefined: a workspace may make as many requests as it likes. */
   readonly rateLimit: RateLimit | undefined;
   readonly quotas: Quotas;
-  /** For how many days audit events are kept; may be infinite. */
-  readonly auditRetentionDays: number;
+  /** For how many days audit events are kept. Not a number that JSON does not know: workers are told by JSON. */
+  readonly auditRetentionDays: number | "forever";
   /** How much of keys and workspaces is held in this process, in MiB. */
   readonly cacheMb: number;
   /** What error URLs begin with. Undefined: the service's own address. */
@@ -134,7 +134,12 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       identities: read("QUOTA_IDENTITIES", 1_000_000, quota, quotaExpected),
       bytes: read("QUOTA_STORED_MB", 10_240, quota, quotaExpected) * 1024 * 1024,
     },
-    auditRetentionDays: read("AUDIT_RETENTION_DAYS", 90, days, `a number of days from 1 to ${mostDays}, or forever`),
+    auditRetentionDays: read<number | "forever">(
+      "AUDIT_RETENTION_DAYS",
+      90,
+      days,
+      `a number of days from 1 to ${mostDays}, or forever`,
+    ),
     cacheMb: read("CACHE_MB", 128, mebibytes, "a whole number from 8 to 2048"),
     docsBaseUrl: read("DOCS_BASE_URL", undefined, baseUrl, "a URL such as https://docs.example.com"),
     logLevel: read("LOG_LEVEL", "info", oneOf(logLevels), `one of ${logLevels.join(", ")}`),
@@ -239,8 +244,8 @@ function quota(text: string): number | undefined {
 /** A hundred years. */
 const mostDays = 36_500;
 
-function days(text: string): number | undefined {
-  if (text === "forever") return Number.POSITIVE_INFINITY;
+function days(text: string): number | "forever" | undefined {
+  if (text === "forever") return text;
   return /^[1-9]\d{0,4}$/.test(text) && Number(text) <= mostDays ? Number(text) : undefined;
 }
 

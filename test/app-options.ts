@@ -14,7 +14,7 @@ export const appOptions: Omit<AppOptions, "databaseUrl" | "redis" | "operatorKey
   lingerMs: 0,
   rateLimit: undefined,
   quotas: { keys: 1_000_000, identities: 1_000_000, bytes: 10 * 1024 ** 3 },
-  auditRetentionDays: Number.POSITIVE_INFINITY,
+  auditRetentionDays: "forever",
   cacheMb: 64,
   docsBaseUrl: undefined,
 };

@@ -57,9 +57,8 @@ const rules: Rules = {
       and told(keys)::jsonb - 'identityId' is distinct from after::jsonb - 'identityId'
     union all
     select key_id, told(keys), after from keys join (${sql.unsafe(chain)}) as events on resource_id = key_id and is_last
-    where after is not null and told(keys) ->> 'identityId' is distinct from after ->> 'identityId'
-      and not (told(keys) ->> 'identityId' is null and exists (
-        select from audit_events where resource_id = events.after ->> 'identityId' and type = 'identity.delete'))
+    where after is not null and identity_id is distinct from after ->> 'identityId' and not (identity_id is null
+      and exists (select from audit_events where resource_id = events.after ->> 'identityId' and type = 'identity.delete'))
     union all
     select identity_id, told(identities), after
     from identities join (${sql.unsafe(chain)}) as events on resource_id = identity_id and is_last
@@ -98,9 +97,9 @@ const rules: Rules = {
       or replaced.after ->> 'expires' is null)`,
   "the usage of a workspace is what it stores": (sql) => sql`
     with stored as (
-      select workspace_id, count(*) as keys, 0 as identities, sum(bytes_of_key(name, permissions, meta)) as bytes
+      select workspace_id, count(*) as keys, 0 as identities, sum(bytes_of(told(keys))) as bytes
       from keys where deleted_at is null group by 1
-      union all select workspace_id, 0, count(*), sum(bytes_of_identity(external_id, meta))
+      union all select workspace_id, 0, count(*), sum(bytes_of(told(identities)))
       from identities where deleted_at is null group by 1
       union all select workspace_id, 0, 0, sum(bytes_of_event(before, after)) from audit_events group by 1
       union all select workspace_id, -keys, -identities, -bytes from usage)

@@ -94,11 +94,14 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
 
   /**
    * A key under lock, as the part of a statement that other parts call `before`; none if it has changed since it was seen.
-   * Its identity is locked, too, and before anything changes: afterwards, the transaction has locked the epoch, and must
-   * not wait for a deletion of the identity, which may be waiting for the epoch.
+   * An identity that was deleted is taken off, to be written with the change. One that was not is locked, and before
+   * anything changes: afterwards, the transaction has locked the epoch, and must not wait for a deletion of the identity,
+   * which may be waiting for the epoch.
    */
   const locked = (workspaceId: string, keyId: string, seen?: SeenKey) => sql`
-    select before, living_identity((before).identity_id) as identity_id from (
+    select case when (before).identity_id is null or living_identity((before).identity_id) is not null then before
+      else jsonb_populate_record(before, '{"identity_id": null}') end as before
+    from (
       select keys as before from keys
       where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null
         ${seen ? sql`and changed_epoch = ${seen.changedEpoch}` : sql``} for update) as found`;
@@ -260,7 +263,7 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
         sql`
           with before as (${locked(workspaceId, keyId)}),
             gone as (
-              update keys set deleted_at = ${by.at} from before
+              update keys set deleted_at = ${by.at}, identity_id = (before).identity_id from before
               where keys.key_id = (before).key_id returning keys as gone),
             events as (${events(sql, by, ["key.delete", told])})
           select from gone`,
@@ -290,6 +293,7 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
             room as (select ${reachedQuota(sql, quotas, old.workspaceId, { keys: true })} as reached from before),
             after as (
               update keys set expires_at = least(expires_at, ${endsAt}), updated_at = ${by.at},
+                identity_id = (before).identity_id,
                 expires_as_set = coalesce(expires_as_set, expires_at, 'infinity')
               from before, room where keys.key_id = (before).key_id and ${hasRoom}
               returning keys as after),
@@ -297,8 +301,8 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
               insert into keys (key_id, workspace_id, hash, start, name, enabled, permissions, identity_id, meta,
                 expires_at, created_at, updated_at)
               select ${successor.keyId}, workspace_id, ${bytes(successor.hash)}, ${successor.start}, name, enabled,
-                permissions, living, meta, ${expiresAsSet}, ${by.at}::timestamptz, ${by.at}::timestamptz
-              from (select (before).*, before.identity_id as living from before) as b, room where ${hasRoom}
+                permissions, identity_id, meta, ${expiresAsSet}, ${by.at}::timestamptz, ${by.at}::timestamptz
+              from (select (before).* from before) as b, room where ${hasRoom}
               returning keys as made),
             events as (${events(sql, by, ["key.create", creation], ["key.reroll", reroll])})
             ${keeping(sql, answer, sql`made`)}
@@ -401,7 +405,9 @@ function assignments(sql: Statement, changes: KeyChanges, by: Author): Fragment 
     permissions !== undefined && sql`permissions = ${words(sql, permissions)}`,
     meta !== undefined && sql`meta = ${meta && jsonText(sql, meta)}`,
     expiresAt !== undefined && sql`expires_at = ${expiresAt}, expires_as_set = null`,
-    owner !== undefined && sql`identity_id = ${owner ? sql`(select identity_id from owner)` : null}`,
+    owner === undefined
+      ? sql`identity_id = (before).identity_id`
+      : sql`identity_id = ${owner ? sql`(select identity_id from owner)` : null}`,
   ].reduce<Fragment>((all, one) => (one ? sql`${all}, ${one}` : all), sql`updated_at = ${by.at}`);
 }
 

@@ -5,8 +5,8 @@ import { createOutage } from "../observe/outage.js";
 import { batchSize, type RetentionStore } from "./store.js";
 
 export interface SweepOptions {
-  /** For how many days audit events are kept; may be infinite. */
-  readonly auditDays: number;
+  /** For how many days audit events are kept. */
+  readonly auditDays: number | "forever";
   readonly everyMs: number;
   readonly now: () => Date;
   readonly log: Log;
@@ -47,7 +47,7 @@ export function startSweep(store: RetentionStore, { auditDays, everyMs, now, log
   async function sweep(): Promise<void> {
     try {
       const removed = {
-        auditEvents: auditDays === Number.POSITIVE_INFINITY ? 0 : await removeAll(store.auditEvents, auditDays * dayMs),
+        auditEvents: auditDays === "forever" ? 0 : await removeAll(store.auditEvents, auditDays * dayMs),
         keys: await removeAll(store.keys, tombstoneMs),
         identities: await removeAll(store.identities, tombstoneMs),
         keptAnswers: await removeAll(store.keptAnswers, 0),

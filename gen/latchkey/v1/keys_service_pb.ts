@@ -710,6 +710,9 @@ export const KeysService: GenService<{
    * settings; for that it takes one lease, by default a quarter of a second.
    * To enable a key, or to let it end later or never, the caller's own key must
    * hold every permission of that key; to disable it, or to let it end earlier, not.
+   * In a workspace that has reached its quota of bytes, only what takes away is
+   * changed: disabling, fewer permissions, cleared fields, and an expiry that
+   * leaves the key half of its time or less.
    *
    * @generated from rpc latchkey.v1.KeysService.UpdateKey
    */
