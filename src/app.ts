@@ -16,7 +16,7 @@ import { createReadiness } from "./auth/readiness.js";
 import { withSpotChecks } from "./auth/spot-checks.js";
 import { createChangesStore } from "./auth/store.js";
 import { type CertificateFiles, openCertificates } from "./certificates.js";
-import type { RateLimit, RedisAddress } from "./config.js";
+import type { Quotas, RateLimit, RedisAddress } from "./config.js";
 import { createGateway } from "./gateway/server.js";
 import { createIdentitiesService } from "./identities/service.js";
 import { createIdentitiesStore } from "./identities/store.js";
@@ -40,6 +40,8 @@ import { createLoopGuard, type LoopGuard } from "./overload/event-loop.js";
 import { type Limits, standardLimits } from "./overload/limits.js";
 import { createRoom } from "./overload/room.js";
 import { createShedding } from "./overload/shedding.js";
+import { createRetentionStore } from "./retention/store.js";
+import { startSweep } from "./retention/sweep.js";
 import { createGrpcDoor } from "./rpc/grpc.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
 import { openConnections } from "./storage/connections.js";
@@ -78,6 +80,12 @@ export interface AppOptions {
   readonly operatorKey: string;
   /** How many requests a workspace may make; undefined: as many as it likes. */
   readonly rateLimit: RateLimit | undefined;
+  /** How much one workspace may store. */
+  readonly quotas: Quotas;
+  /** For how many days audit events are kept. */
+  readonly auditRetentionDays: number | "forever";
+  /** How often old rows are removed, where it is not the standard. */
+  readonly sweepEveryMs?: number;
   /** How much of keys and workspaces is held in this process, in MiB. */
   readonly cacheMb: number;
   readonly docsBaseUrl: string | undefined;
@@ -109,6 +117,9 @@ export interface App {
 /** How long running calls may take to finish once the service closes. */
 const drainMs = 10_000;
 
+/** How often old rows are removed. */
+const sweepEveryMs = 60_000;
+
 /** Within this time a client asks again that is in the middle of its work, even if it is far away or short of breath. */
 const lingerMs = 2_000;
 
@@ -137,8 +148,8 @@ export async function openApp(options: AppOptions): Promise<App> {
     const cache = redis ?? noCache;
     undo.push(() => cache.close());
 
-    const keys = createKeysStore(sql);
-    const identities = createIdentitiesStore(sql);
+    const keys = createKeysStore(sql, options.quotas);
+    const identities = createIdentitiesStore(sql, options.quotas);
     const workspaces = createWorkspacesStore(sql);
 
     const { epoch, leaseMs, history } = await createChangesStore(sql).readTerms();
@@ -194,6 +205,13 @@ export async function openApp(options: AppOptions): Promise<App> {
     // Last of all that is prepared: while this process is busy starting, it could not tell a slow answer from none.
     const keeper = keepLease(lease, log);
     undo.push(() => keeper.stop());
+    const sweep = startSweep(createRetentionStore(sql), {
+      auditDays: options.auditRetentionDays,
+      everyMs: options.sweepEveryMs ?? sweepEveryMs,
+      now,
+      log,
+    });
+    undo.push(() => sweep.stop());
     undo.push(() => Promise.all([gateway.close(), grpc.close()]));
 
     const address = await addressOf(host).catch(cannotListen("HTTP_PORT", host, options.httpPort));

@@ -15,6 +15,14 @@ export interface RateLimit {
   readonly windowSeconds: number;
 }
 
+/** How much one workspace may store. */
+export interface Quotas {
+  readonly keys: number;
+  readonly identities: number;
+  /** Of keys, identities and audit events together. */
+  readonly bytes: number;
+}
+
 /** How this process is to run. */
 export interface Config {
   /** The address that both ports listen on. */
@@ -45,6 +53,9 @@ export interface Config {
   readonly operatorKey: string | undefined;
   /** Undefined: a workspace may make as many requests as it likes. */
   readonly rateLimit: RateLimit | undefined;
+  readonly quotas: Quotas;
+  /** For how many days audit events are kept. Not a number that JSON does not know: workers are told by JSON. */
+  readonly auditRetentionDays: number | "forever";
   /** How much of keys and workspaces is held in this process, in MiB. */
   readonly cacheMb: number;
   /** What error URLs begin with. Undefined: the service's own address. */
@@ -118,6 +129,17 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     dataDir: read("DATA_DIR", resolve(".latchkey"), path, "a folder"),
     operatorKey: read("OPERATOR_KEY", undefined, secret, "at least 24 printable ASCII characters without spaces"),
     rateLimit: requests === undefined ? undefined : { requests, windowSeconds },
+    quotas: {
+      keys: read("QUOTA_KEYS", 1_000_000, quota, quotaExpected),
+      identities: read("QUOTA_IDENTITIES", 1_000_000, quota, quotaExpected),
+      bytes: read("QUOTA_STORED_MB", 10_240, quota, quotaExpected) * 1024 * 1024,
+    },
+    auditRetentionDays: read<number | "forever">(
+      "AUDIT_RETENTION_DAYS",
+      90,
+      days,
+      `a number of days from 1 to ${mostDays}, or forever`,
+    ),
     cacheMb: read("CACHE_MB", 128, mebibytes, "a whole number from 8 to 2048"),
     docsBaseUrl: read("DOCS_BASE_URL", undefined, baseUrl, "a URL such as https://docs.example.com"),
     logLevel: read("LOG_LEVEL", "info", oneOf(logLevels), `one of ${logLevels.join(", ")}`),
@@ -210,6 +232,21 @@ const longestWindow = 86_400;
 
 function seconds(text: string): number | undefined {
   return /^[1-9]\d{0,4}$/.test(text) && Number(text) <= longestWindow ? Number(text) : undefined;
+}
+
+/** Above this, a quota is none. */
+const quotaExpected = "a whole number from 1 to 1000000000";
+
+function quota(text: string): number | undefined {
+  return /^[1-9]\d{0,9}$/.test(text) && Number(text) <= 1_000_000_000 ? Number(text) : undefined;
+}
+
+/** A hundred years. */
+const mostDays = 36_500;
+
+function days(text: string): number | "forever" | undefined {
+  if (text === "forever") return text;
+  return /^[1-9]\d{0,4}$/.test(text) && Number(text) <= mostDays ? Number(text) : undefined;
 }
 
 /** Whether this can be the operator's credential: what a header can carry, and nobody guesses. */

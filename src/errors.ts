@@ -138,6 +138,20 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
       "Try again after the seconds that `Retry-After` names; over gRPC, after the delay of the `RetryInfo`. The header `RateLimit` of every answer says how many requests are left.",
     seeAlso: [ErrorCode.APPLICATION_SERVICE_UNAVAILABLE, ErrorCode.AUTHORIZATION_WORKSPACE_DISABLED],
   },
+  [ErrorCode.LIMITS_QUOTA_EXCEEDED]: {
+    // Not 429, which clients take for an invitation to try again: no repetition can succeed.
+    status: 403,
+    grpc: Code.ResourceExhausted,
+    when: "The workspace has as many keys or identities, or stores as many bytes, as it may. What takes away is never refused for it: to disable, delete, or give fewer permissions.",
+    causes: [
+      "Keys or identities are created over and over, and those that are not needed any more are not deleted.",
+      "The audit events of many changes count as stored, until they are as old as `AUDIT_RETENTION_DAYS`.",
+      "The installation sets a quota (`QUOTA_KEYS`, `QUOTA_IDENTITIES`, `QUOTA_STORED_MB`) that is too low for the workspace.",
+    ],
+    remedy:
+      "Delete keys with keys.deleteKey and identities with identities.deleteIdentity, or ask the operator of the service for a larger quota. Without either, to try again does not help.",
+    seeAlso: [ErrorCode.LIMITS_RATE_LIMITED, ErrorCode.AUTHORIZATION_WORKSPACE_DISABLED],
+  },
   [ErrorCode.DATA_IDENTITY_NOT_FOUND]: {
     status: 404,
     grpc: Code.NotFound,
@@ -440,6 +454,18 @@ export const rateLimited = (requests: number, seconds: number, retryAfterMs: num
     `This workspace has made the ${requests} requests that it may make in ${seconds} seconds; try again later.`,
     { retryAfterMs: Math.ceil(retryAfterMs) },
   );
+
+const quotaDetails: Readonly<Record<"keys" | "identities" | "bytes", (most: number) => string>> = {
+  keys: (most) =>
+    `This workspace has reached its quota of ${most} keys. Delete keys that are not needed any more, or ask the operator for a larger quota.`,
+  identities: (most) =>
+    `This workspace has reached its quota of ${most} identities. Delete identities that are not needed any more, or ask the operator for a larger quota.`,
+  bytes: (most) =>
+    `This workspace has reached its quota of ${most} stored bytes, its audit events included. Delete what is not needed any more, wait until old audit events are removed, or ask the operator for a larger quota.`,
+};
+
+export const quotaExceeded = (quota: keyof typeof quotaDetails, most: number) =>
+  new Failure(ErrorCode.LIMITS_QUOTA_EXCEEDED, quotaDetails[quota](most));
 
 export const identityNotFound = () =>
   new Failure(

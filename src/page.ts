@@ -20,13 +20,22 @@ export function readPage(list: ListName, request: { limit?: number; cursor?: str
   };
 }
 
-/** Cuts off the over-fetched row, and those that would make the page too heavy; says where the page stands. */
-export function writePage<Row>(list: ListName, page: PageRequest, rows: readonly Row[], idOf: (row: Row) => string) {
+/**
+ * Cuts off the over-fetched row, and those that would make the page too heavy; says where the page stands.
+ *
+ * @param scannedTo the id of the last row that was looked at, if rows may follow it that nobody has looked at
+ */
+export function writePage<Row>(
+  list: ListName,
+  page: PageRequest,
+  rows: readonly Row[],
+  idOf: (row: Row) => string,
+  scannedTo?: string,
+) {
   const shown = rows.slice(0, Math.min(page.limit, bearable(rows)));
-  const hasMore = rows.length > shown.length;
   const last = shown.at(-1);
-  const cursor = hasMore && last !== undefined ? writeCursor(list, idOf(last)) : undefined;
-  return { rows: shown, pagination: { hasMore, cursor } };
+  const next = rows.length > shown.length && last !== undefined ? idOf(last) : scannedTo;
+  return { rows: shown, pagination: { hasMore: next !== undefined, cursor: next && writeCursor(list, next) } };
 }
 
 /**

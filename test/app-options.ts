@@ -13,6 +13,8 @@ export const appOptions: Omit<AppOptions, "databaseUrl" | "redis" | "operatorKey
   stopDelayMs: 0,
   lingerMs: 0,
   rateLimit: undefined,
+  quotas: { keys: 1_000_000, identities: 1_000_000, bytes: 10 * 1024 ** 3 },
+  auditRetentionDays: "forever",
   cacheMb: 64,
   docsBaseUrl: undefined,
 };

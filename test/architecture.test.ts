@@ -74,7 +74,7 @@ describe("the arrows between the folders point one way", () => {
   });
 
   it("the resources know no door", () => {
-    expect(found(/^(keys|identities|workspaces|audit|auth|limits|once)\//, doors)).toEqual([]);
+    expect(found(/^(keys|identities|workspaces|audit|auth|limits|once|retention)\//, doors)).toEqual([]);
   });
 
   it("limits and kept answers know who calls, and not the other way round", () => {

@@ -31,6 +31,8 @@ describe("the configuration", () => {
     dataDir: resolve(".latchkey"),
     operatorKey: undefined,
     rateLimit: undefined,
+    quotas: { keys: 1_000_000, identities: 1_000_000, bytes: 10 * 1024 ** 3 },
+    auditRetentionDays: 90,
     cacheMb: 128,
     docsBaseUrl: undefined,
     logLevel: "info",
@@ -46,6 +48,7 @@ describe("the configuration", () => {
     const more = ["OPERATOR_KEY", "DOCS_BASE_URL", "LOG_LEVEL", "REDIS_CLUSTER", "METRICS_PORT", "WORKERS", "CACHE_MB"];
     const atTheDoor = ["TLS_CERT_FILE", "TLS_KEY_FILE", "TLS_CLIENT_CA_FILE", "STOP_DELAY_MS", "GRPC_KEEPALIVE_MS"];
     const all = [...names, ...more, ...atTheDoor, "RATE_LIMIT", "RATE_LIMIT_SECONDS"];
+    all.push("QUOTA_KEYS", "QUOTA_IDENTITIES", "QUOTA_STORED_MB", "AUDIT_RETENTION_DAYS");
     expect(readConfig(Object.fromEntries(all.map((name) => [name, ""])))).toEqual(defaults);
   });
 
@@ -76,6 +79,12 @@ describe("the configuration", () => {
     ["OPERATOR_KEY", "123456789012345678901234", { operatorKey: "123456789012345678901234" }],
     ["RATE_LIMIT", "1", { rateLimit: { requests: 1, windowSeconds: 60 } }],
     ["RATE_LIMIT", "1000000000", { rateLimit: { requests: 1_000_000_000, windowSeconds: 60 } }],
+    ["QUOTA_KEYS", "1", { quotas: { keys: 1, identities: 1_000_000, bytes: 10 * 1024 ** 3 } }],
+    ["QUOTA_IDENTITIES", "1000000000", { quotas: { keys: 1_000_000, identities: 1e9, bytes: 10 * 1024 ** 3 } }],
+    ["QUOTA_STORED_MB", "1", { quotas: { keys: 1_000_000, identities: 1_000_000, bytes: 1024 ** 2 } }],
+    ["AUDIT_RETENTION_DAYS", "1", { auditRetentionDays: 1 }],
+    ["AUDIT_RETENTION_DAYS", "36500", { auditRetentionDays: 36_500 }],
+    ["AUDIT_RETENTION_DAYS", "forever", { auditRetentionDays: "forever" }],
     ["CACHE_MB", "8", { cacheMb: 8 }],
     ["CACHE_MB", "2048", { cacheMb: 2048 }],
     ["DOCS_BASE_URL", "https://docs.example.com", { docsBaseUrl: "https://docs.example.com" }],
@@ -107,6 +116,11 @@ describe("the configuration", () => {
     expect(read).toEqual({ ...defaults, rateLimit: { requests: 5, windowSeconds: 86_400 } });
   });
 
+  it("comes to workers as it was read, by JSON: what is to be kept for ever is not kept for no time at all", () => {
+    const read = readConfig({ AUDIT_RETENTION_DAYS: "forever" });
+    expect(JSON.parse(JSON.stringify(read))).toEqual({ ...defaults, auditRetentionDays: "forever" });
+  });
+
   it("cannot be changed once it is read", () => {
     expect(Object.isFrozen(readConfig({}))).toBe(true);
   });
@@ -127,6 +141,12 @@ describe("a configuration that cannot be used", () => {
     ["GRPC_KEEPALIVE_MS", "999"],
     ["GRPC_KEEPALIVE_MS", "1m"],
     ["GRPC_MAX_CONNECTION_AGE_MS", "86400001"],
+    ["QUOTA_KEYS", "0"],
+    ["QUOTA_IDENTITIES", "1e6"],
+    ["QUOTA_STORED_MB", "1000000001"],
+    ["AUDIT_RETENTION_DAYS", "0"],
+    ["AUDIT_RETENTION_DAYS", "36501"],
+    ["AUDIT_RETENTION_DAYS", "never"],
     ["MAX_CONNECTIONS", "9"],
     ["MAX_CONNECTIONS", "1000001"],
     ["MAX_CONNECTIONS", "many"],

@@ -48,7 +48,8 @@ const rules: Rules = {
       select from audit_events where resource_id = key_id and type = 'key.delete')
     union all
     select identity_id from identities
-    where exists (select from audit_events where resource_id = identity_id and type = 'identity.delete')`,
+    where (deleted_at is not null) <> exists (
+      select from audit_events where resource_id = identity_id and type = 'identity.delete')`,
   // A key loses its identity without an event of its own, when the identity is deleted.
   "the last event of a row tells the row": (sql) => sql`
     select key_id, told(keys), after from keys join (${sql.unsafe(chain)}) as events on resource_id = key_id and is_last
@@ -61,7 +62,7 @@ const rules: Rules = {
     union all
     select identity_id, told(identities), after
     from identities join (${sql.unsafe(chain)}) as events on resource_id = identity_id and is_last
-    where told(identities)::jsonb is distinct from after::jsonb
+    where deleted_at is null and told(identities)::jsonb is distinct from after::jsonb
     union all
     select w.workspace_id, told(w), after
     from workspaces w join (${sql.unsafe(chain)}) as events on resource_id = w.workspace_id and is_last
@@ -94,6 +95,16 @@ const rules: Rules = {
         order by position desc limit 1)
       or replaced.after::jsonb - 'expires' is distinct from replaced.before::jsonb - 'expires'
       or replaced.after ->> 'expires' is null)`,
+  "the usage of a workspace is what it stores": (sql) => sql`
+    with stored as (
+      select workspace_id, count(*) as keys, 0 as identities, sum(bytes_of(told(keys))) as bytes
+      from keys where deleted_at is null group by 1
+      union all select workspace_id, 0, count(*), sum(bytes_of(told(identities)))
+      from identities where deleted_at is null group by 1
+      union all select workspace_id, 0, 0, sum(bytes_of_event(before, after)) from audit_events group by 1
+      union all select workspace_id, -keys, -identities, -bytes from usage)
+    select workspace_id, sum(keys)::int as keys, sum(identities)::int as identities, sum(bytes)::int as bytes
+    from stored group by 1 having sum(keys) <> 0 or sum(identities) <> 0 or sum(bytes) <> 0`,
   "no row is of an epoch that is yet to come": (sql) => sql`
     select epoch from (
       select changed_epoch as epoch from keys union all select changed_epoch from identities union all

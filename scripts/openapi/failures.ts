@@ -18,6 +18,7 @@ const reach: Record<FailureCode, Reach> = {
   [ErrorCode.AUTHORIZATION_KEY_DISABLED]: "call",
   [ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS]: "call",
   [ErrorCode.LIMITS_RATE_LIMITED]: "call",
+  [ErrorCode.LIMITS_QUOTA_EXCEEDED]: "declared",
   [ErrorCode.DATA_IDENTITY_NOT_FOUND]: "declared",
   [ErrorCode.DATA_WORKSPACE_NOT_FOUND]: "declared",
   [ErrorCode.DATA_KEY_NOT_FOUND]: "declared",

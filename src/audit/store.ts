@@ -3,6 +3,7 @@ import { type AuthorizedKey, asAuthorized } from "../auth/authorized-key.js";
 import type { Call } from "../call.js";
 import { mintId } from "../ids.js";
 import type { PageRequest } from "../page.js";
+import { readScannedPage, type ScannedPage, scannedPageOf } from "../storage/pages.js";
 import type { Fragment, Sql, Statement } from "../storage/postgres.js";
 import { run } from "../storage/run.js";
 
@@ -68,27 +69,42 @@ export type AuditStore = ReturnType<typeof createAuditStore>;
 export function createAuditStore(sql: Sql) {
   return {
     /** Newest first: `after` is the event that the page before ended with. */
-    async listEvents(call: Call, filter: EventFilter, page: PageRequest): Promise<EventRow[]> {
+    async listEvents(call: Call, filter: EventFilter, page: PageRequest): Promise<ScannedPage<EventRow>> {
       const { workspaceId, type, resourceId, since, until } = filter;
       const visible = workspaceId === undefined ? sql`true` : sql`workspace_id = ${workspaceId}`;
-      const conditions = [
+      // What there is an index for.
+      const behind = all(sql, [
         visible,
         // Behind an event that is not visible there is nothing, as behind one that never was.
         page.after !== "" &&
           sql`position < (select position from audit_events where event_id = ${page.after} and ${visible})`,
-        type !== undefined && sql`type = ${type}`,
         resourceId !== undefined && sql`resource_id = ${resourceId}`,
+      ]);
+      const filters = [
+        type !== undefined && sql`type = ${type}`,
         since !== undefined && sql`at >= ${since}`,
         until !== undefined && sql`at < ${until}`,
       ];
-      const wanted = conditions.reduce<Fragment>((all, one) => (one ? sql`${all} and ${one}` : all), sql`true`);
-      return run(
-        call,
-        sql<EventRow[]>`
-        select event_id, workspace_id, type, actor, resource_id, request_id, at, before, after
-        from audit_events where ${wanted}
-        order by position desc limit ${page.limit + 1}`,
-      );
+      const columns = sql`event_id, workspace_id, type, actor, resource_id, request_id, at, before, after, position`;
+      if (!filters.some(Boolean)) {
+        const events = sql<EventRow[]>`
+          select ${columns} from audit_events where ${behind} order by position desc limit ${page.limit + 1}`;
+        return { rows: await run(call, events), scannedTo: undefined };
+      }
+      const events = scannedPageOf<EventRow>(sql, {
+        rows: sql`select position, type, at from audit_events where ${behind} order by position desc`,
+        column: sql`position`,
+        direction: sql`desc`,
+        filter: all(sql, filters),
+        limit: page.limit,
+        whole: sql`select ${columns} from audit_events where position`,
+        id: (position) => sql`(select event_id from audit_events where position = ${position})`,
+      });
+      return readScannedPage(await run(call, events));
     },
   };
+}
+
+function all(sql: Statement, conditions: readonly (Fragment | false)[]): Fragment {
+  return conditions.reduce<Fragment>((all, one) => (one ? sql`${all} and ${one}` : all), sql`true`);
 }

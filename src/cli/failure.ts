@@ -34,7 +34,10 @@ const byStatus: Partial<Record<Code, number>> = {
 };
 
 /** Where the status alone would mislead: gRPC has one for what is too large and for what is too often. */
-const byType: Partial<Record<LatchkeyError["type"], number>> = { "limits/rate_limited": exitCodes.unavailable };
+const byType: Partial<Record<LatchkeyError["type"], number>> = {
+  "limits/rate_limited": exitCodes.unavailable,
+  "limits/quota_exceeded": exitCodes.refused,
+};
 
 export function exitCodeOf(error: unknown): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.success : exitCodes.usage;

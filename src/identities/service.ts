@@ -36,7 +36,7 @@ export function createIdentitiesService(store: IdentitiesStore, holdings: Holdin
       const { workspaceId } = callingKey(context);
       const page = readPage("identities", request);
       const found = await store.listIdentities(context.call, workspaceId, request.search, page);
-      const { rows, pagination } = writePage("identities", page, found, (row) => row.identityId);
+      const { rows, pagination } = writePage("identities", page, found.rows, (row) => row.identityId, found.scannedTo);
       return { identities: rows.map(toIdentity), pagination };
     },
 

@@ -2,9 +2,11 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import type { PendingQuery } from "postgres";
 import { type Author, events, isChange } from "../audit/store.js";
 import type { Call, KeptAnswer } from "../call.js";
+import type { Quotas } from "../config.js";
+import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../limits/quotas.js";
 import { keeping } from "../once/store.js";
 import type { PageRequest } from "../page.js";
-import { pageOf } from "../storage/pages.js";
+import { pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/pages.js";
 import { type Fragment, jsonText, type Sql, type Statement } from "../storage/postgres.js";
 import { run } from "../storage/run.js";
 
@@ -28,21 +30,21 @@ export interface IdentityReference {
 
 export type IdentitiesStore = ReturnType<typeof createIdentitiesStore>;
 
-export function createIdentitiesStore(sql: Sql) {
+export function createIdentitiesStore(sql: Sql, quotas: Quotas) {
   const columns = sql`identity_id, external_id, meta, created_at, updated_at`;
 
   // Written out, because this is asked often: what is put together from parts costs as much again as to ask it.
   const find: Record<IdentityReference["case"], (workspaceId: string, value: string) => PendingQuery<IdentityRow[]>> = {
     identityId: (workspaceId, value) => sql`
       select identity_id, external_id, meta, created_at, updated_at from identities
-      where workspace_id = ${workspaceId} and identity_id = ${value}`,
+      where workspace_id = ${workspaceId} and identity_id = ${value} and deleted_at is null`,
     externalId: (workspaceId, value) => sql`
       select identity_id, external_id, meta, created_at, updated_at from identities
-      where workspace_id = ${workspaceId} and external_id = ${value}`,
+      where workspace_id = ${workspaceId} and external_id = ${value} and deleted_at is null`,
     // If one identity's externalId reads like another's identityId, the identityId speaks.
     identity: (workspaceId, value) => sql`
       select identity_id, external_id, meta, created_at, updated_at from identities
-      where workspace_id = ${workspaceId} and (identity_id = ${value} or external_id = ${value})
+      where workspace_id = ${workspaceId} and (identity_id = ${value} or external_id = ${value}) and deleted_at is null
       order by identity_id = ${value} desc limit 1`,
   };
 
@@ -55,17 +57,20 @@ export function createIdentitiesStore(sql: Sql) {
       answer: KeptAnswer | undefined,
     ): Promise<boolean> {
       const told = sql`select (added).workspace_id, (added).identity_id, null::json, told(added) from added`;
-      const added = await run(
+      const reached = reachedQuota(sql, quotas, identity.workspaceId, { identities: true });
+      const [row] = await run(
         call,
-        sql`
-        with added as (
-            ${insertion(sql, identity, by)} where true
-            on conflict (workspace_id, external_id) do nothing returning identities as added),
+        sql<(QuotaCheck & { added: boolean })[]>`
+        with room as (select ${reached} as reached),
+          added as (
+            ${insertion(sql, identity, by)} from room where reached is null
+            on conflict (workspace_id, external_id) where deleted_at is null do nothing returning identities as added),
           events as (${events(sql, by, ["identity.create", told])})
           ${keeping(sql, answer, sql`added`)}
-        select from added`,
+        select reached, exists (select from added) as added from room`,
       );
-      return added.length === 1;
+      refuseBeyondQuota(quotas, row);
+      return row?.added === true;
     },
 
     async findIdentity(
@@ -83,13 +88,27 @@ export function createIdentitiesStore(sql: Sql) {
       workspaceId: string,
       search: string | undefined,
       page: PageRequest,
-    ): Promise<IdentityRow[]> {
-      const found = search === undefined ? sql`` : sql`and strpos(folded(external_id), folded(${search})) > 0`;
+    ): Promise<ScannedPage<IdentityRow>> {
       // In the order of the one index that has a workspace's identities together; see the list of keys.
       const behind = sql`
-        select ${columns}, workspace_id from identities
-        where (workspace_id, identity_id) > (${workspaceId}, ${page.after}) and workspace_id <= ${workspaceId} ${found}`;
-      return run(call, pageOf<IdentityRow>(sql, behind, sql`workspace_id, identity_id`, page.limit));
+        (workspace_id, identity_id) > (${workspaceId}, ${page.after}) and workspace_id <= ${workspaceId}
+        and deleted_at is null`;
+      const order = sql`workspace_id, identity_id`;
+      const all = sql`select ${columns}, workspace_id from identities where ${behind}`;
+      if (search === undefined) {
+        return { rows: await run(call, pageOf<IdentityRow>(sql, all, order, page.limit)), scannedTo: undefined };
+      }
+      // The text that is searched in stands in the index: only what is found is read from the table.
+      const found = scannedPageOf<IdentityRow>(sql, {
+        rows: sql`select identity_id, external_id from identities where ${behind} order by ${order}`,
+        column: sql`identity_id`,
+        direction: sql`asc`,
+        filter: sql`strpos(folded(external_id), folded(${search})) > 0`,
+        limit: page.limit,
+        whole: sql`select ${columns} from identities where identity_id`,
+        id: (identityId) => identityId,
+      });
+      return readScannedPage(await run(call, found));
     },
 
     /** Undefined if there is no such identity. */
@@ -97,34 +116,41 @@ export function createIdentitiesStore(sql: Sql) {
       const told = sql`
         select (a.after).workspace_id, (a.after).identity_id, told(b.before), told(a.after) from before b, after a
         where ${isChange(sql)}`;
+      // An empty meta takes away, and no quota is in the way of that.
+      const reached = Object.keys(meta).length === 0 ? sql`null::text` : reachedQuota(sql, quotas, workspaceId, {});
       const [row] = await run(
         call,
-        sql<IdentityRow[]>`
+        sql<(IdentityRow & QuotaCheck)[]>`
         with before as (
             select identities as before from identities
-            where identity_id = ${idOf(sql, workspaceId, reference)} for no key update),
+            where identity_id = ${idOf(sql, workspaceId, reference)} and deleted_at is null for no key update),
+          room as (select ${reached} as reached from before),
           after as (
-            update identities set meta = ${jsonText(sql, meta)}, updated_at = ${by.at} from before
-            where identities.identity_id = (before).identity_id returning identities as after),
+            update identities set meta = ${jsonText(sql, meta)}, updated_at = ${by.at} from before, room
+            where identities.identity_id = (before).identity_id and reached is null returning identities as after),
           events as (${events(sql, by, ["identity.update", told])})
-        select (after).* from after`,
+        select reached, (after).* from room left join after on true`,
       );
+      refuseBeyondQuota(quotas, row);
       return row;
     },
 
-    /** Its keys stay, without an identity. False if there was nothing to delete. */
+    /**
+     * Its keys stay, without an identity; none of their rows changes, however many there are. The row of the identity stays
+     * for a while, without its content. False if there was nothing to delete.
+     */
     async deleteIdentity(call: Call, workspaceId: string, reference: IdentityReference, by: Author): Promise<boolean> {
-      const told = sql`select (gone).workspace_id, (gone).identity_id, told(gone), null::json from gone`;
-      const identityId = idOf(sql, workspaceId, reference);
-      // Its keys are locked first: what is changing one of them is told before the loss of the identity.
+      const told = sql`select (before).workspace_id, (before).identity_id, told(before), null::json from before, gone`;
+      // Locked for update: whoever is giving this identity to a key has it locked against that.
       const gone = await run(
         call,
         sql`
-          with owned as (
-              select from keys where identity_id = ${identityId} order by key_id for no key update),
+          with before as (
+              select identities as before from identities
+              where identity_id = ${idOf(sql, workspaceId, reference)} and deleted_at is null for update),
             gone as (
-              delete from identities where identity_id = ${identityId} and (select count(*) from owned) >= 0
-              returning identities as gone),
+              update identities set deleted_at = ${by.at}, external_id = '', meta = '{}' from before
+              where identities.identity_id = (before).identity_id returning identities as gone),
             events as (${events(sql, by, ["identity.delete", told])})
           select from gone`,
       );
@@ -133,7 +159,7 @@ export function createIdentitiesStore(sql: Sql) {
   };
 }
 
-/** The insertion of an identity, as part of a statement; `where` and a condition may follow. */
+/** The insertion of an identity, as part of a statement; `from` or `where` may follow. */
 export function insertion(sql: Statement, identity: NewIdentity, by: Author): Fragment {
   const { identityId, workspaceId, externalId, meta } = identity;
   return sql`
@@ -151,5 +177,6 @@ export function idOf(sql: Statement, workspaceId: string, reference: IdentityRef
     identity: () =>
       sql`(identity_id = ${value} or external_id = ${value}) order by identity_id = ${value} desc limit 1`,
   }[reference.case];
-  return sql`(select identity_id from identities where workspace_id = ${workspaceId} and ${match()})`;
+  return sql`(
+    select identity_id from identities where workspace_id = ${workspaceId} and deleted_at is null and ${match()})`;
 }

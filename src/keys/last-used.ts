@@ -16,7 +16,7 @@ const flushEveryMs = 2_000;
 const patienceMs = 5_000;
 
 /** A batch is bounded, so that one statement stays small; the rest waits for the next. */
-const largestBatch = 10_000;
+const largestBatch = 500;
 
 /** How many keys are remembered at most, which takes 20 MB: more come only if Postgres is away, or too slow, for long. */
 const mostUnstored = 100_000;

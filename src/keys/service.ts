@@ -103,7 +103,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       const page = readPage("keys", request);
       const { externalId, enabled } = request;
       const found = await store.listKeys(context.call, workspaceId, { externalId, enabled }, page);
-      const { rows, pagination } = writePage("keys", page, found, (row) => row.keyId);
+      const { rows, pagination } = writePage("keys", page, found.rows, (row) => row.keyId, found.scannedTo);
       return { keys: rows.map(toKey), pagination };
     },
 

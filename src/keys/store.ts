@@ -3,10 +3,12 @@ import type { Span } from "@opentelemetry/api";
 import { type Author, events, isChange, type Told } from "../audit/store.js";
 import { asAuthorized } from "../auth/authorized-key.js";
 import type { Call, KeptAnswer } from "../call.js";
+import type { Quotas } from "../config.js";
 import { idOf, insertion, type NewIdentity } from "../identities/store.js";
+import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../limits/quotas.js";
 import { keeping } from "../once/store.js";
 import type { PageRequest } from "../page.js";
-import { pageOf } from "../storage/pages.js";
+import { pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/pages.js";
 import { type Fragment, jsonText, type Snapshot, type Sql, type Statement, words } from "../storage/postgres.js";
 import { run, runForAll } from "../storage/run.js";
 import { patiently } from "../storage/statements.js";
@@ -81,20 +83,35 @@ export interface KeyFilter {
 
 export type KeysStore = ReturnType<typeof createKeysStore>;
 
-export function createKeysStore(sql: Sql) {
+export function createKeysStore(sql: Sql, quotas: Quotas) {
+  /** A key may still name an identity that was deleted. */
+  const livingIdentities = sql`
+    identities on identities.identity_id = keys.identity_id and identities.deleted_at is null`;
+
   /** The living keys that the condition tells of. */
   const select = (condition: Fragment) => sql<KeyRow[]>`
     select key_id, keys.workspace_id, start, name, enabled, scopes, permissions, keys.meta, expires_at, last_used_at,
-      keys.created_at, keys.updated_at, identity_id, external_id, identities.meta as identity_meta,
+      keys.created_at, keys.updated_at, identities.identity_id, external_id, identities.meta as identity_meta,
       identities.created_at as identity_created_at, identities.updated_at as identity_updated_at
-    from keys left join identities using (identity_id)
-    where deleted_at is null and ${condition}`;
+    from keys left join ${livingIdentities}
+    where keys.deleted_at is null and ${condition}`;
 
-  /** A key under lock, as the part of a statement that other parts call `before`; none if it has changed since it was seen. */
+  /**
+   * A key under lock, as the part of a statement that other parts call `before`; none if it has changed since it was seen.
+   * An identity that was deleted is taken off, to be written with the change. One that was not is locked, and before
+   * anything changes: afterwards, the transaction has locked the epoch, and must not wait for a deletion of the identity,
+   * which may be waiting for the epoch.
+   */
   const locked = ({ workspaceId, keyId, changedEpoch }: SeenKey) => sql`
-    select keys as before from keys
-    where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null
-      and changed_epoch = ${changedEpoch} for update`;
+    select case when (before).identity_id is null or living_identity((before).identity_id) is not null then before
+      else jsonb_populate_record(before, '{"identity_id": null}') end as before
+    from (
+      select keys as before from keys
+      where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null
+        and changed_epoch = ${changedEpoch} for update) as found`;
+
+  /** In a statement that has asked for it in the part called `room`. */
+  const hasRoom = sql`reached is null`;
 
   /** The expiry that a key was given as a setting. */
   const expiresAsSet = sql`nullif(coalesce(expires_as_set, expires_at), 'infinity')`;
@@ -108,16 +125,22 @@ export function createKeysStore(sql: Sql) {
       by: Author,
       answer: KeptAnswer | undefined,
     ): Promise<boolean> {
-      const created = await run(
+      const growth = { keys: true, identities: isNew(sql, owner) };
+      const ownerId = owner
+        ? sql`select identity_id from owner, room where ${hasRoom}`
+        : sql`select null from room where ${hasRoom}`;
+      const [row] = await run(
         call,
-        sql`
-        with ${ownerParts(sql, key.workspaceId, owner, sql`true`, by)}
-          ${keyCreation(sql, key, owner ? sql`select identity_id from owner` : sql`select null`, by)},
+        sql<(QuotaCheck & { created: boolean })[]>`
+        with room as (select ${reachedQuota(sql, quotas, key.workspaceId, growth)} as reached),
+          ${ownerParts(sql, key.workspaceId, owner, sql`exists (select from room where ${hasRoom})`, by)}
+          ${keyCreation(sql, key, ownerId, by)},
           events as (${events(sql, by, ...ownerMade(sql, owner), keyCreated(sql))})
           ${keeping(sql, answer, sql`created`)}
-        select from created`,
+        select reached, exists (select from created) as created from room`,
       );
-      return created.length === 1;
+      refuseBeyondQuota(quotas, row);
+      return row?.created === true;
     },
 
     /** One statement, hence one snapshot: no change up to its epoch is missing. */
@@ -125,12 +148,13 @@ export function createKeysStore(sql: Sql) {
       const [row] = await runForAll(
         span,
         sql<Snapshot<KeyStanding>[]>`
-        select key_id, keys.workspace_id, keys.name, enabled, scopes, permissions, keys.meta, expires_at, identity_id,
+        select key_id, keys.workspace_id, keys.name, enabled, scopes, permissions, keys.meta, expires_at,
+          identities.identity_id,
           external_id, identities.meta as identity_meta, identities.created_at as identity_created_at,
           identities.updated_at as identity_updated_at, disabled_at is null as workspace_enabled,
           (select value::float8 from epoch) as epoch
-        from keys join workspaces using (workspace_id) left join identities using (identity_id)
-        where hash = ${bytes(hash)} and deleted_at is null`,
+        from keys join workspaces using (workspace_id) left join ${livingIdentities}
+        where hash = ${bytes(hash)} and keys.deleted_at is null`,
       );
       return row;
     },
@@ -173,21 +197,33 @@ export function createKeysStore(sql: Sql) {
       workspaceId: string,
       { externalId, enabled }: KeyFilter,
       page: PageRequest,
-    ): Promise<KeyRow[]> {
+    ): Promise<ScannedPage<KeyRow>> {
       // As words of the statement: there is an index of those that are disabled.
-      const inState = enabled === undefined ? sql`` : enabled ? sql`and enabled` : sql`and not enabled`;
-      if (externalId !== undefined) {
-        // That is an identity of this workspace, and so are its keys.
-        const identityId = idOf(sql, workspaceId, { case: "externalId", value: externalId });
-        const ofIdentity = select(sql`identity_id = ${identityId} and key_id > ${page.after} ${inState}`);
-        return run(call, pageOf<KeyRow>(sql, ofIdentity, sql`key_id`, page.limit));
-      }
+      const inState = enabled === undefined ? sql`true` : enabled ? sql`enabled` : sql`not enabled`;
       // Not `workspace_id = …`: then the order of all keys would do as well, and if most of them seem to be in this
       // workspace, the planner may walk past all the others first.
-      const behind = sql`
+      const ofWorkspace = sql`
         (keys.workspace_id, key_id) > (${workspaceId}, ${page.after}) and keys.workspace_id <= ${workspaceId}`;
-      const ofWorkspace = select(sql`${behind} ${inState}`);
-      return run(call, pageOf<KeyRow>(sql, ofWorkspace, sql`workspace_id, key_id`, page.limit));
+      const order = sql`workspace_id, key_id`;
+      if (externalId === undefined && enabled !== true) {
+        const keys = pageOf<KeyRow>(sql, select(sql`${ofWorkspace} and ${inState}`), order, page.limit);
+        return { rows: await run(call, keys), scannedTo: undefined };
+      }
+      // The keys of an identity of this workspace are of this workspace. Those that were deleted are in its index, too.
+      const identityId = externalId && idOf(sql, workspaceId, { case: "externalId", value: externalId });
+      const behind = identityId
+        ? sql`where identity_id = ${identityId} and key_id > ${page.after} order by key_id`
+        : sql`where ${ofWorkspace} and deleted_at is null order by ${order}`;
+      const keys = scannedPageOf<KeyRow>(sql, {
+        rows: sql`select key_id, enabled, deleted_at from keys ${behind}`,
+        column: sql`key_id`,
+        direction: sql`asc`,
+        filter: sql`deleted_at is null and ${inState}`,
+        limit: page.limit,
+        whole: select(sql`key_id`),
+        id: (keyId) => keyId,
+      });
+      return readScannedPage(await run(call, keys));
     },
 
     /** False if its new owner does not exist, or the key has changed since it was seen; then nothing is changed. */
@@ -197,18 +233,21 @@ export function createKeysStore(sql: Sql) {
       const told = sql`
         select (a.after).workspace_id, (a.after).key_id, told(b.before), told(a.after) from before b, after a
         where ${isChange(sql)}`;
-      const updated = await run(
+      const reached = reachedQuota(sql, quotas, seen.workspaceId, { identities: isNew(sql, owner) });
+      const [row] = await run(
         call,
-        sql`
+        sql<(QuotaCheck & { updated: boolean })[]>`
           with before as (${locked(seen)}),
-            ${ownerParts(sql, seen.workspaceId, owner ?? undefined, sql`exists (select from before)`, by)}
+            room as (select case when not (${takesAway(sql, changes, by)}) then ${reached} end as reached from before),
+            ${ownerParts(sql, seen.workspaceId, owner ?? undefined, sql`exists (select from room where ${hasRoom})`, by)}
             after as (
-              update keys set ${assignments(sql, changes, by)} from before
-              where keys.key_id = (before).key_id ${ownerExists} returning keys as after),
+              update keys set ${assignments(sql, changes, by)} from before, room
+              where keys.key_id = (before).key_id and ${hasRoom} ${ownerExists} returning keys as after),
             events as (${events(sql, by, ...ownerMade(sql, owner), ["key.update", told])})
-          select from after`,
+          select reached, exists (select from after) as updated from room`,
       );
-      return updated.length === 1;
+      refuseBeyondQuota(quotas, row);
+      return row?.updated === true;
     },
 
     /** False if the key has changed since it was seen; then nothing is deleted. */
@@ -219,7 +258,7 @@ export function createKeysStore(sql: Sql) {
         sql`
           with before as (${locked(seen)}),
             gone as (
-              update keys set deleted_at = ${by.at} from before
+              update keys set deleted_at = ${by.at}, identity_id = (before).identity_id from before
               where keys.key_id = (before).key_id returning keys as gone),
             events as (${events(sql, by, ["key.delete", told])})
           select from gone`,
@@ -242,37 +281,43 @@ export function createKeysStore(sql: Sql) {
       const reroll = sql`
         select (a.after).workspace_id, (a.after).key_id, told(b.before), told(a.after) from before b, after a`;
       const creation = sql`select (made).workspace_id, (made).key_id, null::json, told(made) from made`;
-      const replaced = await run(
+      const [row] = await run(
         call,
-        sql`
+        sql<(QuotaCheck & { replaced: boolean })[]>`
           with before as (${locked(old)}),
+            room as (select ${reachedQuota(sql, quotas, old.workspaceId, { keys: true })} as reached from before),
             after as (
               update keys set expires_at = least(expires_at, ${endsAt}), updated_at = ${by.at},
+                identity_id = (before).identity_id,
                 expires_as_set = coalesce(expires_as_set, expires_at, 'infinity')
-              from before where keys.key_id = (before).key_id
+              from before, room where keys.key_id = (before).key_id and ${hasRoom}
               returning keys as after),
             made as (
               insert into keys (key_id, workspace_id, hash, start, name, enabled, scopes, permissions, identity_id, meta,
                 expires_at, created_at, updated_at)
               select ${successor.keyId}, workspace_id, ${bytes(successor.hash)}, ${successor.start}, name, enabled,
                 scopes, permissions, identity_id, meta, ${expiresAsSet}, ${by.at}::timestamptz, ${by.at}::timestamptz
-              from (select (before).* from before) as b
+              from (select (before).* from before) as b, room where ${hasRoom}
               returning keys as made),
             events as (${events(sql, by, ["key.create", creation], ["key.reroll", reroll])})
             ${keeping(sql, answer, sql`made`)}
-          select from made`,
+          select reached, exists (select from made) as replaced from room`,
       );
-      return replaced.length === 1;
+      refuseBeyondQuota(quotas, row);
+      return row?.replaced === true;
     },
 
-    /** When keys were last used; never sets a time back. */
+    /** When keys were last used; never sets a time back. In the order of the keys, or two replicas could deadlock. */
     async recordUses(uses: ReadonlyMap<string, Date>): Promise<void> {
       const keyIds = [...uses.keys()];
       const times = [...uses.values()].map((at) => at.toISOString());
       await patiently(sql`
-        update keys set last_used_at = greatest(last_used_at, used.at)
-        from unnest(${words(sql, keyIds)}, ${words(sql, times)}::timestamptz[]) as used (key_id, at)
-        where keys.key_id = used.key_id`);
+        with used as (
+            select key_id, at from unnest(${words(sql, keyIds)}, ${words(sql, times)}::timestamptz[]) as used (key_id, at)),
+          locked as materialized (
+            select key_id from keys where key_id in (select key_id from used) order by key_id for no key update)
+        update keys set last_used_at = greatest(last_used_at, used.at) from used
+        where keys.key_id = used.key_id and keys.key_id in (select key_id from locked)`);
     },
   };
 }
@@ -313,16 +358,26 @@ function ownerParts(
   if (owner === undefined) return sql``;
   if (owner.kind === "existing") {
     const reference = { case: "identityId", value: owner.identityId } as const;
+    // Not deleted: asked again, because of a row that was waited for, only this query's own condition is looked at.
     return sql`owner as (
-      select identity_id from identities where identity_id = ${idOf(sql, workspaceId, reference)} for key share),`;
+      select identity_id from identities
+      where identity_id = ${idOf(sql, workspaceId, reference)} and deleted_at is null for key share),`;
   }
   // An update that changes nothing, so that the row is found and locked even if somebody else is just adding it.
   return sql`
     resolved as (
       ${insertion(sql, owner.identity, by)} where ${condition}
-      on conflict (workspace_id, external_id) do update set external_id = excluded.external_id
+      on conflict (workspace_id, external_id) where deleted_at is null do update set external_id = excluded.external_id
       returning identities as owner, xmax = 0 as added),
     owner as (select (owner).identity_id from resolved),`;
+}
+
+/** Whether the owner will be made, as a condition. */
+function isNew(sql: Statement, owner: Owner | undefined | null): Fragment | false {
+  if (owner?.kind !== "named") return false;
+  const { workspaceId, externalId } = owner.identity;
+  return sql`not exists (
+    select from identities where workspace_id = ${workspaceId} and external_id = ${externalId} and deleted_at is null)`;
 }
 
 /** Tells of the owner, if it was made. */
@@ -346,6 +401,28 @@ function assignments(sql: Statement, changes: KeyChanges, by: Author): Fragment 
     permissions !== undefined && sql`permissions = ${words(sql, permissions)}`,
     meta !== undefined && sql`meta = ${meta && jsonText(sql, meta)}`,
     expiresAt !== undefined && sql`expires_at = ${expiresAt}, expires_as_set = null`,
-    owner !== undefined && sql`identity_id = ${owner ? sql`(select identity_id from owner)` : null}`,
+    owner === undefined
+      ? sql`identity_id = (before).identity_id`
+      : sql`identity_id = ${owner ? sql`(select identity_id from owner)` : null}`,
   ].reduce<Fragment>((all, one) => (one ? sql`${all}, ${one}` : all), sql`updated_at = ${by.at}`);
+}
+
+/**
+ * Whether a change only takes something away from the key, as a condition on the one called `before`. No quota is in the way
+ * of such a change, so each kind of it can be made a few times at most: otherwise its audit events could grow for ever. So
+ * an earlier expiry must at least halve the time that is left, and fewer permissions must be fewer.
+ */
+function takesAway(sql: Statement, changes: KeyChanges, by: Author): Fragment {
+  const { name, enabled, scopes, permissions, meta, expiresAt, owner } = changes;
+  if (enabled === true || name || meta || owner || expiresAt === null) return sql`false`;
+  const isPart = (column: Fragment, given: readonly string[]) => sql`
+    ((before).${column} = ${words(sql, given)} or (before).${column} @> ${words(sql, given)}
+      and cardinality((before).${column}) > cardinality(${words(sql, given)}))`;
+  return [
+    scopes !== undefined && isPart(sql`scopes`, scopes),
+    permissions !== undefined && isPart(sql`permissions`, permissions),
+    expiresAt !== undefined &&
+      sql`((before).expires_at is null or ${expiresAt}::timestamptz = (before).expires_at
+        or ${expiresAt}::timestamptz <= ${by.at}::timestamptz + ((before).expires_at - ${by.at}::timestamptz) / 2)`,
+  ].reduce<Fragment>((all, one) => (one ? sql`${all} and ${one}` : all), sql`true`);
 }

@@ -10,6 +10,7 @@ import {
   toBinary,
   toJson,
 } from "@bufbuild/protobuf";
+import { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
 import { bearerToken } from "../auth/authenticate.js";
 import { authorizedKeyOf, type CallContext } from "../auth/principal.js";
 import type { Call } from "../call.js";
@@ -77,7 +78,10 @@ export function createOnce(store: OnceStore, settled: () => Promise<void>, now: 
 
 /** Another call with this key may have come first, and made what stands in the way of this one. */
 function mayBeTooLate(error: unknown): boolean {
-  return isKeptAlready(error) || (error instanceof Failure && categoryOf(error.code) === "data");
+  if (isKeptAlready(error)) return true;
+  return (
+    error instanceof Failure && (categoryOf(error.code) === "data" || error.code === ErrorCode.LIMITS_QUOTA_EXCEEDED)
+  );
 }
 
 /** Without a comma, because two headers may arrive as one, joined by it. */

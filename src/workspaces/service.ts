@@ -73,7 +73,7 @@ export function createWorkspacesService(
         toFilter(request, visibleTo(context.caller, request.workspaceId)),
         page,
       );
-      const { rows, pagination } = writePage("events", page, found, (row) => row.eventId);
+      const { rows, pagination } = writePage("events", page, found.rows, (row) => row.eventId, found.scannedTo);
       return { events: rows.map(toAuditEvent), pagination };
     },
   } satisfies Handlers<typeof WorkspacesService>;

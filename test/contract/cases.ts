@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import type { AppOptions } from "../../src/app.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import type { DoorName } from "./door.js";
 import { type Doors, openDoors } from "./doors.js";
@@ -24,7 +25,7 @@ const threeDoors: readonly DoorName[] = ["grpc", "http", "connect"];
 export const allDoors: readonly DoorName[] = [...threeDoors, "grpc-web"];
 
 /** Opens an application for the tests of a file; call it once, at the top. */
-export function openContract(everyDoor = threeDoors): Contract {
+export function openContract(everyDoor = threeDoors, options: Partial<AppOptions> = {}): Contract {
   let app: TestApp | undefined;
   let doors: Doors | undefined;
   let ahead = 0;
@@ -37,7 +38,7 @@ export function openContract(everyDoor = threeDoors): Contract {
   };
 
   beforeAll(async () => {
-    app = await openTestApp();
+    app = await openTestApp(options);
     doors = openDoors(app);
   });
   afterAll(async () => {

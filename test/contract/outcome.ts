@@ -37,6 +37,7 @@ export const errorTable: Readonly<Record<string, { http: number; title: string; 
   "authorization/key_disabled": { http: 403, title: "Forbidden", grpc: status.PERMISSION_DENIED },
   "authorization/insufficient_permissions": { http: 403, title: "Forbidden", grpc: status.PERMISSION_DENIED },
   "limits/rate_limited": { http: 429, title: "Too Many Requests", grpc: status.RESOURCE_EXHAUSTED },
+  "limits/quota_exceeded": { http: 403, title: "Forbidden", grpc: status.RESOURCE_EXHAUSTED },
   "data/identity_not_found": { http: 404, title: "Not Found", grpc: status.NOT_FOUND },
   "data/key_not_found": { http: 404, title: "Not Found", grpc: status.NOT_FOUND },
   "data/workspace_not_found": { http: 404, title: "Not Found", grpc: status.NOT_FOUND },

@@ -96,6 +96,7 @@ describe("the command on an error's page", () => {
   // These cannot be had by asking: their commands get past them.
   const ofBadDays = [
     "limits/rate_limited",
+    "limits/quota_exceeded",
     "application/deadline_exceeded",
     "application/service_unavailable",
     "application/unexpected_error",

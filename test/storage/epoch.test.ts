@@ -46,16 +46,18 @@ describe("a change that can alter a decision takes the next epoch and stamps the
     expect(await schema.keyStamps(workspaceId)).toEqual([before + 1n, before + 1n, before + 1n]);
   });
 
-  it("the loss of a key's identity, when the identity is deleted", async () => {
+  it("the deletion of an identity: one row, whatever the number of its keys", async () => {
     const identityId = mintId("id");
     await schema.sql`
       insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
       values (${identityId}, ${workspaceId}, 'owner', '{}', now(), now())`;
-    await schema.sql`update keys set identity_id = ${identityId} where key_id = ${keyIds[0] ?? ""}`;
-    const before = await schema.epoch();
-    await schema.sql`delete from identities where identity_id = ${identityId}`;
-    expect(await schema.epoch()).toBeGreaterThan(before);
-    expect(await schema.keyStamps(workspaceId)).toEqual([await schema.epoch(), 0n, 0n]);
+    await schema.sql`update keys set identity_id = ${identityId} where workspace_id = ${workspaceId}`;
+    const [before, stamps] = [await schema.epoch(), await schema.keyStamps(workspaceId)];
+    await schema.sql`update identities set deleted_at = now() where identity_id = ${identityId}`;
+    expect(await schema.epoch()).toBe(before + 1n);
+    const [identity] = await schema.sql`select changed_epoch from identities where identity_id = ${identityId}`;
+    expect(identity).toEqual({ changedEpoch: before + 1n });
+    expect(await schema.keyStamps(workspaceId)).toEqual(stamps);
   });
 
   it("nothing, when the transaction is rolled back", async () => {

@@ -19,7 +19,8 @@ export const file_latchkey_v1_pagination: GenFile = /*@__PURE__*/
  */
 export type Pagination = Message<"latchkey.v1.Pagination"> & {
   /**
-   * Whether rows follow this page.
+   * Whether rows follow this page, or may follow it: where a filter matches
+   * little, a page can be short or empty before the last.
    *
    * @generated from field: bool has_more = 1;
    */

@@ -510,7 +510,10 @@ export const WorkspacesService: GenService<{
   },
   /**
    * Lists the changes that were made, newest first, in pages. The operator sees
-   * all; a key sees those of its own workspace.
+   * all; a key sees those of its own workspace. Events are removed when they are
+   * older than the installation keeps them. With `type`, `since` or `until`, a
+   * page looks through the next 5,000 events: it may have fewer than `limit`, or
+   * none, although more follow. `has_more` and `cursor` lead on.
    *
    * @generated from rpc latchkey.v1.WorkspacesService.ListAuditEvents
    */

@@ -16,6 +16,7 @@ import {
   mediaTypeUnsupported,
   methodNotAllowed,
   payloadTooLarge,
+  quotaExceeded,
   rateLimited,
   routeNotFound,
   scopeLacking,
@@ -91,6 +92,14 @@ export const examples: Record<FailureCode, Example> = {
     effect: "mends",
     given: "`$KEY` is a key of yours. With `--retry`, curl waits for as long as `Retry-After` says.",
     command: `curl --retry 3 -X POST $API/v1/keys.listKeys \\\n  ${bearerKey}`,
+  },
+  [ErrorCode.LIMITS_QUOTA_EXCEEDED]: {
+    answer: quotaExceeded("keys", 1_000_000),
+    effect: "mends",
+    given: "`$KEY` is a key of yours, `$KEY_ID` one that is not needed any more. This makes room for another.",
+    command: `curl $API/v2/keys.deleteKey \\
+  ${bearerKey} ${typeJson} \\
+  -d "{\\"keyId\\": \\"$KEY_ID\\"}"`,
   },
   [ErrorCode.DATA_IDENTITY_NOT_FOUND]: {
     answer: identityNotFound(),

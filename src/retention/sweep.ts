@@ -1,0 +1,76 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { Failure } from "../errors.js";
+import type { Log } from "../observe/log.js";
+import { createOutage } from "../observe/outage.js";
+import { batchSize, type RetentionStore } from "./store.js";
+
+export interface SweepOptions {
+  /** For how many days audit events are kept. */
+  readonly auditDays: number | "forever";
+  readonly everyMs: number;
+  readonly now: () => Date;
+  readonly log: Log;
+}
+
+const dayMs = 24 * 60 * 60 * 1_000;
+
+/**
+ * How long the row of a deleted key or identity stays. Its removal is safe at any age (see the trigger forget_removed_rows),
+ * but makes caches forget what they have not used since the deletion: after a day, nobody notices.
+ */
+const tombstoneMs = dayMs;
+
+/** How much longer a sweep rests after each statement than that took: so it never has more than a fifth of a connection. */
+const restRatio = 4;
+
+/** Removes, again and again, what is older than it is kept, until it is stopped. */
+export function startSweep(store: RetentionStore, { auditDays, everyMs, now, log }: SweepOptions) {
+  const stopped = new AbortController();
+  const outage = createOutage(log, {
+    level: "warn",
+    begun: "old rows cannot be removed; the service tries again every minute",
+    over: "old rows are removed again",
+  });
+
+  /** Removes all that is older than this, batch by batch. */
+  async function removeAll(remove: (before: Date) => Promise<number>, keptMs: number): Promise<number> {
+    const before = new Date(now().getTime() - keptMs);
+    for (let removed = 0; ; ) {
+      const begun = performance.now();
+      const batch = await remove(before);
+      removed += batch;
+      if (batch < batchSize || stopped.signal.aborted) return removed;
+      await sleep((performance.now() - begun) * restRatio, undefined, { signal: stopped.signal });
+    }
+  }
+
+  async function sweep(): Promise<void> {
+    try {
+      const removed = {
+        auditEvents: auditDays === "forever" ? 0 : await removeAll(store.auditEvents, auditDays * dayMs),
+        keys: await removeAll(store.keys, tombstoneMs),
+        identities: await removeAll(store.identities, tombstoneMs),
+        keptAnswers: await removeAll(store.keptAnswers, 0),
+      };
+      if (Object.values(removed).some(Boolean)) log.info({ removed }, "removed rows that are older than they are kept");
+      outage.end();
+    } catch (error) {
+      // A database that is asked too much is not to be asked for this, too.
+      if (!(error instanceof Failure) && !stopped.signal.aborted) outage.begin({ err: error });
+    }
+  }
+
+  async function sweepForever(): Promise<void> {
+    // Replicas that start together do not sweep together.
+    let restMs = everyMs * Math.random();
+    while (!stopped.signal.aborted) {
+      await sleep(restMs, undefined, { ref: false, signal: stopped.signal }).catch(() => {});
+      if (!stopped.signal.aborted) await sweep();
+      restMs = everyMs;
+    }
+  }
+
+  void sweepForever();
+  // A statement under way is not waited for: it ends with its connection, and is whole or not there.
+  return { stop: () => stopped.abort() };
+}

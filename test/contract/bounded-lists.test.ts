@@ -1,0 +1,93 @@
+import postgres from "postgres";
+import { describe, expect } from "vitest";
+import { allDoors, openContract } from "./cases.js";
+import type { CallRequest } from "./door.js";
+import type { Scene } from "./scene.js";
+
+const contract = openContract(allDoors);
+
+/** More than one page looks through, and less than three. */
+const many = 12_000;
+
+/** Runs statements in the service's database: thousands of rows are not made by thousands of calls. */
+async function inDatabase(statements: (sql: postgres.Sql) => Promise<unknown>): Promise<void> {
+  const sql = postgres(contract.app.databaseUrl, { max: 1, onnotice: () => {} });
+  await statements(sql).finally(() => sql.end());
+}
+
+/** Follows a list's cursors to its end: all rows, and how many each page has. */
+async function walk<Name extends "listIdentities" | "listKeys" | "listAuditEvents">(
+  { page, home }: Scene,
+  list: Name,
+  request: CallRequest,
+) {
+  const rows: unknown[] = [];
+  const sizes: number[] = [];
+  for (let cursor: string | undefined; sizes.length < 10; ) {
+    const { data, pagination } = await page(list, home.key, { ...request, ...(cursor && { cursor }) });
+    rows.push(...data);
+    sizes.push(data.length);
+    expect(pagination?.hasMore).toBe(pagination?.cursor !== undefined);
+    cursor = pagination?.cursor;
+    if (cursor === undefined) break;
+  }
+  return { rows, sizes };
+}
+
+/** An id that sorts behind all that were minted so far. */
+const later = (prefix: string) => `${prefix}_7`;
+
+describe("a filter that matches little of a large workspace is answered in pages, some of which are empty", () => {
+  contract.everyDoor("listIdentities by search finds what is behind thousands of others, once", async (scene) => {
+    const { ok, home } = scene;
+    const { identityId } = await ok("createIdentity", home.key, { externalId: "Needle, first" });
+    await inDatabase(
+      (sql) => sql`
+        insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
+        select ${later("id")} || lpad(n::text, 6, '0') || right(${identityId}, 19), ${home.workspaceId},
+          case n when ${many} then 'last NEEDLE' else 'user_' || n end, '{}', now(), now()
+        from generate_series(1, ${many}) as n`,
+    );
+    const { rows, sizes } = await walk(scene, "listIdentities", { search: "needle" });
+    expect(rows).toMatchObject([{ externalId: "Needle, first" }, { externalId: "last NEEDLE" }]);
+    expect(sizes).toEqual([1, 0, 1]);
+    expect(await walk(scene, "listIdentities", { search: "nobody" })).toEqual({ rows: [], sizes: [0, 0, 0] });
+    // Where much matches, pages are full.
+    const page = await scene.page("listIdentities", home.key, { search: "USER_1", limit: 7 });
+    expect(page).toMatchObject({ data: Array(7).fill({}), pagination: { hasMore: true } });
+  });
+
+  contract.everyDoor("listKeys by enabled and by externalId", async (scene) => {
+    const { ok, home } = scene;
+    const { keyId } = await ok("createKey", home.key, { externalId: "user_1", name: "first" });
+    await inDatabase(
+      (sql) => sql`
+        insert into keys (key_id, workspace_id, hash, start, name, enabled, permissions, identity_id, created_at, updated_at)
+        select ${later("key")} || lpad(n::text, 6, '0') || right(${keyId}, 19), ${home.workspaceId},
+          sha256((${keyId} || n)::bytea), 'lk_test', case n when ${many} then 'last' end, n = ${many}, '{}',
+          (select identity_id from keys where key_id = ${keyId}), now(), now()
+        from generate_series(1, ${many}) as n`,
+    );
+    for (const filter of [{ enabled: true, externalId: "user_1" }, { enabled: true }]) {
+      const { rows } = await walk(scene, "listKeys", filter);
+      expect(rows.slice(-2)).toMatchObject([{ name: "first" }, { name: "last" }]);
+      expect(rows).toHaveLength(filter.externalId ? 2 : 3);
+    }
+    const disabled = await scene.page("listKeys", home.key, { enabled: false, externalId: "user_1", limit: 5 });
+    expect(disabled).toMatchObject({ data: Array(5).fill({ enabled: false }), pagination: { hasMore: true } });
+  });
+
+  contract.everyDoor("listAuditEvents by type and time, newest first", async (scene) => {
+    const { home } = scene;
+    await inDatabase(
+      (sql) => sql`
+        insert into audit_events (event_id, workspace_id, type, actor, resource_id, request_id, at)
+        select 'evt_7' || lpad(n::text, 6, '0') || right(${home.keyId}, 19), ${home.workspaceId}, 'key.update', 'operator',
+          ${home.keyId}, 'req_' || n, now() from generate_series(1, ${many}) as n`,
+    );
+    const created = await walk(scene, "listAuditEvents", { type: "key.create" });
+    expect(created.rows).toMatchObject([{ type: "key.create", resourceId: home.keyId }]);
+    expect(created.sizes).toEqual([0, 0, 1]);
+    expect((await walk(scene, "listAuditEvents", { until: 1 })).rows).toEqual([]);
+  });
+});

@@ -1,0 +1,178 @@
+import postgres from "postgres";
+import { describe, expect, test } from "vitest";
+import { operatorKey } from "../harness.js";
+import { findHalves } from "../wholeness.js";
+import { allDoors, openContract } from "./cases.js";
+import type { CallRequest } from "./door.js";
+import type { OperationName } from "./operations.js";
+import type { Scene } from "./scene.js";
+
+const exceeded = "limits/quota_exceeded";
+
+describe("a workspace that has reached its quota of keys", () => {
+  const contract = openContract(allDoors, { quotas: { keys: 3, identities: 100, bytes: 1e9 } });
+
+  async function fill({ ok, home }: Scene) {
+    const first = await ok("createKey", home.key, { name: "first", permissions: ["a", "b"] });
+    const second = await ok("createKey", home.key, { externalId: "user_1" });
+    return { first, second };
+  }
+
+  contract.everyDoor("gets no further key: the error names the quota, its limit and the way out", async (scene) => {
+    const { first } = await fill(scene);
+    for (const [operation, request] of [
+      ["createKey", {}],
+      ["createKey", { externalId: "user_1" }],
+      ["createKey", { externalId: "somebody new" }],
+      ["rerollKey", { keyId: first.keyId, expiration: 0 }],
+    ] as [OperationName, CallRequest][]) {
+      const { detail } = await scene.refused(exceeded, operation, scene.home.key, request);
+      expect(detail).toBe(
+        "This workspace has reached its quota of 3 keys. Delete keys that are not needed any more, or ask the operator for a larger quota.",
+      );
+    }
+    expect(await scene.ok("listKeys", scene.home.key)).toHaveLength(3);
+    const identities = await scene.ok("listIdentities", scene.home.key);
+    expect(identities.map(({ externalId }) => externalId)).toEqual(["user_1"]);
+    expect(await scene.ok("verifyKey", scene.home.key, { key: first.key })).toMatchObject({ valid: true });
+  });
+
+  contract.everyDoor("gets another after one was deleted, and no more than that", async (scene) => {
+    const { first } = await fill(scene);
+    await scene.ok("deleteKey", scene.home.key, { keyId: first.keyId });
+    await scene.ok("createKey", scene.home.key);
+    await scene.refused(exceeded, "createKey", scene.home.key);
+  });
+
+  contract.everyDoor("still changes its keys and identities, and other workspaces are not affected", async (scene) => {
+    const { first } = await fill(scene);
+    await scene.ok("updateKey", scene.home.key, { keyId: first.keyId, name: "other", externalId: "somebody new" });
+    await scene.ok("createIdentity", scene.home.key, { externalId: "user_2" });
+    const other = await scene.newWorkspace();
+    await scene.ok("createKey", other.key);
+  });
+
+  contract.everyDoor("answers a create that is repeated with its Idempotency-Key", async (scene) => {
+    const repeated = [["idempotency-key", "nightly"]] as const;
+    await scene.ok("createKey", scene.home.key);
+    const made = await scene.ok("createKey", scene.home.key, { name: "last" }, repeated);
+    expect(await scene.ok("createKey", scene.home.key, { name: "last" }, repeated)).toEqual(made);
+    await scene.refused(exceeded, "createKey", scene.home.key, { name: "last" });
+  });
+
+  contract.everyDoor("says the same of an unknown identity as of a known one: the quota comes first", async (scene) => {
+    await fill(scene);
+    await scene.refused(exceeded, "createKey", scene.home.key, { identityId: "id_00000000000000000000000000" });
+  });
+});
+
+describe("a workspace that has reached its quota of identities", () => {
+  const contract = openContract(allDoors, { quotas: { keys: 100, identities: 2, bytes: 1e9 } });
+
+  contract.everyDoor(
+    "gets no further identity by any operation, and one more for each that is deleted",
+    async (scene) => {
+      const { ok, home, refused } = scene;
+      await ok("createIdentity", home.key, { externalId: "user_1" });
+      const { keyId } = await ok("createKey", home.key, { externalId: "user_2" });
+      for (const [operation, request] of [
+        ["createIdentity", { externalId: "user_3" }],
+        ["createIdentity", { externalId: "user_1" }],
+        ["createKey", { externalId: "user_3" }],
+        ["updateKey", { keyId, externalId: "user_3" }],
+      ] as [OperationName, CallRequest][]) {
+        const { detail } = await refused(exceeded, operation, home.key, request);
+        expect(detail).toContain("quota of 2 identities");
+      }
+      // Those that are there can be used.
+      await ok("createKey", home.key, { externalId: "user_1" });
+      await ok("updateKey", home.key, { keyId, externalId: "user_1" });
+      await ok("updateIdentity", home.key, { externalId: "user_1", meta: { plan: "pro" } });
+      await ok("deleteIdentity", home.key, { externalId: "user_2" });
+      await ok("createIdentity", home.key, { externalId: "user_2" });
+      await refused(exceeded, "createIdentity", home.key, { externalId: "user_3" });
+    },
+  );
+
+  test("of many creates at once it exceeds its quota by no more than were in flight, and not any more later", async () => {
+    const { key } = (await contract.doors.http
+      .call("createWorkspace", operatorKey, { name: "busy" })
+      .then((made) => (made.ok ? made.data : expect.fail(made.detail)))) as { key: string };
+    const create = (round: number) => async (_: unknown, index: number) => {
+      const door = contract.doors[allDoors[index % allDoors.length] ?? "http"];
+      const outcome = await door.call("createIdentity", key, { externalId: `user_${round}_${index}` });
+      return outcome.ok ? "ok" : outcome.code;
+    };
+    const first = await Promise.all(Array.from({ length: 16 }, create(1)));
+    expect(first.filter((outcome) => outcome === "ok").length).toBeGreaterThanOrEqual(2);
+    const second = await Promise.all(Array.from({ length: 16 }, create(2)));
+    expect(second).toEqual(Array(16).fill(exceeded));
+  });
+});
+
+describe("a workspace that has reached its quota of stored bytes", () => {
+  const contract = openContract(allDoors, { quotas: { keys: 100, identities: 100, bytes: 50_000 } });
+  const meta = { text: "x".repeat(9_000) };
+
+  /** What is large is created last: until then there is room for all of it. */
+  async function fill({ ok, home, clock }: Scene) {
+    const expires = clock.now() + 3_600_000;
+    const { keyId } = await ok("createKey", home.key, { permissions: ["a", "b"], externalId: "user_1", expires, meta });
+    const { keyId: disabled } = await ok("createKey", home.key, { enabled: false });
+    await ok("updateIdentity", home.key, { externalId: "user_1", meta });
+    await ok("createIdentity", home.key, { externalId: "user_2", meta });
+    return { keyId, disabled, expires };
+  }
+
+  contract.everyDoor("stores nothing more: the error names the quota and the ways out", async (scene) => {
+    const { keyId, disabled, expires } = await fill(scene);
+    for (const [operation, request] of [
+      ["createKey", {}],
+      ["rerollKey", { keyId }],
+      ["createIdentity", { externalId: "user_3" }],
+      ["updateIdentity", { externalId: "user_1", meta: { small: 1 } }],
+      ["updateKey", { keyId, name: "other" }],
+      ["updateKey", { keyId, meta: {} }],
+      ["updateKey", { keyId, externalId: "user_2" }],
+      ["updateKey", { keyId: disabled, enabled: true }],
+      ["updateKey", { keyId, permissions: ["a", "b", "c"] }],
+      ["updateKey", { keyId, permissions: ["b", "a"] }],
+      ["updateKey", { keyId, expires: null }],
+      ["updateKey", { keyId, expires: expires - 1 }],
+      ["updateKey", { keyId, enabled: false, name: "other" }],
+    ] as [OperationName, CallRequest][]) {
+      const { detail } = await scene.refused(exceeded, operation, scene.home.key, request);
+      expect(detail, JSON.stringify(request)).toBe(
+        "This workspace has reached its quota of 50000 stored bytes, its audit events included. Delete what is not needed any more, wait until old audit events are removed, or ask the operator for a larger quota.",
+      );
+    }
+  });
+
+  contract.everyDoor("is refused nothing that takes away: revocation does not wait for room", async (scene) => {
+    const { keyId, disabled } = await fill(scene);
+    const { ok, home, clock } = scene;
+    for (const change of [
+      { permissions: ["b"] },
+      { permissions: ["b"] },
+      { permissions: [] },
+      { expires: clock.now() + 600_000 },
+      { meta: null, name: null, externalId: null },
+      { enabled: false },
+      { enabled: false },
+    ]) {
+      await ok("updateKey", home.key, { keyId, ...change });
+    }
+    await ok("updateIdentity", home.key, { externalId: "user_1", meta: {} });
+    await ok("deleteIdentity", home.key, { externalId: "user_2" });
+    await ok("deleteKey", home.key, { keyId: disabled });
+    await ok("deleteKey", home.key, { keyId });
+    const { workspaceId } = home;
+    await ok("disableWorkspace", operatorKey, { workspaceId, reason: "QUOTA_EXCEEDED" });
+    await ok("enableWorkspace", operatorKey, { workspaceId });
+  });
+
+  test("counts exactly what is stored, after all of this", async () => {
+    const sql = postgres(contract.app.databaseUrl, { max: 1, onnotice: () => {} });
+    expect(await findHalves(sql).finally(() => sql.end())).toEqual([]);
+  });
+});
