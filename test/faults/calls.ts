@@ -42,6 +42,13 @@ export function callsOf(about: WorkspaceSubject | KeySubject): Call[] {
   ];
 }
 
+/** The calls of a subject whose bodies are held back: half of them are changes. */
+export function lateCallsOf(about: WorkspaceSubject | KeySubject): Call[] {
+  const list = plainCall(about, prepare("listKeys", about.secret, { limit: 1 }));
+  const create = plainCall(about, prepare("createKey", about.secret, { name: "late" }));
+  return [verification(about, about, false), list, create, create];
+}
+
 /** A call that tells about its caller alone. */
 function plainCall(caller: WorkspaceSubject | KeySubject, request: Request): Call {
   return {
@@ -77,7 +84,9 @@ function admitted(answer: Answer & { kind: "success" | "refused" }): answer is A
   return answer.kind === "success" || answer.code === "identity_not_found";
 }
 
-/** HTTP sends the name, gRPC the number. */
+/** HTTP sends the name, Connect with its prefix, and gRPC the number. */
 function readVerdict(code: unknown): string {
-  return typeof code === "number" ? (VerificationCode[code] ?? `${code}`) : `${code}`;
+  return typeof code === "number"
+    ? (VerificationCode[code] ?? `${code}`)
+    : `${code}`.replace(/^VERIFICATION_CODE_/, "");
 }

@@ -2,8 +2,16 @@ import { cpSync, mkdirSync, renameSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { project } from "../../commands/project.js";
 
-/** Designs that break the promise: each is a module that takes the place of the one that keeps it. */
-export const brokenDesigns: readonly string[] = ["cache-aside", "publish-subscribe", "no-wait"];
+/** Designs that break the promise: each is a module that takes the place of this one, which keeps it. */
+const replaced: Readonly<Record<string, string>> = {
+  "cache-aside": "holdings",
+  "publish-subscribe": "holdings",
+  "no-wait": "holdings",
+  "no-recheck": "authenticate",
+  "no-condition": "authorized-key",
+};
+
+export const brokenDesigns = Object.keys(replaced);
 
 /** The folder of the service as it was built. */
 export const built = join(project, "dist");
@@ -17,7 +25,8 @@ export function installDesign(name: string, folder: string): string {
   cpSync(join(project, "package.json"), join(home, "package.json"));
   symlinkSync(join(project, "node_modules"), join(home, "node_modules"), "dir");
   // The module must be there, or nothing would be replaced; a design may build upon it.
-  renameSync(join(dist, "src/auth/holdings.js"), join(dist, "src/auth/holdings.as-built.js"));
-  cpSync(join(project, "test/faults/designs", `${name}.mjs`), join(dist, "src/auth/holdings.js"));
+  const module = join(dist, "src/auth", `${replaced[name]}`);
+  renameSync(`${module}.js`, `${module}.as-built.js`);
+  cpSync(join(project, "test/faults/designs", `${name}.mjs`), `${module}.js`);
   return dist;
 }

@@ -23,9 +23,11 @@ describe("revocation is immediate, in real processes with real clients", () => {
       "redis cut for one",
       "redis stalled for all",
       "postgres stalled for one",
+      "connections occupied for one",
     );
     const state = await run(built, makeFolder(), 3, { seed: 1, seconds: 16, faults });
-    const failings = findFailings(state, { callsPerSecondWhileFaultsOn: 100, writesPerSecond: 3, faults });
+    const demands = { callsPerSecondWhileFaultsOn: 100, writesPerSecond: 3, lateCallsPerSecond: 0.5, faults };
+    const failings = findFailings(state, demands);
     const facts = { seed: 1, replicas: 3, design: "as it is", ownCpu: 0, failings };
     expect(failings, toText(state, facts)).toEqual([]);
   });
@@ -36,6 +38,8 @@ describe("the laboratory finds designs that break the promise", () => {
     ["cache-aside", faultsNamed("redis cut for one", "old redis writes replayed")],
     ["publish-subscribe", faultsNamed("redis cut for one", "redis stalled for one")],
     ["no-wait", []],
+    ["no-recheck", []],
+    ["no-condition", faultsNamed("postgres stalled for one", "connections occupied for one")],
   ])("%s", { timeout: 60_000 }, async (design, faults) => {
     const folder = makeFolder();
     const state = await run(installDesign(design, folder), folder, 2, {

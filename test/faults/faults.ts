@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { BackendProxy } from "../proxy.js";
+import type { Occupant } from "./occupant.js";
 import type { Random } from "./random.js";
 import type { RedisService } from "./redis-service.js";
 import type { Replica } from "./replica.js";
@@ -8,6 +9,7 @@ import type { Replica } from "./replica.js";
 export interface Scene {
   readonly replicas: readonly Replica[];
   readonly redis: RedisService;
+  readonly occupant: Occupant;
   readonly random: Random;
 }
 
@@ -28,6 +30,7 @@ export type Part =
   | "redis links of all"
   | "postgres link of one"
   | "postgres links of all"
+  | "connections of one"
   | "process of one";
 
 export type Heal = () => Promise<void> | void;
@@ -75,6 +78,13 @@ export const faultKinds: readonly FaultKind[] = [
     },
   },
   onLinks("postgres", "cut", [100, 500], (link) => link.cut()),
+  {
+    // Longer than a change takes to be acknowledged elsewhere, shorter than a queue may stand before it is cut.
+    name: "connections occupied for one",
+    holds: "connections of one",
+    lasts: [400, 900],
+    start: ({ occupant }, one) => occupant.occupy(one),
+  },
   onProcess("replica killed", [100, 1_500], async (replica) => {
     await replica.kill();
     return () => startAgain(replica);

@@ -32,7 +32,7 @@ function sameBytes(bytes: Buffer): Buffer {
   return bytes;
 }
 
-function readError(error: ServiceError): Answer {
+export function readError(error: Pick<ServiceError, "code" | "details" | "metadata">): Answer {
   const [bytes] = error.metadata.get("grpc-status-details-bin");
   // In these words grpc-js says that it found no connection to send the call on.
   if (error.details.startsWith("No connection established")) return { kind: "unsent" };

@@ -93,7 +93,7 @@ function openConnection(port: number, free: (reusable: boolean) => void): Connec
 }
 
 /** The answer, once it is here as a whole. */
-function readAnswer(bytes: Buffer): Answer | undefined {
+export function readAnswer(bytes: Buffer): Answer | undefined {
   const headEnd = bytes.indexOf("\r\n\r\n");
   if (headEnd < 0) return undefined;
   const head = bytes.toString("latin1", 0, headEnd);

@@ -116,6 +116,9 @@ function partsOf(part: Part, { name }: Replica, replicas: readonly Replica[]): s
       return [`postgres ${name}`];
     case "postgres links of all":
       return all("postgres");
+    case "connections of one":
+      // There is one row to lock, and the changes that wait for it have to arrive.
+      return ["occupant", `process ${name}`, `postgres ${name}`];
     case "process of one":
       // A replica starts only if it reaches its database.
       return [`process ${name}`, `postgres ${name}`];

@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
+import { recordTimes } from "./effects.js";
 import { openRedisService, type RedisService } from "./redis-service.js";
 import { openReplica, type Replica } from "./replica.js";
 
@@ -8,6 +9,7 @@ export interface Laboratory {
   readonly replicas: readonly Replica[];
   readonly redis: RedisService;
   readonly operatorKey: string;
+  readonly databaseUrl: string;
   close(): Promise<void>;
 }
 
@@ -40,8 +42,9 @@ export async function openLaboratory(options: LaboratoryOptions): Promise<Labora
       undo.push(() => replica.close());
     };
     await add(1); // it makes the schema
+    await recordTimes(databaseUrl);
     await Promise.all(Array.from({ length: options.replicas - 1 }, (_, index) => add(index + 2)));
-    return { replicas, redis, operatorKey, close };
+    return { replicas, redis, operatorKey, databaseUrl, close };
   } catch (error) {
     await close();
     throw error;

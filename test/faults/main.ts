@@ -49,6 +49,7 @@ async function runOnce(undo: Undo): Promise<boolean> {
   const failings = findFailings(state, {
     callsPerSecondWhileFaultsOn: (rate * 2) / 3,
     writesPerSecond: 5,
+    lateCallsPerSecond: 3,
     faults: minutes >= longMinutes ? faults : [],
   });
   if (interrupted) failings.push("it was interrupted");

@@ -50,6 +50,8 @@ export function toText(state: RoundState, facts: ReportFacts): string {
       ["judged per second, with faults on", perSecond(tally.judgedWhileFaultsOn, faultsOnMs).toFixed(0)],
     ]),
     section("Answers", sorted(tally.words)),
+    section("Answers to late bodies", [...sorted(tally.lateWords), ["overdue", tally.overdue]]),
+    section("Effects", [["made with keys, and judged", tally.effects]]),
     section("No judgement", sorted(tally.unavailable)),
     section("Unexpected answers", sorted(tally.unexpected)),
     section("Faults", sorted(tally.faults)),

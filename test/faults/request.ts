@@ -9,6 +9,7 @@ const operations = {
   verifyKey: [KeysService.method.verifyKey, "/v2/keys.verifyKey"],
   listKeys: [KeysService.method.listKeys, "/v1/keys.listKeys"],
   getIdentity: [IdentitiesService.method.getIdentity, "/v1/identities.getIdentity"],
+  updateIdentity: [IdentitiesService.method.updateIdentity, "/v2/identities.updateIdentity"],
   createKey: [KeysService.method.createKey, "/v2/keys.createKey"],
   updateKey: [KeysService.method.updateKey, "/v2/keys.updateKey"],
   deleteKey: [KeysService.method.deleteKey, "/v2/keys.deleteKey"],
@@ -27,6 +28,8 @@ export interface Request {
   readonly grpc: { readonly path: string; readonly metadata: Metadata; readonly bytes: Buffer };
   /** Head and body. */
   readonly http: Buffer;
+  /** Over Connect: the head without the empty line that ends it, and the body. */
+  readonly connect: { readonly head: string; readonly body: string };
 }
 
 /** `body` is the JSON of HTTP; where ProtoJSON writes a value in another way, `protoJson` says so. */
@@ -41,6 +44,7 @@ export function prepare(
   metadata.set("authorization", `Bearer ${credential}`);
   const bytes = Buffer.from(toBinary(method.input, fromJson(method.input, protoJson)));
   const json = JSON.stringify(body);
+  const protoText = JSON.stringify(protoJson);
   const head = [
     `POST ${path} HTTP/1.1`,
     "Host: laboratory",
@@ -53,5 +57,13 @@ export function prepare(
     method,
     grpc: { path: `/${method.parent.typeName}/${method.name}`, metadata, bytes },
     http: Buffer.from(`${head.join("\r\n")}\r\n\r\n${json}`),
+    connect: {
+      head: [
+        `POST /${method.parent.typeName}/${method.name} HTTP/1.1`,
+        ...head.slice(1, -1),
+        `Content-Length: ${Buffer.byteLength(protoText)}`,
+      ].join("\r\n"),
+      body: protoText,
+    },
   };
 }

@@ -1,10 +1,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { watchEffects } from "./effects.js";
 import type { FaultKind } from "./faults.js";
 import { openGrpcDoor } from "./grpc-door.js";
 import { openHttpDoor } from "./http-door.js";
 import { type Injector, startInjector } from "./injector.js";
 import { liveAsKeys } from "./key-life.js";
 import type { Laboratory } from "./laboratory.js";
+import { startLateClients } from "./late-clients.js";
+import { createOccupant } from "./occupant.js";
 import { createPopulation } from "./population.js";
 import { createRandom } from "./random.js";
 import { createTally, type Tally } from "./tally.js";
@@ -42,7 +45,7 @@ const keysAtOnce = 6;
 export async function runRound(laboratory: Laboratory, options: RoundOptions): Promise<RoundState> {
   const random = createRandom(options.seed);
   const tally = createTally();
-  const { replicas, redis, operatorKey } = laboratory;
+  const { replicas, redis, operatorKey, databaseUrl } = laboratory;
   const entrances = replicas.map(({ name, grpcPort, httpPort }) => ({
     replica: name,
     doors: [openGrpcDoor(grpcPort), openHttpDoor(httpPort)],
@@ -64,7 +67,10 @@ export async function runRound(laboratory: Laboratory, options: RoundOptions): P
   }
   const { callsPerSecond } = options;
   const traffic = startTraffic(entrances, callsPerSecond, population, tally, faultsOn, random.fork());
-  injector = startInjector({ replicas, redis, random: random.fork() }, options.faults, tally);
+  const lateClients = startLateClients(replicas, population, tally, faultsOn, faultsSince, random.fork());
+  const effects = watchEffects(databaseUrl, population, tally, faultsOn);
+  const occupant = await createOccupant(newWriter(), operatorKey, databaseUrl);
+  injector = startInjector({ replicas, redis, occupant, random: random.fork() }, options.faults, tally);
 
   const began = performance.now();
   const state = (): RoundState => ({
@@ -85,7 +91,10 @@ export async function runRound(laboratory: Laboratory, options: RoundOptions): P
     over = true;
     traffic.stop();
     await injector.stop();
+    await lateClients.stop();
     await Promise.all(lives);
+    await effects.stop();
+    await occupant.close();
     for (const { doors } of entrances) for (const door of doors) door.close();
   }
   return last;

@@ -4,6 +4,7 @@ import { createSubject, type Observation, type Subject } from "./checker.js";
 export interface WorkspaceSubject {
   readonly kind: "workspace";
   readonly workspaceId: string;
+  readonly keyId: string;
   readonly secret: string;
   readonly subject: Subject;
 }
@@ -29,17 +30,17 @@ export interface KeySettings {
  * are changed by one update, so one register tells of both.
  */
 export const toggled = "keys.verify";
-const kept = "keys.read";
+const kept = ["keys.read", "keys.create"];
 
 /** The settings of a key that holds the toggled name, or lacks it. */
 export function namesOf(grant: string): { scopes: string[]; permissions: string[] } {
-  const names = grant === "granted" ? [kept, toggled] : [kept];
+  const names = grant === "granted" ? [...kept, toggled] : kept;
   return { scopes: names, permissions: names };
 }
 
-export function workspaceSubject(workspaceId: string, secret: string): WorkspaceSubject {
+export function workspaceSubject(workspaceId: string, keyId: string, secret: string): WorkspaceSubject {
   const subject = createSubject(workspaceId, { workspace: "enabled", ...livingKey, ...asMade });
-  return { kind: "workspace", workspaceId, secret, subject };
+  return { kind: "workspace", workspaceId, keyId, secret, subject };
 }
 
 /** A successor begins with the settings of the key that it replaces. */

@@ -7,6 +7,12 @@ export interface Tally {
   judged: number;
   judgedWhileFaultsOn: number;
   readonly words: Count;
+  /** Answers to calls whose body came late. */
+  readonly lateWords: Count;
+  /** Calls whose deadline passed before their body came, and that were told so. */
+  overdue: number;
+  /** Changes that were made with a key, and held against its end. */
+  effects: number;
   readonly unavailable: Count;
   /** Answers that no state of a sound service gives, such as invalid input. */
   readonly unexpected: Count;
@@ -31,6 +37,9 @@ export function createTally(): Tally {
     judged: 0,
     judgedWhileFaultsOn: 0,
     words: new Map(),
+    lateWords: new Map(),
+    overdue: 0,
+    effects: 0,
     unavailable: new Map(),
     unexpected: new Map(),
     writes: new Map(),
@@ -42,6 +51,17 @@ export function createTally(): Tally {
     violationCount: 0,
     violations: [],
   };
+}
+
+const violationsKept = 20;
+
+/** Counts violations, and keeps the first ones with the faults that were on. */
+export function keepViolations(tally: Tally, violations: readonly Violation[], faultsOn: readonly string[]): void {
+  tally.violationCount += violations.length;
+  for (const violation of violations) {
+    if (tally.violations.length >= violationsKept) break;
+    tally.violations.push({ ...violation, faults: [...faultsOn] });
+  }
 }
 
 export function add(count: Count, name: string): void {

@@ -2,7 +2,7 @@ import type { Door } from "./answer.js";
 import type { Call } from "./calls.js";
 import { judge } from "./checker.js";
 import type { Random } from "./random.js";
-import { add, type Tally } from "./tally.js";
+import { add, keepViolations, type Tally } from "./tally.js";
 
 /** The doors of one replica. */
 export interface Entrance {
@@ -21,7 +21,6 @@ const tickMs = 4;
 
 /** A replica that is away says so at once: without a rest, and one call at a time from then on, all would go there. */
 const restMs = 50;
-const violationsKept = 20;
 
 /** Makes calls at this rate through all doors of all replicas and judges each answer. Returns how to stop. */
 export function startTraffic(
@@ -60,12 +59,7 @@ export function startTraffic(
       add(tally.words, word);
       if (observations === undefined) return add(tally.unexpected, `${call.request.operation}: ${word}`);
       const label = `${call.request.operation} by ${way.door.name} on ${way.replica}: ${word}`;
-      const violations = judge({ begin, end, label }, observations);
-      tally.violationCount += violations.length;
-      for (const violation of violations) {
-        if (tally.violations.length >= violationsKept) break;
-        tally.violations.push({ ...violation, faults: [...faultsOn()] });
-      }
+      keepViolations(tally, judge({ begin, end, label }, observations), faultsOn());
     });
   }
 

@@ -1,10 +1,13 @@
 import type { FaultKind } from "./faults.js";
 import type { RoundState } from "./round.js";
+import { total } from "./tally.js";
 
 /** What a round must reach for its silence to mean anything. */
 export interface Demands {
   readonly callsPerSecondWhileFaultsOn: number;
   readonly writesPerSecond: number;
+  /** Changes made with keys, and calls with late bodies that were accepted, and refused: each. */
+  readonly lateCallsPerSecond: number;
   /** Each of these must have happened. */
   readonly faults: readonly FaultKind[];
 }
@@ -22,6 +25,15 @@ export function findFailings({ tally, elapsedMs, faultsOnMs, crashes }: RoundSta
   const writes = perSecond(tally.writesAcknowledged, elapsedMs);
   if (!(writes >= demands.writesPerSecond)) {
     failings.push(`too few acknowledged writes: ${writes.toFixed(1)}/s, not ${demands.writesPerSecond}`);
+  }
+  const { lateWords } = tally;
+  const accepted = lateWords.get("accepted") ?? 0;
+  const late = { effects: tally.effects, accepted, refused: total(lateWords) - accepted };
+  for (const [what, count] of Object.entries(late)) {
+    const rate = perSecond(count, elapsedMs);
+    if (!(rate >= demands.lateCallsPerSecond)) {
+      failings.push(`too few late calls, ${what}: ${rate.toFixed(1)}/s, not ${demands.lateCallsPerSecond}`);
+    }
   }
   const missing = demands.faults.filter(({ name }) => !tally.faults.has(name));
   if (missing.length > 0) failings.push(`did not happen: ${missing.map(({ name }) => name).join(", ")}`);

@@ -7,7 +7,7 @@ import type { Writer } from "./writer.js";
 /** A new workspace, with its first key. */
 export async function createWorkspace(writer: Writer, operatorKey: string): Promise<WorkspaceSubject | undefined> {
   const made = await writer.create(prepare("createWorkspace", operatorKey, { name: "laboratory" }));
-  return made && workspaceSubject(`${made["workspaceId"]}`, `${made["key"]}`);
+  return made && workspaceSubject(`${made["workspaceId"]}`, `${made["keyId"]}`, `${made["key"]}`);
 }
 
 /** Workspaces, one after the other, each disabled and enabled until it cannot be judged any more. */

@@ -17,6 +17,11 @@ export function createHoldings(_lease, _changes, cache, sources) {
 
   return {
     held: () => undefined,
+    recheck: () => undefined,
+    read: async (hash) => {
+      const key = await sources.readStanding(hash);
+      return key && { key, workspaceEnabled: key.workspaceEnabled };
+    },
     async find(hash) {
       const key = await sources.readStanding(hash);
       return key && { key, workspaceEnabled: await isEnabled(key.workspaceId) };

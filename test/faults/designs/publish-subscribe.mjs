@@ -22,6 +22,11 @@ export function createHoldings(_lease, _changes, _cache, sources) {
 
   return {
     held: () => undefined,
+    recheck: () => undefined,
+    read: async (hash) => {
+      const key = await sources.readStanding(hash);
+      return key && { key, workspaceEnabled: key.workspaceEnabled };
+    },
     async find(hash) {
       const standing = held.get(hash) ?? (await sources.readStanding(hash));
       if (standing === undefined) return undefined;
