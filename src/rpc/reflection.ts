@@ -8,7 +8,7 @@ import {
   toBinary,
 } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
-import type { Server, ServerDuplexStream } from "@grpc/grpc-js";
+import type { Server, ServerDuplexStream, StatusObject } from "@grpc/grpc-js";
 import { status } from "@grpc/grpc-js";
 import { file_google_rpc_error_details } from "../../gen/google/rpc/error_details_pb.js";
 import {
@@ -52,15 +52,24 @@ export function addReflection(
 
   function serve(stream: Asking): void {
     let requests = 0;
-    stream.on("data", (request: ServerReflectionRequest) => {
-      requests += 1;
-      if (requests > most) return void stream.destroy(Object.assign(new Error(), tooMany));
-      if (!admits()) return void stream.destroy(Object.assign(new Error(), overloaded()));
-      // The next is read when this answer has gone: of a client that does not read, one is held.
-      stream.pause();
-      stream.write(answer(request), () => stream.resume());
-    });
+    stream.on("data", read);
     stream.on("end", () => stream.end());
+
+    function read(request: ServerReflectionRequest): void {
+      requests += 1;
+      if (requests > most) end(tooMany);
+      else if (!admits()) end(overloaded());
+      else {
+        // The next is read when this answer has gone: of a client that does not read, one is held.
+        stream.pause();
+        stream.write(answer(request), () => stream.resume());
+      }
+    }
+
+    function end(why: Partial<StatusObject>): void {
+      stream.off("data", read);
+      stream.emit("error", why); // so grpc-js has a stream ended with a status
+    }
   }
 
   for (const path of reflectionPaths) {

@@ -58,6 +58,7 @@ export class OpenStream implements MessageHolder {
   private failure: Failure | undefined;
   private reader: MessageReader | undefined;
   private wantsMore = true;
+  private handedOn = false;
   private reservation: Reservation | undefined;
   private held = 0;
 
@@ -117,6 +118,7 @@ export class OpenStream implements MessageHolder {
   }
 
   handOn(message: Buffer): void {
+    this.handedOn = true;
     this.wantsMore = this.push.call(this.stream, message);
   }
 
@@ -160,6 +162,8 @@ export class OpenStream implements MessageHolder {
     if (this.discards) return;
     this.discards = true;
     this.reader = undefined;
+    // What was read so far goes with its reader. What was handed on is held until the stream is closed.
+    if (!this.handedOn) this.release();
     if (this.hasEnded && !this.isAdmitted) this.push.call(this.stream, null);
     this.stream.resume();
   }
@@ -187,8 +191,8 @@ const isLasting = (headers: IncomingHttpHeaders) => headers[":path"] === watchPa
 export function limitStreams(limits: Limits, memory: MemoryBudget, connections: Connections): StreamLimits {
   const sessions = new Set<Connection>();
   const open = new Map<ServerHttp2Stream, OpenStream>();
-  /** Those that were refused, and whose client has not ended them. */
-  let refused: OpenStream[] = [];
+  /** Those that were answered when this was last looked at, and whose client has not ended them. */
+  let answered: OpenStream[] = [];
 
   function beginStream(connection: Connection, stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
     stream.on("error", ignore); // the client is gone, or has broken HTTP/2
@@ -243,10 +247,10 @@ export function limitStreams(limits: Limits, memory: MemoryBudget, connections: 
     }
   }
 
-  /** A client has had time to read why it was refused: whatever it still sends is of no use. */
-  function endRefused(): void {
-    for (const { stream } of refused) if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
-    refused = [...open.values()].filter((known) => known.discards);
+  /** A client has had time to read its answer: whatever it still sends is of no use. */
+  function endAnswered(): void {
+    for (const { stream } of answered) if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
+    answered = [...open.values()].filter(({ stream, discards }) => discards || stream.writableFinished);
   }
 
   function endIdle(connection: Connection, now: number): void {
@@ -266,7 +270,7 @@ export function limitStreams(limits: Limits, memory: MemoryBudget, connections: 
   const looking = setInterval(() => {
     const now = performance.now();
     endLate(now);
-    endRefused();
+    endAnswered();
     for (const connection of sessions) if (!connection.session.destroyed) endIdle(connection, now);
   }, lookEveryMs).unref();
 
