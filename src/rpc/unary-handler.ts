@@ -134,9 +134,12 @@ export function createUnaryHandler(
       };
       try {
         const caller = admit(call, valuesOf(raw, "authorization"));
-        if (!(caller instanceof Promise)) accept(caller);
-        else if (open.reserve(undefined)) caller.then(accept, (error) => refuse(toFailure(error)));
-        else refuse(serviceOverloaded());
+        if (!(caller instanceof Promise)) {
+          accept(caller);
+          return;
+        }
+        caller.then(accept, (error) => refuse(toFailure(error)));
+        if (!open.reserve(undefined)) refuse(serviceOverloaded());
       } catch (error) {
         refuse(toFailure(error));
       }

@@ -12,6 +12,7 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { ServerReflectionRequestSchema } from "../../gen/grpc/reflection/v1/reflection_pb.js";
+import { VerifyKeyRequestSchema } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { standardLimits } from "../../src/overload/limits.js";
 import { largestMessage } from "../../src/rpc/pipeline.js";
 import { ask, createWorkspace, expectSuccess } from "../gateway/http.js";
@@ -26,6 +27,8 @@ const reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 const empty = prefixed(Buffer.alloc(0));
 /** As large as a message may be: an unknown field of so many bytes. */
 const large = prefixed(Buffer.concat([Buffer.from([0xfa, 0x3f, 0xfa, 0xff, 0x07]), Buffer.alloc(largestMessage - 6)]));
+/** An unknown field of ten thousand bytes. */
+const tenThousand = Buffer.concat([Buffer.from([0xfa, 0x3f, 0x90, 0x4e]), Buffer.alloc(10_000)]);
 /** How many calls may be in flight on a gRPC connection. */
 const most = standardLimits.streams;
 
@@ -99,37 +102,29 @@ describe("what the calls of one connection have us hold", () => {
     await expect.poll(reserved, { timeout: 10_000 }).toBeLessThanOrEqual(before);
   });
 
-  it("reaches a grpc-js client as UNAVAILABLE where it is too much, with its details, and its other calls are served", async () => {
-    const client = new Client(app.grpcAddress, credentials.createInsecure());
-    onTestFinished(() => client.close());
-    await unary(client, empty);
-    const errors = await Promise.all(Array.from({ length: 200 }, () => unary(client, large)));
-    const codes = new Set(errors.map((error) => error?.code ?? status.OK));
-    expect([...codes].sort()).toEqual([status.OK, status.UNAVAILABLE]);
-    const details = errors.find((error) => error?.code === status.UNAVAILABLE)?.metadata.get("grpc-status-details-bin");
-    expect(details).toHaveLength(1);
-    expect(await unary(client, empty)).toBeUndefined();
-  });
-
-  it("is limited in responses that are not read, which are refused before they are held", async () => {
+  it("is limited in responses that are not read: the next is refused before it is held", async () => {
     const { key: heavy } = await createWorkspace(app.httpUrl);
     const meta = { a: Array(8_188).fill(1) }; // a hundred thousand bytes of protobuf
     const body = JSON.stringify({ name: "heavy", meta });
     const headers = { "content-type": "application/json" };
     for (let keys = 0; keys < 12; keys++)
       expectSuccess(await ask(app.httpUrl, "/v2/keys.createKey", { key: heavy, headers, body }));
+    let page = 0;
+    const read = openSession().request(callHeaders(rpc, heavy)).end(empty);
+    read.on("data", ({ length }) => {
+      page += length;
+    });
+    expect(await grpcStatusOf(read)).toBe(status.OK);
+
     const before = await reserved();
     const session = openSession({ initialWindowSize: 0 });
-    await once(session, "remoteSettings");
-    const answered: string[] = [];
-    const streams = Array.from({ length: 60 }, () => {
+    const fit = Math.floor(standardLimits.connectionBytes / page);
+    for (let pages = 0; pages < fit + 5; pages++) {
       const stream = session.request(callHeaders(rpc, heavy)).end(empty);
       stream.on("error", () => {});
-      stream.on("response", (head) => answered.push(String(head["grpc-status"] ?? "unread")));
-      return stream;
-    });
-    await expect.poll(() => answered.length, { timeout: 30_000 }).toBe(streams.length);
-    expect(new Set(answered)).toEqual(new Set(["unread", String(status.UNAVAILABLE)]));
+      const [head] = await once(stream, "response");
+      expect(head["grpc-status"], `page ${pages}`).toBe(pages < fit ? undefined : String(status.UNAVAILABLE));
+    }
     expect((await reserved()) - before).toBeLessThanOrEqual(standardLimits.connectionBytes);
     session.destroy();
     await expect.poll(reserved, { timeout: 10_000 }).toBeLessThanOrEqual(before);
@@ -154,6 +149,25 @@ describe("what the calls of one connection have us hold", () => {
     }
     await expect.poll(reserved, { timeout: 10_000 }).toBeLessThanOrEqual(before);
   });
+});
+
+it("a call for which there is no memory reaches a grpc-js client as UNAVAILABLE, with its details; small ones are served", async () => {
+  const small = await openTestApp({ limits: { totalBytes: 2 ** 16, tenantBytes: 2 ** 20 } });
+  onTestFinished(() => small.close());
+  const { key } = await createWorkspace(small.httpUrl);
+  const client = new Client(small.grpcAddress, credentials.createInsecure());
+  onTestFinished(() => client.close());
+  expect(await unary(client, key, empty)).toBeUndefined();
+  const errors = await Promise.all(Array.from({ length: 20 }, () => unary(client, key, large)));
+  // These come whole, and are answered at once where nobody looks first what they take.
+  const filled = [toBinary(VerifyKeyRequestSchema, create(VerifyKeyRequestSchema, { key })), tenThousand];
+  const verify = () => unary(client, key, prefixed(Buffer.concat(filled)), "/latchkey.v1.KeysService/VerifyKey");
+  errors.push(...(await Promise.all(Array.from({ length: 100 }, verify))));
+  const failed = errors.filter((error) => error !== undefined);
+  expect(failed.length).toBeGreaterThan(10);
+  expect(new Set(failed.map(({ code }) => code))).toEqual(new Set([status.UNAVAILABLE]));
+  for (const { metadata } of failed) expect(metadata.get("grpc-status-details-bin")).toHaveLength(1);
+  expect(await unary(client, key, empty)).toBeUndefined();
 });
 
 describe("streams that need no credential", () => {
@@ -271,12 +285,12 @@ function callInPieces(message: Buffer, size: number): ClientHttp2Stream {
   return stream;
 }
 
-function unary(client: Client, message: Buffer): Promise<ServiceError | undefined> {
+function unary(client: Client, key: string, message: Buffer, path = rpc): Promise<ServiceError | undefined> {
   const metadata = new Metadata();
   metadata.set("authorization", `Bearer ${key}`);
   const asIs = (bytes: Buffer) => bytes;
   return new Promise((resolve) => {
-    client.makeUnaryRequest(rpc, asIs, asIs, message.subarray(5), metadata, (error) => resolve(error ?? undefined));
+    client.makeUnaryRequest(path, asIs, asIs, message.subarray(5), metadata, (error) => resolve(error ?? undefined));
   });
 }
 
