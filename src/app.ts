@@ -38,6 +38,7 @@ import { createOnceStore } from "./once/store.js";
 import { stopListening } from "./open-sockets.js";
 import { createLoopGuard, type LoopGuard } from "./overload/event-loop.js";
 import { type Limits, standardLimits } from "./overload/limits.js";
+import { createMemoryBudget } from "./overload/memory-budget.js";
 import { createRoom } from "./overload/room.js";
 import { createShedding } from "./overload/shedding.js";
 import { createRetentionStore } from "./retention/store.js";
@@ -66,6 +67,8 @@ export interface AppOptions {
   readonly grpcKeepaliveMs: number;
   /** After how long a gRPC client is asked to connect anew; undefined: never. */
   readonly grpcMaxConnectionAgeMs: number | undefined;
+  /** Whether the gRPC port offers server reflection. */
+  readonly grpcReflection: boolean;
   /** How many connections each port takes. */
   readonly maxConnections: number;
   /** For how long, at a stop, the ports stay open once it is told that the service is not ready any more. */
@@ -194,13 +197,15 @@ export async function openApp(options: AppOptions): Promise<App> {
     const drain = { lingerMs: options.lingerMs ?? lingerMs, drainMs };
     const { maxConnections, guard = createLoopGuard() } = options;
     const limits = { ...standardLimits, ...options.limits };
-    const overload = { guard, shedding, maxConnections, limits, room: createRoom(limits, shedding) };
+    const memory = createMemoryBudget(limits, shedding);
+    const overload = { guard, shedding, maxConnections, limits, memory, room: createRoom(limits, shedding) };
     const doors = { procedures, readiness: readiness.read, certificates, ...drain, ...overload, logCall };
     const gateway = await createGateway({ ...doors, docsBase, grpcPort: () => grpcPort });
     const grpc = createGrpcDoor({
       ...doors,
       keepaliveMs: options.grpcKeepaliveMs,
       maxConnectionAgeMs: options.grpcMaxConnectionAgeMs,
+      reflection: options.grpcReflection,
     });
     // Last of all that is prepared: while this process is busy starting, it could not tell a slow answer from none.
     const keeper = keepLease(lease, log);
@@ -230,6 +235,7 @@ export async function openApp(options: AppOptions): Promise<App> {
       renewals: keeper.renewals,
       checks: holdings.checks,
       pool: pool.use,
+      memoryReserved: () => memory.reserved,
       turnedAway: shedding.counts,
     });
     const metrics = async () => registry;

@@ -37,6 +37,8 @@ export interface Config {
   readonly grpcKeepaliveMs: number;
   /** After how long a gRPC client is asked to connect anew; undefined: never. */
   readonly grpcMaxConnectionAgeMs: number | undefined;
+  /** Whether the gRPC port offers server reflection. */
+  readonly grpcReflection: boolean;
   /** How many connections each port takes, in each process. */
   readonly maxConnections: number;
   /** For how long, at a stop, the ports stay open once it is told that the service is not ready any more. */
@@ -116,6 +118,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     tls,
     grpcKeepaliveMs: read("GRPC_KEEPALIVE_MS", 60_000, patience, patienceExpected),
     grpcMaxConnectionAgeMs: read("GRPC_MAX_CONNECTION_AGE_MS", undefined, patience, patienceExpected),
+    grpcReflection: read("GRPC_REFLECTION", true, onOrOff, "on or off"),
     maxConnections: read("MAX_CONNECTIONS", 10_000, connectionCount, "a number of connections from 10 to 1000000"),
     stopDelayMs: read("STOP_DELAY_MS", 0, delay, `a number of milliseconds from 0 to ${longestDelayMs}`),
     workers: read("WORKERS", 1, workerCount, `a number of processes from 1 to ${mostWorkers}`),
@@ -289,6 +292,10 @@ function nodes(parse: (text: string) => string | undefined) {
 
 function yesOrNo(text: string): boolean | undefined {
   return { true: true, false: false }[text];
+}
+
+function onOrOff(text: string): boolean | undefined {
+  return { on: true, off: false }[text];
 }
 
 function oneOf<T extends string>(values: readonly T[]) {

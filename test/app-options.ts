@@ -9,6 +9,7 @@ export const appOptions: Omit<AppOptions, "databaseUrl" | "redis" | "operatorKey
   tls: undefined,
   grpcKeepaliveMs: 60_000,
   grpcMaxConnectionAgeMs: undefined,
+  grpcReflection: true,
   maxConnections: 10_000,
   stopDelayMs: 0,
   lingerMs: 0,

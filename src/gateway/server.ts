@@ -12,6 +12,7 @@ import { largestMessage, type Procedure } from "../rpc/pipeline.js";
 import { after } from "../soon.js";
 import { parseBody } from "./body.js";
 import { answerOddHttp, refuseBrokenHttp, refuseOddHttp } from "./broken-http.js";
+import { watchConnections } from "./busy-connections.js";
 import { type DrainTimes, drainOnClose } from "./drain.js";
 import { failureBody, failureHeaders, successBody, successMembers } from "./envelope.js";
 import { createHttpServer } from "./http-server.js";
@@ -47,7 +48,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
       const serve = weighBodies(handler, options.room, limits);
       const listener = shedRequests(serve, options, () => server.listening);
       const server: Server = createHttpServer(listener, certificates, limits);
-      limitConnections(server, options.maxConnections, options.shedding);
+      watchConnections(server, limitConnections(server, options.maxConnections, options.shedding));
       return server;
     },
     frameworkErrors: (error, request, reply) => {

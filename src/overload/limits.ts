@@ -1,5 +1,8 @@
+import { getHeapStatistics } from "node:v8";
+import type { MemoryLimits } from "./memory-budget.js";
+
 /** What clients may do on either port: each, unless it is said otherwise. Times are in milliseconds. */
-export interface Limits {
+export interface Limits extends MemoryLimits {
   /** The head of a request must be complete by then; over HTTP/2, the client's settings. */
   readonly headMs: number;
   /** A whole request must be complete by then; so long may a client stay that does not read its answer. */
@@ -13,9 +16,14 @@ export interface Limits {
   readonly headers: number;
   /** How many calls may be under way on one gRPC connection. */
   readonly streams: number;
-  /** How large a message may be over gRPC, unpacked; and what all that are under way on one connection may have together. */
-  readonly unpackedBytes: number;
-  readonly bytesUnderWay: number;
+  /** How many of them may need no credential (health, reflection): some of these stay for as long as their client likes. */
+  readonly publicStreams: number;
+  /** How many requests a stream of reflection may bring. */
+  readonly reflectionRequests: number;
+  /** In how many pieces the message of a gRPC call may come. */
+  readonly messagePieces: number;
+  /** So long may a gRPC connection be kept on which nothing is asked. */
+  readonly grpcIdleMs: number;
   /** What all requests that are under way on both ports may have together; who has no more than a little is let go on. */
   readonly bytesInAll: number;
   readonly bytesAlways: number;
@@ -26,6 +34,9 @@ export interface Limits {
   readonly resetWithinMs: number;
 }
 
+/** What clients can make a process hold: an eighth of its heap, so that the work for them has the rest. */
+const totalBytes = Math.min(64 * 2 ** 20, Math.floor(getHeapStatistics().heap_size_limit / 8));
+
 export const standardLimits: Limits = {
   headMs: 20_000,
   requestMs: 30_000,
@@ -33,9 +44,19 @@ export const standardLimits: Limits = {
   handshakeMs: 10_000,
   headBytes: 16 * 1024,
   headers: 100,
+  totalBytes,
+  // Two of the largest pages.
+  connectionBytes: 8 * 2 ** 20,
+  // Strangers and one tenant together leave half of it to the others.
+  tenantBytes: Math.floor(totalBytes / 4),
+  smallBytes: 16 * 1024,
   streams: 250,
-  unpackedBytes: 4 * 2 ** 20,
-  bytesUnderWay: 8 * 2 ** 20,
+  publicStreams: 8,
+  reflectionRequests: 100,
+  // The largest message in pieces of 128 bytes. A packet of the network has ten times that.
+  messagePieces: 1_024,
+  // A client that has nothing to ask connects again by itself.
+  grpcIdleMs: 300_000,
   // An eighth of a small container; and less than what a connection costs by itself.
   bytesInAll: 64 * 2 ** 20,
   bytesAlways: 16 * 1024,

@@ -1,19 +1,25 @@
 import type { Http2Server } from "node:http2";
 import { toBinary } from "@bufbuild/protobuf";
-import { logVerbosity, Server, ServerCredentials, type ServerOptions, setLogVerbosity } from "@grpc/grpc-js";
+import {
+  logVerbosity,
+  Server,
+  ServerCredentials,
+  type ServerOptions,
+  setLogVerbosity,
+  type UntypedHandleCall,
+} from "@grpc/grpc-js";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.js";
 import type { Certificates } from "../certificates.js";
 import type { LogCall } from "../observe/calls.js";
 import { type OpenSockets, openSockets, stopListening } from "../open-sockets.js";
-import { mendHead } from "./call-head.js";
+import { createEnter } from "./enter.js";
 import { addHealth } from "./health.js";
-import { type Http2Limits, http2ServerOf, limitHeads, limitStreams } from "./http2-server.js";
-import type { Procedure } from "./pipeline.js";
+import { type Http2Limits, http2ServerOf, limitHeads, limitServer } from "./http2-server.js";
+import { largestMessage, type Procedure } from "./pipeline.js";
 import { addReflection } from "./reflection.js";
 import { renewedCredentials } from "./renewed-credentials.js";
 import { createUnaryHandler, type UnaryHandler } from "./unary-handler.js";
-import { createAnswerUnread } from "./unread-calls.js";
 import { writeOnce } from "./write-once.js";
 
 export interface GrpcDoorOptions extends Http2Limits {
@@ -26,6 +32,8 @@ export interface GrpcDoorOptions extends Http2Limits {
   readonly keepaliveMs: number;
   /** After how long a client is asked to connect anew; undefined: never. */
   readonly maxConnectionAgeMs: number | undefined;
+  /** Whether server reflection is offered. */
+  readonly reflection: boolean;
   /** For how long, once the door closes, it waits for clients that have only just connected. */
   readonly lingerMs: number;
   /** How long running calls may take to finish once the door closes. */
@@ -46,8 +54,8 @@ export interface GrpcDoor {
 }
 
 /**
- * The gRPC door. Served by grpc-js, which answers several times the calls of Connect's own HTTP/2 server. Requests stay
- * bytes until the caller has been admitted.
+ * The gRPC door. Served by grpc-js, which answers several times the calls of Connect's own HTTP/2 server. It gets no call
+ * whose caller was not admitted.
  */
 export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
   const { procedures, readiness, certificates, lingerMs, drainMs, logCall } = options;
@@ -57,20 +65,22 @@ export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
   const handlers = new Map<string, UnaryHandler>();
   for (const procedure of procedures) {
     const { method, path } = procedure;
-    const handle = createUnaryHandler(procedure, logCall);
-    handlers.set(path, handle);
-    server.register(
-      path,
-      handle,
-      writeOnce((response) => Buffer.from(toBinary(method.output, response))) as (response: unknown) => Buffer,
-      (bytes) => bytes,
-      "unary",
-    );
+    const write = writeOnce((response) => Buffer.from(toBinary(method.output, response)));
+    const handler = createUnaryHandler(procedure, write, logCall);
+    handlers.set(path, handler);
+    server.register(path, handler.perform as unknown as UntypedHandleCall, asItIs, asItIs, "unary");
   }
-  const answerUnread = createAnswerUnread(handlers, logCall);
   const services = [...new Set(procedures.map(({ method }) => method.parent))];
   const health = addHealth(server, services, readiness);
-  addReflection(server, [...services, Health, ServerReflection]);
+  if (options.reflection) {
+    const admits = () => {
+      if (options.guard.admits()) return true;
+      options.shedding.count("event_loop");
+      return false;
+    };
+    addReflection(server, [...services, Health, ServerReflection], admits, options.limits.reflectionRequests);
+  }
+  const enter = createEnter(handlers, options.reflection, options.limits, logCall);
 
   let listener: { readonly server: Http2Server; readonly sockets: OpenSockets } | undefined;
 
@@ -84,10 +94,7 @@ export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
         server.bindAsync(place, credentials, (error, port) => {
           if (error) return reject(error);
           // At once: what has connected by then is not limited.
-          limitStreams(server, options, (stream, headers, raw) => {
-            mendHead(headers, raw);
-            answerUnread(stream, headers);
-          });
+          limitServer(server, options, enter);
           resolve(port);
         });
       });
@@ -124,7 +131,7 @@ export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
  */
 function limitsOf({ keepaliveMs, maxConnectionAgeMs, drainMs, limits }: GrpcDoorOptions): ServerOptions {
   return {
-    "grpc.max_receive_message_length": limits.unpackedBytes,
+    "grpc.max_receive_message_length": largestMessage,
     "grpc.max_concurrent_streams": limits.streams,
     "grpc.keepalive_time_ms": keepaliveMs,
     "grpc.keepalive_timeout_ms": Math.min(keepaliveMs, longestPingMs),
@@ -133,6 +140,9 @@ function limitsOf({ keepaliveMs, maxConnectionAgeMs, drainMs, limits }: GrpcDoor
     "grpc.enable_channelz": 0, // nobody is served these figures, and every call would pay for them
   };
 }
+
+/** Messages are read and written by ourselves. */
+const asItIs = (bytes: Buffer) => bytes;
 
 /** How long a client may take to say that it is still there. */
 const longestPingMs = 20_000;

@@ -2,15 +2,16 @@
 import type { Http2Server, IncomingHttpHeaders, ServerHttp2Stream, ServerOptions } from "node:http2";
 import type { Server } from "@grpc/grpc-js";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
-import { deadlineExceeded, type Failure, grpcStatusOf, serviceOverloaded } from "../errors.js";
+import { type Failure, grpcStatusOf, serviceOverloaded } from "../errors.js";
 import { mintId } from "../ids.js";
 import { limitConnections } from "../overload/connections.js";
 import type { LoopGuard } from "../overload/event-loop.js";
 import type { Limits } from "../overload/limits.js";
-import type { Room } from "../overload/room.js";
+import type { MemoryBudget } from "../overload/memory-budget.js";
 import type { Shedding } from "../overload/shedding.js";
+import { headForGrpcJs, type RawHead } from "./call-head.js";
 import { toStatusBytes } from "./status.js";
-import { type AnswerStream, watchStreams } from "./stream-limits.js";
+import { limitStreams, type OpenStream } from "./stream-limits.js";
 
 /** Inner parts of grpc-js 1.14.7: look at them when it is updated. */
 interface Inside {
@@ -21,8 +22,12 @@ interface Inside {
 
 type Serve = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]) => void;
 
-/** What is done with a stream before grpc-js gets it. `raw` has all names and values of the head in turn, as they came. */
-type Prepare = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, raw: readonly string[]) => void;
+/**
+ * What is done with a stream before grpc-js gets it.
+ *
+ * @param goOn hands it to grpc-js
+ */
+export type Enter = (open: OpenStream, headers: IncomingHttpHeaders, raw: RawHead, goOn: () => void) => void;
 
 export interface Http2Limits {
   readonly guard: LoopGuard;
@@ -30,7 +35,7 @@ export interface Http2Limits {
   /** How many connections the port takes. */
   readonly maxConnections: number;
   readonly limits: Limits;
-  readonly room: Room;
+  readonly memory: MemoryBudget;
 }
 
 /** Sets how large the head of a call may be. To be done before the server is bound. */
@@ -44,27 +49,27 @@ export function limitHeads(server: Server, { headBytes, headers }: Limits): void
  * Limits the connections and streams of a server that is bound, and turns calls away that the process has no time for:
  * before grpc-js has done its part, which is most of what a call costs.
  */
-export function limitStreams(server: Server, options: Http2Limits, prepare: Prepare): void {
-  const { guard, shedding, maxConnections, limits, room } = options;
+export function limitServer(server: Server, options: Http2Limits, enter: Enter): void {
+  const { guard, shedding, maxConnections, limits, memory } = options;
   const overloaded = prepareAnswer(serviceOverloaded());
-  const watch = watchStreams(limits, room, prepareAnswer(deadlineExceeded()), overloaded);
   const http2Server = http2ServerOf(server);
-  limitConnections(http2Server, maxConnections, shedding);
+  const streams = limitStreams(limits, memory, limitConnections(http2Server, maxConnections, shedding));
   const [serve] = http2Server.listeners("stream") as [Serve];
   http2Server.removeAllListeners("stream");
-  http2Server.on("session", watch.greet);
+  http2Server.on("session", streams.begin);
   http2Server.on("stream", ((stream, headers, flags, raw) => {
-    if (stream.closed) return; // taken back in the same breath
-    if (headers[":path"]?.startsWith(alwaysServed) || guard.admits()) {
-      prepare(stream, headers, raw);
-      serve(stream, headers, flags, raw);
-      if (!stream.headersSent) watch.weigh(stream); // else it is refused, and nobody reads
+    const open = streams.of(stream);
+    if (open === undefined || stream.closed) return; // taken back in the same breath
+    if (!headers[":path"]?.startsWith(alwaysServed) && !guard.admits()) {
+      shedding.count("event_loop");
+      overloaded(stream);
       return;
     }
-    shedding.count("event_loop");
-    overloaded(stream);
+    enter(open, headers, raw, () => {
+      if (open.admit()) serve(stream, headForGrpcJs(headers), flags, raw);
+    });
   }) as Serve);
-  http2Server.once("close", watch.end);
+  http2Server.once("close", streams.end);
 }
 
 /** Who asks how the service fares must be told, above all when it fares badly. */
@@ -78,7 +83,7 @@ export function http2ServerOf(server: Server): Http2Server {
 }
 
 /** Makes what answers a call with a failure, without grpc-js. All but the id is written once. */
-function prepareAnswer(failure: Failure): AnswerStream {
+function prepareAnswer(failure: Failure): (stream: ServerHttp2Stream) => void {
   const sample = mintId("req");
   const details = Buffer.from(toStatusBytes(failure, sample));
   const idAt = details.indexOf(sample);
@@ -92,7 +97,6 @@ function prepareAnswer(failure: Failure): AnswerStream {
     const requestId = mintId("req");
     details.write(requestId, idAt, "latin1");
     const told = { ...same, "x-request-id": requestId, "grpc-status-details-bin": details.toString("base64") };
-    stream.on("error", () => {}); // the client is gone
     stream.respond(told, { endStream: true });
   };
 }

@@ -8,70 +8,112 @@ import {
   toBinary,
 } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
-import type { Server, ServerDuplexStream } from "@grpc/grpc-js";
+import type { Server, ServerDuplexStream, StatusObject } from "@grpc/grpc-js";
 import { status } from "@grpc/grpc-js";
 import { file_google_rpc_error_details } from "../../gen/google/rpc/error_details_pb.js";
 import {
   type ServerReflectionRequest,
   ServerReflectionRequestSchema,
-  type ServerReflectionResponse,
   ServerReflectionResponseSchema,
 } from "../../gen/grpc/reflection/v1/reflection_pb.js";
+import { serviceOverloaded } from "../errors.js";
+import { mintId } from "../ids.js";
+import { toStatus } from "./unary-handler.js";
 
 type Answer = MessageInitShape<typeof ServerReflectionResponseSchema>["messageResponse"];
 
+/** A stream of questions. Its answers are bytes. */
+type Asking = ServerDuplexStream<ServerReflectionRequest, Buffer>;
+
 /** v1alpha has the same messages as v1 under another name; older tools still ask for it. */
-const paths = ["v1", "v1alpha"].map((version) => `/grpc.reflection.${version}.ServerReflection/ServerReflectionInfo`);
+export const reflectionPaths = ["v1", "v1alpha"].map(
+  (version) => `/grpc.reflection.${version}.ServerReflection/ServerReflectionInfo`,
+);
 
 /**
  * Server reflection, so that `buf curl` and grpcurl work without the proto files. By hand, from the descriptors we have
  * in memory: @grpc/reflection reads .proto files instead, and buf curl cannot resolve what it answers.
+ *
+ * @param admits whether there is time for a request: a stream brings many, and anybody may open one
+ * @param most how many requests a stream may bring
  */
-export function addReflection(server: Server, services: readonly DescService[]): void {
+export function addReflection(
+  server: Server,
+  services: readonly DescService[],
+  admits: () => boolean,
+  most: number,
+): void {
   const answer = createAnswerer(services);
-  for (const path of paths) {
+  const overloaded = () => toStatus(serviceOverloaded(), { requestId: mintId("req") });
+  const tooMany = {
+    code: status.RESOURCE_EXHAUSTED,
+    details: `A reflection stream takes ${most} requests: open another for more.`,
+  };
+
+  function serve(stream: Asking): void {
+    let requests = 0;
+    stream.on("data", read);
+    stream.on("end", () => stream.end());
+
+    function read(request: ServerReflectionRequest): void {
+      requests += 1;
+      if (requests > most) end(tooMany);
+      else if (!admits()) end(overloaded());
+      else {
+        // The next is read when this answer has gone: of a client that does not read, one is held.
+        stream.pause();
+        stream.write(answer(request), () => stream.resume());
+      }
+    }
+
+    function end(why: Partial<StatusObject>): void {
+      stream.off("data", read);
+      stream.emit("error", why); // so grpc-js has a stream ended with a status
+    }
+  }
+
+  for (const path of reflectionPaths) {
     server.register(
       path,
-      (stream: ServerDuplexStream<ServerReflectionRequest, ServerReflectionResponse>) => {
-        stream.on("data", (originalRequest: ServerReflectionRequest) => {
-          const messageResponse = answer(originalRequest);
-          const { host: validHost } = originalRequest;
-          const response = create(ServerReflectionResponseSchema, { validHost, originalRequest, messageResponse });
-          if (!stream.write(response)) {
-            stream.pause();
-            stream.once("drain", () => stream.resume());
-          }
-        });
-        stream.on("end", () => stream.end());
-      },
-      (response) => Buffer.from(toBinary(ServerReflectionResponseSchema, response as ServerReflectionResponse)),
+      serve,
+      (response: Buffer) => response,
       (bytes) => fromBinary(ServerReflectionRequestSchema, bytes),
       "bidi",
     );
   }
 }
 
-function createAnswerer(services: readonly DescService[]): (request: ServerReflectionRequest) => Answer {
+/** Answers with the bytes of a response. What is long of it is written once: anybody may ask, and often. */
+function createAnswerer(services: readonly DescService[]): (request: ServerReflectionRequest) => Buffer {
   // No method names the details of errors, yet who reads an error wants to know them.
   const roots = [...services.map(({ file }) => file), file_google_rpc_error_details];
   const files = new Map([...closure(roots)].map((file) => [`${file.name}.proto`, file]));
-  // Encoded once: anybody may ask, and as often as they like.
-  const encoded = new Map([...files.values()].map((file) => [file, toBinary(FileDescriptorProtoSchema, file.proto)]));
-
-  function toAnswer(file: DescFile | undefined, name: string): Answer {
-    if (file === undefined) return failure(status.NOT_FOUND, `not found: ${name}`);
-    const fileDescriptorProto = [...closure([file])].flatMap((each) => encoded.get(each) ?? []);
-    return { case: "fileDescriptorResponse", value: { fileDescriptorProto } };
-  }
   const registry = createRegistry(...files.values());
+  const written = new Map<DescFile, Buffer>();
+
+  function writtenFile(file: DescFile): Buffer {
+    const known = written.get(file);
+    if (known !== undefined) return known;
+    const fileDescriptorProto = [...closure([file])].map((each) => toBinary(FileDescriptorProtoSchema, each.proto));
+    const bytes = write({ messageResponse: { case: "fileDescriptorResponse", value: { fileDescriptorProto } } });
+    written.set(file, bytes);
+    return bytes;
+  }
+
+  function toAnswer(file: DescFile | undefined, name: string): Buffer {
+    return file ? writtenFile(file) : failure(status.NOT_FOUND, `not found: ${name}`);
+  }
+
+  const service = services.map(({ typeName: name }) => ({ name }));
+  const listed = write({ messageResponse: { case: "listServicesResponse", value: { service } } });
 
   /** A symbol is a type, a service, or a member of one. */
   const fileOfSymbol = (symbol: string) => (registry.get(symbol) ?? registry.get(symbol.replace(/\.[^.]*$/, "")))?.file;
 
-  return ({ messageRequest: asked }) => {
+  function answerOf({ messageRequest: asked }: ServerReflectionRequest): Buffer {
     switch (asked.case) {
       case "listServices":
-        return { case: "listServicesResponse", value: { service: services.map(({ typeName: name }) => ({ name })) } };
+        return listed;
       case "fileByFilename":
         return toAnswer(files.get(asked.value), asked.value);
       case "fileContainingSymbol":
@@ -85,11 +127,20 @@ function createAnswerer(services: readonly DescService[]): (request: ServerRefle
       default:
         return failure(status.UNIMPLEMENTED, "this server does not answer such a reflection request");
     }
-  };
+  }
+
+  // The parts of a message can be written apart.
+  return (originalRequest) =>
+    Buffer.concat([write({ validHost: originalRequest.host, originalRequest }), answerOf(originalRequest)]);
 }
 
-function failure(errorCode: number, errorMessage: string): Answer {
-  return { case: "errorResponse", value: { errorCode, errorMessage } };
+function write(response: MessageInitShape<typeof ServerReflectionResponseSchema>): Buffer {
+  return Buffer.from(toBinary(ServerReflectionResponseSchema, create(ServerReflectionResponseSchema, response)));
+}
+
+function failure(errorCode: number, errorMessage: string): Buffer {
+  const messageResponse: Answer = { case: "errorResponse", value: { errorCode, errorMessage } };
+  return write({ messageResponse });
 }
 
 /** The files and all that they import. */

@@ -30,7 +30,8 @@ export function prefixed(message: Buffer): Buffer {
 }
 
 /** The bytes of a client that begins calls and takes each back at once. Node's client would end them first. */
-export function callsTakenBack(calls: number, code: number): Buffer {
+export function callsTakenBack(calls: number, code: number, key: string): Buffer {
+  const head = headWith(key);
   const reason = Buffer.alloc(4);
   reason.writeUInt32BE(code);
   const frames = Array.from({ length: calls }, (_, call) => [
@@ -61,7 +62,8 @@ function lengthAndText(text: string): Buffer[] {
 }
 
 /** The bytes of a client that begins so many calls at once, whatever it was told. Node's client would wait. */
-export function callsLeftOpen(calls: number): Buffer {
+export function callsLeftOpen(calls: number, key: string): Buffer {
+  const head = headWith(key);
   return Buffer.concat([greeting, ...Array.from({ length: calls }, (_, call) => frame(1, 4, 2 * call + 1, head))]);
 }
 
@@ -83,12 +85,20 @@ export function saidOnStreams(bytes: Buffer): Map<number, string[]> {
 }
 
 /** The head of a call that needs no more than that. */
-const head = headOf([[":path", "/latchkey.v1.KeysService/ListKeys"]]);
+function headWith(key: string): Buffer {
+  return headOf([
+    [":path", "/latchkey.v1.KeysService/ListKeys"],
+    ["authorization", `Bearer ${key}`],
+  ]);
+}
 
 /** HTTP/2's preface, and settings without any setting. */
-const greeting = Buffer.concat([Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frame(4, 0, 0, Buffer.alloc(0))]);
+export const greeting = Buffer.concat([
+  Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+  frame(4, 0, 0, Buffer.alloc(0)),
+]);
 
-function frame(type: number, flags: number, stream: number, payload: Buffer): Buffer {
+export function frame(type: number, flags: number, stream: number, payload: Buffer): Buffer {
   const head = Buffer.alloc(9);
   head.writeUIntBE(payload.length, 0, 3);
   head.writeUInt8(type, 3);

@@ -1,28 +1,16 @@
-import { once } from "node:events";
-import { connect as connectHttp2, constants } from "node:http2";
 import { connect } from "node:net";
-import { fromBinary } from "@bufbuild/protobuf";
-import { anyUnpack } from "@bufbuild/protobuf/wkt";
-import { status } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
-import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
 import { type Answer, ask, createWorkspace, expectFailure, expectSuccess } from "../gateway/http.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import { readSamples, total } from "../observe/samples.js";
-import { callHeaders, callsLeftOpen, endOfCall, grpcStatusOf, prefixed, saidOnStreams } from "./bare-grpc.js";
 
 /** Less than the clients below bring together, and more than any of them brings alone. */
-const limits = { bytesInAll: 4 * 2 ** 20 };
-/** How many calls may be under way on a gRPC connection. */
-const most = 250;
+const limits = { bytesInAll: 2 ** 19 };
 const rpc = "/latchkey.v1.KeysService/ListKeys";
 
 /** What is left when one of those who fill the room was refused is less than this. */
-const large = 900_000;
+const large = 120_000;
 const largeJson = `{${" ".repeat(large)}}`;
-/** An unknown field of so many bytes. */
-const largeMessage = prefixed(Buffer.concat([Buffer.from([0xfa, 0x3f, 0xa0, 0xf7, 0x36]), Buffer.alloc(large)]));
 
 let app: TestApp;
 let key: string;
@@ -32,33 +20,24 @@ beforeAll(async () => {
 });
 afterAll(() => app.close());
 
-describe.each([
-  ["gRPC", fillByGrpc],
-  ["HTTP", fillByHttp],
-])("while clients of %s have sent as much as all may together, and finished nothing", (_door, fill) => {
+describe("while clients of HTTP have sent as much as all may together, and finished nothing", () => {
   it("what is large is refused through each door and counted, what is small is served, and all when they have gone", async () => {
     const before = await turnedAway();
-    const leave = fill();
+    const leave = fillByHttp();
     await expect.poll(turnedAway, { timeout: 10_000 }).toBeGreaterThan(before);
 
-    const { status: found, details } = await callGrpc(largeMessage);
-    expect(found).toBe(status.UNAVAILABLE);
-    const [first] = fromBinary(StatusSchema, details).details;
-    expect(first && anyUnpack(first, ErrorInfoSchema)).toMatchObject({ reason: "SERVICE_UNAVAILABLE" });
     for (const answer of [await callHttp({ body: largeJson }), await callHttp({ chunks: [Buffer.from(largeJson)] })]) {
       expect(expectFailure(answer, 503, "application/service_unavailable").detail).toContain("did nothing of this");
       expect(answer.headers["retry-after"]).toMatch(/^\d+$/);
     }
     expect(JSON.parse((await callConnect(largeJson)).text).code).toBe("unavailable");
-    expect((await turnedAway()) - before).toBeGreaterThanOrEqual(5);
+    expect((await turnedAway()) - before).toBeGreaterThanOrEqual(4);
 
-    expect((await callGrpc(prefixed(Buffer.alloc(0)))).status).toBe(status.OK);
     expectSuccess(await callHttp({ body: "{}" }));
     expectSuccess(await callHttp({ chunks: [Buffer.from("{}")] }));
 
     leave();
-    await expect.poll(async () => (await callGrpc(largeMessage)).status, { timeout: 10_000 }).toBe(status.OK);
-    expectSuccess(await callHttp({ body: largeJson }));
+    await expect.poll(async () => (await callHttp({ body: largeJson })).status, { timeout: 10_000 }).toBe(200);
     expectSuccess(await callHttp({ chunks: [Buffer.from(largeJson)] }));
     expect((await callConnect(largeJson)).status).toBe(200);
   });
@@ -67,57 +46,8 @@ describe.each([
 it("what was answered takes no room: many large calls, one after the other, are all served", async () => {
   for (let calls = 0; calls < 6; calls++) {
     expectSuccess(await callHttp({ body: largeJson }));
-    expect((await callGrpc(largeMessage)).status).toBe(status.OK);
   }
 });
-
-describe("of the calls on one gRPC connection", () => {
-  it("250 are under way at once; the next waits for one of them to end, and others do not", async () => {
-    const session = openSession();
-    await once(session, "remoteSettings");
-    const underWay = Array.from({ length: most }, () => session.request(callHeaders(rpc, key)));
-    const next = session.request(callHeaders(rpc, key)).end(prefixed(Buffer.alloc(0)));
-    const nextEnd = grpcStatusOf(next);
-    for (let others = 0; others < 5; others++) {
-      expect((await callGrpc(prefixed(Buffer.alloc(0)))).status).toBe(status.OK);
-    }
-    expect(next.closed, "answered although 250 are under way").toBe(false);
-    for (const stream of underWay.slice(0, 3)) {
-      expect(await grpcStatusOf(stream.end(prefixed(Buffer.alloc(0))))).toBe(status.OK);
-    }
-    expect(await nextEnd).toBe(status.OK);
-  });
-
-  it("the next is refused if its client does not wait, and the others are answered", async () => {
-    const { hostname, port } = new URL(`http://${app.grpcAddress}`);
-    const socket = connect(Number(port), hostname).on("error", () => {});
-    onTestFinished(() => void socket.destroy());
-    const came: Buffer[] = [];
-    socket.on("data", (bytes) => came.push(bytes));
-    const said = () => saidOnStreams(Buffer.concat(came));
-    socket.write(callsLeftOpen(most + 1));
-    const refused = 2 * most + 1;
-    await expect.poll(() => said().get(refused)).toEqual([`reset ${constants.NGHTTP2_REFUSED_STREAM}`]);
-    expect([...said().keys()]).toEqual([refused]);
-    socket.write(endOfCall(1));
-    await expect.poll(() => said().get(1)).toContain("frame 1");
-  });
-});
-
-/** Clients of gRPC, who need not be known, each within the limit of its connection. Gives what makes them leave. */
-function fillByGrpc(): () => void {
-  const sessions = Array.from({ length: 4 }, openSession);
-  for (const session of sessions) {
-    for (let streams = 0; streams < 3; streams++) {
-      const stream = session.request(callHeaders(rpc, "nobody"));
-      stream.on("error", () => {});
-      stream.write(largeMessage.subarray(0, 2 ** 19));
-    }
-  }
-  return () => {
-    for (const session of sessions) session.destroy();
-  };
-}
 
 /** Clients of HTTP, whose bodies are read once their key is accepted. */
 function fillByHttp(): () => void {
@@ -127,25 +57,12 @@ function fillByHttp(): () => void {
     const socket = connect(Number(port), hostname);
     onTestFinished(() => void socket.destroy());
     socket.on("error", () => {}).resume();
-    socket.write(`POST /v1/keys.listKeys HTTP/1.1\r\nhost: a\r\n${head}\r\n\r\n${largeJson.slice(0, 2 ** 19)}`);
+    socket.write(`POST /v1/keys.listKeys HTTP/1.1\r\nhost: a\r\n${head}\r\n\r\n${largeJson.slice(0, 100_000)}`);
     return socket;
   });
   return () => {
     for (const socket of sockets) socket.destroy();
   };
-}
-
-async function callGrpc(message: Buffer): Promise<{ status: number; details: Buffer }> {
-  const session = openSession();
-  const stream = session.request(callHeaders(rpc, key));
-  stream.on("error", () => {});
-  let details = "";
-  stream.on("response", (headers) => {
-    details = String(headers["grpc-status-details-bin"] ?? "");
-  });
-  const found = await grpcStatusOf(stream.end(message));
-  session.destroy();
-  return { status: found, details: Buffer.from(details, "base64") };
 }
 
 function callHttp(asked: { body: string } | { chunks: Buffer[] }): Promise<Answer> {
@@ -154,13 +71,6 @@ function callHttp(asked: { body: string } | { chunks: Buffer[] }): Promise<Answe
 
 function callConnect(body: string): Promise<Answer> {
   return ask(app.httpUrl, rpc, { key, headers: { "content-type": "application/json" }, body });
-}
-
-function openSession() {
-  const session = connectHttp2(`http://${app.grpcAddress}`);
-  session.on("error", () => {});
-  onTestFinished(() => session.destroy());
-  return session;
 }
 
 async function turnedAway(): Promise<number> {
