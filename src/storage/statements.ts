@@ -101,6 +101,7 @@ function send(
     statement.then(
       (found) => {
         leave(lane);
+        dropHoles(found);
         if (isWhole(found, statement)) {
           watch?.succeeded(found.statement.string);
           resolve(found);
@@ -147,6 +148,17 @@ function send(
       else stop();
     },
   };
+}
+
+/**
+ * Where a statement was cancelled after some of its rows had arrived, postgres.js 3.4.9 goes on counting from there: the
+ * rows of the next result on that connection come behind as many places that nothing was ever put in. The result is its
+ * own, and complete. Rows that are left over from a connection that broke are no such places, and stay.
+ */
+function dropHoles(result: RowList<Row[]>): void {
+  const rows: Row[] = result;
+  const holes = rows.findIndex((_row, place) => place in rows);
+  if (holes > 0) rows.splice(0, holes);
 }
 
 /** A result is whole if the statement ended, the result is its own, and every row is there. */
