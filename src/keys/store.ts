@@ -271,14 +271,23 @@ export function createKeysStore(sql: Sql) {
       return replaced.length === 1;
     },
 
-    /** When keys were last used; never sets a time back. */
-    async recordUses(uses: ReadonlyMap<string, Date>): Promise<void> {
+    /**
+     * When keys were last used; never sets a time back. Keys that are locked are left out, and returned: to wait for one
+     * would keep the others of the batch locked, which are of other workspaces.
+     */
+    async recordUses(uses: ReadonlyMap<string, Date>): Promise<string[]> {
       const keyIds = [...uses.keys()];
       const times = [...uses.values()].map((at) => at.toISOString());
-      await patiently(sql`
-        update keys set last_used_at = greatest(last_used_at, used.at)
-        from unnest(${words(sql, keyIds)}, ${words(sql, times)}::timestamptz[]) as used (key_id, at)
-        where keys.key_id = used.key_id`);
+      const left = await patiently(sql<{ keyId: string }[]>`
+        with used as materialized (
+            select * from unnest(${words(sql, keyIds)}, ${words(sql, times)}::timestamptz[]) as used (key_id, at)),
+          locked as (
+            select keys.key_id, used.at from keys join used using (key_id) for no key update of keys skip locked),
+          stored as (
+            update keys set last_used_at = greatest(last_used_at, locked.at) from locked
+            where keys.key_id = locked.key_id returning keys.key_id)
+        select keys.key_id from keys join used using (key_id) where key_id not in (select key_id from stored)`);
+      return left.map(({ keyId }) => keyId);
     },
   };
 }
