@@ -11,11 +11,17 @@ export interface Call {
   readonly headers?: (name: string) => readonly string[];
   /** What it came over, where the door can tell. */
   readonly connection?: object;
+  /** The address and port that it came from, where the door cannot tell what it came over. */
+  readonly peer?: () => string;
   /** What emits an event when the client goes away, and the name of that event. */
   readonly client?: EventEmitter;
   readonly leaving?: string;
   /** What traces tell of it. Undefined: nobody listens. */
   readonly span?: Span | undefined;
+  /** The workspace that it is for. Undefined until the caller is known, and for the operator. */
+  workspaceId?: string | undefined;
+  /** Whether it takes a right from somebody. Such a call has connections to the database that others leave free. */
+  revokes?: boolean;
   /** What is told beside the answer, whatever that is: by headers, over gRPC by trailing metadata. */
   answerHeaders?: Readonly<Record<string, string>> | undefined;
   /** Why nobody waits for its answer any more. */

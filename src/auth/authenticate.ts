@@ -47,7 +47,7 @@ export function createAuthenticate(
     if (!isWellFormedSecret(token)) {
       throw credentialMalformed("The credential is not an API key: its form or its checksum is wrong. Copy it again.");
     }
-    return after(holdings.find(hash, call.span), acceptKey);
+    return after(holdings.find(hash, call), acceptKey);
   };
 
   function credentialOf(header: string, connection: object | undefined): Credential {

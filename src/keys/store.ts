@@ -1,5 +1,4 @@
 import type { JsonObject } from "@bufbuild/protobuf";
-import type { Span } from "@opentelemetry/api";
 import { type Author, events, isChange, type Told } from "../audit/store.js";
 import type { Call, KeptAnswer } from "../call.js";
 import { idOf, insertion, type NewIdentity } from "../identities/store.js";
@@ -117,9 +116,9 @@ export function createKeysStore(sql: Sql) {
     },
 
     /** One statement, hence one snapshot: no change up to its epoch is missing. */
-    async readStanding(hash: string, span?: Span): Promise<Snapshot<KeyStanding> | undefined> {
+    async readStanding(hash: string, call?: Call): Promise<Snapshot<KeyStanding> | undefined> {
       const [row] = await runForAll(
-        span,
+        call,
         sql<Snapshot<KeyStanding>[]>`
         select key_id, keys.workspace_id, keys.name, enabled, permissions, keys.meta, expires_at, identity_id, external_id,
           identities.meta as identity_meta, identities.created_at as identity_created_at,

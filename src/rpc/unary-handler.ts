@@ -15,6 +15,8 @@ export interface UnaryCall extends EventEmitter {
   readonly metadata: Metadata;
   /** The message, still as bytes. */
   readonly request: Uint8Array;
+  /** The address and port of its client. */
+  getPeer?(): string;
 }
 
 /**
@@ -35,9 +37,11 @@ export function createUnaryHandler(procedure: Procedure, logCall: LogCall): Unar
       requestId,
       deadline: Date.now() + Math.min(longestCallMs, patienceMs(timeout)),
       headers: (name) => rpc.metadata.get(name).map(String),
+      peer: () => rpc.getPeer?.() ?? "unknown",
       client: rpc,
       leaving: "cancelled",
       span: beginSpan?.("grpc", (name) => rpc.metadata.get(name)[0]?.toString()),
+      workspaceId: undefined,
       answerHeaders: undefined,
       ended: undefined,
       work: undefined,

@@ -1,8 +1,8 @@
 import type { PendingQuery, Row, RowList } from "postgres";
 import { serviceOverloaded } from "../errors.js";
-import type { Lane, Lanes } from "./lanes.js";
+import type { Lane, Lanes, LaneWaiter } from "./lanes.js";
 import { codeOf, type Sql } from "./postgres.js";
-import type { Waiter } from "./waiting-room.js";
+import type { Origin } from "./shares.js";
 
 type Statement = PendingQuery<Row[]>;
 
@@ -52,7 +52,7 @@ export function reliable(
   // biome-ignore lint/suspicious/noThenProperty: a statement is sent when somebody waits for it
   statement.then = (onResult, onError) => {
     if (errand === undefined && cancelled) return Promise.reject(new Cancelled()).then(onResult, onError);
-    errand ??= send(lanes, write, watch, patient.has(statement));
+    errand ??= send(lanes, write, watch, patient.has(statement), origins.get(statement));
     return errand.result.then(onResult, onError);
   };
   return statement;
@@ -74,6 +74,14 @@ export function patiently<T extends object>(statement: T): T {
   return statement;
 }
 
+const origins = new WeakMap<object, Origin>();
+
+/** A statement that takes its turn, and its share of the connections, with others of this origin. */
+export function withOrigin<T extends object>(statement: T, origin: Origin): T {
+  origins.set(statement, origin);
+  return statement;
+}
+
 /** A statement that somebody waits for. */
 interface Errand {
   readonly result: Promise<RowList<Row[]>>;
@@ -85,6 +93,7 @@ function send(
   write: (sql: Sql) => Statement,
   watch: StatementWatch | undefined,
   isPatient: boolean,
+  origin: Origin | undefined,
 ): Errand {
   let repeatsLeft = mostRepeats;
   let running: { readonly statement: Statement & Inside; readonly lane: Lane } | undefined;
@@ -138,7 +147,8 @@ function send(
     reject(serviceOverloaded());
   }
 
-  const waiter: Waiter<Lane> = watch === undefined || isPatient ? { goOn: attempt } : { goOn: attempt, refuse };
+  const waiter: LaneWaiter =
+    watch === undefined || isPatient ? { goOn: attempt, origin } : { goOn: attempt, refuse, origin };
   lanes.enter(waiter);
   return {
     result,
