@@ -16,6 +16,10 @@ export interface Call {
   readonly leaving?: string;
   /** What traces tell of it. Undefined: nobody listens. */
   readonly span?: Span | undefined;
+  /** The workspace that it is for. Undefined until the caller is known, and for the operator. */
+  workspaceId?: string | undefined;
+  /** Whether it takes a right from somebody. Such a call has connections to the database that others leave free. */
+  revokes?: boolean;
   /** What is told beside the answer, whatever that is: by headers, over gRPC by trailing metadata. */
   answerHeaders?: Readonly<Record<string, string>> | undefined;
   /** Why nobody waits for its answer any more. */

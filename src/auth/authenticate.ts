@@ -59,17 +59,17 @@ export function createAuthentication(
           "The credential is not an API key: its form or its checksum is wrong. Copy it again.",
         );
       }
-      return after(holdings.find(hash, call.span), (found) => acceptKey(found, hash));
+      return after(holdings.find(hash, call), (found) => acceptKey(found, hash));
     },
     recheck(call, caller) {
       if (caller.kind === "operator") return caller;
       const cached = holdings.recheck(caller.hash);
       if (cached !== undefined) return presentCaller(caller, cached);
-      return after(holdings.find(caller.hash, call.span), (found) => presentCaller(caller, found));
+      return after(holdings.find(caller.hash, call), (found) => presentCaller(caller, found));
     },
     reread(call, caller) {
       if (caller.kind === "operator") return caller;
-      return after(holdings.read(caller.hash, call.span), (found) => presentCaller(caller, found));
+      return after(holdings.read(caller.hash, call), (found) => presentCaller(caller, found));
     },
   };
 

@@ -1,4 +1,4 @@
-import type { Span } from "@opentelemetry/api";
+import type { Call } from "../call.js";
 import type { KeyStanding } from "../keys/store.js";
 import type { Soon } from "../soon.js";
 import type { Snapshot } from "../storage/postgres.js";
@@ -25,11 +25,11 @@ export interface Holdings {
   recheck(hash: string): Standing | undefined;
   /**
    * The same for any key. Undefined if there is none; throws when nobody can be asked. Calls that want the same share a
-   * lookup; so none ends with a call, and it is told of in the span that it was begun for.
+   * lookup; so none ends with a call, and it is charged to the one that it was begun for, and told of in its span.
    */
-  find(hash: string, span?: Span): Promise<Standing | undefined>;
+  find(hash: string, call?: Call): Promise<Standing | undefined>;
   /** The same by Postgres alone: with changes that are committed, and not acknowledged yet. */
-  read(hash: string, span?: Span): Promise<Standing | undefined>;
+  read(hash: string, call?: Call): Promise<Standing | undefined>;
   /** For calls that need no key: throws when Postgres is away, so that they are told at once. */
   ready(): Soon<void>;
   /** To be awaited after each change of a key or an identity: resolves when every replica answers by it. */
@@ -40,8 +40,8 @@ export interface Holdings {
 
 /** Where facts come from when they are not held. */
 export interface HoldingsSources {
-  readonly readStanding: (hash: string, span?: Span) => Promise<Snapshot<KeyStanding> | undefined>;
-  readonly readState: (workspaceId: string, span?: Span) => Promise<Snapshot<{ enabled: boolean }> | undefined>;
+  readonly readStanding: (hash: string, call?: Call) => Promise<Snapshot<KeyStanding> | undefined>;
+  readonly readState: (workspaceId: string, call?: Call) => Promise<Snapshot<{ enabled: boolean }> | undefined>;
 }
 
 /** With a key, the verdict on it is kept, as a message and as it was written. An estimate: some more than the key each. */
@@ -68,8 +68,8 @@ export function createHoldings(
     form: workspaceEntries(secret),
     changes,
     cache,
-    async read(workspaceId, span) {
-      const state = await sources.readState(workspaceId, span);
+    async read(workspaceId, call) {
+      const state = await sources.readState(workspaceId, call);
       return state && workspaceFact(workspaceId, state.enabled, state.epoch);
     },
     capacity: capacity * workspacesShare,
@@ -79,8 +79,8 @@ export function createHoldings(
     form: keyEntries(secret),
     changes,
     cache,
-    async read(hash, span) {
-      const standing = await sources.readStanding(hash, span);
+    async read(hash, call) {
+      const standing = await sources.readStanding(hash, call);
       if (standing === undefined) return undefined;
       const { epoch, ...value } = standing;
       return { value, rows: value.identityId ? [value.keyId, value.identityId] : [value.keyId], asOf: epoch };
@@ -113,10 +113,10 @@ export function createHoldings(
       return found;
     },
 
-    async find(hash, span) {
+    async find(hash, call) {
       await lease.ensure();
       const heldKey = keys.held(hash);
-      const key = heldKey ?? (await keys.fetch(hash, "redis", span));
+      const key = heldKey ?? (await keys.fetch(hash, "redis", call));
       if (key === undefined) return undefined;
       // One question to Redis is enough for one call.
       const from = heldKey ? "redis" : "postgres";
@@ -124,11 +124,11 @@ export function createHoldings(
       const heldState = workspaces.held(workspaceId);
       if (heldKey !== undefined) keys.lookups.held += 1;
       if (heldState !== undefined) workspaces.lookups.held += 1;
-      return { key, workspaceEnabled: heldState ?? (await workspaces.fetch(workspaceId, from, span)) ?? false };
+      return { key, workspaceEnabled: heldState ?? (await workspaces.fetch(workspaceId, from, call)) ?? false };
     },
 
-    async read(hash, span) {
-      const standing = await sources.readStanding(hash, span);
+    async read(hash, call) {
+      const standing = await sources.readStanding(hash, call);
       return standing && { key: standing, workspaceEnabled: standing.workspaceEnabled };
     },
 

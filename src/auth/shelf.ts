@@ -1,5 +1,5 @@
-import type { Span } from "@opentelemetry/api";
 import { LRUCache } from "lru-cache";
+import type { Call } from "../call.js";
 import { serviceUnavailable } from "../errors.js";
 import type { Cache } from "../storage/redis.js";
 import type { Changes, Fact } from "./changes.js";
@@ -12,7 +12,7 @@ export interface Shelf<T> {
   /** What is held, unless a known change is missing in it. */
   held(id: string): T | undefined;
   /** Undefined if there is no such thing; throws when nobody can be asked. */
-  fetch(id: string, from: "redis" | "postgres", span?: Span): Promise<T | undefined>;
+  fetch(id: string, from: "redis" | "postgres", call?: Call): Promise<T | undefined>;
   /** Holds a fact that came along with another, unless a known change is missing in it. True if it is news. */
   hold(id: string, fact: Fact<T>): boolean;
   /** Puts a fact into Redis as a courtesy to other replicas, on which nothing rests. */
@@ -23,7 +23,7 @@ export interface ShelfOptions<T> {
   readonly form: EntryForm<T>;
   readonly changes: Changes;
   readonly cache: Cache;
-  readonly read: (id: string, span?: Span) => Promise<Fact<T> | undefined>;
+  readonly read: (id: string, call?: Call) => Promise<Fact<T> | undefined>;
   /** Told of each fact that was read from Postgres or Redis. */
   readonly onArrival?: (fact: Fact<T>) => void;
   /** How much is held, in bytes of heap. */
@@ -82,17 +82,17 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
   }
 
   /** Redis is not trusted: an entry counts only if it lies within what is known here, and no change is missing in it. */
-  async function readRedis(id: string, span: Span | undefined): Promise<Fact<T> | undefined> {
-    const fact = form.open(id, await cache.get(form.nameOf(id), span));
+  async function readRedis(id: string, call: Call | undefined): Promise<Fact<T> | undefined> {
+    const fact = form.open(id, await cache.get(form.nameOf(id), call?.span));
     if (fact === undefined || fact.asOf > changes.epoch || !changes.admit(fact)) return undefined;
     lookups.redis += 1;
     return fact;
   }
 
-  async function readPostgres(id: string, span: Span | undefined): Promise<Fact<T> | undefined> {
+  async function readPostgres(id: string, call: Call | undefined): Promise<Fact<T> | undefined> {
     const { history: readIn } = changes;
-    const fact = await read(id, span);
-    if (readIn !== changes.history) return readPostgres(id, span); // its epoch may be counted in either
+    const fact = await read(id, call);
+    if (readIn !== changes.history) return readPostgres(id, call); // its epoch may be counted in either
     lookups.postgres += 1;
     // Not waited for: a cache that is slow costs a caller its time once, at the reading.
     if (fact) share(id, fact);
@@ -100,9 +100,9 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
   }
 
   /** Callers who want the same at the same time share one fetch. */
-  function fetchOnce(id: string, from: "redis" | "postgres", span: Span | undefined): Promise<Fact<T> | undefined> {
+  function fetchOnce(id: string, from: "redis" | "postgres", call: Call | undefined): Promise<Fact<T> | undefined> {
     if (underWay.size >= mostUnderWay) throw serviceUnavailable(new Error("too much is being fetched already"));
-    const fetching = (async () => (from === "redis" && (await readRedis(id, span))) || (await readPostgres(id, span)))()
+    const fetching = (async () => (from === "redis" && (await readRedis(id, call))) || (await readPostgres(id, call)))()
       .then((fact) => {
         if (fact) hold(id, fact);
         if (fact) onArrival?.(fact);
@@ -118,11 +118,11 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
     held,
     hold,
     share,
-    async fetch(id, from, span) {
+    async fetch(id, from, call) {
       for (let fetches = 0; fetches < mostFetches; fetches++) {
         // The first fetch may have been begun by somebody else, before this call: what it brings may be too old.
         const joined = underWay.get(id);
-        const fact = await (joined ?? fetchOnce(id, from, span));
+        const fact = await (joined ?? fetchOnce(id, from, call));
         if (fact === undefined && (joined === undefined || fetches > 0)) return undefined;
         if (fact !== undefined && changes.admit(fact)) return fact.value;
       }

@@ -65,9 +65,9 @@ export function withSpotChecks(
       checkNowAndThen(found, changes.epoch);
       return found;
     },
-    async find(hash, span) {
+    async find(hash, call) {
       const knownEpoch = changes.epoch;
-      const found = await holdings.find(hash, span);
+      const found = await holdings.find(hash, call);
       checkNowAndThen(found, knownEpoch);
       return found;
     },

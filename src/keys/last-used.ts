@@ -15,13 +15,17 @@ const flushEveryMs = 2_000;
 /** How long a stop waits for a database that does not answer. */
 const patienceMs = 5_000;
 
-/** A batch is bounded, so that one statement stays small; the rest waits for the next. */
+/** Until a batch is stored, no other change of its keys is made: so it is small, and a change waits for a moment only. */
 const largestBatch = 500;
 
 /** How many keys are remembered at most, which takes 20 MB: more come only if Postgres is away, or too slow, for long. */
 const mostUnstored = 100_000;
 
-export function createLastUsed(store: (uses: ReadonlyMap<string, Date>) => Promise<void>, log: Log): LastUsed {
+/** @param store resolves to the ids of keys whose last use could not be stored yet */
+export function createLastUsed(
+  store: (uses: ReadonlyMap<string, Date>) => Promise<readonly string[]>,
+  log: Log,
+): LastUsed {
   let uses = new Map<string, Date>();
   let full = false;
   const outage = createOutage(log, {
@@ -49,8 +53,10 @@ export function createLastUsed(store: (uses: ReadonlyMap<string, Date>) => Promi
     uses = new Map();
     try {
       while (pending.length > 0) {
-        await store(new Map(pending.slice(0, largestBatch)));
+        const batch = new Map(pending.slice(0, largestBatch));
+        const left = await store(batch);
         pending.splice(0, largestBatch);
+        for (const keyId of left) record(keyId, batch.get(keyId) as Date);
       }
       full = uses.size >= mostUnstored;
       outage.end();

@@ -1,5 +1,4 @@
 import { create } from "@bufbuild/protobuf";
-import type { Span } from "@opentelemetry/api";
 import {
   type KeysService,
   VerificationCode,
@@ -8,6 +7,7 @@ import {
 } from "../../gen/latchkey/v1/keys_service_pb.js";
 import type { Holdings, Standing } from "../auth/holdings.js";
 import { authorOf, type CallContext, callingKey, type Handlers } from "../auth/principal.js";
+import type { Call } from "../call.js";
 import { identityNotFound, invalidInput, keyNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
 import { readPage, writePage } from "../page.js";
@@ -36,11 +36,11 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
   }
 
   /** Looks for a key that this process does not hold for the caller. */
-  function lookUp(held: Standing | undefined, secret: string, hash: string, span: Span | undefined) {
+  function lookUp(held: Standing | undefined, secret: string, hash: string, call: Call) {
     // A text that cannot be a secret of ours is not looked up.
     if (!isWellFormedSecret(secret)) return undefined;
     // What is held of another workspace is looked for as long as what is nowhere: how soon we answer tells nothing.
-    return holdings.find(held === undefined ? hash : hashSecret(hash), span);
+    return holdings.find(held === undefined ? hash : hashSecret(hash), call);
   }
 
   /** Changes a key; false if it, or its new owner, does not exist. */
@@ -111,6 +111,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       const caller = callingKey(context);
       const changes = toChanges(request, caller.workspaceId);
       checkGivenScopes(caller, changes.scopes ?? []);
+      context.call.revokes = mayRevoke(changes);
       const updated = Object.keys(changes).length === 0 || (await change(request.keyId, changes, context));
       const row = await store.findKey(context.call, caller.workspaceId, request.keyId);
       if (row === undefined) throw keyNotFound();
@@ -120,6 +121,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
     },
 
     async deleteKey({ keyId }, context) {
+      context.call.revokes = true;
       const deleted = await remove(keyId, context);
       // Also if it is gone already: whoever tries again may not know how the first attempt ended.
       await holdings.changed();
@@ -129,6 +131,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
 
     async rerollKey({ keyId, expiration }, context) {
       const caller = callingKey(context);
+      context.call.revokes = expiration === 0n;
       const by = authorOf(context, now());
       const endsAt = new Date(by.at.getTime() + Number(expiration));
       // Again, should the key change between the judgement and the change.
@@ -152,7 +155,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       const query = request.permissions === undefined ? undefined : queryOf(request.permissions);
       const hash = hashSecret(request.key);
       const held = holdings.held(hash);
-      const found = held?.key.workspaceId === workspaceId ? held : lookUp(held, request.key, hash, context.call.span);
+      const found = held?.key.workspaceId === workspaceId ? held : lookUp(held, request.key, hash, context.call);
       return after(found, (found) => {
         const key = found?.key.workspaceId === workspaceId ? found.key : undefined;
         const at = now();
@@ -172,6 +175,11 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       return { key: toKey(row) };
     },
   } satisfies Handlers<typeof KeysService>;
+}
+
+/** Whether a change can take something from a key that it could be used for. */
+function mayRevoke({ enabled, expiresAt, scopes, permissions }: KeyChanges): boolean {
+  return enabled === false || scopes !== undefined || permissions !== undefined || expiresAt instanceof Date;
 }
 
 /** A key has the expiry of the one that it replaces. */

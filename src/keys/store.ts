@@ -1,5 +1,4 @@
 import type { JsonObject } from "@bufbuild/protobuf";
-import type { Span } from "@opentelemetry/api";
 import { type Author, events, isChange, type Told } from "../audit/store.js";
 import { asAuthorized } from "../auth/authorized-key.js";
 import type { Call, KeptAnswer } from "../call.js";
@@ -144,9 +143,9 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
     },
 
     /** One statement, hence one snapshot: no change up to its epoch is missing. */
-    async readStanding(hash: string, span?: Span): Promise<Snapshot<KeyStanding> | undefined> {
+    async readStanding(hash: string, call?: Call): Promise<Snapshot<KeyStanding> | undefined> {
       const [row] = await runForAll(
-        span,
+        call,
         sql<Snapshot<KeyStanding>[]>`
         select key_id, keys.workspace_id, keys.name, enabled, scopes, permissions, keys.meta, expires_at,
           identities.identity_id,
@@ -307,17 +306,23 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
       return row?.replaced === true;
     },
 
-    /** When keys were last used; never sets a time back. In the order of the keys, or two replicas could deadlock. */
-    async recordUses(uses: ReadonlyMap<string, Date>): Promise<void> {
+    /**
+     * When keys were last used; never sets a time back. Keys that are locked are left out, and returned: to wait for one
+     * would keep the others of the batch locked, which are of other workspaces.
+     */
+    async recordUses(uses: ReadonlyMap<string, Date>): Promise<string[]> {
       const keyIds = [...uses.keys()];
       const times = [...uses.values()].map((at) => at.toISOString());
-      await patiently(sql`
-        with used as (
-            select key_id, at from unnest(${words(sql, keyIds)}, ${words(sql, times)}::timestamptz[]) as used (key_id, at)),
-          locked as materialized (
-            select key_id from keys where key_id in (select key_id from used) order by key_id for no key update)
-        update keys set last_used_at = greatest(last_used_at, used.at) from used
-        where keys.key_id = used.key_id and keys.key_id in (select key_id from locked)`);
+      const left = await patiently(sql<{ keyId: string }[]>`
+        with used as materialized (
+            select * from unnest(${words(sql, keyIds)}, ${words(sql, times)}::timestamptz[]) as used (key_id, at)),
+          locked as (
+            select keys.key_id, used.at from keys join used using (key_id) for no key update of keys skip locked),
+          stored as (
+            update keys set last_used_at = greatest(last_used_at, locked.at) from locked
+            where keys.key_id = locked.key_id returning keys.key_id)
+        select keys.key_id from keys join used using (key_id) where key_id not in (select key_id from stored)`);
+      return left.map(({ keyId }) => keyId);
     },
   };
 }

@@ -17,7 +17,12 @@ export interface Vitals {
   readonly lookups: Readonly<Record<string, Readonly<Record<string, number>>>>;
   readonly renewals: Readonly<Record<string, number>>;
   readonly checks: { readonly done: number; readonly stale: number };
-  pool(): { readonly busy: number; readonly free: number; readonly waiting: number };
+  pool(): {
+    readonly busy: number;
+    readonly free: number;
+    /** By class. */
+    readonly waiting: Readonly<Record<string, number>>;
+  };
   /** How much memory is reserved for clients, in bytes. */
   memoryReserved(): number;
   /** How often something was turned away, by what there was too little of. */
@@ -70,9 +75,9 @@ export function createMetrics(vitals: Vitals): Metrics {
       [{ state: "free" }, free],
     ];
   });
-  gauge("pool_waiting_statements", "Statements that wait for another on their connection.", "sum", [], () => [
-    [{}, vitals.pool().waiting],
-  ]);
+  gauge("pool_waiting_statements", "Statements that wait for another to be done, by class.", "sum", ["class"], () =>
+    Object.entries(vitals.pool().waiting).map(([name, value]) => [{ class: name }, value]),
+  );
   counter(
     "shed_total",
     "Calls, statements and connections turned away, by what there was too little of.",

@@ -37,6 +37,7 @@ export function beginCall(request: IncomingMessage, response: ServerResponse): H
     connection: request.socket,
     client: response,
     leaving: "close", // also when it has been answered; by then nobody listens
+    workspaceId: undefined,
     answerHeaders: undefined,
     ended: undefined,
     work: undefined,

@@ -109,6 +109,7 @@ export function createProcedures(
           whileAwaited(
             call,
             after(authenticate(call, authorization), (caller) => {
+              if (caller.kind === "key") call.workspaceId = caller.workspaceId;
               authorise(caller, accessOption);
               return caller;
             }),

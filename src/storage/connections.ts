@@ -29,7 +29,7 @@ export function openConnections(
 ): Connections {
   let closing = false;
   let pools = open();
-  const lanes = createLanes(pools);
+  const lanes = createLanes(pools, settings.rules);
 
   function open(): Sql[] {
     const opened = Array.from({ length: settings.connections }, () =>

@@ -1,5 +1,6 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import postgres from "postgres";
+import { fairRules, type PoolRules } from "./shares.js";
 
 /** A pool of connections. Columns come back in camelCase, bigint as bigint. */
 export type Sql = postgres.Sql<{ bigint: bigint }>;
@@ -27,11 +28,14 @@ export interface PoolSettings {
   readonly connections: number;
   /** After this long, the server itself gives a statement up. */
   readonly statementMs: number;
+  /** How the connections are shared; left out, whoever comes first has them. */
+  readonly rules?: PoolRules;
   /** Settings of each session. */
   readonly more?: Readonly<Record<string, string>>;
 }
 
-export const poolSettings: PoolSettings = { connections: 10, statementMs: 10_000 };
+/** Of the connections that calls use. */
+export const poolSettings: PoolSettings = { connections: 10, statementMs: 10_000, rules: fairRules };
 
 /** Opens a pool; it connects when it is first asked. */
 export function connectPostgres(url: string, settings: PoolSettings = poolSettings, onclose = () => {}): Sql {

@@ -2,20 +2,44 @@ import type { Attributes, Span } from "@opentelemetry/api";
 import type { PendingQuery, Row, RowList } from "postgres";
 import { type Call, workFor } from "../call.js";
 import { inSpan } from "../observe/tracing.js";
+import type { Origin } from "./shares.js";
+import { patiently, withOrigin } from "./statements.js";
 
 type Rows = readonly (Row | undefined)[];
 
 /** Runs a statement for a call, for as long as somebody waits for the call's answer. */
 export function run<T extends Rows>(call: Call, statement: PendingQuery<T>): Promise<RowList<T>> {
+  withOrigin(statement, originOf(call));
+  // Not refused for want of a connection, as long as the call itself has time: it is what an overload is ended by.
+  if (call.revokes) patiently(statement);
   return told(
     call.span,
     workFor(call, statement, () => statement.cancel()),
   );
 }
 
-/** Runs a statement whose answer several calls may wait for: it does not end with the one that began it. */
-export function runForAll<T extends Rows>(span: Span | undefined, statement: PendingQuery<T>): Promise<RowList<T>> {
-  return told(span, Promise.resolve(statement));
+/**
+ * Runs a lookup of a key or a workspace. Several calls may wait for its answer, so it does not end with the call that
+ * began it; but it takes the turn of that one.
+ */
+export function runForAll<T extends Rows>(call: Call | undefined, statement: PendingQuery<T>): Promise<RowList<T>> {
+  withOrigin(statement, lookupOriginOf(call));
+  return told(call?.span, Promise.resolve(statement));
+}
+
+/** Calls for no workspace are the operator's: nobody else gets as far as a statement of their own. */
+function originOf({ workspaceId, revokes }: Call): Origin {
+  if (workspaceId !== undefined) return { class: revokes ? "revocation" : "ordinary", account: workspaceId };
+  return { class: "operator", account: revokes ? "revocations" : "others" };
+}
+
+/**
+ * Who is not known yet has no account, and whoever likes can bring keys that have to be looked up. All of them share one,
+ * in which each connection is a flow: who brings thousands of keys waits for them, and others only for their turn.
+ */
+function lookupOriginOf(call: Call | undefined): Origin {
+  if (call?.workspaceId !== undefined) return { class: "lookup", account: call.workspaceId };
+  return { class: "lookup", account: "strangers", flow: call?.connection };
 }
 
 function told<T extends Rows>(span: Span | undefined, result: Promise<RowList<T>>): Promise<RowList<T>> {

@@ -1,8 +1,8 @@
 import type { PendingQuery, Row, RowList } from "postgres";
 import { serviceOverloaded } from "../errors.js";
-import type { Lane, Lanes } from "./lanes.js";
+import type { Lane, Lanes, LaneWaiter } from "./lanes.js";
 import { codeOf, type Sql } from "./postgres.js";
-import type { Waiter } from "./waiting-room.js";
+import type { Origin } from "./shares.js";
 
 type Statement = PendingQuery<Row[]>;
 
@@ -52,7 +52,7 @@ export function reliable(
   // biome-ignore lint/suspicious/noThenProperty: a statement is sent when somebody waits for it
   statement.then = (onResult, onError) => {
     if (errand === undefined && cancelled) return Promise.reject(new Cancelled()).then(onResult, onError);
-    errand ??= send(lanes, write, watch, patient.has(statement));
+    errand ??= send(lanes, write, watch, patient.has(statement), origins.get(statement));
     return errand.result.then(onResult, onError);
   };
   return statement;
@@ -74,6 +74,14 @@ export function patiently<T extends object>(statement: T): T {
   return statement;
 }
 
+const origins = new WeakMap<object, Origin>();
+
+/** A statement that takes its turn, and its share of the connections, with others of this origin. */
+export function withOrigin<T extends object>(statement: T, origin: Origin): T {
+  origins.set(statement, origin);
+  return statement;
+}
+
 /** A statement that somebody waits for. */
 interface Errand {
   readonly result: Promise<RowList<Row[]>>;
@@ -85,6 +93,7 @@ function send(
   write: (sql: Sql) => Statement,
   watch: StatementWatch | undefined,
   isPatient: boolean,
+  origin: Origin | undefined,
 ): Errand {
   let repeatsLeft = mostRepeats;
   let running: { readonly statement: Statement & Inside; readonly lane: Lane } | undefined;
@@ -101,6 +110,7 @@ function send(
     statement.then(
       (found) => {
         leave(lane);
+        dropHoles(found);
         if (isWhole(found, statement)) {
           watch?.succeeded(found.statement.string);
           resolve(found);
@@ -137,7 +147,8 @@ function send(
     reject(serviceOverloaded());
   }
 
-  const waiter: Waiter<Lane> = watch === undefined || isPatient ? { goOn: attempt } : { goOn: attempt, refuse };
+  const waiter: LaneWaiter =
+    watch === undefined || isPatient ? { goOn: attempt, origin } : { goOn: attempt, refuse, origin };
   lanes.enter(waiter);
   return {
     result,
@@ -147,6 +158,17 @@ function send(
       else stop();
     },
   };
+}
+
+/**
+ * Where a statement was cancelled after some of its rows had arrived, postgres.js 3.4.9 goes on counting from there: the
+ * rows of the next result on that connection come behind as many places that nothing was ever put in. The result is its
+ * own, and complete. Rows that are left over from a connection that broke are no such places, and stay.
+ */
+function dropHoles(result: RowList<Row[]>): void {
+  const rows: Row[] = result;
+  const holes = rows.findIndex((_row, place) => place in rows);
+  if (holes > 0) rows.splice(0, holes);
 }
 
 /** A result is whole if the statement ended, the result is its own, and every row is there. */

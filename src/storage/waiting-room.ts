@@ -27,19 +27,29 @@ export interface WaitingRoom<T> {
  */
 const waitingBounds: Bounds = { targetMs: 250, burstMs: 5_000, intervalMs: 1_000 };
 
-export function createWaitingRoom<T>(bounds: Bounds = waitingBounds): WaitingRoom<T> {
+/** When somebody last had a turn, in milliseconds. */
+export interface LastTurn {
+  at: number;
+}
+
+/** @param lastTurn shared by queues that take turns, of which each moves less often than all of them together */
+export function createWaitingRoom<T>(
+  bounds: Bounds = waitingBounds,
+  lastTurn: LastTurn = { at: Number.NEGATIVE_INFINITY },
+): WaitingRoom<T> {
   const { targetMs, intervalMs } = bounds;
   const patience = createPatience(bounds);
   const waiting = new Map<Waiter<T>, { readonly since: number; readonly limit: number }>();
   let looking: NodeJS.Timeout | undefined;
-  let movedAt = 0;
+  /** When somebody came who found nobody waiting. */
+  let begunAt = 0;
 
   /** Where nobody gets a turn, waiting ends nevertheless: a queue that does not move for a whole interval is no burst. */
   function look(): void {
     const now = performance.now();
     const [[, first] = []] = waiting;
     if (first !== undefined) patience.waited(now - first.since, now);
-    const stuck = now - movedAt > intervalMs;
+    const stuck = now - Math.max(lastTurn.at, begunAt) > intervalMs;
     for (const [waiter, { since, limit }] of waiting) {
       if (now - since > (stuck ? targetMs : limit)) refuse(waiter);
     }
@@ -71,13 +81,13 @@ export function createWaitingRoom<T>(bounds: Bounds = waitingBounds): WaitingRoo
       const now = performance.now();
       const limit = patience.limit(now);
       pushOut(now, limit);
-      if (waiting.size === 0) movedAt = now;
+      if (waiting.size === 0) begunAt = now;
       waiting.set(waiter, { since: now, limit });
       looking ??= setInterval(look, targetMs).unref();
     },
     next() {
       const now = performance.now();
-      movedAt = now;
+      lastTurn.at = now;
       for (const [waiter, { since, limit }] of waiting) {
         patience.waited(now - since, now);
         if (waiter.refuse === undefined || now - since <= limit) {

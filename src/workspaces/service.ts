@@ -52,6 +52,7 @@ export function createWorkspacesService(
     },
 
     async disableWorkspace({ workspaceId, reason, note }, context) {
+      context.call.revokes = true;
       const by = authorOf(context, now());
       const row = await store.disableWorkspace(context.call, workspaceId, writeReason(reason), note ?? null, by);
       if (row === undefined) throw workspaceNotFound();

@@ -1,4 +1,3 @@
-import type { Span } from "@opentelemetry/api";
 import { type Author, events, isChange } from "../audit/store.js";
 import type { Call, KeptAnswer } from "../call.js";
 import { keyCreated, keyCreation, type NewKey } from "../keys/store.js";
@@ -121,9 +120,9 @@ export function createWorkspacesStore(sql: Sql) {
       ),
 
     /** One statement, hence one snapshot: no change up to its epoch is missing. */
-    async readState(workspaceId: string, span?: Span): Promise<Snapshot<{ enabled: boolean }> | undefined> {
+    async readState(workspaceId: string, call?: Call): Promise<Snapshot<{ enabled: boolean }> | undefined> {
       const [row] = await runForAll(
-        span,
+        call,
         sql<Snapshot<{ enabled: boolean }>[]>`
         select disabled_at is null as enabled, (select value::float8 from epoch) as epoch
         from workspaces where workspace_id = ${workspaceId}`,

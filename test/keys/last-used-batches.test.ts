@@ -8,7 +8,7 @@ const at = (seconds: number) => new Date(1_800_000_000_000 + seconds * 1_000);
 
 /** A store that keeps what it is given, and fails or waits if it is told to. */
 let batches: Map<string, Date>[];
-let store: (uses: ReadonlyMap<string, Date>) => Promise<void>;
+let store: (uses: ReadonlyMap<string, Date>) => Promise<readonly string[]>;
 let lastUsed: LastUsed;
 let warnings: string[];
 
@@ -16,7 +16,7 @@ beforeEach(() => {
   vi.useFakeTimers();
   batches = [];
   warnings = [];
-  store = async () => {};
+  store = async () => [];
   const log = pino({ level: "trace" }, { write: (line: string) => void warnings.push(line) });
   lastUsed = createLastUsed((uses) => {
     batches.push(new Map(uses));
@@ -24,7 +24,7 @@ beforeEach(() => {
   }, log);
 });
 afterEach(async () => {
-  store = async () => {};
+  store = async () => [];
   await lastUsed.close();
   vi.useRealTimers();
 });
@@ -59,6 +59,7 @@ describe("uses are gathered", () => {
     store = async () => {
       used += 1;
       if (used < 1_000) lastUsed.record("key_a", at(used));
+      return [];
     };
     lastUsed.record("key_a", at(0));
     await nextBatch();
@@ -82,13 +83,13 @@ describe("uses are gathered", () => {
 
   it("a slow store is not asked again before it has answered", async () => {
     let finish = () => {};
-    store = () => new Promise((resolve) => (finish = resolve));
+    store = () => new Promise((resolve) => (finish = () => resolve([])));
     lastUsed.record("key_a", at(0));
     await nextBatch();
     lastUsed.record("key_b", at(1));
     await vi.advanceTimersByTimeAsync(10 * intervalMs);
     expect(batches).toHaveLength(1);
-    store = async () => {};
+    store = async () => [];
     finish();
     await nextBatch();
     expect(held()).toEqual(
@@ -111,7 +112,7 @@ describe("a store that fails loses nothing", () => {
     const failures = batches.length;
     expect(failures).toBeGreaterThan(1);
     expect(warnings).toEqual([expect.stringContaining("Postgres is away")]);
-    store = async () => {};
+    store = async () => [];
     await nextBatch();
     expect(batches.at(-1)).toEqual(
       new Map([
@@ -127,12 +128,12 @@ describe("a store that fails loses nothing", () => {
   it("a later use has the last word over one that could not be stored", async () => {
     store = async (uses) => {
       lastUsed.record("key_a", at(5));
-      return uses.size > 0 ? failing() : undefined;
+      return uses.size > 0 ? failing() : [];
     };
     lastUsed.record("key_a", at(1));
     lastUsed.record("key_b", at(2));
     await nextBatch();
-    store = async () => {};
+    store = async () => [];
     await nextBatch();
     expect(batches.at(-1)).toEqual(
       new Map([
@@ -146,7 +147,7 @@ describe("a store that fails loses nothing", () => {
     store = failing;
     lastUsed.record("key_a", at(1));
     await nextBatch();
-    store = async () => {};
+    store = async () => [];
     await lastUsed.close();
     expect(held()).toEqual(new Map([["key_a", at(1)]]));
   });
@@ -166,7 +167,7 @@ describe("what waits to be stored is bounded", () => {
     use(0, 10, 2);
     expect(warned()).toBe(1);
     batches = [];
-    store = async () => {};
+    store = async () => [];
     await nextBatch();
     expect(held().size).toBe(100_000);
     expect(held().get("key_0")).toEqual(at(2));
@@ -190,12 +191,12 @@ describe("what waits to be stored is bounded", () => {
 describe("a close", () => {
   it("stores what is unstored, also what is used while a batch is under way", async () => {
     let finish = () => {};
-    store = () => new Promise((resolve) => (finish = resolve));
+    store = () => new Promise((resolve) => (finish = () => resolve([])));
     lastUsed.record("key_a", at(0));
     await nextBatch();
     lastUsed.record("key_b", at(1));
     const closed = lastUsed.close();
-    store = async () => {};
+    store = async () => [];
     finish();
     await closed;
     expect(held()).toEqual(

@@ -98,14 +98,15 @@ it("connections of the pool are busy while they are used, and what finds none fr
   const read = async () => {
     const samples = await readSamples(app);
     const state = (state: string) => total(samples, "latchkey_pool_connections", { state });
-    return [state("busy"), state("free"), total(samples, "latchkey_pool_waiting_statements")];
+    const waiting = (one: string) => total(samples, "latchkey_pool_waiting_statements", { class: one });
+    return [state("busy"), state("free"), waiting("operator"), waiting("ordinary")];
   };
-  await expect.poll(read).toEqual([0, 10, 0]);
-  await withAuditHeld(app.databaseUrl, 13, async (release) => {
-    await expect.poll(read).toEqual([10, 0, 3]);
+  await expect.poll(read).toEqual([0, 10, 0, 0]);
+  await withAuditHeld(app.databaseUrl, 6, async (release) => {
+    await expect.poll(read).toEqual([3, 7, 3, 0]);
     await release();
   });
-  await expect.poll(read).toEqual([0, 10, 0]);
+  await expect.poll(read).toEqual([0, 10, 0, 0]);
 });
 
 describe("of the process", () => {

@@ -6,11 +6,14 @@ import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { CreateIdentityRequestSchema } from "../../gen/latchkey/v1/identities_service_pb.js";
+import { fairRules } from "../../src/storage/shares.js";
 import { type Answer, createWorkspace, expectFailure, expectSuccess, post } from "../gateway/http.js";
 import { createDatabase, openTestApp, operatorKey, type TestApp } from "../harness.js";
 import { readSamples, total } from "../observe/samples.js";
 import { startStopwatch } from "../stopwatch.js";
 import { callHeaders, grpcStatusOf, prefixed } from "./bare-grpc.js";
+
+const { share } = fairRules.operator;
 
 /** For how long a burst is waited out. */
 const burstMs = 5_000;
@@ -49,7 +52,7 @@ describe("of a thousand changes at once, each is acknowledged and stored, or ref
     onTestFinished(() => sql`drop function dawdle cascade`.then(() => {}));
     const ends = await changeAtOnce("slow");
     const succeeded = ends.filter(({ code }) => code === status.OK).length;
-    // Ten connections in the second for which a burst is waited out; and nowhere near a thousand.
+    // Three connections in the second for which a burst is waited out; and nowhere near a thousand.
     expect(succeeded).toBeGreaterThanOrEqual(10);
     expect(succeeded).toBeLessThan(900);
   });
@@ -90,7 +93,7 @@ async function countShed(app: TestApp): Promise<number> {
   return total(await readSamples(app), "latchkey_shed_total", { bottleneck: "database" });
 }
 
-it("while every connection hangs, calls that need one are refused before a burst would be, and what is held is served", async () => {
+it("while every connection that a caller may use hangs, calls that need one are refused before a burst would be, and what is held is served", async () => {
   // One in which no queue has stood yet: the other would be quick to refuse.
   const app = await openTestApp({ metricsPort: 0 });
   onTestFinished(() => app.close());
@@ -101,10 +104,10 @@ it("while every connection hangs, calls that need one are refused before a burst
   const release = await holdAuditEvents(app.databaseUrl);
   const list = () => post(app.httpUrl, "/v2/workspaces.listAuditEvents", operatorKey, {});
 
-  // As many as there are connections; who comes later waits for one.
+  // As many as the operator's share; who comes later waits for one.
   let answered = 0;
-  const first = Array.from({ length: 10 }, () => list().finally(() => answered++));
-  await expect.poll(() => countBusy(app), { timeout: 5_000 }).toBe(10);
+  const first = Array.from({ length: share }, () => list().finally(() => answered++));
+  await expect.poll(() => countBusy(app), { timeout: 5_000 }).toBe(share);
   await sleep(50); // nobody is sent behind a statement that takes longer than 20 ms
   const elapsed = startStopwatch();
   for (const answer of await Promise.all(Array.from({ length: 30 }, list))) expectTurnedAway(answer);

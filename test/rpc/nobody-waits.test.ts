@@ -7,6 +7,7 @@ import type postgres from "postgres";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
+import { fairRules } from "../../src/storage/shares.js";
 import { encode } from "../fuzz/kind.js";
 import { operationNamed } from "../fuzz/operations.js";
 import { readOutcome } from "../fuzz/outcome.js";
@@ -16,6 +17,7 @@ import { createWorkspace } from "../gateway/http.js";
 import { openTestApp, type TestApp } from "../harness.js";
 
 const { createKey, listKeys } = KeysService.method;
+const { share } = fairRules.ordinary;
 
 /** A line of the log. */
 interface Line {
@@ -145,14 +147,14 @@ describe("over HTTP, when the connection of a client is gone", () => {
   });
 });
 
-describe("while every connection to Postgres is taken", () => {
+describe("while every connection to Postgres that a workspace may use is taken", () => {
   it("a change whose caller gives up is never made, and those that wait are", async () => {
     const others = Array.from({ length: 10 }, (_, index) => `key ${index}`);
     const made = await locking(async () => {
       const made = others.map((name) => create("gRPC", name));
-      await waiting(10);
+      await waiting(share);
       expect(await create("gRPC", "too late", { timeoutMs: 300 })).toBe("DeadlineExceeded");
-      expect(await countWaiting()).toBe(10);
+      expect(await countWaiting()).toBe(share);
       return made;
     });
     expect(await Promise.all(made)).toEqual(others.map(() => "OK"));

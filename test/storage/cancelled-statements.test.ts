@@ -117,6 +117,25 @@ describe("a statement that is cancelled", () => {
     expect(await found).toMatchObject([{ number: 1 }]);
   });
 
+  it("after some of its rows have come leaves the next one's result as it is, of a read and of a change", async () => {
+    const { sql } = await openOverheard(1);
+    await sql`create table if not exists notes (note text)`;
+    const next = [
+      () => sql`select 'read' as note`,
+      () => sql`with added as (insert into notes values ('made') returning note) select note from added`,
+      () => sql`select note from notes where note = 'nothing'`,
+    ];
+    for (const [index, write] of next.entries()) {
+      const many = sql`select repeat('x', 1000), pg_sleep(0.002)::text from generate_series(1, 4000)`;
+      const end = ending(many);
+      await sleep(200); // PostgreSQL sends what it has in pieces of 8 KiB
+      many.cancel();
+      expect(await end).toMatch(/canceling statement/);
+      expect([...(await write())]).toEqual([[{ note: "read" }], [{ note: "made" }], []][index]);
+    }
+    expect((await sql`select from notes`).count).toBe(1);
+  });
+
   it("at any moment takes nobody with it: all others get their own results", async () => {
     const { sql } = await openOverheard(2);
     let cancelled = 0;

@@ -1,0 +1,203 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import postgres from "postgres";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { mintSecret } from "../../src/keys/secret.js";
+import type { OperationName } from "../contract/operations.js";
+import { createWorkspace } from "../gateway/http.js";
+import { openTestApp, operatorKey, type TestApp } from "../harness.js";
+import { readSamples, total } from "../observe/samples.js";
+import { type Door, openConnect, openGrpc, openHttp } from "../soak/doors.js";
+
+interface Tenant {
+  readonly workspaceId: string;
+  readonly key: string;
+}
+
+let app: TestApp;
+let sql: postgres.Sql;
+let attacker: Tenant;
+let other: Tenant;
+let doors: readonly Door[];
+
+beforeAll(async () => {
+  // This process is the clients, too: it is not to refuse calls for want of its own time.
+  app = await openTestApp({ metricsPort: 0, guard: { admits: () => true } });
+  sql = postgres(app.databaseUrl, { max: 2, onnotice: () => {} });
+  [attacker, other] = await Promise.all([createWorkspace(app.httpUrl), createWorkspace(app.httpUrl)]);
+  doors = [openHttp(app.httpUrl), openGrpc(`http://${app.grpcAddress}`), openConnect(app.httpUrl)];
+});
+afterAll(async () => {
+  for (const door of doors) door.close();
+  await sql.end({ timeout: 1 });
+  await app.close();
+});
+
+/** How often each call is made: before, during and after the attack. */
+const rounds = 3;
+
+/** What is shorter than this is told from no time at all by nothing but the machine. */
+const leastMs = 150;
+
+/** How many calls the attacker has open at any time, on each door. */
+const open = 8;
+
+async function succeed(door: Door, operation: OperationName, credential: string, request: object) {
+  const answer = await door.call(operation, credential, request);
+  if ("failed" in answer) throw new Error(`${operation} over ${door.name}: ${answer.failed} (${answer.detail})`);
+  return answer.fields as Record<string, string>;
+}
+
+async function makeKey({ key }: Tenant): Promise<string> {
+  const { keyId } = await succeed(doors[0] as Door, "createKey", key, {});
+  return keyId as string;
+}
+
+/** Locks a row of a key, as a statement that takes long does, until the test is done or the lock is released. */
+async function lockKey(keyId: string): Promise<() => Promise<void>> {
+  const own = await sql.reserve();
+  let released = false;
+  await own`begin`;
+  await own`select from keys where key_id = ${keyId} for update`;
+  const release = async () => {
+    if (released) return;
+    released = true;
+    await own`rollback`;
+    own.release();
+  };
+  onTestFinished(release);
+  return release;
+}
+
+/** Begins the worst that a tenant can do with its key. Resolves when it has as many connections as it gets. */
+async function attack(lockedId: string): Promise<() => Promise<void>> {
+  const worst: readonly [OperationName, () => object][] = [
+    ["updateKey", () => ({ keyId: lockedId, name: "waits" })],
+    ["updateKey", () => ({ keyId: lockedId, enabled: false })],
+    ["deleteKey", () => ({ keyId: lockedId })],
+    ["listIdentities", () => ({ search: "nowhere" })],
+    ["verifyKey", () => ({ key: mintSecret().plaintext })],
+  ];
+  let stopped = false;
+  const callOnAndOn = async (door: Door, first: number) => {
+    for (let index = first; !stopped; index++) {
+      const [operation, request] = worst[index % worst.length] ?? [];
+      if (operation !== undefined) await door.call(operation, attacker.key, request?.() ?? {});
+      await sleep(100);
+    }
+  };
+  const calls = doors.flatMap((door) => Array.from({ length: open }, (_, index) => callOnAndOn(door, index)));
+  const end = async () => {
+    stopped = true;
+    await Promise.all(calls);
+  };
+  onTestFinished(end);
+  // Until what can be had at first has been had, and the queues stand.
+  await sleep(1_500);
+  return end;
+}
+
+/** The calls that have to go on, and how long each took every time, by door. */
+async function measure(rounds: number): Promise<Map<string, number[]>> {
+  const times = new Map<string, number[]>();
+  const timed = async (door: Door, operation: OperationName, credential: string, request: object) => {
+    const startedAt = performance.now();
+    await succeed(door, operation, credential, request);
+    const name = `${operation} over ${door.name}`;
+    times.set(name, [...(times.get(name) ?? []), performance.now() - startedAt]);
+  };
+  for (let round = 0; round < rounds; round++) {
+    for (const door of doors) {
+      const keyId = await makeKey(other);
+      await timed(door, "listKeys", other.key, {});
+      await timed(door, "updateKey", other.key, { keyId, enabled: false });
+      await timed(door, "deleteKey", other.key, { keyId });
+      const { workspaceId } = attacker;
+      await timed(door, "disableWorkspace", operatorKey, { workspaceId, reason: "TERMS_VIOLATION" });
+      await succeed(door, "enableWorkspace", operatorKey, { workspaceId });
+    }
+  }
+  return times;
+}
+
+function median(values: readonly number[]): number {
+  return [...values].sort((one, next) => one - next)[Math.floor(values.length / 2)] ?? Number.NaN;
+}
+
+const busy = async () => total(await readSamples(app), "latchkey_pool_connections", { state: "busy" });
+
+describe("while one tenant does its worst", () => {
+  it("another tenant's lists and revocations, and the operator's, take no more than twice their usual time", async () => {
+    await measure(1); // connections are made, and statements prepared
+    const before = await measure(rounds);
+    const lockedId = await makeKey(attacker);
+    const release = await lockKey(lockedId);
+    const end = await attack(lockedId);
+    await measure(1); // on connections that nobody has needed before
+    const attacked = await measure(rounds);
+    // Its share for changes, that for revocations, and that for lookups.
+    expect(await busy()).toBeLessThanOrEqual(3 + 2 + 3);
+    await release();
+    await end();
+    const after = await measure(rounds);
+    for (const [name, times] of attacked) {
+      const usualMs = Math.max(leastMs, ...(before.get(name) ?? []), ...(after.get(name) ?? []));
+      expect(median(times), `${name}, usually up to ${usualMs} ms`).toBeLessThan(2 * usualMs);
+    }
+    expect(attacked.size).toBe(4 * doors.length);
+  }, 120_000);
+
+  it("a key of its that is locked does not keep another tenant's key, used at the same time, from being revoked", async () => {
+    const door = doors[0] as Door;
+    // The keys of the other tenant are the older ones: they are locked first when it is stored that all were used.
+    const others = await Promise.all(Array.from({ length: 4 }, () => succeed(door, "createKey", other.key, {})));
+    const locked = await succeed(door, "createKey", attacker.key, {});
+    const use = (key: string | undefined, by: Tenant) => succeed(door, "verifyKey", by.key, { key });
+
+    /** Uses the keys of both, waits until that is being stored, and tells how long it then takes to disable one. */
+    async function disableAfterUse({ key, keyId }: Record<string, string> = {}): Promise<number> {
+      await use(key, other);
+      await use(locked["key"], attacker);
+      await sleep(2_500);
+      const startedAt = performance.now();
+      await succeed(door, "updateKey", other.key, { keyId, enabled: false });
+      return performance.now() - startedAt;
+    }
+    const readLastUse = async () => {
+      const [row] = await sql`select last_used_at from keys where key_id = ${locked["keyId"] as string}`;
+      return row?.["last_used_at"];
+    };
+
+    const usualMs = await disableAfterUse(others.pop());
+    const lastUse = await readLastUse();
+    const release = await lockKey(locked["keyId"] as string);
+    expect(await disableAfterUse(others.pop())).toBeLessThan(2 * Math.max(usualMs, leastMs));
+    await release();
+    await expect.poll(readLastUse, { timeout: 10_000, interval: 200 }).not.toEqual(lastUse);
+  });
+});
+
+it("a thousand unknown keys that strangers bring refuse nobody whose key has to be looked up", async () => {
+  const [door] = doors as [Door];
+  const made = await Promise.all(
+    Array.from({ length: 9 }, () => succeed(door, "createKey", other.key, { permissions: ["keys.read"] })),
+  );
+  const strangers = [openHttp(app.httpUrl), openGrpc(`http://${app.grpcAddress}`), openConnect(app.httpUrl)];
+  onTestFinished(() => {
+    for (const stranger of strangers) stranger.close();
+  });
+  const outcomes = new Map<string, number>();
+  let left = 1_000;
+  const bring = async (stranger: Door) => {
+    while (left-- > 0) {
+      const answer = await stranger.call("listKeys", mintSecret().plaintext, {});
+      const outcome = "failed" in answer ? answer.failed : "OK";
+      outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
+    }
+  };
+  const flood = Promise.all(strangers.flatMap((stranger) => Array.from({ length: 25 }, () => bring(stranger))));
+  for (const [index, { key }] of made.entries()) {
+    await succeed(doors[index % doors.length] as Door, "listKeys", key as string, {});
+  }
+  await flood;
+  expect([...outcomes]).toEqual([["Unauthenticated", 1_000]]);
+}, 120_000);
