@@ -71,11 +71,13 @@ describe("a value that turns out to be unusable is named too:", () => {
   });
 
   test("DATABASE_URL that nobody listens on, within a few seconds", async () => {
+    const startedAt = Date.now();
+    await fail({ HOST: "two words" }); // as long as this machine takes for a start that fails at once
     const began = Date.now();
     const { failure } = await fail({ DATABASE_URL: `postgres://me:my-secret@127.0.0.1:${await deadPort()}/db` });
     expectReadableFailure(failure, "DATABASE_URL");
     expect(failure.stderr).not.toContain("my-secret");
-    expect(Date.now() - began).toBeLessThan(10_000);
+    expect(Date.now() - began).toBeLessThan(2 * (began - startedAt) + 10_000);
   });
 
   test("DATABASE_URL with a host that nobody knows", async () => {
