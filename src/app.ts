@@ -38,6 +38,7 @@ import { createOnceStore } from "./once/store.js";
 import { stopListening } from "./open-sockets.js";
 import { createLoopGuard, type LoopGuard } from "./overload/event-loop.js";
 import { type Limits, standardLimits } from "./overload/limits.js";
+import { createMemoryBudget } from "./overload/memory-budget.js";
 import { createRoom } from "./overload/room.js";
 import { createShedding } from "./overload/shedding.js";
 import { createGrpcDoor } from "./rpc/grpc.js";
@@ -181,7 +182,8 @@ export async function openApp(options: AppOptions): Promise<App> {
     const drain = { lingerMs: options.lingerMs ?? lingerMs, drainMs };
     const { maxConnections, guard = createLoopGuard() } = options;
     const limits = { ...standardLimits, ...options.limits };
-    const overload = { guard, shedding, maxConnections, limits, room: createRoom(limits, shedding) };
+    const memory = createMemoryBudget(limits, shedding);
+    const overload = { guard, shedding, maxConnections, limits, memory, room: createRoom(limits, shedding) };
     const doors = { procedures, readiness: readiness.read, certificates, ...drain, ...overload, logCall };
     const gateway = await createGateway({ ...doors, docsBase, grpcPort: () => grpcPort });
     const grpc = createGrpcDoor({
@@ -210,6 +212,7 @@ export async function openApp(options: AppOptions): Promise<App> {
       renewals: keeper.renewals,
       checks: holdings.checks,
       pool: pool.use,
+      memoryReserved: () => memory.reserved,
       turnedAway: shedding.counts,
     });
     const metrics = async () => registry;

@@ -255,7 +255,7 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
     grpc: Code.ResourceExhausted,
     when: "The request is larger than the service accepts.",
     causes: [
-      "The body is larger than 1 MiB.",
+      "The body is larger than 128 KiB.",
       "The headers together are larger than 16 KiB, often because of cookies, or there are more than 100 of them.",
     ],
     remedy: "Send less, for instance a smaller `meta`.",
@@ -364,6 +364,7 @@ export class Failure extends Error {
     readonly more: {
       readonly fields?: readonly FieldError[];
       readonly allow?: readonly string[];
+      readonly acceptEncoding?: string;
       readonly retryAfterMs?: number;
       readonly cause?: unknown;
       readonly cancelled?: boolean;
@@ -477,6 +478,13 @@ export const methodNotAllowed = (method: string, path: string, allow: readonly s
 
 export const mediaTypeUnsupported = (why: string) => new Failure(ErrorCode.APPLICATION_UNSUPPORTED_MEDIA_TYPE, why);
 
+export const compressionUnsupported = (header: string) =>
+  new Failure(
+    ErrorCode.APPLICATION_UNSUPPORTED_MEDIA_TYPE,
+    `Compressed requests are not read: turn compression off, and send no \`${header}\` but identity.`,
+    { acceptEncoding: "identity" },
+  );
+
 export const payloadTooLarge = (part: "body" | "head", limit: number) =>
   new Failure(ErrorCode.APPLICATION_PAYLOAD_TOO_LARGE, `The request's ${part} is larger than ${limit} bytes.`);
 
@@ -497,6 +505,12 @@ export const serviceOverloaded = () =>
   new Failure(
     ErrorCode.APPLICATION_SERVICE_UNAVAILABLE,
     "The service is asked more than it can answer just now, so it did nothing of this; try again shortly.",
+  );
+
+export const noMemoryForResponse = () =>
+  new Failure(
+    ErrorCode.APPLICATION_SERVICE_UNAVAILABLE,
+    "Too many responses wait to be read, so there is no memory for this one; read them, or try again shortly.",
   );
 
 export const serviceStopping = () =>

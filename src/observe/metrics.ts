@@ -18,6 +18,8 @@ export interface Vitals {
   readonly renewals: Readonly<Record<string, number>>;
   readonly checks: { readonly done: number; readonly stale: number };
   pool(): { readonly busy: number; readonly free: number; readonly waiting: number };
+  /** How much memory is reserved for clients, in bytes. */
+  memoryReserved(): number;
   /** How often something was turned away, by what there was too little of. */
   readonly turnedAway: Readonly<Record<string, number>>;
 }
@@ -77,6 +79,9 @@ export function createMetrics(vitals: Vitals): Metrics {
     ["bottleneck"],
     () => Object.entries(vitals.turnedAway).map(([bottleneck, value]) => [{ bottleneck }, value]),
   );
+  gauge("memory_reserved_bytes", "Memory reserved for requests and responses of clients.", "sum", [], () => [
+    [{}, vitals.memoryReserved()],
+  ]);
   return Registry.merge([registry, ofProcess()]);
 }
 

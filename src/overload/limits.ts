@@ -1,5 +1,8 @@
+import { getHeapStatistics } from "node:v8";
+import type { MemoryLimits } from "./memory-budget.js";
+
 /** What clients may do on either port: each, unless it is said otherwise. Times are in milliseconds. */
-export interface Limits {
+export interface Limits extends MemoryLimits {
   /** The head of a request must be complete by then; over HTTP/2, the client's settings. */
   readonly headMs: number;
   /** A whole request must be complete by then; so long may a client stay that does not read its answer. */
@@ -11,6 +14,8 @@ export interface Limits {
   /** How large the head of a request may be, in bytes, and how many headers it may have. */
   readonly headBytes: number;
   readonly headers: number;
+  /** How many requests may wait on an HTTP/1.1 connection while another is answered. */
+  readonly pipelined: number;
   /** How many calls may be under way on one gRPC connection. */
   readonly streams: number;
   /** How large a message may be over gRPC, unpacked; and what all that are under way on one connection may have together. */
@@ -26,6 +31,9 @@ export interface Limits {
   readonly resetWithinMs: number;
 }
 
+/** What clients can make a process hold: an eighth of its heap, so that the work for them has the rest. */
+const totalBytes = Math.min(64 * 2 ** 20, Math.floor(getHeapStatistics().heap_size_limit / 8));
+
 export const standardLimits: Limits = {
   headMs: 20_000,
   requestMs: 30_000,
@@ -33,6 +41,14 @@ export const standardLimits: Limits = {
   handshakeMs: 10_000,
   headBytes: 16 * 1024,
   headers: 100,
+  // Clients that pipeline at all send a few at once. Whoever sends more does not wait for what it asked.
+  pipelined: 8,
+  totalBytes,
+  // Two of the largest pages.
+  connectionBytes: 8 * 2 ** 20,
+  // Strangers and one tenant together leave half of it to the others.
+  tenantBytes: Math.floor(totalBytes / 4),
+  smallBytes: 16 * 1024,
   streams: 250,
   unpackedBytes: 4 * 2 ** 20,
   bytesUnderWay: 8 * 2 ** 20,

@@ -9,17 +9,22 @@ export interface MemoryBudget {
   /** How many bytes are reserved. 0 once no connection is open. */
   readonly reserved: number;
   /** The account of a connection. It ends when its socket closes, and with it everything that is still reserved there. */
-  accountOf(socket: EventEmitter): MemoryAccount;
+  accountOf(connection: Connection): MemoryAccount;
+}
+
+/** The socket, or the session, of a connection. */
+export interface Connection extends EventEmitter {
+  readonly destroyed?: boolean;
 }
 
 /** What one connection holds. */
 export interface MemoryAccount {
   readonly reserved: number;
   /**
-   * Reserves memory. Undefined if that would exceed the limit of the connection, of the tenant or of the process; that is
-   * counted as shed load.
+   * Reserves memory. Undefined if the connection has ended, or if that would exceed its limit, that of the tenant or that
+   * of the process; this is counted as shed load.
    *
-   * @param tenant the workspace that it is for, once that is known
+   * @param tenant who it is for, once that is known. Until then it is for strangers, who together have what a tenant has
    */
   reserve(bytes: number, tenant?: string): Reservation | undefined;
 }
@@ -28,6 +33,8 @@ export interface Reservation {
   readonly bytes: number;
   /** Reserves more. False if that would exceed a limit; the reservation is then as it was. */
   grow(bytes: number): boolean;
+  /** Makes it the tenant's, who is known by now. False if that would exceed the tenant's limit; it is then as it was. */
+  assign(tenant: string): boolean;
   /** Can be called more than once. */
   release(): void;
 }
@@ -45,37 +52,47 @@ export interface MemoryLimits {
   readonly smallBytes: number;
 }
 
+/** Whose tenant is not known, or who has none. */
+const strangers = "";
+
 export function createMemoryBudget(limits: MemoryLimits, shedding: Shedding): MemoryBudget {
   const { totalBytes, connectionBytes, tenantBytes, smallBytes } = limits;
-  const accounts = new WeakMap<EventEmitter, MemoryAccount>();
+  const accounts = new WeakMap<Connection, MemoryAccount>();
   const reservedByTenant = new Map<string, number>();
   let reserved = 0;
 
-  function fits(bytes: number, ofAccount: number, ofTenant: number): boolean {
-    const total = ofAccount + bytes <= smallBytes ? 2 * totalBytes : totalBytes;
-    const admitted =
-      reserved + bytes <= total && ofAccount + bytes <= connectionBytes && ofTenant + bytes <= tenantBytes;
-    if (!admitted) shedding.count("memory");
-    return admitted;
+  const ofTenant = (tenant: string) => reservedByTenant.get(tenant) ?? 0;
+
+  function addToTenant(bytes: number, tenant: string): void {
+    const sum = ofTenant(tenant) + bytes;
+    if (sum === 0) reservedByTenant.delete(tenant);
+    else reservedByTenant.set(tenant, sum);
   }
 
-  function openAccount(socket: EventEmitter): MemoryAccount {
+  function admits(within: boolean): boolean {
+    if (!within) shedding.count("memory");
+    return within;
+  }
+
+  function fits(bytes: number, ofAccount: number, tenant: string): boolean {
+    const total = ofAccount + bytes <= smallBytes ? 2 * totalBytes : totalBytes;
+    return admits(
+      reserved + bytes <= total && ofAccount + bytes <= connectionBytes && ofTenant(tenant) + bytes <= tenantBytes,
+    );
+  }
+
+  function openAccount(connection: Connection): MemoryAccount {
     const open = new Set<Reservation>();
     let ofAccount = 0;
     let closed = false;
 
-    function add(bytes: number, tenant: string | undefined): void {
+    function add(bytes: number, tenant: string): void {
       reserved += bytes;
       ofAccount += bytes;
-      if (tenant === undefined) return;
-      const ofTenant = (reservedByTenant.get(tenant) ?? 0) + bytes;
-      if (ofTenant === 0) reservedByTenant.delete(tenant);
-      else reservedByTenant.set(tenant, ofTenant);
+      addToTenant(bytes, tenant);
     }
 
-    const ofTenant = (tenant: string | undefined) => (tenant && reservedByTenant.get(tenant)) || 0;
-
-    socket.once("close", () => {
+    connection.once("close", () => {
       closed = true;
       for (const reservation of open) reservation.release();
     });
@@ -84,23 +101,33 @@ export function createMemoryBudget(limits: MemoryLimits, shedding: Shedding): Me
       get reserved() {
         return ofAccount;
       },
-      reserve(bytes, tenant) {
-        if (closed || !fits(bytes, ofAccount, ofTenant(tenant))) return undefined;
+      reserve(bytes, tenant = strangers) {
+        // A call can outlive its connection. What it would reserve then, no close would ever release.
+        if (closed || connection.destroyed === true || !fits(bytes, ofAccount, tenant)) return undefined;
         let held = bytes;
-        add(bytes, tenant);
+        let holder = tenant;
+        add(bytes, holder);
         const reservation: Reservation = {
           get bytes() {
             return held;
           },
           grow(more) {
-            if (!open.has(reservation) || !fits(more, ofAccount, ofTenant(tenant))) return false;
+            if (!open.has(reservation) || !fits(more, ofAccount, holder)) return false;
             held += more;
-            add(more, tenant);
+            add(more, holder);
+            return true;
+          },
+          assign(known) {
+            if (known === holder) return true;
+            if (!open.has(reservation) || !admits(ofTenant(known) + held <= tenantBytes)) return false;
+            addToTenant(-held, holder);
+            addToTenant(held, known);
+            holder = known;
             return true;
           },
           release() {
             if (!open.delete(reservation)) return;
-            add(-held, tenant);
+            add(-held, holder);
             held = 0;
           },
         };
@@ -114,11 +141,11 @@ export function createMemoryBudget(limits: MemoryLimits, shedding: Shedding): Me
     get reserved() {
       return reserved;
     },
-    accountOf(socket) {
-      const known = accounts.get(socket);
+    accountOf(connection) {
+      const known = accounts.get(connection);
       if (known !== undefined) return known;
-      const account = openAccount(socket);
-      accounts.set(socket, account);
+      const account = openAccount(connection);
+      accounts.set(connection, account);
       return account;
     },
   };

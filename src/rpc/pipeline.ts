@@ -60,8 +60,11 @@ export interface Procedure {
   perform(call: Call, caller: Principal, decode: () => Message): Soon<Message>;
 }
 
-/** The largest request that any door reads, in bytes. */
-export const largestMessage = 1024 * 1024;
+/**
+ * The largest request that is read over any protocol, in bytes. The largest valid one has 16 KiB of meta, each character
+ * of which JSON may write as six, beside 100 permissions of 100 characters.
+ */
+export const largestMessage = 128 * 1024;
 
 /** How long a call may take that brings no deadline of its own. */
 export const longestCallMs = 10_000;

@@ -44,7 +44,7 @@ describe("the memory budget", () => {
     expect(first?.reserve(300, "ws_1")).toBeDefined();
     expect(second?.reserve(201, "ws_1")).toBeUndefined();
     expect(second?.reserve(500, "ws_2")).toBeDefined();
-    expect(third?.reserve(201)).toBeUndefined();
+    expect(third?.reserve(201, "ws_3")).toBeUndefined();
     expect(shed).toEqual(["memory", "memory", "memory"]);
     expect(budget.reserved).toBe(800);
   });
@@ -52,9 +52,42 @@ describe("the memory budget", () => {
   it("serves small accounts when the total is used up, within a bound of their own", () => {
     const { budget } = createBudget();
     for (const tenant of ["ws_1", "ws_2"]) budget.accountOf(new EventEmitter()).reserve(500, tenant);
-    const small = Array.from({ length: 101 }, () => budget.accountOf(new EventEmitter()).reserve(10));
+    const small = Array.from({ length: 101 }, (_, index) =>
+      budget.accountOf(new EventEmitter()).reserve(10, `ws_of_${index}`),
+    );
     expect(small.filter((reservation) => reservation !== undefined)).toHaveLength(100);
     expect(budget.accountOf(new EventEmitter()).reserve(11)).toBeUndefined();
+  });
+
+  it("reserves nothing for a connection that has ended, whether or not it had an account", () => {
+    const { budget, shed } = createBudget();
+    const socket = Object.assign(new EventEmitter(), { destroyed: true });
+    expect(budget.accountOf(socket).reserve(1)).toBeUndefined();
+    expect([budget.reserved, shed.length]).toEqual([0, 0]);
+  });
+
+  it("bounds strangers together as it bounds one tenant, and leaves tenants their share", () => {
+    const { budget } = createBudget();
+    const accounts = Array.from({ length: 3 }, () => budget.accountOf(new EventEmitter()));
+    expect(accounts[0]?.reserve(300)).toBeDefined();
+    expect(accounts[1]?.reserve(201)).toBeUndefined();
+    expect(accounts[1]?.reserve(300, "ws_1")).toBeDefined();
+    expect(accounts[2]?.reserve(200)).toBeDefined();
+  });
+
+  it("counts what a stranger had reserved as the tenant's, once it is known who that is", () => {
+    const { budget } = createBudget();
+    const socket = new EventEmitter();
+    const [first, second] = [budget.accountOf(socket), budget.accountOf(new EventEmitter())];
+    const reservation = first.reserve(300);
+    expect(reservation?.assign("ws_1")).toBe(true);
+    expect(second.reserve(201, "ws_1")).toBeUndefined();
+    const another = second.reserve(201);
+    expect(another?.assign("ws_1")).toBe(false);
+    expect(second.reserve(299)).toBeDefined(); // strangers have 500, of which 201 are taken
+    socket.emit("close");
+    expect(another?.assign("ws_1")).toBe(true);
+    expect(budget.reserved).toBe(500);
   });
 
   it("gives a connection one account", () => {
