@@ -19,11 +19,10 @@ export function serveInTurn(serve: RequestListener, memory: MemoryBudget, { pipe
       return;
     }
     const { socket } = request;
-    if (socket.destroyed) return; // Node goes through what it has read all the same
     const ahead = waiting.get(socket) ?? 0;
     const reservation = ahead < pipelined ? memory.accountOf(socket).reserve(costOf(request)) : undefined;
     if (reservation === undefined) {
-      socket.destroy();
+      cutOff(socket);
       return;
     }
     waiting.set(socket, ahead + 1);
@@ -36,6 +35,16 @@ export function serveInTurn(serve: RequestListener, memory: MemoryBudget, { pipe
       if (socket.writable) serve(request, response);
     }
   };
+}
+
+/**
+ * Ends a connection, and has Node look at nothing more that came over it. Left to itself, Node would go through all that it
+ * has read, a thousand requests perhaps, and destroy each with an error of its own: by an inner part of Node, its parser is
+ * told, as for an upgrade to another protocol, that what follows is not for it.
+ */
+function cutOff(socket: Socket & { readonly parser?: { onIncoming: () => number } | null }): void {
+  if (socket.parser) socket.parser.onIncoming = () => 2;
+  socket.destroy();
 }
 
 /** What Node makes for a request and its response, without their bytes. */

@@ -1,11 +1,14 @@
 // By hand: what collects bodies elsewhere keeps the pieces that they came in, and a piece of one byte takes some 400.
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type Failure, payloadTooLarge, serviceOverloaded } from "../errors.js";
+import { type Failure, invalidInput, payloadTooLarge, serviceOverloaded } from "../errors.js";
 import type { MemoryBudget, Reservation } from "../overload/memory-budget.js";
 import { largestMessage } from "./pipeline.js";
 
 /** A body or a response of no more than this is part of what a connection costs anyway, and is not reserved. */
 export const unreservedBytes = 4 * 1024;
+
+/** Each piece takes some microseconds, however small it is: the largest body may come in pieces of 64 bytes. */
+const mostPieces = largestMessage / 64;
 
 /** Gets the body, or why it could not be had. */
 type Done = (error: Error | null, body?: Buffer) => void;
@@ -38,6 +41,7 @@ export function readBody(request: IncomingMessage, tenant: string | undefined, d
 class RequestBody {
   private bytes: Buffer = empty;
   private length = 0;
+  private pieces = 0;
   private ended = false;
   private failure: Failure | Error | undefined;
   private reservation: Reservation | undefined;
@@ -66,10 +70,15 @@ class RequestBody {
   }
 
   private add(chunk: Buffer): void {
-    if (this.failure !== undefined || this.response.writableEnded) return; // read to its end, and kept by nobody
+    this.pieces += 1;
     const length = this.length + chunk.length;
-    if (length > largestMessage) {
+    if (this.failure !== undefined || this.response.writableEnded) {
+      // Read to its end and kept by nobody, so that the connection can be used again; but not at any cost.
+      if (this.pieces > mostPieces) this.response.req.socket.destroy();
+    } else if (length > largestMessage) {
       this.fail(payloadTooLarge("body", largestMessage));
+    } else if (this.pieces > mostPieces) {
+      this.fail(invalidInput([{ location: "body", message: "comes in too many pieces; send larger chunks" }]));
     } else if (!this.prepareFor(chunk, length)) {
       this.fail(serviceOverloaded());
     } else {
