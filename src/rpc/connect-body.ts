@@ -7,7 +7,8 @@ import {
   type JsonValue,
   ScalarType,
 } from "@bufbuild/protobuf";
-import { compressionUnsupported, type FieldError, invalidInput } from "../errors.js";
+import { compressionUnsupported, type FieldError, invalidInput, payloadTooLarge } from "../errors.js";
+import { largestMessage } from "./pipeline.js";
 import { readJson } from "./read-json.js";
 
 /** How a body is encoded: alone, or in a frame of gRPC-Web. */
@@ -42,7 +43,9 @@ function messageIn(frame: Buffer): Buffer {
   const [flags = -1] = frame;
   if (frame.length < 5 || flags > compressedFlag || flags < 0) throw inBody("is not a gRPC-Web message");
   if (flags === compressedFlag) throw compressionUnsupported("grpc-encoding");
-  if (frame.readUInt32BE(1) !== frame.length - 5) throw inBody("is not exactly one gRPC-Web message");
+  const length = frame.readUInt32BE(1);
+  if (length > largestMessage) throw payloadTooLarge("body", largestMessage);
+  if (length !== frame.length - 5) throw inBody("is not exactly one gRPC-Web message");
   return frame.subarray(5);
 }
 

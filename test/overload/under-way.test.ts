@@ -7,7 +7,7 @@ import { status } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
-import { type Answer, ask, createWorkspace, expectFailure, expectSuccess } from "../gateway/http.js";
+import { createWorkspace } from "../gateway/http.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import { readSamples, total } from "../observe/samples.js";
 import { callHeaders, callsLeftOpen, endOfCall, grpcStatusOf, prefixed, saidOnStreams } from "./bare-grpc.js";
@@ -19,10 +19,9 @@ const most = 250;
 const rpc = "/latchkey.v1.KeysService/ListKeys";
 
 /** What is left when one of those who fill the room was refused is less than this. */
-const large = 900_000;
-const largeJson = `{${" ".repeat(large)}}`;
+const large = 100_000;
 /** An unknown field of so many bytes. */
-const largeMessage = prefixed(Buffer.concat([Buffer.from([0xfa, 0x3f, 0xa0, 0xf7, 0x36]), Buffer.alloc(large)]));
+const largeMessage = prefixed(Buffer.concat([Buffer.from([0xfa, 0x3f, 0xa0, 0x8d, 0x06]), Buffer.alloc(large)]));
 
 let app: TestApp;
 let key: string;
@@ -32,41 +31,27 @@ beforeAll(async () => {
 });
 afterAll(() => app.close());
 
-describe.each([
-  ["gRPC", fillByGrpc],
-  ["HTTP", fillByHttp],
-])("while clients of %s have sent as much as all may together, and finished nothing", (_door, fill) => {
-  it("what is large is refused through each door and counted, what is small is served, and all when they have gone", async () => {
+describe("while clients of gRPC have sent as much as all may together, and finished nothing", () => {
+  it("what is large is refused and counted, what is small is served, and all when they have gone", async () => {
     const before = await turnedAway();
-    const leave = fill();
+    const leave = fillByGrpc();
     await expect.poll(turnedAway, { timeout: 10_000 }).toBeGreaterThan(before);
 
     const { status: found, details } = await callGrpc(largeMessage);
     expect(found).toBe(status.UNAVAILABLE);
     const [first] = fromBinary(StatusSchema, details).details;
     expect(first && anyUnpack(first, ErrorInfoSchema)).toMatchObject({ reason: "SERVICE_UNAVAILABLE" });
-    for (const answer of [await callHttp({ body: largeJson }), await callHttp({ chunks: [Buffer.from(largeJson)] })]) {
-      expect(expectFailure(answer, 503, "application/service_unavailable").detail).toContain("did nothing of this");
-      expect(answer.headers["retry-after"]).toMatch(/^\d+$/);
-    }
-    expect(JSON.parse((await callConnect(largeJson)).text).code).toBe("unavailable");
-    expect((await turnedAway()) - before).toBeGreaterThanOrEqual(5);
+    expect((await turnedAway()) - before).toBeGreaterThanOrEqual(2);
 
     expect((await callGrpc(prefixed(Buffer.alloc(0)))).status).toBe(status.OK);
-    expectSuccess(await callHttp({ body: "{}" }));
-    expectSuccess(await callHttp({ chunks: [Buffer.from("{}")] }));
 
     leave();
     await expect.poll(async () => (await callGrpc(largeMessage)).status, { timeout: 10_000 }).toBe(status.OK);
-    expectSuccess(await callHttp({ body: largeJson }));
-    expectSuccess(await callHttp({ chunks: [Buffer.from(largeJson)] }));
-    expect((await callConnect(largeJson)).status).toBe(200);
   });
 });
 
 it("what was answered takes no room: many large calls, one after the other, are all served", async () => {
-  for (let calls = 0; calls < 6; calls++) {
-    expectSuccess(await callHttp({ body: largeJson }));
+  for (let calls = 0; calls < 50; calls++) {
     expect((await callGrpc(largeMessage)).status).toBe(status.OK);
   }
 });
@@ -111,27 +96,11 @@ function fillByGrpc(): () => void {
     for (let streams = 0; streams < 3; streams++) {
       const stream = session.request(callHeaders(rpc, "nobody"));
       stream.on("error", () => {});
-      stream.write(largeMessage.subarray(0, 2 ** 19));
+      stream.write(prefixed(Buffer.alloc(2 ** 20)).subarray(0, 2 ** 19));
     }
   }
   return () => {
     for (const session of sessions) session.destroy();
-  };
-}
-
-/** Clients of HTTP, whose bodies are read once their key is accepted. */
-function fillByHttp(): () => void {
-  const { hostname, port } = new URL(app.httpUrl);
-  const head = `authorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: ${largeJson.length}`;
-  const sockets = Array.from({ length: 10 }, () => {
-    const socket = connect(Number(port), hostname);
-    onTestFinished(() => void socket.destroy());
-    socket.on("error", () => {}).resume();
-    socket.write(`POST /v1/keys.listKeys HTTP/1.1\r\nhost: a\r\n${head}\r\n\r\n${largeJson.slice(0, 2 ** 19)}`);
-    return socket;
-  });
-  return () => {
-    for (const socket of sockets) socket.destroy();
   };
 }
 
@@ -146,14 +115,6 @@ async function callGrpc(message: Buffer): Promise<{ status: number; details: Buf
   const found = await grpcStatusOf(stream.end(message));
   session.destroy();
   return { status: found, details: Buffer.from(details, "base64") };
-}
-
-function callHttp(asked: { body: string } | { chunks: Buffer[] }): Promise<Answer> {
-  return ask(app.httpUrl, "/v1/keys.listKeys", { key, headers: { "content-type": "application/json" }, ...asked });
-}
-
-function callConnect(body: string): Promise<Answer> {
-  return ask(app.httpUrl, rpc, { key, headers: { "content-type": "application/json" }, body });
 }
 
 function openSession() {
