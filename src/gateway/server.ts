@@ -173,8 +173,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   }
 }
 
-/** Whether the path of a URL is, byte for byte, that of a route. Proxies also send whole URLs. */
+/** Whether the path of a URL is, byte for byte, that of a route. */
 function isSpelled(url: string, path: string): boolean {
-  const rest = url.startsWith("/") ? url : url.replace(/^https?:\/\/[^/?#]*/i, "");
-  return rest.startsWith(path) && (rest.length === path.length || rest[path.length] === "?");
+  return url.startsWith(path) && (url.length === path.length || url[path.length] === "?");
 }
