@@ -39,7 +39,6 @@ import { stopListening } from "./open-sockets.js";
 import { createLoopGuard, type LoopGuard } from "./overload/event-loop.js";
 import { type Limits, standardLimits } from "./overload/limits.js";
 import { createMemoryBudget } from "./overload/memory-budget.js";
-import { createRoom } from "./overload/room.js";
 import { createShedding } from "./overload/shedding.js";
 import { createRetentionStore } from "./retention/store.js";
 import { startSweep } from "./retention/sweep.js";
@@ -198,7 +197,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     const { maxConnections, guard = createLoopGuard() } = options;
     const limits = { ...standardLimits, ...options.limits };
     const memory = createMemoryBudget(limits, shedding);
-    const overload = { guard, shedding, maxConnections, limits, memory, room: createRoom(limits, shedding) };
+    const overload = { guard, shedding, maxConnections, limits, memory };
     const doors = { procedures, readiness: readiness.read, certificates, ...drain, ...overload, logCall };
     const gateway = await createGateway({ ...doors, docsBase, grpcPort: () => grpcPort });
     const grpc = createGrpcDoor({

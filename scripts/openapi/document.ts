@@ -44,7 +44,7 @@ served over gRPC and Connect, from the same definitions.
   fields that are unset are left out.
 - In an update, a field left out stays as it is and \`null\` clears it; elsewhere \`null\` means left out. An empty body
   means \`{}\`. Unknown fields and query parameters are refused, by name.
-- Text must be well-formed Unicode without U+0000. A body may have 1 MiB; \`meta\` may nest 32 levels and have 16 KiB.
+- Text must be well-formed Unicode without U+0000. A body may have 128 KiB; \`meta\` may nest 32 levels and have 16 KiB.
 
 Every answer that is not a success has one form. Its \`type\` names the kind of failure, and opens a page about it.
 

@@ -15,7 +15,7 @@ import { mintId } from "../ids.js";
 import type { LogCall } from "../observe/calls.js";
 import { answerUnderWay } from "../open-sockets.js";
 import type { Limits } from "../overload/limits.js";
-import { failureBody, failureHeaders } from "./envelope.js";
+import { failureBody, failureHeaders, jsonHeaders } from "./envelope.js";
 
 /** Answers what is not even HTTP. Such a request never reaches Fastify, so the envelope goes onto the bare socket. */
 export function refuseBrokenHttp(
@@ -31,10 +31,13 @@ export function refuseBrokenHttp(
     if (!socket.writable || unasked || unanswerable.has(error.code ?? "")) socket.destroy();
     else writeFailure(socket, (failures[error.code ?? ""] ?? notHttp)(limits), docsBase, logCall);
   };
-  // A request that came before the broken one is answered first, or its client would take the refusal for the answer.
-  const answer = answerUnderWay(socket);
-  if (answer?.req.complete) answer.once("close", refuse);
-  else refuse();
+  // Requests that came before the broken one are answered first, or their client would take the refusal for the answer.
+  const refuseInTurn = () => {
+    const answer = answerUnderWay(socket);
+    if (answer?.req.complete && !socket.destroyed) answer.once("close", refuseInTurn);
+    else refuse();
+  };
+  refuseInTurn();
 }
 
 /** The client is gone, or there is no encryption yet to answer in. */
@@ -59,15 +62,33 @@ export function answerOddHttp(server: Server, docsBase: () => string, logCall: L
   });
 }
 
-/** Refuses what is HTTP, but not for us. */
+/** Refuses what is HTTP, but not for us; above all what a proxy before us may have read in another way. */
 export function refuseOddHttp({ headers, rawHeaders, httpVersion }: IncomingMessage, limits: Limits): void {
   if (rawHeaders.length > 2 * limits.headers) throw headerCountExceeded(limits.headers);
-  if (headers.host === undefined && httpVersion === "1.1") {
+  if (httpVersion !== "1.1" && httpVersion !== "1.0") {
+    throw invalidInput([{ location: "request", message: "must be HTTP/1.1 or HTTP/1.0" }]);
+  }
+  const hosts = countHosts(rawHeaders);
+  if (hosts === 0 && httpVersion === "1.1") {
     throw invalidInput([{ location: "Host", message: "is a header that HTTP/1.1 requires" }]);
+  }
+  if (hosts > 1) throw invalidInput([{ location: "Host", message: "must be given only once" }]);
+  const encoding = headers["transfer-encoding"];
+  if (encoding !== undefined && encoding.toLowerCase() !== "chunked") {
+    throw invalidInput([{ location: "Transfer-Encoding", message: "can only be chunked" }]);
   }
   if (headers.expect !== undefined && headers.expect.toLowerCase() !== "100-continue") {
     throw invalidInput([{ location: "Expect", message: "can only be 100-continue" }]);
   }
+}
+
+function countHosts(rawHeaders: readonly string[]): number {
+  let count = 0;
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index] as string;
+    if (name.length === 4 && name.toLowerCase() === "host") count += 1;
+  }
+  return count;
 }
 
 function writeFailure(socket: Duplex, failure: Failure, docsBase: string, logCall: LogCall): void {
@@ -75,9 +96,8 @@ function writeFailure(socket: Duplex, failure: Failure, docsBase: string, logCal
   const body = failureBody(failure, requestId, docsBase);
   const head = [
     `HTTP/1.1 ${catalogue[failure.code].status} ${titleOf(failure.code)}`,
-    "content-type: application/json; charset=utf-8",
     `content-length: ${Buffer.byteLength(body)}`,
-    ...Object.entries(failureHeaders(failure)).map(([name, value]) => `${name}: ${value}`),
+    ...Object.entries({ ...jsonHeaders, ...failureHeaders(failure) }).map(([name, value]) => `${name}: ${value}`),
     `x-request-id: ${requestId}`,
     "connection: close",
   ];

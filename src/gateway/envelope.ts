@@ -1,4 +1,5 @@
 import { catalogue, type Failure, pathOf, retryAfterOf, titleOf } from "../errors.js";
+import { neverCached } from "../rpc/http-call.js";
 
 /** The body of a success, around its members as they were written. */
 export function successBody(requestId: string, members: string): string {
@@ -34,8 +35,12 @@ export function failureHeaders(failure: Failure): Record<string, string> {
     ...(catalogue[code].status === 401 && { "www-authenticate": challengeOf(code) }),
     ...(retryAfter && { "retry-after": retryAfter }),
     ...(more.allow && { allow: more.allow.join(", ") }),
+    ...(more.acceptEncoding && { "accept-encoding": more.acceptEncoding }),
   };
 }
+
+/** The headers of every answer in JSON. */
+export const jsonHeaders = { "content-type": "application/json; charset=utf-8", ...neverCached } as const;
 
 /** Where the errors are listed; the page about each lies below. */
 export const errorsPath = "/api-reference/errors-v2/service";

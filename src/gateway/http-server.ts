@@ -1,4 +1,4 @@
-import { createServer, type RequestListener, type Server, type ServerOptions } from "node:http";
+import { createServer, type RequestListener, type Server, type ServerOptions, type ServerResponse } from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import type { Certificates } from "../certificates.js";
 import { type Limits, lookEveryMs } from "../overload/limits.js";
@@ -8,8 +8,10 @@ export function createHttpServer(
   listener: RequestListener,
   certificates: Certificates | undefined,
   limits: Limits,
+  Response: typeof ServerResponse,
 ): Server {
   const settings: ServerOptions = {
+    ServerResponse: Response,
     headersTimeout: limits.headMs,
     requestTimeout: limits.requestMs,
     keepAliveTimeout: limits.idleMs,

@@ -1,9 +1,11 @@
 import { createHash } from "node:crypto";
 import accepts from "@fastify/accepts";
 import type { FastifyInstance } from "fastify";
+import { LRUCache } from "lru-cache";
 import { failureCodes, pathOf } from "../errors.js";
+import type { SendBody } from "../rpc/http-call.js";
 import { errorPagePath, successBody, successMembers } from "./envelope.js";
-import { doorsOf } from "./pages/doors.js";
+import { type Doors, doorsOf } from "./pages/doors.js";
 import { errorIndex, errorPage } from "./pages/errors.js";
 import { homeData, homePage } from "./pages/home.js";
 import { icon, layOut, type Page, paths } from "./pages/layout.js";
@@ -14,7 +16,10 @@ import { style } from "./pages/style.js";
  *
  * @param grpcPort known only once it is open, as docsBase is
  */
-export function pages(docsBase: () => string, grpcPort: () => number) {
+export function pages(docsBase: () => string, grpcPort: () => number, send: SendBody) {
+  // A page is made once for each name that the service is asked by, of which there are few.
+  const made = new LRUCache<string, Buffer>({ maxSize: 4 * 2 ** 20, sizeCalculation: ({ length }) => length });
+
   return async (scope: FastifyInstance): Promise<void> => {
     await scope.register(accepts);
     scope.addHook("onRequest", async (_request, reply) => {
@@ -25,27 +30,41 @@ export function pages(docsBase: () => string, grpcPort: () => number) {
     scope.get(paths.home, async (request, reply) => {
       const doors = doorsOf(request, grpcPort());
       reply.header("vary", "accept");
-      return request.accepts().type(["json", "html"]) === "html"
-        ? reply.type(htmlType).send(layOut(homePage(doors)))
-        : reply.type(jsonType).send(successBody(request.call.requestId, successMembers(homeData(doors))));
+      if (request.accepts().type(["json", "html"]) === "html") {
+        send(request, reply.type(htmlType), pageFor(paths.home, doors, homePage));
+      } else {
+        send(request, reply.type(jsonType), successBody(request.call.requestId, successMembers(homeData(doors))));
+      }
+      return reply;
     });
 
     servePage(paths.errors, errorIndex);
     servePage(`${paths.errors}/`, errorIndex);
     for (const code of failureCodes) {
-      servePage(errorPagePath(pathOf(code)), (http) => errorPage(code, docsBase(), http));
+      servePage(errorPagePath(pathOf(code)), ({ http }) => errorPage(code, docsBase(), http));
     }
 
-    scope.get(paths.icon, async (_request, reply) =>
-      reply.type("image/svg+xml").header("cache-control", "public, max-age=86400").send(icon),
-    );
+    scope.get(paths.icon, async (request, reply) => {
+      send(request, reply.type("image/svg+xml").header("cache-control", "public, max-age=86400"), icon);
+      return reply;
+    });
 
-    function servePage(path: string, write: (http: string) => Page): void {
-      scope.get(path, async (request, reply) =>
-        reply.type(htmlType).send(layOut(write(doorsOf(request, grpcPort()).http))),
-      );
+    function servePage(path: string, write: (doors: Doors) => Page): void {
+      scope.get(path, async (request, reply) => {
+        send(request, reply.type(htmlType), pageFor(path, doorsOf(request, grpcPort()), write));
+        return reply;
+      });
     }
   };
+
+  function pageFor(path: string, doors: Doors, write: (doors: Doors) => Page): Buffer {
+    const name = `${path} ${doors.http} ${doors.grpc} ${doors.grpcOverTls}`;
+    const known = made.get(name);
+    if (known !== undefined) return known;
+    const page = Buffer.from(layOut(write(doors)));
+    made.set(name, page);
+    return page;
+  }
 }
 
 const htmlType = "text/html; charset=utf-8";

@@ -6,6 +6,7 @@ import { createRequire } from "node:module";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { SendBody } from "../rpc/http-call.js";
 import { html } from "./pages/html.js";
 import { layOut, paths } from "./pages/layout.js";
 
@@ -13,19 +14,19 @@ import { layOut, paths } from "./pages/layout.js";
 export const exampleDocsBase = "http://127.0.0.1:8080";
 
 /** Serves the OpenAPI document at `/openapi.json`, and at `/docs` a page to read it and to try calls. */
-export function apiReference(docsBase: () => string) {
+export function apiReference(docsBase: () => string, send: SendBody) {
   return async (server: FastifyInstance): Promise<void> => {
     const document = asset(async () => {
       const text = await readFile(new URL("../../gen/openapi.json", import.meta.url), "utf8");
       return Buffer.from(text.replaceAll(`"${exampleDocsBase}/`, `"${docsBase()}/`));
     });
-    server.get(paths.openapi, (request, reply) => sendAsset(request, reply, "application/json", document));
+    server.get(paths.openapi, (request, reply) => sendAsset(request, reply, "application/json", document, send));
 
     for (const [path, { type, read }] of Object.entries(pageFiles)) {
       const content = asset(read);
       server.get(path, (request, reply) => {
         reply.header("content-security-policy", onlyFromHere).header("referrer-policy", "no-referrer");
-        return sendAsset(request, reply, type, content);
+        return sendAsset(request, reply, type, content, send);
       });
     }
   };
@@ -97,11 +98,13 @@ function asset(read: () => Promise<Buffer>): () => Promise<Asset> {
 
 /** Browsers may keep it, and ask each time whether it is still the same. */
 async function sendAsset(
-  { headers }: FastifyRequest,
+  request: FastifyRequest,
   reply: FastifyReply,
   type: string,
   content: () => Promise<Asset>,
+  send: SendBody,
 ): Promise<FastifyReply> {
+  const { headers } = request;
   const { plain, zipped, etag } = await content();
   reply.headers({
     "cache-control": "no-cache",
@@ -109,8 +112,8 @@ async function sendAsset(
     vary: "accept-encoding",
     "x-content-type-options": "nosniff",
   });
-  if (headers["if-none-match"] === etag) return reply.code(304).send();
-  reply.type(type);
-  if (!/\bgzip\b/.test(headers["accept-encoding"] ?? "")) return reply.send(plain);
-  return reply.header("content-encoding", "gzip").send(zipped);
+  if (headers["if-none-match"] === etag) send(request, reply.code(304), undefined);
+  else if (!/\bgzip\b/.test(headers["accept-encoding"] ?? "")) send(request, reply.type(type), plain);
+  else send(request, reply.type(type).header("content-encoding", "gzip"), zipped);
+  return reply;
 }

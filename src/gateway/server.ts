@@ -1,26 +1,36 @@
-import type { Server } from "node:http";
+import type { Server, ServerResponse } from "node:http";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import type { Certificates } from "../certificates.js";
 import { catalogue, methodNotAllowed, routeNotFound } from "../errors.js";
 import type { LogCall } from "../observe/calls.js";
 import { limitConnections } from "../overload/connections.js";
 import type { Limits } from "../overload/limits.js";
-import type { Room } from "../overload/room.js";
+import type { MemoryBudget } from "../overload/memory-budget.js";
 import { connectDoor } from "../rpc/connect.js";
-import { admitCall, beginCall, logHttpCall, performCall, toHttpFailure } from "../rpc/http-call.js";
-import { largestMessage, type Procedure } from "../rpc/pipeline.js";
+import {
+  admitCall,
+  beginCall,
+  logHttpCall,
+  performCall,
+  reserveResponse,
+  tenantOf,
+  toHttpFailure,
+} from "../rpc/http-call.js";
+import type { Procedure } from "../rpc/pipeline.js";
+import { collectBody, readBody, unreservedBytes } from "../rpc/request-body.js";
 import { after } from "../soon.js";
 import { parseBody } from "./body.js";
 import { answerOddHttp, refuseBrokenHttp, refuseOddHttp } from "./broken-http.js";
 import { watchConnections } from "./busy-connections.js";
 import { type DrainTimes, drainOnClose } from "./drain.js";
-import { failureBody, failureHeaders, successBody, successMembers } from "./envelope.js";
+import { failureBody, failureHeaders, jsonHeaders, successBody, successMembers } from "./envelope.js";
 import { createHttpServer } from "./http-server.js";
 import { pages } from "./pages.js";
+import { serveInTurn } from "./pipelining.js";
 import { apiReference } from "./reference.js";
 import { type Route, routesOf } from "./routes.js";
 import { type ShedOptions, shedRequests } from "./shed.js";
-import { weighBodies } from "./weigh.js";
+import { watchUnread } from "./unread-responses.js";
 
 export interface GatewayOptions extends DrainTimes, ShedOptions {
   readonly procedures: readonly Procedure[];
@@ -31,7 +41,7 @@ export interface GatewayOptions extends DrainTimes, ShedOptions {
   /** How many connections the port takes. */
   readonly maxConnections: number;
   readonly limits: Limits;
-  readonly room: Room;
+  readonly memory: MemoryBudget;
   /** Where gRPC is served, for the first page; asked when that is. */
   readonly grpcPort: () => number;
   readonly logCall: LogCall;
@@ -39,15 +49,27 @@ export interface GatewayOptions extends DrainTimes, ShedOptions {
 
 /** The HTTP port: the HTTP/JSON door, with the Connect door beside it. */
 export async function createGateway(options: GatewayOptions): Promise<FastifyInstance> {
-  const { procedures, readiness, certificates, limits, docsBase, grpcPort, logCall } = options;
+  const { procedures, readiness, certificates, limits, memory, docsBase, grpcPort, logCall } = options;
   const server = fastify({
     logger: false,
-    bodyLimit: largestMessage,
     return503OnClosing: false, // what comes on an open connection is served to the last
     serverFactory(handler) {
-      const serve = weighBodies(handler, options.room, limits);
-      const listener = shedRequests(serve, options, () => server.listening);
-      const server: Server = createHttpServer(listener, certificates, limits);
+      const serve = serveInTurn(
+        shedRequests(handler, options, () => server.listening),
+        memory,
+        limits,
+      );
+      const unread = watchUnread(memory, limits);
+      const server: Server = createHttpServer(
+        (request, response) => {
+          collectBody(request, response, memory);
+          serve(request, response);
+        },
+        certificates,
+        limits,
+        unread.Response as typeof ServerResponse,
+      );
+      server.once("close", unread.end);
       watchConnections(server, limitConnections(server, options.maxConnections, options.shedding));
       return server;
     },
@@ -60,32 +82,41 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
 
   drainOnClose(server, options);
 
-  /** Every success of this door ends here. */
+  /** Every success of HTTP/JSON ends here. */
   function answer(request: FastifyRequest, reply: FastifyReply, members: string): void {
+    reply.headers(jsonHeaders);
     send(request, reply, successBody(request.call.requestId, members));
   }
 
-  /** Every failure of this door ends here. */
+  /** Every failure of HTTP/JSON ends here. */
   function fail(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
     const failure = toHttpFailure(error);
     const { call } = request;
     call.failure = failure;
-    reply.code(catalogue[failure.code].status).headers(failureHeaders(failure));
+    reply.code(catalogue[failure.code].status).headers(jsonHeaders).headers(failureHeaders(failure));
     send(request, reply, failureBody(failure, call.requestId, docsBase()));
   }
 
-  function send(request: FastifyRequest, reply: FastifyReply, body: string): void {
-    if (request.call.answerHeaders !== undefined) reply.headers(request.call.answerHeaders);
-    reply
-      .header("content-type", "application/json; charset=utf-8")
-      .header("x-request-id", request.call.requestId)
-      .send(body);
+  /** Every response of this port ends here, and is logged here. Throws if there is no memory for it. */
+  function send(request: FastifyRequest, reply: FastifyReply, body: string | Buffer | undefined): void {
+    const { call } = request;
+    let sent = body;
+    if (body !== undefined && body.length > unreservedBytes) {
+      // As text, it would be there three times for as long as it is not read.
+      const bytes = typeof body === "string" ? Buffer.from(body) : body;
+      reserveResponse(memory, call, reply.raw, bytes.length);
+      sent = bytes;
+    }
+    if (call.answerHeaders !== undefined) reply.headers(call.answerHeaders);
+    reply.header("x-request-id", call.requestId).send(sent);
     logHttpCall(logCall, request, reply);
   }
 
   // Bodies stay bytes until the caller is admitted; only JSON is read at all.
   server.removeAllContentTypeParsers();
-  server.addContentTypeParser("application/json", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
+  server.addContentTypeParser("application/json", ({ raw, call }, _payload, done) =>
+    readBody(raw, tenantOf(call), done),
+  );
 
   // Which methods each path takes. Fastify alone would answer 404 to the others.
   const allowed = new Map<string, Set<string>>();
@@ -96,7 +127,15 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   server.decorateRequest("call");
   server.addHook("onRequest", (request, reply, done) => {
     request.call = beginCall(request.raw, reply.raw);
-    refuseOddHttp(request.raw, limits);
+    try {
+      refuseOddHttp(request.raw, limits);
+    } catch (error) {
+      reply.header("connection", "close"); // where it ends may be read in another way, too
+      throw error;
+    }
+    // Fastify decodes a path before it looks for the route: a proxy's rules about paths would not hold.
+    const route = request.routeOptions.url;
+    if (route !== undefined && !isSpelled(request.url, route)) throw routeNotFound();
     done();
   });
   server.setErrorHandler(fail);
@@ -112,18 +151,9 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
     server.get(path, (request, reply) => answer(request, reply, successMembers({ status: "alive" })));
   }
   server.get("/readyz", async (request, reply) => answer(request, reply, successMembers(await readiness())));
-  // Doors that answer by themselves are watched by hooks. Our own answers do without, because every call would pay.
-  await server.register(async (watched) => {
-    watched.addHook("onRequest", async (request, reply) => {
-      reply.header("x-request-id", request.call.requestId);
-      // A client that goes away gets no answer, so Fastify has none to tell of. Its call has ended a moment later.
-      reply.raw.once("close", () => setImmediate(logHttpCall, logCall, request, reply));
-    });
-    watched.addHook("onResponse", async (request, reply) => logHttpCall(logCall, request, reply));
-    await watched.register(pages(docsBase, grpcPort));
-    await watched.register(apiReference(docsBase));
-    await watched.register(connectDoor(procedures, failureHeaders));
-  });
+  await server.register(pages(docsBase, grpcPort, send));
+  await server.register(apiReference(docsBase, send));
+  await server.register(connectDoor(procedures, failureHeaders, send));
   return server;
 
   function addRoute({ procedure, httpMethod, path, read, write }: Route): void {
@@ -142,4 +172,9 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
         ),
     });
   }
+}
+
+/** Whether the path of a URL is, byte for byte, that of a route. */
+function isSpelled(url: string, path: string): boolean {
+  return url.startsWith(path) && (url.length === path.length || url[path.length] === "?");
 }

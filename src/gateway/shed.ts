@@ -5,7 +5,8 @@ import { answerUnderWay } from "../open-sockets.js";
 import type { LoopGuard } from "../overload/event-loop.js";
 import type { Shedding } from "../overload/shedding.js";
 import { type Refusal, toRefusal } from "../rpc/connect.js";
-import { failureBody, failureHeaders } from "./envelope.js";
+import { neverCached } from "../rpc/http-call.js";
+import { failureBody, failureHeaders, jsonHeaders } from "./envelope.js";
 
 export interface ShedOptions {
   readonly guard: LoopGuard;
@@ -34,8 +35,7 @@ export function shedRequests(
   let prepared: ((requestId: string) => Buffer) | undefined;
 
   function envelope(requestId: string): Refusal {
-    const headers = { "content-type": "application/json; charset=utf-8" };
-    return { status: 503, headers, body: failureBody(failure, requestId, docsBase()) };
+    return { status: 503, headers: jsonHeaders, body: failureBody(failure, requestId, docsBase()) };
   }
 
   function refuse(request: IncomingMessage, response: ServerResponse): void {
@@ -51,7 +51,13 @@ export function shedRequests(
     const { status, headers, body } = (isRpc && toRefusal(request, failure, requestId)) || envelope(requestId);
     if (!stays) response.setHeader("connection", "close");
     response
-      .writeHead(status, { ...headers, ...retry, "x-request-id": requestId, "content-length": Buffer.byteLength(body) })
+      .writeHead(status, {
+        ...headers,
+        ...neverCached,
+        ...retry,
+        "x-request-id": requestId,
+        "content-length": Buffer.byteLength(body),
+      })
       .end(body);
   }
 

@@ -14,6 +14,8 @@ export interface Limits extends MemoryLimits {
   /** How large the head of a request may be, in bytes, and how many headers it may have. */
   readonly headBytes: number;
   readonly headers: number;
+  /** How many requests may wait on an HTTP/1.1 connection while another is answered. */
+  readonly pipelined: number;
   /** How many calls may be under way on one gRPC connection. */
   readonly streams: number;
   /** How many of them may need no credential (health, reflection): some of these stay for as long as their client likes. */
@@ -24,9 +26,6 @@ export interface Limits extends MemoryLimits {
   readonly messagePieces: number;
   /** So long may a gRPC connection be kept on which nothing is asked. */
   readonly grpcIdleMs: number;
-  /** What all requests that are under way on both ports may have together; who has no more than a little is let go on. */
-  readonly bytesInAll: number;
-  readonly bytesAlways: number;
   /** How many calls a gRPC client may take back at once, on one connection, and how many for each second after that. */
   readonly resetBurst: number;
   readonly resetsPerSecond: number;
@@ -44,6 +43,8 @@ export const standardLimits: Limits = {
   handshakeMs: 10_000,
   headBytes: 16 * 1024,
   headers: 100,
+  // Clients that pipeline at all send a few at once. Whoever sends more does not wait for what it asked.
+  pipelined: 8,
   totalBytes,
   // Two of the largest pages.
   connectionBytes: 8 * 2 ** 20,
@@ -57,9 +58,6 @@ export const standardLimits: Limits = {
   messagePieces: 1_024,
   // A client that has nothing to ask connects again by itself.
   grpcIdleMs: 300_000,
-  // An eighth of a small container; and less than what a connection costs by itself.
-  bytesInAll: 64 * 2 ** 20,
-  bytesAlways: 16 * 1024,
   // Clients give up calls now and then, by their deadlines. Node 20 allows 1,000 at once, which keeps everyone else waiting
   // for half a second, and has no setting for it.
   resetBurst: 200,

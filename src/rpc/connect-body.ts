@@ -1,5 +1,3 @@
-import { promisify } from "node:util";
-import { brotliDecompress, gunzip } from "node:zlib";
 import {
   type DescField,
   type DescMessage,
@@ -8,7 +6,7 @@ import {
   type JsonValue,
   ScalarType,
 } from "@bufbuild/protobuf";
-import { type FieldError, invalidInput, isEnough, payloadTooLarge } from "../errors.js";
+import { compressionUnsupported, type FieldError, invalidInput, isEnough, payloadTooLarge } from "../errors.js";
 import { mostItemsOf, tooManyItems } from "./bounds.js";
 import { largestMessage } from "./pipeline.js";
 import { readBinary } from "./read-binary.js";
@@ -24,56 +22,36 @@ export interface BodyFormat {
  * Refuses a body that Connect could not decode, before Connect sees it: Connect's own refusal would name internal types
  * and carry none of our details.
  */
-export async function refuseUndecodable(
-  schema: DescMessage,
-  { framed, codec }: BodyFormat,
-  headers: NodeJS.Dict<string | string[]>,
-  body: Buffer,
-): Promise<void> {
-  const message = framed
-    ? await expand("grpc-encoding", headers, messageIn(body), body[0] === compressedFlag)
-    : await expand("content-encoding", headers, body, body.length > 0);
+export function refuseUndecodable(schema: DescMessage, { framed, codec }: BodyFormat, body: Buffer): void {
+  const message = framed ? messageIn(body) : body;
   if (codec === "json") refuseBadJson(schema, message);
   else readBinary(schema, message);
 }
 
-/** The first byte of a frame whose message is compressed. */
-const compressedFlag = 1;
+/**
+ * Refuses compressed requests: a few bytes could become as many as a message may have, and no request gains by it.
+ *
+ * @param headers of the request
+ */
+export function refuseCompressed({ framed }: BodyFormat, headers: NodeJS.Dict<string | string[]>): void {
+  const header = framed ? "grpc-encoding" : "content-encoding";
+  const encoding = headers[header] ?? "identity";
+  if (String(encoding).toLowerCase() !== "identity") throw compressionUnsupported(header);
+}
 
 /** gRPC-Web puts one byte of flags and four of length before the message. A unary call has one message. */
 function messageIn(frame: Buffer): Buffer {
   const [flags = -1] = frame;
   if (frame.length < 5 || flags > compressedFlag || flags < 0) throw inBody("is not a gRPC-Web message");
+  if (flags === compressedFlag) throw compressionUnsupported("grpc-encoding");
   const length = frame.readUInt32BE(1);
   if (length > largestMessage) throw payloadTooLarge("body", largestMessage);
   if (length !== frame.length - 5) throw inBody("is not exactly one gRPC-Web message");
   return frame.subarray(5);
 }
 
-const expanders = { gzip: promisify(gunzip), br: promisify(brotliDecompress) };
-
-async function expand(
-  header: string,
-  headers: NodeJS.Dict<string | string[]>,
-  body: Buffer,
-  isCompressed: boolean,
-): Promise<Buffer> {
-  const encoding = String(headers[header] ?? "identity");
-  const expander = Object.hasOwn(expanders, encoding) ? expanders[encoding as keyof typeof expanders] : undefined;
-  if (expander === undefined && encoding !== "identity") {
-    throw invalidInput([{ location: header, message: `can only be ${Object.keys(expanders).join(", ")} or identity` }]);
-  }
-  if (!isCompressed) return body;
-  if (expander === undefined) {
-    if (header === "grpc-encoding")
-      throw invalidInput([{ location: header, message: "must say how it is compressed" }]);
-    return body;
-  }
-  return expander(body, { maxOutputLength: largestMessage }).catch((error) => {
-    if (error.code === "ERR_BUFFER_TOO_LARGE") throw payloadTooLarge("body", largestMessage);
-    throw inBody(`is not compressed as ${encoding}`);
-  });
-}
+/** The first byte of a frame whose message is compressed. */
+const compressedFlag = 1;
 
 function refuseBadJson(schema: DescMessage, body: Buffer): void {
   const json = readJson(body) as JsonValue;

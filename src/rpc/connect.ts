@@ -1,14 +1,23 @@
 import type { IncomingMessage } from "node:http";
 import type { Message } from "@bufbuild/protobuf";
-import { createContextKey, createContextValues, type HandlerContext } from "@connectrpc/connect";
+import { createConnectRouter, createContextKey, createContextValues, type HandlerContext } from "@connectrpc/connect";
+import type { UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
 import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
-import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { type Failure, mediaTypeUnsupported, methodNotAllowed } from "../errors.js";
-import { type BodyFormat, refuseUndecodable } from "./connect-body.js";
-import { admitCall, type HttpCall, performCall, toHttpFailure } from "./http-call.js";
+import { type Failure, mediaTypeUnsupported } from "../errors.js";
+import { type BodyFormat, refuseCompressed, refuseUndecodable } from "./connect-body.js";
+import {
+  admitCall,
+  type HttpCall,
+  neverCached,
+  performCall,
+  type SendBody,
+  tenantOf,
+  toHttpFailure,
+} from "./http-call.js";
 import { largestMessage, type Procedure, toFailure } from "./pipeline.js";
+import { readBody } from "./request-body.js";
 import { toConnectError } from "./status.js";
 import { refuseBadTimeout, timeoutMs } from "./timeouts.js";
 
@@ -19,63 +28,86 @@ const callKey = createContextKey<HttpCall | undefined>(undefined);
  *
  * @param headersOf what any answer over HTTP brings along with a failure
  */
-export function connectDoor(procedures: readonly Procedure[], headersOf: HeadersOf) {
+export function connectDoor(procedures: readonly Procedure[], headersOf: HeadersOf, send: SendBody) {
   const byPath = new Map(procedures.map((procedure) => [procedure.path, procedure]));
+  const { handlers } = createRouter(procedures);
 
   return async (scope: FastifyInstance): Promise<void> => {
-    scope.setErrorHandler(createWriteRefusal(headersOf));
-    scope.addHook("onRequest", async (request, reply) => {
-      const { method, routeOptions } = request;
-      const path = routeOptions.url ?? "";
-      const procedure = byPath.get(path);
+    scope.setErrorHandler(createWriteRefusal(headersOf, send));
+    scope.addHook("onRequest", async (request) => {
+      const procedure = byPath.get(request.routeOptions.url ?? "");
       if (procedure === undefined) return;
-      if (method !== "POST") throw methodNotAllowed(method, path, ["POST"]);
       const { call } = request;
       call.door = "connect";
       // From the first byte, however long the body takes to come.
-      const [protocol, timeout] = timeoutOf(request);
-      call.deadline = Math.min(call.deadline, call.startedAt + timeoutMs(protocol, timeout));
-      try {
-        await admitCall(request, procedure);
-      } finally {
-        reply.headers(call.answerHeaders ?? {});
-      }
-      if (protocolOf(request) === undefined) {
+      const [timeoutProtocol, timeout] = timeoutOf(request);
+      call.deadline = Math.min(call.deadline, call.startedAt + timeoutMs(timeoutProtocol, timeout));
+      await admitCall(request, procedure);
+      const protocol = protocolOf(request);
+      if (protocol === undefined) {
         throw mediaTypeUnsupported("An RPC is called with a body of application/json, application/proto or gRPC-Web.");
       }
+      refuseCompressed(protocol, request.headers);
     });
-
-    // Not registered but called, so that what it sets up is this scope's, and can be changed below.
     scope.removeAllContentTypeParsers();
-    fastifyConnectPlugin(scope, connectOptions(procedures), () => {});
-
-    // Left to itself, the plugin would read the body from the socket, and stop in the middle of one that is too large:
-    // the connection could then neither be used again nor be closed.
-    scope.removeAllContentTypeParsers();
-    scope.addContentTypeParser("*", { parseAs: "buffer" }, async (request: FastifyRequest, body: Buffer) => {
-      await refuseBadBody(request, body);
-      return inOnePiece(body);
-    });
+    scope.addContentTypeParser("*", ({ raw, call }: FastifyRequest, _payload, done) =>
+      readBody(raw, tenantOf(call), done),
+    );
+    for (const handler of handlers) {
+      scope.post(handler.requestPath, async (request, reply) => {
+        refuseBadBody(request);
+        await answer(handler, request, reply, send);
+        return reply;
+      });
+    }
   };
 }
 
-function connectOptions(procedures: readonly Procedure[]): Parameters<typeof fastifyConnectPlugin>[1] {
-  return {
+/** Connect's own handlers. They neither read nor write compressed messages: a few bytes of a client would cost us many. */
+function createRouter(procedures: readonly Procedure[]) {
+  const router = createConnectRouter({
+    grpc: false,
+    acceptCompression: [],
     readMaxBytes: largestMessage,
     jsonOptions: { ignoreUnknownFields: false },
-    contextValues: ({ call }) => createContextValues().set(callKey, call),
-    routes: (router) => {
-      for (const { method } of procedures) router.rpc(method, handle);
-    },
+  });
+  for (const { method } of procedures) router.rpc(method, handle);
+  return router;
+}
+
+/**
+ * Has Connect answer, and sends its answer as any other of this port. By hand: the plugin for Fastify writes answers past
+ * Fastify, so that nobody can tell how large they are before they are written, and how they ended.
+ */
+async function answer(handler: UniversalHandler, request: FastifyRequest, reply: FastifyReply, send: SendBody) {
+  const { status, header, body } = await handler(toUniversal(request));
+  const pieces: Uint8Array[] = [];
+  for await (const piece of body ?? []) pieces.push(piece);
+  reply.code(status).headers(neverCached);
+  for (const [name, value] of header ?? []) reply.header(name, value);
+  send(request, reply, Buffer.concat(pieces));
+}
+
+function toUniversal({ call, raw, body }: FastifyRequest): UniversalServerRequest {
+  const header = new Headers();
+  for (const [name, value] of Object.entries(raw.headers)) if (value !== undefined) header.set(name, String(value));
+  return {
+    httpVersion: raw.httpVersion,
+    method: raw.method ?? "",
+    url: `http://localhost${call.procedure?.path}`,
+    header,
+    body: inOnePiece(body as Buffer),
+    signal: new AbortController().signal, // the pipeline knows when the client leaves
+    contextValues: createContextValues().set(callKey, call),
   };
 }
 
-async function refuseBadBody(request: FastifyRequest, body: Buffer): Promise<void> {
+function refuseBadBody(request: FastifyRequest): void {
   const protocol = protocolOf(request);
   const schema = request.call.procedure?.method.input;
   if (protocol === undefined || schema === undefined) throw new Error("an RPC's body was read before it was admitted");
   refuseBadTimeout(...timeoutOf(request));
-  await refuseUndecodable(schema, protocol, request.headers, body);
+  refuseUndecodable(schema, protocol, request.body as Buffer);
 }
 
 /** What Connect takes for a stream of bytes. */
@@ -101,18 +133,18 @@ type HeadersOf = (failure: Failure) => Readonly<Record<string, string>>;
  * Answers a call that was refused before Connect saw it, in the protocol that it came in. What came in none of them is
  * thrown on, to the scope around this one, which answers any HTTP client.
  */
-function createWriteRefusal(headersOf: HeadersOf) {
+function createWriteRefusal(headersOf: HeadersOf, send: SendBody) {
   return async (error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
     const { call } = request;
     const failure = toHttpFailure(error);
     const refusal = toRefusal(request.raw, failure, call.requestId);
     if (refusal === undefined) throw error;
     call.failure = failure;
-    await reply
+    reply
       .code(refusal.status)
       .headers(refusal.status >= 400 ? headersOf(failure) : {})
-      .headers({ ...refusal.headers, "x-request-id": call.requestId })
-      .send(refusal.body);
+      .headers({ ...neverCached, ...refusal.headers });
+    send(request, reply, refusal.body);
   };
 }
 
@@ -132,7 +164,11 @@ export function toRefusal(request: IncomingMessage, failure: Failure, requestId:
     const headers = Object.fromEntries(setTrailerStatus(new Headers(), error));
     return {
       status: 200,
-      headers: { ...headers, "content-type": request.headers["content-type"] ?? "" },
+      headers: {
+        ...headers,
+        "content-type": request.headers["content-type"] ?? "",
+        ...(failure.more.acceptEncoding && { "grpc-accept-encoding": failure.more.acceptEncoding }),
+      },
       body: "",
     };
   }

@@ -3,11 +3,12 @@ import type { Span } from "@opentelemetry/api";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Principal } from "../auth/principal.js";
 import type { Call } from "../call.js";
-import { callCancelled, type Failure, invalidInput, mediaTypeUnsupported, payloadTooLarge } from "../errors.js";
+import { callCancelled, type Failure, invalidInput, mediaTypeUnsupported, noMemoryForResponse } from "../errors.js";
 import { mintId } from "../ids.js";
 import type { LogCall } from "../observe/calls.js";
+import type { MemoryBudget } from "../overload/memory-budget.js";
 import { after, type Soon } from "../soon.js";
-import { largestMessage, longestCallMs, type Procedure, toFailure } from "./pipeline.js";
+import { longestCallMs, type Procedure, toFailure } from "./pipeline.js";
 
 /** A call on the HTTP port, from its first byte to its last; shared by the two doors there. */
 export interface HttpCall extends Call {
@@ -76,6 +77,27 @@ export function performCall(call: HttpCall, decode: Parameters<Procedure["perfor
   return call.procedure.perform(call, call.caller, decode);
 }
 
+/** What a call answers is for its caller alone, may hold a secret, and is not to be taken for a page. */
+export const neverCached = { "cache-control": "no-store", "x-content-type-options": "nosniff" } as const;
+
+/** Sends the whole body of a response, and logs the call. Throws if there is no memory for it. */
+export type SendBody = (request: FastifyRequest, reply: FastifyReply, body: string | Buffer | undefined) => void;
+
+/** Whose memory a call takes; undefined while nobody knows. */
+export function tenantOf({ caller }: HttpCall): string | undefined {
+  if (caller === undefined) return undefined;
+  return caller.kind === "key" ? caller.workspaceId : caller.kind;
+}
+
+/** Reserves memory for a response, until the kernel has taken it or its connection has ended. */
+export function reserveResponse(memory: MemoryBudget, call: HttpCall, response: ServerResponse, bytes: number): void {
+  // On a connection that has ended, nothing will be written, and so nothing kept.
+  if (response.req.socket.destroyed) return;
+  const reservation = memory.accountOf(response.req.socket).reserve(bytes, tenantOf(call));
+  if (reservation === undefined) throw noMemoryForResponse();
+  response.once("close", reservation.release);
+}
+
 /** Writes the one line of a call, when it has been answered. */
 export function logHttpCall(logCall: LogCall, request: FastifyRequest, reply: FastifyReply): void {
   const { call } = request;
@@ -104,8 +126,5 @@ export function toHttpFailure(error: unknown): Failure {
 const frameworkFailures: Record<string, () => Failure> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: () =>
     mediaTypeUnsupported("The body must be JSON: send it with `Content-Type: application/json`."),
-  FST_ERR_CTP_BODY_TOO_LARGE: () => payloadTooLarge("body", largestMessage),
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: () =>
-    invalidInput([{ location: "body", message: "is not as long as its Content-Length says" }]),
   FST_ERR_BAD_URL: () => invalidInput([{ location: "path", message: "is not a valid URL path" }]),
 };

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { openTestApp, type TestApp } from "../harness.js";
 import { ask, createWorkspace, expectFailure, expectInvalid, expectSuccess, post, postText } from "./http.js";
 
@@ -62,6 +62,26 @@ describe("a body that is JSON but no object is refused and named", () => {
   it("10,000 levels of arrays", async () => {
     const text = "[".repeat(10_000) + "]".repeat(10_000);
     expect(expectInvalid(await postText(origin, path, key, text))).toEqual(["body"]);
+  });
+});
+
+describe("a body is as large as a valid one can be", () => {
+  it.each([
+    ["HTTP/JSON", "/v2/keys.createKey"],
+    ["Connect", "/latchkey.v1.KeysService/CreateKey"],
+  ])("16 KiB of meta, each character of it escaped, beside 100 long permissions (%s)", async (_door, createKey) => {
+    const app = await openTestApp();
+    onTestFinished(() => app.close());
+    const { key } = await createWorkspace(app.httpUrl);
+    const text = "x".repeat(16 * 1024 - '{"text":""}'.length);
+    const permissions = Array.from({ length: 100 }, (_, index) => `p${index}.`.padEnd(100, "x"));
+    const name = "🗝".repeat(255);
+    const escaped = (plain: string) => plain.replaceAll("x", "\\u0078");
+    const meta = `{"\\u0074\\u0065\\u0078\\u0074":"${escaped(text)}"}`;
+    const body = `{"name":"${name}","permissions":${JSON.stringify(permissions)},"meta":${meta}}`;
+    expect((await postText(app.httpUrl, createKey, key, body)).status).toBe(200);
+    const [, made] = expectSuccess(await post(app.httpUrl, "/v1/keys.listKeys", key, {})) as { meta?: unknown }[];
+    expect(made?.meta).toEqual({ text });
   });
 });
 

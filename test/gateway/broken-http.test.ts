@@ -80,7 +80,7 @@ describe("headers that are too large are refused as too large", () => {
     const answer = await sendBytes(origin, lines("GET /v2/liveness HTTP/1.1", "host: a", `x: ${"x".repeat(100_000)}`));
     const { detail } = expectFailure(answer, 413, "application/payload_too_large");
     // The limit of a body is not what was overstepped.
-    expect(detail).not.toContain("1048576");
+    expect(detail).not.toContain("131072");
   });
 
   it("a long path", async () => {
@@ -98,6 +98,31 @@ describe("what is HTTP, but of a kind that no server need know, is answered with
 
   it("an expectation that nobody can meet", async () => {
     const answer = await sendBytes(origin, lines("GET /v2/liveness HTTP/1.1", "host: a", "expect: a-miracle", close));
+    expectFailure(answer, 400, "application/invalid_input");
+  });
+
+  const chunkedAs = (encoding: string) => [
+    "POST /v1/keys.listKeys HTTP/1.1",
+    "host: a",
+    `transfer-encoding: ${encoding}`,
+  ];
+
+  it.each<[string, string, string[]]>([
+    ["two Hosts", "Host", ["GET /v2/liveness HTTP/1.1", "host: a", "Host: b"]],
+    ["the same Host twice", "Host", ["GET /v2/liveness HTTP/1.1", "host: a", "host: a"]],
+    ["HTTP/2.0 in a request line", "request", ["GET /v2/liveness HTTP/2.0", "host: a"]],
+    ["HTTP/0.9 in a request line", "request", ["GET /v2/liveness HTTP/0.9", "host: a"]],
+    ["a body by gzip, in chunks", "Transfer-Encoding", chunkedAs("gzip, chunked")],
+    ["a body as it is, in chunks", "Transfer-Encoding", chunkedAs("identity, chunked")],
+  ])("%s, by which a proxy may have been misled", async (_what, location, head) => {
+    const answer = await sendBytes(origin, `${lines(...head)}0\r\n\r\n`);
+    const { errors } = expectFailure(answer, 400, "application/invalid_input");
+    expect(errors.map((error) => error.location)).toEqual([location]);
+    expect(answer.headers.connection).toBe("close");
+  });
+
+  it("a request line of HTTP/0.9, which has no version", async () => {
+    const answer = await sendBytes(origin, "GET /v2/liveness\r\n\r\n");
     expectFailure(answer, 400, "application/invalid_input");
   });
 

@@ -42,6 +42,23 @@ describe("a success", () => {
   });
 });
 
+describe("no cache keeps an answer, and no browser takes it for something else:", () => {
+  const kept = { "cache-control": "no-store", "x-content-type-options": "nosniff" };
+
+  it("a success, through each door", async () => {
+    for (const path of ["/v2/keys.createKey", "/latchkey.v1.KeysService/CreateKey"]) {
+      expect((await post(origin, path, key, {})).headers).toMatchObject(kept);
+    }
+  });
+
+  it("a failure, through each door, and of what is not HTTP", async () => {
+    for (const path of ["/v2/keys.createKey", "/latchkey.v1.KeysService/CreateKey", "/nothing"]) {
+      expect((await post(origin, path, undefined, {})).headers).toMatchObject(kept);
+    }
+    expect((await sendBytes(origin, "nonsense\r\n\r\n")).headers).toMatchObject(kept);
+  });
+});
+
 describe("an empty body means {}", () => {
   it("with a JSON content type and Content-Length 0", async () => {
     expectSuccess(await postText(origin, "/v1/keys.listKeys", key, ""));

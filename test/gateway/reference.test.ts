@@ -64,10 +64,13 @@ it("is served again after a file could not be read", async () => {
   let readable = false;
   const server = fastify();
   await server.register(
-    apiReference(() => {
-      if (!readable) throw new Error("EMFILE: too many open files");
-      return app.httpUrl;
-    }),
+    apiReference(
+      () => {
+        if (!readable) throw new Error("EMFILE: too many open files");
+        return app.httpUrl;
+      },
+      (_request, reply, body) => void reply.send(body),
+    ),
   );
   expect(await server.inject("/openapi.json")).toMatchObject({ statusCode: 500 });
   readable = true;

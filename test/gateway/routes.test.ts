@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openTestApp, type TestApp } from "../harness.js";
-import { ask, createWorkspace, expectFailure, expectInvalid, expectSuccess, postText } from "./http.js";
+import { ask, createWorkspace, expectFailure, expectInvalid, expectSuccess, postText, sendBytes } from "./http.js";
 
 let app: TestApp;
 let origin: string;
@@ -35,8 +35,18 @@ describe("a path that does not exist is 404, whatever the method", () => {
     ["GET", "/%00"],
     ["GET", "/%E2%82%AC/<script>"],
     ["GET", `/${"x".repeat(8_000)}`],
+    ["POST", "/v1/keys%2elistKeys"],
+    ["POST", "/%76%31/keys.listKeys"],
+    ["POST", "/v2/workspaces%2ElistWorkspaces"],
+    ["POST", "/latchkey.v1.KeysService%2FListKeys"],
+    ["GET", "/docs%2Fswagger-ui.js"],
   ])("%s %s", async (method, path) => {
     expectFailure(await ask(origin, path, { method }), 404, "application/route_not_found");
+  });
+
+  it("also where more than a query follows it", async () => {
+    const answer = await sendBytes(origin, "GET /livez#fragment HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+    expectFailure(answer, 404, "application/route_not_found");
   });
 
   it("even with a body that could not be read", async () => {
