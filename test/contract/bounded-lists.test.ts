@@ -1,5 +1,6 @@
-import postgres from "postgres";
+import type postgres from "postgres";
 import { describe, expect } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { allDoors, openContract } from "./cases.js";
 import type { CallRequest } from "./door.js";
 import type { Scene } from "./scene.js";
@@ -11,7 +12,7 @@ const many = 12_000;
 
 /** Runs statements in the service's database: thousands of rows are not made by thousands of calls. */
 async function inDatabase(statements: (sql: postgres.Sql) => Promise<unknown>): Promise<void> {
-  const sql = postgres(contract.app.databaseUrl, { max: 1, onnotice: () => {} });
+  const sql = openSql(contract.app.databaseUrl, { max: 1, onnotice: () => {} });
   await statements(sql).finally(() => sql.end());
 }
 

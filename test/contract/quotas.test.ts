@@ -1,5 +1,5 @@
-import postgres from "postgres";
 import { describe, expect, test } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { operatorKey } from "../harness.js";
 import { findHalves } from "../wholeness.js";
 import { allDoors, openContract } from "./cases.js";
@@ -172,7 +172,7 @@ describe("a workspace that has reached its quota of stored bytes", () => {
   });
 
   test("counts exactly what is stored, after all of this", async () => {
-    const sql = postgres(contract.app.databaseUrl, { max: 1, onnotice: () => {} });
+    const sql = openSql(contract.app.databaseUrl, { max: 1, onnotice: () => {} });
     expect(await findHalves(sql).finally(() => sql.end())).toEqual([]);
   });
 });

@@ -1,5 +1,6 @@
-import postgres from "postgres";
+import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { readMetric } from "../auth/vitals.js";
 import { succeed } from "../calls.js";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
@@ -18,7 +19,7 @@ beforeAll(async () => {
   busy = await openTestApp({ metricsPort: 0 });
   other = await openTestApp({ databaseUrl: busy.databaseUrl });
   doors = openDoors(busy);
-  sql = postgres(busy.databaseUrl, { max: 3, onnotice: () => {} });
+  sql = openSql(busy.databaseUrl, { max: 3, onnotice: () => {} });
 });
 afterAll(async () => {
   doors.close();

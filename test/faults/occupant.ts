@@ -1,4 +1,4 @@
-import postgres from "postgres";
+import { openSql } from "../../commands/open-sql.js";
 import { openHttpDoor } from "./http-door.js";
 import type { Replica } from "./replica.js";
 import { prepare } from "./request.js";
@@ -23,7 +23,7 @@ export async function createOccupant(writer: Writer, operatorKey: string, databa
   // With a key, because that can be made again if nobody knows what became of the first.
   await writer.create(prepare("createKey", secret, { externalId }));
   const change = prepare("updateIdentity", secret, { externalId, meta: {} });
-  const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} });
+  const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
 
   return {
     async occupy(replica) {

@@ -1,5 +1,6 @@
-import postgres from "postgres";
+import type postgres from "postgres";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { succeed } from "../calls.js";
 import { createWorkspace, post } from "../gateway/http.js";
 import { openTestApp, type TestApp } from "../harness.js";
@@ -14,7 +15,7 @@ const many = 60_000;
 
 beforeAll(async () => {
   app = await openTestApp();
-  sql = postgres(app.databaseUrl, { max: 1, onnotice: () => {} });
+  sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
   ({ workspaceId, key } = await createWorkspace(app.httpUrl));
 });
 afterAll(async () => {

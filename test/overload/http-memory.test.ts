@@ -4,8 +4,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { pino } from "pino";
-import postgres from "postgres";
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { type Answer, ask, createWorkspace, expectFailure, expectSuccess, post, sendBytes } from "../gateway/http.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import { readSamples, total } from "../observe/samples.js";
@@ -288,7 +288,7 @@ async function createKey(): Promise<{ keyId: string }> {
 
 /** Has whatever changes the key wait, until it is unlocked. */
 async function lockKey(keyId: string): Promise<() => Promise<void>> {
-  const sql = postgres(app.databaseUrl, { max: 1, onnotice: () => {} });
+  const sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
   const connection = await sql.reserve();
   await connection`begin`;
   await connection`select from keys where key_id = ${keyId} for update`;
@@ -300,7 +300,7 @@ async function lockKey(keyId: string): Promise<() => Promise<void>> {
 }
 
 async function identityCount(externalId: string): Promise<number> {
-  const sql = postgres(app.databaseUrl, { max: 1, onnotice: () => {} });
+  const sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
   const [row] = await sql`select count(*)::int from identities where external_id = ${externalId}`;
   await sql.end();
   return row?.["count"];

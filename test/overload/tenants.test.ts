@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import postgres from "postgres";
+import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { mintSecret } from "../../src/keys/secret.js";
 import type { OperationName } from "../contract/operations.js";
 import { createWorkspace } from "../gateway/http.js";
@@ -22,7 +23,7 @@ let doors: readonly Door[];
 beforeAll(async () => {
   // This process is the clients, too: it is not to refuse calls for want of its own time.
   app = await openTestApp({ metricsPort: 0, guard: { admits: () => true } });
-  sql = postgres(app.databaseUrl, { max: 2, onnotice: () => {} });
+  sql = openSql(app.databaseUrl, { max: 2, onnotice: () => {} });
   [attacker, other] = await Promise.all([createWorkspace(app.httpUrl), createWorkspace(app.httpUrl)]);
   doors = [openHttp(app.httpUrl), openGrpc(`http://${app.grpcAddress}`), openConnect(app.httpUrl)];
 });

@@ -1,7 +1,8 @@
 import { Redis } from "ioredis";
 import { pino } from "pino";
-import postgres from "postgres";
+import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { listKeys, redisInUse } from "../auth/calls.js";
 import { askBoth, keyEntryOf, outcomes, readLookups, shareKey } from "../auth/redis-entries.js";
 import { allEvents, succeed } from "../calls.js";
@@ -22,7 +23,7 @@ beforeAll(async () => {
   const log = pino({ level: "info", base: null }, { write: (line: string) => lines.push(line) });
   app = await openTestApp({ ...swept, log });
   other = await openTestApp({ ...swept, databaseUrl: app.databaseUrl, auditRetentionDays: "forever" });
-  sql = postgres(app.databaseUrl, { max: 1, onnotice: () => {} });
+  sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
   redis = new Redis(inject("redisUrl"));
   await Promise.all([redisInUse(app), redisInUse(other)]);
 });
