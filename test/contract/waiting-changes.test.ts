@@ -1,6 +1,7 @@
 import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
+import { fairRules } from "../../src/storage/shares.js";
 import { readMetric } from "../auth/vitals.js";
 import { succeed } from "../calls.js";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
@@ -100,29 +101,46 @@ const waitingInPostgres = async () => {
 };
 const waitingForConnections = () => readMetric(busy, "pool_waiting_statements");
 
-/** Occupies every connection of the busy replica: with changes of an identity whose row is locked. */
-async function occupyPool(): Promise<() => Promise<void>> {
-  const { key } = await createVictim(other);
-  const { identityId } = await succeed<Things>(other.httpUrl, "identities.createIdentity", key, { externalId: "busy" });
-  const release = await locking((own) => own`select from identities where identity_id = ${identityId} for update`);
-  await succeed(busy.httpUrl, "keys.verifyKey", key, { key });
-  const occupied = Array.from({ length: 10 }, () =>
-    succeed(busy.httpUrl, "identities.updateIdentity", key, { identityId, meta: {} }),
-  );
-  await expect.poll(waitingInPostgres, { timeout: 5_000 }).toBe(10);
+/**
+ * Occupies every connection that a workspace may use on the busy replica: with changes, and with revocations, which have
+ * connections of their own, of an identity and a key whose rows are locked.
+ */
+async function occupyPool({ firstKey }: Victim): Promise<() => Promise<void>> {
+  const externalId = busyName;
+  const { identityId } = await succeed<Things>(other.httpUrl, "identities.createIdentity", firstKey, { externalId });
+  const { keyId } = await succeed<Things>(other.httpUrl, "keys.createKey", firstKey, { name: busyName });
+  const release = await locking(async (own) => {
+    await own`select from identities where identity_id = ${identityId} for update`;
+    await own`select from keys where key_id = ${keyId} for update`;
+  });
+  await succeed(busy.httpUrl, "keys.verifyKey", firstKey, { key: firstKey });
+  const calls: readonly Call[] = [
+    ...Array.from({ length: fairRules.ordinary.share }, () => ["updateIdentity", { identityId, meta: {} }] as const),
+    ...Array.from({ length: fairRules.revocation.share }, () => ["updateKey", { keyId, scopes: [] }] as const),
+  ];
+  // Where the workspace is disabled meanwhile, they are refused.
+  const occupied = calls.map(([operation, request]) => doors.http.call(operation, firstKey, request));
+  await expect.poll(waitingInPostgres, { timeout: 10_000 }).toBe(calls.length);
   return async () => {
     await release();
     await Promise.all(occupied);
   };
 }
 
+/** What the identity and the key are called by which connections are occupied. */
+const busyName = "busy";
+
 /** All that there is of a workspace and of what a key has done. */
 async function contents({ workspaceId, keyId }: Victim) {
   return {
     keys: [
-      ...(await sql`select to_json(k)::jsonb - 'last_used_at' from keys k where workspace_id = ${workspaceId} order by key_id`),
+      ...(await sql`select to_json(k)::jsonb - 'last_used_at' from keys k
+        where workspace_id = ${workspaceId} and name is distinct from ${busyName} order by key_id`),
     ],
-    identities: [...(await sql`select * from identities where workspace_id = ${workspaceId} order by 1`)],
+    identities: [
+      ...(await sql`
+        select * from identities where workspace_id = ${workspaceId} and external_id <> ${busyName} order by 1`),
+    ],
     events: [...(await sql`select event_id, type from audit_events where actor = ${keyId} order by 1`)],
   };
 }
@@ -140,7 +158,7 @@ async function changesInQueue(
     const things = await createThings(victim);
     await succeed(busy.httpUrl, "keys.verifyKey", victim.key, { key: victim.key });
     const calls = await callsOf(victim, things);
-    const release = await occupyPool();
+    const release = await occupyPool(victim);
     let over = false;
     const ended = makeCalls(victim, calls).finally(() => {
       over = true;
@@ -218,8 +236,9 @@ test("a change that waits for a connection while its caller is changed otherwise
 });
 
 test("the operator's changes do not depend on any key", async () => {
-  const { workspaceId } = await createVictim(other);
-  const release = await occupyPool();
+  const victim = await createVictim(other);
+  const { workspaceId } = victim;
+  const release = await occupyPool(victim);
   const disabled = succeed(busy.httpUrl, "workspaces.disableWorkspace", operatorKey, {
     workspaceId,
     reason: "UNPAID_BILLING",
