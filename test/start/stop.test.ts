@@ -44,7 +44,9 @@ describe("stopping", () => {
     service.signal("SIGTERM");
     const { code, signal, stderr } = await ending(service);
     expect({ code, signal }).toEqual({ code: 0, signal: null });
-    expect(stderr.slice(loggedBefore.length), "nothing that looks like a fault").toBe("");
+    // On a busy machine, Redis may have been late at first, and be back just now.
+    const logged = stderr.slice(loggedBefore.length).replace(/^.*"Redis is back".*\n/gm, "");
+    expect(logged, "nothing that looks like a fault").toBe("");
     expect(await leftOf(family, place.folder)).toEqual([]);
     expectNothingTemporary(place);
   });
