@@ -8,7 +8,7 @@ import { keeping } from "../once/store.js";
 import type { PageRequest } from "../page.js";
 import { pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/pages.js";
 import { type Fragment, jsonText, type Sql, type Statement } from "../storage/postgres.js";
-import { run } from "../storage/run.js";
+import { readOne, run } from "../storage/run.js";
 
 /** An identity as it is stored. */
 export interface IdentityRow {
@@ -78,7 +78,7 @@ export function createIdentitiesStore(sql: Sql, quotas: Quotas) {
       workspaceId: string,
       reference: IdentityReference,
     ): Promise<IdentityRow | undefined> {
-      const [row] = await run(call, find[reference.case](workspaceId, reference.value));
+      const [row] = await readOne(call, find[reference.case](workspaceId, reference.value));
       return row;
     },
 

@@ -9,7 +9,7 @@ import { keeping } from "../once/store.js";
 import type { PageRequest } from "../page.js";
 import { pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/pages.js";
 import { type Fragment, jsonText, type Snapshot, type Sql, type Statement, words } from "../storage/postgres.js";
-import { run, runForAll } from "../storage/run.js";
+import { readOne, run, runForAll } from "../storage/run.js";
 import { patiently } from "../storage/statements.js";
 
 /** A key about to be stored. */
@@ -168,13 +168,13 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
     },
 
     async findKey(call: Call, workspaceId: string, keyId: string): Promise<KeyRow | undefined> {
-      const [row] = await run(call, select(sql`keys.workspace_id = ${workspaceId} and key_id = ${keyId}`));
+      const [row] = await readOne(call, select(sql`keys.workspace_id = ${workspaceId} and key_id = ${keyId}`));
       return row;
     },
 
     /** The key as a change of it is judged; the change holds only if the key is still so. */
     async seeKey(call: Call, workspaceId: string, keyId: string, by: Author): Promise<SeenKey | undefined> {
-      const [row] = await run(
+      const [row] = await readOne(
         call,
         sql<SeenKey[]>`
         select key_id, workspace_id, start, enabled, scopes, expires_at, ${expiresAsSet} as expires_as_set,
@@ -187,7 +187,7 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
     },
 
     async findKeyByHash(call: Call, workspaceId: string, hash: string): Promise<KeyRow | undefined> {
-      const [row] = await run(call, select(sql`keys.workspace_id = ${workspaceId} and hash = ${bytes(hash)}`));
+      const [row] = await readOne(call, select(sql`keys.workspace_id = ${workspaceId} and hash = ${bytes(hash)}`));
       return row;
     },
 

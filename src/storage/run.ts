@@ -9,7 +9,17 @@ type Rows = readonly (Row | undefined)[];
 
 /** Runs a statement for a call, for as long as somebody waits for the call's answer. */
 export function run<T extends Rows>(call: Call, statement: PendingQuery<T>): Promise<RowList<T>> {
-  withOrigin(statement, originOf(call));
+  return runAs(originOf(call), call, statement);
+}
+
+/** Runs a statement that reads at most one row, by an index: it cannot take long, so it is sent behind those of others. */
+export function readOne<T extends Rows>(call: Call, statement: PendingQuery<T>): Promise<RowList<T>> {
+  const isOfWorkspace = call.workspaceId !== undefined && !call.revokes;
+  return runAs(isOfWorkspace ? lookupOriginOf(call) : originOf(call), call, statement);
+}
+
+function runAs<T extends Rows>(origin: Origin, call: Call, statement: PendingQuery<T>): Promise<RowList<T>> {
+  withOrigin(statement, origin);
   // Not refused for want of a connection, as long as the call itself has time: it is what an overload is ended by.
   if (call.revokes) patiently(statement);
   return told(
@@ -34,11 +44,12 @@ function originOf({ workspaceId, revokes }: Call): Origin {
 }
 
 /**
- * Who is not known yet has no account, and whoever likes can bring keys that have to be looked up. All of them share one,
- * in which each connection is a flow: who brings thousands of keys waits for them, and others only for their turn.
+ * Lookups cannot take long, so those of all workspaces share connections, in turn. Who is not known yet is apart: whoever
+ * likes can bring keys that have to be looked up, and each connection is a flow of its own there. Who brings thousands of
+ * keys waits for them, and others only for their turn.
  */
 function lookupOriginOf(call: Call | undefined): Origin {
-  if (call?.workspaceId !== undefined) return { class: "lookup", account: call.workspaceId };
+  if (call?.workspaceId !== undefined) return { class: "lookup", account: "workspaces", flow: call.workspaceId };
   return { class: "lookup", account: "strangers", flow: call?.connection };
 }
 

@@ -34,7 +34,7 @@ export const fairRules: PoolRules = {
   // for each other in any case, by the row of the epoch; two keep that busy.
   revocation: { kept: 1, share: 2, pipelined: false },
   operator: { kept: 1, share: 3, pipelined: false },
-  // All of one kind, by an index: none is slow by itself.
+  // One row each, by an index: none is slow by itself, so those of different workspaces may share a connection.
   lookup: { kept: 1, share: 3, pipelined: true },
   ordinary: { kept: 1, share: 3, pipelined: true },
 };

@@ -149,7 +149,7 @@ describe("over HTTP, when the connection of a client is gone", () => {
 
 describe("while every connection to Postgres that a workspace may use is taken", () => {
   it("a change whose caller gives up is never made, and those that wait are", async () => {
-    const others = Array.from({ length: 10 }, (_, index) => `key ${index}`);
+    const others = Array.from({ length: share }, (_, index) => `key ${index}`);
     const made = await locking(async () => {
       const made = others.map((name) => create("gRPC", name));
       await waiting(share);

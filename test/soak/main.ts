@@ -9,6 +9,9 @@ import { runRound } from "./round.js";
 const { minutes, seed, faults, leak: bytes, buffers: inBuffers, json } = optionsOrExit(readOptions);
 const leak = { bytes, inBuffers };
 
+/** On a slow machine, memory can be judged only after longer than was asked for. */
+const timesLonger = 4;
+
 let interrupted = false;
 for (const signal of ["SIGINT", "SIGTERM"] as const) {
   process.on(signal, () => {
@@ -20,6 +23,7 @@ const progress = createProgress(process.stderr);
 await runToExit(async () => {
   const result = await runRound({
     seconds: minutes * 60,
+    mostSeconds: minutes * 60 * timesLonger,
     seed,
     faults,
     leak,

@@ -12,6 +12,8 @@ import { type Leak, type ProcessSample, type SoakedService, startSoaked } from "
 
 export interface RoundOptions {
   readonly seconds: number;
+  /** For how long it goes on while it is unclear whether memory grows. Left out: no longer than asked. */
+  readonly mostSeconds?: number;
   readonly seed: number;
   /** Whether Redis is cut off and PostgreSQL restarted now and then, in a middle part. */
   readonly faults: boolean;
@@ -61,7 +63,7 @@ const leastBetweenSamplesMs = 2_000;
 
 /** Runs the service under load for as long as is asked, on a PostgreSQL and a Redis of its own. */
 export async function runRound(options: RoundOptions): Promise<RoundResult> {
-  const { say = () => {}, enough = () => false } = options;
+  const { say = () => {}, enough = () => false, mostSeconds = options.seconds } = options;
   const undo: (() => unknown)[] = [];
   try {
     say("starting");
@@ -100,7 +102,8 @@ export async function runRound(options: RoundOptions): Promise<RoundResult> {
       bringing = undefined;
     }
 
-    while (elapsed() < options.seconds && !enough() && !service.ended()) {
+    const isTooShort = () => elapsed() < options.seconds || (elapsed() < mostSeconds && isUnclear(samples));
+    while (isTooShort() && !enough() && !service.ended()) {
       await sleep(Math.max((options.seconds * 1_000) / samplesPerRound, leastBetweenSamplesMs));
       samples.push({ seconds: elapsed(), calls: load.tally.calls, ...(await service.sample()) });
       say(progressOf(samples, options.seconds, load));
@@ -122,6 +125,12 @@ export async function runRound(options: RoundOptions): Promise<RoundResult> {
   } finally {
     for (const step of undo.reverse()) await step();
   }
+}
+
+/** How many calls a machine makes in a given time depends on it, and so does whether they are enough for a judgement. */
+function isUnclear(samples: readonly Sample[]): boolean {
+  const names = Object.keys(memories) as MemoryName[];
+  return names.some((name) => memories[name].mustBeClear && judge(name, samples).kind === "unclear");
 }
 
 function progressOf(samples: readonly Sample[], seconds: number, { tally, faultOn }: Load): string {
