@@ -91,12 +91,12 @@ describe("of the calls on one gRPC connection", () => {
 
 /** Clients of gRPC, who need not be known, each within the limit of its connection. Gives what makes them leave. */
 function fillByGrpc(): () => void {
-  const sessions = Array.from({ length: 4 }, openSession);
+  const sessions = Array.from({ length: 5 }, openSession);
   for (const session of sessions) {
-    for (let streams = 0; streams < 3; streams++) {
+    for (let streams = 0; streams < 20; streams++) {
       const stream = session.request(callHeaders(rpc, "nobody"));
       stream.on("error", () => {});
-      stream.write(prefixed(Buffer.alloc(2 ** 20)).subarray(0, 2 ** 19));
+      stream.write(prefixed(Buffer.alloc(2 ** 20)).subarray(0, 2 ** 16));
     }
   }
   return () => {
