@@ -73,8 +73,8 @@ class RequestBody {
     this.pieces += 1;
     const length = this.length + chunk.length;
     if (this.failure !== undefined || this.response.writableEnded) {
-      // Read to its end and kept by nobody, so that the connection can be used again; but not at any cost.
-      if (this.pieces > mostPieces) this.response.req.socket.destroy();
+      // Read to its end and kept by nobody, so that the refusal arrives; but not at any cost.
+      if (this.pieces > 2 * mostPieces) this.response.req.socket.destroy();
     } else if (length > largestMessage) {
       this.fail(payloadTooLarge("body", largestMessage));
     } else if (this.pieces > mostPieces) {

@@ -50,10 +50,12 @@ afterEach(async () => {
 });
 
 describe("requests that are pipelined", () => {
-  it("are answered in their order", async () => {
-    const asked = Array.from({ length: 9 }, (_, index) => head("GET", `/nothing/${index}`, index === 8 ? close : ""));
-    const { text } = await sendBytes(app.httpUrl, `${asked.slice(0, 4).join("")}${asked.slice(4).join("")}`);
-    expect(text.match(/HTTP\/1\.1 404/g)).toHaveLength(8); // and the first, whose head is apart
+  it("are answered in their order, however long each takes", async () => {
+    const slow = request("/v2/identities.createIdentity", { externalId: "first of several" });
+    const asked = [slow, head("GET", "/livez"), head("GET", "/nothing"), slow, head("GET", "/nothing", close)];
+    const { status, text } = await sendBytes(app.httpUrl, asked.join(""));
+    const others = [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, code]) => Number(code));
+    expect([status, ...others]).toEqual([200, 200, 404, 409, 404]);
   });
 
   it("are answered in their order, also before what is not HTTP", async () => {
@@ -115,7 +117,7 @@ describe("what is kept of a client", () => {
     const inPieces = (count: number) =>
       sendBytes(app.httpUrl, `${begin}${"1\r\n \r\n".repeat(count)}2\r\n{}\r\n0\r\n\r\n`);
     expectSuccess(await inPieces(1_000));
-    const { errors } = expectFailure(await inPieces(5_000), 400, "application/invalid_input");
+    const { errors } = expectFailure(await inPieces(2_100), 400, "application/invalid_input");
     expect(errors.map(({ location }) => location)).toEqual(["body"]);
   });
 
@@ -166,27 +168,16 @@ describe("what is kept of a client", () => {
 });
 
 describe("a response", () => {
-  it("that is read too slowly ends its connection, although some of it is read all the time", async () => {
-    const requestMs = 1_200;
-    const impatient = await openTestApp({ limits: { headMs: 600, requestMs } });
+  it("that is not read ends its connection in time, although its client goes on to send", async () => {
+    const requestMs = 2_000;
+    const impatient = await openTestApp({ limits: { headMs: requestMs, requestMs } });
     onTestFinished(() => impatient.close());
     const socket = openSocket(impatient.httpUrl).pause();
-    let read = 0;
-    socket.on("data", (bytes) => {
-      read += bytes.length;
-      socket.pause();
-    });
-    const reading = setInterval(() => socket.resume(), 200);
-    onTestFinished(() => clearInterval(reading));
-    const { length } = (await ask(impatient.httpUrl, largeFile, { method: "GET" })).text;
-    socket.write(head("GET", largeFile).repeat(9));
-    await sleep(4 * requestMs);
-    clearInterval(reading);
-    socket.removeAllListeners("data").on("data", (bytes) => {
-      read += bytes.length;
-    });
-    await closed(socket.resume());
-    expect(read).toBeLessThan(9 * length);
+    // More than the kernel keeps for a reader who may yet come, and then a head that does not end.
+    socket.write(`${head("GET", largeFile).repeat(7)}GET /livez HTTP/1.1\r\nx: `);
+    const dripped = setInterval(() => socket.write("x"), 200);
+    onTestFinished(() => clearInterval(dripped));
+    await expect.poll(() => socket.closed, { timeout: 10 * requestMs }).toBe(true);
   });
 
   it("that is read in time comes whole, however large it is", async () => {
@@ -209,6 +200,13 @@ it("nothing stays reserved after clients that pipeline, leave, reset and do not 
     (socket: Socket, path: string) =>
       socket.write(
         `${head("POST", path, `${credential()}transfer-encoding: chunked\r\n`)}${"5\r\nxxxxx\r\n".repeat(1_500)}`,
+      ),
+    // Behind a call that waits for a lease.
+    (socket: Socket, path: string) =>
+      socket.write(
+        request("/v2/keys.deleteKey", { keyId: "key_01jd9wzr3xfg2tq5d0v8m1c7ha" }) +
+          head("POST", path, `${credential()}content-length: 90000\r\n`) +
+          "x".repeat(90_000),
       ),
     (socket: Socket) => socket.write(head("GET", "/livez").repeat(200)),
   ];
