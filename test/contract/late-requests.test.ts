@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import postgres from "postgres";
+import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { succeed } from "../calls.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import type { CallRequest } from "./door.js";
@@ -16,7 +17,7 @@ beforeAll(async () => {
   // A machine that is too busy to serve would be another reason to refuse.
   app = await openTestApp({ guard: { admits: () => true } });
   wire = openWire(app);
-  sql = postgres(app.databaseUrl, { max: 1, onnotice: () => {} });
+  sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
 });
 afterAll(async () => {
   wire.close();

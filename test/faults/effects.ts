@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import postgres from "postgres";
+import { openSql } from "../../commands/open-sql.js";
 import { judge } from "./checker.js";
 import type { Population } from "./population.js";
 import { seenOfCaller } from "./subjects.js";
@@ -23,7 +23,7 @@ interface Effect {
 
 /** Makes the database remember when each event was recorded; those of the service say when its handler ran. */
 export async function recordTimes(databaseUrl: string): Promise<void> {
-  const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} });
+  const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
   try {
     await sql`alter table audit_events add column recorded_at timestamptz default clock_timestamp()`;
   } finally {
@@ -41,7 +41,7 @@ export function watchEffects(
   tally: Tally,
   faultsOn: () => readonly string[],
 ): { stop(): Promise<void> } {
-  const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} });
+  const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
   const known = new Map<string, number>();
   let stopped = false;
 
