@@ -14,7 +14,7 @@ import { findFailings } from "./verdict.js";
 const callsPerSecond = 500;
 
 describe("revocation is immediate, in real processes with real clients", () => {
-  it("whatever befalls replicas, Redis and the network", { timeout: 90_000 }, async () => {
+  it("whatever befalls replicas, Redis and the network", { timeout: 180_000 }, async () => {
     const faults = faultsNamed(
       "replica killed",
       "replica frozen",
@@ -40,11 +40,11 @@ describe("the laboratory finds designs that break the promise", () => {
     ["no-wait", []],
     ["no-recheck", []],
     ["no-condition", faultsNamed("postgres stalled for one", "connections occupied for one")],
-  ])("%s", { timeout: 60_000 }, async (design, faults) => {
+  ])("%s", { timeout: 180_000 }, async (design, faults) => {
     const folder = makeFolder();
     const state = await run(installDesign(design, folder), folder, 2, {
       seed: 1,
-      seconds: 20,
+      seconds: 60,
       faults,
       enough: ({ violationCount }) => violationCount > 0,
     });

@@ -2,13 +2,15 @@ import { openSql } from "../../commands/open-sql.js";
 import { openHttpDoor } from "./http-door.js";
 import type { Replica } from "./replica.js";
 import { prepare } from "./request.js";
-import { createWorkspace } from "./workspace-life.js";
+import type { WorkspaceSubject } from "./subjects.js";
 import type { Writer } from "./writer.js";
 
-/** More than a replica has connections. */
-const changes = 12;
+/** More than a workspace may use connections at a time. */
+const changes = 4;
 
-/** Occupies the connections of a replica to its database, so that other changes queue for them. */
+const externalId = "occupied";
+
+/** Occupies the connections that workspaces may use on a replica, so that other changes in them queue. */
 export interface Occupant {
   /** Resolves to how to let them go. */
   occupy(replica: Replica): Promise<() => Promise<void>>;
@@ -16,13 +18,14 @@ export interface Occupant {
 }
 
 /** With changes of an identity whose row it locks. Nobody else needs that row, so other replicas are not held up. */
-export async function createOccupant(writer: Writer, operatorKey: string, databaseUrl: string): Promise<Occupant> {
-  const home = await createWorkspace(writer, operatorKey);
-  const { secret = "", workspaceId = "" } = home ?? {};
-  const externalId = "occupied";
+export async function createOccupant(
+  writer: Writer,
+  homes: readonly WorkspaceSubject[],
+  databaseUrl: string,
+): Promise<Occupant> {
   // With a key, because that can be made again if nobody knows what became of the first.
-  await writer.create(prepare("createKey", secret, { externalId }));
-  const change = prepare("updateIdentity", secret, { externalId, meta: {} });
+  for (const { secret } of homes) await writer.create(prepare("createKey", secret, { externalId }));
+  const change = homes.map(({ secret }) => prepare("updateIdentity", secret, { externalId, meta: {} }));
   const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
 
   return {
@@ -30,16 +33,17 @@ export async function createOccupant(writer: Writer, operatorKey: string, databa
       const door = openHttpDoor(replica.httpPort);
       const own = await sql.reserve();
       await own`begin`;
-      await own`
-        select from identities where workspace_id = ${workspaceId} and external_id = ${externalId} for update`;
-      const answered = Array.from(
-        { length: changes },
-        () => new Promise<void>((resolve) => door.call(change, () => resolve())),
+      for (const { workspaceId } of homes) {
+        await own`
+          select from identities where workspace_id = ${workspaceId} and external_id = ${externalId} for update`;
+      }
+      const answered = Array.from({ length: changes }, () =>
+        change.map((request) => new Promise<void>((resolve) => door.call(request, () => resolve()))),
       );
       return async () => {
         await own`rollback`;
         own.release();
-        await Promise.all(answered);
+        await Promise.all(answered.flat());
         door.close();
       };
     },

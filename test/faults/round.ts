@@ -10,6 +10,7 @@ import { startLateClients } from "./late-clients.js";
 import { createOccupant } from "./occupant.js";
 import { createPopulation } from "./population.js";
 import { createRandom } from "./random.js";
+import type { WorkspaceSubject } from "./subjects.js";
 import { createTally, type Tally } from "./tally.js";
 import { startTraffic } from "./traffic.js";
 import { createWorkspace, liveAsWorkspaces } from "./workspace-life.js";
@@ -41,6 +42,9 @@ export interface RoundState {
 const workspacesAtOnce = 6;
 const keysAtOnce = 6;
 
+/** The workspaces that the keys are in. */
+const homesAtOnce = 2;
+
 /** Lets clients call, writers write and faults happen, all at once, and judges every answer. */
 export async function runRound(laboratory: Laboratory, options: RoundOptions): Promise<RoundState> {
   const random = createRandom(options.seed);
@@ -58,7 +62,11 @@ export async function runRound(laboratory: Laboratory, options: RoundOptions): P
   const population = createPopulation(random.fork());
   const lives: Promise<void>[] = [];
 
-  const homes = [await createWorkspace(newWriter(), operatorKey), await createWorkspace(newWriter(), operatorKey)];
+  const homes: WorkspaceSubject[] = [];
+  for (let count = 0; count < homesAtOnce; count++) {
+    const home = await createWorkspace(newWriter(), operatorKey);
+    if (home !== undefined) homes.push(home);
+  }
   for (let slot = 0; slot < workspacesAtOnce; slot++)
     lives.push(liveAsWorkspaces(newWriter(), population, operatorKey));
   for (let slot = 0; slot < keysAtOnce; slot++) {
@@ -69,7 +77,7 @@ export async function runRound(laboratory: Laboratory, options: RoundOptions): P
   const traffic = startTraffic(entrances, callsPerSecond, population, tally, faultsOn, random.fork());
   const lateClients = startLateClients(replicas, population, tally, faultsOn, faultsSince, random.fork());
   const effects = watchEffects(databaseUrl, population, tally, faultsOn);
-  const occupant = await createOccupant(newWriter(), operatorKey, databaseUrl);
+  const occupant = await createOccupant(newWriter(), homes, databaseUrl);
   injector = startInjector({ replicas, redis, occupant, random: random.fork() }, options.faults, tally);
 
   const began = performance.now();
