@@ -36,8 +36,14 @@ async function changingNothing<T>(work: () => Promise<T>): Promise<T> {
 }
 
 describe("a request that is repeated with its Idempotency-Key", () => {
-  test("can be any of the four that create something", () => {
-    expect(repeatableOperations).toEqual(["createKey", "rerollKey", "createIdentity", "createWorkspace"]);
+  test("can be any of the five that create something", () => {
+    expect(repeatableOperations).toEqual([
+      "createKey",
+      "rerollKey",
+      "createIdentity",
+      "createWorkspace",
+      "createRootKey",
+    ]);
   });
 
   for (const operation of repeatableOperations) {
