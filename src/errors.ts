@@ -254,15 +254,14 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
   },
   [ErrorCode.APPLICATION_UNSUPPORTED_MEDIA_TYPE]: {
     status: 415,
-    // As gRPC's protocol wants it for a compression that is not known.
+    // As gRPC's protocol wants it for a compression that is not supported.
     grpc: Code.Unimplemented,
-    when: "The request body is not declared as plain, uncompressed JSON; over gRPC, it is not gRPC, or its compression is not known.",
+    when: "The request body is not declared as plain, uncompressed JSON; over gRPC, it is not gRPC, or it is compressed.",
     causes: [
       "The content type is missing or another: `curl -d` alone sends application/x-www-form-urlencoded.",
-      "The body is compressed; over gRPC, in another way than those that `grpc-accept-encoding` names.",
+      "The body is compressed, or its headers say so.",
     ],
-    remedy:
-      "Send `Content-Type: application/json` and no `Content-Encoding`; over gRPC, turn compression off or use gzip.",
+    remedy: "Send `Content-Type: application/json` and no `Content-Encoding`; over gRPC, turn compression off.",
     seeAlso: [ErrorCode.APPLICATION_INVALID_INPUT],
   },
   [ErrorCode.APPLICATION_PAYLOAD_TOO_LARGE]: {

@@ -16,7 +16,7 @@ export interface StreamLimits {
 }
 
 /** What an open stream takes by itself, with what grpc-js makes for it and a short message each way; measured. */
-const streamBytes = 6 * 1_024;
+const streamBytes = 8 * 1_024;
 
 /** A connection whose client broke HTTP/2 says nothing of it: Node goes on. It answers no ping, and so it is known. */
 const pingMs = 3_000;
