@@ -21,7 +21,8 @@ const revocations: Readonly<Record<string, Revoke>> = {
   deleteKey: ({ call }, { key }, { keyId }) => call("keys.deleteKey", key, { keyId }),
   "updateKey enabled=false": ({ call }, { key }, { keyId }) => call("keys.updateKey", key, { keyId, enabled: false }),
   "updateKey scopes=[]": ({ call }, { key }, { keyId }) => call("keys.updateKey", key, { keyId, scopes: [] }),
-  "updateKey expires=past": ({ call }, { key }, { keyId }) => call("keys.updateKey", key, { keyId, expires: 1_000 }),
+  "updateKey expires": ({ call }, { key }, { keyId }) =>
+    call("keys.updateKey", key, { keyId, expires: Date.now() + 100 }),
   "rerollKey 0": ({ call }, { key }, { keyId }) => call("keys.rerollKey", key, { keyId, expiration: 0 }),
   disableWorkspace: ({ call }, { workspaceId }) =>
     call("workspaces.disableWorkspace", operatorKey, { workspaceId, reason: "SUSPICIOUS_ACTIVITY" }),

@@ -64,7 +64,7 @@ export const lockOut: Attack = {
     const attempts = {
       disables: await target.call("keys.updateKey", updater.key, { keyId, enabled: false }),
       strips: await target.call("keys.updateKey", updater.key, { keyId, scopes: [] }),
-      expires: await target.call("keys.updateKey", updater.key, { keyId, expires: 1_000 }),
+      expires: await target.call("keys.updateKey", updater.key, { keyId, expires: Date.now() + 1_000 }),
       deletes: await target.call("keys.deleteKey", deleter.key, { keyId }),
     };
     const succeeded = Object.entries(attempts).flatMap(([name, { status }]) => (status === 200 ? [name] : []));
