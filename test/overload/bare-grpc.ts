@@ -72,6 +72,22 @@ export function endOfCall(stream: number): Buffer {
   return frame(0, 1, stream, prefixed(Buffer.alloc(0)));
 }
 
+/** The bytes that begin so many calls with these headers, each with a message of this length that is still to come. */
+export function callsBegun(calls: number, headers: readonly Header[], messageLength: number): Buffer {
+  const prefix = Buffer.alloc(5);
+  prefix.writeUInt32BE(messageLength, 1);
+  const begun = Array.from({ length: calls }, (_, call) => [
+    frame(1, 4, 2 * call + 1, headOf(headers)),
+    frame(0, 0, 2 * call + 1, prefix),
+  ]);
+  return Buffer.concat([greeting, ...begun.flat()]);
+}
+
+/** The bytes of one more byte for each of so many calls, in a frame of its own. */
+export function oneByteEach(calls: number): Buffer {
+  return Buffer.concat(Array.from({ length: calls }, (_, call) => frame(0, 0, 2 * call + 1, Buffer.of(0))));
+}
+
 /** What a server said on streams of calls: for each, the types of its frames, and the code of a reset. */
 export function saidOnStreams(bytes: Buffer): Map<number, string[]> {
   const said = new Map<number, string[]>();

@@ -1,0 +1,81 @@
+import { type Attack, outcomeOf } from "../attack.js";
+
+export const borrowedNames: Attack = {
+  name: "borrowed-names",
+  title: "a customer's key with a permission called like a scope manages the workspace",
+  async run(site) {
+    const target = await site.start();
+    const { key } = await target.createTenant();
+    const served: string[] = [];
+    for (const permissions of [["*"], ["keys.read"], ["keys.*", "identities.*"]]) {
+      const { data: customer, status } = await target.call("keys.createKey", key, { permissions });
+      if (status !== 200) continue; // a name that the service does not take is no way in either
+      for (const operation of ["keys.listKeys", "keys.createKey", "identities.listIdentities"]) {
+        const reply = await target.call(operation, customer.key);
+        if (reply.error !== "authorization/insufficient_permissions") served.push(`${operation} by ${permissions}`);
+      }
+    }
+    return outcomeOf(
+      { refused: served.length === 0 },
+      served.length === 0 ? "all refused" : `served: ${served.join(", ")}`,
+    );
+  },
+};
+
+export const outlivingExpiry: Attack = {
+  name: "outliving-expiry",
+  title: "a key that expires prolongs itself or leaves an heir that does not",
+  async run(site) {
+    const target = await site.start();
+    const { key } = await target.createTenant();
+    const expires = Date.now() + 3_600_000;
+    const { data: expiring } = await target.call("keys.createKey", key, { scopes: ["*"], expires });
+    const { data: other } = await target.call("keys.createKey", key, { scopes: ["*"], enabled: false });
+    const call = (operation: string, body: unknown) => target.call(operation, expiring.key, body);
+    const attempts = {
+      "lifts its expiry": await call("keys.updateKey", { keyId: expiring.keyId, expires: null }),
+      "postpones its expiry": await call("keys.updateKey", { keyId: expiring.keyId, expires: expires + 1_000 }),
+      "creates an heir without one": await call("keys.createKey", { scopes: ["*"] }),
+      "creates an heir with a later one": await call("keys.createKey", {
+        scopes: ["keys.read"],
+        expires: expires + 1_000,
+      }),
+      "enables a key without one": await call("keys.updateKey", { keyId: other.keyId, enabled: true }),
+      "gives scopes to a key without one": await call("keys.updateKey", { keyId: other.keyId, scopes: ["keys.read"] }),
+      "rerolls a key without one": await call("keys.rerollKey", { keyId: other.keyId, expiration: 0 }),
+    };
+    const succeeded = Object.entries(attempts).flatMap(([name, { status }]) => (status === 200 ? [name] : []));
+    return outcomeOf(
+      { refused: succeeded.length === 0 },
+      succeeded.length === 0 ? "all refused" : succeeded.join(", "),
+    );
+  },
+};
+
+export const lockOut: Attack = {
+  name: "lock-out",
+  title: "a weak key ends the workspace's only strong one, and nobody can open it again",
+  async run(site) {
+    const target = await site.start();
+    const tenant = await target.createTenant();
+    const { data: updater } = await target.call("keys.createKey", tenant.key, { scopes: ["keys.update"] });
+    const { data: deleter } = await target.call("keys.createKey", tenant.key, { scopes: ["keys.delete"] });
+    const { keyId } = tenant;
+    const attempts = {
+      disables: await target.call("keys.updateKey", updater.key, { keyId, enabled: false }),
+      strips: await target.call("keys.updateKey", updater.key, { keyId, scopes: [] }),
+      expires: await target.call("keys.updateKey", updater.key, { keyId, expires: Date.now() + 1_000 }),
+      deletes: await target.call("keys.deleteKey", deleter.key, { keyId }),
+    };
+    const succeeded = Object.entries(attempts).flatMap(([name, { status }]) => (status === 200 ? [name] : []));
+    await target.call("keys.deleteKey", tenant.key, { keyId });
+    const root = await target
+      .operate("workspaces.createRootKey", { workspaceId: tenant.workspaceId })
+      .catch(() => undefined);
+    const reopened = root?.["key"] ? await target.call("keys.listKeys", root["key"]) : undefined;
+    return outcomeOf(
+      { refused: succeeded.length === 0, "open to the operator": reopened?.status === 200 },
+      `${succeeded.length === 0 ? "all refused" : `it ${succeeded.join(", ")}`}; createRootKey: ${reopened?.status ?? "failed"}`,
+    );
+  },
+};

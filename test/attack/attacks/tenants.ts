@@ -1,0 +1,171 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { type Attack, outcomeOf } from "../attack.js";
+import type { Site } from "../site.js";
+import { operatorKey, type Target, type Tenant } from "../target.js";
+
+/** How long operations of others take, in milliseconds at the median; undefined for one that failed. */
+type Times = Readonly<Record<string, number | undefined>>;
+
+/** What must go on while a tenant does its worst: the operator stops it, and another tenant revokes and reads. */
+async function timeOthers(target: Target, attacker: Tenant, other: Tenant): Promise<Times> {
+  const operations: Readonly<Record<string, () => Promise<{ status: number }>>> = {
+    "another tenant's listKeys": () => target.call("keys.listKeys", other.key),
+    "another tenant's disable": () => target.call("keys.updateKey", other.key, { keyId: victim.keyId, enabled: false }),
+    "the operator's disableWorkspace": () =>
+      target.call("workspaces.disableWorkspace", operatorKey, {
+        workspaceId: attacker.workspaceId,
+        reason: "SUSPICIOUS_ACTIVITY",
+      }),
+    "the operator's enableWorkspace": () =>
+      target.call("workspaces.enableWorkspace", operatorKey, { workspaceId: attacker.workspaceId }),
+  };
+  const { data: victim } = await target.call("keys.createKey", other.key, { name: "victim" });
+  const samples: Record<string, (number | undefined)[]> = {};
+  for (let round = 0; round < 5; round++) {
+    for (const [name, operation] of Object.entries(operations)) {
+      const startedAt = performance.now();
+      const { status } = await operation();
+      samples[name] = [...(samples[name] ?? []), status === 200 ? performance.now() - startedAt : undefined];
+    }
+  }
+  return Object.fromEntries(Object.entries(samples).map(([name, times]) => [name, medianOf(times)]));
+}
+
+function medianOf(times: readonly (number | undefined)[]): number | undefined {
+  if (times.includes(undefined)) return undefined;
+  return (times as number[]).toSorted((one, other) => one - other)[Math.floor(times.length / 2)];
+}
+
+/** Twice the usual time, and a lease on top for those that are over within milliseconds: a busy machine, not a queue. */
+const allowance = { times: 2, ms: 250 };
+
+async function compare(
+  site: Site,
+  target: Target,
+  attack: (tenant: Tenant) => Promise<unknown>,
+  tenant: Tenant,
+  what: string,
+) {
+  const other = await target.createTenant();
+  const usual = await timeOthers(target, tenant, other);
+  let going = true;
+  const attacking = Promise.all(
+    Array.from({ length: 16 }, async () => {
+      while (going) await attack(tenant).catch(() => sleep(100));
+    }),
+  );
+  site.afterwards(() => {
+    going = false;
+  });
+  await sleep(1_000);
+  const attacked = await timeOthers(target, tenant, other);
+  going = false;
+  await Promise.race([attacking, sleep(15_000)]);
+  const inTime = Object.entries(usual).map(([name, before]) => {
+    const during = attacked[name];
+    const holds =
+      before !== undefined &&
+      during !== undefined &&
+      during <= Math.max(allowance.times * before, before + allowance.ms);
+    const words = `${name} ${during === undefined ? "failed" : `${during.toFixed(0)} ms`} (usually ${before?.toFixed(0)})`;
+    return [holds, words] as const;
+  });
+  return outcomeOf(
+    { "in time": inTime.every(([holds]) => holds) },
+    `${what}: ${inTime.map(([, words]) => words).join(", ")}`,
+  );
+}
+
+export const slowSearches: Attack = {
+  name: "slow-searches",
+  title: "one tenant's searches take all connections to PostgreSQL",
+  async run(site) {
+    const target = await site.start();
+    const tenant = await target.createTenant();
+    await target.sql()`
+      insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
+      select 'id_' || lpad(to_hex(n), 26, '0'), ${tenant.workspaceId}, lpad(n::text, 254, 'ab'), '{}', now(), now()
+      from generate_series(1, 300000) as n`;
+    await target.sql()`analyze identities`;
+    const search = (tenant: Tenant) => target.call("identities.listIdentities", tenant.key, { search: "abababx" });
+    return compare(site, target, search, tenant, "16 searches at once over 300,000 identities");
+  },
+};
+
+export const largeIdentity: Attack = {
+  name: "large-identity",
+  title: "deleting an identity with many keys holds up everybody's revocations",
+  async run(site) {
+    const target = await site.start();
+    const tenant = await target.createTenant();
+    const sql = target.sql();
+    const identities = Array.from({ length: 24 }, (_, index) => `large_${index}`);
+    for (const externalId of identities) await target.call("identities.createIdentity", tenant.key, { externalId });
+    const [first] = await sql`select identity_id from identities where external_id = 'large_0'`;
+    // The same hash for none: 32 bytes from the number.
+    await sql`
+      insert into keys (key_id, workspace_id, hash, start, enabled, permissions, identity_id, created_at, updated_at)
+      select 'key_' || lpad(to_hex(n), 26, '0'), ${tenant.workspaceId}, sha256(n::text::bytea), 'lk_0000', true, '{}',
+        ${first?.["identity_id"]}, now(), now()
+      from generate_series(1, 260000) as n`;
+    await sql`analyze keys`;
+    const startedAt = performance.now();
+    let deleteMs: number | undefined;
+    const remove = async ({ key }: Tenant) => {
+      const { status } = await target.call("identities.deleteIdentity", key, { externalId: "large_0" });
+      if (status === 200) deleteMs ??= performance.now() - startedAt;
+      await sleep(50);
+    };
+    const outcome = await compare(site, target, remove, tenant, "16 deletes at once of an identity with 260,000 keys");
+    const [left] =
+      await sql`select count(*)::int as count from keys where workspace_id = ${tenant.workspaceId} and deleted_at is null`;
+    return outcomeOf(
+      {
+        ...(outcome.withstood ? {} : { "in time": false }),
+        deleted: deleteMs !== undefined,
+        "keeping the keys": left?.["count"] >= 260_000,
+      },
+      outcome.observed,
+    );
+  },
+};
+
+export const endlessGrowth: Attack = {
+  name: "endless-growth",
+  title: "one tenant fills the disk",
+  async run(site) {
+    const target = await site.start({ env: { QUOTA_KEYS: "20", QUOTA_IDENTITIES: "20", QUOTA_STORED_MB: "1" } });
+    const [keys, identities, bytes] = await Promise.all([1, 2, 3].map(() => target.createTenant()));
+    if (!keys || !identities || !bytes) throw new Error("no tenants");
+    const repeat = async (times: number, operation: (index: number) => Promise<{ error: string | undefined }>) => {
+      for (let index = 0; index < times; index++) {
+        const { error } = await operation(index);
+        if (error !== undefined) return `${error} after ${index}`;
+      }
+      return `no error in ${times}`;
+    };
+    const { data: victim } = await target.call("keys.createKey", bytes.key, { name: "victim" });
+    const observed = {
+      keys: await repeat(40, () => target.call("keys.createKey", keys.key, {})),
+      identities: await repeat(40, (n) =>
+        target.call("identities.createIdentity", identities.key, { externalId: `u${n}` }),
+      ),
+      bytes: await repeat(200, (n) =>
+        target.call("keys.updateKey", bytes.key, {
+          keyId: victim.keyId,
+          meta: { text: `${n}`.repeat(15_000 / `${n}`.length) },
+        }),
+      ),
+    };
+    const revoked = await target.call("keys.deleteKey", bytes.key, { keyId: victim.keyId });
+    return outcomeOf(
+      {
+        bounded: Object.values(observed).every((words) => words.startsWith("limits/quota_exceeded")),
+        "revoking at the quota": revoked.status === 200,
+      },
+      `${Object.entries(observed)
+        .map(([name, words]) => `${name}: ${words}`)
+        .join("; ")}; deleteKey then: ${revoked.status}`,
+    );
+  },
+};

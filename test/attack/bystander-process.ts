@@ -1,0 +1,46 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Experience } from "./bystander.js";
+
+const [, , httpUrl = "", key = ""] = process.argv;
+const warmUpCalls = 200;
+const pauseMs = 5;
+
+let finishing = false;
+process.on("message", () => {
+  finishing = true;
+});
+process.on("disconnect", () => process.exit());
+
+const usual: number[] = [];
+for (let call = 0; call < warmUpCalls; call++) usual.push((await verify()).ms);
+usual.sort((one, other) => one - other);
+process.send?.("ready");
+
+let calls = 0;
+let failed = 0;
+let worstMs = 0;
+while (!finishing) {
+  const { ms, succeeded } = await verify();
+  calls += 1;
+  if (!succeeded) failed += 1;
+  worstMs = Math.max(worstMs, ms);
+  await sleep(pauseMs);
+}
+const experience: Experience = { calls, failed, usualMs: usual[warmUpCalls / 2] ?? 0, worstMs };
+process.send?.(experience);
+
+async function verify(): Promise<{ ms: number; succeeded: boolean }> {
+  const startedAt = performance.now();
+  const succeeded = await fetch(`${httpUrl}/v2/keys.verifyKey`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    body: JSON.stringify({ key }),
+  }).then(
+    async (response) => {
+      await response.text();
+      return response.ok;
+    },
+    () => false,
+  );
+  return { ms: performance.now() - startedAt, succeeded };
+}

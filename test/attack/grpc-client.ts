@@ -1,0 +1,44 @@
+import { once } from "node:events";
+import { type ClientHttp2Session, type ClientHttp2Stream, connect, type Settings } from "node:http2";
+import { callHeaders } from "../overload/bare-grpc.js";
+import type { Site } from "./site.js";
+import type { Target } from "./target.js";
+
+/** A connection to the gRPC port that is nothing but HTTP/2; it ends with the attack. */
+export async function openSession(
+  site: Site,
+  { grpcPort }: Target,
+  settings: Settings = {},
+): Promise<ClientHttp2Session> {
+  const session = connect(`http://127.0.0.1:${grpcPort}`, { settings });
+  session.on("error", () => {});
+  site.afterwards(() => session.destroy());
+  await Promise.race([once(session, "connect"), once(session, "close")]);
+  return session;
+}
+
+/** Begins a call; undefined if the connection takes no more. */
+export function openStream(
+  session: ClientHttp2Session,
+  path: string,
+  key: string,
+  headers: Readonly<Record<string, string>> = {},
+): ClientHttp2Stream | undefined {
+  if (session.closed || session.destroyed) return undefined;
+  const stream = session.request({ ...callHeaders(path, key), ...headers }, { endStream: false });
+  stream.on("error", () => {});
+  return stream;
+}
+
+/** The grpc-status that a call ends with; -1 if it ends without one. */
+export async function statusOf(stream: ClientHttp2Stream, timeoutMs = 5_000): Promise<number> {
+  let status: unknown;
+  for (const event of ["response", "trailers"] as const) {
+    stream.on(event, (headers: Record<string, unknown>) => {
+      status ??= headers["grpc-status"];
+    });
+  }
+  stream.resume();
+  if (!stream.closed) await Promise.race([once(stream, "close"), new Promise((end) => setTimeout(end, timeoutMs))]);
+  return Number(status ?? -1);
+}

@@ -1,0 +1,59 @@
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+
+/** A bare connection, whose errors are not ours. */
+export async function openSocket(port: number): Promise<Socket> {
+  const socket = connect(port, "127.0.0.1");
+  socket.on("error", () => {});
+  await Promise.race([once(socket, "connect"), once(socket, "close")]);
+  return socket;
+}
+
+/** A request of HTTP/1.1 as it goes over the wire. */
+export function requestText(
+  method: string,
+  path: string,
+  headers: Readonly<Record<string, string | number>>,
+  body = "",
+): string {
+  const lines = Object.entries({ host: "attack", ...headers }).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `${method} ${path} HTTP/1.1\r\n${lines.join("")}\r\n${body}`;
+}
+
+/** A POST of JSON by a key. */
+export function postText(
+  path: string,
+  key: string,
+  body: string,
+  headers: Readonly<Record<string, string>> = {},
+): string {
+  const length = Buffer.byteLength(body);
+  return requestText("POST", path, { ...jsonHeaders(key), "content-length": length, ...headers }, body);
+}
+
+export function jsonHeaders(key: string) {
+  return { authorization: `Bearer ${key}`, "content-type": "application/json" };
+}
+
+/** All that comes until the server closes the connection, or until nothing has come for a while. */
+export async function readUntilQuiet(socket: Socket, quietMs = 2_000): Promise<string> {
+  let text = "";
+  socket.setEncoding("latin1").on("data", (chunk) => {
+    text += chunk;
+  });
+  socket.setTimeout(quietMs, () => socket.destroy());
+  if (!socket.closed) await once(socket, "close");
+  return text;
+}
+
+/** The status of the first response in a text, 0 if there is none. */
+export function statusOf(text: string): number {
+  return Number(/^HTTP\/1\.1 (\d{3})/.exec(text)?.[1] ?? 0);
+}
+
+/** Reads little by little: a bare connection that is read only when it is asked to be. */
+export async function openSlowReader(port: number): Promise<Socket> {
+  const socket = await openSocket(port);
+  socket.pause();
+  return socket;
+}
