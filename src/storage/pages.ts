@@ -20,7 +20,7 @@ export function pageOf<Row extends object>(
 }
 
 /** How many rows a page with a filter looks through. With the longest texts to search in, that takes some 20 ms. */
-export const mostScanned = 5_000;
+const mostScanned = 5_000;
 
 /** A page of what a filter lets through. */
 export interface ScannedPage<Row> {

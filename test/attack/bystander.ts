@@ -25,7 +25,7 @@ export interface Experience {
  * A call may take this many times the usual during an attack: some turns of the event loop, a garbage collection of a
  * full heap, and other processes on two cores. The attacks that this is for made it wait a thousand times as long and more.
  */
-export const mostTimesUsual = 300;
+const mostTimesUsual = 300;
 
 /** Resolves when it has seen how long calls usually take, and goes on calling. */
 export async function startBystander(site: Site, target: Target): Promise<Bystander> {

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
-import postgres from "postgres";
+import { openSql } from "../../commands/open-sql.js";
 import { project } from "../../commands/project.js";
 import { makeFolder } from "../../commands/run-to-exit.js";
 import { startBackends } from "../../src/embedded/backends.js";
@@ -31,7 +31,7 @@ export async function openSite(): Promise<Site> {
     withRedis: true,
     durable: false,
   });
-  const admin = postgres(backends.databaseUrl, { max: 1, onnotice: () => {} });
+  const admin = openSql(backends.databaseUrl, { max: 1, onnotice: () => {} });
   let steps: (() => unknown)[] = [];
 
   async function createDatabase(): Promise<string> {

@@ -1,7 +1,8 @@
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
-import postgres from "postgres";
+import type postgres from "postgres";
+import { openSql } from "../../commands/open-sql.js";
 import { type Launched, launchNode } from "../../commands/processes.js";
 import { readSamples, total } from "../observe/samples.js";
 
@@ -48,7 +49,7 @@ export interface TargetOptions {
 }
 
 /** The heap of the attacked process: a small container's. */
-export const heapMb = 512;
+const heapMb = 512;
 
 /** What an attack may add to the resident memory of the process: half of its heap. */
 export const mostAddedMb = heapMb / 2;
@@ -123,7 +124,7 @@ export async function startTarget(
       return { workspaceId, keyId, key };
     },
     sql() {
-      const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} });
+      const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
       connections.push(sql);
       return sql;
     },
