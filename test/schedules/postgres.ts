@@ -116,7 +116,7 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
 }
 
 /** As the condition in the statement of every change has it, of a key whose permissions and expiry never change. */
-export function isUsable({ workspaceEnabled, keyEnabled, keyDeleted }: Contents): boolean {
+function isUsable({ workspaceEnabled, keyEnabled, keyDeleted }: Contents): boolean {
   return workspaceEnabled && keyEnabled && !keyDeleted;
 }
 
