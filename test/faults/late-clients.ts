@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Call } from "./calls.js";
 import { judge } from "./checker.js";
-import { createLateGrpc, type LateSender, lateConnect, lateHttp } from "./late-senders.js";
+import { createLateGrpc, lateConnect, lateHttp } from "./late-senders.js";
 import type { Random } from "./random.js";
 import type { Replica } from "./replica.js";
 import { add, keepViolations, type Tally } from "./tally.js";
@@ -50,9 +50,9 @@ export function startLateClients(
     keepViolations(tally, judge({ begin, end, label }, observations), faultsOn());
   }
 
-  /** Connect alone: HTTP has no word for a deadline. */
+  /** Not over plain HTTP, which has no word for a deadline. */
   async function callOverdue({ request }: Call): Promise<void> {
-    const sender: LateSender = lateConnect;
+    const sender = random.pick(senders.filter(({ name }) => name !== "http"));
     const begin = performance.now();
     const holdMs = random.between(20 * overdueTimeoutMs, 30 * overdueTimeoutMs);
     const { answer } = await sender.send(random.pick(replicas), request, holdMs, overdueTimeoutMs);

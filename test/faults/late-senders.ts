@@ -111,7 +111,7 @@ export function createLateGrpc(): LateSender {
 
   return {
     name: "grpc",
-    async send(replica, { grpc, method }, holdMs) {
+    async send(replica, { grpc, method }, holdMs, timeoutMs) {
       const headers: IncomingHttpHeaders = {};
       const body: Buffer[] = [];
       let bodySentAt = Infinity;
@@ -121,6 +121,7 @@ export function createLateGrpc(): LateSender {
         "content-type": "application/grpc",
         te: "trailers",
         authorization: `${grpc.metadata.get("authorization")[0]}`,
+        ...(timeoutMs !== undefined && { "grpc-timeout": `${timeoutMs}m` }),
       });
       const take = (more: IncomingHttpHeaders) => void Object.assign(headers, more);
       stream
