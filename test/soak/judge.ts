@@ -49,8 +49,8 @@ const certainty = 3;
 export const rule = `A line is fitted through the second half of the samples. The heap, and what is outside of it (Buffers, and what native code
 says that it keeps), is flat if the line rises by less than ${exact.leakPerCall.toFixed(1)} bytes a call (1 KiB in 100 calls), also when ${certainty} standard errors
 of its slope are added; it grows if the line rises by more than ${exact.tolerated.toFixed(1)} bytes a call, also when they are subtracted. What is
-neither is unclear: then the soak goes on, for up to four times as long, and fails if it stays so. Resident memory, which comes and goes with more than the calls, fails if
-the line rises by more than ${rough.tolerated} bytes a call in the same way, and by more than ${rough.leastRise / 2 ** 20} MiB.`;
+neither is unclear. Until both are flat the soak goes on, for up to four times as long; then it fails. Resident memory,
+which comes and goes with more than the calls, fails if the line rises by more than ${rough.tolerated} bytes a call in the same way, and by more than ${rough.leastRise / 2 ** 20} MiB.`;
 
 /** Judges by the second half of the samples: in the first, caches fill and code is compiled. */
 export function judge(name: MemoryName, samples: readonly MemorySample[]): Verdict {

@@ -9,7 +9,7 @@ import { runRound } from "./round.js";
 const { minutes, seed, faults, leak: bytes, buffers: inBuffers, json } = optionsOrExit(readOptions);
 const leak = { bytes, inBuffers };
 
-/** On a slow machine, memory can be judged only after longer than was asked for. */
+/** On a slow machine, memory is flat only after longer than was asked for. */
 const timesLonger = 4;
 
 let interrupted = false;

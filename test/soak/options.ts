@@ -6,12 +6,7 @@ export const { read: readOptions } = createCommandLine({
   name: "soak",
   about: "Keeps a Latchkey of its own busy for a while, and looks whether it holds on to anything.",
   entries: {
-    minutes: option(
-      "N",
-      "how long; up to four times as long while it is unclear whether memory grows",
-      numberOfAtLeast(0.1),
-      10,
-    ),
+    minutes: option("N", "how long; up to four times as long until memory is flat", numberOfAtLeast(0.1), 10),
     seed: seed("for what is left to chance", numberOfAtLeast(0)),
     faults: flag("Redis is cut off and PostgreSQL restarted now and then, in a part of the first half"),
     leak: option(

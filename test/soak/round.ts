@@ -12,7 +12,7 @@ import { type Leak, type ProcessSample, type SoakedService, startSoaked } from "
 
 export interface RoundOptions {
   readonly seconds: number;
-  /** For how long it goes on while it is unclear whether memory grows. Left out: no longer than asked. */
+  /** For how long it goes on until memory is flat. Left out: no longer than asked. */
   readonly mostSeconds?: number;
   readonly seed: number;
   /** Whether Redis is cut off and PostgreSQL restarted now and then, in a middle part. */
@@ -102,7 +102,7 @@ export async function runRound(options: RoundOptions): Promise<RoundResult> {
       bringing = undefined;
     }
 
-    const isTooShort = () => elapsed() < options.seconds || (elapsed() < mostSeconds && isUnclear(samples));
+    const isTooShort = () => elapsed() < options.seconds || (elapsed() < mostSeconds && !isFlat(samples));
     while (isTooShort() && !enough() && !service.ended()) {
       await sleep(Math.max((options.seconds * 1_000) / samplesPerRound, leastBetweenSamplesMs));
       samples.push({ seconds: elapsed(), calls: load.tally.calls, ...(await service.sample()) });
@@ -127,10 +127,13 @@ export async function runRound(options: RoundOptions): Promise<RoundResult> {
   }
 }
 
-/** How many calls a machine makes in a given time depends on it, and so does whether they are enough for a judgement. */
-function isUnclear(samples: readonly Sample[]): boolean {
+/**
+ * How many calls a slow machine makes in a given time may be too few: to exclude a leak, and for the code to be compiled in
+ * the first half of them, without which memory grows in the second. A leak does not become flat by waiting.
+ */
+function isFlat(samples: readonly Sample[]): boolean {
   const names = Object.keys(memories) as MemoryName[];
-  return names.some((name) => memories[name].mustBeClear && judge(name, samples).kind === "unclear");
+  return names.every((name) => !memories[name].mustBeClear || judge(name, samples).kind === "flat");
 }
 
 function progressOf(samples: readonly Sample[], seconds: number, { tally, faultOn }: Load): string {
