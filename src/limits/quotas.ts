@@ -16,10 +16,13 @@ export interface Growth {
  */
 export function reachedQuota(sql: Statement, quotas: Quotas, workspaceId: string, growth: Growth): Fragment {
   const { keys = false, identities = false } = growth;
-  const moreIdentities = typeof identities === "boolean" ? sql`${identities}::boolean` : identities;
+  // What is not asked for has a quota that nobody reaches.
+  const mostKeys = keys ? quotas.keys : Number.MAX_SAFE_INTEGER;
+  const mostIdentities = identities ? quotas.identities : Number.MAX_SAFE_INTEGER;
+  const moreIdentities = typeof identities === "boolean" ? sql`` : sql`and ${identities}`;
   return sql`(
-    select case when ${keys}::boolean and sum(keys) >= ${quotas.keys}::bigint then 'keys'
-      when sum(identities) >= ${quotas.identities}::bigint and ${moreIdentities} then 'identities'
+    select case when sum(keys) >= ${mostKeys}::bigint then 'keys'
+      when sum(identities) >= ${mostIdentities}::bigint ${moreIdentities} then 'identities'
       when sum(bytes) >= ${quotas.bytes}::bigint then 'bytes' end
     from usage where workspace_id = ${workspaceId})`;
 }

@@ -83,7 +83,7 @@ const pages: [name: string, most: number, list: (sql: Sql) => Promise<ScannedPag
     303,
     (sql) => createKeysStore(sql, quotas).listKeys(call, younger, all, { limit: 100, after: last("key") }),
   ],
-  ["one key", 6, (sql) => createKeysStore(sql, quotas).listKeys(call, younger, all, { limit: 1, after: last("key") })],
+  ["one key", 8, (sql) => createKeysStore(sql, quotas).listKeys(call, younger, all, { limit: 1, after: last("key") })],
   [
     "the keys that are disabled",
     60,
