@@ -7,8 +7,8 @@ import type { Scene } from "./scene.js";
 
 const contract = openContract(allDoors);
 
-/** More than one page looks through, and less than three. */
-const many = 12_000;
+/** More than one page looks through, and less than two. */
+const many = 6_000;
 
 /** Runs statements in the service's database: thousands of rows are not made by thousands of calls. */
 async function inDatabase(statements: (sql: postgres.Sql) => Promise<unknown>): Promise<void> {
@@ -51,8 +51,8 @@ describe("a filter that matches little of a large workspace is answered in pages
     );
     const { rows, sizes } = await walk(scene, "listIdentities", { search: "needle" });
     expect(rows).toMatchObject([{ externalId: "Needle, first" }, { externalId: "last NEEDLE" }]);
-    expect(sizes).toEqual([1, 0, 1]);
-    expect(await walk(scene, "listIdentities", { search: "nobody" })).toEqual({ rows: [], sizes: [0, 0, 0] });
+    expect(sizes).toEqual([1, 1]);
+    expect(await walk(scene, "listIdentities", { search: "nobody" })).toEqual({ rows: [], sizes: [0, 0] });
     // Where much matches, pages are full.
     const page = await scene.page("listIdentities", home.key, { search: "USER_1", limit: 7 });
     expect(page).toMatchObject({ data: Array(7).fill({}), pagination: { hasMore: true } });
@@ -88,7 +88,7 @@ describe("a filter that matches little of a large workspace is answered in pages
     );
     const created = await walk(scene, "listAuditEvents", { type: "key.create" });
     expect(created.rows).toMatchObject([{ type: "key.create", resourceId: home.keyId }]);
-    expect(created.sizes).toEqual([0, 0, 1]);
+    expect(created.sizes).toEqual([0, 1]);
     expect((await walk(scene, "listAuditEvents", { until: 1 })).rows).toEqual([]);
   });
 });
