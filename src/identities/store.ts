@@ -103,7 +103,8 @@ export function createIdentitiesStore(sql: Sql, quotas: Quotas) {
         rows: sql`select identity_id, external_id from identities where ${behind} order by ${order}`,
         column: sql`identity_id`,
         direction: sql`asc`,
-        filter: sql`strpos(folded(external_id), folded(${search})) > 0`,
+        // As a subquery, what is searched for is folded once, and not again for each row.
+        filter: sql`strpos(folded(external_id), (select folded(${search}))) > 0`,
         limit: page.limit,
         whole: sql`select ${columns} from identities where identity_id`,
         id: (identityId) => identityId,
