@@ -116,7 +116,7 @@ export const messageKinds: readonly Kind[] = [
         .tuple(
           goodRequest(operation.rpc.input),
           fc.constantFrom(...structsIn(operation)),
-          fc.constantFrom(33, 49, 51, 99, 101, 10_000),
+          fc.constantFrom(33, 49, 51, 99, 101, 8_000),
         )
         .map(([good, field, levels]) => {
           const { [field.jsonName]: _replaced, ...others } = good;
