@@ -44,8 +44,8 @@ export function watchUnread(memory: MemoryBudget, { requestMs }: Limits): Unread
   }, lookEveryMs).unref();
 
   class WatchedResponse extends ServerResponse<IncomingMessage> {
-    override end(...given: unknown[]): this {
-      super.end(...(given as Parameters<ServerResponse["end"]>));
+    override end(chunk?: unknown, encoding?: unknown, callback?: unknown): this {
+      super.end(chunk, encoding as BufferEncoding, callback as () => void);
       if (this.socket !== null && this.socket.writableLength > 0) keep(this);
       return this;
     }

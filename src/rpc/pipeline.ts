@@ -68,7 +68,8 @@ export interface Procedure {
 
 /**
  * The largest request that is read over any protocol, in bytes. The largest valid one has 16 KiB of meta, each character
- * of which JSON may write as six, beside 100 permissions of 100 characters.
+ * of which JSON may write as six, and of which protobuf makes up to five and a half times as much, beside 100 permissions of
+ * 100 characters.
  */
 export const largestMessage = 128 * 1024;
 

@@ -15,7 +15,10 @@ type Done = (error: Error | null, body?: Buffer) => void;
 
 const empty = Buffer.alloc(0);
 
-const bodies = new WeakMap<IncomingMessage, RequestBody>();
+/** Where a request keeps its body: on itself, since a map of all requests would cost each a part of its collection. */
+const bodyOf = Symbol("body");
+
+type Collected = IncomingMessage & { [bodyOf]?: RequestBody };
 
 /**
  * Collects the body of a request from its first byte on, whether anybody has asked for it yet or not: left to Node, it
@@ -24,7 +27,8 @@ const bodies = new WeakMap<IncomingMessage, RequestBody>();
 export function collectBody(request: IncomingMessage, response: ServerResponse, memory: MemoryBudget): void {
   const { "content-length": length, "transfer-encoding": encoding } = request.headers;
   if (encoding === undefined && (length === undefined || length === "0")) return;
-  bodies.set(request, new RequestBody(request, response, memory, Number(length ?? largestMessage)));
+  (request as Collected)[bodyOf] = new RequestBody(response, memory, Number(length ?? largestMessage));
+  request.on("data", came).on("end", ended).on("error", ended);
 }
 
 /**
@@ -33,9 +37,18 @@ export function collectBody(request: IncomingMessage, response: ServerResponse, 
  * @param tenant who sends it
  */
 export function readBody(request: IncomingMessage, tenant: string | undefined, done: Done): void {
-  const body = bodies.get(request);
+  const body = (request as Collected)[bodyOf];
   if (body === undefined) done(null, empty);
   else body.read(tenant, done);
+}
+
+// One listener for all requests: every call would pay for its own.
+function came(this: Collected, chunk: Buffer): void {
+  this[bodyOf]?.add(chunk);
+}
+
+function ended(this: Collected, error?: Error): void {
+  this[bodyOf]?.end(error);
 }
 
 class RequestBody {
@@ -50,15 +63,11 @@ class RequestBody {
 
   /** @param longest how long it says that it is; if it does not, how long it may be */
   constructor(
-    request: IncomingMessage,
     private readonly response: ServerResponse,
     private readonly memory: MemoryBudget,
     private readonly longest: number,
   ) {
     if (longest > largestMessage) this.failure = payloadTooLarge("body", largestMessage);
-    request.on("data", (chunk: Buffer) => this.add(chunk));
-    request.on("end", () => this.end());
-    request.on("error", (error) => this.end(error));
   }
 
   read(tenant: string | undefined, done: Done): void {
@@ -69,7 +78,7 @@ class RequestBody {
     else if (this.ended) this.handOver();
   }
 
-  private add(chunk: Buffer): void {
+  add(chunk: Buffer): void {
     this.pieces += 1;
     const length = this.length + chunk.length;
     if (this.failure !== undefined || this.response.writableEnded) {
@@ -113,7 +122,7 @@ class RequestBody {
     return this.reservation !== undefined;
   }
 
-  private end(error?: Error): void {
+  end(error?: Error): void {
     this.ended = true;
     this.failure ??= error;
     this.handOver();

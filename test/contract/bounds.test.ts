@@ -48,6 +48,13 @@ describe("the bounds themselves are allowed", () => {
     expect(disabled).toMatchObject({ name, disabledNote: note });
   });
 
+  everyDoor("a meta of 16 KiB, of which protobuf makes the most, is stored", async (scene) => {
+    const meta = { a: Array((16 * 1024 - '{"a":[]}'.length) / 2).fill(1) };
+    await scene.ok("createIdentity", scene.home.key, { externalId: "user_1", meta });
+    const identity = await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
+    expect(identity.meta).toEqual(meta);
+  });
+
   everyDoor("a meta of 16 KiB comes back whole, and a larger one is refused by name", async (scene) => {
     const meta = { text: "é".repeat((16 * 1024 - '{"text":""}'.length - 1) / 2) };
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_1", meta });

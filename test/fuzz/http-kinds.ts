@@ -326,7 +326,7 @@ export const httpKinds: readonly Kind[] = [
     doors: [...doors, "grpc"],
     make: (operation, door) =>
       fc
-        .tuple(goodRequest(operation.rpc.input), fc.constantFrom(mebibyte + 1, 2 * mebibyte, 3 * mebibyte))
+        .tuple(goodRequest(operation.rpc.input), fc.constantFrom(mebibyte / 8 + 1, mebibyte, 3 * mebibyte))
         .map(([good, size]) =>
           spoilt(operation, door, good, (body) => Buffer.concat([body, Buffer.alloc(size, " ")]), {
             form: "unsound",
