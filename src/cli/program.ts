@@ -1,13 +1,14 @@
 import { Command } from "commander";
-import { migrateDatabase } from "../app.js";
 import { readClientConfig, readConfig } from "../config.js";
-import { serve } from "../serve.js";
 import { auditCommand } from "./audit.js";
 import { identityCommand } from "./identity.js";
 import { keyCommand } from "./key.js";
 import { workspaceCommand } from "./workspace.js";
 
-/** The command line. Everything but `serve` and `migrate` talks to a running service over gRPC. */
+/**
+ * The command line. Everything but `serve` and `migrate` talks to a running service over gRPC, and so does not load the
+ * service itself: that would double the time that a command takes.
+ */
 export function createProgram(environment: NodeJS.ProcessEnv): Command {
   const config = readClientConfig(environment);
   return new Command("latchkey")
@@ -17,13 +18,21 @@ export function createProgram(environment: NodeJS.ProcessEnv): Command {
       new Command("serve")
         .description("run the service (the default)")
         .exitOverride()
-        .action(() => serve(readConfig(environment))),
+        .action(async () => {
+          const config = readConfig(environment);
+          const { serve } = await import("../serve.js");
+          await serve(config);
+        }),
     )
     .addCommand(
       new Command("migrate")
         .description("bring the schema of DATABASE_URL up to date, and end")
         .exitOverride()
-        .action(() => migrateDatabase(readConfig(environment).databaseUrl)),
+        .action(async () => {
+          const { databaseUrl } = readConfig(environment);
+          const { migrateDatabase } = await import("../app.js");
+          await migrateDatabase(databaseUrl);
+        }),
     )
     .addCommand(workspaceCommand(config))
     .addCommand(keyCommand(config))
