@@ -20,7 +20,9 @@ export async function serveMetrics(
   log: Log,
   limits: Pick<Limits, "headMs" | "requestMs" | "idleMs" | "headBytes">,
 ) {
-  const plain = { "content-type": "text/plain" };
+  // Said by us: at maxRequestsPerSocket, Node says so too, and then leaves it to the client to close.
+  const close = { connection: "close" };
+  const plain = { "content-type": "text/plain", ...close };
   async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (request.url?.replace(/\?.*$/s, "") !== "/metrics") {
       response.writeHead(404, plain).end("The metrics are at /metrics.\n");
@@ -28,7 +30,7 @@ export async function serveMetrics(
     }
     const metrics = await read();
     const page = await metrics.metrics();
-    response.writeHead(200, { "content-type": metrics.contentType }).end(page);
+    response.writeHead(200, { "content-type": metrics.contentType, ...close }).end(page);
   }
   const settings = {
     headersTimeout: limits.headMs,
