@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import type { CertificateFiles } from "./certificates.js";
 import { type LogLevel, logLevels } from "./observe/log.js";
+import { isOperatorKey } from "./operator-key.js";
 import { Unusable } from "./unusable.js";
 
 /** Where Redis is: one server, or some nodes of a cluster. */
@@ -250,11 +251,6 @@ const mostDays = 36_500;
 function days(text: string): number | "forever" | undefined {
   if (text === "forever") return text;
   return /^[1-9]\d{0,4}$/.test(text) && Number(text) <= mostDays ? Number(text) : undefined;
-}
-
-/** Whether this can be the operator's credential: what a header can carry, and nobody guesses. */
-export function isOperatorKey(text: string): boolean {
-  return /^[!-~]{24,}$/.test(text);
 }
 
 function secret(text: string): string | undefined {

@@ -91,7 +91,7 @@ describe("the arrows between the folders point one way", () => {
 
   it("the leaves know only leaves", () => {
     const leaf =
-      /^(call\.ts|soon\.ts|errors\.ts|unusable\.ts|update-mask\.ts|ids\.ts|page\.ts|listening\.ts|open-sockets\.ts|certificates\.ts|config\.ts|observe\/|overload\/)/;
+      /^(call\.ts|soon\.ts|errors\.ts|unusable\.ts|update-mask\.ts|ids\.ts|operator-key\.ts|page\.ts|listening\.ts|open-sockets\.ts|certificates\.ts|config\.ts|observe\/|overload\/)/;
     expect(
       found(leaf, /^(keys|identities|workspaces|audit|auth|limits|once|gateway|rpc|storage|embedded|app|main)\b/),
     ).toEqual([]);

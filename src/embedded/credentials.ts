@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { isOperatorKey } from "../config.js";
 import { mintSecret } from "../keys/secret.js";
+import { isOperatorKey } from "../operator-key.js";
 import { Unusable } from "../unusable.js";
 import { makeDataDir } from "./data-dir.js";
 import { refuseUnlessSecret } from "./private.js";
