@@ -6,8 +6,11 @@ import type { Clients } from "./offer.js";
 
 type Ended = (served: boolean) => void;
 
+/** How many requests a connection has in flight at most: the service closes one that sends more. Those beyond wait here, and their waiting counts. */
+const mostPipelined = 8;
+
 /**
- * Calls over HTTP/1.1. Those of one moment go out in one piece, on one connection: else whoever calls would have more to
+ * Calls over HTTP/1.1. Those of one moment go out together, several on a connection: else whoever calls would have more to
  * do than the service, and could not ask for twice what it can answer.
  */
 export async function openHttpClients({ port, connections, next }: HttpLoadOptions): Promise<Clients> {
@@ -15,22 +18,36 @@ export async function openHttpClients({ port, connections, next }: HttpLoadOptio
   const fail = (error: Error) => {
     failure ??= error;
   };
-  const pipes = await Promise.all(Array.from({ length: connections }, () => openPipe(port, fail)));
-  let made: Asked[] = [];
+  let waiting: Asked[] = [];
   let turn = 0;
+  let sending = false;
 
-  function send(): void {
-    pipes[turn++ % connections]?.send(made);
-    made = [];
+  function sendSoon(): void {
+    if (sending || waiting.length === 0) return;
+    sending = true;
+    setImmediate(send);
   }
 
+  function send(): void {
+    sending = false;
+    let sent = 0;
+    for (let tried = 0; tried < connections && sent < waiting.length; tried++) {
+      const pipe = pipes[turn++ % connections];
+      const asked = waiting.slice(sent, sent + (pipe?.room() ?? 0));
+      if (asked.length > 0) pipe?.send(asked);
+      sent += asked.length;
+    }
+    waiting = waiting.slice(sent);
+  }
+
+  const pipes = await Promise.all(Array.from({ length: connections }, () => openPipe(port, sendSoon, fail)));
   return {
     get failure() {
       return failure;
     },
     call(ended) {
-      if (made.length === 0) setImmediate(send);
-      made.push({ request: next(), ended });
+      waiting.push({ request: next(), ended });
+      sendSoon();
     },
     close() {
       for (const pipe of pipes) pipe.close();
@@ -43,13 +60,15 @@ interface Asked {
   readonly ended: Ended;
 }
 
-/** A connection with many requests under way, which are answered in their order. */
+/** A connection with several requests in flight, which are answered in their order. */
 interface Pipe {
+  /** How many more it takes. */
+  room(): number;
   send(asked: readonly Asked[]): void;
   close(): void;
 }
 
-function openPipe(port: number, fail: (error: Error) => void): Promise<Pipe> {
+function openPipe(port: number, answered: () => void, fail: (error: Error) => void): Promise<Pipe> {
   let awaited: Asked[] = [];
   let received = "";
   let closed = false;
@@ -63,6 +82,7 @@ function openPipe(port: number, fail: (error: Error) => void): Promise<Pipe> {
       received = received.slice(whole);
     }
     awaited = awaited.slice(taken);
+    answered();
     return true;
   }
 
@@ -81,6 +101,7 @@ function openPipe(port: number, fail: (error: Error) => void): Promise<Pipe> {
   return new Promise((resolve, reject) => {
     socket.once("connect", () =>
       resolve({
+        room: () => mostPipelined - awaited.length,
         send(asked) {
           awaited.push(...asked);
           socket.write(Buffer.concat(asked.map(({ request }) => request.bytes)));
