@@ -44,7 +44,7 @@ describe("the operator on the command line", () => {
     expect((await member.run("key", "list")).exitCode).toBe(3);
     const words = ["--name", "spare", "--scope", "keys.read", "--scope", "keys.update"];
     const { keyId, key } = await operator.json("workspace", "create-root-key", workspaceId, ...words);
-    const list = await operator.run("key", "list", "--credential", key);
+    const list = await commandLine(app, key).run("key", "list");
     expect(list.stdout).toMatch(new RegExp(`${keyId} +lk_\\w{4} +spare +enabled +keys.read, keys.update`));
     const shown = await operator.run("workspace", "create-root-key", workspaceId);
     expect(shown.stdout).toMatch(/^KEY ID +key_\w{26}\nKEY +lk_\w{39}\n$/);

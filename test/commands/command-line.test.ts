@@ -3,6 +3,7 @@ import { readOptions as readBench } from "../../bench/options.js";
 import { readOptions as readOverload } from "../../bench/overload/options.js";
 import { rows } from "../../bench/rows.js";
 import { optionsOrExit } from "../../commands/command-line.js";
+import { readOptions as readAttack } from "../attack/options.js";
 import { readOptions as readFaults } from "../faults/options.js";
 import { readOptions as readFuzz } from "../fuzz/options.js";
 import { readOptions as readSoak } from "../soak/options.js";
@@ -15,6 +16,7 @@ const commands = {
   overload: { read: readOverload, none: { seconds: 10, json: false, subjects: [{}, {}, {}] } },
   faults: { read: readFaults, none: { minutes: 1, replicas: 3, rate: 1_500, json: false } },
   fuzz: { read: readFuzz, none: { cases: 20_000, path: undefined, json: false } },
+  attack: { read: readAttack, none: { attacks: [], json: false } },
   soak: { read: readSoak, none: { minutes: 10, faults: false, leak: 0, buffers: false, json: false } },
 } satisfies Record<string, { read: Read; none: object }>;
 
@@ -39,7 +41,7 @@ describe.each(names)("npm run %s", (name) => {
   });
 
   it("refuses what is too much", () => {
-    const takesNames = name === "bench" || name === "overload";
+    const takesNames = ["attack", "bench", "overload"].includes(name);
     expectRefusal(name, ["nonsense"], takesNames ? /^there is no \w+ nonsense here$/m : "too many arguments");
   });
 });
@@ -66,7 +68,11 @@ const options: Record<Name, Record<string, { must?: string; right?: object; wron
       right: { killed: [{ name: "replica killed" }] },
       wrong: ["nonsense"],
     },
-    design: { must: "cache-aside, publish-subscribe, or no-wait", right: { "no-wait": "no-wait" }, wrong: ["sound"] },
+    design: {
+      must: "cache-aside, publish-subscribe, no-wait, no-recheck, or no-condition",
+      right: { "no-wait": "no-wait" },
+      wrong: ["sound"],
+    },
     json: {},
   },
   fuzz: {
@@ -75,6 +81,7 @@ const options: Record<Name, Record<string, { must?: string; right?: object; wron
     path: { must: "numbers with colons between", right: { "1:0:22": "1:0:22" }, wrong: ["a:b", "1:", ""] },
     json: {},
   },
+  attack: { json: {} },
   soak: {
     minutes: { must: "a number of at least 0.1", right: { "0.1": 0.1 }, wrong: ["ten", "0.09"] },
     seed: { must: "a number of at least 0", right: { "0": 0, "7": 7 }, wrong: ["ten", "-1"] },

@@ -153,10 +153,11 @@ describe("a key that changes just while another key changes it is judged as it i
 });
 
 describe("a key that is changed just while it changes itself gains nothing back:", () => {
-  for (const [what, request, change, left] of [
-    ["disabled", { enabled: true }, "enabled = false", { enabled: false }],
-    ["given an end", { expires: null }, "expires_at = '2099-01-01'", { expires: Date.UTC(2099, 0) }],
-    ["stripped of a scope", { scopes: ["keys.*"] }, "scopes = '{keys.update}'", { scopes: ["keys.update"] }],
+  const lacking = "authorization/insufficient_permissions";
+  for (const [what, request, change, left, refusal] of [
+    ["disabled", { enabled: true }, "enabled = false", { enabled: false }, "authorization/key_disabled"],
+    ["given an end", { expires: null }, "expires_at = '2099-01-01'", { expires: Date.UTC(2099, 0) }, lacking],
+    ["stripped of a scope", { scopes: ["keys.*"] }, "scopes = '{keys.update}'", { scopes: ["keys.update"] }, lacking],
   ] as const) {
     test(what, async () => {
       const { ok, home } = await openScene(contract.doors.http, contract.clock);
@@ -165,7 +166,7 @@ describe("a key that is changed just while it changes itself gains nothing back:
         (transaction) => transaction.unsafe(`update keys set ${change} where key_id = $1`, [keyId]),
         () => contract.doors.grpc.call("updateKey", key, { keyId, ...request }),
       );
-      expect(refusalsOf([outcome])).toEqual(["authorization/insufficient_permissions"]);
+      expect(refusalsOf([outcome])).toEqual([refusal]);
       expect(await ok("getKey", home.key, { keyId })).toMatchObject(left);
     });
   }

@@ -69,10 +69,13 @@ describe("the type URL of an error opens as a page that explains it", () => {
 
 describe("the command on an error's page", () => {
   let credentials: Record<string, string>;
+  let keyId: string;
 
   beforeAll(async () => {
-    const make = async (settings: object) =>
-      (expectSuccess(await post(origin, "/v2/keys.createKey", key, settings)) as { key: string }).key;
+    const create = async (settings: object) =>
+      expectSuccess(await post(origin, "/v2/keys.createKey", key, settings)) as { key: string; keyId: string };
+    const make = async (settings: object) => (await create(settings)).key;
+    ({ keyId } = await create({}));
     const other = await createWorkspace(origin);
     const reason = { workspaceId: other.workspaceId, reason: "UNPAID_BILLING" };
     expectSuccess(await post(origin, "/v2/workspaces.disableWorkspace", operatorKey, reason));
@@ -89,7 +92,7 @@ describe("the command on an error's page", () => {
   /** Pastes the command of a page into a shell, where the variables are as the page says. */
   async function paste(page: string, path: string): Promise<string> {
     const [command = ""] = blocksOf("command", page);
-    const env = { PATH: process.env["PATH"], KEY: credentials[path] ?? key, OPERATOR: operatorKey };
+    const env = { PATH: process.env["PATH"], KEY: credentials[path] ?? key, KEY_ID: keyId, OPERATOR: operatorKey };
     return (await run("bash", ["-c", command], { env })).stdout;
   }
 

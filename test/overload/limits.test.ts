@@ -25,7 +25,7 @@ const limits = {
   resetsPerSecond: 1,
   resetWithinMs: 400,
   streams: 50,
-  connectionBytes: 2 ** 20,
+  connectionBytes: 2 ** 21,
   headers: 90,
 };
 const rpc = "/latchkey.v1.KeysService/ListKeys";
@@ -164,7 +164,7 @@ describe("the gRPC port", () => {
     const session = openSession();
     await once(session, "remoteSettings");
     const unfinished = prefixed(Buffer.alloc(128 * 1024)).subarray(0, -1);
-    const statuses = Array.from({ length: 16 }, () => {
+    const statuses = Array.from({ length: 32 }, () => {
       const stream = session.request(headersOf({}));
       stream.write(unfinished);
       return grpcStatusOf(stream);

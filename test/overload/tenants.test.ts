@@ -180,7 +180,7 @@ describe("while one tenant does its worst", () => {
 it("a thousand unknown keys that strangers bring refuse nobody whose key has to be looked up", async () => {
   const [door] = doors as [Door];
   const made = await Promise.all(
-    Array.from({ length: 9 }, () => succeed(door, "createKey", other.key, { permissions: ["keys.read"] })),
+    Array.from({ length: 9 }, () => succeed(door, "createKey", other.key, { scopes: ["keys.read"] })),
   );
   const strangers = [openHttp(app.httpUrl), openGrpc(`http://${app.grpcAddress}`), openConnect(app.httpUrl)];
   onTestFinished(() => {
