@@ -106,18 +106,20 @@ describe("with WORKERS=2", () => {
     // While this transaction holds the table, the calls wait in the database.
     await holder.begin(async (sql) => {
       await sql`lock table audit_events in access exclusive mode`;
-      answers = Promise.all(askers(service).map((ask) => ask("ListAuditEvents")));
+      // Two for each worker: the operator has three connections of each to the database.
+      const some = askers(service).filter((_, index) => index % 4 < 2);
+      answers = Promise.all(some.map((ask) => ask("ListAuditEvents")));
       await until("all calls wait", async () => {
         const waiting = await holder`
           select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database() and query like '%from audit_events%'`;
-        return waiting.length === 8 || undefined;
+        return waiting.length === 4 || undefined;
       });
       service.signalGroup("SIGTERM");
       await until("the HTTP port is closed", () => isClosed(Number(new URL(service.httpUrl).port)));
       await until("the gRPC port is closed", () => isClosed(Number(service.grpcAddress.split(":")[1])));
     });
 
-    expect(await answers).toEqual(Array(8).fill("ok"));
+    expect(await answers).toEqual(Array(4).fill("ok"));
     const { code, stderr } = await ending(service);
     expect(code).toBe(0);
     expect(levelsIn(stderr.slice(loggedBefore.length)), "nothing that looks like a fault").toEqual(new Set([30]));

@@ -19,24 +19,27 @@ export const compressedMessages: Attack = {
   title: "a stranger sends compressed gRPC messages that expand a thousandfold",
   async run(site) {
     const target = await site.start();
+    const connections = 8;
+    const message = gzipSync(Buffer.alloc(4 * 2 ** 20));
+    const compressed = prefixed(message);
+    compressed[0] = 1;
+    let streams = 0;
+    const flood = async () => {
+      const session = await openSession(site, target);
+      for (let call = 0; call < 240; call++) {
+        openStream(session, listKeys, stranger, { "grpc-encoding": "gzip" })?.end(compressed);
+        streams += 1;
+      }
+      await sleep(500);
+      session.destroy();
+    };
+    // The first calls of a process take many times as long as later ones, whatever they are.
+    await Promise.all(Array.from({ length: connections }, flood));
     return whileWatched(site, target, async () => {
-      const connections = 8;
-      const message = gzipSync(Buffer.alloc(4 * 2 ** 20));
-      const compressed = prefixed(message);
-      compressed[0] = 1;
       const until = performance.now() + 6_000;
-      let streams = 0;
       await Promise.all(
         Array.from({ length: connections }, async () => {
-          while (performance.now() < until) {
-            const session = await openSession(site, target);
-            for (let call = 0; call < 240; call++) {
-              openStream(session, listKeys, stranger, { "grpc-encoding": "gzip" })?.end(compressed);
-              streams += 1;
-            }
-            await sleep(500);
-            session.destroy();
-          }
+          while (performance.now() < until) await flood();
         }),
       );
       await sleep(4_000);

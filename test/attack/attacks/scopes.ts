@@ -31,6 +31,7 @@ export const outlivingExpiry: Attack = {
     const expires = Date.now() + 3_600_000;
     const { data: expiring } = await target.call("keys.createKey", key, { scopes: ["*"], expires });
     const { data: other } = await target.call("keys.createKey", key, { scopes: ["*"], enabled: false });
+    const { data: plain } = await target.call("keys.createKey", key, {});
     const call = (operation: string, body: unknown) => target.call(operation, expiring.key, body);
     const attempts = {
       "lifts its expiry": await call("keys.updateKey", { keyId: expiring.keyId, expires: null }),
@@ -41,7 +42,7 @@ export const outlivingExpiry: Attack = {
         expires: expires + 1_000,
       }),
       "enables a key without one": await call("keys.updateKey", { keyId: other.keyId, enabled: true }),
-      "gives scopes to a key without one": await call("keys.updateKey", { keyId: other.keyId, scopes: ["keys.read"] }),
+      "gives scopes to a key without one": await call("keys.updateKey", { keyId: plain.keyId, scopes: ["keys.read"] }),
       "rerolls a key without one": await call("keys.rerollKey", { keyId: other.keyId, expiration: 0 }),
     };
     const succeeded = Object.entries(attempts).flatMap(([name, { status }]) => (status === 200 ? [name] : []));
