@@ -16,13 +16,25 @@ const { minutes, seed, replicas, rate, design, only: faults, json } = optionsOrE
 /** Rounds of less than this are too short for every kind of fault to come. */
 const longMinutes = 2;
 
+/** What the start and the end of a round may take together. */
+const mostOverheadMs = 5 * 60_000;
+
 let interrupted = false;
 for (const signal of ["SIGINT", "SIGTERM"] as const) {
   process.on(signal, () => {
+    // The first lets the round end properly; another does not wait for that.
+    if (interrupted) process.exit(1);
     interrupted = true;
   });
 }
 const folder = makeFolder("faults");
+setTimeout(
+  () => {
+    process.stderr.write("\nthe round does not come to an end\n");
+    process.exit(1);
+  },
+  minutes * 60_000 + mostOverheadMs,
+).unref();
 
 await runToExit(runOnce);
 
