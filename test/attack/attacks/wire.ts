@@ -143,10 +143,11 @@ export const slowReading: Attack = {
     await sleep(1_000);
     const begun = establishedOn(target.httpPort);
     const startedAt = performance.now();
-    // Twice the time that the service gives a client for a response.
-    while (establishedOn(target.httpPort) > 0 && performance.now() - startedAt < 60_000) {
+    // Half as long again as the service gives a client for a response.
+    while (establishedOn(target.httpPort) > 0 && performance.now() - startedAt < 45_000) {
       await sleep(1_000);
-      for (const socket of sockets) socket.read(1);
+      // Enough for the kernel to take more of the response.
+      for (const socket of sockets) socket.read(Math.min(socket.readableLength, 16 * 1024));
     }
     const left = establishedOn(target.httpPort);
     return outcomeOf(
