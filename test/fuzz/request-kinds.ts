@@ -170,7 +170,7 @@ function boundsIn({ rpc }: Operation): Bound[] {
 
 /** Texts of which a grammar or a checksum decides, too. */
 function isJudgedByMore({ name, parent }: DescField): boolean {
-  return name === "cursor" || (name === "permissions" && parent.name === "VerifyKeyRequest");
+  return name === "cursor" || name === "prefix" || (name === "permissions" && parent.name === "VerifyKeyRequest");
 }
 
 function nested(levels: number): Record<string, unknown> {
