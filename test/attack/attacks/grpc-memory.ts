@@ -151,9 +151,10 @@ export const watchFlood: Attack = {
   async run(site) {
     const target = await site.start();
     const request = prefixed(Buffer.from(toBinary(HealthCheckRequestSchema, create(HealthCheckRequestSchema))));
-    return whileWatched(site, target, async () => {
-      let kept = 0;
-      for (let connection = 0; connection < 200; connection++) {
+    const connections = 200;
+    let kept = 0;
+    const { withstood, observed } = await whileWatched(site, target, async () => {
+      for (let connection = 0; connection < connections; connection++) {
         const session = await openSession(site, target);
         for (let call = 0; call < 240; call++) {
           const stream = openStream(session, "/grpc.health.v1.Health/Watch", "");
@@ -166,8 +167,10 @@ export const watchFlood: Attack = {
         }
       }
       await sleep(3_000);
-      return `48000 streams begun, ${kept} kept`;
+      return `${connections * 240} streams begun, ${kept} kept`;
     });
+    // A client that watches all of our services has a handful.
+    return withstood ? outcomeOf({ "ending them": kept <= connections * 10 }, observed) : { withstood, observed };
   },
 };
 
