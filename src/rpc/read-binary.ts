@@ -79,17 +79,16 @@ function findExcessWithin(reader: BinaryReader, end: number, shape: Shape): stri
 function nextRecord(reader: BinaryReader, limit: number): { number: number; isNested: boolean; end: number } {
   const [number, type] = reader.tag();
   const isNested = type === WireType.LengthDelimited;
-  if (isNested) {
-    const length = reader.uint32();
-    const end = reader.pos + length;
-    if (end > limit) throw new RangeError("a record is longer than what it is in");
-    return { number, isNested, end };
-  }
-  if (type === WireType.Varint) reader.uint64();
-  else if (type === WireType.Bit64) reader.pos += 8;
-  else if (type === WireType.Bit32) reader.pos += 4;
+  let length = 0;
+  if (isNested) length = reader.uint32();
+  else if (type === WireType.Varint) reader.uint64();
+  else if (type === WireType.Bit64) length = 8;
+  else if (type === WireType.Bit32) length = 4;
   else throw new Error("groups are in no message of ours"); // and a group could hide any number of records
-  return { number, isNested, end: reader.pos };
+  const end = reader.pos + length;
+  // Whatever it is: behind the end, this and the decoder would not read the same.
+  if (end > limit) throw new RangeError("a record is longer than what it is in");
+  return { number, isNested, end };
 }
 
 /** What is needed of a descriptor here: which records are messages, and how many there may be. */

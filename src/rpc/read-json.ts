@@ -109,6 +109,8 @@ function findMistake(text: string): FieldError | undefined {
       at = end;
     } else if (character === minus || (character >= zero && character <= nine)) {
       const number = numberAt(text, at);
+      size += number.length - 1;
+      if (size > largestField) return mistake(tooLarge);
       if (isAltered(number)) return has("a number that cannot be kept as it is: send it as text");
       at += number.length - 1;
     }
@@ -147,9 +149,17 @@ function isAltered(number: string): boolean {
   if (number.length <= 15 && !number.includes("e") && !number.includes("E")) return false;
   const value = Number(number);
   if (value === 0) return /^[^eE]*[1-9]/.test(number);
-  if (!Number.isFinite(value) || !/^-?\d+$/.test(number)) return false;
+  // With a leading zero it is no JSON, which JSON.parse says.
+  if (!Number.isFinite(value) || !/^-?[1-9]\d*$/.test(number)) return false;
   const digits = value.toExponential().replace(/e.*|[-.]/g, "");
-  return digits !== number.replace(/^-|0+$/g, "");
+  return digits !== withoutZeros(number.slice(number.startsWith("-") ? 1 : 0));
+}
+
+/** Not by `/0+$/`, which takes the square of their number if anything follows. */
+function withoutZeros(number: string): string {
+  let end = number.length;
+  while (number.charCodeAt(end - 1) === zero) end -= 1;
+  return number.slice(0, end);
 }
 
 /** Where the text ends that begins here: at a quote that is not escaped, by an odd number of backslashes. */

@@ -40,6 +40,8 @@ interface Filling {
 
 const manyUnknown: readonly LargeBody[] = [
   { name: "many unknown fields", make: (bytes) => listed("{", (index) => `"x${index}":1`, "}", bytes), location: "" },
+  { name: "a number of many zeros", make: (bytes) => Buffer.from(`{"x":${"0".repeat(bytes - 7)}1}`), location: "x" },
+  { name: "a number of many digits", make: (bytes) => Buffer.from(`{"x":1${"0".repeat(bytes - 8)}1}`), location: "x" },
   { name: "a deep list in place of a body", make: (bytes) => nested("", "[", "", "]", "", bytes), location: "body" },
   { name: "a list in place of a body", make: (bytes) => listed("[", () => "1", "]", bytes), location: "body" },
 ];

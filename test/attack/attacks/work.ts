@@ -20,6 +20,8 @@ const bodies: Readonly<Record<string, string>> = {
   "meta of objects": `{"meta":{"a":${items("{}")}}}`,
   "nested lists": `{"meta":${'{"a":'.repeat(10_000)}1${"}".repeat(10_000)}}`,
   "nested arrays": `{"meta":{"a":${"[".repeat(50_000)}${"]".repeat(50_000)}}}`,
+  "a number of many zeros": `{"name":${"0".repeat(size)}1}`,
+  "a number of many digits": `{"name":1${"0".repeat(size)}1}`,
   "one long text": `{"name":"${"x".repeat(size)}"}`,
   "escaped text": `{"name":"${"\\u0061".repeat(size / 6)}"}`,
 };
