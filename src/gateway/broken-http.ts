@@ -25,11 +25,16 @@ export function refuseBrokenHttp(
   docsBase: string,
   logCall: LogCall,
 ): void {
+  // Node reports whatever comes afterwards, too, each time with a copy of it. None of it is read any more.
+  if (refused.has(socket)) return;
+  refused.add(socket);
+  socket.pause();
+  const { code = "" } = error; // and not the error itself, which has that copy
   // Who has not begun to ask is told nothing: the answer would be taken for that to the first question.
-  const unasked = error.code === "ERR_HTTP_REQUEST_TIMEOUT" && (socket as Partial<Socket>).bytesRead === 0;
+  const unasked = code === "ERR_HTTP_REQUEST_TIMEOUT" && (socket as Partial<Socket>).bytesRead === 0;
   const refuse = () => {
-    if (!socket.writable || unasked || unanswerable.has(error.code ?? "")) socket.destroy();
-    else writeFailure(socket, (failures[error.code ?? ""] ?? notHttp)(limits), docsBase, logCall);
+    if (!socket.writable || unasked || unanswerable.has(code)) socket.destroy();
+    else writeFailure(socket, (failures[code] ?? notHttp)(limits), docsBase, logCall);
   };
   // Requests that came before the broken one are answered first, or their client would take the refusal for the answer.
   const refuseInTurn = () => {
@@ -39,6 +44,8 @@ export function refuseBrokenHttp(
   };
   refuseInTurn();
 }
+
+const refused = new WeakSet<Duplex>();
 
 /** The client is gone, or there is no encryption yet to answer in. */
 const unanswerable = new Set(["ECONNRESET", "ERR_TLS_HANDSHAKE_TIMEOUT"]);
