@@ -2,6 +2,7 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { answerUnderWay } from "../open-sockets.js";
 import type { Connections, OpenConnection } from "../overload/connections.js";
+import { callerOf } from "../rpc/http-call.js";
 
 /** Says which connections of the HTTP port are in use: a connection is idle when no request is in flight on it. */
 export function watchConnections(server: Server, connections: Connections): void {
@@ -23,7 +24,7 @@ export function watchConnections(server: Server, connections: Connections): void
     connection.lastUsedAt = performance.now();
     if (connection.authenticated || request.headers.authorization === undefined) return;
     response.once("finish", () => {
-      connection.authenticated ||= response.statusCode < 400;
+      connection.authenticated ||= callerOf(request) !== undefined;
     });
   });
 }

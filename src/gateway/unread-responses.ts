@@ -1,6 +1,7 @@
 import { type IncomingMessage, ServerResponse } from "node:http";
 import { type Limits, lookEveryMs } from "../overload/limits.js";
 import type { MemoryBudget } from "../overload/memory-budget.js";
+import { callerOf, tenantOf } from "../rpc/http-call.js";
 import { costOf } from "./pipelining.js";
 
 /** Watches the responses that their clients do not read. */
@@ -23,7 +24,7 @@ export function watchUnread(memory: MemoryBudget, { requestMs }: Limits): Unread
     const { socket, req } = response;
     if (socket === null || unread.has(response)) return;
     // A large response has its own reservation. This is for the rest.
-    const reservation = memory.accountOf(socket).reserve(costOf(req));
+    const reservation = memory.accountOf(socket).reserve(costOf(req), tenantOf({ caller: callerOf(req) }));
     if (reservation === undefined) {
       socket.destroy();
       return;

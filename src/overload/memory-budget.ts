@@ -46,8 +46,8 @@ export interface MemoryLimits {
   /** Of all connections of a workspace: less than the total, so that no tenant can use up what all of them share. */
   readonly tenantBytes: number;
   /**
-   * An account that holds no more than this is served although the total is used up, as long as such accounts stay within
-   * another total of the same size: a few large requests must not shut out everybody's small ones.
+   * An account that holds no more than this is served although the total, or what its tenant has, is used up, as long as
+   * such accounts stay within as much again: a few large requests must not shut out everybody's small ones.
    */
   readonly smallBytes: number;
 }
@@ -75,9 +75,11 @@ export function createMemoryBudget(limits: MemoryLimits, shedding: Shedding): Me
   }
 
   function fits(bytes: number, ofAccount: number, tenant: string): boolean {
-    const total = ofAccount + bytes <= smallBytes ? 2 * totalBytes : totalBytes;
+    const times = ofAccount + bytes <= smallBytes ? 2 : 1;
     return admits(
-      reserved + bytes <= total && ofAccount + bytes <= connectionBytes && ofTenant(tenant) + bytes <= tenantBytes,
+      reserved + bytes <= times * totalBytes &&
+        ofAccount + bytes <= connectionBytes &&
+        ofTenant(tenant) + bytes <= times * tenantBytes,
     );
   }
 

@@ -6,6 +6,7 @@ import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { type Failure, mediaTypeUnsupported } from "../errors.js";
+import { after } from "../soon.js";
 import { type BodyFormat, refuseCompressed, refuseUndecodable } from "./connect-body.js";
 import {
   admitCall,
@@ -34,20 +35,26 @@ export function connectDoor(procedures: readonly Procedure[], headersOf: Headers
 
   return async (scope: FastifyInstance): Promise<void> => {
     scope.setErrorHandler(createWriteRefusal(headersOf, send));
-    scope.addHook("onRequest", async (request) => {
+    // Without a promise where the caller is known at once: the body begins to come in the meantime, in the name of strangers.
+    scope.addHook("onRequest", (request, _reply, done) => {
       const procedure = byPath.get(request.routeOptions.url ?? "");
-      if (procedure === undefined) return;
+      if (procedure === undefined) return done();
       const { call } = request;
       call.door = "connect";
       // From the first byte, however long the body takes to come.
       const [timeoutProtocol, timeout] = timeoutOf(request);
       call.deadline = Math.min(call.deadline, call.startedAt + timeoutMs(timeoutProtocol, timeout));
-      await admitCall(request, procedure);
-      const protocol = protocolOf(request);
-      if (protocol === undefined) {
-        throw mediaTypeUnsupported("An RPC is called with a body of application/json, application/proto or gRPC-Web.");
-      }
-      refuseCompressed(protocol, request.headers);
+      const admitted = after(admitCall(request, procedure), () => {
+        const protocol = protocolOf(request);
+        if (protocol === undefined) {
+          throw mediaTypeUnsupported(
+            "An RPC is called with a body of application/json, application/proto or gRPC-Web.",
+          );
+        }
+        refuseCompressed(protocol, request.headers);
+      });
+      if (admitted instanceof Promise) admitted.then(() => done(), done);
+      else done();
     });
     scope.removeAllContentTypeParsers();
     scope.addContentTypeParser("*", ({ raw, call }: FastifyRequest, _payload, done) =>

@@ -22,6 +22,16 @@ export interface HttpCall extends Call {
   logged: boolean;
 }
 
+/** Where a request keeps its call, for those who know it by Node's request alone. */
+const callOf = Symbol("call");
+
+type WithCall = IncomingMessage & { [callOf]?: HttpCall };
+
+/** Who has sent a request, once that is known. */
+export function callerOf(request: IncomingMessage): Principal | undefined {
+  return (request as WithCall)[callOf]?.caller;
+}
+
 declare module "fastify" {
   interface FastifyRequest {
     call: HttpCall;
@@ -30,7 +40,7 @@ declare module "fastify" {
 
 export function beginCall(request: IncomingMessage, response: ServerResponse): HttpCall {
   const startedAt = performance.now();
-  return {
+  const call: HttpCall = {
     requestId: mintId("req"),
     startedAt,
     deadline: startedAt + longestCallMs,
@@ -39,6 +49,7 @@ export function beginCall(request: IncomingMessage, response: ServerResponse): H
     client: response,
     leaving: "close", // also when it has been answered; by then nobody listens
     workspaceId: undefined,
+    callerId: undefined,
     answerHeaders: undefined,
     ended: undefined,
     work: undefined,
@@ -49,6 +60,8 @@ export function beginCall(request: IncomingMessage, response: ServerResponse): H
     span: undefined,
     logged: false,
   };
+  (request as WithCall)[callOf] = call;
+  return call;
 }
 
 /** Authenticates and authorises, before anything of the body is read. */
@@ -84,7 +97,7 @@ export const neverCached = { "cache-control": "no-store", "x-content-type-option
 export type SendBody = (request: FastifyRequest, reply: FastifyReply, body: string | Buffer | undefined) => void;
 
 /** Whose memory a call takes; undefined while nobody knows. */
-export function tenantOf({ caller }: HttpCall): string | undefined {
+export function tenantOf({ caller }: Pick<HttpCall, "caller">): string | undefined {
   if (caller === undefined) return undefined;
   return caller.kind === "key" ? caller.workspaceId : caller.kind;
 }

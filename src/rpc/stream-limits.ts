@@ -18,6 +18,9 @@ export interface StreamLimits {
 /** What an open stream takes by itself, with what grpc-js makes for it and a short message each way; measured. */
 const streamBytes = 8 * 1_024;
 
+/** In whose name memory is reserved for streams that are refused, and that their clients keep open. */
+const refusedStreams = "(refused streams)";
+
 /** A connection whose client broke HTTP/2 says nothing of it: Node goes on. It answers no ping, and so it is known. */
 const pingMs = 3_000;
 
@@ -164,8 +167,18 @@ export class OpenStream implements MessageHolder {
     this.reader = undefined;
     // What was read so far goes with its reader. What was handed on is held until the stream is closed.
     if (!this.handedOn) this.release();
+    this.reserveLingering();
     if (this.hasEnded && !this.isAdmitted) this.push.call(this.stream, null);
     this.stream.resume();
+  }
+
+  /** A stream that is answered, but that its client has not ended, still takes memory; without that, it is reset. */
+  reserveLingering(): void {
+    const { stream } = this;
+    if (this.handedOn || this.hasEnded || this.reserve(refusedStreams)) return;
+    setImmediate(() => {
+      if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
+    });
   }
 
   /** Ends the stream, with a failure where it is not too late for one. */

@@ -56,6 +56,22 @@ describe.each(ports)("a $port port with as many connections as it takes", ({ url
   });
 });
 
+it("a credential that was not looked at does not speak for an HTTP connection", async () => {
+  const pretenders = await Promise.all(
+    Array.from({ length: maxConnections - 1 }, async () => {
+      const socket = openSocket(app.httpUrl);
+      socket.write("GET /livez HTTP/1.1\r\nhost: a\r\nauthorization: x\r\n\r\n");
+      await once(socket, "data");
+      return socket;
+    }),
+  );
+  const fresh = openSocket(app.httpUrl);
+  await once(fresh, "connect");
+  await httpClient().call();
+  await expect.poll(() => pretenders.filter(({ destroyed }) => destroyed).length, { timeout: 10_000 }).toBe(1);
+  expect(fresh.destroyed).toBe(false);
+});
+
 it("streams that need no credential do not keep a connection when the port is full", async () => {
   const watchers = Array.from({ length: maxConnections }, () => openSession());
   for (const session of watchers) {

@@ -167,7 +167,8 @@ it("a call for which there is no memory reaches a grpc-js client as UNAVAILABLE,
   expect(failed.length).toBeGreaterThan(10);
   expect(new Set(failed.map(({ code }) => code))).toEqual(new Set([status.UNAVAILABLE]));
   for (const { metadata } of failed) expect(metadata.get("grpc-status-details-bin")).toHaveLength(1);
-  expect(await unary(client, key, empty)).toBeUndefined();
+  // A stream that was refused takes memory until its client has ended it.
+  await expect.poll(() => unary(client, key, empty), { timeout: 10_000 }).toBeUndefined();
 });
 
 describe("streams that need no credential", () => {
@@ -188,6 +189,21 @@ describe("streams that need no credential", () => {
     expect(await grpcStatusOf(open(openSession(), reflection).end(large))).toBe(status.RESOURCE_EXHAUSTED);
     expect(await grpcStatusOf(open(openSession(), check).end(large))).toBe(status.RESOURCE_EXHAUSTED);
   });
+});
+
+it("streams that are refused, and that their clients do not end, are reset at once beyond a share of the memory", async () => {
+  const small = await openTestApp({ limits: { tenantBytes: 64 * 1_024, smallBytes: 0 } });
+  onTestFinished(() => small.close());
+  const session = connectHttp2(`http://${small.grpcAddress}`).on("error", () => {});
+  onTestFinished(() => session.destroy());
+  await once(session, "remoteSettings");
+  const streams = Array.from({ length: 100 }, () => session.request(callHeaders(rpc, "lk_wrong")));
+  for (const stream of streams) stream.on("error", () => {}).resume();
+  await Promise.all(streams.map((stream) => once(stream, "response")));
+  const startedAt = performance.now();
+  await expect.poll(() => streams.filter(({ closed }) => closed).length, { interval: 5 }).toBeGreaterThanOrEqual(90);
+  expect(performance.now() - startedAt, "before those that have memory").toBeLessThan(900);
+  await expect.poll(() => streams.filter(({ closed }) => closed).length, { timeout: 10_000 }).toBe(100);
 });
 
 describe("a reflection stream", () => {

@@ -1,14 +1,16 @@
 import { once } from "node:events";
+import { connect as connectHttp2 } from "node:http2";
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { pino } from "pino";
-import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { type Answer, ask, createWorkspace, expectFailure, expectSuccess, post, sendBytes } from "../gateway/http.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import { readSamples, total } from "../observe/samples.js";
+import { callHeaders, grpcStatusOf, prefixed } from "./bare-grpc.js";
 
 const mebibyte = 2 ** 20;
 /** Less memory for all than a few clients ask for below. */
@@ -164,6 +166,58 @@ describe("what is kept of a client", () => {
     const connect = await post(small.httpUrl, "/latchkey.v1.IdentitiesService/ListIdentities", key, { limit: 4 });
     expect([connect.status, JSON.parse(connect.text).code]).toEqual([503, "unavailable"]);
     expectSuccess(await list(1));
+  });
+});
+
+describe("what a client sends behind what is not HTTP", () => {
+  it("is not read, while a response before it is not", async () => {
+    const socket = openSocket().pause();
+    socket.write(`${head("GET", largeFile).repeat(4)}nonsense\r\n\r\n`);
+    await sleep(300);
+    // Many times what the kernel takes for whoever may yet read it.
+    const junk = Buffer.alloc(mebibyte, "x");
+    for (let count = 0; count < 64; count++) socket.write(junk);
+    await sleep(1_500);
+    expect(socket.writableLength).toBeGreaterThan(32 * mebibyte);
+  });
+});
+
+describe("when a few strangers have all that strangers have,", () => {
+  beforeEach(async () => {
+    for (let clients = 0; clients < 6; clients++) openSocket().pause().write(head("GET", largeFile).repeat(9));
+    await expect.poll(reserved, { timeout: 10_000 }).toBeGreaterThan(limits.tenantBytes / 2);
+  });
+
+  it("a tenant's response that is not read at once comes whole", async () => {
+    for (let count = 0; count < 90; count++) {
+      const identity = { externalId: `large_${count}`, meta: { text: "x".repeat(15_000) } };
+      const { status } = await post(app.httpUrl, "/v2/identities.createIdentity", second.key, identity);
+      expect([200, 409]).toContain(status);
+    }
+    const body = "{}";
+    const own = `authorization: Bearer ${second.key}\r\ncontent-type: application/json\r\n${close}`;
+    const socket = openSocket().pause();
+    socket.write(head("POST", "/v2/identities.listIdentities", `${own}content-length: ${body.length}\r\n`) + body);
+    await sleep(500);
+    let text = "";
+    socket.setEncoding("latin1").on("data", (chunk) => {
+      text += chunk;
+    });
+    await closed(socket.resume());
+    const [, length] = /content-length: (\d+)/i.exec(text) ?? [];
+    expect(Number(length), text.slice(0, 1_000)).toBeGreaterThan(mebibyte);
+    expect(text.length - text.indexOf("\r\n\r\n") - 4).toBe(Number(length));
+  });
+
+  it("probes are answered, and so are callers whose keys are not cached", async () => {
+    const session = connectHttp2(`http://${app.grpcAddress}`).on("error", () => {});
+    onTestFinished(() => session.destroy());
+    const empty = prefixed(Buffer.alloc(0));
+    const ask = (path: string, key: string) => grpcStatusOf(session.request(callHeaders(path, key)).end(empty));
+    expect(await ask("/grpc.health.v1.Health/Check", "")).toBe(0);
+    const made = await post(app.httpUrl, "/v2/keys.createKey", first.key, { scopes: ["keys.read"] });
+    const { key } = expectSuccess(made) as { key: string };
+    expect(await ask("/latchkey.v1.KeysService/ListKeys", key)).toBe(0);
   });
 });
 

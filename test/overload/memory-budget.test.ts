@@ -75,6 +75,14 @@ describe("the memory budget", () => {
     expect(accounts[2]?.reserve(200)).toBeDefined();
   });
 
+  it("serves small accounts of strangers, or of a tenant, when a few large ones have used up their share", () => {
+    const { budget } = createBudget();
+    expect(budget.accountOf(new EventEmitter()).reserve(500)).toBeDefined();
+    expect(budget.accountOf(new EventEmitter()).reserve(11)).toBeUndefined();
+    const small = Array.from({ length: 51 }, () => budget.accountOf(new EventEmitter()).reserve(10));
+    expect(small.filter((reservation) => reservation !== undefined)).toHaveLength(50);
+  });
+
   it("counts what a stranger had reserved as the tenant's, once it is known who that is", () => {
     const { budget } = createBudget();
     const socket = new EventEmitter();
