@@ -279,6 +279,7 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
     ): Promise<boolean> {
       const reroll = sql`
         select (a.after).workspace_id, (a.after).key_id, told(b.before), told(a.after) from before b, after a`;
+      // What the last query does not read is run after it: so it reads `after`, or the condition in `events` would come before.
       const creation = sql`select (made).workspace_id, (made).key_id, null::json, told(made) from made`;
       const [row] = await run(
         call,
@@ -300,7 +301,7 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
               returning keys as made),
             events as (${events(sql, by, ["key.create", creation], ["key.reroll", reroll])})
             ${keeping(sql, answer, sql`made`)}
-          select reached, exists (select from made) as replaced from room`,
+          select reached, exists (select from after) and exists (select from made) as replaced from room`,
       );
       refuseBeyondQuota(quotas, row);
       return row?.replaced === true;
