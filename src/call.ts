@@ -18,6 +18,8 @@ export interface Call {
   readonly span?: Span | undefined;
   /** The workspace that it is for. Undefined until the caller is known, and for the operator. */
   workspaceId?: string | undefined;
+  /** The id of the key that calls. */
+  callerId?: string | undefined;
   /** Whether it takes a right from somebody. Such a call has connections to the database that others leave free. */
   revokes?: boolean;
   /** What is told beside the answer, whatever that is: by headers, over gRPC by trailing metadata. */

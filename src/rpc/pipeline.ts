@@ -110,7 +110,10 @@ export function createProcedures(
           whileAwaited(
             call,
             after(authenticate(call, authorization), (caller) => {
-              if (caller.kind === "key") call.workspaceId = caller.workspaceId;
+              if (caller.kind === "key") {
+                call.workspaceId = caller.workspaceId;
+                call.callerId = caller.keyId;
+              }
               authorise(caller, accessOption);
               return caller;
             }),

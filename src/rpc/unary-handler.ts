@@ -84,6 +84,7 @@ export function createUnaryHandler(
         leaving: "close",
         span: beginSpan?.("grpc", (name) => valuesOf(raw, name)[0]),
         workspaceId: undefined,
+        callerId: undefined,
         answerHeaders: undefined,
         ended: undefined,
         work: undefined,

@@ -38,8 +38,10 @@ export function runForAll<T extends Rows>(call: Call | undefined, statement: Pen
 }
 
 /** Calls for no workspace are the operator's: nobody else gets as far as a statement of their own. */
-function originOf({ workspaceId, revokes }: Call): Origin {
-  if (workspaceId !== undefined) return { class: revokes ? "revocation" : "ordinary", account: workspaceId };
+function originOf({ workspaceId, callerId, revokes }: Call): Origin {
+  // Those of each key take turns: a stolen one that revokes all the time does not keep others from revoking it.
+  if (workspaceId !== undefined && revokes) return { class: "revocation", account: workspaceId, flow: callerId };
+  if (workspaceId !== undefined) return { class: "ordinary", account: workspaceId };
   return { class: "operator", account: revokes ? "revocations" : "others" };
 }
 
