@@ -61,10 +61,13 @@ export function handOver(folder: string, { uid, gid }: Owner): void {
   // From now on, its owner until now cannot put anything else in the place of what is to be handed over.
   chownSync(folder, 0, 0);
   chmodSync(folder, 0o700);
-  for (const name of readdirSync(folder, { recursive: true, encoding: "utf8" })) {
+  // Folder by folder: \`readdirSync\` with \`recursive\` goes on behind links, which lead anywhere.
+  for (const name of readdirSync(folder)) {
     const path = join(folder, name);
     const found = lstatSync(path);
-    if (found.uid !== 0 && (found.isDirectory() || found.nlink === 1)) lchownSync(path, uid, gid);
+    if (found.uid === 0) continue;
+    if (found.isDirectory()) handOver(path, { uid, gid });
+    else if (found.nlink === 1) lchownSync(path, uid, gid);
   }
   chownSync(folder, uid, gid);
 }

@@ -16,7 +16,13 @@ export function refuseUnlessOurs(folder: string): void {
   }
   for (let inner = realpathSync(folder); inner !== dirname(inner); inner = dirname(inner)) {
     const outer = dirname(inner);
-    const { mode } = statSync(outer);
+    const { mode, uid } = statSync(outer);
+    const user = process.geteuid?.();
+    if (user !== undefined && uid !== user && uid !== 0) {
+      throw new Unusable(
+        `${outer} belongs to user ${uid}, who can exchange ${inner} (DATA_DIR) for another folder. Set DATA_DIR to a folder below one of your own.`,
+      );
+    }
     // In a folder with the sticky bit, as /tmp has it, only the owner of a file can rename it.
     if (mode & 0o002 && !(mode & 0o1000)) {
       throw new Unusable(

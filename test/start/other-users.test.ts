@@ -13,7 +13,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { connect } from "node:net";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { leaveOut } from "../left-out.js";
 import { leftOf, until } from "./processes.js";
@@ -95,6 +95,12 @@ describe("started as root, PostgreSQL", () => {
     chownSync(elsewhere, 1_234_567, 1_234_567);
     expect(spawnSync("ln", [elsewhere, join(data, "planted")]).status).toBe(0);
     expect(spawnSync("ln", ["-s", elsewhere, join(data, "symbolic")]).status).toBe(0);
+    const inside = join(place.folder, "folder-of-another-user", "inside");
+    mkdirSync(dirname(inside));
+    writeFileSync(inside, "");
+    chownSync(inside, 1_234_567, 1_234_567);
+    expect(spawnSync("ln", ["-s", dirname(inside), join(data, "linked-folder")]).status).toBe(0);
+    expect(spawnSync("ln", ["-s", ".", join(data, "loop")]).status).toBe(0);
 
     const service = await start(place);
     expect(await call(service, "/v1/keys.listKeys", key)).toMatchObject({ status: 200 });
@@ -102,6 +108,7 @@ describe("started as root, PostgreSQL", () => {
     const names = readdirSync(data, { recursive: true, encoding: "utf8" });
     expect(names.filter((name) => lstatSync(join(data, name)).uid === nobody.uid)).toEqual([]);
     expect(statSync(elsewhere).uid).toBe(1_234_567);
+    expect(statSync(inside).uid).toBe(1_234_567);
   });
 
   test("cannot run where there is no other user id than root's, and says so in a sentence", async (ctx) => {
@@ -165,6 +172,15 @@ describe("refused with a sentence that says how to fix it:", () => {
     expectReadableFailure(failure, "DATA_DIR", `chmod o-w '${open}'`);
     chmodSync(open, 0o1777);
     await start(place, { set: { DATA_DIR: join(open, "inner", "data") } });
+  });
+
+  test("a data folder that another user can exchange, because the folder it lies in is theirs", async (ctx) => {
+    if (!isRoot) leaveOut(ctx, "only root can give a folder away");
+    const place = makePlace();
+    const theirs = join(place.folder, "theirs");
+    mkdirSync(theirs);
+    chownSync(theirs, nobody.uid, nobody.gid);
+    expectReadableFailure(await fail(place, { DATA_DIR: join(theirs, "data") }), "DATA_DIR", `user ${nobody.uid}`);
   });
 
   const planted = "x".repeat(40);
