@@ -3,6 +3,14 @@ import type { Fragment, Sql } from "../storage/postgres.js";
 /** How many rows one statement removes: a few milliseconds of work. */
 export const batchSize = 500;
 
+/**
+ * How many deleted identities one statement looks at. Those that keys still name stay, however many there are: the next
+ * statement goes on behind them, and begins anew at the end.
+ */
+const mostLooked = 2_000;
+
+const theFirst = { deletedAt: new Date(0), identityId: "" };
+
 /** Held by the statement that removes rows, so that of all processes one at a time does. */
 const lock = 5_138_008_423;
 
@@ -13,6 +21,8 @@ export type RetentionStore = ReturnType<typeof createRetentionStore>;
  * another process does so. Rows that somebody else has locked are left for the next time.
  */
 export function createRetentionStore(sql: Sql) {
+  let lookedTo = theFirst;
+
   async function remove(table: Fragment, id: Fragment, time: Fragment, before: Date, condition: Fragment) {
     const { count } = await sql`
       with turn as materialized (select pg_try_advisory_xact_lock(${lock}) as mine)
@@ -26,14 +36,31 @@ export function createRetentionStore(sql: Sql) {
     auditEvents: (before: Date) => remove(sql`audit_events`, sql`event_id`, sql`at`, before, sql`true`),
     keys: (before: Date) => remove(sql`keys`, sql`key_id`, sql`deleted_at`, before, sql`true`),
     /** A deleted identity stays for as long as there is a key that still names it: at most as many as there are keys. */
-    identities: (before: Date) =>
-      remove(
-        sql`identities`,
-        sql`identity_id`,
-        sql`deleted_at`,
-        before,
-        sql`not exists (select from keys where keys.identity_id = old.identity_id)`,
-      ),
+    async identities(before: Date): Promise<number> {
+      const [found] = await sql<{ removed: number; looked: number; deletedAt: Date; identityId: string }[]>`
+        with turn as materialized (select pg_try_advisory_xact_lock(${lock}) as mine),
+          looked as materialized (
+            select identity_id, deleted_at from identities
+            where deleted_at < ${before} and (deleted_at, identity_id) > (${lookedTo.deletedAt}, ${lookedTo.identityId})
+              and (select mine from turn)
+            order by deleted_at, identity_id limit ${mostLooked}),
+          removed as (
+            delete from identities where identity_id in (
+              select identity_id from identities as old
+              where identity_id in (select identity_id from looked)
+                and not exists (select from keys where keys.identity_id = old.identity_id)
+              limit ${batchSize} for update of old skip locked)
+            returning identity_id)
+        select (select count(*)::int from removed) as removed, (select count(*)::int from looked) as looked,
+          last.deleted_at, last.identity_id
+        from (select max(deleted_at) as deleted_at from looked) as time
+          left join lateral (
+            select deleted_at, identity_id from looked where looked.deleted_at = time.deleted_at
+            order by identity_id desc limit 1) as last on true`;
+      if (found === undefined) return 0;
+      if (found.removed < batchSize) lookedTo = found.looked < mostLooked ? theFirst : found;
+      return found.removed;
+    },
     /** Answers kept for an Idempotency-Key, if no call with one comes to remove them. */
     keptAnswers: (before: Date) => remove(sql`kept_answers`, sql`id`, sql`expires_at`, before, sql`true`),
   };

@@ -109,6 +109,31 @@ describe("the rows of deleted keys and identities", () => {
     advance(2 * dayMs);
     await expect.poll(() => rowsOf("identities", [identityId]), { timeout: 10_000 }).toBe(0);
   });
+
+  it("of an identity is removed although thousands that were deleted before are still named by keys", async () => {
+    const { workspaceId, key } = await createWorkspace(app.httpUrl);
+    await sql`
+      insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
+      select 'id_' || lpad(n::text, 26, '0'), ${workspaceId}, 'user ' || n, '{}', now(), now()
+      from generate_series(1, 4500) as n`;
+    await sql`
+      insert into keys (key_id, workspace_id, hash, start, enabled, scopes, permissions, identity_id, created_at, updated_at)
+      select 'key_' || lpad(n::text, 26, '0'), ${workspaceId}, sha256(n::text::bytea), 'lk_0000', true, '{}', '{}',
+        'id_' || lpad(n::text, 26, '0'), now(), now()
+      from generate_series(1, 4500) as n`;
+    await sql`
+      update identities set deleted_at = now() - right(identity_id, 26)::int * interval '1 second'
+      where workspace_id = ${workspaceId}`;
+    const { identityId } = await succeed<{ identityId: string }>(app.httpUrl, "identities.createIdentity", key, {
+      externalId: "user_1",
+    });
+    await succeed(app.httpUrl, "identities.deleteIdentity", key, { identityId });
+    advance(2 * dayMs);
+    await expect.poll(() => rowsOf("identities", [identityId]), { timeout: 20_000 }).toBe(0);
+    const [left] = await sql`select count(*)::int from identities where workspace_id = ${workspaceId}`;
+    expect(left).toEqual({ count: 4_500 });
+    await sql`delete from keys where workspace_id = ${workspaceId} and start = 'lk_0000'`;
+  });
 });
 
 describe("audit events", () => {
