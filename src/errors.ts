@@ -506,10 +506,10 @@ export const invalidInput = (all: readonly FieldError[]) => {
   });
 };
 
-/** A name that is empty, as JSON allows, is shown by its quotes. Half a character is not left at the end. */
+/** A name that is empty, as JSON allows, is shown by its quotes. Half a character, which not every protocol can carry, is replaced. */
 function clipped(text: string): string {
   if (text === "") return '""';
-  return text.length <= 100 ? text : `${text.slice(0, 100).toWellFormed()}…`;
+  return text.length <= 100 ? text.toWellFormed() : `${text.slice(0, 100).toWellFormed()}…`;
 }
 
 export const routeNotFound = () =>

@@ -24,6 +24,7 @@ const bodies: readonly [operation: OperationName, body: string, locations: strin
   ["createIdentity", `{"externalId":["user_1"]}`, ["externalId"], false],
   ["createIdentity", `{"externalId":{"a":1}}`, ["externalId"], false],
   ["createIdentity", String.raw`{"externalId":"\ud800"}`, ["externalId"], true],
+  ["createIdentity", String.raw`{"externalId":"a","\ud800":1}`, ["\ufffd"], true],
   ["createIdentity", String.raw`{"externalId":"a\udc00b"}`, ["externalId"], false],
   ["createIdentity", `{"externalId":"user_1","meta":[]}`, ["meta"], true],
   ["createIdentity", `{"externalId":"user_1","meta":[{"a":1}]}`, ["meta"], false],
