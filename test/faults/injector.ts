@@ -11,6 +11,8 @@ export interface Injector {
   since(begin: number): readonly string[];
   /** For how long at least one fault was on. */
   onForMs(): number;
+  /** Whether a fault could not be made or healed: then there are no more, and `stop` says why. */
+  failed(): boolean;
   /** Resolves when all is healed; rejects if something could not be. */
   stop(): Promise<void>;
 }
@@ -78,11 +80,15 @@ export function startInjector(scene: Scene, kinds: readonly FaultKind[], tally: 
   }
 
   const running = run();
-  running.catch(() => {}); // told by stop()
+  let failed = false;
+  running.catch(() => {
+    failed = true; // told by stop()
+  });
   return {
     on: () => [...on],
     since: (begin) => [...new Set([...on, ...ended.filter(({ at }) => at >= begin).map(({ name }) => name)])],
     onForMs: () => onForMs + (on.size > 0 ? performance.now() - onSince : 0),
+    failed: () => failed,
     async stop() {
       stopped = true;
       await running;

@@ -90,7 +90,8 @@ export async function runRound(laboratory: Laboratory, options: RoundOptions): P
   });
   let last = state();
   try {
-    while (performance.now() - began < options.seconds * 1_000 && !options.enough?.(tally)) {
+    const isOver = () => performance.now() - began >= options.seconds * 1_000 || injector?.failed();
+    while (!isOver() && !options.enough?.(tally)) {
       options.progress?.(state());
       await sleep(200);
     }

@@ -202,3 +202,29 @@ it("a thousand unknown keys that strangers bring refuse nobody whose key has to 
   await flood;
   expect([...outcomes]).toEqual([["Unauthenticated", 1_000]]);
 }, 120_000);
+
+it("a stolen key that revokes all the time does not keep its owner from revoking it", async () => {
+  const [door] = doors as [Door];
+  const thief = await succeed(door, "createKey", other.key, { scopes: ["keys.update", "keys.read"] });
+  const lockedId = await makeKey(other);
+  const others = await Promise.all(Array.from({ length: 40 }, () => makeKey(other)));
+  const release = await lockKey(lockedId);
+  const revoke = (keyId: string, place: number) =>
+    (doors[place % doors.length] as Door).call("updateKey", thief["key"] as string, { keyId, permissions: ["less"] });
+  // These have both connections that a workspace has for revocations; the others wait behind them.
+  const first = [lockedId, lockedId].map(revoke);
+  const waiting = async () =>
+    (await sql`select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`).length;
+  await expect.poll(waiting, { timeout: 10_000 }).toBe(2);
+  const queue = others.map(revoke);
+  const queued = async () => total(await readSamples(app), "latchkey_pool_waiting_statements");
+  await expect.poll(queued, { timeout: 10_000 }).toBeGreaterThanOrEqual(others.length);
+  const ended = succeed(door, "deleteKey", other.key, { keyId: thief["keyId"] });
+  await expect.poll(queued, { timeout: 10_000 }).toBeGreaterThanOrEqual(others.length + 1);
+  await release();
+  await ended;
+  await Promise.all([...first, ...queue]);
+  const made = await sql`
+    select from audit_events where actor = ${thief["keyId"] as string} and resource_id = any(${others})`;
+  expect(made.length).toBeLessThan(others.length / 2);
+});
