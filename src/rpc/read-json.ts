@@ -99,7 +99,7 @@ function findMistake(text: string): FieldError | undefined {
         const name = unescaped(content);
         if (open.length === 1) {
           location = name;
-          size = -":,".length;
+          size = -':,"'.length; // what stands between it and the next name
           if (names.size === mostMembers) return { location: "body", message: tooManyMembers };
         }
         if (names.has(name)) return has(open.length === 1 ? "given more than once" : memberTwice);

@@ -55,6 +55,13 @@ describe("the bounds themselves are allowed", () => {
     expect(identity.meta).toEqual(meta);
   });
 
+  everyDoor("a meta of 16 KiB is stored, wherever among the fields it stands", async (scene) => {
+    const meta = { a: "x".repeat(16 * 1024 - '{"a":""}'.length) };
+    const { identityId } = await scene.ok("createIdentity", scene.home.key, { meta, externalId: "user_1" });
+    const identity = await scene.ok("getIdentity", scene.home.key, { identityId });
+    expect(identity.meta).toEqual(meta);
+  });
+
   everyDoor("a meta of 16 KiB comes back whole, and a larger one is refused by name", async (scene) => {
     const meta = { text: "é".repeat((16 * 1024 - '{"text":""}'.length - 1) / 2) };
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_1", meta });
