@@ -20,16 +20,22 @@ export interface Sender {
 /** No request takes as long as this, however busy the machine is. What does has hung. */
 const longestMs = 25_000;
 
+/** How many requests are sent over one gRPC connection. */
+const mostStreams = 90;
+
 export function createSender({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddress: string }): Sender {
   const agent = new Agent({ keepAlive: true });
-  let session: ClientHttp2Session | undefined;
+  const sessions: ClientHttp2Session[] = [];
+  let streams = 0;
 
-  /** Some of what is sent ends the connection. */
+  /** Some of what is sent ends the connection; and Node ends one with a hundred streams whose heads it had to refuse. */
   function openSession(): ClientHttp2Session {
-    if (session === undefined || session.closed || session.destroyed) {
-      session = connectHttp2(`http://${grpcAddress}`);
-      session.on("error", () => {});
-    }
+    streams += 1;
+    const last = sessions.at(-1);
+    if (last !== undefined && !last.closed && !last.destroyed && streams <= mostStreams) return last;
+    const session = connectHttp2(`http://${grpcAddress}`).on("error", () => {});
+    sessions.push(session);
+    streams = 1;
     return session;
   }
 
@@ -40,7 +46,7 @@ export function createSender({ httpUrl, grpcAddress }: { httpUrl: string; grpcAd
     },
     close() {
       agent.destroy();
-      session?.destroy();
+      for (const session of sessions) session.destroy();
     },
   };
 }
