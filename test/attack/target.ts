@@ -1,9 +1,8 @@
 import { execFileSync } from "node:child_process";
-import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
 import type postgres from "postgres";
 import { openSql } from "../../commands/open-sql.js";
-import { type Launched, launchNode } from "../../commands/processes.js";
+import { launchNode, readBanner } from "../../commands/processes.js";
 import { readSamples, total } from "../observe/samples.js";
 
 /** A service under attack, in a process of its own with a small heap. */
@@ -51,11 +50,8 @@ export interface TargetOptions {
 /** The heap of the attacked process: a small container's. */
 const heapMb = 512;
 
-/**
- * What an attack may add to the resident memory of the process: three quarters of its heap. That is more than the memory
- * budget, because V8 collects garbage when it has to, and not before.
- */
-export const mostAddedMb = (heapMb * 3) / 4;
+/** What an attack may add to the resident memory of the process: half of its heap. */
+export const mostAddedMb = heapMb / 2;
 
 export const operatorKey = "operator-credential-of-the-attacks";
 
@@ -136,18 +132,6 @@ export async function startTarget(
       await launched.kill();
     },
   };
-}
-
-async function readBanner({ child, ended }: Launched, log: () => string): Promise<string> {
-  let banner = "";
-  const ready = new AbortController();
-  child.stdout?.setEncoding("utf8").on("data", (text) => {
-    banner += text;
-    if (banner.includes("Ctrl-C stops it.")) ready.abort();
-  });
-  await Promise.race([ended, once(ready.signal, "abort")]);
-  if (!ready.signal.aborted) throw new Error(`the service did not start:\n${banner}${log()}`);
-  return banner;
 }
 
 /** 0 for a process that has ended. */

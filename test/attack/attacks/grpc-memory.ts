@@ -38,9 +38,7 @@ export const compressedMessages: Attack = {
     return whileWatched(site, target, async () => {
       const until = performance.now() + 6_000;
       await Promise.all(
-        Array.from({ length: connections }, async (_, place) => {
-          // One after the other: what 2,000 calls at the same moment cost is another question.
-          await sleep(place * 60);
+        Array.from({ length: connections }, async () => {
           while (performance.now() < until) await flood();
         }),
       );
