@@ -52,3 +52,16 @@ export function launchNode(
     },
   };
 }
+
+/** What a service prints when it is ready. Throws if it ends before, with what it has printed and logged. */
+export async function readBanner({ child, ended }: Launched, log: () => string): Promise<string> {
+  let banner = "";
+  const ready = new AbortController();
+  child.stdout?.setEncoding("utf8").on("data", (text) => {
+    banner += text;
+    if (banner.includes("Ctrl-C stops it.")) ready.abort();
+  });
+  await Promise.race([ended, once(ready.signal, "abort")]);
+  if (!ready.signal.aborted) throw new Error(`the service did not start:\n${banner}${log()}`);
+  return banner;
+}

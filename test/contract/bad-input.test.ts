@@ -124,6 +124,15 @@ describe("bytes over gRPC that are no sound message are refused, and the server 
     ["a message cut short", Buffer.of(0x0a, 0x7f, 0x61), ["body"]],
     ["an externalId that is not UTF-8", field(1, Buffer.of(0xff, 0xfe)), ["body", "externalId"]],
     ["half a surrogate pair in an externalId", field(1, Buffer.of(0xed, 0xa0, 0x80)), ["body", "externalId"]],
+    [
+      "a number in a large meta that goes on behind its end",
+      Buffer.concat([
+        externalId,
+        field(2, Buffer.concat([entry(field(3, Buffer.alloc(2_000, "x"))), Buffer.of(0x18, 0x80)])),
+        Buffer.of(0x01),
+      ]),
+      ["body", "meta"],
+    ],
     ["a meta of 2000 levels", Buffer.concat([externalId, field(2, deep(2000))]), ["body", "meta"]],
   ])("%s", async (_what, bytes, possible) => {
     const { grpc } = contract.doors;

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { type Launched, launchNode } from "../../commands/processes.js";
+import { launchNode, readBanner } from "../../commands/processes.js";
 import { project } from "../../commands/project.js";
 import { readSamples, total } from "../observe/samples.js";
 
@@ -69,7 +69,7 @@ export async function startSoaked(databaseUrl: string, redisUrl: string, leak: L
     const lines = text.split("\n").filter((line) => line !== "" && !line.includes('"msg":"call"'));
     log = (log + lines.map((line) => `${line}\n`).join("")).slice(-4_000);
   });
-  const banner = await readBanner(launched);
+  const banner = await readBanner(launched, () => log);
   const find = (label: string) => new RegExp(`^ +${label} +(\\S+)$`, "m").exec(banner)?.[1] ?? "";
   const metricsUrl = find("Metrics");
   return {
@@ -86,16 +86,4 @@ export async function startSoaked(databaseUrl: string, redisUrl: string, leak: L
     log: () => log,
     stop: () => launched.stop(15_000),
   };
-}
-
-async function readBanner({ child, ended }: Launched): Promise<string> {
-  let banner = "";
-  const ready = new AbortController();
-  child.stdout?.setEncoding("utf8").on("data", (text) => {
-    banner += text;
-    if (banner.includes("Ctrl-C stops it.")) ready.abort();
-  });
-  await Promise.race([ended, once(ready.signal, "abort")]);
-  if (!ready.signal.aborted) throw new Error(`the service did not start:\n${banner}`);
-  return banner;
 }
