@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from "node:http2";
-import { Metadata, status } from "@grpc/grpc-js";
+import { status } from "@grpc/grpc-js";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import { serviceOverloaded } from "../errors.js";
 import type { LogCall } from "../observe/calls.js";
@@ -7,9 +7,8 @@ import type { Limits } from "../overload/limits.js";
 import { saysCompressed } from "./call-head.js";
 import type { Enter } from "./http2-server.js";
 import { compressedRequest, type MessageLimits } from "./message-reader.js";
-import { largestMessage } from "./pipeline.js";
 import { reflectionPaths } from "./reflection.js";
-import type { UnaryHandler } from "./unary-handler.js";
+import type { HandleUnary } from "./unary-handler.js";
 import { createAnswerUnread } from "./unread-calls.js";
 
 /** A method that needs no credential: what its streams may bring, and what they take beyond what every stream takes. */
@@ -29,33 +28,31 @@ const publicMessageBytes = 4_096;
 const reflectionBytes = 128 * 1_024;
 
 /**
- * Decides by the head of a call whether grpc-js gets it: whoever has no valid credential, or may not call this, brings no
- * message. What is no call at all is left to grpc-js, which reads nothing of it.
+ * Decides by the head of a stream who serves it: our procedures ourselves, health and reflection grpc-js. What is no call
+ * at all is left to grpc-js, too, which reads nothing of it.
  */
 export function createEnter(
-  handlers: ReadonlyMap<string, UnaryHandler>,
+  handlers: ReadonlyMap<string, HandleUnary>,
   reflection: boolean,
   limits: Limits,
   logCall: LogCall,
 ): Enter {
   const answerUnread = createAnswerUnread(logCall);
-  const messages: MessageLimits = { messageBytes: largestMessage, messages: 1, pieces: limits.messagePieces };
   const publicMethods = publicMethodsOf(reflection, limits);
   const tooMany = {
-    code: status.RESOURCE_EXHAUSTED,
-    details: `A connection may have ${limits.publicStreams} calls of health and reflection open at a time.`,
-    metadata: new Metadata(),
+    "grpc-status": status.RESOURCE_EXHAUSTED,
+    "grpc-message": encodeURI(
+      `A connection may have ${limits.publicStreams} calls of health and reflection open at a time.`,
+    ),
   };
 
   return (open, headers, raw, goOn) => {
-    const answer = answerUnread(open);
     const path = headers[":path"] ?? "";
-    if (!isGrpc(headers)) return goOn();
-    const handler = handlers.get(path);
-    if (handler !== undefined) {
-      open.readMessages(messages);
-      return handler.admit(open, raw, () => refuseCompressed(headers), answer, goOn);
-    }
+    const isCall = isGrpc(headers);
+    const handle = isCall ? handlers.get(path) : undefined;
+    if (handle !== undefined) return handle(open, raw, () => refuseCompressed(headers));
+    const answer = answerUnread(open);
+    if (!isCall) return goOn();
     const method = publicMethods.get(path);
     if (method === undefined) return goOn();
     if (saysCompressed(headers)) return open.end(compressedRequest());

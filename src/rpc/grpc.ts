@@ -1,25 +1,19 @@
 import type { Http2Server } from "node:http2";
 import { toBinary } from "@bufbuild/protobuf";
-import {
-  logVerbosity,
-  Server,
-  ServerCredentials,
-  type ServerOptions,
-  setLogVerbosity,
-  type UntypedHandleCall,
-} from "@grpc/grpc-js";
+import { logVerbosity, Server, ServerCredentials, type ServerOptions, setLogVerbosity } from "@grpc/grpc-js";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.js";
 import type { Certificates } from "../certificates.js";
 import type { LogCall } from "../observe/calls.js";
 import { type OpenSockets, openSockets, stopListening } from "../open-sockets.js";
 import { createEnter } from "./enter.js";
+import { frameMessage } from "./grpc-response.js";
 import { addHealth } from "./health.js";
 import { type Http2Limits, http2ServerOf, limitHeads, limitServer } from "./http2-server.js";
 import { largestMessage, type Procedure } from "./pipeline.js";
 import { addReflection } from "./reflection.js";
 import { renewedCredentials } from "./renewed-credentials.js";
-import { createUnaryHandler, type UnaryHandler } from "./unary-handler.js";
+import { createUnaryHandler } from "./unary-handler.js";
 import { writeOnce } from "./write-once.js";
 
 export interface GrpcDoorOptions extends Http2Limits {
@@ -54,22 +48,22 @@ export interface GrpcDoor {
 }
 
 /**
- * The gRPC door. Served by grpc-js, which answers several times the calls of Connect's own HTTP/2 server. It gets no call
- * whose caller was not admitted.
+ * The gRPC door. grpc-js keeps its connections, and serves health and reflection; the procedures are served on its
+ * HTTP/2 streams by ourselves.
  */
 export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
   const { procedures, readiness, certificates, lingerMs, drainMs, logCall } = options;
   setLogVerbosity(logVerbosity.NONE); // its failures reach us as errors; we say them once
   const server = new Server(limitsOf(options));
   limitHeads(server, options.limits);
-  const handlers = new Map<string, UnaryHandler>();
-  for (const procedure of procedures) {
-    const { method, path } = procedure;
-    const write = writeOnce((response) => Buffer.from(toBinary(method.output, response)));
-    const handler = createUnaryHandler(procedure, write, logCall);
-    handlers.set(path, handler);
-    server.register(path, handler.perform as unknown as UntypedHandleCall, asItIs, asItIs, "unary");
-  }
+  const oneMessage = { messageBytes: largestMessage, messages: 1, pieces: options.limits.messagePieces };
+  const handlers = new Map(
+    procedures.map((procedure) => {
+      const { output } = procedure.method;
+      const write = writeOnce((response) => frameMessage(toBinary(output, response)));
+      return [procedure.path, createUnaryHandler(procedure, oneMessage, write, logCall)];
+    }),
+  );
   const services = [...new Set(procedures.map(({ method }) => method.parent))];
   const health = addHealth(server, services, readiness);
   if (options.reflection) {
@@ -140,9 +134,6 @@ function limitsOf({ keepaliveMs, maxConnectionAgeMs, drainMs, limits }: GrpcDoor
     "grpc.enable_channelz": 0, // nobody is served these figures, and every call would pay for them
   };
 }
-
-/** Messages are read and written by ourselves. */
-const asItIs = (bytes: Buffer) => bytes;
 
 /** How long a client may take to say that it is still there. */
 const longestPingMs = 20_000;

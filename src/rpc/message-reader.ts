@@ -19,7 +19,7 @@ export interface MessageHolder {
 }
 
 /** Before each message: a flag, whether it is compressed, and its length. */
-const prefixBytes = 5;
+export const prefixBytes = 5;
 
 /**
  * What a piece takes beyond its bytes, as an object of its own: 115 to 400 bytes were measured. A message that comes
@@ -48,6 +48,11 @@ export class MessageReader {
     private readonly limits: MessageLimits,
     private readonly holder: MessageHolder,
   ) {}
+
+  /** Whether all that came were whole messages. */
+  get isBetweenMessages(): boolean {
+    return this.filled === 0;
+  }
 
   /** @returns why the stream is to be refused: a failure, or that there is no memory */
   read(piece: Buffer): Failure | "no memory" | undefined {

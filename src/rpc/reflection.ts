@@ -9,16 +9,16 @@ import {
 } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import type { Server, ServerDuplexStream, StatusObject } from "@grpc/grpc-js";
-import { status } from "@grpc/grpc-js";
+import { Metadata, status } from "@grpc/grpc-js";
 import { file_google_rpc_error_details } from "../../gen/google/rpc/error_details_pb.js";
 import {
   type ServerReflectionRequest,
   ServerReflectionRequestSchema,
   ServerReflectionResponseSchema,
 } from "../../gen/grpc/reflection/v1/reflection_pb.js";
-import { serviceOverloaded } from "../errors.js";
+import { grpcStatusOf, serviceOverloaded } from "../errors.js";
 import { mintId } from "../ids.js";
-import { toStatus } from "./unary-handler.js";
+import { toStatusBytes } from "./status.js";
 
 type Answer = MessageInitShape<typeof ServerReflectionResponseSchema>["messageResponse"];
 
@@ -44,7 +44,6 @@ export function addReflection(
   most: number,
 ): void {
   const answer = createAnswerer(services);
-  const overloaded = () => toStatus(serviceOverloaded(), { requestId: mintId("req") });
   const tooMany = {
     code: status.RESOURCE_EXHAUSTED,
     details: `A reflection stream takes ${most} requests: open another for more.`,
@@ -151,4 +150,13 @@ function closure(files: readonly DescFile[], found = new Set<DescFile>()): Set<D
     closure(file.dependencies, found);
   }
   return found;
+}
+
+function overloaded(): StatusObject {
+  const failure = serviceOverloaded();
+  const requestId = mintId("req");
+  const metadata = new Metadata();
+  metadata.set("x-request-id", requestId);
+  metadata.set("grpc-status-details-bin", Buffer.from(toStatusBytes(failure, requestId)));
+  return { code: Number(grpcStatusOf(failure.code)), details: failure.detail, metadata };
 }

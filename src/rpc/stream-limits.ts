@@ -40,6 +40,18 @@ interface Connection {
   pingedAt: number | undefined;
 }
 
+/** What reads the messages of a stream in place of grpc-js. */
+export interface MessageReceiver {
+  /** A message is whole, with its prefix. The caller may not be admitted yet. */
+  message(framed: Buffer): void;
+  /**
+   * The caller is admitted, and nothing more comes.
+   *
+   * @param isComplete whether no part of a message is left over
+   */
+  end(isComplete: boolean): void;
+}
+
 type Push = (this: ServerHttp2Stream, piece: Buffer | null) => boolean;
 
 /** A stream, from its head until it is closed: what is held for it, and how it is refused. */
@@ -60,6 +72,7 @@ export class OpenStream implements MessageHolder {
   private hasEnded = false;
   private failure: Failure | undefined;
   private reader: MessageReader | undefined;
+  private receiver: MessageReceiver | undefined;
   private wantsMore = true;
   private handedOn = false;
   private reservation: Reservation | undefined;
@@ -115,14 +128,20 @@ export class OpenStream implements MessageHolder {
     return true;
   }
 
-  /** What may come on it from now on. Before this, nothing is kept. */
-  readMessages(limits: MessageLimits): void {
+  /**
+   * What may come on it from now on. Before this, nothing is kept.
+   *
+   * @param receiver gets the messages; without one, grpc-js reads them from the stream
+   */
+  readMessages(limits: MessageLimits, receiver?: MessageReceiver): void {
     this.reader = new MessageReader(limits, this);
+    this.receiver = receiver;
   }
 
   handOn(message: Buffer): void {
     this.handedOn = true;
-    this.wantsMore = this.push.call(this.stream, message);
+    if (this.receiver === undefined) this.wantsMore = this.push.call(this.stream, message);
+    else this.receiver.message(message);
   }
 
   /** A piece has come. Says whether more may come. */
@@ -146,15 +165,26 @@ export class OpenStream implements MessageHolder {
   takeEnd(): boolean {
     // Without a reader, whoever comes later would not hear of it.
     this.hasEnded = true;
-    return this.isAdmitted || this.discards ? this.push.call(this.stream, null) : false;
+    if (this.isAdmitted) this.passEnd();
+    else if (this.discards) this.push.call(this.stream, null);
+    return false;
+  }
+
+  private passEnd(): void {
+    this.push.call(this.stream, null);
+    if (this.reader !== undefined) this.receiver?.end(this.reader.isBetweenMessages);
   }
 
   /** From now on it is read. False: it was refused for what it brought before. */
   admit(): boolean {
     this.isAdmitted = true;
-    if (this.failure !== undefined) this.end(this.failure);
-    else if (this.hasEnded) this.push.call(this.stream, null);
-    return this.failure === undefined;
+    if (this.failure !== undefined) {
+      this.end(this.failure);
+      return false;
+    }
+    if (this.receiver !== undefined) this.stream.resume();
+    if (this.hasEnded) this.passEnd();
+    return true;
   }
 
   /**

@@ -1,64 +1,58 @@
 // By methods of the stream that are replaced, because the interceptors of grpc-js hear nothing of what it answers while
 // it reads a call.
 import type { OutgoingHttpHeaders } from "node:http2";
-import { type StatusObject, status } from "@grpc/grpc-js";
-import { type Failure, invalidInput, mediaTypeUnsupported, routeNotFound, unexpectedError } from "../errors.js";
+import { status } from "@grpc/grpc-js";
+import { type Failure, invalidInput, mediaTypeUnsupported, routeNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
 import type { LogCall } from "../observe/calls.js";
+import { acceptedEncoding, failureTrailers, isAnswered, responseHead } from "./grpc-response.js";
 import { compressedRequest } from "./message-reader.js";
 import type { OpenStream } from "./stream-limits.js";
-import { type AnswerStatus, toStatus } from "./unary-handler.js";
 
 /**
  * Sees to it that a call which grpc-js cannot read is answered by us. To be done before grpc-js gets its stream. Gives
- * what answers the call with a status, unless it was answered before.
+ * what answers the call with trailers alone, unless it was answered before.
  */
-export type AnswerUnread = (open: OpenStream) => AnswerStatus;
+export type AnswerUnread = (open: OpenStream) => (trailers: OutgoingHttpHeaders) => void;
 
 /**
  * What grpc-js cannot read it answers by itself: without our details, and some of it as if the mistake were the
  * server's. Such an answer is kept back, and the call refused in our words: so it is counted and logged.
  *
- * What is for none of our handlers has no name in the log: callers could make up any. Of health and reflection only this
- * is logged. What they answer by themselves, such as that there is no service of a name, are words of their protocols.
+ * These calls have no name in the log: callers could make up any. Of health and reflection only this is logged. What they
+ * answer by themselves, such as that there is no service of a name, are words of their protocols.
  */
 export function createAnswerUnread(logCall: LogCall): AnswerUnread {
-  function refusal(failure: Failure): StatusObject {
+  function refusal(failure: Failure): OutgoingHttpHeaders {
     const requestId = mintId("req");
     const startedAt = performance.now();
     logCall({ requestId, door: "grpc", method: "(none)", workspaceId: undefined, startedAt, failure });
-    return toStatus(failure, { requestId });
+    return failureTrailers(failure, { requestId });
   }
 
   return (open) => {
     const { stream } = open;
     const { respond, sendTrailers } = stream;
-    const isAnswered = () => stream.headersSent || stream.destroyed || stream.closed;
 
-    function answer(told: StatusObject, httpStatus: OutgoingHttpHeaders[":status"] = 200): void {
-      if (isAnswered()) return;
-      respond.call(stream, { ...answerHead, ":status": httpStatus, ...toTrailers(told) }, { endStream: true });
+    function answer(trailers: OutgoingHttpHeaders, httpStatus: OutgoingHttpHeaders[":status"] = 200): void {
+      if (isAnswered(stream)) return;
+      respond.call(stream, { ...responseHead, ":status": httpStatus, ...trailers }, { endStream: true });
     }
 
-    // One of our calls has a name in the log, and replaces this.
-    const refuseNameless = (failure: Failure) => answer(refusal(failure));
-    open.refuse = refuseNameless;
+    open.refuse = (failure) => answer(refusal(failure));
 
     stream.respond = (given, options) => {
-      if (isAnswered()) return; // it was refused, of which grpc-js knows nothing
+      if (isAnswered(stream)) return; // it was refused, of which grpc-js knows nothing
       if (given?.["grpc-accept-encoding"] !== undefined) given["grpc-accept-encoding"] = acceptedEncoding;
-      if (given === undefined || !options?.endStream || isOurs(given)) return respond.call(stream, given, options);
-      const isCall = open.refuse !== refuseNameless;
-      const failure = failureOf(given) ?? (isCall ? unexpectedError(new Error(wordsOf(given))) : undefined);
-      if (failure === undefined) return respond.call(stream, given, options);
-      if (isCall && isGrpc(given)) open.refuse?.(failure);
-      else answer(refusal(failure), given[":status"]);
+      const failure = given && options?.endStream && !isOurs(given) ? failureOf(given) : undefined;
+      if (failure === undefined) respond.call(stream, given, options);
+      else answer(refusal(failure), given?.[":status"]);
     };
 
     // A stream of messages may have been answered in part: then it can only be ended in our words.
     stream.sendTrailers = (trailers) => {
       const failure = isOurs(trailers) ? undefined : failureOf(trailers);
-      sendTrailers.call(stream, failure ? toTrailers(refusal(failure)) : trailers);
+      sendTrailers.call(stream, failure ? refusal(failure) : trailers);
     };
     return answer;
   };
@@ -97,11 +91,3 @@ const failures: Readonly<Record<string, () => Failure>> = {
   "Error deserializing request": () => inBody("is not a message of this method"),
   "The server does not implement the method": routeNotFound,
 };
-
-/** As gRPC's protocol has it, who compresses is told that it is not to. */
-const acceptedEncoding = "identity";
-const answerHead = { "content-type": "application/grpc+proto", "grpc-accept-encoding": acceptedEncoding };
-
-function toTrailers({ code, details, metadata }: StatusObject): OutgoingHttpHeaders {
-  return { "grpc-status": code, "grpc-message": encodeURI(details), ...metadata.toHttp2Headers() };
-}
