@@ -5,6 +5,7 @@ import { serviceOverloaded } from "../errors.js";
 import type { LogCall } from "../observe/calls.js";
 import type { Limits } from "../overload/limits.js";
 import { saysCompressed } from "./call-head.js";
+import { respondTrailers } from "./grpc-response.js";
 import type { Enter } from "./http2-server.js";
 import { compressedRequest, type MessageLimits } from "./message-reader.js";
 import { reflectionPaths } from "./reflection.js";
@@ -47,16 +48,18 @@ export function createEnter(
   };
 
   return (open, headers, raw, goOn) => {
-    const path = headers[":path"] ?? "";
-    const isCall = isGrpc(headers);
-    const handle = isCall ? handlers.get(path) : undefined;
+    const path = isGrpc(headers) ? (headers[":path"] ?? "") : "";
+    const handle = handlers.get(path);
     if (handle !== undefined) return handle(open, raw, () => refuseCompressed(headers));
-    const answer = answerUnread(open);
-    if (!isCall) return goOn();
     const method = publicMethods.get(path);
+    if (method !== undefined && !open.becomePublic(limits.publicStreams)) {
+      open.discard();
+      respondTrailers(open.stream, tooMany);
+      return;
+    }
+    answerUnread(open);
     if (method === undefined) return goOn();
     if (saysCompressed(headers)) return open.end(compressedRequest());
-    if (!open.becomePublic(limits.publicStreams)) return answer(tooMany);
     if (!open.reserve(method.tenant, method.bytes)) return open.end(serviceOverloaded());
     open.readMessages(method.messages);
     goOn();

@@ -42,10 +42,9 @@ export function isAnswered(stream: ServerHttp2Stream): boolean {
   return stream.headersSent || stream.destroyed || stream.closed;
 }
 
-/** Responds with a failure alone. */
-export function respondFailure(stream: ServerHttp2Stream, failure: Failure, call: Answered): void {
-  if (isAnswered(stream)) return;
-  stream.respond({ ...responseHead, ...failureTrailers(failure, call) }, { endStream: true });
+/** Responds without a message. */
+export function respondTrailers(stream: ServerHttp2Stream, trailers: OutgoingHttpHeaders): void {
+  if (!isAnswered(stream)) stream.respond({ ...responseHead, ...trailers }, { endStream: true });
 }
 
 /** Responds with one message. */

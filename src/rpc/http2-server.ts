@@ -63,7 +63,7 @@ export function limitServer(server: Server, options: Http2Limits, enter: Enter):
     if (!headers[":path"]?.startsWith(alwaysServed) && !guard.admits()) {
       shedding.count("event_loop");
       overloaded(stream);
-      open.reserveLingering();
+      open.discard();
       return;
     }
     enter(open, headers, raw, () => {

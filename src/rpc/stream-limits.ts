@@ -166,7 +166,7 @@ export class OpenStream implements MessageHolder {
     // Without a reader, whoever comes later would not hear of it.
     this.hasEnded = true;
     if (this.isAdmitted) this.passEnd();
-    else if (this.discards) this.push.call(this.stream, null);
+    else if (this.discards || this.stream.closed) this.push.call(this.stream, null);
     return false;
   }
 
@@ -203,7 +203,7 @@ export class OpenStream implements MessageHolder {
   }
 
   /** A stream that is answered, but that its client has not ended, still takes memory; without that, it is reset. */
-  reserveLingering(): void {
+  private reserveLingering(): void {
     const { stream } = this;
     if (this.handedOn || this.hasEnded || this.reserve(refusedStreams)) return;
     setImmediate(() => {

@@ -5,7 +5,7 @@ import { callCancelled, type Failure, invalidInput, noMemoryForResponse, service
 import { mintId } from "../ids.js";
 import type { LogCall } from "../observe/calls.js";
 import { type RawHead, valuesOf } from "./call-head.js";
-import { respondFailure, respondMessage } from "./grpc-response.js";
+import { failureTrailers, respondMessage, respondTrailers } from "./grpc-response.js";
 import { type MessageLimits, prefixBytes } from "./message-reader.js";
 import { longestCallMs, type Procedure, toFailure } from "./pipeline.js";
 import { readBinary } from "./read-binary.js";
@@ -69,7 +69,7 @@ export function createUnaryHandler(
       answered = true;
       const failure = toFailure(error);
       open.discard();
-      respondFailure(stream, failure, call);
+      respondTrailers(stream, failureTrailers(failure, call));
       log(failure);
     }
 

@@ -9,11 +9,8 @@ import { acceptedEncoding, failureTrailers, isAnswered, responseHead } from "./g
 import { compressedRequest } from "./message-reader.js";
 import type { OpenStream } from "./stream-limits.js";
 
-/**
- * Sees to it that a call which grpc-js cannot read is answered by us. To be done before grpc-js gets its stream. Gives
- * what answers the call with trailers alone, unless it was answered before.
- */
-export type AnswerUnread = (open: OpenStream) => (trailers: OutgoingHttpHeaders) => void;
+/** Sees to it that a call which grpc-js cannot read is answered by us. To be done before grpc-js gets its stream. */
+export type AnswerUnread = (open: OpenStream) => void;
 
 /**
  * What grpc-js cannot read it answers by itself: without our details, and some of it as if the mistake were the
@@ -54,7 +51,6 @@ export function createAnswerUnread(logCall: LogCall): AnswerUnread {
       const failure = isOurs(trailers) ? undefined : failureOf(trailers);
       sendTrailers.call(stream, failure ? refusal(failure) : trailers);
     };
-    return answer;
   };
 }
 

@@ -4,10 +4,12 @@ import {
   type ClientHttp2Stream,
   connect as connectHttp2,
   constants,
+  createServer,
   type Settings,
 } from "node:http2";
-import { connect, type Socket } from "node:net";
+import { type AddressInfo, connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { queryObjects } from "node:v8";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
@@ -206,6 +208,27 @@ it("streams that are refused, and that their clients do not end, are reset at on
   await expect.poll(() => streams.filter(({ closed }) => closed).length, { timeout: 10_000 }).toBe(100);
 });
 
+it.each([
+  ["too many that need no credential", watch, "", status.RESOURCE_EXHAUSTED],
+  ["a credential that is not valid", rpc, "lk_wrong", status.UNAUTHENTICATED],
+  ["no time for them", rpc, "lk_wrong", status.UNAVAILABLE],
+  ["a method that does not exist", "/none/Such", "", status.UNIMPLEMENTED],
+])("of streams that were refused (%s), nothing is left while their connection stays", async (_, path, wrong, code) => {
+  const session = openSession();
+  await once(session, "remoteSettings");
+  const watchers = Array.from({ length: standardLimits.publicStreams }, () => open(session, watch).end(empty));
+  await Promise.all(watchers.map((stream) => once(stream.resume(), "data")));
+  const before = await streamsInMemory();
+  busy = code === status.UNAVAILABLE;
+  onTestFinished(() => {
+    busy = false;
+  });
+  const begin = () => session.request(callHeaders(path, wrong)).on("error", () => {});
+  const refused = await Promise.all(Array.from({ length: 200 }, () => grpcStatusOf(begin().end(empty))));
+  expect(new Set(refused)).toEqual(new Set([code]));
+  await expect.poll(streamsInMemory, { interval: 200, timeout: 10_000 }).toBeLessThan(before + 20);
+});
+
 describe("a reflection stream", () => {
   it("takes so many requests, and says so to the next", async () => {
     const stream = open(openSession(), reflection);
@@ -276,6 +299,26 @@ describe("of the calls on one gRPC connection", () => {
     await expect.poll(() => said().get(1)).toContain("frame 1");
   });
 });
+
+/** How many streams of HTTP/2 servers there are in this process, when all garbage is collected. */
+async function streamsInMemory(): Promise<number> {
+  ServerStream ??= await serverStreamClass();
+  return queryObjects(ServerStream, { format: "count" });
+}
+
+let ServerStream: (new () => object) | undefined;
+
+/** Node does not export it. */
+async function serverStreamClass(): Promise<new () => object> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const session = connectHttp2(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  session.request().on("error", () => {});
+  const [stream] = await once(server, "stream");
+  session.destroy();
+  server.close();
+  return stream.constructor;
+}
 
 /** What asks for the names of all services. */
 const listServices = prefixed(
