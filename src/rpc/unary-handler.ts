@@ -109,7 +109,7 @@ export function createUnaryHandler(
 
     open.refuse = fail;
     open.closed = () => {
-      if (!performing) fail(callCancelled());
+      if (!performing && !answered) fail(callCancelled());
     };
     open.readMessages(limits, {
       message(framed) {
