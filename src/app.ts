@@ -154,9 +154,11 @@ export async function openApp(options: AppOptions): Promise<App> {
     const identities = createIdentitiesStore(sql, options.quotas);
     const workspaces = createWorkspacesStore(sql);
 
-    const { epoch, leaseMs, history } = await createChangesStore(sql).readTerms();
+    const changesStore = createChangesStore(sql);
+    await changesStore.removeForeignStamps();
+    const { snapshot, leaseMs, history } = await changesStore.readTerms();
     // The recent past is learnt first, so that what other replicas left in Redis can be used from the start.
-    const changes = createChanges(recentPast(epoch), history);
+    const changes = createChanges(recentPast(snapshot), history);
     const heartConnection = openConnections(options.databaseUrl, heartbeatSettings);
     undo.push(() => heartConnection.close());
     const heartbeat = createHeartbeat(heartConnection, pool);
@@ -207,7 +209,7 @@ export async function openApp(options: AppOptions): Promise<App> {
       reflection: options.grpcReflection,
     });
     // Last of all that is prepared: while this process is busy starting, it could not tell a slow answer from none.
-    const keeper = keepLease(lease, log);
+    const keeper = keepLease(lease, holdings.confirm, log);
     undo.push(() => keeper.stop());
     const sweep = startSweep(createRetentionStore(sql), {
       auditDays: options.auditRetentionDays,
@@ -228,7 +230,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     const registry = createMetrics({
       calls: tally.read,
       leaseMsLeft: lease.timeLeft,
-      epoch: () => changes.epoch,
+      knownTransactions: () => changes.present.xmax,
       redisInUse: () => cache.inUse,
       lookups: holdings.lookups,
       renewals: keeper.renewals,

@@ -51,7 +51,7 @@ async function createTemplate(databaseUrl: string): Promise<string> {
   const { migrateDatabase }: { migrateDatabase: typeof MigrateDatabase } = await import(built);
   await migrateDatabase(url.href);
   const sql = openSql(url.href, { max: 1 });
-  await sql`update epoch set lease_ms = 50`;
+  await sql`update lease set lease_ms = 50`;
   await sql.end();
   return name;
 }

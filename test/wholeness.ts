@@ -105,11 +105,11 @@ const rules: Rules = {
       union all select workspace_id, -keys, -identities, -bytes from usage)
     select workspace_id, sum(keys)::int as keys, sum(identities)::int as identities, sum(bytes)::int as bytes
     from stored group by 1 having sum(keys) <> 0 or sum(identities) <> 0 or sum(bytes) <> 0`,
-  "no row is of an epoch that is yet to come": (sql) => sql`
-    select epoch from (
-      select changed_epoch as epoch from keys union all select changed_epoch from identities union all
-      select changed_epoch from workspaces) as stamped
-    where epoch > (select value from epoch)`,
+  "no row is stamped by a transaction that is yet to come": (sql) => sql`
+    select changed_xid from (
+      select changed_xid from keys union all select changed_xid from identities union all
+      select changed_xid from workspaces) as stamped
+    where changed_xid >= pg_snapshot_xmax(pg_current_snapshot())`,
 };
 
 /**

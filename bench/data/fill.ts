@@ -12,7 +12,7 @@ const permissions = ["documents.read", "documents.write"];
 const batch = 5_000;
 
 /**
- * Fills an empty database, with the service's own schema. New rows take no epoch, and so nobody who runs on this database
+ * Fills an empty database, with the service's own schema. New rows have no stamp, and so nobody who runs on this database
  * has to learn of them; but a service should start afterwards all the same, since filling takes the machine.
  *
  * @param progress is told of the rows that are there so far

@@ -1,6 +1,7 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import type { KeyStanding } from "../keys/store.js";
 import type { Fact } from "./changes.js";
+import { parseSnapshot, writeSnapshot } from "./snapshot.js";
 
 /** How a fact of one kind is written into Redis. */
 export interface EntryForm<T> {
@@ -15,15 +16,15 @@ export interface EntryForm<T> {
 export type Secret = () => string;
 
 /** Grows with every change of what is written below: processes of different versions do not read each other's entries. */
-const version = 2;
+const version = 3;
 
 /** Whether a workspace is enabled, by its id. */
 export function workspaceEntries(secret: Secret): EntryForm<boolean> {
   return sealed(secret, "latchkey:ws:", {
-    write: ({ value, asOf }) => `${value ? "enabled" : "disabled"}@${asOf}`,
+    write: ({ value, asOf }) => `${value ? "enabled" : "disabled"}@${writeSnapshot(asOf)}`,
     read: (text, workspaceId) => {
-      const [state, asOf] = text.split("@");
-      return { value: state === "enabled", rows: [workspaceId], asOf: Number(asOf) };
+      const [state, asOf = ""] = text.split("@");
+      return { value: state === "enabled", rows: [workspaceId], workspaceId, asOf: parseSnapshot(asOf) };
     },
   });
 }
@@ -31,7 +32,7 @@ export function workspaceEntries(secret: Secret): EntryForm<boolean> {
 /** What a key may do, by the hash of its secret. */
 export function keyEntries(secret: Secret): EntryForm<KeyStanding> {
   return sealed(secret, "latchkey:key:", {
-    write: ({ value, rows, asOf }) => JSON.stringify({ value, rows, asOf }),
+    write: ({ value, rows, asOf }) => JSON.stringify({ value, rows, asOf: writeSnapshot(asOf) }),
     read: (text) => {
       const { value, rows, asOf } = JSON.parse(text);
       const { expiresAt, identityCreatedAt, identityUpdatedAt } = value;
@@ -43,7 +44,8 @@ export function keyEntries(secret: Secret): EntryForm<KeyStanding> {
           identityUpdatedAt: readDate(identityUpdatedAt),
         },
         rows,
-        asOf,
+        workspaceId: value.workspaceId,
+        asOf: parseSnapshot(asOf),
       };
     },
   });

@@ -1,14 +1,15 @@
 import { serviceUnavailable } from "../errors.js";
 import { answerWithin, type Connections, Silence } from "../storage/connections.js";
 import { troubleOf } from "../storage/trouble.js";
+import type { Snapshot } from "./snapshot.js";
 import { type Changed, createChangesStore } from "./store.js";
 
 /** Where the lease learns of changes. */
 export interface ChangeSource {
   /** Sees to it that a question can be sent at once. */
   connect(): Promise<void>;
-  changedSince(epoch: number): Promise<Changed>;
-  /** Makes known to all that epochs are counted anew. */
+  changedSince(seen: Snapshot): Promise<Changed>;
+  /** Makes known to all that transaction ids are counted anew. */
   beginHistory(): Promise<void>;
 }
 
@@ -80,8 +81,8 @@ export function createHeartbeat(own: Connections, others: Pick<Connections, "ren
       await answerWithin(patienceMs, connecting);
     },
     beginHistory: () => ask(answerLimitMs, store.beginHistory),
-    async changedSince(epoch) {
-      const changed = await ask(answerLimitMs, () => store.changedSince(epoch));
+    async changedSince(seen) {
+      const changed = await ask(answerLimitMs, () => store.changedSince(seen));
       if (history !== undefined && history !== changed.history) others.renew();
       history = changed.history;
       return changed;

@@ -1,12 +1,13 @@
 import type { Call } from "../call.js";
 import type { KeyStanding } from "../keys/store.js";
 import type { Soon } from "../soon.js";
-import type { Snapshot } from "../storage/postgres.js";
+import type { InSnapshot } from "../storage/postgres.js";
 import type { Cache } from "../storage/redis.js";
 import type { Changes, Fact } from "./changes.js";
 import { keyEntries, workspaceEntries } from "./entries.js";
 import type { Lease } from "./lease.js";
 import { createShelf, type Shelf } from "./shelf.js";
+import { parseSnapshot, type Snapshot } from "./snapshot.js";
 import { weightOf } from "./weight.js";
 
 /** A key as it stands, every acknowledged change included. */
@@ -32,16 +33,16 @@ export interface Holdings {
   read(hash: string, call?: Call): Promise<Standing | undefined>;
   /** For calls that need no key: throws when Postgres is away, so that they are told at once. */
   ready(): Soon<void>;
-  /** To be awaited after each change of a key or an identity: resolves when every replica answers by it. */
+  /** To be awaited after each change: resolves when every replica answers by it. */
   changed(): Promise<void>;
-  /** The same for a workspace, whose new state Redis is told of. */
-  workspaceChanged(workspaceId: string, enabled: boolean, epoch: number): Promise<void>;
+  /** To be called when changes were learnt, so that what is held is confirmed before they are forgotten. */
+  confirm(): void;
 }
 
 /** Where facts come from when they are not held. */
 export interface HoldingsSources {
-  readonly readStanding: (hash: string, call?: Call) => Promise<Snapshot<KeyStanding> | undefined>;
-  readonly readState: (workspaceId: string, call?: Call) => Promise<Snapshot<{ enabled: boolean }> | undefined>;
+  readonly readStanding: (hash: string, call?: Call) => Promise<InSnapshot<KeyStanding> | undefined>;
+  readonly readState: (workspaceId: string, call?: Call) => Promise<InSnapshot<{ enabled: boolean }> | undefined>;
 }
 
 /** With a key, the verdict on it is kept, as a message and as it was written. An estimate: some more than the key each. */
@@ -70,7 +71,7 @@ export function createHoldings(
     cache,
     async read(workspaceId, call) {
       const state = await sources.readState(workspaceId, call);
-      return state && workspaceFact(workspaceId, state.enabled, state.epoch);
+      return state && workspaceFact(workspaceId, state.enabled, parseSnapshot(state.snapshot));
     },
     capacity: capacity * workspacesShare,
     weigh: weightOf,
@@ -82,8 +83,9 @@ export function createHoldings(
     async read(hash, call) {
       const standing = await sources.readStanding(hash, call);
       if (standing === undefined) return undefined;
-      const { epoch, ...value } = standing;
-      return { value, rows: value.identityId ? [value.keyId, value.identityId] : [value.keyId], asOf: epoch };
+      const { snapshot, ...value } = standing;
+      const { keyId, identityId, workspaceId } = value;
+      return { value, rows: identityId ? [keyId, identityId] : [keyId], workspaceId, asOf: parseSnapshot(snapshot) };
     },
     // A key is read together with the state of its workspace.
     onArrival: ({ value: { workspaceId, workspaceEnabled }, asOf }) => {
@@ -134,14 +136,13 @@ export function createHoldings(
 
     ready: () => lease.ensure(),
     changed: () => lease.outlast(),
-
-    async workspaceChanged(workspaceId, enabled, epoch) {
-      workspaces.share(workspaceId, workspaceFact(workspaceId, enabled, epoch));
-      await lease.outlast();
+    confirm() {
+      keys.confirm();
+      workspaces.confirm();
     },
   };
 }
 
-function workspaceFact(workspaceId: string, enabled: boolean, asOf: number): Fact<boolean> {
-  return { value: enabled, rows: [workspaceId], asOf };
+function workspaceFact(workspaceId: string, enabled: boolean, asOf: Snapshot): Fact<boolean> {
+  return { value: enabled, rows: [workspaceId], workspaceId, asOf };
 }

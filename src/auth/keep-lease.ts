@@ -9,8 +9,12 @@ const renewalsPerLease = 3;
 /** One failure may be a slow moment; the next attempt follows at once. */
 const failuresToSay = 2;
 
-/** Renews the lease again and again until stopped, and says when it cannot. */
-export function keepLease(lease: Lease, log: Log) {
+/**
+ * Renews the lease again and again until stopped, and says when it cannot.
+ *
+ * @param renewed called after each renewal, by which changes may have been learnt
+ */
+export function keepLease(lease: Lease, renewed: () => void, log: Log) {
   const stopped = new AbortController();
   const renewals = { succeeded: 0, failed: 0 };
   const everyMs = lease.leaseMs / renewalsPerLease;
@@ -26,6 +30,7 @@ export function keepLease(lease: Lease, log: Log) {
       const next = systemClock.sleep(everyMs);
       try {
         await lease.renew();
+        renewed();
         renewals.succeeded += 1;
         failures = 0;
         outage.end();

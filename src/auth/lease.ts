@@ -3,7 +3,7 @@ import type { Soon } from "../soon.js";
 import type { Changes } from "./changes.js";
 import type { Clock } from "./clock.js";
 import type { ChangeSource } from "./heartbeat.js";
-import { mostChanges } from "./store.js";
+import { includes, type Snapshot, snapshotBefore } from "./snapshot.js";
 
 /** The right to answer from what is held: it lasts for one lease time after changes were last asked for. */
 export interface Lease {
@@ -36,7 +36,7 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
   let underWay: Promise<void> | undefined;
   let upNext: Promise<void> | undefined;
 
-  async function ask(since: number, history: string): Promise<void> {
+  async function ask(since: Snapshot, history: string): Promise<void> {
     await source.connect();
     // In this order, a pause between the two makes the lease seem lost rather than longer; in timeLeft likewise.
     const wall = clock.wall();
@@ -50,16 +50,16 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
     }
 
     // Another history need not have all the changes that we have seen: its own recent past is asked for.
-    if (found.history !== history) return ask(recentPast(found.epoch), found.history);
-    if (found.epoch < since) {
-      // A backup was restored in place. Its epochs will be counted a second time, for other changes.
+    if (found.history !== history) return ask(recentPast(found.snapshot), found.history);
+    if (!includes(found.snapshot, since)) {
+      // A backup was restored in place. Its transaction ids will be counted a second time, for other changes.
       await source.beginHistory();
       return ask(since, history);
     }
 
     if (history !== changes.history) changes.startOver(since, history);
-    if (found.changes === undefined) changes.startOver(found.epoch, history);
-    else changes.learn(found.epoch, found.changes, found.removedAt);
+    if (found.changes === undefined) changes.startOver(found.snapshot, history);
+    else changes.learn(found.snapshot, found.changes);
     offset = wall - sentAt;
     validUntil = sentAt + leaseMs;
   }
@@ -69,7 +69,7 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
     upNext ??= (async () => {
       await underWay?.catch(() => {});
       upNext = undefined;
-      underWay = ask(changes.epoch, changes.history).finally(() => {
+      underWay = ask(changes.present, changes.history).finally(() => {
         underWay = undefined;
       });
       return underWay;
@@ -108,9 +108,12 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
   };
 }
 
-/** Where to begin, so that the changes up to this epoch can be told one by one. */
-export function recentPast(epoch: number): number {
-  return Math.max(0, epoch - mostChanges);
+/** How many transactions ago a process begins that knows nothing of the past. */
+const recentTransactions = 10_000;
+
+/** Where to begin, so that what other replicas have left in Redis can be used. */
+export function recentPast({ xmin }: Snapshot): Snapshot {
+  return snapshotBefore(Math.max(0, xmin - recentTransactions));
 }
 
 /** Postgres answers, but not in a way that a lease could rest on. */

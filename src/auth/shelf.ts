@@ -1,9 +1,10 @@
-import { LRUCache } from "lru-cache";
 import type { Call } from "../call.js";
 import { serviceUnavailable } from "../errors.js";
 import type { Cache } from "../storage/redis.js";
 import type { Changes, Fact } from "./changes.js";
 import type { EntryForm } from "./entries.js";
+import { type Cached, createSecondChanceCache } from "./second-chance.js";
+import { includes } from "./snapshot.js";
 
 /** Facts of one kind: some held in this process, more of them in Redis, all of them in Postgres. */
 export interface Shelf<T> {
@@ -17,6 +18,8 @@ export interface Shelf<T> {
   hold(id: string, fact: Fact<T>): boolean;
   /** Puts a fact into Redis as a courtesy to other replicas, on which nothing rests. */
   share(id: string, fact: Fact<T>): void;
+  /** To be called when changes were learnt: confirms a part of what is held, all of it before the changes are forgotten. */
+  confirm(): void;
 }
 
 export interface ShelfOptions<T> {
@@ -44,37 +47,59 @@ const mostUnderWay = 10_000;
 /** How often a fact is fetched again that a change has overtaken on its way. */
 const mostFetches = 5;
 
+/** How often everything that is held is confirmed before the changes since are forgotten. */
+const confirmationsPerWindow = 3;
+
+interface Holding<T> extends Cached {
+  fact: Fact<T>;
+  /** Of the changes, when it was last looked whether one is missing in the fact. */
+  version: number;
+}
+
 export function createShelf<T>({ form, changes, cache, read, onArrival, capacity, weigh }: ShelfOptions<T>): Shelf<T> {
-  const holdings = new LRUCache<string, { fact: Fact<T> }>({ maxSize: capacity });
+  const holdings = createSecondChanceCache<Holding<T>>(capacity);
   const underWay = new Map<string, Promise<Fact<T> | undefined>>();
   const lookups = { held: 0, redis: 0, postgres: 0 };
-  let { history } = changes;
+  let { history, learnt } = changes;
+
+  /** Whether no known change is missing in it; then it is as good as read at present. If one is, it is dropped. */
+  function isCurrent(holding: Holding<T>): boolean {
+    if (holding.version === changes.version) return true;
+    const { fact } = holding;
+    if (!changes.admit(fact)) {
+      holdings.delete(holding.id);
+      return false;
+    }
+    holding.version = changes.version;
+    if (includes(changes.present, fact.asOf)) holding.fact = { ...fact, asOf: changes.present };
+    return true;
+  }
+
+  function dropOtherHistories(): void {
+    if (history === changes.history) return;
+    holdings.clear();
+    history = changes.history;
+  }
 
   function held(id: string): T | undefined {
-    if (history !== changes.history) {
-      holdings.clear();
-      history = changes.history;
-    }
+    dropOtherHistories();
     const holding = holdings.get(id);
-    if (holding === undefined) return undefined;
-    const { fact } = holding;
-    if (fact.asOf < changes.epoch) {
-      if (!changes.admit(fact)) {
-        holdings.delete(id);
-        return undefined;
-      }
-      // No change of its rows since: it is as good as read at the present epoch.
-      holding.fact = { ...fact, asOf: changes.epoch };
-    }
-    return fact.value;
+    return holding !== undefined && isCurrent(holding) ? holding.fact.value : undefined;
   }
 
   function hold(id: string, fact: Fact<T>): boolean {
     if (!changes.admit(fact)) return false;
     const known = holdings.peek(id);
-    if (known !== undefined && known.fact.asOf >= fact.asOf) return false;
-    holdings.set(id, { fact }, { size: overhead + weigh(fact) });
+    if (known !== undefined && includes(known.fact.asOf, fact.asOf)) return false;
+    holdings.set({ id, fact, version: changes.version, size: overhead + weigh(fact), used: known !== undefined });
     return known === undefined;
+  }
+
+  function confirm(): void {
+    dropOtherHistories();
+    const share = ((changes.learnt - learnt) * confirmationsPerWindow) / changes.mostRemembered;
+    learnt = changes.learnt;
+    for (const holding of holdings.next(Math.ceil(share * holdings.count))) isCurrent(holding);
   }
 
   function share(id: string, fact: Fact<T>): void {
@@ -84,15 +109,17 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
   /** Redis is not trusted: an entry counts only if it lies within what is known here, and no change is missing in it. */
   async function readRedis(id: string, call: Call | undefined): Promise<Fact<T> | undefined> {
     const fact = form.open(id, await cache.get(form.nameOf(id), call?.span));
-    if (fact === undefined || fact.asOf > changes.epoch || !changes.admit(fact)) return undefined;
+    if (fact === undefined || !includes(changes.present, fact.asOf) || !changes.admit(fact)) return undefined;
     lookups.redis += 1;
-    return fact;
+    const confirmed = { ...fact, asOf: changes.present };
+    if (changes.isAging(fact.asOf)) share(id, confirmed);
+    return confirmed;
   }
 
   async function readPostgres(id: string, call: Call | undefined): Promise<Fact<T> | undefined> {
     const { history: readIn } = changes;
     const fact = await read(id, call);
-    if (readIn !== changes.history) return readPostgres(id, call); // its epoch may be counted in either
+    if (readIn !== changes.history) return readPostgres(id, call); // its snapshot may be of either
     lookups.postgres += 1;
     // Not waited for: a cache that is slow costs a caller its time once, at the reading.
     if (fact) share(id, fact);
@@ -118,6 +145,7 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
     held,
     hold,
     share,
+    confirm,
     async fetch(id, from, call) {
       for (let fetches = 0; fetches < mostFetches; fetches++) {
         // The first fetch may have been begun by somebody else, before this call: what it brings may be too old.

@@ -1,11 +1,11 @@
 import type { Log } from "../observe/log.js";
-import type { Snapshot } from "../storage/postgres.js";
 import type { Changes } from "./changes.js";
 import { type Clock, systemClock } from "./clock.js";
 import type { Holdings, Standing } from "./holdings.js";
+import { type Snapshot, sees, writeSnapshot } from "./snapshot.js";
 
-/** Whether a key is good for anything now, by Postgres, and since which epoch. */
-export type ReadUsable = (keyId: string) => Promise<Snapshot<{ usable: boolean }> | undefined>;
+/** Whether a key is good for anything now, by Postgres, and the transactions that last changed it and its workspace. */
+export type ReadUsable = (keyId: string) => Promise<{ usable: boolean; changedBy: readonly number[] } | undefined>;
 
 /** What the checks have found so far. */
 export interface SpotChecks {
@@ -34,15 +34,16 @@ export function withSpotChecks(
   let notBefore = Number.NEGATIVE_INFINITY;
   let checking = false;
 
-  async function check(keyId: string, knownEpoch: number): Promise<void> {
+  async function check(keyId: string, known: Snapshot): Promise<void> {
     const now = await readUsable(keyId);
     checks.done += 1;
-    if (now === undefined || now.usable || now.epoch > knownEpoch) return;
+    if (now === undefined || now.usable || !now.changedBy.every((xid) => sees(known, xid))) return;
     checks.stale += 1;
-    log.error({ keyId, endedAt: now.epoch, knownEpoch }, "a key was accepted after its end: please report this");
+    const details = { keyId, changedBy: now.changedBy, known: writeSnapshot(known) };
+    log.error(details, "a key was accepted after its end: please report this");
   }
 
-  function checkNowAndThen(found: Standing | undefined, knownEpoch: number): void {
+  function checkNowAndThen(found: Standing | undefined, known: Snapshot): void {
     if (!found?.key.enabled || !found.workspaceEnabled || --untilNext > 0) return;
     untilNext = oneIn;
     const now = clock.monotonic();
@@ -50,7 +51,7 @@ export function withSpotChecks(
     notBefore = now + leastBetweenMs;
     checking = true;
     // Not waited for; and if Postgres is away, there is nothing to check against.
-    void check(found.key.keyId, knownEpoch)
+    void check(found.key.keyId, known)
       .catch(() => {})
       .finally(() => {
         checking = false;
@@ -62,13 +63,13 @@ export function withSpotChecks(
     checks,
     held(hash) {
       const found = holdings.held(hash);
-      checkNowAndThen(found, changes.epoch);
+      checkNowAndThen(found, changes.present);
       return found;
     },
     async find(hash, call) {
-      const knownEpoch = changes.epoch;
+      const known = changes.present;
       const found = await holdings.find(hash, call);
-      checkNowAndThen(found, knownEpoch);
+      checkNowAndThen(found, known);
       return found;
     },
   };

@@ -1,72 +1,134 @@
-import type { Sql } from "../storage/postgres.js";
+import type { Fragment, Sql } from "../storage/postgres.js";
+import { allOf } from "./changes.js";
+import { parseSnapshot, type Snapshot } from "./snapshot.js";
 
-/** A row that changed, and the epoch of its last change. */
+/** The last change of a row, or of several rows of a workspace. */
 export interface Change {
-  /** The id of a key, an identity or a workspace. */
+  /** The id of a key, an identity or a workspace; or what stands for all rows of a workspace. */
   readonly id: string;
-  readonly epoch: number;
+  /** The transaction that made it; undefined if they were several. */
+  readonly xid: number | undefined;
 }
 
 /** What a process must know before it can follow the changes. */
 export interface Terms {
-  readonly epoch: number;
+  readonly snapshot: Snapshot;
   readonly leaseMs: number;
   readonly history: string;
 }
 
-/** All that changed after an epoch, seen in one snapshot. */
-export interface Changed {
-  /** The epoch of the snapshot. */
-  readonly epoch: number;
-  readonly leaseMs: number;
-  /** Names the history that the epoch is counted in. A secret: entries in Redis are sealed with it. */
-  readonly history: string;
+/** All that a snapshot includes and an earlier one did not. */
+export interface Changed extends Terms {
   /** True on a server that only follows the primary, and so may not know of the last changes. */
   readonly standby: boolean;
-  /** The last epoch at which rows were removed, whichever they were. */
-  readonly removedAt: number;
-  /** Undefined: too many to tell. */
+  /** Undefined: they cannot be told, because they are too many, or because rows were removed that nobody can name. */
   readonly changes: readonly Change[] | undefined;
 }
 
-/** How many changes are told one by one. */
-export const mostChanges = 10_000;
+/** Of so many rows of one workspace, changed between two questions, none is named: all of the workspace has changed. */
+const mostOfOneWorkspace = 1_000;
+
+/** How many changed rows are looked at. To read more would take longer than a question may. */
+const mostChanges = 50_000;
+
+interface TermsRow {
+  readonly snapshot: string;
+  readonly leaseMs: number;
+  readonly history: string;
+}
+
+interface ChangedRow extends TermsRow {
+  readonly standby: boolean;
+  readonly forgottenXid: number;
+  readonly changeCount: number;
+  /** Null if nothing has changed, or if it is not known where. */
+  readonly workspaceId: string | null;
+  /** Null if nothing has changed; false if all rows of the workspace, or of all workspaces, count as changed. */
+  readonly named: boolean | null;
+  readonly ids: string[] | null;
+  readonly xids: string[] | null;
+}
 
 export function createChangesStore(sql: Sql) {
+  /** Stamps of transactions that are still to come on this server. Each would count as a change at every question. */
+  const isForeign = sql`changed_xid >= pg_snapshot_xmax(pg_current_snapshot())`;
+  const stampedTables = ["keys", "identities", "workspaces", "removals"] as const;
+
   return {
+    /**
+     * Removes the stamps that a dump has brought from a server which was further on. Under a lock, because a change that
+     * this statement has waited for would look as one of these.
+     */
+    async removeForeignStamps(): Promise<void> {
+      const [row] = await sql<{ found: boolean }[]>`
+        select exists (select from keys where ${isForeign}) or exists (select from identities where ${isForeign})
+          or exists (select from workspaces where ${isForeign}) or exists (select from removals where ${isForeign})
+          or exists (select from lease where forgotten_xid >= pg_snapshot_xmax(pg_current_snapshot())) as found`;
+      if (!row?.found) return;
+      await sql.begin(async (transaction) => {
+        await transaction`set local statement_timeout = 0`;
+        await transaction`lock table keys, identities, workspaces, removals, lease in share row exclusive mode`;
+        for (const table of stampedTables) {
+          await transaction`update ${transaction(table)} set changed_xid = '0' where ${isForeign}`;
+        }
+        await transaction`update lease set forgotten_xid = '0', seal = new_seal()`;
+      });
+    },
+
     async readTerms(): Promise<Terms> {
-      const [row] = await sql<Terms[]>`select value::float8 as epoch, lease_ms, history() from epoch`;
-      if (row === undefined) throw new Error("the table epoch has lost its row");
-      return row;
+      const [row] = await sql<TermsRow[]>`
+        select pg_current_snapshot()::text as snapshot, lease_ms, history() from lease`;
+      if (row === undefined) throw leaseRowMissing();
+      return { ...row, snapshot: parseSnapshot(row.snapshot) };
     },
 
     /**
-     * One statement, hence one snapshot: no change up to its epoch is missing. In the order of the epochs, so that the
-     * indexes are used also while nothing is known of a large table: to read it whole would take longer than the lease.
+     * One statement, hence one snapshot: no change that it includes is missing. The changes that an earlier snapshot does
+     * not include are those of transactions that began later, and of those that were in progress: so nobody has to wait
+     * for a long transaction, and none of its changes is missed when it commits at last.
+     *
+     * In the order of the ids, so that the indexes are used also while nothing is known of a large table: to read it
+     * whole would take longer than the lease.
      */
-    async changedSince(epoch: number): Promise<Changed> {
+    async changedSince(seen: Snapshot): Promise<Changed> {
       const most = mostChanges + 1;
-      const rows = await sql<(Omit<Changed, "changes"> & { id: string | null; changedEpoch: number })[]>`
+      const xmax = sql`${`${seen.xmax}`}::xid8`;
+      const inProgress = sql`${seen.inProgress.map(String)}::text[]::xid8[]`;
+      // Two conditions, since no index serves both of them at once.
+      const changedIn = (table: Fragment, id: Fragment) => sql`
+        (select workspace_id, ${id} as id, changed_xid from ${table}
+          where changed_xid >= ${xmax} order by changed_xid limit ${most})
+        union all (select workspace_id, ${id}, changed_xid from ${table}
+          where changed_xid = any (${inProgress}) limit ${most})`;
+      const rows = await sql<ChangedRow[]>`
         with present as materialized (
-          select value::float8 as epoch, removed_at::float8, lease_ms, history(), pg_is_in_recovery() as standby
-          from epoch)
-        select present.*, id, changed_epoch::float8 from present left join (
-          (select key_id as id, changed_epoch from keys
-            where changed_epoch > ${epoch} order by changed_epoch limit ${most})
-          union all (select workspace_id, changed_epoch from workspaces
-            where changed_epoch > ${epoch} order by changed_epoch limit ${most})
-          union all (select identity_id, changed_epoch from identities
-            where changed_epoch > ${epoch} order by changed_epoch limit ${most})
-          limit ${most}) as changed on true`;
+            select pg_current_snapshot()::text as snapshot, lease_ms, history(), pg_is_in_recovery() as standby,
+              forgotten_xid::text::float8
+            from lease),
+          changed as materialized (
+            select * from (
+              ${changedIn(sql`keys`, sql`key_id`)}
+              union all ${changedIn(sql`identities`, sql`identity_id`)}
+              union all ${changedIn(sql`workspaces`, sql`workspace_id`)}
+              union all ${changedIn(sql`removals`, sql`null`)}) as unseen limit ${most}),
+          by_workspace as (
+            select workspace_id, count(*) <= ${mostOfOneWorkspace} and bool_and(id is not null) as named,
+              array_agg(id) as ids, array_agg(changed_xid::text) as xids
+            from changed group by workspace_id)
+        select present.*, (select count(*)::float8 from changed) as change_count, workspace_id, named,
+          case when named then ids end as ids, case when named then xids end as xids
+        from present left join by_workspace on true`;
       const [first] = rows;
-      if (first === undefined) throw new Error("the table epoch has lost its row");
-      const changes = rows.flatMap(({ id, changedEpoch }) => (id === null ? [] : [{ id, epoch: changedEpoch }]));
-      return { ...first, changes: changes.length > mostChanges ? undefined : changes };
+      if (first === undefined) throw leaseRowMissing();
+      const { leaseMs, history, standby, forgottenXid, changeCount } = first;
+      const snapshot = parseSnapshot(first.snapshot);
+      const canTell = seesAllUpTo(forgottenXid, seen, snapshot) && changeCount <= mostChanges;
+      return { snapshot, leaseMs, history, standby, changes: canTell ? changesOf(rows) : undefined };
     },
 
-    /** Makes what was sealed so far worthless, because its epochs may not be counted as they are from now on. */
+    /** Makes what was sealed so far worthless, because its transaction ids may not be counted as they are from now on. */
     async beginHistory(): Promise<void> {
-      await sql`update epoch set seal = new_seal()`;
+      await sql`update lease set seal = new_seal()`;
     },
 
     /** Whether the database answers at all. */
@@ -75,3 +137,24 @@ export function createChangesStore(sql: Sql) {
     },
   };
 }
+
+/**
+ * Whether all transactions up to one that have ended by now had ended before: of the rows that were removed, whoever has not
+ * seen the last change cannot learn it any more.
+ */
+function seesAllUpTo(xid: number, seen: Snapshot, present: Snapshot): boolean {
+  return xid < seen.xmax && seen.inProgress.every((running) => running > xid || present.inProgress.includes(running));
+}
+
+function changesOf(rows: readonly ChangedRow[]): Change[] | undefined {
+  const changes: Change[] = [];
+  for (const { workspaceId, named, ids, xids } of rows) {
+    if (named === null) continue;
+    if (named) ids?.forEach((id, index) => void changes.push({ id, xid: Number(xids?.[index]) }));
+    else if (workspaceId !== null) changes.push({ id: allOf(workspaceId), xid: undefined });
+    else return undefined;
+  }
+  return changes;
+}
+
+const leaseRowMissing = () => new Error("the table lease has lost its row");

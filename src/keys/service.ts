@@ -53,9 +53,9 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
     while (seen !== undefined) {
       checkUpdate(caller, seen, changes);
       if (await store.updateKey(call, seen, changes, by)) return true;
-      const before = seen.changedEpoch;
+      const before = seen.changedXid;
       seen = await store.seeKey(call, caller.workspaceId, keyId, by);
-      if (seen?.changedEpoch === before) return false;
+      if (seen?.changedXid === before) return false;
     }
     return false;
   }

@@ -8,7 +8,7 @@ import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../limits/quot
 import { keeping } from "../once/store.js";
 import type { PageRequest } from "../page.js";
 import { pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/pages.js";
-import { type Fragment, jsonText, type Snapshot, type Sql, type Statement, words } from "../storage/postgres.js";
+import { type Fragment, type InSnapshot, jsonText, type Sql, type Statement, words } from "../storage/postgres.js";
 import { readOne, run, runForAll } from "../storage/run.js";
 import { patiently } from "../storage/statements.js";
 
@@ -63,7 +63,7 @@ export interface SeenKey extends Pick<NewKey, "keyId" | "workspaceId" | "start" 
   /** The expiry that it was given as a setting: a reroll may have ended it earlier. */
   readonly expiresAsSet: Date | null;
   /** Of its last change: while that is the same, so is all of this. */
-  readonly changedEpoch: bigint;
+  readonly changedXid: string;
 }
 
 /** What is new about the key that replaces another. */
@@ -97,17 +97,15 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
 
   /**
    * A key under lock, as the part of a statement that other parts call `before`; none if it has changed since it was seen.
-   * An identity that was deleted is taken off, to be written with the change. One that was not is locked, and before
-   * anything changes: afterwards, the transaction has locked the epoch, and must not wait for a deletion of the identity,
-   * which may be waiting for the epoch.
+   * An identity that was deleted is taken off, to be written with the change. One that was not is locked.
    */
-  const locked = ({ workspaceId, keyId, changedEpoch }: SeenKey) => sql`
+  const locked = ({ workspaceId, keyId, changedXid }: SeenKey) => sql`
     select case when (before).identity_id is null or living_identity((before).identity_id) is not null then before
       else jsonb_populate_record(before, '{"identity_id": null}') end as before
     from (
       select keys as before from keys
       where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null
-        and changed_epoch = ${changedEpoch} for update) as found`;
+        and changed_xid = ${changedXid}::xid8 for update) as found`;
 
   /** In a statement that has asked for it in the part called `room`. */
   const hasRoom = sql`reached is null`;
@@ -142,29 +140,29 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
       return row?.created === true;
     },
 
-    /** One statement, hence one snapshot: no change up to its epoch is missing. */
-    async readStanding(hash: string, call?: Call): Promise<Snapshot<KeyStanding> | undefined> {
+    /** One statement, hence one snapshot: no change that it includes is missing. */
+    async readStanding(hash: string, call?: Call): Promise<InSnapshot<KeyStanding> | undefined> {
       const [row] = await runForAll(
         call,
-        sql<Snapshot<KeyStanding>[]>`
+        sql<InSnapshot<KeyStanding>[]>`
         select key_id, keys.workspace_id, keys.name, enabled, scopes, permissions, keys.meta, expires_at,
           identities.identity_id,
           external_id, identities.meta as identity_meta, identities.created_at as identity_created_at,
           identities.updated_at as identity_updated_at, disabled_at is null as workspace_enabled,
-          (select value::float8 from epoch) as epoch
+          pg_current_snapshot()::text as snapshot
         from keys join workspaces using (workspace_id) left join ${livingIdentities}
         where hash = ${bytes(hash)} and keys.deleted_at is null`,
       );
       return row;
     },
 
-    /** Whether a key is good for anything, and the epoch of the last change to that. */
-    async readUsable(keyId: string): Promise<Snapshot<{ usable: boolean }> | undefined> {
-      const [row] = await sql<Snapshot<{ usable: boolean }>[]>`
+    /** Whether a key is good for anything, and the transactions that last changed it and its workspace. */
+    async readUsable(keyId: string): Promise<{ usable: boolean; changedBy: number[] } | undefined> {
+      const [row] = await sql<{ usable: boolean; changedBy: string[] }[]>`
         select deleted_at is null and enabled and disabled_at is null as usable,
-          greatest(keys.changed_epoch, workspaces.changed_epoch)::float8 as epoch
+          array[keys.changed_xid::text, workspaces.changed_xid::text] as changed_by
         from keys join workspaces using (workspace_id) where key_id = ${keyId}`;
-      return row;
+      return row && { usable: row.usable, changedBy: row.changedBy.map(Number) };
     },
 
     async findKey(call: Call, workspaceId: string, keyId: string): Promise<KeyRow | undefined> {
@@ -178,7 +176,7 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
         call,
         sql<SeenKey[]>`
         select key_id, workspace_id, start, enabled, scopes, expires_at, ${expiresAsSet} as expires_as_set,
-          changed_epoch
+          changed_xid::text
         from keys
         where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null
           and ${asAuthorized(sql, by.key)}`,

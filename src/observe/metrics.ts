@@ -11,7 +11,7 @@ export type MetricsData = Awaited<ReturnType<Metrics["getMetricsAsJSON"]>>;
 export interface Vitals {
   calls(): readonly CallCounts[];
   leaseMsLeft(): number;
-  epoch(): number;
+  knownTransactions(): number;
   redisInUse(): boolean;
   /** How often lookups of each kind were answered from where. */
   readonly lookups: Readonly<Record<string, Readonly<Record<string, number>>>>;
@@ -55,9 +55,8 @@ export function createMetrics(vitals: Vitals): Metrics {
   counter("lease_renewals_total", "Attempts to renew the lease, by result.", ["result"], () =>
     Object.entries(vitals.renewals).map(([result, value]) => [{ result }, value]),
   );
-  gauge("epoch", "The number of the last change known here; replicas that follow agree on it.", "min", [], () => [
-    [{}, vitals.epoch()],
-  ]);
+  const known = "The id of the first transaction whose changes are not known here; replicas agree within a lease.";
+  gauge("known_transaction_id", known, "min", [], () => [[{}, vitals.knownTransactions()]]);
   counter("spot_checks_total", "Accepted keys that were held against Postgres afterwards.", [], () => [
     [{}, vitals.checks.done],
   ]);

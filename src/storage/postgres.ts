@@ -8,8 +8,8 @@ export type Sql = postgres.Sql<{ bigint: bigint }>;
 /** Where a statement runs: in the pool, or inside a transaction. */
 export type Statement = postgres.ISql<{ bigint: bigint }>;
 
-/** What was read, with the epoch of the snapshot that it was read in. */
-export type Snapshot<T> = T & { readonly epoch: number };
+/** What was read, with the snapshot that it was read in, as PostgreSQL writes it. */
+export type InSnapshot<T> = T & { readonly snapshot: string };
 
 /** A piece of a statement. */
 export type Fragment = postgres.Fragment;

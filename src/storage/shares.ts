@@ -30,9 +30,8 @@ export type PoolRules = Readonly<Record<StatementClass, ClassRules>>;
  * workspace three.
  */
 export const fairRules: PoolRules = {
-  // Not pipelined: they come one by one, and none is to wait behind another that waits for a lock. Changes of keys wait
-  // for each other in any case, by the row of the epoch; two keep that busy.
-  revocation: { kept: 1, share: 2, pipelined: false },
+  // Not pipelined: they come one by one, and none is to wait behind another that waits for a lock.
+  revocation: { kept: 1, share: 3, pipelined: false },
   operator: { kept: 1, share: 3, pipelined: false },
   // One row each, by an index: none is slow by itself, so those of different workspaces may share a connection.
   lookup: { kept: 1, share: 3, pipelined: true },

@@ -56,14 +56,14 @@ export function createWorkspacesService(
       const by = authorOf(context, now());
       const row = await store.disableWorkspace(context.call, workspaceId, writeReason(reason), note ?? null, by);
       if (row === undefined) throw workspaceNotFound();
-      await holdings.workspaceChanged(workspaceId, false, Number(row.changedEpoch));
+      await holdings.changed();
       return { workspace: toWorkspace(row) };
     },
 
     async enableWorkspace({ workspaceId }, context) {
       const row = await store.enableWorkspace(context.call, workspaceId, authorOf(context, now()));
       if (row === undefined) throw workspaceNotFound();
-      await holdings.workspaceChanged(workspaceId, true, Number(row.changedEpoch));
+      await holdings.changed();
       return { workspace: toWorkspace(row) };
     },
 

@@ -3,7 +3,7 @@ import type { Call, KeptAnswer } from "../call.js";
 import { keyCreated, keyCreation, type NewKey } from "../keys/store.js";
 import { keeping } from "../once/store.js";
 import type { PageRequest } from "../page.js";
-import type { Fragment, Snapshot, Sql } from "../storage/postgres.js";
+import type { Fragment, InSnapshot, Sql } from "../storage/postgres.js";
 import { run, runForAll } from "../storage/run.js";
 
 /** A workspace as it is stored. It is disabled while it has a `disabledAt`. */
@@ -28,20 +28,20 @@ export function createWorkspacesStore(sql: Sql) {
     type: "workspace.disable" | "workspace.enable",
     assignments: Fragment,
     by: Author,
-  ): Promise<(WorkspaceRow & { readonly changedEpoch: bigint }) | undefined> {
+  ): Promise<WorkspaceRow | undefined> {
     const told = sql`
       select (a.after).workspace_id, (a.after).workspace_id, told(b.before), told(a.after) from before b, after a
         where ${isChange(sql)}`;
     const [row] = await run(
       call,
-      sql<(WorkspaceRow & { readonly changedEpoch: bigint })[]>`
+      sql<WorkspaceRow[]>`
       with before as (
           select workspaces as before from workspaces where workspace_id = ${workspaceId} for no key update),
         after as (
           update workspaces set ${assignments} from before
           where workspaces.workspace_id = (before).workspace_id returning workspaces as after),
         events as (${events(sql, by, [type, told])})
-      select (after).* from after`,
+      select ${columns} from (select (after).* from after) as changed`,
     );
     return row;
   }
@@ -119,12 +119,12 @@ export function createWorkspacesStore(sql: Sql) {
         by,
       ),
 
-    /** One statement, hence one snapshot: no change up to its epoch is missing. */
-    async readState(workspaceId: string, call?: Call): Promise<Snapshot<{ enabled: boolean }> | undefined> {
+    /** One statement, hence one snapshot: no change that it includes is missing. */
+    async readState(workspaceId: string, call?: Call): Promise<InSnapshot<{ enabled: boolean }> | undefined> {
       const [row] = await runForAll(
         call,
-        sql<Snapshot<{ enabled: boolean }>[]>`
-        select disabled_at is null as enabled, (select value::float8 from epoch) as epoch
+        sql<InSnapshot<{ enabled: boolean }>[]>`
+        select disabled_at is null as enabled, pg_current_snapshot()::text as snapshot
         from workspaces where workspace_id = ${workspaceId}`,
       );
       return row;

@@ -33,17 +33,17 @@ afterAll(async () => {
 
 /** Everything that is stored, apart from when keys were used. */
 async function stored(): Promise<unknown> {
-  const [workspaces, identities, epoch] = await Promise.all([
+  const [workspaces, identities, lease] = await Promise.all([
     sql`select * from workspaces order by 1`,
     sql`select * from identities order by 1`,
-    sql`select * from epoch`,
+    sql`select * from lease`,
   ]);
   const keys = await sql`select to_jsonb(keys) - 'last_used_at' as row from keys order by key_id`;
   return structuredClone({
     workspaces: [...workspaces],
     identities: [...identities],
     keys: [...keys],
-    epoch: [...epoch],
+    lease: [...lease],
   });
 }
 

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { type EntryForm, keyEntries, workspaceEntries } from "../../src/auth/entries.js";
+import { type Snapshot, snapshotBefore, writeSnapshot } from "../../src/auth/snapshot.js";
 import type { Terms } from "../../src/auth/store.js";
 import { mintSecret } from "../../src/keys/secret.js";
 import type { KeyStanding } from "../../src/keys/store.js";
@@ -31,33 +32,36 @@ beforeEach(async () => {
 });
 
 /** The entry of a key that may do everything, as somebody with this seal would write it for the poor one. */
-function richEntry(history: string, asOf: number, form: EntryForm<KeyStanding> = keyEntries(() => history)): string {
+function richEntry(history: string, asOf: Snapshot, form: EntryForm<KeyStanding> = keyEntries(() => history)): string {
   const known = keyEntries(() => terms.history).open(hashOf(home.key), home.keyEntry);
   if (known === undefined) return expect.fail("the entry of a key cannot be opened with the seal of its database");
   const value = { ...known.value, keyId: poor.keyId };
-  return form.seal(hashOf(poor.key), { value, rows: [poor.keyId], asOf });
+  return form.seal(hashOf(poor.key), { value, rows: [poor.keyId], workspaceId: home.workspaceId, asOf });
 }
+
+/** Of transactions that are yet to come. */
+const future = () => snapshotBefore(terms.snapshot.xmax + 1_000_000);
 
 describe("scopes cannot be had by writing to Redis", () => {
   it("with the right seal they could: the other tests here would notice if they tested nothing", async () => {
-    await replicas.redis.set(keyEntryOf(poor.key), richEntry(terms.history, terms.epoch));
+    await replicas.redis.set(keyEntryOf(poor.key), richEntry(terms.history, terms.snapshot));
     expect(await askBoth(replicas.others, poor.key)).toEqual(outcomes.served);
   });
 
   it.each<[string, () => string]>([
-    ["with another seal", () => richEntry("another", terms.epoch)],
-    ["with an empty seal", () => `.${textOf(richEntry(terms.history, terms.epoch))}`],
-    ["without a seal", () => textOf(richEntry(terms.history, terms.epoch))],
+    ["with another seal", () => richEntry("another", terms.snapshot)],
+    ["with an empty seal", () => `.${textOf(richEntry(terms.history, terms.snapshot))}`],
+    ["without a seal", () => textOf(richEntry(terms.history, terms.snapshot))],
     [
       "with the seal of another text",
-      () => `${home.keyEntry.slice(0, 43)}.${textOf(richEntry(terms.history, terms.epoch))}`,
+      () => `${home.keyEntry.slice(0, 43)}.${textOf(richEntry(terms.history, terms.snapshot))}`,
     ],
-    ["with half a seal", () => richEntry(terms.history, terms.epoch).slice(20)],
-    ["with something before the seal", () => ` ${richEntry(terms.history, terms.epoch)}`],
-    ["with something after the text", () => `${richEntry(terms.history, terms.epoch)} `],
+    ["with half a seal", () => richEntry(terms.history, terms.snapshot).slice(20)],
+    ["with something before the seal", () => ` ${richEntry(terms.history, terms.snapshot)}`],
+    ["with something after the text", () => `${richEntry(terms.history, terms.snapshot)} `],
     ["by copying the entry of a key that has them", () => home.keyEntry],
     ["by copying the entry of a workspace", () => home.workspaceEntry],
-    ["with an entry from the future", () => richEntry(terms.history, terms.epoch + 1_000_000)],
+    ["with an entry from the future", () => richEntry(terms.history, future())],
   ])("%s", async (_how, entry) => {
     await replicas.redis.set(keyEntryOf(poor.key), entry());
     expect(await askBoth(replicas.others, poor.key)).toEqual(outcomes.notPermitted);
@@ -71,14 +75,19 @@ describe("scopes cannot be had by writing to Redis", () => {
 });
 
 describe("a disabled workspace cannot be revived by writing to Redis", () => {
-  const enabledAt = (asOf: number, history = terms.history) =>
-    workspaceEntries(() => history).seal(home.workspaceId, { value: true, rows: [home.workspaceId], asOf });
+  const enabledAt = (asOf: Snapshot, history = terms.history) =>
+    workspaceEntries(() => history).seal(home.workspaceId, {
+      value: true,
+      rows: [home.workspaceId],
+      workspaceId: home.workspaceId,
+      asOf,
+    });
 
   it.each<[string, (other: Shared) => string]>([
-    ["with another seal", () => enabledAt(terms.epoch, "another")],
-    ["without a seal", () => `enabled@${terms.epoch}`],
+    ["with another seal", () => enabledAt(terms.snapshot, "another")],
+    ["without a seal", () => `enabled@${writeSnapshot(terms.snapshot)}`],
     ["by copying the entry of another", (other) => other.workspaceEntry],
-    ["with an entry from the future", () => enabledAt(terms.epoch + 1_000_000)],
+    ["with an entry from the future", () => enabledAt(future())],
   ])("%s", async (_how, entry) => {
     const other = await createShared(replicas.app, replicas.redis);
     // Held, so that the workspace alone is looked for.
@@ -95,8 +104,8 @@ describe("an odd entry is no entry: Postgres answers", () => {
     ["nothing", text("")],
     ["a dot", text(".")],
     ["many dots", text(".".repeat(100))],
-    ["a state without a seal", text("enabled@999999")],
-    ["JSON", text('{"enabled":true,"scopes":["*"],"epoch":999999}')],
+    ["a state without a seal", text("enabled@9:999999:")],
+    ["JSON", text('{"enabled":true,"scopes":["*"],"asOf":"9:999999:"}')],
     ["broken JSON", text(`${"A".repeat(43)}.{"value":`)],
     ["null", text(`${"A".repeat(43)}.null`)],
     ["a seal of as many characters, though not of as many bytes", text(`${"ä".repeat(43)}.enabled@1`)],

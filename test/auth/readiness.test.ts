@@ -50,7 +50,7 @@ describe("a replica whose lease time was changed in the database while it runs",
     setting = await openBehindProxy();
     const { app, key, sql, databaseUrl } = setting;
     expect((await callHttp(app, "listKeys", key)).outcome).toBe("OK");
-    await sql`update epoch set lease_ms = 100`;
+    await sql`update lease set lease_ms = 100`;
     restarted = await openTestApp({ databaseUrl, metricsPort: 0 });
   });
   afterAll(async () => {
@@ -85,7 +85,7 @@ describe("a replica whose lease time was changed in the database while it runs",
 
   it("acknowledges no change to the operator, for others hold longer than it would wait", async () => {
     const { app, key, workspaceId, sql, databaseUrl } = setting;
-    await sql`update epoch set lease_ms = 3000`;
+    await sql`update lease set lease_ms = 3000`;
     const holding = await openTestApp({ databaseUrl });
     try {
       expect((await callHttp(holding, "listKeys", key)).outcome).toBe("OK");

@@ -2,11 +2,19 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { type Changes, createChanges, type Fact } from "../../src/auth/changes.js";
 import { workspaceEntries } from "../../src/auth/entries.js";
 import { createShelf, type Shelf } from "../../src/auth/shelf.js";
+import { snapshotBefore } from "../../src/auth/snapshot.js";
 import { weightOf } from "../../src/auth/weight.js";
 import { noCache } from "../../src/storage/redis.js";
 
 const form = workspaceEntries(() => "a secret");
-const fact = (id: string, value: boolean, asOf: number): Fact<boolean> => ({ value, rows: [id], asOf });
+/** Sees the transactions up to this one. */
+const upTo = (xid: number) => snapshotBefore(xid + 1);
+const fact = (id: string, value: boolean, xid: number): Fact<boolean> => ({
+  value,
+  rows: [id],
+  workspaceId: id,
+  asOf: upTo(xid),
+});
 
 /** A read of Postgres that is under way. */
 interface Read {
@@ -20,7 +28,7 @@ let redis: Map<string, string>;
 let shelf: Shelf<boolean>;
 
 beforeEach(() => {
-  changes = createChanges(0, "first");
+  changes = createChanges(upTo(0), "first");
   reads = [];
   redis = new Map();
   const cache = {
@@ -89,7 +97,7 @@ describe("a read that began before the call", () => {
   it("is not believed if a change is known since", async () => {
     const early = shelf.fetch("a", "postgres");
     const slow = await nextRead(1);
-    changes.learn(1, [{ id: "a", epoch: 1 }]);
+    changes.learn(upTo(1), [{ id: "a", xid: 1 }]);
     const late = shelf.fetch("a", "postgres");
     slow.answer(fact("a", true, 0));
     (await nextRead(2)).answer(fact("a", false, 1));
@@ -100,7 +108,7 @@ describe("a read that began before the call", () => {
   it("is believed if the change is of something else", async () => {
     const early = shelf.fetch("a", "postgres");
     const slow = await nextRead(1);
-    changes.learn(1, [{ id: "b", epoch: 1 }]);
+    changes.learn(upTo(1), [{ id: "b", xid: 1 }]);
     const late = shelf.fetch("a", "postgres");
     slow.answer(fact("a", true, 0));
     expect(await Promise.all([early, late])).toEqual([true, true]);
@@ -128,7 +136,7 @@ describe("a read that began before the call", () => {
   });
 
   it("is given up as unavailable when Postgres only ever answers with what is too old", async () => {
-    changes.learn(1, [{ id: "a", epoch: 1 }]);
+    changes.learn(upTo(1), [{ id: "a", xid: 1 }]);
     const call = shelf.fetch("a", "postgres");
     const answering = setInterval(() => reads.splice(0).forEach(({ answer }) => void answer(fact("a", true, 0))), 1);
     await expect(call).rejects.toThrow(/cannot reach its database/);
@@ -149,7 +157,7 @@ describe("what is in Redis", () => {
     ["older than a known change", fact("a", true, 0)],
     ["from a future that is not known here", fact("a", true, 2)],
   ])("is not used if it is %s", async (_what, entry) => {
-    changes.learn(1, [{ id: "a", epoch: 1 }]);
+    changes.learn(upTo(1), [{ id: "a", xid: 1 }]);
     redis.set(form.nameOf("a"), form.seal("a", entry));
     const call = shelf.fetch("a", "redis");
     (await nextRead(1)).answer(fact("a", false, 1));
@@ -159,7 +167,7 @@ describe("what is in Redis", () => {
   it("is not used if a change becomes known while Redis answers", async () => {
     redis.set(form.nameOf("a"), form.seal("a", fact("a", true, 0)));
     const call = shelf.fetch("a", "redis");
-    changes.learn(1, [{ id: "a", epoch: 1 }]);
+    changes.learn(upTo(1), [{ id: "a", xid: 1 }]);
     (await nextRead(1)).answer(fact("a", false, 1));
     expect(await call).toBe(false);
   });
@@ -168,7 +176,7 @@ describe("what is in Redis", () => {
 describe("what is held", () => {
   it("is let go when everything was forgotten", async () => {
     shelf.hold("a", fact("a", true, 0));
-    changes.startOver(0, "second");
+    changes.startOver(upTo(0), "second");
     expect(shelf.held("a")).toBeUndefined();
   });
 
@@ -196,17 +204,64 @@ describe("what is held", () => {
   });
 });
 
+describe("changes that are about to be forgotten", () => {
+  const mostRemembered = 30;
+  let xid: number;
+  /** Changes of other workspaces, one at a time, with what happens after each. */
+  const learnMany = async (count: number, shelf: Shelf<boolean>) => {
+    for (let learnt = 0; learnt < count; learnt++) {
+      xid += 1;
+      changes.learn(upTo(xid), [{ id: `other ${xid}`, xid }]);
+      shelf.confirm();
+    }
+  };
+  beforeEach(() => {
+    xid = 0;
+    changes = createChanges(upTo(0), "first", mostRemembered);
+  });
+
+  it("cost nobody what is held: it is confirmed before, and what has changed is not", async () => {
+    const read = async (id: string) => fact(id, true, xid);
+    const small = createShelf({ form, changes, cache: noCache, read, capacity: 1_000_000, weigh: weightOf });
+    const ids = Array.from({ length: 100 }, (_, index) => `workspace ${index}`);
+    for (const id of ids) await small.fetch(id, "postgres");
+    await learnMany(10 * mostRemembered, small);
+    changes.learn(upTo(xid), [{ id: "workspace 7", xid }]);
+    await learnMany(10 * mostRemembered, small);
+    expect(ids.filter((id) => small.held(id) === undefined)).toEqual(["workspace 7"]);
+    expect(small.lookups.postgres).toBe(ids.length);
+  });
+
+  it("make Redis be told again of what it gave back, as of the present", async () => {
+    const cache = {
+      ...noCache,
+      get: async (name: string) => redis.get(name),
+      set: async (name: string, value: string) => void redis.set(name, value),
+    };
+    const read = async (id: string) => fact(id, true, xid);
+    const open = () => createShelf({ form, changes, cache, read, capacity: 1_000_000, weigh: weightOf });
+    await open().fetch("a", "postgres");
+    for (let window = 0; window < 10; window++) {
+      await learnMany(0.8 * mostRemembered, open());
+      // Another replica, which holds nothing yet.
+      const other = open();
+      await other.fetch("a", "redis");
+      expect(other.lookups).toMatchObject({ redis: 1, postgres: 0 });
+    }
+  });
+});
+
 it("a read that began before everything was forgotten is not held, however new it claims to be", async () => {
-  changes.learn(5, []);
+  changes.learn(upTo(5), []);
   const call = shelf.fetch("a", "postgres");
   const slow = await nextRead(1);
   // Another server has taken over, and knows less.
-  changes.startOver(3, "second");
+  changes.startOver(upTo(3), "second");
   expect(shelf.held("a")).toBeUndefined();
   slow.answer(fact("a", true, 5));
   await settle();
   reads[1]?.answer(fact("a", true, 3));
   await call;
-  changes.learn(4, [{ id: "a", epoch: 4 }]);
+  changes.learn(upTo(4), [{ id: "a", xid: 4 }]);
   expect(shelf.held("a")).toBeUndefined();
 });

@@ -2,10 +2,11 @@ import { pino } from "pino";
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { createChanges } from "../../src/auth/changes.js";
 import type { Holdings, Standing } from "../../src/auth/holdings.js";
+import { snapshotBefore } from "../../src/auth/snapshot.js";
 import { type ReadUsable, withSpotChecks } from "../../src/auth/spot-checks.js";
 
 const hash = "00";
-const knownEpoch = 7;
+const knownXid = 7;
 
 let lines: { msg: string }[];
 beforeEach(() => {
@@ -23,7 +24,7 @@ function checked(readUsable: ReadUsable, standing = { enabled: true, workspaceEn
   const found = { key: { keyId: "key_1", enabled }, workspaceEnabled } as Standing;
   const held = { held: () => undefined, find: async () => found } as unknown as Holdings;
   const log = pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) });
-  return withSpotChecks(held, createChanges(knownEpoch, "history"), readUsable, log, { monotonic });
+  return withSpotChecks(held, createChanges(snapshotBefore(knownXid + 1), "history"), readUsable, log, { monotonic });
 }
 
 /** Enough calls for so many checks, with time for each to end. */
@@ -36,7 +37,7 @@ async function findUntilChecked(holdings: ReturnType<typeof checked>, checks: nu
 
 describe("an acceptance that is held against Postgres", () => {
   it("is stale if the key had ended by a change that was known before the call: that is counted and logged", async () => {
-    const holdings = checked(async () => ({ usable: false, epoch: knownEpoch }));
+    const holdings = checked(async () => ({ usable: false, changedBy: [knownXid, 0] }));
     await findUntilChecked(holdings, 1);
     expect(holdings.checks).toEqual({ done: 1, stale: 1 });
     expect(lines).toEqual([
@@ -45,8 +46,8 @@ describe("an acceptance that is held against Postgres", () => {
   });
 
   it.each([
-    ["the key ended by a change that came after the call began", { usable: false, epoch: knownEpoch + 1 }],
-    ["the key is still good", { usable: true, epoch: knownEpoch }],
+    ["the key ended by a change that came after the call began", { usable: false, changedBy: [0, knownXid + 1] }],
+    ["the key is still good", { usable: true, changedBy: [knownXid, 0] }],
     ["the row is gone", undefined],
   ])("is not stale if %s", async (_why, answer) => {
     const holdings = checked(async () => answer);
@@ -58,14 +59,14 @@ describe("an acceptance that is held against Postgres", () => {
 
 describe("the checks are no load", () => {
   it("one in a hundred acceptances is checked", async () => {
-    const readUsable = vi.fn(async () => ({ usable: true, epoch: 0 }));
+    const readUsable = vi.fn(async () => ({ usable: true, changedBy: [0, 0] }));
     const holdings = checked(readUsable);
     await findUntilChecked(holdings, 6);
     expect(readUsable).toHaveBeenCalledTimes(9);
   });
 
   it("no more than ten a second are, however many there are", async () => {
-    const readUsable = vi.fn(async () => ({ usable: true, epoch: 0 }));
+    const readUsable = vi.fn(async () => ({ usable: true, changedBy: [0, 0] }));
     const holdings = checked(readUsable, undefined, 25);
     await findUntilChecked(holdings, 6);
     // Of every hundredth acceptance, which here come every 25 ms: the 1st, the 5th and the 9th.
@@ -91,7 +92,7 @@ describe("the checks are no load", () => {
     ["a disabled key", { enabled: false, workspaceEnabled: true }],
     ["a key of a disabled workspace", { enabled: true, workspaceEnabled: false }],
   ])("%s is refused anyway, and not checked", async (_what, standing) => {
-    const readUsable = vi.fn(async () => ({ usable: false, epoch: 0 }));
+    const readUsable = vi.fn(async () => ({ usable: false, changedBy: [0, 0] }));
     await findUntilChecked(checked(readUsable, standing), 2);
     expect(readUsable).not.toHaveBeenCalled();
   });

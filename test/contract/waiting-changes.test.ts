@@ -281,27 +281,6 @@ describe("a change whose statement waits for a lock in PostgreSQL while its call
     }
   });
 
-  test.each<[string, (things: Things) => Call]>([
-    ["rerollKey", ({ keyId }) => ["rerollKey", { keyId }]],
-    ["updateKey", ({ keyId }) => ["updateKey", { keyId, scopes: ["*"] }]],
-    ["deleteKey", ({ keyId }) => ["deleteKey", { keyId }]],
-    ["updateIdentity", ({ identityId }) => ["updateIdentity", { identityId, meta: { plan: "pro" } }]],
-    ["deleteIdentity", ({ identityId }) => ["deleteIdentity", { identityId }]],
-  ])("of the epoch, which the revocation itself has, is refused: %s", async (_name, callOf) => {
-    const victim = await createVictim(other);
-    const things = await createThings(victim);
-    const own = await sql.reserve();
-    await own`begin`;
-    await own`update keys set enabled = false where key_id = ${victim.keyId}`;
-    const ended = makeCalls(victim, [callOf(things)]);
-    await expect.poll(waitingInPostgres, { timeout: 5_000 }).toBe(1);
-    await own`commit`;
-    own.release();
-    const before = await contents(victim);
-    expect(await ended).toEqual(["authorization/key_disabled"]);
-    expect(await contents(victim)).toEqual(before);
-  });
-
   test("its own row's is refused: a key cannot take back what was taken from it", async () => {
     const victim = await createVictim(other);
     const own = await sql.reserve();

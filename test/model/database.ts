@@ -1,9 +1,14 @@
 import { KEY, type Row, UNRELATED, WORKSPACE } from "./design.js";
 
-/** Postgres. The epoch is the number of commits; each of them enabled or disabled one row, all being enabled at first. */
+/**
+ * Postgres. Each commit enabled or disabled one row, all being enabled at first. A snapshot sees the commits up to one of
+ * them: their number, the epoch, stands for it here.
+ */
 export interface Database {
   /** The row that each commit changed. */
   readonly changed: readonly Row[];
+  /** For each commit whether its transaction had its id before the commit before it, and so before later ones. */
+  readonly late: readonly boolean[];
   /** For each commit how long its writer has waited, in ticks up to the lease; at the lease it has returned. */
   readonly waited: readonly number[];
 }
@@ -15,14 +20,18 @@ export const LOST = -1;
 export type Rows = number;
 export const allRows: Rows = (1 << WORKSPACE) | (1 << KEY);
 
-export const emptyDatabase: Database = { changed: [], waited: [] };
+export const emptyDatabase: Database = { changed: [], late: [], waited: [] };
 
 export function epochOf(database: Database): number {
   return database.changed.length;
 }
 
-export function commit(database: Database, row: Row, waited: number): Database {
-  return { changed: [...database.changed, row], waited: [...database.waited, waited] };
+export function commit(database: Database, row: Row, late: boolean, waited: number): Database {
+  return {
+    changed: [...database.changed, row],
+    late: [...database.late, late],
+    waited: [...database.waited, waited],
+  };
 }
 
 /** The rows that were enabled in that epoch. */
@@ -32,7 +41,7 @@ export function enabledAt(database: Database, epoch: number): Rows {
   return enabled;
 }
 
-/** The row's changed_epoch as a snapshot of that epoch shows it; 0 if it never changed. */
+/** The last commit that changed the row, as a snapshot of that epoch shows it; 0 if it never changed. */
 export function stampAt(database: Database, row: Row, epoch: number): number {
   return epoch === 0 ? 0 : database.changed.lastIndexOf(row, epoch - 1) + 1;
 }

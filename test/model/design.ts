@@ -10,6 +10,8 @@ const rules = {
   clockIsReadByTheCall: true,
   /** Changes and epoch come from one snapshot. */
   pollIsOneSnapshot: true,
+  /** A poll asks for the changes of transactions that were in progress at the one before, too, whatever their ids are. */
+  pollsAskForWhatWasInProgress: true,
   /** The changes are applied before the lease is extended. */
   changesComeBeforeLease: true,
   /** A call without a lease waits for a poll that is sent after it began. */
@@ -48,11 +50,13 @@ export interface Bounds {
   readonly commits: number;
   /** Whether a writer may die before it returns. */
   readonly losesWriters: boolean;
+  /** Whether a transaction may commit after others that began later. */
+  readonly commitsLate: boolean;
   /** Which rows are written to. */
   readonly rows: readonly Row[];
 }
 
-/** A decision depends on a workspace and a key. A change of anything else only moves the epoch on. */
+/** A decision depends on a workspace and a key. A change of anything else is only one more commit. */
 export type Row = typeof WORKSPACE | typeof KEY | typeof UNRELATED;
 export const WORKSPACE = 0;
 export const KEY = 1;

@@ -8,6 +8,7 @@ export type Source = "a held fact" | "Redis" | "Postgres";
 export type Event =
   | "a tick"
   | "a row is changed"
+  | "a row is changed by a transaction that had begun before the last commit"
   | "a row is changed, but its writer is lost"
   | "something else is changed"
   | "a lost write is tried again"

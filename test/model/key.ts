@@ -9,6 +9,7 @@ export function keyOf({ database, replica, call }: State): number {
   for (let index = 0; index < MOST_EPOCHS - 1; index++) {
     key = append(key, (database.changed[index] ?? -1) + 1, 4);
     key = append(key, (database.waited[index] ?? 0) + 1, LONGEST_LEASE + 2);
+    if (index > 0) key = append(key, database.late[index] ? 1 : 0, 2);
   }
   key = append(key, epochDigit(replica.applied), MOST_EPOCHS + 1);
   key = append(key, replica.horizon, MOST_EPOCHS);

@@ -2,13 +2,25 @@ import { describe, expect, it } from "vitest";
 import { type Bounds, type Design, KEY, protocol, type Rule, UNRELATED, WORKSPACE, without } from "./design.js";
 import type { Event } from "./events.js";
 import { type Exploration, explore } from "./explore.js";
-import { mutants } from "./mutants.js";
+import { lateCommits, mutants } from "./mutants.js";
 import { createMachine } from "./protocol.js";
 
-const everyRow: Bounds = { lease: 2, commits: 2, losesWriters: true, rows: [WORKSPACE, KEY, UNRELATED] };
-const thereAndBackAndThere: Bounds = { lease: 2, commits: 3, losesWriters: false, rows: [WORKSPACE] };
-const disabledOnce: Bounds = { lease: 2, commits: 1, losesWriters: true, rows: [WORKSPACE] };
-const disabledAndEnabled: Bounds = { lease: 2, commits: 2, losesWriters: true, rows: [WORKSPACE] };
+const everyRow: Bounds = {
+  lease: 2,
+  commits: 2,
+  losesWriters: true,
+  commitsLate: false,
+  rows: [WORKSPACE, KEY, UNRELATED],
+};
+const thereAndBackAndThere: Bounds = {
+  lease: 2,
+  commits: 3,
+  losesWriters: false,
+  commitsLate: false,
+  rows: [WORKSPACE],
+};
+const disabledOnce: Bounds = { lease: 2, commits: 1, losesWriters: true, commitsLate: false, rows: [WORKSPACE] };
+const disabledAndEnabled: Bounds = { lease: 2, commits: 2, losesWriters: true, commitsLate: false, rows: [WORKSPACE] };
 
 /** A busy machine may take many times the seconds that this needs. */
 const PATIENCE = 120_000;
@@ -29,9 +41,18 @@ describe("the protocol holds in every state", () => {
   });
 });
 
+it("the protocol holds however late a transaction commits", { timeout: PATIENCE }, () => {
+  const { events, violation } = report(
+    "a transaction that commits late",
+    explore(createMachine(protocol, lateCommits)),
+  );
+  expect(violation).toBeUndefined();
+  expect([...events]).toContain("a row is changed by a transaction that had begun before the last commit");
+});
+
 describe("no rule can be left out: a call is accepted that must not be", () => {
-  it.each(mutants)("$when", ({ rule, when, through }) => {
-    const { violation = [] } = report(when, explore(createMachine(without(rule), disabledOnce)));
+  it.each(mutants)("$when", ({ rule, when, bounds = disabledOnce, through }) => {
+    const { violation = [] } = report(when, explore(createMachine(without(rule), bounds)));
     expect(violation.at(-1)).toMatch(/^accepted /);
     expect(inOrder(violation, through)).toEqual(through);
   });

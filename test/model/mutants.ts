@@ -1,4 +1,4 @@
-import type { Rule } from "./design.js";
+import { type Bounds, type Rule, UNRELATED, WORKSPACE } from "./design.js";
 import type { Event } from "./events.js";
 
 /** What goes wrong without a rule. */
@@ -6,9 +6,20 @@ interface Mutant {
   readonly rule: Rule;
   /** Ends the sentence "a call is accepted that must not be ...". */
   readonly when: string;
+  /** How far the exploration has to go to find it, if one change is not enough. */
+  readonly bounds?: Bounds;
   /** What happens on the way, in this order, so that the rule is broken by what it is there for. */
   readonly through: readonly Event[];
 }
+
+/** A change of a workspace that commits after another, which began later. */
+export const lateCommits: Bounds = {
+  lease: 2,
+  commits: 2,
+  losesWriters: false,
+  commitsLate: true,
+  rows: [WORKSPACE, UNRELATED],
+};
 
 export const mutants: readonly Mutant[] = [
   {
@@ -39,6 +50,18 @@ export const mutants: readonly Mutant[] = [
     rule: "pollIsOneSnapshot",
     when: "if the changes are read before the epoch",
     through: ["the poll reads the changes", "a row is changed", "the poll reads the epoch", "the poll is applied"],
+  },
+  {
+    rule: "pollsAskForWhatWasInProgress",
+    when: "if a poll asks by the numbers of transactions alone",
+    bounds: lateCommits,
+    through: [
+      "something else is changed",
+      "the poll is applied",
+      "a row is changed by a transaction that had begun before the last commit",
+      "the poll is applied",
+      "accepted from a held fact",
+    ],
   },
   {
     rule: "changesComeBeforeLease",

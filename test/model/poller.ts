@@ -1,5 +1,5 @@
 import { type Database, epochOf, stampAt } from "./database.js";
-import { KEY, WORKSPACE } from "./design.js";
+import { type Design, KEY, WORKSPACE } from "./design.js";
 import type { Steps } from "./events.js";
 import { draftOf, withPoll } from "./revise.js";
 import type { Call, Poll, Replica, Stage } from "./state.js";
@@ -39,7 +39,7 @@ export const pollSteps: Steps = ({ database, replica, call }, { design, bounds }
     const spent = design.leaseCountsFromSending ? poll.age : 0;
     const leaseLeft = poll.leased ? replica.leaseLeft : bounds.lease - spent;
     const event = isAwaited ? "the poll is applied, and a call that waited for it goes on" : "the poll is applied";
-    for (const known of knowledgeAfter(replica, database, poll.changesAt)) {
+    for (const known of knowledgeAfter(replica, database, poll.changesAt, design)) {
       const next = draftOf(replica);
       next.applied = poll.epochAt;
       next.horizon = known.horizon;
@@ -54,12 +54,20 @@ export const pollSteps: Steps = ({ database, replica, call }, { design, bounds }
 type Knowledge = Pick<Replica, "horizon" | "lastChange">;
 
 /** The first poll loads as much of the past as it likes; each later one what changed since the last. */
-function knowledgeAfter({ applied, horizon, lastChange }: Replica, database: Database, changesAt: number): Knowledge[] {
-  const stamps = [stampAt(database, WORKSPACE, changesAt), stampAt(database, KEY, changesAt)] as const;
-  const changesAbove = (epoch: number): Knowledge["lastChange"] => [
-    stamps[WORKSPACE] > epoch ? stamps[WORKSPACE] : lastChange[WORKSPACE],
-    stamps[KEY] > epoch ? stamps[KEY] : lastChange[KEY],
-  ];
+function knowledgeAfter(
+  { applied, horizon, lastChange }: Replica,
+  database: Database,
+  changesAt: number,
+  design: Design,
+): Knowledge[] {
+  const lastKnown = (row: typeof WORKSPACE | typeof KEY, epoch: number) => {
+    const stamp = stampAt(database, row, changesAt);
+    // Its id is lower than the highest that the poll before could see.
+    const wasInProgress = database.late[stamp - 1] === true && stamp === epoch + 1;
+    const isTold = stamp > epoch && (design.pollsAskForWhatWasInProgress || !wasInProgress);
+    return isTold ? stamp : lastChange[row];
+  };
+  const changesAbove = (epoch: number): Knowledge["lastChange"] => [lastKnown(WORKSPACE, epoch), lastKnown(KEY, epoch)];
   if (applied !== undefined) return [{ horizon, lastChange: changesAbove(applied) }];
   return Array.from({ length: changesAt + 1 }, (_, from) => ({ horizon: from, lastChange: changesAbove(from) }));
 }

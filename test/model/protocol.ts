@@ -37,8 +37,8 @@ const clockSteps: Steps = ({ database, replica, call }, { design, bounds }, anno
 
 const actors = [clockSteps, writerSteps, pollSteps, readSteps, otherSteps, callSteps];
 
-function tickWriters({ changed, waited }: Database, lease: number): Database {
-  return { changed, waited: waited.map((ticks) => (ticks === LOST ? LOST : Math.min(ticks + 1, lease))) };
+function tickWriters({ changed, late, waited }: Database, lease: number): Database {
+  return { changed, late, waited: waited.map((ticks) => (ticks === LOST ? LOST : Math.min(ticks + 1, lease))) };
 }
 
 function tickReplica(replica: Replica, design: Design, lease: number): Replica {

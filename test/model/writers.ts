@@ -10,22 +10,28 @@ export const writerSteps: Steps = (state, { design, bounds }, announce) => {
     if (epochOf(database) === bounds.commits) break;
     if (row === UNRELATED) {
       // Nothing is promised of this row, so when its writer returns is nobody's concern.
-      announce("something else is changed", afterCommit(state, row, bounds.lease));
+      announce("something else is changed", afterCommit(state, row, false, bounds.lease));
       continue;
     }
-    announce("a row is changed", afterCommit(state, row, design.writesWait ? 0 : bounds.lease));
-    if (bounds.losesWriters) announce("a row is changed, but its writer is lost", afterCommit(state, row, LOST));
+    const waited = design.writesWait ? 0 : bounds.lease;
+    announce("a row is changed", afterCommit(state, row, false, waited));
+    if (bounds.commitsLate && epochOf(database) > 0)
+      announce(
+        "a row is changed by a transaction that had begun before the last commit",
+        afterCommit(state, row, true, waited),
+      );
+    if (bounds.losesWriters) announce("a row is changed, but its writer is lost", afterCommit(state, row, false, LOST));
   }
   for (const row of bounds.rows) {
     const last = database.changed.lastIndexOf(row);
     if (database.waited[last] !== LOST) continue;
     const waited = database.waited.with(last, design.retriesWait ? 0 : bounds.lease);
-    announce("a lost write is tried again", { database: { changed: database.changed, waited }, replica, call });
+    announce("a lost write is tried again", { database: { ...database, waited }, replica, call });
   }
 };
 
-function afterCommit({ database, replica, call }: State, row: Row, waited: number): State {
-  const committed = commit(database, row, waited);
+function afterCommit({ database, replica, call }: State, row: Row, late: boolean, waited: number): State {
+  const committed = commit(database, row, late, waited);
   if (call === undefined || call === resting) return { database: committed, replica, call };
   return { database: committed, replica, call: { ...call, truth: truthAfterCommit(call.truth, committed) } };
 }

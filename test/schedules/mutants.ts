@@ -15,6 +15,7 @@ export interface Mutant {
 const lease = "src/auth/lease.ts";
 const changes = "src/auth/changes.ts";
 const shelf = "src/auth/shelf.ts";
+const snapshot = "src/auth/snapshot.ts";
 const holdings = "src/auth/holdings.ts";
 const pipeline = "src/rpc/pipeline.ts";
 const call = "src/call.ts";
@@ -79,22 +80,34 @@ export const mutants: readonly Mutant[] = [
     replacement: "",
   },
   {
-    name: "changes are read before the epoch",
+    name: "changes are read before the snapshot",
     file: postgres,
-    text: "const found = { epoch: epoch(), leaseMs,",
-    replacement: 'await step("a second snapshot");\n        const found = { epoch: epoch(), leaseMs,',
+    text: "const found = { snapshot: snapshot(), leaseMs,",
+    replacement: 'await step("a second snapshot");\n        const found = { snapshot: snapshot(), leaseMs,',
+  },
+  {
+    name: "changes are asked for by their numbers alone, without those that were in progress",
+    file: postgres,
+    text: "(sees(seen, xid) ? [] : [{ id, xid }])",
+    replacement: "(xid < seen.xmax ? [] : [{ id, xid }])",
+  },
+  {
+    name: "a transaction that was in progress counts as seen",
+    file: snapshot,
+    text: "(xid < xmax && !inProgress.includes(xid))",
+    replacement: "xid < xmax",
   },
   {
     name: "the oldest changes are forgotten without a trace",
     file: changes,
-    text: "horizon = changedAt;",
-    replacement: "",
+    text: "lastChange.delete(id);\n        horizon = foundIn;",
+    replacement: "lastChange.delete(id);",
   },
   {
     name: "what arrives is held as of its arrival",
     file: shelf,
     text: "if (!changes.admit(fact)) return false;",
-    replacement: "fact = { ...fact, asOf: changes.epoch };",
+    replacement: "fact = { ...fact, asOf: changes.present };",
   },
   {
     name: "what is held is used whatever has changed",
@@ -103,10 +116,16 @@ export const mutants: readonly Mutant[] = [
     replacement: "if (false) {",
   },
   {
+    name: "what was checked once is used until the next history",
+    file: changes,
+    text: "version += 1;\n      learnt += changes.length;",
+    replacement: "learnt += changes.length;",
+  },
+  {
     name: "Redis is believed",
     file: shelf,
-    text: "if (fact === undefined || fact.asOf > changes.epoch || !changes.admit(fact)) return undefined;",
-    replacement: "if (fact) return { ...fact, asOf: changes.epoch };",
+    text: "if (fact === undefined || !includes(changes.present, fact.asOf) || !changes.admit(fact)) return undefined;",
+    replacement: "if (fact) return { ...fact, asOf: changes.present };",
   },
   {
     name: "a fetch that somebody else began is believed",

@@ -1,5 +1,6 @@
 import type { ChangeSource } from "../../src/auth/heartbeat.js";
 import type { HoldingsSources } from "../../src/auth/holdings.js";
+import { type Snapshot, sees, writeSnapshot } from "../../src/auth/snapshot.js";
 import type { Dice } from "./dice.js";
 import type { Step, Time } from "./time.js";
 
@@ -12,11 +13,15 @@ export interface Contents {
 }
 
 export interface Postgres {
-  /** Which contents there were at each epoch; the last are the present ones. */
+  /** Which contents there were after each commit; the last are the present ones. */
   readonly history: readonly Contents[];
   readonly present: Contents;
-  readonly epoch: number;
-  /** Resolves to the epoch that contains the change. Fails like any statement, perhaps after it has committed. */
+  /** What a statement that begins now can see. */
+  readonly snapshot: Snapshot;
+  /**
+   * Resolves to the number of commits up to the one that contains the change. Fails like any statement, perhaps after it
+   * has committed.
+   */
   write(who: string, row: string, change: Partial<Contents>): Promise<number>;
   /**
    * Makes a change that the key itself asked for, once there is a connection, if the key is as it was authorized. Fails
@@ -33,6 +38,9 @@ export const identityId = "identity";
 
 const longAgo = new Date(0);
 
+/** The id of the first transaction. */
+const firstXid = 1_000;
+
 const connectionLost = new Error("the connection was lost");
 
 const outdatedCaller = Object.assign(new Error("the calling key is not as it was authorized"), { code: "LK001" });
@@ -41,8 +49,9 @@ const outdatedCaller = Object.assign(new Error("the calling key is not as it was
 const rarity = { slow: 8, lost: 16 };
 
 /**
- * A statement reaches the server, takes its snapshot or commits, and its answer arrives: anything may happen in between.
- * Epochs are stamped as the triggers do it.
+ * A statement reaches the server, takes its snapshot or commits, and its answer arrives: anything may happen in between. A
+ * change has the id of its transaction before it commits, so that others may begin later and commit before it. Rows are
+ * stamped as the triggers do it.
  */
 export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Dice): Postgres {
   const history: [Contents, ...Contents[]] = [
@@ -50,7 +59,15 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
   ];
   const stamps = new Map([workspaceId, keyId, identityId].map((id) => [id, 0]));
   const present = () => history.at(-1) ?? history[0];
-  const epoch = () => history.length - 1;
+  let nextXid = firstXid;
+  let lastCompleted = firstXid - 1;
+  const inProgress = new Set<number>();
+
+  function snapshot(): Snapshot {
+    const xmax = lastCompleted + 1;
+    const running = [...inProgress].filter((xid) => xid < xmax);
+    return { xmin: Math.min(xmax, ...running), xmax, inProgress: running };
+  }
 
   async function travel(what: string): Promise<void> {
     if (dice.oneIn(rarity.slow)) await time.passed(2 * leaseMs, what);
@@ -58,15 +75,27 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
     if (dice.mishap(rarity.lost)) throw connectionLost;
   }
 
-  function commit(row: string, change: Partial<Contents>): number {
+  function begin(): number {
+    const xid = nextXid++;
+    inProgress.add(xid);
+    return xid;
+  }
+
+  function end(xid: number): void {
+    inProgress.delete(xid);
+    lastCompleted = Math.max(lastCompleted, xid);
+  }
+
+  function commit(xid: number, row: string, change: Partial<Contents>): number {
     const before = present();
     const after = { ...before, ...change };
     const changes = Object.keys(change) as (keyof Contents)[];
     if (changes.some((what) => before[what] !== after[what])) {
       history.push(after);
-      stamps.set(row, epoch());
+      stamps.set(row, xid);
     }
-    return epoch();
+    end(xid);
+    return history.length - 1;
   }
 
   return {
@@ -74,12 +103,15 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
     get present() {
       return present();
     },
-    get epoch() {
-      return epoch();
+    get snapshot() {
+      return snapshot();
     },
     async write(who, row, change) {
       await travel(`${who} writes: ${row}`);
-      const committed = commit(row, change);
+      const xid = begin();
+      // One transaction at a time changes a row; others wait for its lock.
+      if (dice.oneIn(2)) await step(`${who} flushes its commit: ${row}`);
+      const committed = commit(xid, row, change);
       await travel(`${who} hears of its write: ${row}`);
       return committed;
     },
@@ -92,22 +124,22 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
     connect: (who) => ({
       connect: async () => {},
       beginHistory: async () => {},
-      async changedSince(known) {
+      async changedSince(seen) {
         await travel(`${who} asks for changes`);
-        const changes = [...stamps].flatMap(([id, changedAt]) => (changedAt > known ? [{ id, epoch: changedAt }] : []));
-        const found = { epoch: epoch(), leaseMs, removedAt: 0, history: "the one", standby: false, changes };
+        const changes = [...stamps].flatMap(([id, xid]) => (sees(seen, xid) ? [] : [{ id, xid }]));
+        const found = { snapshot: snapshot(), leaseMs, history: "the one", standby: false, changes };
         await travel(`${who} hears of changes`);
         return found;
       },
       async readStanding() {
         await travel(`${who} reads the key`);
-        const found = standing(present(), epoch());
+        const found = standing(present(), writeSnapshot(snapshot()));
         await travel(`${who} gets the key`);
         return found;
       },
       async readState() {
         await travel(`${who} reads the workspace`);
-        const found = { enabled: present().workspaceEnabled, epoch: epoch() };
+        const found = { enabled: present().workspaceEnabled, snapshot: writeSnapshot(snapshot()) };
         await travel(`${who} gets the workspace`);
         return found;
       },
@@ -120,7 +152,7 @@ function isUsable({ workspaceEnabled, keyEnabled, keyDeleted }: Contents): boole
   return workspaceEnabled && keyEnabled && !keyDeleted;
 }
 
-function standing({ workspaceEnabled, keyEnabled, keyDeleted, ownerName }: Contents, epoch: number) {
+function standing({ workspaceEnabled, keyEnabled, keyDeleted, ownerName }: Contents, snapshot: string) {
   if (keyDeleted) return undefined;
   return {
     keyId,
@@ -137,6 +169,6 @@ function standing({ workspaceEnabled, keyEnabled, keyDeleted, ownerName }: Conte
     identityCreatedAt: longAgo,
     identityUpdatedAt: longAgo,
     workspaceEnabled,
-    epoch,
+    snapshot,
   };
 }

@@ -3,6 +3,7 @@ import { createChanges } from "../../src/auth/changes.js";
 import type { ChangeSource } from "../../src/auth/heartbeat.js";
 import { createHoldings, type Holdings, type HoldingsSources } from "../../src/auth/holdings.js";
 import { createLease } from "../../src/auth/lease.js";
+import type { Snapshot } from "../../src/auth/snapshot.js";
 import type { Cache } from "../../src/storage/redis.js";
 import type { Tally } from "./tally.js";
 import type { MachineClock } from "./time.js";
@@ -30,7 +31,7 @@ export interface Machine {
 export function startReplica(
   { name, clock, cache, postgres }: Machine,
   leaseMs: number,
-  beginning: number,
+  beginning: Snapshot,
   mostRemembered: number,
   tally: Tally,
 ): Replica {
@@ -49,9 +50,9 @@ export function startReplica(
   const source: ChangeSource = {
     connect: postgres.connect,
     beginHistory: postgres.beginHistory,
-    changedSince(epoch) {
+    changedSince(seen) {
       questions += 1;
-      return postgres.changedSince(epoch);
+      return postgres.changedSince(seen);
     },
   };
   const lease = createLease(source, changes, leaseMs, clock);
@@ -94,6 +95,9 @@ export function startReplica(
     get hits() {
       return hits;
     },
-    renewLease: lease.renew,
+    async renewLease() {
+      await lease.renew();
+      holdings.confirm();
+    },
   };
 }

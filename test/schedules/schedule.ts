@@ -1,4 +1,5 @@
 import type { Scheduler } from "fast-check";
+import { recentPast } from "../../src/auth/lease.js";
 import { chooseChange } from "./choose-change.js";
 import { createDice } from "./dice.js";
 import { LateCall } from "./late-call.js";
@@ -44,7 +45,13 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
     const machine = { name, clock, cache: redis.connect(name), postgres: postgres.connect(name) };
     /** The past may be known or unknown to a process that starts, and much or little of what follows remembered. */
     const start = (): Replica =>
-      startReplica(machine, leaseMs, dice.pick([0, postgres.epoch]), dice.pick([1, 100_000]), tally);
+      startReplica(
+        machine,
+        leaseMs,
+        dice.pick([recentPast(postgres.snapshot), postgres.snapshot]),
+        dice.pick([1, 100_000]),
+        tally,
+      );
     return { name, clock, start, replica: start() };
   };
   const machines: [ReturnType<typeof startMachine>, ReturnType<typeof startMachine>] = [
@@ -109,10 +116,9 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
     const { row, to } = chooseChange(postgres.present, dice);
     for (;;) {
       try {
-        const epoch = await postgres.write(replica.name, row, to);
-        if (to.workspaceEnabled === undefined) await replica.changed();
-        else await replica.workspaceChanged(row, to.workspaceEnabled, epoch);
-        acknowledged = Math.max(acknowledged, epoch);
+        const commits = await postgres.write(replica.name, row, to);
+        await replica.changed();
+        acknowledged = Math.max(acknowledged, commits);
         tally.acknowledged += 1;
         return;
       } catch {

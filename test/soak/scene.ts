@@ -60,8 +60,10 @@ async function fillChanges(sql: postgres.Sql, service: SoakedService, { workspac
     await sql`
       update identities set updated_at = updated_at + interval '1 ms' where identity_id in
         (select 'id_filling_' || number from generate_series(${from + 1}::int, ${from + batch}::int) as number)`;
-    const [row] = await sql<{ value: number }[]>`select value::float8 from epoch`;
-    while ((await service.readMetric("epoch")) < (row?.value ?? 0)) await new Promise((next) => setTimeout(next, 20));
+    const [row] = await sql<{ xmax: number }[]>`
+      select pg_snapshot_xmax(pg_current_snapshot())::text::float8 as xmax`;
+    while ((await service.readMetric("known_transaction_id")) < (row?.xmax ?? 0))
+      await new Promise((next) => setTimeout(next, 20));
   }
 }
 

@@ -36,7 +36,7 @@ describe("migrations", () => {
   it("bring an empty database up to date and are recorded", async () => {
     const sql = pool();
     await migrate(sql);
-    expect(await tablesOf(sql)).toEqual(expect.arrayContaining(["epoch", "identities", "keys", "workspaces"]));
+    expect(await tablesOf(sql)).toEqual(expect.arrayContaining(["identities", "keys", "lease", "workspaces"]));
     expect((await recorded(sql)).map(({ name }) => name)).toContain("0001_foundation.sql");
   });
 
@@ -44,10 +44,10 @@ describe("migrations", () => {
     const sql = pool();
     await migrate(sql);
     const before = await recorded(sql);
-    await sql`update epoch set value = 41`;
+    await sql`update lease set lease_ms = 41`;
     await migrate(sql);
     expect(await recorded(sql)).toEqual(before);
-    expect(await sql`select value from epoch`).toEqual([{ value: 41n }]);
+    expect(await sql`select lease_ms from lease`).toEqual([{ leaseMs: 41 }]);
   });
 
   it("are applied once when ten processes start at the same moment", async () => {
@@ -57,7 +57,7 @@ describe("migrations", () => {
     const names = (await recorded(sql)).map(({ name }) => name);
     expect(names).toEqual([...new Set(names)]);
     expect(names).toContain("0001_foundation.sql");
-    expect(await sql`select value from epoch`).toEqual([{ value: 0n }]);
+    expect(await sql`select count(*)::int from lease`).toEqual([{ count: 1 }]);
   });
 
   it("let several whole services start at once on one empty database", async () => {
@@ -83,7 +83,7 @@ describe("migrations", () => {
     expect(await tablesOf(sql)).toEqual(["keys"]);
     await sql`drop table keys`;
     await migrate(sql);
-    expect(await tablesOf(sql)).toContain("epoch");
+    expect(await tablesOf(sql)).toContain("lease");
   });
 
   it("that fail do not keep other processes waiting", async () => {

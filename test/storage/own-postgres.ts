@@ -9,6 +9,8 @@ export interface OwnPostgres {
   readonly url: string;
   /** As `pg_ctl restart -m` does: `fast` ends sessions, `immediate` is a crash. */
   restart(mode: "fast" | "immediate"): Promise<void>;
+  /** Stops it, does something to its data folder, and starts it again. */
+  whileStopped(act: (folder: string) => void): Promise<void>;
   /** Stops all of its processes, as SIGSTOP does. */
   freeze(): void;
   thaw(): void;
@@ -29,6 +31,12 @@ export async function openOwnPostgres(): Promise<OwnPostgres> {
     async restart(mode) {
       process.kill(pid(), mode === "fast" ? "SIGINT" : "SIGQUIT");
       await run.ended;
+      run = await backend.start();
+    },
+    async whileStopped(act) {
+      process.kill(pid(), "SIGINT");
+      await run.ended;
+      act(join(dataDir, "postgres"));
       run = await backend.start();
     },
     freeze: () => signalAll("SIGSTOP"),

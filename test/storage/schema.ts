@@ -10,18 +10,16 @@ export interface Schema {
   readonly sql: Sql;
   insertWorkspace(): Promise<string>;
   insertKey(workspaceId: string): Promise<string>;
-  /** The epoch that everybody sees. */
-  epoch(): Promise<bigint>;
-  /** The epoch that a workspace was last stamped with. */
-  workspaceStamp(workspaceId: string): Promise<bigint | undefined>;
-  /** The epochs that a workspace's keys were last stamped with, oldest key first. */
-  keyStamps(workspaceId: string): Promise<bigint[]>;
+  /** Whether the transaction that wrote a workspace last has stamped it. */
+  isWorkspaceStamped(workspaceId: string): Promise<boolean>;
+  /** The same of a workspace's keys, oldest first. */
+  areKeysStamped(workspaceId: string): Promise<boolean[]>;
   close(): Promise<void>;
 }
 
 /** Opens a fresh, migrated database; close it in afterAll. */
-export async function openSchema(): Promise<Schema> {
-  const database = await createDatabase();
+export async function openSchema(given?: { url: string; drop(): Promise<void> }): Promise<Schema> {
+  const database = given ?? (await createDatabase());
   const sql = connectPostgres(database.url);
   await migrate(sql);
   return {
@@ -39,20 +37,15 @@ export async function openSchema(): Promise<Schema> {
         values (${id}, ${workspaceId}, decode(${mintSecret().hash}, 'hex'), 'lk_test', true, '{}', now(), now())`;
       return id;
     },
-    async epoch() {
-      const [row] = await sql<{ value: bigint }[]>`select value from epoch`;
-      if (row === undefined) throw new Error("the epoch has lost its row");
-      return row.value;
+    async isWorkspaceStamped(workspaceId) {
+      const [row] = await sql<{ stamped: boolean }[]>`
+        select changed_xid::xid = xmin as stamped from workspaces where workspace_id = ${workspaceId}`;
+      return row?.stamped === true;
     },
-    async workspaceStamp(workspaceId) {
-      const [row] = await sql<{ changedEpoch: bigint }[]>`
-        select changed_epoch from workspaces where workspace_id = ${workspaceId}`;
-      return row?.changedEpoch;
-    },
-    async keyStamps(workspaceId) {
-      const rows = await sql<{ changedEpoch: bigint }[]>`
-        select changed_epoch from keys where workspace_id = ${workspaceId} order by key_id`;
-      return rows.map(({ changedEpoch }) => changedEpoch);
+    async areKeysStamped(workspaceId) {
+      const rows = await sql<{ stamped: boolean }[]>`
+        select changed_xid::xid = xmin as stamped from keys where workspace_id = ${workspaceId} order by key_id`;
+      return rows.map(({ stamped }) => stamped);
     },
     async close() {
       await sql.end({ timeout: 5 });
