@@ -1,9 +1,9 @@
+import { LRUCache } from "lru-cache";
 import type { Call } from "../call.js";
 import { serviceUnavailable } from "../errors.js";
 import type { Cache } from "../storage/redis.js";
 import type { Changes, Fact } from "./changes.js";
 import type { EntryForm } from "./entries.js";
-import { type Cached, createSecondChanceCache } from "./second-chance.js";
 import { includes } from "./snapshot.js";
 
 /** Facts of one kind: some held in this process, more of them in Redis, all of them in Postgres. */
@@ -50,14 +50,17 @@ const mostFetches = 5;
 /** How often everything that is held is confirmed before the changes since are forgotten. */
 const confirmationsPerWindow = 3;
 
-interface Holding<T> extends Cached {
+interface Holding<T> {
+  readonly id: string;
   fact: Fact<T>;
   /** Of the changes, when it was last looked whether one is missing in the fact. */
   version: number;
 }
 
 export function createShelf<T>({ form, changes, cache, read, onArrival, capacity, weigh }: ShelfOptions<T>): Shelf<T> {
-  const holdings = createSecondChanceCache<Holding<T>>(capacity);
+  const holdings = new LRUCache<string, Holding<T>>({ maxSize: capacity });
+  /** Goes through all that is held, the longest unused first. */
+  let walk = holdings.rvalues();
   const underWay = new Map<string, Promise<Fact<T> | undefined>>();
   const lookups = { held: 0, redis: 0, postgres: 0 };
   let { history, learnt } = changes;
@@ -91,19 +94,29 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
     if (!changes.admit(fact)) return false;
     const known = holdings.peek(id);
     if (known !== undefined && includes(known.fact.asOf, fact.asOf)) return false;
-    holdings.set({ id, fact, version: changes.version, size: overhead + weigh(fact), used: known !== undefined });
-    return known === undefined;
+    holdings.set(id, { id, fact, version: changes.version }, { size: overhead + weigh(fact) });
+    return known?.fact.value !== fact.value;
   }
 
   function confirm(): void {
     dropOtherHistories();
     const share = ((changes.learnt - learnt) * confirmationsPerWindow) / changes.mostRemembered;
     learnt = changes.learnt;
-    for (const holding of holdings.next(Math.ceil(share * holdings.count))) isCurrent(holding);
+    for (let left = Math.ceil(share * holdings.size); left > 0; left--) {
+      const { value: holding, done } = walk.next();
+      if (holding !== undefined) isCurrent(holding);
+      if (done) walk = holdings.rvalues();
+    }
   }
 
   function share(id: string, fact: Fact<T>): void {
     void cache.set(form.nameOf(id), form.seal(id, fact), lifetimeMs);
+  }
+
+  /** An entry that is still good is written again as of the present: a key with the state of its workspace, if that is, too. */
+  function shareAgain(id: string, fact: Fact<T>): void {
+    const rows = [...fact.rows, fact.workspaceId];
+    if (changes.admit({ ...fact, rows })) share(id, { ...fact, asOf: changes.present });
   }
 
   /** Redis is not trusted: an entry counts only if it lies within what is known here, and no change is missing in it. */
@@ -111,9 +124,8 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
     const fact = form.open(id, await cache.get(form.nameOf(id), call?.span));
     if (fact === undefined || !includes(changes.present, fact.asOf) || !changes.admit(fact)) return undefined;
     lookups.redis += 1;
-    const confirmed = { ...fact, asOf: changes.present };
-    if (changes.isAging(fact.asOf)) share(id, confirmed);
-    return confirmed;
+    if (changes.isAging(fact.asOf)) shareAgain(id, fact);
+    return fact;
   }
 
   async function readPostgres(id: string, call: Call | undefined): Promise<Fact<T> | undefined> {

@@ -31,7 +31,7 @@ export type PoolRules = Readonly<Record<StatementClass, ClassRules>>;
  */
 export const fairRules: PoolRules = {
   // Not pipelined: they come one by one, and none is to wait behind another that waits for a lock.
-  revocation: { kept: 1, share: 3, pipelined: false },
+  revocation: { kept: 1, share: 2, pipelined: false },
   operator: { kept: 1, share: 3, pipelined: false },
   // One row each, by an index: none is slow by itself, so those of different workspaces may share a connection.
   lookup: { kept: 1, share: 3, pipelined: true },

@@ -4,6 +4,7 @@ import { randomBytes } from "node:crypto";
 import { createChanges } from "../../dist/src/auth/changes.js";
 import { keyEntries } from "../../dist/src/auth/entries.js";
 import { createShelf } from "../../dist/src/auth/shelf.js";
+import { snapshotBefore } from "../../dist/src/auth/snapshot.js";
 import { weightOf } from "../../dist/src/auth/weight.js";
 import { mintId } from "../../dist/src/ids.js";
 import { mintSecret } from "../../dist/src/keys/secret.js";
@@ -21,7 +22,7 @@ const metas = {
 const form = keyEntries(() => "a secret");
 const shelf = createShelf({
   form,
-  changes: createChanges(0, "one"),
+  changes: createChanges(snapshotBefore(0), "one"),
   cache: noCache,
   capacity: Number(capacity),
   weigh: weightOf,
@@ -36,8 +37,9 @@ const shelf = createShelf({
       permissions: [text(14), text(15)],
       meta: metas[kind](),
     };
-    const value = { keyId, workspaceId: mintId("ws"), workspaceEnabled: true, ...settings, ...identity, ...dates };
-    return form.open(id, form.seal(id, { value, rows: [keyId, identityId], asOf: 0 }));
+    const workspaceId = mintId("ws");
+    const value = { keyId, workspaceId, workspaceEnabled: true, ...settings, ...identity, ...dates };
+    return form.open(id, form.seal(id, { value, rows: [keyId, identityId], workspaceId, asOf: snapshotBefore(0) }));
   },
 });
 

@@ -45,6 +45,7 @@ describe("old entries that come back to a replica that does not know the key", (
 
   it("do not undo an enable", async () => {
     await disable(replicas.app, home.workspaceId);
+    await listKeys(replicas.app, reader.key);
     await expect.poll(() => replicas.redis.get(workspaceEntryOf(home.workspaceId))).toContain(".disabled@");
     await replayedAfter(() => enable(replicas.app, home.workspaceId));
     expect(await replicas.redis.get(keyEntryOf(reader.key))).toContain('"workspaceEnabled":false');

@@ -57,7 +57,6 @@ export const mutants: readonly Mutant[] = [
     bounds: lateCommits,
     through: [
       "something else is changed",
-      "the poll is applied",
       "a row is changed by a transaction that had begun before the last commit",
       "the poll is applied",
       "accepted from a held fact",
