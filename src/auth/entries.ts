@@ -15,7 +15,7 @@ export interface EntryForm<T> {
 export type Secret = () => string;
 
 /** Grows with every change of what is written below: processes of different versions do not read each other's entries. */
-const version = 2;
+const version = 3;
 
 /** Whether a workspace is enabled, by its id. */
 export function workspaceEntries(secret: Secret): EntryForm<boolean> {

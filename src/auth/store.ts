@@ -23,6 +23,8 @@ export interface Changed {
   readonly history: string;
   /** True on a server that only follows the primary, and so may not know of the last changes. */
   readonly standby: boolean;
+  /** By the database's clock, in milliseconds since 1970: read after the question was sent. */
+  readonly time: number;
   /** The last epoch at which rows were removed, whichever they were. */
   readonly removedAt: number;
   /** Undefined: too many to tell. */
@@ -48,7 +50,8 @@ export function createChangesStore(sql: Sql) {
       const most = mostChanges + 1;
       const rows = await sql<(Omit<Changed, "changes"> & { id: string | null; changedEpoch: number })[]>`
         with present as materialized (
-          select value::float8 as epoch, removed_at::float8, lease_ms, history(), pg_is_in_recovery() as standby
+          select value::float8 as epoch, removed_at::float8, lease_ms, history(), pg_is_in_recovery() as standby,
+            (extract(epoch from clock_timestamp()) * 1000)::float8 as time
           from epoch)
         select present.*, id, changed_epoch::float8 from present left join (
           (select key_id as id, changed_epoch from keys
