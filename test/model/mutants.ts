@@ -26,6 +26,21 @@ export const mutants: readonly Mutant[] = [
     ],
   },
   {
+    rule: "waitsCoverSlowClocks",
+    when: "if a write waits for one lease by its own clock, and the holder's is slower",
+    through: [
+      "the poll takes its snapshot",
+      "a row is changed",
+      "a tick that the replica's clock misses",
+      "a call begins under the lease",
+    ],
+  },
+  {
+    rule: "endsAreStates",
+    when: "if an end is a time, and the replica's clock is behind",
+    through: ["a row is changed", "a call begins under the lease", "accepted by a clock that is behind"],
+  },
+  {
     rule: "leaseCountsFromSending",
     when: "if the lease counts from the poll's reply",
     through: ["the poll takes its snapshot", "a row is changed", "a tick", "a tick", "the poll is applied"],

@@ -8,16 +8,25 @@ export interface Contents {
   readonly workspaceEnabled: boolean;
   readonly keyEnabled: boolean;
   readonly keyDeleted: boolean;
+  readonly keyEnded: boolean;
+  /** By the database's clock. */
+  readonly keyExpiresAt: number | null;
   readonly ownerName: string;
 }
+
+/** A change, which may depend on when it is made. */
+export type ChangeOf = (time: number) => Partial<Contents>;
 
 export interface Postgres {
   /** Which contents there were at each epoch; the last are the present ones. */
   readonly history: readonly Contents[];
   readonly present: Contents;
   readonly epoch: number;
+  /** The time by its clock. */
+  readonly time: number;
+  setClockBack(ms: number): void;
   /** Resolves to the epoch that contains the change. Fails like any statement, perhaps after it has committed. */
-  write(who: string, row: string, change: Partial<Contents>): Promise<number>;
+  write(who: string, row: string, change: ChangeOf): Promise<number>;
   /**
    * Makes a change that the key itself asked for, once there is a connection, if the key is as it was authorized. Fails
    * as PostgreSQL does if it is not.
@@ -33,6 +42,9 @@ export const identityId = "identity";
 
 const longAgo = new Date(0);
 
+/** What its clock says at first. Those of others may be ahead or behind. */
+export const timeOfDay = 10_000_000;
+
 const connectionLost = new Error("the connection was lost");
 
 const outdatedCaller = Object.assign(new Error("the calling key is not as it was authorized"), { code: "LK001" });
@@ -44,13 +56,22 @@ const rarity = { slow: 8, lost: 16 };
  * A statement reaches the server, takes its snapshot or commits, and its answer arrives: anything may happen in between.
  * Epochs are stamped as the triggers do it.
  */
-export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Dice): Postgres {
+export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Dice, speed: number): Postgres {
+  let setBackByMs = 0;
   const history: [Contents, ...Contents[]] = [
-    { workspaceEnabled: true, keyEnabled: true, keyDeleted: false, ownerName: "owner 0" },
+    {
+      workspaceEnabled: true,
+      keyEnabled: true,
+      keyDeleted: false,
+      keyEnded: false,
+      keyExpiresAt: null,
+      ownerName: "owner 0",
+    },
   ];
   const stamps = new Map([workspaceId, keyId, identityId].map((id) => [id, 0]));
   const present = () => history.at(-1) ?? history[0];
   const epoch = () => history.length - 1;
+  const clockTime = () => timeOfDay + time.now() * speed - setBackByMs;
 
   async function travel(what: string): Promise<void> {
     if (dice.oneIn(rarity.slow)) await time.passed(2 * leaseMs, what);
@@ -58,8 +79,9 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
     if (dice.mishap(rarity.lost)) throw connectionLost;
   }
 
-  function commit(row: string, change: Partial<Contents>): number {
+  function commit(row: string, changeOf: ChangeOf): number {
     const before = present();
+    const change = changeOf(clockTime());
     const after = { ...before, ...change };
     const changes = Object.keys(change) as (keyof Contents)[];
     if (changes.some((what) => before[what] !== after[what])) {
@@ -76,6 +98,12 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
     },
     get epoch() {
       return epoch();
+    },
+    get time() {
+      return clockTime();
+    },
+    setClockBack(ms) {
+      setBackByMs += ms;
     },
     async write(who, row, change) {
       await travel(`${who} writes: ${row}`);
@@ -95,7 +123,15 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
       async changedSince(known) {
         await travel(`${who} asks for changes`);
         const changes = [...stamps].flatMap(([id, changedAt]) => (changedAt > known ? [{ id, epoch: changedAt }] : []));
-        const found = { epoch: epoch(), leaseMs, removedAt: 0, history: "the one", standby: false, changes };
+        const found = {
+          epoch: epoch(),
+          leaseMs,
+          removedAt: 0,
+          history: "the one",
+          standby: false,
+          changes,
+          time: clockTime(),
+        };
         await travel(`${who} hears of changes`);
         return found;
       },
@@ -115,12 +151,13 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
   };
 }
 
-/** As the condition in the statement of every change has it, of a key whose permissions and expiry never change. */
-function isUsable({ workspaceEnabled, keyEnabled, keyDeleted }: Contents): boolean {
-  return workspaceEnabled && keyEnabled && !keyDeleted;
+/** As the condition in the statement of every change has it, of a key whose scopes never change. */
+function isUsable({ workspaceEnabled, keyEnabled, keyDeleted, keyEnded }: Contents): boolean {
+  return workspaceEnabled && keyEnabled && !keyDeleted && !keyEnded;
 }
 
-function standing({ workspaceEnabled, keyEnabled, keyDeleted, ownerName }: Contents, epoch: number) {
+function standing(contents: Contents, epoch: number) {
+  const { workspaceEnabled, keyEnabled, keyDeleted, keyEnded, keyExpiresAt, ownerName } = contents;
   if (keyDeleted) return undefined;
   return {
     keyId,
@@ -130,7 +167,8 @@ function standing({ workspaceEnabled, keyEnabled, keyDeleted, ownerName }: Conte
     scopes: ["*"],
     permissions: [],
     meta: {},
-    expiresAt: null,
+    expiresAt: keyExpiresAt === null ? null : new Date(keyExpiresAt),
+    ended: keyEnded,
     identityId,
     externalId: ownerName,
     identityMeta: {},
