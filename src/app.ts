@@ -92,8 +92,6 @@ export interface AppOptions {
   readonly cacheMb: number;
   readonly docsBaseUrl: string | undefined;
   readonly log: Log;
-  /** The time by which keys expire and changes are dated. */
-  readonly now?: () => Date;
   /** Which calls are served; left out, those that the event loop has time for. */
   readonly guard?: LoopGuard;
   /** What one client may do, where it is not the standard. */
@@ -127,7 +125,7 @@ const lingerMs = 2_000;
 
 /** Connects everything: backends, stores, services, doors. Resolves when both ports are open. */
 export async function openApp(options: AppOptions): Promise<App> {
-  const { host, log, now = () => new Date() } = options;
+  const { host, log } = options;
   const undo: (() => unknown)[] = [];
   const close = async () => {
     for (const step of undo.splice(0).reverse()) await step();
@@ -171,20 +169,20 @@ export async function openApp(options: AppOptions): Promise<App> {
     undo.push(() => lastUsed.close());
 
     const { rateLimit } = options;
-    const authentication = createAuthentication(options.operatorKey, holdings, lastUsed, now);
+    const authentication = createAuthentication(options.operatorKey, holdings, lastUsed, lease.databaseTime);
     // Without a limit there is nothing in between: a key that is held is accepted at once.
     const authenticate = rateLimit
       ? withRateLimit(authentication.authenticate, rateLimit, createWindows(rateLimit, redis), log)
       : authentication.authenticate;
-    const workspacesService = createWorkspacesService(workspaces, holdings, createAuditStore(sql), now);
+    const workspacesService = createWorkspacesService(workspaces, holdings, createAuditStore(sql));
     const procedures = createProcedures(
       [
-        service(KeysService, createKeysService(keys, holdings, lastUsed, now)),
-        service(IdentitiesService, createIdentitiesService(identities, holdings, now)),
+        service(KeysService, createKeysService(keys, holdings, lastUsed, lease.databaseTime)),
+        service(IdentitiesService, createIdentitiesService(identities, holdings)),
         service(WorkspacesService, workspacesService),
       ],
       { ...authentication, authenticate },
-      createOnce(createOnceStore(sql), holdings.changed, now),
+      createOnce(createOnceStore(sql), holdings.changed),
       tracing,
     );
 
@@ -214,7 +212,6 @@ export async function openApp(options: AppOptions): Promise<App> {
     const sweep = startSweep(createRetentionStore(sql), {
       auditDays: options.auditRetentionDays,
       everyMs: options.sweepEveryMs ?? sweepEveryMs,
-      now,
       log,
     });
     undo.push(() => sweep.stop());

@@ -34,7 +34,6 @@ export interface Call {
 export interface KeptAnswer {
   readonly id: Buffer;
   readonly sealed: Buffer;
-  readonly until: Date;
 }
 
 /** Nobody waits for the answer any more: what is being done for the call is stopped, and nothing more is begun. */

@@ -9,7 +9,7 @@ import { standardLimits } from "./overload/limits.js";
 import { Unusable } from "./unusable.js";
 
 /** What the service is made from if several processes serve it. */
-export interface WorkersOptions extends Omit<AppOptions, "now" | "guard" | "limits"> {
+export interface WorkersOptions extends Omit<AppOptions, "guard" | "limits"> {
   readonly workers: number;
   readonly logLevel: LogLevel;
 }

@@ -5,6 +5,7 @@ import type { TestProject } from "vitest/node";
 import { openSql } from "../commands/open-sql.js";
 import type { migrateDatabase as MigrateDatabase } from "../src/app.js";
 import type { startBackends as StartBackends } from "../src/embedded/backends.js";
+import { clockAhead } from "./database-clock.js";
 import { type Findings, searchRemains } from "./leaks.js";
 
 declare module "vitest" {
@@ -39,7 +40,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   };
 }
 
-/** A database to copy: with the schema, and a lease so short that tests need not wait for changes to be acknowledged. */
+/** A database to copy: with the schema, a clock that tests can move, and a lease so short that tests need not wait for changes to be acknowledged. */
 async function createTemplate(databaseUrl: string): Promise<string> {
   const name = "template_of_tests";
   const url = new URL(databaseUrl);
@@ -52,6 +53,7 @@ async function createTemplate(databaseUrl: string): Promise<string> {
   await migrateDatabase(url.href);
   const sql = openSql(url.href, { max: 1 });
   await sql`update lease set lease_ms = 50`;
+  await sql.unsafe(clockAhead(0));
   await sql.end();
   return name;
 }

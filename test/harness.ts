@@ -1,11 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { pino } from "pino";
-import { inject } from "vitest";
+import { inject, vi } from "vitest";
 import { openSql } from "../commands/open-sql.js";
 import { type App, type AppOptions, openApp } from "../src/app.js";
 import { appOptions, redisAt } from "./app-options.js";
+import { clockAhead, withMovableClock } from "./database-clock.js";
 import { keep, writeEvidence } from "./evidence.js";
 import { suspiciousRows } from "./leaks.js";
+import { parseSamples, total } from "./observe/samples.js";
 import { operatorKey } from "./operator-key.js";
 
 export { operatorKey, redisAt };
@@ -18,6 +20,7 @@ export async function createDatabase(template?: string): Promise<{ url: string; 
   const name = `test_${randomUUID().replaceAll("-", "")}`;
   const admin = openSql(inject("databaseUrl"), { max: 1, onnotice: () => {} });
   await admin.unsafe(`create database ${name} ${template ? `template ${template}` : ""}`);
+  if (template) await admin.unsafe(withMovableClock(name));
   const url = new URL(inject("databaseUrl"));
   url.pathname = `/${name}`;
   return {
@@ -41,14 +44,26 @@ export const patientWithRedis = { redisLimitMs: 10_000 };
 /** A whole service on free ports, with a database of its own and the run's real Redis. */
 export interface TestApp extends App {
   readonly databaseUrl: string;
-  /** Moves the service's clock ahead. */
-  advance(ms: number): void;
+  /** Moves the database's clock ahead, and with it that of every service that uses the database. */
+  advance(ms: number): Promise<void>;
+}
+
+/** By how many milliseconds the clocks of databases are ahead. */
+const aheadOf = new Map<string, number>();
+
+/** Until the service has asked the database for its time once more: the second answer is to a question that was sent later. */
+async function twoRenewals(app: App): Promise<void> {
+  const count = async () => {
+    const text = await (await app.metrics()).metrics();
+    return total(parseSamples(text), "latchkey_lease_renewals_total", { result: "succeeded" });
+  };
+  const before = await count();
+  await vi.waitUntil(async () => (await count()) >= before + 2, { timeout: 10_000, interval: 5 });
 }
 
 /** Opens an application; close it in afterAll. */
 export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<TestApp> {
   const database = overrides.databaseUrl ? undefined : await createDatabase(inject("template"));
-  let ahead = 0;
   const databaseUrl = overrides.databaseUrl ?? database?.url ?? "";
   const app = await openApp({
     ...appOptions,
@@ -56,14 +71,17 @@ export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<
     redis: redisAt(inject("redisUrl")),
     operatorKey,
     log,
-    now: () => new Date(Date.now() + ahead),
     ...overrides,
   });
   return {
     ...app,
     databaseUrl,
-    advance: (ms) => {
-      ahead += ms;
+    async advance(ms) {
+      const ahead = (aheadOf.get(databaseUrl) ?? 0) + ms;
+      aheadOf.set(databaseUrl, ahead);
+      const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
+      await sql.unsafe(clockAhead(ahead)).finally(() => sql.end());
+      await twoRenewals(app);
     },
     async close() {
       keep("pages of metrics", await (await app.metrics()).metrics());

@@ -7,12 +7,11 @@ import { readScannedPage, type ScannedPage, scannedPageOf } from "../storage/pag
 import type { Fragment, Sql, Statement } from "../storage/postgres.js";
 import { run } from "../storage/run.js";
 
-/** Who makes a change, in which request, and when. */
+/** Who makes a change, and in which request. When, the database says. */
 export interface Author {
   /** `operator`, or the keyId of the key that calls. */
   readonly actor: string;
   readonly requestId: string;
-  readonly at: Date;
   /** The key that calls; undefined for the operator. */
   readonly key: AuthorizedKey | undefined;
 }
@@ -20,6 +19,7 @@ export interface Author {
 /** An event as it is stored. */
 export interface EventRow extends Omit<Author, "key"> {
   readonly eventId: string;
+  readonly at: Date;
   readonly workspaceId: string;
   readonly type: string;
   readonly resourceId: string;
@@ -51,7 +51,7 @@ export type Told = readonly [type: EventType, facts: Fragment];
 export function events(sql: Statement, by: Author, ...changes: readonly Told[]): Fragment {
   const rows = changes.map(
     ([type, facts]) => sql`
-      select ${mintId("evt")}, ${type}, ${by.actor}, ${by.requestId}, ${by.at}::timestamptz, facts.*
+      select ${mintId("evt")}, ${type}, ${by.actor}, ${by.requestId}, now(), facts.*
       from (${facts}) as facts (workspace_id, resource_id, before, after)`,
   );
   return sql`

@@ -10,6 +10,7 @@ import {
 } from "../errors.js";
 import type { LastUsed } from "../keys/last-used.js";
 import { hashSecret, isWellFormedSecret } from "../keys/secret.js";
+import { isOver } from "../keys/verify.js";
 import { after, type Soon } from "../soon.js";
 import type { Holdings, Standing } from "./holdings.js";
 import type { KeyHolder, Operator, Principal } from "./principal.js";
@@ -34,6 +35,7 @@ interface Credential {
   readonly isOperator: boolean;
 }
 
+/** @param now the time that expiry is judged by */
 export function createAuthentication(
   operatorKey: string,
   holdings: Holdings,
@@ -85,26 +87,25 @@ export function createAuthentication(
   }
 
   function acceptKey(found: Standing | undefined, hash: string): KeyHolder {
-    const at = now();
-    const key = usableKey(found, at);
-    lastUsed.record(key.keyId, at);
+    const key = usableKey(found, now);
+    lastUsed.record(key.keyId, new Date());
     return holderOf(key, hash);
   }
 
   function presentCaller(caller: KeyHolder, found: Standing | undefined): KeyHolder {
-    const key = usableKey(found, now());
+    const key = usableKey(found, now);
     // Of a key that is cached as before, nothing has changed.
     return key.scopes === caller.scopes ? caller : holderOf(key, caller.hash);
   }
 }
 
 /** The order is part of the contract: of workspace and key, the workspace speaks first. */
-function usableKey(found: Standing | undefined, at: Date): Standing["key"] {
+function usableKey(found: Standing | undefined, now: () => Date): Standing["key"] {
   if (found === undefined) throw keyUnknown();
   if (!found.workspaceEnabled) throw workspaceDisabled();
   const { key } = found;
   if (!key.enabled) throw keyDisabled();
-  if (key.expiresAt !== null && key.expiresAt <= at) throw keyExpired();
+  if (isOver(key, now)) throw keyExpired();
   return key;
 }
 

@@ -19,20 +19,36 @@ export interface Lease {
   renew(): Promise<void>;
   /** Resolves when no process has a lease any more that it got before this moment; throws if that cannot be known. */
   outlast(): Promise<void>;
+  /**
+   * The time by the database's clock, at the latest that it can be at this moment: what has not come by then has not come in
+   * the database either. Throws if that cannot be known, because a clock has jumped since the last answer.
+   */
+  databaseTime(): Date;
 }
 
 /** How far the two clocks may drift apart within one lease before the monotonic one is no longer trusted. */
 const mostDriftMs = 5;
 
 /**
+ * How much faster a clock can run than another. While chrony corrects a clock, it lets it run up to a twelfth too fast or too
+ * slow (its default `maxslewrate`, 83,333 ppm), the monotonic one too; and both may be corrected at once.
+ */
+const mostSpeedRatio = (1 + 1 / 12) / (1 - 1 / 12);
+
+/** Timers fire up to 1 ms early, and the event loop's own clock, which they are set by, is up to 1 ms behind. */
+const timerSlackMs = 2;
+
+/**
  * Why a change that has been waited out is known everywhere: let it be visible at c, and acknowledged at T, one lease
- * later. Whoever answers after T from what it holds has a lease from a question sent after T − lease, that is after c;
- * so the answer to that question contained the change, and it was learnt before the lease was extended.
+ * later by the slowest clock. Whoever answers after T from what it holds has a lease from a question sent after T − lease,
+ * that is after c; so the answer to that question contained the change, and it was learnt before the lease was extended.
  */
 export function createLease(source: ChangeSource, changes: Changes, leaseMs: number, clock: Clock): Lease {
   let validUntil = Number.NEGATIVE_INFINITY;
   /** Wall time less monotonic time, when the lease was got. A suspended machine shows by it. */
   let offset = 0;
+  /** The database's time in the last answer, and what our clocks said when that was asked for. */
+  let told: { time: number; wall: number; sentAt: number } | undefined;
   let underWay: Promise<void> | undefined;
   let upNext: Promise<void> | undefined;
 
@@ -60,6 +76,7 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
     if (history !== changes.history) changes.startOver(since, history);
     if (found.changes === undefined) changes.startOver(found.snapshot, history);
     else changes.learn(found.snapshot, found.changes);
+    told = { time: found.time, wall, sentAt };
     offset = wall - sentAt;
     validUntil = sentAt + leaseMs;
   }
@@ -100,12 +117,37 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
     ensure,
     renew,
     async outlast() {
-      // The drift that nobody noticed; a hundredth, because clocks differ in speed; and timers fire up to 1 ms early.
-      await clock.sleep((leaseMs + mostDriftMs) * 1.01 + 1);
+      // Others may have a lease for longer by a drift that they did not notice, and by a clock that is slower than ours.
+      await passed((leaseMs + mostDriftMs) * mostSpeedRatio, clock);
       // Who has no lease may have the wrong idea of how long others have theirs.
       await ensure();
     },
+    databaseTime() {
+      if (told === undefined) throw unusable("the database has not told its time yet");
+      // The database read its clock after the question was sent. How long ago that is, only clocks tell that agree.
+      const monotonicMs = clock.monotonic() - told.sentAt;
+      const wallMs = clock.wall() - told.wall;
+      if (Math.abs(wallMs - monotonicMs) > mostDriftMs)
+        throw unusable("a clock of this machine was set, or has stood still");
+      return new Date(told.time + Math.max(monotonicMs, wallMs) * mostSpeedRatio);
+    },
   };
+}
+
+/** Resolves when this much has passed by both clocks: one of them may be set ahead meanwhile. */
+async function passed(ms: number, clock: Clock): Promise<void> {
+  const begunAt = clock.monotonic();
+  let wallBegunAt = clock.wall();
+  let wallBefore = wallBegunAt;
+  for (;;) {
+    const wall = clock.wall();
+    // Set back, it would seem to stand still for that long: it is counted anew.
+    if (wall < wallBefore) wallBegunAt = wall;
+    wallBefore = wall;
+    const left = ms - Math.min(clock.monotonic() - begunAt, wall - wallBegunAt);
+    if (left <= 0) return;
+    await clock.sleep(left + timerSlackMs);
+  }
 }
 
 /** How many transactions ago a process begins that knows nothing of the past. */

@@ -42,9 +42,9 @@ export function callingKey({ caller }: CallContext): KeyHolder {
 }
 
 /** Who answers for the changes of this call. */
-export function authorOf({ caller, call }: CallContext, at: Date): Author {
+export function authorOf({ caller, call }: CallContext): Author {
   const key = authorizedKeyOf(caller);
-  return { actor: key?.keyId ?? "operator", requestId: call.requestId, at, key };
+  return { actor: key?.keyId ?? "operator", requestId: call.requestId, key };
 }
 
 /** The key whose authorization a call depends on; undefined for the operator. */

@@ -44,7 +44,7 @@ export function withSpotChecks(
   }
 
   function checkNowAndThen(found: Standing | undefined, known: Snapshot): void {
-    if (!found?.key.enabled || !found.workspaceEnabled || --untilNext > 0) return;
+    if (!found?.key.enabled || found.key.ended || !found.workspaceEnabled || --untilNext > 0) return;
     untilNext = oneIn;
     const now = clock.monotonic();
     if (checking || now < notBefore) return;

@@ -21,6 +21,8 @@ export interface Terms {
 export interface Changed extends Terms {
   /** True on a server that only follows the primary, and so may not know of the last changes. */
   readonly standby: boolean;
+  /** By the database's clock, in milliseconds since 1970: read after the question was sent. */
+  readonly time: number;
   /** Undefined: they cannot be told, because they are too many, or because rows were removed that nobody can name. */
   readonly changes: readonly Change[] | undefined;
 }
@@ -39,6 +41,7 @@ interface TermsRow {
 
 interface ChangedRow extends TermsRow {
   readonly standby: boolean;
+  readonly time: number;
   readonly forgottenXid: number;
   readonly changeCount: number;
   /** Null if nothing has changed, or if it is not known where. */
@@ -103,7 +106,7 @@ export function createChangesStore(sql: Sql) {
       const rows = await sql<ChangedRow[]>`
         with present as materialized (
             select pg_current_snapshot()::text as snapshot, lease_ms, history(), pg_is_in_recovery() as standby,
-              forgotten_xid::text::float8
+              forgotten_xid::text::float8, (extract(epoch from clock_timestamp()) * 1000)::float8 as time
             from lease),
           changed as materialized (
             select * from (
@@ -120,10 +123,10 @@ export function createChangesStore(sql: Sql) {
         from present left join by_workspace on true`;
       const [first] = rows;
       if (first === undefined) throw leaseRowMissing();
-      const { leaseMs, history, standby, forgottenXid, changeCount } = first;
+      const { leaseMs, history, standby, time, forgottenXid, changeCount } = first;
       const snapshot = parseSnapshot(first.snapshot);
       const canTell = seesAllUpTo(forgottenXid, seen, snapshot) && changeCount <= mostChanges;
-      return { snapshot, leaseMs, history, standby, changes: canTell ? changesOf(rows) : undefined };
+      return { snapshot, leaseMs, history, standby, time, changes: canTell ? changesOf(rows) : undefined };
     },
 
     /** Makes what was sealed so far worthless, because its transaction ids may not be counted as they are from now on. */

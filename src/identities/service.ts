@@ -9,7 +9,7 @@ import { toIdentity, toReference } from "./convert.js";
 import type { IdentitiesStore } from "./store.js";
 
 /** The identities of the caller's workspace. */
-export function createIdentitiesService(store: IdentitiesStore, holdings: Holdings, now: () => Date) {
+export function createIdentitiesService(store: IdentitiesStore, holdings: Holdings) {
   return {
     async createIdentity({ externalId, meta = {} }, context) {
       const { workspaceId } = callingKey(context);
@@ -18,7 +18,7 @@ export function createIdentitiesService(store: IdentitiesStore, holdings: Holdin
       const added = await store.insertIdentity(
         context.call,
         { identityId, workspaceId, externalId, meta },
-        authorOf(context, now()),
+        authorOf(context),
         context.keep?.(answer),
       );
       if (!added) throw identityAlreadyExists();
@@ -44,7 +44,7 @@ export function createIdentitiesService(store: IdentitiesStore, holdings: Holdin
       const { workspaceId } = callingKey(context);
       const reference = toReference(request);
       const row = changedFields(UpdateIdentityRequestSchema, request).has("meta")
-        ? await store.updateMeta(context.call, workspaceId, reference, request.meta ?? {}, authorOf(context, now()))
+        ? await store.updateMeta(context.call, workspaceId, reference, request.meta ?? {}, authorOf(context))
         : await store.findIdentity(context.call, workspaceId, reference);
       if (row === undefined) throw identityNotFound();
       await holdings.changed();
@@ -53,12 +53,7 @@ export function createIdentitiesService(store: IdentitiesStore, holdings: Holdin
 
     async deleteIdentity(request, context) {
       const { workspaceId } = callingKey(context);
-      const deleted = await store.deleteIdentity(
-        context.call,
-        workspaceId,
-        toReference(request),
-        authorOf(context, now()),
-      );
+      const deleted = await store.deleteIdentity(context.call, workspaceId, toReference(request), authorOf(context));
       await holdings.changed();
       if (!deleted) throw identityNotFound();
       return {};

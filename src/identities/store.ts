@@ -63,7 +63,7 @@ export function createIdentitiesStore(sql: Sql, quotas: Quotas) {
         sql<(QuotaCheck & { added: boolean })[]>`
         with room as (select ${reached} as reached),
           added as (
-            ${insertion(sql, identity, by)} from room where reached is null
+            ${insertion(sql, identity)} from room where reached is null
             on conflict (workspace_id, external_id) where deleted_at is null do nothing returning identities as added),
           events as (${events(sql, by, ["identity.create", told])})
           ${keeping(sql, answer, sql`added`)}
@@ -127,7 +127,7 @@ export function createIdentitiesStore(sql: Sql, quotas: Quotas) {
             where identity_id = ${idOf(sql, workspaceId, reference)} and deleted_at is null for no key update),
           room as (select ${reached} as reached from before),
           after as (
-            update identities set meta = ${jsonText(sql, meta)}, updated_at = ${by.at} from before, room
+            update identities set meta = ${jsonText(sql, meta)}, updated_at = now() from before, room
             where identities.identity_id = (before).identity_id and reached is null returning identities as after),
           events as (${events(sql, by, ["identity.update", told])})
         select reached, (after).* from room left join after on true`,
@@ -150,7 +150,7 @@ export function createIdentitiesStore(sql: Sql, quotas: Quotas) {
               select identities as before from identities
               where identity_id = ${idOf(sql, workspaceId, reference)} and deleted_at is null for update),
             gone as (
-              update identities set deleted_at = ${by.at}, external_id = '', meta = '{}' from before
+              update identities set deleted_at = now(), external_id = '', meta = '{}' from before
               where identities.identity_id = (before).identity_id returning identities as gone),
             events as (${events(sql, by, ["identity.delete", told])})
           select from gone`,
@@ -161,11 +161,11 @@ export function createIdentitiesStore(sql: Sql, quotas: Quotas) {
 }
 
 /** The insertion of an identity, as part of a statement; `from` or `where` may follow. */
-export function insertion(sql: Statement, identity: NewIdentity, by: Author): Fragment {
+export function insertion(sql: Statement, identity: NewIdentity): Fragment {
   const { identityId, workspaceId, externalId, meta } = identity;
   return sql`
     insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
-    select ${identityId}, ${workspaceId}, ${externalId}, ${jsonText(sql, meta)}, ${by.at}, ${by.at}`;
+    select ${identityId}, ${workspaceId}, ${externalId}, ${jsonText(sql, meta)}, now(), now()`;
 }
 
 /** The id of the identity that is referred to, as a subquery: nothing outside the workspace is ever found. */

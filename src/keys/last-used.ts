@@ -2,7 +2,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Log } from "../observe/log.js";
 import { createOutage } from "../observe/outage.js";
 
-/** Remembers when keys were last used, and stores it in batches: no call waits for it. */
+/**
+ * Remembers when keys were last used, and stores it in batches: no call waits for it. By this machine's time of day, which is
+ * good enough: nothing is decided by it.
+ */
 export interface LastUsed {
   record(keyId: string, at: Date): void;
   /** Stores what is still unstored. */

@@ -20,7 +20,11 @@ import { hashSecret, isWellFormedSecret, mintSecret, prefixOf } from "./secret.j
 import type { KeyChanges, KeysStore } from "./store.js";
 import { judge } from "./verify.js";
 
-/** The keys of the caller's workspace. */
+/**
+ * The keys of the caller's workspace.
+ *
+ * @param now the time that expiry is judged by
+ */
 export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed: LastUsed, now: () => Date) {
   const queryOf = createQueryCache();
 
@@ -47,7 +51,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
   async function change(keyId: string, changes: KeyChanges, context: CallContext): Promise<boolean> {
     const caller = callingKey(context);
     const { call } = context;
-    const by = authorOf(context, now());
+    const by = authorOf(context);
     let seen = await store.seeKey(call, caller.workspaceId, keyId, by);
     // Again, should the key change between the judgement and the change.
     while (seen !== undefined) {
@@ -63,7 +67,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
   /** Deletes a key; false if it does not exist. */
   async function remove(keyId: string, context: CallContext): Promise<boolean> {
     const caller = callingKey(context);
-    const by = authorOf(context, now());
+    const by = authorOf(context);
     // Again, should the key change between the check and the deletion.
     for (;;) {
       const seen = await store.seeKey(context.call, caller.workspaceId, keyId, by);
@@ -84,7 +88,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
         context.call,
         key,
         toOwner(request, caller.workspaceId),
-        authorOf(context, now()),
+        authorOf(context),
         context.keep?.(answer),
       );
       if (!stored) throw identityNotFound();
@@ -132,18 +136,17 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
     async rerollKey({ keyId, expiration }, context) {
       const caller = callingKey(context);
       context.call.revokes = expiration === 0n;
-      const by = authorOf(context, now());
-      const endsAt = new Date(by.at.getTime() + Number(expiration));
+      const by = authorOf(context);
       // Again, should the key change between the judgement and the change.
       for (;;) {
         const old = await store.seeKey(context.call, caller.workspaceId, keyId, by);
         if (old === undefined) throw keyNotFound();
         checkReroll(caller, old);
-        if (old.expiresAsSet !== null && old.expiresAsSet <= by.at) throw successorStillborn();
+        if (old.expiredAsSet) throw successorStillborn();
         const secret = mintSecret(prefixOf(old.start));
         const successor = { keyId: mintId("key"), hash: secret.hash, start: secret.start };
         const answer = { keyId: successor.keyId, key: secret.plaintext };
-        if (await store.replaceKey(context.call, old, endsAt, successor, by, context.keep?.(answer))) {
+        if (await store.replaceKey(context.call, old, Number(expiration), successor, by, context.keep?.(answer))) {
           await holdings.changed();
           return answer;
         }
@@ -158,10 +161,9 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       const found = held?.key.workspaceId === workspaceId ? held : lookUp(held, request.key, hash, context.call);
       return after(found, (found) => {
         const key = found?.key.workspaceId === workspaceId ? found.key : undefined;
-        const at = now();
-        const code = judge(key, query, at);
+        const code = judge(key, query, now);
         if (key === undefined || code !== VerificationCode.VALID) return { valid: false, code };
-        lastUsed.record(key.keyId, at);
+        lastUsed.record(key.keyId, new Date());
         return goodVerdictOn(key);
       });
     },

@@ -62,6 +62,8 @@ export type Owner =
 export interface SeenKey extends Pick<NewKey, "keyId" | "workspaceId" | "start" | "enabled" | "scopes" | "expiresAt"> {
   /** The expiry that it was given as a setting: a reroll may have ended it earlier. */
   readonly expiresAsSet: Date | null;
+  /** Whether that has passed. */
+  readonly expiredAsSet: boolean;
   /** Of its last change: while that is the same, so is all of this. */
   readonly changedXid: string;
 }
@@ -72,6 +74,8 @@ export type Successor = Pick<NewKey, "keyId" | "hash" | "start">;
 /** What a bearer is judged by, and what is told about a key that was verified. */
 export interface KeyStanding extends Omit<KeyRow, "start" | "createdAt" | "updatedAt" | "lastUsedAt"> {
   readonly workspaceEnabled: boolean;
+  /** Its end was asked for, and has come. It stays so whatever a clock says. */
+  readonly ended: boolean;
 }
 
 /** Which keys to list; what is undefined is not asked for. */
@@ -130,8 +134,8 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
         call,
         sql<(QuotaCheck & { created: boolean })[]>`
         with room as (select ${reachedQuota(sql, quotas, key.workspaceId, growth)} as reached),
-          ${ownerParts(sql, key.workspaceId, owner, sql`exists (select from room where ${hasRoom})`, by)}
-          ${keyCreation(sql, key, ownerId, by)},
+          ${ownerParts(sql, key.workspaceId, owner, sql`exists (select from room where ${hasRoom})`)}
+          ${keyCreation(sql, key, ownerId)},
           events as (${events(sql, by, ...ownerMade(sql, owner), keyCreated(sql))})
           ${keeping(sql, answer, sql`created`)}
         select reached, exists (select from created) as created from room`,
@@ -145,7 +149,7 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
       const [row] = await runForAll(
         call,
         sql<InSnapshot<KeyStanding>[]>`
-        select key_id, keys.workspace_id, keys.name, enabled, scopes, permissions, keys.meta, expires_at,
+        select key_id, keys.workspace_id, keys.name, enabled, scopes, permissions, keys.meta, expires_at, ended,
           identities.identity_id,
           external_id, identities.meta as identity_meta, identities.created_at as identity_created_at,
           identities.updated_at as identity_updated_at, disabled_at is null as workspace_enabled,
@@ -159,7 +163,7 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
     /** Whether a key is good for anything, and the transactions that last changed it and its workspace. */
     async readUsable(keyId: string): Promise<{ usable: boolean; changedBy: number[] } | undefined> {
       const [row] = await sql<{ usable: boolean; changedBy: string[] }[]>`
-        select deleted_at is null and enabled and disabled_at is null as usable,
+        select deleted_at is null and enabled and not ended and disabled_at is null as usable,
           array[keys.changed_xid::text, workspaces.changed_xid::text] as changed_by
         from keys join workspaces using (workspace_id) where key_id = ${keyId}`;
       return row && { usable: row.usable, changedBy: row.changedBy.map(Number) };
@@ -176,7 +180,7 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
         call,
         sql<SeenKey[]>`
         select key_id, workspace_id, start, enabled, scopes, expires_at, ${expiresAsSet} as expires_as_set,
-          changed_xid::text
+          coalesce(${expiresAsSet} <= clock_timestamp(), false) as expired_as_set, changed_xid::text
         from keys
         where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null
           and ${asAuthorized(sql, by.key)}`,
@@ -235,10 +239,10 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
         call,
         sql<(QuotaCheck & { updated: boolean })[]>`
           with before as (${locked(seen)}),
-            room as (select case when not (${takesAway(sql, changes, by)}) then ${reached} end as reached from before),
-            ${ownerParts(sql, seen.workspaceId, owner ?? undefined, sql`exists (select from room where ${hasRoom})`, by)}
+            room as (select case when not (${takesAway(sql, changes)}) then ${reached} end as reached from before),
+            ${ownerParts(sql, seen.workspaceId, owner ?? undefined, sql`exists (select from room where ${hasRoom})`)}
             after as (
-              update keys set ${assignments(sql, changes, by)} from before, room
+              update keys set ${assignments(sql, changes)} from before, room
               where keys.key_id = (before).key_id and ${hasRoom} ${ownerExists} returning keys as after),
             events as (${events(sql, by, ...ownerMade(sql, owner), ["key.update", told])})
           select reached, exists (select from after) as updated from room`,
@@ -255,7 +259,7 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
         sql`
           with before as (${locked(seen)}),
             gone as (
-              update keys set deleted_at = ${by.at}, identity_id = (before).identity_id from before
+              update keys set deleted_at = now(), identity_id = (before).identity_id from before
               where keys.key_id = (before).key_id returning keys as gone),
             events as (${events(sql, by, ["key.delete", told])})
           select from gone`,
@@ -264,13 +268,13 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
     },
 
     /**
-     * Stores the successor of a key, with the same settings, and ends the old one at `endsAt`, unless it ends earlier
-     * anyway. False if the key has changed since it was seen.
+     * Stores the successor of a key, with the same settings, and ends the old one after `graceMs`, unless it ends earlier
+     * anyway. With 0 it has ended. False if the key has changed since it was seen.
      */
     async replaceKey(
       call: Call,
       old: SeenKey,
-      endsAt: Date,
+      graceMs: number,
       successor: Successor,
       by: Author,
       answer: KeptAnswer | undefined,
@@ -285,8 +289,8 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
           with before as (${locked(old)}),
             room as (select ${reachedQuota(sql, quotas, old.workspaceId, { keys: true })} as reached from before),
             after as (
-              update keys set expires_at = least(expires_at, ${endsAt}), updated_at = ${by.at},
-                identity_id = (before).identity_id,
+              update keys set expires_at = least(expires_at, now() + ${graceMs}::float8 * interval '1 millisecond'),
+                ended = ended or ${graceMs === 0}, updated_at = now(), identity_id = (before).identity_id,
                 expires_as_set = coalesce(expires_as_set, expires_at, 'infinity')
               from before, room where keys.key_id = (before).key_id and ${hasRoom}
               returning keys as after),
@@ -294,7 +298,7 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
               insert into keys (key_id, workspace_id, hash, start, name, enabled, scopes, permissions, identity_id, meta,
                 expires_at, created_at, updated_at)
               select ${successor.keyId}, workspace_id, ${bytes(successor.hash)}, ${successor.start}, name, enabled,
-                scopes, permissions, identity_id, meta, ${expiresAsSet}, ${by.at}::timestamptz, ${by.at}::timestamptz
+                scopes, permissions, identity_id, meta, ${expiresAsSet}, now(), now()
               from (select (before).* from before) as b, room where ${hasRoom}
               returning keys as made),
             events as (${events(sql, by, ["key.create", creation], ["key.reroll", reroll])})
@@ -331,14 +335,14 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
  *
  * @param owner selects the identityId of the key's owner; if it selects nothing, no key is stored
  */
-export function keyCreation(sql: Statement, key: NewKey, owner: Fragment, by: Author): Fragment {
+export function keyCreation(sql: Statement, key: NewKey, owner: Fragment): Fragment {
   return sql`
     created as (
       insert into keys (key_id, workspace_id, hash, start, name, enabled, scopes, permissions, identity_id, meta,
         expires_at, created_at, updated_at)
       select ${key.keyId}, ${key.workspaceId}, ${bytes(key.hash)}::bytea, ${key.start}, ${key.name}, ${key.enabled}::boolean,
         ${words(sql, key.scopes)}, ${words(sql, key.permissions)}, owner.*, ${key.meta && jsonText(sql, key.meta)}::json,
-        ${key.expiresAt}::timestamptz, ${by.at}::timestamptz, ${by.at}::timestamptz
+        ${key.expiresAt}::timestamptz, now(), now()
       from (${owner}) as owner
       returning keys as created)`;
 }
@@ -352,13 +356,7 @@ export function keyCreated(sql: Statement): Told {
  * The parts of a statement that find the owner or, on this condition, make it; the one called `owner` is empty if there
  * is none.
  */
-function ownerParts(
-  sql: Statement,
-  workspaceId: string,
-  owner: Owner | undefined,
-  condition: Fragment,
-  by: Author,
-): Fragment {
+function ownerParts(sql: Statement, workspaceId: string, owner: Owner | undefined, condition: Fragment): Fragment {
   if (owner === undefined) return sql``;
   if (owner.kind === "existing") {
     const reference = { case: "identityId", value: owner.identityId } as const;
@@ -370,7 +368,7 @@ function ownerParts(
   // An update that changes nothing, so that the row is found and locked even if somebody else is just adding it.
   return sql`
     resolved as (
-      ${insertion(sql, owner.identity, by)} where ${condition}
+      ${insertion(sql, owner.identity)} where ${condition}
       on conflict (workspace_id, external_id) where deleted_at is null do update set external_id = excluded.external_id
       returning identities as owner, xmax = 0 as added),
     owner as (select (owner).identity_id from resolved),`;
@@ -395,8 +393,17 @@ function bytes(hex: string): Buffer {
   return Buffer.from(hex, "hex");
 }
 
+/**
+ * Whether a key ends by being given this expiry: one that has passed is an end, from which on no clock decides. A key that has
+ * ended goes on only with a later expiry than it has.
+ */
+function endedBy(sql: Statement, expiresAt: Date | null): Fragment {
+  if (expiresAt === null) return sql`false`;
+  return sql`(${expiresAt}::timestamptz <= clock_timestamp() or ended and ${expiresAt}::timestamptz <= expires_at)`;
+}
+
 /** Only what changes is assigned. */
-function assignments(sql: Statement, changes: KeyChanges, by: Author): Fragment {
+function assignments(sql: Statement, changes: KeyChanges): Fragment {
   const { name, enabled, scopes, permissions, meta, expiresAt, owner } = changes;
   return [
     name !== undefined && sql`name = ${name}`,
@@ -404,11 +411,12 @@ function assignments(sql: Statement, changes: KeyChanges, by: Author): Fragment 
     scopes !== undefined && sql`scopes = ${words(sql, scopes)}`,
     permissions !== undefined && sql`permissions = ${words(sql, permissions)}`,
     meta !== undefined && sql`meta = ${meta && jsonText(sql, meta)}`,
-    expiresAt !== undefined && sql`expires_at = ${expiresAt}, expires_as_set = null`,
+    expiresAt !== undefined &&
+      sql`expires_at = ${expiresAt}, expires_as_set = null, ended = ${endedBy(sql, expiresAt)}`,
     owner === undefined
       ? sql`identity_id = (before).identity_id`
       : sql`identity_id = ${owner ? sql`(select identity_id from owner)` : null}`,
-  ].reduce<Fragment>((all, one) => (one ? sql`${all}, ${one}` : all), sql`updated_at = ${by.at}`);
+  ].reduce<Fragment>((all, one) => (one ? sql`${all}, ${one}` : all), sql`updated_at = now()`);
 }
 
 /**
@@ -416,7 +424,7 @@ function assignments(sql: Statement, changes: KeyChanges, by: Author): Fragment 
  * of such a change, so each kind of it can be made a few times at most: otherwise its audit events could grow for ever. So
  * an earlier expiry must at least halve the time that is left, and fewer permissions must be fewer.
  */
-function takesAway(sql: Statement, changes: KeyChanges, by: Author): Fragment {
+function takesAway(sql: Statement, changes: KeyChanges): Fragment {
   const { name, enabled, scopes, permissions, meta, expiresAt, owner } = changes;
   if (enabled === true || name || meta || owner || expiresAt === null) return sql`false`;
   const isPart = (column: Fragment, given: readonly string[]) => sql`
@@ -427,6 +435,6 @@ function takesAway(sql: Statement, changes: KeyChanges, by: Author): Fragment {
     permissions !== undefined && isPart(sql`permissions`, permissions),
     expiresAt !== undefined &&
       sql`((before).expires_at is null or ${expiresAt}::timestamptz = (before).expires_at
-        or ${expiresAt}::timestamptz <= ${by.at}::timestamptz + ((before).expires_at - ${by.at}::timestamptz) / 2)`,
+        or ${expiresAt}::timestamptz <= now() + ((before).expires_at - now()) / 2)`,
   ].reduce<Fragment>((all, one) => (one ? sql`${all} and ${one}` : all), sql`true`);
 }

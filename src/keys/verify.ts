@@ -6,14 +6,20 @@ import type { PermissionQuery } from "./permission-query.js";
 export interface Judged {
   readonly enabled: boolean;
   readonly expiresAt: Date | null;
+  readonly ended: boolean;
   readonly permissions: readonly string[];
 }
 
+/** Whether a key has ended, or is past its expiry. Most keys have none: then nobody asks for the time. */
+export function isOver({ ended, expiresAt }: Pick<Judged, "ended" | "expiresAt">, now: () => Date): boolean {
+  return ended || (expiresAt !== null && expiresAt <= now());
+}
+
 /** Judges a key: the first reason to refuse it speaks. */
-export function judge(key: Judged | undefined, query: PermissionQuery | undefined, now: Date): VerificationCode {
+export function judge(key: Judged | undefined, query: PermissionQuery | undefined, now: () => Date): VerificationCode {
   if (key === undefined) return VerificationCode.NOT_FOUND;
   if (!key.enabled) return VerificationCode.DISABLED;
-  if (key.expiresAt !== null && key.expiresAt <= now) return VerificationCode.EXPIRED;
+  if (isOver(key, now)) return VerificationCode.EXPIRED;
   const { permissions } = key;
   if (query && !query((permission) => covers(permissions, permission)))
     return VerificationCode.INSUFFICIENT_PERMISSIONS;

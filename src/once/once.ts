@@ -25,9 +25,6 @@ export type Handle = (request: Message, context: CallContext) => Soon<MessageIni
 /** Makes a handler of a repeatable RPC one that answers a repeated request as it did the first time. */
 export type Once = (method: DescMethodUnary, handle: Handle) => Handle;
 
-/** How long an answer is kept. */
-const keptMs = 24 * 60 * 60 * 1_000;
-
 /**
  * Only calls with an Idempotency-Key are looked at; all others go straight to their handler. Such a call makes its change
  * at most once, because the handler has the answer kept in the statement of the change (`context.keep`). What failed has
@@ -35,7 +32,7 @@ const keptMs = 24 * 60 * 60 * 1_000;
  *
  * @param settled resolves when every replica answers by all changes so far
  */
-export function createOnce(store: OnceStore, settled: () => Promise<void>, now: () => Date): Once {
+export function createOnce(store: OnceStore, settled: () => Promise<void>): Once {
   return (method, handle) => {
     async function handleOnce(request: Message, context: CallContext, key: string) {
       const { call } = context;
@@ -45,11 +42,11 @@ export function createOnce(store: OnceStore, settled: () => Promise<void>, now: 
       function keep(answer: MessageInitShape<DescMessage>) {
         const bytes = toBinary(method.output, create(method.output, answer));
         const sealed = seal.close(id, Buffer.concat([fingerprintOf(method, request), bytes]));
-        return { id, sealed, until: new Date(now().getTime() + keptMs) };
+        return { id, sealed };
       }
 
       async function firstAnswer(): Promise<Message | undefined> {
-        const sealed = await store.findAnswer(call, id, now(), authorizedKeyOf(context.caller));
+        const sealed = await store.findAnswer(call, id, authorizedKeyOf(context.caller));
         if (sealed === undefined) return undefined;
         const kept = seal.open(id, sealed);
         if (!isFingerprintOf(kept.subarray(0, fingerprintLength), method, request)) throw idempotencyConflict();

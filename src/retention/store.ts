@@ -23,25 +23,28 @@ export type RetentionStore = ReturnType<typeof createRetentionStore>;
 export function createRetentionStore(sql: Sql) {
   let lookedTo = theFirst;
 
-  async function remove(table: Fragment, id: Fragment, time: Fragment, before: Date, condition: Fragment) {
+  /** What is dated before this has been kept for long enough. */
+  const older = (keptMs: number) => sql`now() - ${keptMs}::float8 * interval '1 millisecond'`;
+
+  async function remove(table: Fragment, id: Fragment, time: Fragment, keptMs: number, condition: Fragment) {
     const { count } = await sql`
       with turn as materialized (select pg_try_advisory_xact_lock(${lock}) as mine)
       delete from ${table} where ${id} in (
-        select ${id} from ${table} as old where ${time} < ${before} and (select mine from turn) and ${condition}
+        select ${id} from ${table} as old where ${time} < ${older(keptMs)} and (select mine from turn) and ${condition}
         order by ${time} limit ${batchSize} for update of old skip locked)`;
     return count;
   }
 
   return {
-    auditEvents: (before: Date) => remove(sql`audit_events`, sql`event_id`, sql`at`, before, sql`true`),
-    keys: (before: Date) => remove(sql`keys`, sql`key_id`, sql`deleted_at`, before, sql`true`),
+    auditEvents: (keptMs: number) => remove(sql`audit_events`, sql`event_id`, sql`at`, keptMs, sql`true`),
+    keys: (keptMs: number) => remove(sql`keys`, sql`key_id`, sql`deleted_at`, keptMs, sql`true`),
     /** A deleted identity stays for as long as there is a key that still names it: at most as many as there are keys. */
-    async identities(before: Date): Promise<number> {
+    async identities(keptMs: number): Promise<number> {
       const [found] = await sql<{ removed: number; looked: number; deletedAt: Date; identityId: string }[]>`
         with turn as materialized (select pg_try_advisory_xact_lock(${lock}) as mine),
           looked as materialized (
             select identity_id, deleted_at from identities
-            where deleted_at < ${before} and (deleted_at, identity_id) > (${lookedTo.deletedAt}, ${lookedTo.identityId})
+            where deleted_at < ${older(keptMs)} and (deleted_at, identity_id) > (${lookedTo.deletedAt}, ${lookedTo.identityId})
               and (select mine from turn)
             order by deleted_at, identity_id limit ${mostLooked}),
           removed as (
@@ -62,6 +65,6 @@ export function createRetentionStore(sql: Sql) {
       return found.removed;
     },
     /** Answers kept for an Idempotency-Key, if no call with one comes to remove them. */
-    keptAnswers: (before: Date) => remove(sql`kept_answers`, sql`id`, sql`expires_at`, before, sql`true`),
+    keptAnswers: () => remove(sql`kept_answers`, sql`id`, sql`expires_at`, 0, sql`true`),
   };
 }

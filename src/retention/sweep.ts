@@ -8,7 +8,6 @@ export interface SweepOptions {
   /** For how many days audit events are kept. */
   readonly auditDays: number | "forever";
   readonly everyMs: number;
-  readonly now: () => Date;
   readonly log: Log;
 }
 
@@ -24,7 +23,7 @@ const tombstoneMs = dayMs;
 const restRatio = 4;
 
 /** Removes, again and again, what is older than it is kept, until it is stopped. */
-export function startSweep(store: RetentionStore, { auditDays, everyMs, now, log }: SweepOptions) {
+export function startSweep(store: RetentionStore, { auditDays, everyMs, log }: SweepOptions) {
   const stopped = new AbortController();
   const outage = createOutage(log, {
     level: "warn",
@@ -33,11 +32,10 @@ export function startSweep(store: RetentionStore, { auditDays, everyMs, now, log
   });
 
   /** Removes all that is older than this, batch by batch. */
-  async function removeAll(remove: (before: Date) => Promise<number>, keptMs: number): Promise<number> {
-    const before = new Date(now().getTime() - keptMs);
+  async function removeAll(remove: (keptMs: number) => Promise<number>, keptMs = 0): Promise<number> {
     for (let removed = 0; ; ) {
       const begun = performance.now();
-      const batch = await remove(before);
+      const batch = await remove(keptMs);
       removed += batch;
       if (batch < batchSize || stopped.signal.aborted) return removed;
       await sleep((performance.now() - begun) * restRatio, undefined, { signal: stopped.signal });
@@ -50,7 +48,7 @@ export function startSweep(store: RetentionStore, { auditDays, everyMs, now, log
         auditEvents: auditDays === "forever" ? 0 : await removeAll(store.auditEvents, auditDays * dayMs),
         keys: await removeAll(store.keys, tombstoneMs),
         identities: await removeAll(store.identities, tombstoneMs),
-        keptAnswers: await removeAll(store.keptAnswers, 0),
+        keptAnswers: await removeAll(store.keptAnswers),
       };
       if (Object.values(removed).some(Boolean)) log.info({ removed }, "removed rows that are older than they are kept");
       outage.end();

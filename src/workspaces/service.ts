@@ -12,19 +12,14 @@ import { toWorkspace, writeReason } from "./convert.js";
 import type { WorkspacesStore } from "./store.js";
 
 /** The workspaces, for the operator, and the record of what was changed in them. */
-export function createWorkspacesService(
-  store: WorkspacesStore,
-  holdings: Holdings,
-  audit: AuditStore,
-  now: () => Date,
-) {
+export function createWorkspacesService(store: WorkspacesStore, holdings: Holdings, audit: AuditStore) {
   return {
     async createWorkspace({ name }, context) {
       const secret = mintSecret();
       const workspaceId = mintId("ws");
       const firstKey = rootKey(workspaceId, secret, "first key", ["*"]);
       const answer = { workspaceId, keyId: firstKey.keyId, key: secret.plaintext };
-      const by = authorOf(context, now());
+      const by = authorOf(context);
       await store.insertWorkspace(context.call, workspaceId, name, firstKey, by, context.keep?.(answer));
       return answer;
     },
@@ -33,7 +28,7 @@ export function createWorkspacesService(
       const secret = mintSecret();
       const key = rootKey(workspaceId, secret, name, scopes.length > 0 ? scopes : ["*"]);
       const answer = { keyId: key.keyId, key: secret.plaintext };
-      const by = authorOf(context, now());
+      const by = authorOf(context);
       if (!(await store.insertRootKey(context.call, key, by, context.keep?.(answer)))) throw workspaceNotFound();
       return answer;
     },
@@ -53,7 +48,7 @@ export function createWorkspacesService(
 
     async disableWorkspace({ workspaceId, reason, note }, context) {
       context.call.revokes = true;
-      const by = authorOf(context, now());
+      const by = authorOf(context);
       const row = await store.disableWorkspace(context.call, workspaceId, writeReason(reason), note ?? null, by);
       if (row === undefined) throw workspaceNotFound();
       await holdings.changed();
@@ -61,7 +56,7 @@ export function createWorkspacesService(
     },
 
     async enableWorkspace({ workspaceId }, context) {
-      const row = await store.enableWorkspace(context.call, workspaceId, authorOf(context, now()));
+      const row = await store.enableWorkspace(context.call, workspaceId, authorOf(context));
       if (row === undefined) throw workspaceNotFound();
       await holdings.changed();
       return { workspace: toWorkspace(row) };

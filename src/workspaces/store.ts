@@ -60,9 +60,9 @@ export function createWorkspacesStore(sql: Sql) {
         call,
         sql`
         with made as (
-            insert into workspaces (workspace_id, name, created_at) values (${workspaceId}, ${name}, ${by.at})
+            insert into workspaces (workspace_id, name, created_at) values (${workspaceId}, ${name}, now())
             returning workspaces as made),
-          ${keyCreation(sql, firstKey, sql`select null`, by)},
+          ${keyCreation(sql, firstKey, sql`select null`)},
           events as (${events(sql, by, ["workspace.create", told], keyCreated(sql))})
           ${keeping(sql, answer, sql`created`)}
         select from created`,
@@ -75,7 +75,7 @@ export function createWorkspacesStore(sql: Sql) {
       const created = await run(
         call,
         sql`
-        with ${keyCreation(sql, key, ofNobody, by)},
+        with ${keyCreation(sql, key, ofNobody)},
           events as (${events(sql, by, keyCreated(sql))})
           ${keeping(sql, answer, sql`created`)}
         select from created`,
@@ -106,7 +106,7 @@ export function createWorkspacesStore(sql: Sql) {
         call,
         workspaceId,
         "workspace.disable",
-        sql`disabled_at = coalesce(disabled_at, ${by.at}::timestamptz), disabled_reason = ${reason}, disabled_note = ${note}`,
+        sql`disabled_at = coalesce(disabled_at, now()), disabled_reason = ${reason}, disabled_note = ${note}`,
         by,
       ),
 

@@ -18,11 +18,11 @@ beforeAll(async () => {
   ({ workspaceId: otherWorkspaceId } = await createWorkspace(origin, "other"));
   ({ workspaceId, key } = await createWorkspace(origin));
   for (let i = 0; i < 4; i++) {
-    app.advance(1_000);
+    await app.advance(1_000);
     await succeed(origin, "identities.createIdentity", key, { externalId: `user_${i}` });
-    app.advance(1_000);
+    await app.advance(1_000);
     const { keyId } = await succeed<{ keyId: string }>(origin, "keys.createKey", key, {});
-    app.advance(1_000);
+    await app.advance(1_000);
     await succeed(origin, "keys.updateKey", key, { keyId, name: `name_${i}` });
   }
   made = (await listEvents(origin, key)).reverse();

@@ -79,10 +79,10 @@ describe("listing audit events", () => {
 
   everyDoor("filters by type, by resource and by time, and by several at once", async (scene) => {
     await makeChanges(scene);
-    scene.clock.advance(60_000);
+    await scene.clock.advance(60_000);
     const since = scene.clock.now();
     const { keyId } = await createFullKey(scene);
-    scene.clock.advance(60_000);
+    await scene.clock.advance(60_000);
     const until = scene.clock.now();
     await scene.ok("updateKey", scene.home.key, { keyId, name: "second" });
     const typesOf = async (request: Record<string, unknown>) =>

@@ -63,7 +63,7 @@ export async function castCallers(app: TestApp, rpcs: readonly Rpc[]): Promise<C
   await call("keys.rerollKey", home.key, { keyId: rerolled.keyId });
   const closing = { workspaceId: closed.workspaceId, reason: "UNPAID_BILLING" };
   await call("workspaces.disableWorkspace", operatorKey, closing);
-  app.advance(60_000);
+  await app.advance(60_000);
 
   const known = [...new Set(rpcs.flatMap(({ access: { scope } }) => scope || []))];
   const holders = await Promise.all(

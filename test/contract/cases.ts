@@ -33,7 +33,7 @@ export function openContract(everyDoor = threeDoors, options: Partial<AppOptions
     now: () => Date.now() + ahead,
     advance(ms) {
       ahead += ms;
-      contract.app.advance(ms);
+      return contract.app.advance(ms);
     },
   };
 

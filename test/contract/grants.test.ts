@@ -194,7 +194,7 @@ describe("a key and itself", () => {
         expect(detail).toMatch(/neither enable itself, nor postpone or lift its own expiry.*use another key/);
       }
       expect(await readSettings(scene, keyId)).toMatchObject({ expires, scopes });
-      scene.clock.advance(day);
+      await scene.clock.advance(day);
       await scene.refused("authentication/key_expired", "listKeys", key);
     });
   }

@@ -10,7 +10,7 @@ describe("updating an identity", () => {
       const { identityId } = await scene.ok("createIdentity", scene.home.key, request);
       await scene.ok("createIdentity", scene.home.key, { externalId: "user_2", meta: { other: true } });
       const [before, other] = await scene.ok("listIdentities", scene.home.key);
-      scene.clock.advance(1000);
+      await scene.clock.advance(1000);
       const value = by.endsWith("identityId") ? identityId : "user_1";
       const update = { [by.split(",")[0] ?? ""]: value, meta: { plan: "free", nested: [{ a: null }] } };
       const after = await scene.ok("updateIdentity", scene.home.key, update);
@@ -35,7 +35,7 @@ describe("updating an identity", () => {
   everyDoor("an update that says nothing is answered with the identity, and changes nothing", async (scene) => {
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_1", meta: { plan: "pro" } });
     const before = await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
-    scene.clock.advance(1000);
+    await scene.clock.advance(1000);
     expect(await scene.ok("updateIdentity", scene.home.key, { externalId: "user_1" })).toEqual(before);
     const events = await scene.ok("listAuditEvents", scene.home.key, { resourceId: before.identityId });
     expect(events.map(({ type }) => type)).toEqual(["identity.create"]);

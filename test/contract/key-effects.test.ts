@@ -38,7 +38,7 @@ describe("a change of a key takes effect at once", () => {
     const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.read"] });
     await scene.ok("updateKey", scene.home.key, { keyId, expires: scene.clock.now() + day });
     await scene.ok("listKeys", key);
-    scene.clock.advance(day);
+    await scene.clock.advance(day);
     await scene.refused("authentication/key_expired", "listKeys", key);
     expect(await scene.ok("verifyKey", scene.home.key, { key })).toMatchObject({ code: "EXPIRED" });
     await scene.ok("updateKey", scene.home.key, { keyId, expires: null });
@@ -49,9 +49,9 @@ describe("a change of a key takes effect at once", () => {
     const expires = scene.clock.now() + day;
     const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.read"], expires });
     await scene.ok("updateKey", scene.home.key, { keyId, expires: expires + day });
-    scene.clock.advance(day);
+    await scene.clock.advance(day);
     await scene.ok("listKeys", key);
-    scene.clock.advance(day);
+    await scene.clock.advance(day);
     await scene.refused("authentication/key_expired", "listKeys", key);
   });
 

@@ -26,7 +26,7 @@ describe("the key that a reroll makes", () => {
     everyDoor(`has the settings of the old one, and an id and a secret of its own: ${what}`, async (scene) => {
       const old = await createFullKey(scene, request);
       const before = await readSettings(scene, old.keyId);
-      scene.clock.advance(1000);
+      await scene.clock.advance(1000);
       const rerolled = await scene.ok("rerollKey", scene.home.key, { keyId: old.keyId });
       expect(Object.keys(rerolled).sort()).toEqual(["key", "keyId"]);
       expect(rerolled.keyId).toMatch(/^key_[0-9a-z]{26}$/);
@@ -61,9 +61,9 @@ describe("the key that a reroll makes", () => {
   everyDoor("works on after the old one's grace period, and ends with its own expiry", async (scene) => {
     const old = await newReader(scene, { expires: scene.clock.now() + 2 * day });
     const { key } = await scene.ok("rerollKey", scene.home.key, { keyId: old.keyId, expiration: day });
-    scene.clock.advance(day);
+    await scene.clock.advance(day);
     await scene.ok("listKeys", key);
-    scene.clock.advance(day);
+    await scene.clock.advance(day);
     await scene.refused(expired, "listKeys", key);
   });
 
@@ -122,7 +122,7 @@ describe("a key whose expiry has passed", () => {
   everyDoor("is not rerolled if a reroll had ended it before", async (scene) => {
     const { keyId } = await newReader(scene, { expires: scene.clock.now() + day });
     await scene.ok("rerollKey", scene.home.key, { keyId });
-    scene.clock.advance(day);
+    await scene.clock.advance(day);
     await scene.refused(invalid, "rerollKey", scene.home.key, { keyId });
   });
 });
@@ -143,12 +143,12 @@ describe("the old secret of a rerolled key", () => {
   everyDoor("goes on until the grace period has passed, beside the new one", async (scene) => {
     const old = await newReader(scene);
     const { key } = await scene.ok("rerollKey", scene.home.key, { keyId: old.keyId, expiration: day });
-    scene.clock.advance(day - 60_000);
+    await scene.clock.advance(day - 60_000);
     for (const secret of [old.key, key]) {
       await scene.ok("listKeys", secret);
       expect(await verdictOf(scene, secret)).toBe("VALID");
     }
-    scene.clock.advance(60_000);
+    await scene.clock.advance(60_000);
     await scene.refused(expired, "listKeys", old.key);
     await scene.ok("listKeys", key);
   });
@@ -158,7 +158,7 @@ describe("the old secret of a rerolled key", () => {
     const { keyId, key } = await newReader(scene, { expires });
     await scene.ok("rerollKey", scene.home.key, { keyId, expiration: 365 * day });
     expect(await readSettings(scene, keyId)).toMatchObject({ expires });
-    scene.clock.advance(day);
+    await scene.clock.advance(day);
     await scene.refused(expired, "listKeys", key);
   });
 
@@ -166,7 +166,7 @@ describe("the old secret of a rerolled key", () => {
     const { keyId, key } = await newReader(scene);
     await scene.ok("rerollKey", scene.home.key, { keyId, expiration: day });
     await scene.ok("rerollKey", scene.home.key, { keyId, expiration: 30 * day });
-    scene.clock.advance(day);
+    await scene.clock.advance(day);
     await scene.refused(expired, "listKeys", key);
   });
 

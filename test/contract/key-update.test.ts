@@ -30,7 +30,7 @@ describe("updating a key", () => {
     everyDoor(`${what} can be set; every field left out stays, and updatedAt tells of it`, async (scene) => {
       const { keyId } = await createFullKey(scene);
       const before = await readSettings(scene, keyId);
-      scene.clock.advance(1000);
+      await scene.clock.advance(1000);
       const change = changeOf(scene);
       const after = await scene.ok("updateKey", scene.home.key, { keyId, ...change });
       expect(after).toEqual({ ...before, ...change, updatedAt: expect.any(Number) });
@@ -124,7 +124,7 @@ describe("updating a key", () => {
   everyDoor("an update that says nothing is answered with the key, and changes nothing of it", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const before = await readSettings(scene, keyId);
-    scene.clock.advance(1000);
+    await scene.clock.advance(1000);
     const after = await scene.ok("updateKey", scene.home.key, { keyId });
     expect(without(after, "updatedAt")).toEqual(without(before, "updatedAt"));
   });
@@ -132,7 +132,7 @@ describe("updating a key", () => {
   everyDoor("an update that says nothing is no change: updatedAt stays and no event tells of it", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const { updatedAt } = await readSettings(scene, keyId);
-    scene.clock.advance(1000);
+    await scene.clock.advance(1000);
     expect(await scene.ok("updateKey", scene.home.key, { keyId })).toMatchObject({ updatedAt });
     const events = await scene.ok("listAuditEvents", scene.home.key, { resourceId: keyId });
     expect(events.map(({ type }) => type)).toEqual(["key.create"]);

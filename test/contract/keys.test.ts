@@ -122,7 +122,7 @@ describe("creating keys", () => {
     const expires = scene.clock.now() + 60_000;
     const { key } = await scene.ok("createKey", scene.home.key, { scopes: ["*"], expires });
     await scene.ok("listKeys", key);
-    scene.clock.advance(60_000);
+    await scene.clock.advance(60_000);
     await scene.refused("authentication/key_expired", "listKeys", key);
   });
 });

@@ -136,7 +136,7 @@ test("a key whose expiry passes before its body has come is refused", async () =
   const expires = Date.now() + 3_600_000;
   await succeed(app.httpUrl, "keys.updateKey", victim.firstKey, { keyId: victim.keyId, expires });
   const held = await begin(victim.key, [[createKey, { name: "heir" }]]);
-  app.advance(3_600_000);
+  await app.advance(3_600_000);
   const answers = await held.finish();
   expect(answers.filter(({ code }) => code !== "authentication/key_expired")).toEqual([]);
   expect((await contents(victim)).events).toEqual([]);

@@ -17,7 +17,7 @@ const losses: Record<string, (scene: Scene) => Promise<unknown>> = {
   "stripped of their scopes": ({ ok, home: { key, keyId } }) => ok("updateKey", key, { keyId, scopes: [] }),
   expired: async ({ ok, clock, home: { key, keyId } }) => {
     await ok("updateKey", key, { keyId, expires: clock.now() + 60_000 });
-    clock.advance(60_000);
+    await clock.advance(60_000);
   },
 };
 

@@ -8,7 +8,7 @@ import type { Outcome, Refusal } from "./outcome.js";
 /** The service's clock, which tests can only move ahead. */
 export interface Clock {
   now(): number;
-  advance(ms: number): void;
+  advance(ms: number): Promise<void>;
 }
 
 /** The stage of one case at one door: fresh workspaces, and a record of everything that was answered. */
@@ -94,7 +94,7 @@ export async function openScene(door: Door, clock: Clock): Promise<Scene> {
       const lifetime = 60_000;
       const expires = clock.now() + lifetime;
       const { key } = await ok("createKey", home.key, { scopes: ["*"], ...request, expires });
-      clock.advance(lifetime);
+      await clock.advance(lifetime);
       return key;
     },
   };

@@ -95,7 +95,7 @@ describe("the operator's workspaces", () => {
   everyDoor("disabling twice is as disabling once, and keeps the moment of the first time", async (scene) => {
     const request = { workspaceId: scene.home.workspaceId, reason: "QUOTA_EXCEEDED", note: "over by far" };
     const first = await scene.ok("disableWorkspace", operatorKey, request);
-    scene.clock.advance(1000);
+    await scene.clock.advance(1000);
     expect(await scene.ok("disableWorkspace", operatorKey, request)).toEqual(first);
     await scene.refused("authorization/workspace_disabled", "listKeys", scene.home.key);
   });

@@ -1,6 +1,8 @@
 import { once } from "node:events";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { type Launched, launchNode } from "../../commands/processes.js";
+import { project } from "../../commands/project.js";
 import { type BackendProxy, openProxy } from "../proxy.js";
 
 /** One process of the service, which reaches each backend by a network of its own. */
@@ -33,10 +35,18 @@ export interface Installation {
   readonly dataDir: string;
 }
 
+/** How the clocks of a machine differ from those of the others. */
+export interface OtherClock {
+  /** By how much its time of day is ahead; negative: behind. */
+  readonly aheadMs?: number;
+  /** How fast its clocks run; 1.01 is one hundredth too fast. */
+  readonly speed?: number;
+}
+
 /** How long a start may take on a busy machine, with a backend that answers late. */
 const startMs = 20_000;
 
-export async function openReplica(name: string, installation: Installation): Promise<Replica> {
+export async function openReplica(name: string, installation: Installation, otherClock?: OtherClock): Promise<Replica> {
   const postgres = await openProxy(installation.databaseUrl);
   const redis = await openProxy(installation.redisUrl);
   let ports = { http: 0, grpc: 0 };
@@ -45,7 +55,10 @@ export async function openReplica(name: string, installation: Installation): Pro
   let crashes = 0;
 
   async function start(): Promise<void> {
-    const launched = launchNode([join(installation.dist, "src/main.js")], {
+    const preloaded = otherClock ? ["--import", pathToFileURL(join(project, "test/auth/other-clock.mjs")).href] : [];
+    const launched = launchNode([...preloaded, join(installation.dist, "src/main.js")], {
+      CLOCK_AHEAD_MS: `${otherClock?.aheadMs ?? 0}`,
+      CLOCK_SPEED: `${otherClock?.speed ?? 1}`,
       PATH: process.env["PATH"],
       DATABASE_URL: postgres.url,
       REDIS_URL: redis.url,

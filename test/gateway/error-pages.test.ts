@@ -86,7 +86,7 @@ describe("the command on an error's page", () => {
       "authorization/key_disabled": await make({ scopes: ["*"], enabled: false }),
       "authorization/insufficient_permissions": await make({ scopes: ["keys.verify"] }),
     };
-    app.advance(3_600_001);
+    await app.advance(3_600_001);
   });
 
   /** Pastes the command of a page into a shell, where the variables are as the page says. */

@@ -1,5 +1,5 @@
 import { allRows, enabledAt, epochOf, isAccepted, isFalse, truthFrom } from "./database.js";
-import type { Design } from "./design.js";
+import { type Design, waitOf } from "./design.js";
 import type { Event, Setting, Source, Steps } from "./events.js";
 import type { Announce } from "./explore.js";
 import { passesFence } from "./fence.js";
@@ -21,7 +21,7 @@ export const callSteps: Steps = (state, setting, announce) => {
   if (call.stage === "admitted") {
     const { held } = replica;
     if (held && passesFence(held, replica)) {
-      answer(state, call, held, "a held fact", announce);
+      answer(state, call, held, "a held fact", setting.design, announce);
     } else {
       const asking: Call = { stage: "asks Redis", truth: call.truth };
       announce("the call finds nothing held that it may use", { database, replica, call: asking });
@@ -38,11 +38,23 @@ export const callSteps: Steps = (state, setting, announce) => {
  * Ends the call with what the fact says. If that is an acceptance, it may also have been of the headers alone, or of a
  * change that is still to be made.
  */
-export function answer(state: State, call: Call, fact: Fact, source: Source, announce: Announce<State, Event>): void {
+export function answer(
+  state: State,
+  call: Call,
+  fact: Fact,
+  source: Source,
+  design: Design,
+  announce: Announce<State, Event>,
+): void {
   const { database, replica } = state;
   const event: Event = isAccepted(fact.enabled) ? `accepted from ${source}` : `refused from ${source}`;
   announce(event, { database, replica, call: undefined }, isFalse(fact.enabled, call.truth));
-  if (!isAccepted(fact.enabled)) return;
+  if (!isAccepted(fact.enabled)) {
+    if (design.endsAreStates) return;
+    const ended: State = { database, replica, call: undefined };
+    announce("accepted by a clock that is behind", ended, isFalse(allRows, call.truth));
+    return;
+  }
   announce("accepted so far, the call waits for its body or a connection", { database, replica, call: resting });
 }
 
@@ -51,7 +63,7 @@ function goOn(state: State, setting: Setting, announce: Announce<State, Event>):
   const { database, replica } = state;
   const { design, bounds } = setting;
   const ended: State = { database, replica, call: undefined };
-  const isRevoked = isFalse(allRows, truthFrom(database, bounds.lease));
+  const isRevoked = isFalse(allRows, truthFrom(database, waitOf(design, bounds)));
   announce("the deadline passes", ended);
   if (!design.overdueCallsAreNotBegun) announce("accepted after the deadline", ended, true);
   if (!design.callersAreCheckedAgain) announce("accepted by the headers alone", ended, isRevoked);
@@ -68,7 +80,7 @@ export function isBelieved(fact: Fact, replica: Replica, design: Design): boolea
 }
 
 function begin({ database, replica }: State, { design, bounds }: Setting, announce: Announce<State, Event>): void {
-  const truth = truthFrom(database, bounds.lease);
+  const truth = truthFrom(database, waitOf(design, bounds));
   if (replica.leaseLeft + replica.clockLag > 0) {
     announce("a call begins under the lease", { database, replica, call: { stage: "admitted", truth } });
     return;
@@ -82,7 +94,7 @@ function askRedis(state: State, call: Call, design: Design, announce: Announce<S
   const { database, replica } = state;
   for (let asOf = 0; asOf <= epochOf(database); asOf++) {
     const fact = { enabled: enabledAt(database, asOf), asOf };
-    if (isBelieved(fact, replica, design)) answer(state, call, fact, "Redis", announce);
+    if (isBelieved(fact, replica, design)) answer(state, call, fact, "Redis", design, announce);
     else if (call.stage !== "asks Redis") continue;
     else if (passesFence(fact, replica))
       announce("a fact from Redis is later than what is applied", missed(state, call));

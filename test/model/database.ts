@@ -9,7 +9,7 @@ export interface Database {
   readonly changed: readonly Row[];
   /** For each commit whether its transaction had its id before the commit before it, and so before later ones. */
   readonly late: readonly boolean[];
-  /** For each commit how long its writer has waited, in ticks up to the lease; at the lease it has returned. */
+  /** For each commit how long its writer has waited, in ticks; when that is as long as a write waits, it has returned. */
   readonly waited: readonly number[];
 }
 
@@ -56,13 +56,13 @@ export interface Truth {
  * What a call that begins now may be told: of each row the state that the last write to return has left, and every
  * state since. It is the promise and a little more, for a write that has begun but not committed excuses nothing.
  */
-export function truthFrom(database: Database, lease: number): Truth {
+export function truthFrom(database: Database, wait: number): Truth {
   let enabled = allRows;
   let disabled = 0;
   for (let index = 0; index < database.changed.length; index++) {
     const row = bit(database.changed[index]);
     const isEnabled = (enabledAt(database, index + 1) & row) !== 0;
-    const hasReturned = database.waited[index] === lease;
+    const hasReturned = database.waited[index] === wait;
     enabled = isEnabled ? enabled | row : hasReturned ? enabled & ~row : enabled;
     disabled = !isEnabled ? disabled | row : hasReturned ? disabled & ~row : disabled;
   }

@@ -4,6 +4,10 @@ const rules = {
   writesWait: true,
   /** So does a write that found the row as it wanted it: the first attempt may be about to return, or lost. */
   retriesWait: true,
+  /** It waits longer than the lease by as much as the holder's clock can be slower than its own. */
+  waitsCoverSlowClocks: true,
+  /** An end that was asked for is a state that is learnt, not a time that each replica compares with its clock. */
+  endsAreStates: true,
   /** The lease counts from the moment before the poll was sent, not from its reply. */
   leaseCountsFromSending: true,
   /** A call reads the clock when it begins. */
@@ -47,6 +51,8 @@ export function without(rule: Rule): Design {
 export interface Bounds {
   /** In ticks. */
   readonly lease: number;
+  /** Whether the replica's clock may be slow: it then misses a tick, from the sending of a poll to the end of its lease. */
+  readonly slowClock: boolean;
   readonly commits: number;
   /** Whether a writer may die before it returns. */
   readonly losesWriters: boolean;
@@ -54,6 +60,11 @@ export interface Bounds {
   readonly commitsLate: boolean;
   /** Which rows are written to. */
   readonly rows: readonly Row[];
+}
+
+/** For how many ticks a write waits. */
+export function waitOf({ waitsCoverSlowClocks }: Design, { lease, slowClock }: Bounds): number {
+  return slowClock && waitsCoverSlowClocks ? lease + 1 : lease;
 }
 
 /** A decision depends on a workspace and a key. A change of anything else is only one more commit. */

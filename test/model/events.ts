@@ -7,6 +7,7 @@ export type Source = "a held fact" | "Redis" | "Postgres";
 
 export type Event =
   | "a tick"
+  | "a tick that the replica's clock misses"
   | "a row is changed"
   | "a row is changed by a transaction that had begun before the last commit"
   | "a row is changed, but its writer is lost"
@@ -31,6 +32,7 @@ export type Event =
   | "the call is unavailable"
   | `accepted from ${Source}`
   | `refused from ${Source}`
+  | "accepted by a clock that is behind"
   | "accepted so far, the call waits for its body or a connection"
   | "the body arrives, and the caller is checked again"
   | "accepted by the headers alone"

@@ -8,7 +8,7 @@ export function keyOf({ database, replica, call }: State): number {
   let key = 0;
   for (let index = 0; index < MOST_EPOCHS - 1; index++) {
     key = append(key, (database.changed[index] ?? -1) + 1, 4);
-    key = append(key, (database.waited[index] ?? 0) + 1, LONGEST_LEASE + 2);
+    key = append(key, (database.waited[index] ?? 0) + 1, LONGEST_WAIT + 2);
     if (index > 0) key = append(key, database.late[index] ? 1 : 0, 2);
   }
   key = append(key, epochDigit(replica.applied), MOST_EPOCHS + 1);
@@ -16,6 +16,7 @@ export function keyOf({ database, replica, call }: State): number {
   key = append(key, replica.lastChange[0], MOST_EPOCHS);
   key = append(key, replica.lastChange[1], MOST_EPOCHS);
   key = append(key, replica.leaseLeft + LONGEST_LEASE, 2 * LONGEST_LEASE + 1);
+  key = append(key, replica.missedTick ? 1 : 0, 2);
   key = append(key, replica.clockLag, LONGEST_LEASE + 1);
   key = appendPoll(key, replica.poll);
   key = append(key, replica.read ? 1 : 0, 2);
@@ -28,6 +29,7 @@ export function keyOf({ database, replica, call }: State): number {
 
 const MOST_EPOCHS = 4;
 const LONGEST_LEASE = 2;
+const LONGEST_WAIT = 3;
 const FACTS = 4 * MOST_EPOCHS + 1;
 
 const stageDigit: Record<Stage, number> = {
@@ -43,7 +45,8 @@ function appendPoll(before: number, poll: Poll | undefined): number {
   let key = append(before, poll ? poll.age + 1 : 0, LONGEST_LEASE + 2);
   key = append(key, epochDigit(poll?.changesAt), MOST_EPOCHS + 1);
   key = append(key, epochDigit(poll?.epochAt), MOST_EPOCHS + 1);
-  return append(key, poll?.leased ? 1 : 0, 2);
+  key = append(key, poll?.leased ? 1 : 0, 2);
+  return append(key, poll?.missedTick ? 1 : 0, 2);
 }
 
 function epochDigit(epoch: number | undefined): number {

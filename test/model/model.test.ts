@@ -7,20 +7,20 @@ import { createMachine } from "./protocol.js";
 
 const everyRow: Bounds = {
   lease: 2,
+  slowClock: false,
   commits: 2,
   losesWriters: true,
   commitsLate: false,
   rows: [WORKSPACE, KEY, UNRELATED],
 };
 const thereAndBackAndThere: Bounds = {
-  lease: 2,
+  ...everyRow,
   commits: 3,
   losesWriters: false,
-  commitsLate: false,
   rows: [WORKSPACE],
 };
-const disabledOnce: Bounds = { lease: 2, commits: 1, losesWriters: true, commitsLate: false, rows: [WORKSPACE] };
-const disabledAndEnabled: Bounds = { lease: 2, commits: 2, losesWriters: true, commitsLate: false, rows: [WORKSPACE] };
+const disabledOnce: Bounds = { ...everyRow, slowClock: true, commits: 1, rows: [WORKSPACE] };
+const disabledAndEnabled: Bounds = { ...disabledOnce, commits: 2 };
 
 /** A busy machine may take many times the seconds that this needs. */
 const PATIENCE = 120_000;
@@ -38,6 +38,16 @@ describe("the protocol holds in every state", () => {
     const { states, violation } = report("three changes of a workspace", exploration);
     expect(violation).toBeUndefined();
     expect(states).toBeGreaterThan(250_000);
+  });
+
+  it("when a workspace is disabled and enabled, and the holder's clock is slower than the writer's", {
+    timeout: PATIENCE,
+  }, () => {
+    const exploration = explore(createMachine(protocol, disabledAndEnabled));
+    const { states, events, violation } = report("two changes of a workspace, a slow clock", exploration);
+    expect(violation).toBeUndefined();
+    expect(states).toBeGreaterThan(200_000);
+    expect([...events]).toContain("a tick that the replica's clock misses");
   });
 });
 

@@ -15,6 +15,7 @@ interface Mutant {
 /** A change of a workspace that commits after another, which began later. */
 export const lateCommits: Bounds = {
   lease: 2,
+  slowClock: false,
   commits: 2,
   losesWriters: false,
   commitsLate: true,
@@ -35,6 +36,21 @@ export const mutants: readonly Mutant[] = [
       "a lost write is tried again",
       "a call begins under the lease",
     ],
+  },
+  {
+    rule: "waitsCoverSlowClocks",
+    when: "if a write waits for one lease by its own clock, and the holder's is slower",
+    through: [
+      "the poll takes its snapshot",
+      "a row is changed",
+      "a tick that the replica's clock misses",
+      "a call begins under the lease",
+    ],
+  },
+  {
+    rule: "endsAreStates",
+    when: "if an end is a time, and the replica's clock is behind",
+    through: ["a row is changed", "a call begins under the lease", "accepted by a clock that is behind"],
   },
   {
     rule: "leaseCountsFromSending",

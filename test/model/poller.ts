@@ -8,7 +8,13 @@ import type { Call, Poll, Replica, Stage } from "./state.js";
 export const pollSteps: Steps = ({ database, replica, call }, { design, bounds }, announce) => {
   const { poll } = replica;
   if (!poll) {
-    const sent = withPoll(replica, { age: 0, changesAt: undefined, epochAt: undefined, leased: false });
+    const sent = withPoll(replica, {
+      age: 0,
+      changesAt: undefined,
+      epochAt: undefined,
+      leased: false,
+      missedTick: false,
+    });
     announce("a poll is sent", { database, replica: sent, call: move(call, "awaits sending", "awaits reply") });
     return;
   }
@@ -24,6 +30,7 @@ export const pollSteps: Steps = ({ database, replica, call }, { design, bounds }
       changesAt: epoch,
       epochAt: design.pollIsOneSnapshot ? epoch : undefined,
       leased: false,
+      missedTick: poll.missedTick,
     };
     const event = design.pollIsOneSnapshot ? "the poll takes its snapshot" : "the poll reads the changes";
     announce(event, { database, replica: withPoll(replica, taken), call });
@@ -34,6 +41,7 @@ export const pollSteps: Steps = ({ database, replica, call }, { design, bounds }
     const leased = draftOf(replica);
     leased.poll = { ...poll, leased: true };
     leased.leaseLeft = bounds.lease - poll.age;
+    leased.missedTick = poll.missedTick;
     announce("the poll extends the lease", { database, replica: leased, call });
   } else {
     const spent = design.leaseCountsFromSending ? poll.age : 0;
@@ -45,6 +53,7 @@ export const pollSteps: Steps = ({ database, replica, call }, { design, bounds }
       next.horizon = known.horizon;
       next.lastChange = known.lastChange;
       next.leaseLeft = leaseLeft;
+      next.missedTick = poll.missedTick && leaseLeft > 0;
       next.poll = undefined;
       announce(event, { database, replica: next, call: move(call, "awaits reply", "admitted") });
     }

@@ -1,6 +1,6 @@
 import { callSteps } from "./caller.js";
 import { type Database, LOST } from "./database.js";
-import type { Bounds, Design } from "./design.js";
+import { type Bounds, type Design, waitOf } from "./design.js";
 import type { Event, Steps } from "./events.js";
 import type { Machine } from "./explore.js";
 import { keyOf } from "./key.js";
@@ -30,15 +30,25 @@ export function createMachine(design: Design, bounds: Bounds): Machine<State, Ev
 /** Time passes between any two steps, or does not: whoever is paused takes no step for many ticks. */
 const clockSteps: Steps = ({ database, replica, call }, { design, bounds }, announce) => {
   const later = tickReplica(replica, design, bounds.lease);
-  announce("a tick", { database: tickWriters(database, bounds.lease), replica: later, call });
+  const waited = tickWriters(database, waitOf(design, bounds));
+  announce("a tick", { database: waited, replica: later, call });
+  // Time that its clock does not count, because it is slow: it matters only while something is counted.
+  const { poll } = replica;
+  const counts = replica.leaseLeft > 0 || poll !== undefined;
+  if (bounds.slowClock && counts && !replica.missedTick && !poll?.missedTick) {
+    const slow = draftOf(replica);
+    slow.missedTick = replica.leaseLeft > 0;
+    slow.poll = poll && { ...poll, missedTick: true };
+    announce("a tick that the replica's clock misses", { database: waited, replica: slow, call });
+  }
   if (replica.clockLag === 0) return;
   announce("the replica reads its clock", { database, replica: { ...replica, clockLag: 0 }, call });
 };
 
 const actors = [clockSteps, writerSteps, pollSteps, readSteps, otherSteps, callSteps];
 
-function tickWriters({ changed, late, waited }: Database, lease: number): Database {
-  return { changed, late, waited: waited.map((ticks) => (ticks === LOST ? LOST : Math.min(ticks + 1, lease))) };
+function tickWriters({ changed, late, waited }: Database, wait: number): Database {
+  return { changed, late, waited: waited.map((ticks) => (ticks === LOST ? LOST : Math.min(ticks + 1, wait))) };
 }
 
 function tickReplica(replica: Replica, design: Design, lease: number): Replica {
@@ -47,9 +57,11 @@ function tickReplica(replica: Replica, design: Design, lease: number): Replica {
   // How long ago the lease lapsed matters only to a clock that lags behind.
   later.leaseLeft = Math.max(replica.leaseLeft - 1, design.clockIsReadByTheCall ? 0 : -lease);
   later.clockLag = design.clockIsReadByTheCall ? 0 : Math.min(replica.clockLag + 1, lease);
+  // What a clock has missed is of no concern any more when the lease is over.
+  later.missedTick = replica.missedTick && later.leaseLeft > (design.clockIsReadByTheCall ? 0 : -lease);
   if (poll) {
-    const { changesAt, epochAt, leased } = poll;
-    later.poll = { age: Math.min(poll.age + 1, lease), changesAt, epochAt, leased };
+    const { changesAt, epochAt, leased, missedTick } = poll;
+    later.poll = { age: Math.min(poll.age + 1, lease), changesAt, epochAt, leased, missedTick };
   }
   return later;
 }

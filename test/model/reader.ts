@@ -19,7 +19,7 @@ export const readSteps: Steps = ({ database, replica, call }, { design }, announ
   const isFresh = passesFence(fact, replica);
   const filled = withHeld(withRead(replica, undefined), heldAfter(replica, fact, design.fillsAreFenced));
   if (waiting && (isFresh || !design.sharedReadsAreFenced)) {
-    answer({ database, replica: filled, call }, waiting, fact, "Postgres", announce);
+    answer({ database, replica: filled, call }, waiting, fact, "Postgres", design, announce);
   } else if (isFresh) {
     announce("a read is held", { database, replica: filled, call });
   } else {

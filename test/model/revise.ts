@@ -7,6 +7,7 @@ export function draftOf(replica: Replica): Draft {
     horizon: replica.horizon,
     lastChange: replica.lastChange,
     leaseLeft: replica.leaseLeft,
+    missedTick: replica.missedTick,
     clockLag: replica.clockLag,
     poll: replica.poll,
     read: replica.read,

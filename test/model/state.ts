@@ -15,6 +15,8 @@ export interface Poll {
   readonly epochAt: number | undefined;
   /** Its reply has extended the lease, but its changes are not applied yet. */
   readonly leased: boolean;
+  /** The replica's clock, which is slow, has missed a tick since it was sent. */
+  readonly missedTick: boolean;
 }
 
 export interface Replica {
@@ -25,6 +27,8 @@ export interface Replica {
   readonly lastChange: readonly [number, number];
   /** In ticks; at zero it has lapsed. */
   readonly leaseLeft: number;
+  /** The clock has missed a tick since the poll was sent that brought the lease. */
+  readonly missedTick: boolean;
   /** Ticks since the clock was read, which matter only to a design that remembers the time. */
   readonly clockLag: number;
   readonly poll: Poll | undefined;
@@ -56,6 +60,7 @@ export const initial: State = {
     horizon: 0,
     lastChange: [0, 0],
     leaseLeft: 0,
+    missedTick: false,
     clockLag: 0,
     poll: undefined,
     read: undefined,

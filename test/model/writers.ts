@@ -1,19 +1,20 @@
 import { commit, epochOf, LOST, truthAfterCommit } from "./database.js";
-import { type Row, UNRELATED } from "./design.js";
+import { type Row, UNRELATED, waitOf } from "./design.js";
 import type { Steps } from "./events.js";
 import { resting, type State } from "./state.js";
 
 /** Whoever disables and enables. */
 export const writerSteps: Steps = (state, { design, bounds }, announce) => {
   const { database, replica, call } = state;
+  const wait = waitOf(design, bounds);
   for (const row of bounds.rows) {
     if (epochOf(database) === bounds.commits) break;
     if (row === UNRELATED) {
       // Nothing is promised of this row, so when its writer returns is nobody's concern.
-      announce("something else is changed", afterCommit(state, row, false, bounds.lease));
+      announce("something else is changed", afterCommit(state, row, false, wait));
       continue;
     }
-    const waited = design.writesWait ? 0 : bounds.lease;
+    const waited = design.writesWait ? 0 : wait;
     announce("a row is changed", afterCommit(state, row, false, waited));
     if (bounds.commitsLate && epochOf(database) > 0)
       announce(
@@ -25,7 +26,7 @@ export const writerSteps: Steps = (state, { design, bounds }, announce) => {
   for (const row of bounds.rows) {
     const last = database.changed.lastIndexOf(row);
     if (database.waited[last] !== LOST) continue;
-    const waited = database.waited.with(last, design.retriesWait ? 0 : bounds.lease);
+    const waited = database.waited.with(last, design.retriesWait ? 0 : wait);
     announce("a lost write is tried again", { database: { ...database, waited }, replica, call });
   }
 };

@@ -91,7 +91,7 @@ test("answers that have expired are removed by later calls, a few at a time", as
   for (const name of names) expectSuccess(await call("keys.createKey", key, {}, name));
   const before = await countKept();
   expect(before).toBeGreaterThanOrEqual(15);
-  app.advance(day);
+  await app.advance(day);
   expectSuccess(await call("keys.createKey", key, {}, "later"));
   expect(await countKept()).toBe(before - 10 + 1);
   for (const name of names) expectSuccess(await call("keys.createKey", key, {}, name));

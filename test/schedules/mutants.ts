@@ -1,4 +1,4 @@
-import { overdue } from "./verdict.js";
+import { expired, overdue } from "./verdict.js";
 
 /** A way to break the protocol: in one file, another text stands instead of one. Its name says what no longer holds. */
 export interface Mutant {
@@ -19,26 +19,52 @@ const snapshot = "src/auth/snapshot.ts";
 const holdings = "src/auth/holdings.ts";
 const pipeline = "src/rpc/pipeline.ts";
 const call = "src/call.ts";
+const verify = "src/keys/verify.ts";
 const postgres = "test/schedules/postgres.ts";
 
 export const mutants: readonly Mutant[] = [
   {
     name: "changes are acknowledged at once",
     file: lease,
-    text: "await clock.sleep((leaseMs + mostDriftMs) * 1.01 + 1);",
+    text: "await passed((leaseMs + mostDriftMs) * mostSpeedRatio, clock);",
     replacement: "",
   },
   {
     name: "changes are acknowledged after one lease, as if all clocks were alike",
     file: lease,
-    text: "(leaseMs + mostDriftMs) * 1.01",
+    text: "(leaseMs + mostDriftMs) * mostSpeedRatio",
     replacement: "leaseMs",
+  },
+  {
+    name: "changes are acknowledged as if clocks differed in speed by a hundredth at most",
+    file: lease,
+    text: "(leaseMs + mostDriftMs) * mostSpeedRatio",
+    replacement: "(leaseMs + mostDriftMs) * 1.01",
   },
   {
     name: "changes are acknowledged as if every suspension were noticed",
     file: lease,
-    text: "(leaseMs + mostDriftMs) * 1.01",
-    replacement: "leaseMs * 1.01",
+    text: "(leaseMs + mostDriftMs) * mostSpeedRatio",
+    replacement: "leaseMs * mostSpeedRatio",
+  },
+  {
+    name: "changes wait by the monotonic clock alone",
+    file: lease,
+    text: "Math.min(clock.monotonic() - begunAt, wall - wallBegunAt)",
+    replacement: "(clock.monotonic() - begunAt)",
+  },
+  {
+    name: "expiry is judged by the replica's clock",
+    file: lease,
+    text: "return new Date(told.time + Math.max(monotonicMs, wallMs) * mostSpeedRatio);",
+    replacement: "return new Date(clock.wall());",
+    complaint: expired,
+  },
+  {
+    name: "an immediate end is a time, not a state",
+    file: verify,
+    text: "return ended || (",
+    replacement: "return ended && false || (",
   },
   {
     name: "the lease is counted from the answer",
@@ -82,8 +108,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: "changes are read before the snapshot",
     file: postgres,
-    text: "const found = { snapshot: snapshot(), leaseMs,",
-    replacement: 'await step("a second snapshot");\n        const found = { snapshot: snapshot(), leaseMs,',
+    text: "const found = {\n          snapshot: snapshot(),",
+    replacement: 'await step("a second snapshot");\n        const found = {\n          snapshot: snapshot(),',
   },
   {
     name: "changes are asked for by their numbers alone, without those that were in progress",

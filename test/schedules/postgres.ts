@@ -9,8 +9,14 @@ export interface Contents {
   readonly workspaceEnabled: boolean;
   readonly keyEnabled: boolean;
   readonly keyDeleted: boolean;
+  readonly keyEnded: boolean;
+  /** By the database's clock. */
+  readonly keyExpiresAt: number | null;
   readonly ownerName: string;
 }
+
+/** A change, which may depend on when it is made. */
+export type ChangeOf = (time: number) => Partial<Contents>;
 
 export interface Postgres {
   /** Which contents there were after each commit; the last are the present ones. */
@@ -18,11 +24,14 @@ export interface Postgres {
   readonly present: Contents;
   /** What a statement that begins now can see. */
   readonly snapshot: Snapshot;
+  /** The time by its clock. */
+  readonly time: number;
+  setClockBack(ms: number): void;
   /**
    * Resolves to the number of commits up to the one that contains the change. Fails like any statement, perhaps after it
    * has committed.
    */
-  write(who: string, row: string, change: Partial<Contents>): Promise<number>;
+  write(who: string, row: string, change: ChangeOf): Promise<number>;
   /**
    * Makes a change that the key itself asked for, once there is a connection, if the key is as it was authorized. Fails
    * as PostgreSQL does if it is not.
@@ -40,6 +49,8 @@ const longAgo = new Date(0);
 
 /** The id of the first transaction. */
 const firstXid = 1_000;
+/** What its clock says at first. Those of others may be ahead or behind. */
+export const timeOfDay = 10_000_000;
 
 const connectionLost = new Error("the connection was lost");
 
@@ -53,9 +64,17 @@ const rarity = { slow: 8, lost: 16 };
  * change has the id of its transaction before it commits, so that others may begin later and commit before it. Rows are
  * stamped as the triggers do it.
  */
-export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Dice): Postgres {
+export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Dice, speed: number): Postgres {
+  let setBackByMs = 0;
   const history: [Contents, ...Contents[]] = [
-    { workspaceEnabled: true, keyEnabled: true, keyDeleted: false, ownerName: "owner 0" },
+    {
+      workspaceEnabled: true,
+      keyEnabled: true,
+      keyDeleted: false,
+      keyEnded: false,
+      keyExpiresAt: null,
+      ownerName: "owner 0",
+    },
   ];
   const stamps = new Map([workspaceId, keyId, identityId].map((id) => [id, 0]));
   const present = () => history.at(-1) ?? history[0];
@@ -68,6 +87,8 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
     const running = [...inProgress].filter((xid) => xid < xmax);
     return { xmin: Math.min(xmax, ...running), xmax, inProgress: running };
   }
+
+  const clockTime = () => timeOfDay + time.now() * speed - setBackByMs;
 
   async function travel(what: string): Promise<void> {
     if (dice.oneIn(rarity.slow)) await time.passed(2 * leaseMs, what);
@@ -86,8 +107,9 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
     lastCompleted = Math.max(lastCompleted, xid);
   }
 
-  function commit(xid: number, row: string, change: Partial<Contents>): number {
+  function commit(xid: number, row: string, changeOf: ChangeOf): number {
     const before = present();
+    const change = changeOf(clockTime());
     const after = { ...before, ...change };
     const changes = Object.keys(change) as (keyof Contents)[];
     if (changes.some((what) => before[what] !== after[what])) {
@@ -106,10 +128,16 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
     get snapshot() {
       return snapshot();
     },
+    get time() {
+      return clockTime();
+    },
+    setClockBack(ms) {
+      setBackByMs += ms;
+    },
     async write(who, row, change) {
       await travel(`${who} writes: ${row}`);
       const xid = begin();
-      // One transaction at a time changes a row; others wait for its lock.
+      // Others may begin and commit meanwhile.
       if (dice.oneIn(2)) await step(`${who} flushes its commit: ${row}`);
       const committed = commit(xid, row, change);
       await travel(`${who} hears of its write: ${row}`);
@@ -127,7 +155,14 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
       async changedSince(seen) {
         await travel(`${who} asks for changes`);
         const changes = [...stamps].flatMap(([id, xid]) => (sees(seen, xid) ? [] : [{ id, xid }]));
-        const found = { snapshot: snapshot(), leaseMs, history: "the one", standby: false, changes };
+        const found = {
+          snapshot: snapshot(),
+          leaseMs,
+          history: "the one",
+          standby: false,
+          changes,
+          time: clockTime(),
+        };
         await travel(`${who} hears of changes`);
         return found;
       },
@@ -147,12 +182,13 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
   };
 }
 
-/** As the condition in the statement of every change has it, of a key whose permissions and expiry never change. */
-function isUsable({ workspaceEnabled, keyEnabled, keyDeleted }: Contents): boolean {
-  return workspaceEnabled && keyEnabled && !keyDeleted;
+/** As the condition in the statement of every change has it, of a key whose scopes never change. */
+function isUsable({ workspaceEnabled, keyEnabled, keyDeleted, keyEnded }: Contents): boolean {
+  return workspaceEnabled && keyEnabled && !keyDeleted && !keyEnded;
 }
 
-function standing({ workspaceEnabled, keyEnabled, keyDeleted, ownerName }: Contents, snapshot: string) {
+function standing(contents: Contents, snapshot: string) {
+  const { workspaceEnabled, keyEnabled, keyDeleted, keyEnded, keyExpiresAt, ownerName } = contents;
   if (keyDeleted) return undefined;
   return {
     keyId,
@@ -162,7 +198,8 @@ function standing({ workspaceEnabled, keyEnabled, keyDeleted, ownerName }: Conte
     scopes: ["*"],
     permissions: [],
     meta: {},
-    expiresAt: null,
+    expiresAt: keyExpiresAt === null ? null : new Date(keyExpiresAt),
+    ended: keyEnded,
     identityId,
     externalId: ownerName,
     identityMeta: {},

@@ -13,6 +13,7 @@ export interface Replica extends Holdings {
   readonly name: string;
   readonly authentication: Authentication;
   readonly clock: MachineClock;
+  databaseTime(): Date;
   /** How often it has asked Postgres for a key or a workspace. */
   readonly readings: number;
   /** How often Redis had something for it. */
@@ -87,8 +88,9 @@ export function startReplica(
   return {
     ...holdings,
     name,
-    authentication: createAuthentication("the operator", holdings, { record() {} }, () => new Date()),
+    authentication: createAuthentication("the operator", holdings, { record() {} }, lease.databaseTime),
     clock,
+    databaseTime: lease.databaseTime,
     get readings() {
       return readings;
     },

@@ -1,14 +1,16 @@
 import type { Scheduler } from "fast-check";
+import { VerificationCode } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { recentPast } from "../../src/auth/lease.js";
+import { judge } from "../../src/keys/verify.js";
 import { chooseChange } from "./choose-change.js";
 import { createDice } from "./dice.js";
 import { LateCall } from "./late-call.js";
-import { createPostgres } from "./postgres.js";
+import { createPostgres, timeOfDay } from "./postgres.js";
 import { createRedis } from "./redis.js";
 import { type Replica, startReplica } from "./replica.js";
 import type { Tally } from "./tally.js";
-import { createTime, type Step } from "./time.js";
-import { missing, missingAtEnd, overdue } from "./verdict.js";
+import { createTime, type MachineClock, type Step } from "./time.js";
+import { expired, missing, missingAtEnd, overdue } from "./verdict.js";
 
 const leaseMs = 250;
 
@@ -18,8 +20,14 @@ const mostUsually = { steps: 60, calls: 7, lateCalls: 0, renewals: 4, writes: 2,
 /** Every third schedule is about calls whose bodies come late: those take several steps each. */
 const mostWithLateCalls = { ...mostUsually, steps: 80, calls: 1, lateCalls: 5 };
 
-/** Two clocks may differ by one hundredth. */
-const speeds: [number, number] = [0.995, 1.005];
+/** Every third is about clocks: that a lease outlasts a change by a millisecond is seen only if nothing else happens then. */
+const mostAboutClocks = { ...mostUsually, calls: 12, renewals: 0, writes: 1, passages: 4 };
+
+/** Clocks that are being corrected: that of a holder may be the slowest, that of a writer the fastest there can be. */
+const speeds: [number, number] = [11 / 12, 13 / 12];
+
+/** By how many milliseconds a machine's time of day differs from the database's. */
+const ahead: [number, number, number] = [-3_000, 0, 3_000];
 
 const hash = "the hash of a key";
 
@@ -33,15 +41,16 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
   let wrong: string | undefined;
 
   const dice = createDice(seed);
-  const most = dice.oneIn(3) ? mostWithLateCalls : mostUsually;
+  const most = dice.pick([mostUsually, mostWithLateCalls, mostAboutClocks]);
+  const isAboutClocks = most === mostAboutClocks;
   let warmingUp = true;
   const step: Step = (what) => (warmingUp ? reached : scheduler.schedule(reached, what));
   const time = createTime(step, dice);
-  const postgres = createPostgres(leaseMs, step, time, dice);
+  const postgres = createPostgres(leaseMs, step, time, dice, dice.pick(speeds));
   const redis = createRedis(step, dice);
 
-  const startMachine = (name: string) => {
-    const clock = time.clockOf(name, dice.pick(speeds));
+  const startMachine = (name: string, speed: number) => {
+    const clock = time.clockOf(name, speed, timeOfDay + dice.pick(ahead));
     const machine = { name, clock, cache: redis.connect(name), postgres: postgres.connect(name) };
     /** The past may be known or unknown to a process that starts, and much or little of what follows remembered. */
     const start = (): Replica =>
@@ -55,17 +64,27 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
     return { name, clock, start, replica: start() };
   };
   const machines: [ReturnType<typeof startMachine>, ReturnType<typeof startMachine>] = [
-    startMachine("A"),
-    startMachine("B"),
+    startMachine("A", isAboutClocks ? speeds[0] : dice.pick(speeds)),
+    startMachine("B", isAboutClocks ? speeds[1] : dice.pick(speeds)),
   ];
 
   async function call(replica: Replica): Promise<void> {
     const beganAfter = acknowledged;
-    const before = { steps, readings: replica.readings, hits: replica.hits };
+    const before = { steps, readings: replica.readings, hits: replica.hits, time: postgres.time };
     try {
       const found = replica.held(hash) ?? (await replica.find(hash));
-      wrong ??= missing(found, postgres.history.slice(beganAfter));
-      if (!found?.workspaceEnabled || !found.key.enabled) tally.refused += 1;
+      const moments = postgres.history.slice(beganAfter);
+      wrong ??= missing(found, moments);
+      const verdict = judge(found?.key, undefined, replica.databaseTime);
+      const isAccepted = found?.workspaceEnabled && verdict === VerificationCode.VALID;
+      if (isAccepted) wrong ??= missingAtEnd("ok", moments);
+      const { expiresAt } = found?.key ?? { expiresAt: null };
+      // Unless its clock was set back meanwhile.
+      const hadExpired =
+        expiresAt !== null && expiresAt.getTime() <= Math.min(before.time, postgres.time) - hardlyAnything;
+      if (isAccepted && hadExpired) wrong ??= expired;
+      if (verdict === VerificationCode.EXPIRED) tally.over += 1;
+      else if (!isAccepted) tally.refused += 1;
       else if (steps === before.steps) tally.acceptedFromHoldings += 1;
       else if (replica.readings > before.readings) tally.acceptedFromPostgres += 1;
       else if (replica.hits > before.hits) tally.acceptedFromRedis += 1;
@@ -113,7 +132,7 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
   }
 
   async function write(replica: Replica): Promise<void> {
-    const { row, to } = chooseChange(postgres.present, dice);
+    const { row, to, workspaceEnabled } = chooseChange(postgres.present, dice);
     for (;;) {
       try {
         const commits = await postgres.write(replica.name, row, to);
@@ -127,12 +146,24 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
     }
   }
 
+  // In a third of the schedules: few of the longer stories survive it. Of a machine's two clocks, one jumps: nobody could tell
+  // a jump of both from time that has passed.
+  const clocksJump = dice.oneIn(isAboutClocks ? 2 : 3);
+  const monotonicJumps = dice.oneIn(2);
+
+  function jump({ leap, setWall }: MachineClock): void {
+    if (monotonicJumps) leap(2 * leaseMs);
+    else setWall(dice.pick([-3_333, 3_333]));
+  }
+
   function passTime(): void {
-    const kind = dice.below(8);
+    const kind = dice.below(clocksJump ? 10 : 8);
     if (kind < 4) time.passUntilNextAwakening();
     else if (kind < 5) time.pass(leaseMs / 2);
     // Too short to be noticed, or longer than a lease.
-    else dice.pick(machines).clock.suspend(dice.pick([3, 3, 2 * leaseMs]));
+    else if (kind < 8) dice.pick(machines).clock.suspend(dice.pick([4, 4, isAboutClocks ? 4 : 2 * leaseMs]));
+    else if (kind < 9) jump(dice.pick(machines).clock);
+    else postgres.setClockBack(1_000);
   }
 
   async function repeat(times: number, what: string, act: () => Promise<void> | void): Promise<void> {
@@ -143,7 +174,7 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
   }
 
   // As if there had been a call before: otherwise most schedules would end before anything is held.
-  for (const { replica } of machines) if (dice.oneIn(2)) void call(replica);
+  for (const { replica } of machines) if (isAboutClocks || dice.oneIn(2)) void call(replica);
   await settled();
   warmingUp = false;
 
@@ -157,7 +188,7 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
     };
     if (dice.mishap(4)) void repeat(1, `${name} starts again`, restart);
   }
-  for (const writer of ["one", "another"])
+  for (const writer of isAboutClocks ? ["one"] : ["one", "another"])
     void repeat(most.writes, `${writer} begins a change`, () => write(dice.pick(machines).replica));
   void repeat(most.passages, "time passes", passTime);
 
@@ -171,6 +202,9 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
 }
 
 const reached = Promise.resolve();
+
+/** In milliseconds: sums of fractions are not exact. */
+const hardlyAnything = 1e-3;
 
 /** When everything that can go on has gone on, up to its next step: a tick comes after all promises. */
 function settled(): Promise<void> {

@@ -19,6 +19,7 @@ describe("two replicas with a Redis that cannot be trusted, in any order of even
     "acceptedFromRedis",
     "acceptedFromPostgres",
     "refused",
+    "over",
     "unavailable",
     "fenced",
     "leaseLost",

@@ -4,6 +4,8 @@ export interface Tally {
   acceptedFromRedis: number;
   acceptedFromPostgres: number;
   refused: number;
+  /** Keys that had ended, or expired. */
+  over: number;
   unavailable: number;
   /** A fact was not used, because a known change is missing in it. */
   fenced: number;
@@ -26,6 +28,7 @@ export function createTally(): Tally {
     acceptedFromRedis: 0,
     acceptedFromPostgres: 0,
     refused: 0,
+    over: 0,
     unavailable: 0,
     fenced: 0,
     leaseLost: 0,

@@ -4,9 +4,14 @@ import type { Dice } from "./dice.js";
 /** A point of the schedule: resolves when the scheduler chooses it among all that are open. */
 export type Step = (what: string) => Promise<void>;
 
-/** The clocks of one machine, which can be suspended: then its time of day goes on, and its monotonic clock does not. */
+/** The clocks of one machine. */
 export interface MachineClock extends Clock {
+  /** Suspends the machine: its time of day goes on, and its monotonic clock does not. */
   suspend(ms: number): void;
+  /** Sets the time of day ahead, or back. */
+  setWall(byMs: number): void;
+  /** The monotonic clock jumps ahead, as on machines whose processors do not agree. */
+  leap(ms: number): void;
 }
 
 /** True time, which nobody in the simulated world can read. It stands still unless it is told to pass. */
@@ -16,8 +21,9 @@ export interface Time {
   passed(ms: number, what: string): Promise<void>;
   /** Until the first sleeper could wake: the earliest moment at which a change may be acknowledged. */
   passUntilNextAwakening(): void;
-  /** The speed is that of the monotonic clock: 1.01 is one hundredth too fast. */
-  clockOf(machine: string, speed: number): MachineClock;
+  now(): number;
+  /** Both clocks run at this speed, as where chrony corrects them: 1.01 is one hundredth too fast. */
+  clockOf(machine: string, speed: number, timeOfDay: number): MachineClock;
 }
 
 interface Sleeper {
@@ -27,8 +33,8 @@ interface Sleeper {
   wake(): void;
 }
 
-/** Timers fire up to this much early. */
-const earlyMs = 1;
+/** Timers fire this much early, which is nearly as early as they can: exactly as early, sums of fractions would decide. */
+const earlyMs = 1.9;
 
 /** In true time, less than anybody could notice: sums of fractions are not exact. */
 const nothing = 1e-6;
@@ -56,6 +62,7 @@ export function createTime(step: Step, dice: Dice): Time {
   }
 
   return {
+    now: () => now,
     pass,
     passed(ms, what) {
       const until = now + ms;
@@ -64,28 +71,37 @@ export function createTime(step: Step, dice: Dice): Time {
     passUntilNextAwakening() {
       if (sleepers.length > 0) pass(Math.min(...sleepers.map((sleeper) => sleeper.timeLeft())));
     },
-    clockOf(machine, speed) {
+    clockOf(machine, speed, timeOfDay) {
       let suspendedMs = 0;
-      const awake = () => now - suspendedMs;
+      let leaptMs = 0;
+      let wallSetByMs = timeOfDay;
+      const monotonic = () => (now - suspendedMs) * speed + leaptMs;
       const heldUp = () => {
         if (dice.mishap(rarity)) pass(dice.pick([3, 300]));
       };
       return {
         monotonic() {
           heldUp();
-          return awake() * speed;
+          return monotonic();
         },
         wall() {
           heldUp();
-          return now;
+          return now * speed + wallSetByMs;
         },
         sleep(ms) {
-          const until = awake() + (ms - earlyMs) / speed;
-          return sleep(`${machine} wakes`, () => until - awake());
+          const until = monotonic() + ms - earlyMs;
+          return sleep(`${machine} wakes`, () => (until - monotonic()) / speed);
         },
         suspend(ms) {
           suspendedMs += ms;
           pass(ms);
+        },
+        setWall(byMs) {
+          wallSetByMs += byMs;
+        },
+        leap(ms) {
+          leaptMs += ms;
+          pass(0);
         },
       };
     },

@@ -25,18 +25,31 @@ export function missingAtEnd(code: string, moments: readonly Contents[]): string
 
 /** Each of these must have been so at some moment. What is unavailable, or overdue, needs no explanation. */
 const explanations: Readonly<Record<string, readonly ((moment: Contents) => boolean)[]>> = {
-  ok: [({ workspaceEnabled }) => workspaceEnabled, ({ keyEnabled, keyDeleted }) => keyEnabled && !keyDeleted],
+  ok: [
+    ({ workspaceEnabled }) => workspaceEnabled,
+    ({ keyEnabled, keyDeleted, keyEnded }) => keyEnabled && !keyDeleted && !keyEnded,
+  ],
   "authorization/workspace_disabled": [({ workspaceEnabled }) => !workspaceEnabled],
   "authorization/key_disabled": [({ keyEnabled }) => !keyEnabled],
   "authentication/key_not_found": [({ keyDeleted }) => keyDeleted],
+  "authentication/key_expired": [({ keyEnded, keyExpiresAt }) => keyEnded || keyExpiresAt !== null],
 };
+
+/** What is wrong with a call that is accepted although, by the database's clock, its key had expired before it began. */
+export const expired = "a key was accepted that had expired before the call began";
 
 /** What is wrong with a call that runs although its deadline has passed. */
 export const overdue = "a call was begun whose deadline had passed";
 
-function agreesOnKey(found: Standing | undefined, { keyDeleted, keyEnabled, ownerName }: Contents): boolean {
-  if (found === undefined || keyDeleted) return found === undefined && keyDeleted;
-  return found.key.enabled === keyEnabled && found.key.externalId === ownerName;
+function agreesOnKey(found: Standing | undefined, moment: Contents): boolean {
+  if (found === undefined || moment.keyDeleted) return found === undefined && moment.keyDeleted;
+  const { enabled, ended, expiresAt, externalId } = found.key;
+  return (
+    enabled === moment.keyEnabled &&
+    ended === moment.keyEnded &&
+    (expiresAt?.getTime() ?? null) === moment.keyExpiresAt &&
+    externalId === moment.ownerName
+  );
 }
 
 function stateOf({ enabled }: { enabled: boolean }): string {

@@ -92,7 +92,7 @@ export type Key = Message<"latchkey.v1.Key"> & {
   meta?: JsonObject | undefined;
 
   /**
-   * When the key ends. Left out: never.
+   * When the key ends, by the clock of the service's database. Left out: never.
    *
    * @generated from field: optional google.protobuf.Timestamp expires = 9;
    */

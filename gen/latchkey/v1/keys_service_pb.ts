@@ -729,7 +729,7 @@ export const KeysService: GenService<{
    * Changes a key. A field left out stays as it is. In HTTP `null` clears a
    * field; in gRPC a field that `update_mask` names and the request leaves unset.
    * From the moment this returns, every replica judges the key by its new
-   * settings; for that it takes one lease, by default a quarter of a second.
+   * settings; for that it takes one lease and a fifth, by default 0.3 seconds.
    * The caller's own key must hold every scope of the key that it changes, and every
    * scope that it gives. A key can always disable itself, and give up scopes; it
    * can neither enable itself nor postpone or lift its own expiry. If the caller's
@@ -760,12 +760,13 @@ export const KeysService: GenService<{
   },
   /**
    * Replaces a key: makes another with the same settings and a new secret, and
-   * ends the old one, at once or after a grace period: on every replica, and so it
-   * takes one lease. The caller's own key must hold every scope of the key. The
-   * new key has the expiry that the old one was given, whatever an earlier reroll
-   * made of it; if that has passed, the reroll is refused. If the caller's key has
-   * an expiry and the key has scopes, the new key must end no later than the
-   * caller's; this holds also for a key that replaces itself.
+   * ends the old one, at once or after a grace period: on every replica, whatever
+   * its clock says, and so it takes one lease and a fifth. The caller's own key
+   * must hold every scope of the key. The new key has the expiry that the old one
+   * was given, whatever an earlier reroll made of it; if that has passed, the
+   * reroll is refused. If the caller's key has an expiry and the key has scopes,
+   * the new key must end no later than the caller's; this holds also for a key that
+   * replaces itself.
    *
    * @generated from rpc latchkey.v1.KeysService.RerollKey
    */

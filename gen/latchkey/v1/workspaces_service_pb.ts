@@ -486,7 +486,7 @@ export const WorkspacesService: GenService<{
   /**
    * Disables a workspace. From the moment this returns, every replica refuses
    * every key of the workspace with `workspace_disabled`; for that it takes one
-   * lease, by default a quarter of a second. Disabling it again replaces the reason
+   * lease and a fifth, by default 0.3 seconds. Disabling it again replaces the reason
    * and the note, and nothing else.
    *
    * @generated from rpc latchkey.v1.WorkspacesService.DisableWorkspace

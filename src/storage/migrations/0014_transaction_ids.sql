@@ -24,7 +24,7 @@ create trigger identities_stamp before update on identities for each row
   execute function stamp_with_transaction();
 drop trigger keys_stamp on keys;
 create trigger keys_stamp
-  before update of workspace_id, hash, name, enabled, scopes, permissions, identity_id, meta, expires_at, deleted_at
+  before update of workspace_id, hash, name, enabled, scopes, permissions, identity_id, meta, expires_at, ended, deleted_at
   on keys for each row execute function stamp_with_transaction();
 drop function stamp_with_epoch();
 
