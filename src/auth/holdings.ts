@@ -34,14 +34,20 @@ export interface Holdings {
   ready(): Soon<void>;
   /** To be awaited after each change of a key or an identity: resolves when every replica answers by it. */
   changed(): Promise<void>;
-  /** The same for a workspace, whose new state Redis is told of. */
+  /**
+   * To be awaited before an answer that rests on earlier changes and made none itself: the caller may be trying again
+   * after an unknown outcome. Resolves when every change that is visible now is durable, and every replica answers by it.
+   */
+  settled(call: Call): Promise<void>;
+  /** The same as `changed` for a workspace, whose new state Redis is told of. */
   workspaceChanged(workspaceId: string, enabled: boolean, epoch: number): Promise<void>;
 }
 
-/** Where facts come from when they are not held. */
+/** Where facts come from when they are not held, and what makes changes durable. */
 export interface HoldingsSources {
   readonly readStanding: (hash: string, call?: Call) => Promise<Snapshot<KeyStanding> | undefined>;
   readonly readState: (workspaceId: string, call?: Call) => Promise<Snapshot<{ enabled: boolean }> | undefined>;
+  readonly makeDurable: (call: Call) => Promise<void>;
 }
 
 /** With a key, the verdict on it is kept, as a message and as it was written. An estimate: some more than the key each. */
@@ -134,6 +140,11 @@ export function createHoldings(
 
     ready: () => lease.ensure(),
     changed: () => lease.outlast(),
+
+    async settled(call) {
+      await sources.makeDurable(call);
+      await lease.outlast();
+    },
 
     async workspaceChanged(workspaceId, enabled, epoch) {
       workspaces.share(workspaceId, workspaceFact(workspaceId, enabled, epoch));

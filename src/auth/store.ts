@@ -12,7 +12,11 @@ export interface Terms {
   readonly epoch: number;
   readonly leaseMs: number;
   readonly history: string;
+  readonly unsafeSetting: UnsafeSetting | null;
 }
+
+/** A setting of PostgreSQL by which acknowledged changes could be lost, as it was inherited. */
+export type UnsafeSetting = "synchronous_commit = off" | "client_min_messages = error";
 
 /** All that changed after an epoch, seen in one snapshot. */
 export interface Changed {
@@ -21,8 +25,9 @@ export interface Changed {
   readonly leaseMs: number;
   /** Names the history that the epoch is counted in. A secret: entries in Redis are sealed with it. */
   readonly history: string;
-  /** True on a server that only follows the primary, and so may not know of the last changes. */
+  /** True on a server that only follows the primary, or was demoted, and so may not know of the last changes. */
   readonly standby: boolean;
+  readonly unsafeSetting: UnsafeSetting | null;
   /** The last epoch at which rows were removed, whichever they were. */
   readonly removedAt: number;
   /** Undefined: too many to tell. */
@@ -33,9 +38,14 @@ export interface Changed {
 export const mostChanges = 10_000;
 
 export function createChangesStore(sql: Sql) {
+  // With the second, nobody would be told that a synchronous standby has not confirmed a change.
+  const unsafeSetting = sql`
+    case when current_setting('synchronous_commit') = 'off' then 'synchronous_commit = off'
+      when current_setting('client_min_messages') = 'error' then 'client_min_messages = error' end as unsafe_setting`;
+
   return {
     async readTerms(): Promise<Terms> {
-      const [row] = await sql<Terms[]>`select value::float8 as epoch, lease_ms, history() from epoch`;
+      const [row] = await sql<Terms[]>`select value::float8 as epoch, lease_ms, history(), ${unsafeSetting} from epoch`;
       if (row === undefined) throw new Error("the table epoch has lost its row");
       return row;
     },
@@ -48,7 +58,8 @@ export function createChangesStore(sql: Sql) {
       const most = mostChanges + 1;
       const rows = await sql<(Omit<Changed, "changes"> & { id: string | null; changedEpoch: number })[]>`
         with present as materialized (
-          select value::float8 as epoch, removed_at::float8, lease_ms, history(), pg_is_in_recovery() as standby
+          select value::float8 as epoch, removed_at::float8, lease_ms, history(), ${unsafeSetting},
+            pg_is_in_recovery() or current_setting('transaction_read_only')::boolean as standby
           from epoch)
         select present.*, id, changed_epoch::float8 from present left join (
           (select key_id as id, changed_epoch from keys

@@ -43,11 +43,12 @@ export function createIdentitiesService(store: IdentitiesStore, holdings: Holdin
     async updateIdentity(request, context) {
       const { workspaceId } = callingKey(context);
       const reference = toReference(request);
-      const row = changedFields(UpdateIdentityRequestSchema, request).has("meta")
+      const isChange = changedFields(UpdateIdentityRequestSchema, request).has("meta");
+      const row = isChange
         ? await store.updateMeta(context.call, workspaceId, reference, request.meta ?? {}, authorOf(context, now()))
         : await store.findIdentity(context.call, workspaceId, reference);
       if (row === undefined) throw identityNotFound();
-      await holdings.changed();
+      await (isChange ? holdings.changed() : holdings.settled(context.call));
       return { identity: toIdentity(row) };
     },
 
@@ -59,7 +60,7 @@ export function createIdentitiesService(store: IdentitiesStore, holdings: Holdin
         toReference(request),
         authorOf(context, now()),
       );
-      await holdings.changed();
+      await (deleted ? holdings.changed() : holdings.settled(context.call));
       if (!deleted) throw identityNotFound();
       return {};
     },

@@ -33,9 +33,9 @@ const keptMs = 24 * 60 * 60 * 1_000;
  * at most once, because the handler has the answer kept in the statement of the change (`context.keep`). What failed has
  * changed nothing and is not kept: to try again is right.
  *
- * @param settled resolves when every replica answers by all changes so far
+ * @param settled resolves when all changes so far are durable, and every replica answers by them
  */
-export function createOnce(store: OnceStore, settled: () => Promise<void>, now: () => Date): Once {
+export function createOnce(store: OnceStore, settled: (call: Call) => Promise<void>, now: () => Date): Once {
   return (method, handle) => {
     async function handleOnce(request: Message, context: CallContext, key: string) {
       const { call } = context;
@@ -53,8 +53,8 @@ export function createOnce(store: OnceStore, settled: () => Promise<void>, now: 
         if (sealed === undefined) return undefined;
         const kept = seal.open(id, sealed);
         if (!isFingerprintOf(kept.subarray(0, fingerprintLength), method, request)) throw idempotencyConflict();
-        // The first call may have ended before its change was known everywhere.
-        await settled();
+        // The first call may have ended before its change was durable, and known everywhere.
+        await settled(call);
         return fromBinary(method.output, kept.subarray(fingerprintLength));
       }
 

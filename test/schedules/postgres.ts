@@ -95,7 +95,8 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
       async changedSince(known) {
         await travel(`${who} asks for changes`);
         const changes = [...stamps].flatMap(([id, changedAt]) => (changedAt > known ? [{ id, epoch: changedAt }] : []));
-        const found = { epoch: epoch(), leaseMs, removedAt: 0, history: "the one", standby: false, changes };
+        const sound = { leaseMs, removedAt: 0, history: "the one", standby: false, unsafeSetting: null };
+        const found = { ...sound, epoch: epoch(), changes };
         await travel(`${who} hears of changes`);
         return found;
       },
@@ -111,6 +112,7 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
         await travel(`${who} gets the workspace`);
         return found;
       },
+      makeDurable: async () => {},
     }),
   };
 }
