@@ -37,13 +37,13 @@ export interface PoolSettings {
 /** Of the connections that calls use. */
 export const poolSettings: PoolSettings = { connections: 10, statementMs: 10_000, rules: fairRules };
 
-/** What PostgreSQL says beside its answers. */
-export type Warning = postgres.Notice;
+/** Is told what PostgreSQL warns of, in its own words. */
+type WarningListener = (warning: string) => void;
 
-const warningListeners = new WeakMap<Sql, Set<(warning: Warning) => void>>();
+const warningListeners = new WeakMap<Sql, Set<WarningListener>>();
 
 /** Calls the listener for every warning on a connection of this pool. Returns how to end that. */
-export function listenForWarnings(pool: Sql, listener: (warning: Warning) => void): () => void {
+export function listenForWarnings(pool: Sql, listener: WarningListener): () => void {
   const listeners = warningListeners.get(pool);
   listeners?.add(listener);
   return () => listeners?.delete(listener);
@@ -51,7 +51,7 @@ export function listenForWarnings(pool: Sql, listener: (warning: Warning) => voi
 
 /** Opens a pool; it connects when it is first asked. */
 export function connectPostgres(url: string, settings: PoolSettings = poolSettings, onclose = () => {}): Sql {
-  const listeners = new Set<(warning: Warning) => void>();
+  const listeners = new Set<WarningListener>();
   const pool: Sql = postgres(url, {
     ...socketOf(url),
     max: settings.connections,
@@ -62,7 +62,7 @@ export function connectPostgres(url: string, settings: PoolSettings = poolSettin
     backoff: () => 0.1,
     keep_alive: 10,
     onnotice: (notice) => {
-      if (notice["severity"] === "WARNING") for (const listener of listeners) listener(notice);
+      if (notice["severity"] === "WARNING") for (const listener of listeners) listener(`${notice["message"]}`);
     },
     connection: {
       application_name: "latchkey",

@@ -1,7 +1,7 @@
 import type { PendingQuery, Row, RowList } from "postgres";
 import { serviceOverloaded } from "../errors.js";
 import type { Lane, Lanes, LaneWaiter } from "./lanes.js";
-import { codeOf, listenForWarnings, type Sql, type Warning } from "./postgres.js";
+import { codeOf, listenForWarnings, type Sql } from "./postgres.js";
 import type { Origin } from "./shares.js";
 import { OutcomeUnknown } from "./trouble.js";
 
@@ -109,7 +109,7 @@ function send(
   function attempt(lane: Lane): void {
     const statement = write(lane.sql) as Statement & Inside;
     running = { statement, lane };
-    let warning: Warning | undefined;
+    let warning: string | undefined;
     // Of the statements that were sent on this connection, the active one is meant. While it connects, none is.
     const stopListening = listenForWarnings(lane.sql, (heard) => {
       if (statement.active) warning ??= heard;
@@ -120,7 +120,7 @@ function send(
         stopListening();
         dropHoles(found);
         if (warning !== undefined) {
-          fail(new OutcomeUnknown(warning.message, found.statement.string));
+          fail(new OutcomeUnknown(warning, found.statement.string));
         } else if (isWhole(found, statement)) {
           watch?.succeeded(found.statement.string);
           resolve(found);
