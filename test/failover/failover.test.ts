@@ -19,13 +19,17 @@ async function runOne(design: Design): Promise<RunState> {
   return runRounds(cluster, laboratory, { seed: 1, rounds: 1, seconds: 3, callsPerSecond: 200 });
 }
 
-it("no acknowledged change is lost with the primary, when its synchronous standby takes over", { timeout: 120_000 }, async () => {
+it("no acknowledged change is lost with the primary, when its synchronous standby takes over", {
+  timeout: 120_000,
+}, async () => {
   const state = await runOne(sound);
   const failings = findFailings(state, 1);
   expect(failings, toText(state, { seed: 1, design: "as it is", failings })).toEqual([]);
 });
 
-it("with a standby that commits do not wait for, the same run finds changes that are lost", { timeout: 120_000 }, async () => {
+it("with a standby that commits do not wait for, the same run finds changes that are lost", {
+  timeout: 120_000,
+}, async () => {
   const { lost } = await runOne(brokenDesigns["async"] as Design);
   expect(lost).toBeGreaterThan(0);
 });

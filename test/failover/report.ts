@@ -9,7 +9,10 @@ export interface ReportFacts {
 }
 
 /** Everything that is wrong with a run; nothing if it has shown what it is to show. */
-export function findFailings({ tally, promotions, lost, audited, crashes, cancelled }: RunState, rounds: number): string[] {
+export function findFailings(
+  { tally, promotions, lost, audited, crashes, cancelled }: RunState,
+  rounds: number,
+): string[] {
   const failings: string[] = [];
   if (lost > 0) failings.push(`${lost} workspaces or keys are not as an acknowledged change left them`);
   if (tally.violationCount > 0) failings.push(`${tally.violationCount} violations`);
