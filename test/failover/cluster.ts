@@ -142,6 +142,7 @@ function pidOf({ dataDir }: Server): number {
 const notCopied = new Set([
   "postmaster.pid",
   "postmaster.opts",
+  ".s.PGSQL.5432.lock",
   "pg_wal",
   "pg_replslot",
   "pg_dynshmem",
@@ -160,12 +161,14 @@ async function copyServer(from: string, to: string): Promise<void> {
 /** Each file keeps its owner, as whom the server runs. One that goes away meanwhile is not needed. */
 async function copyFolder(from: string, to: string, withFiles: boolean): Promise<void> {
   await mkdir(to, { mode: 0o700 });
-  for (const entry of await readdir(from, { withFileTypes: true })) {
+  const entries = await readdir(from, { withFileTypes: true });
+  const copies = entries.map(async (entry) => {
     const [source, target] = [join(from, entry.name), join(to, entry.name)];
     const copied = withFiles && !notCopied.has(entry.name);
     if (entry.isDirectory()) await copyFolder(source, target, copied);
     else if (entry.isFile() && copied) await copyFile(source, target).then(() => giveTo(target, source), ignoreGone);
-  }
+  });
+  await Promise.all(copies);
   await giveTo(to, from);
 }
 

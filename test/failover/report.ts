@@ -49,7 +49,7 @@ export function toText(state: RunState, { seed, design, failings }: ReportFacts)
       ["workspaces and keys", subjects],
       ["looked at, each after every promotion", audited],
       ["of them without an acknowledged change", lost],
-      ["violations in all, calls meanwhile included", tally.violationCount],
+      ["violations, in calls meanwhile, too", tally.violationCount],
     ]),
     ...tally.violations.slice(0, 3).map(toHistory),
     failings.length === 0 ? "The run holds." : `The run FAILED: ${failings.join("; ")}.`,

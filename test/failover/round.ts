@@ -105,6 +105,7 @@ export async function runRounds(cluster: Cluster, laboratory: Laboratory, option
       const lostAt = performance.now();
       await cluster.failOver();
       promotions++;
+      say(`round ${promotions} of ${rounds}: the standby has taken over; looking for what was acknowledged`);
       // Changes wait for the standby; those who look at what there is do not.
       const [found] = await Promise.all([audit(ask, [...subjects], tally), cluster.addStandby()]);
       awayMs.push(found.answeredAt - lostAt);
