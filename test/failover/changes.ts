@@ -7,6 +7,7 @@ import { prepare, type Request } from "../faults/request.js";
 import { type KeySubject, keySubject, namesOf, type WorkspaceSubject } from "../faults/subjects.js";
 import { add, type Tally } from "../faults/tally.js";
 import type { Entrance } from "../faults/traffic.js";
+import type { WriteOutcome } from "../faults/writer.js";
 
 /** Calls through a door and on a replica chosen anew each time. */
 export type Ask = (request: Request) => Promise<Answer>;
@@ -21,6 +22,9 @@ export function createAsk(entrances: readonly Entrance[], random: Random): Ask {
 /** Between two attempts of a client that was not answered. */
 const againMs = 50;
 
+/** How long a key is there, at most: so some are deleted at any moment, and some are not. */
+const longestLifeMs = 800;
+
 /**
  * Makes keys and deletes them, one after the other, as a client does that insists: a creation is repeated with its
  * idempotency key, and a deletion until it is acknowledged. That a key is not found acknowledges its deletion, too.
@@ -30,12 +34,14 @@ export async function makeAndDeleteKeys(
   population: Population,
   home: WorkspaceSubject,
   tally: Tally,
+  random: Random,
   isOver: () => boolean,
 ): Promise<void> {
   while (!isOver()) {
     const key = await createKey(ask, home, tally, isOver);
     if (key === undefined) return;
     const leave = population.admit(key);
+    await sleep(random.between(0, longestLifeMs));
     await deleteKey(ask, key, tally, isOver);
     leave();
   }
@@ -51,7 +57,7 @@ async function createKey(
   const request = prepare("createKey", home.secret, settings, settings, randomUUID());
   while (!isOver()) {
     const answer = await ask(request);
-    const { outcome } = read(answer, request, tally);
+    const outcome = readOutcome(answer, request, tally);
     if (answer.kind === "success") return keySubject(home, `${answer.fields["keyId"]}`, `${answer.fields["key"]}`);
     if (outcome === "not applied") return undefined;
     await sleep(againMs);
@@ -61,11 +67,11 @@ async function createKey(
 
 async function deleteKey(ask: Ask, key: KeySubject, tally: Tally, isOver: () => boolean): Promise<void> {
   const request = prepare("deleteKey", key.home.secret, { keyId: key.keyId });
-  let outcome = "unknown";
+  let outcome: WriteOutcome["kind"] = "unknown";
   while (outcome === "unknown" && !isOver()) {
     const underWay = key.subject.registers["life"]?.write("deleted", performance.now());
     const answer = await ask(request);
-    ({ outcome } = read(answer, request, tally, "key_not_found"));
+    outcome = readOutcome(answer, request, tally, "key_not_found");
     if (outcome === "acknowledged") underWay?.acknowledged(performance.now());
     else if (outcome === "unknown") underWay?.unknown(performance.now());
     else underWay?.notApplied();
@@ -74,11 +80,11 @@ async function deleteKey(ask: Ask, key: KeySubject, tally: Tally, isOver: () => 
 }
 
 /** @param done a refusal by which the change is acknowledged */
-function read(answer: Answer, { operation }: Request, tally: Tally, done?: string) {
+function readOutcome(answer: Answer, { operation }: Request, tally: Tally, done?: string): WriteOutcome["kind"] {
   const isDone = answer.kind === "success" || (answer.kind === "refused" && answer.code === done);
   const outcome = isDone ? "acknowledged" : answer.kind === "refused" ? "not applied" : "unknown";
   if (isDone) tally.writesAcknowledged++;
   else if (answer.kind === "refused") add(tally.unexpected, `${operation}: ${answer.code}`);
   add(tally.writes, `${operation}, ${outcome}`);
-  return { outcome };
+  return outcome;
 }

@@ -44,40 +44,36 @@ export async function openCluster(folder: string, synchronous: boolean): Promise
   let count = 0;
   const nextDir = () => join(folder, `server-${++count}`);
   let primary = await startServer(nextDir(), settings);
+  let sql = openAdmin(primary);
   let standby: { readonly server: Server; readonly link: BackendProxy } | undefined;
   const front = await openProxy(primary.url);
 
   /** Makes a standby from a copy of the primary's files, which goes on meanwhile; as pg_basebackup does. */
   async function addStandby(): Promise<void> {
     const dataDir = nextDir();
-    const sql = openSql(primary.url, { max: 1, onnotice: () => {} });
-    try {
-      await sql`select pg_backup_start('standby', true)`;
-      await copyServer(primary.dataDir, dataDir);
-      const [row] = await sql<{ labelfile: string }[]>`select labelfile from pg_backup_stop(false)`;
-      await writeFor(dataDir, "backup_label", row?.labelfile ?? "");
-      await writeFor(dataDir, "standby.signal", "");
-      const link = await openProxy(primary.url);
-      const { hostname, port, username, password } = new URL(link.url);
-      const conninfo = `host=${hostname} port=${port} user=${username} password=${password}`;
-      standby = { server: await startServer(dataDir, { ...settings, primary_conninfo: conninfo }), link };
-      if (synchronous) {
-        // Copies have the setting, too: when one takes over, its commits wait until it has a standby itself.
-        await sql`alter system set synchronous_standby_names = '*'`;
-        await sql`select pg_reload_conf()`;
-      }
-      const state = synchronous ? "sync" : "async";
-      await until(`the standby follows: ${state}`, async () => {
-        const found = await sql`
-          select from pg_stat_replication where state = 'streaming' and sync_state = ${state}`;
-        return found.count > 0;
-      });
-    } finally {
-      await sql.end({ timeout: 1 });
+    await sql`select pg_backup_start('standby', true)`;
+    await copyServer(primary.dataDir, dataDir);
+    const [row] = await sql<{ labelfile: string }[]>`select labelfile from pg_backup_stop(false)`;
+    await writeFor(dataDir, "backup_label", row?.labelfile ?? "");
+    await writeFor(dataDir, "standby.signal", "");
+    const link = await openProxy(primary.url);
+    const { hostname, port, username, password } = new URL(link.url);
+    const conninfo = `host=${hostname} port=${port} user=${username} password=${password}`;
+    standby = { server: await startServer(dataDir, { ...settings, primary_conninfo: conninfo }), link };
+    if (synchronous) {
+      // Copies have the setting, too: when one takes over, its commits wait until it has a standby itself.
+      await sql`alter system set synchronous_standby_names = '*'`;
+      await sql`select pg_reload_conf()`;
     }
+    const state = synchronous ? "sync" : "async";
+    await until(`the standby follows: ${state}`, async () => {
+      const found = await sql`select from pg_stat_replication where state = 'streaming' and sync_state = ${state}`;
+      return found.count > 0;
+    });
   }
 
   async function close(): Promise<void> {
+    await sql.end({ timeout: 1 });
     await standby?.link.close();
     await front.close();
     const servers = standby === undefined ? [primary] : [primary, standby.server];
@@ -96,9 +92,7 @@ export async function openCluster(folder: string, synchronous: boolean): Promise
     url: front.url,
     holdReplication: () => standby?.link.stall(),
     async cancelWaits() {
-      const sql = openSql(primary.url, { max: 1, onnotice: () => {} });
       const found = await sql`select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'`;
-      await sql.end({ timeout: 1 });
       return found.count;
     },
     async failOver() {
@@ -109,21 +103,25 @@ export async function openCluster(folder: string, synchronous: boolean): Promise
       front.cut();
       await link.close();
       standby = undefined;
+      await sql.end({ timeout: 1 });
       process.kill(pidOf(lost), "SIGQUIT");
       await lost.run.ended;
       lost.discard();
       await rm(lost.dataDir, { recursive: true, force: true });
 
       primary = server;
-      const sql = openSql(primary.url, { max: 1, onnotice: () => {} });
+      sql = openAdmin(primary);
       await sql`select pg_promote(true, ${patienceMs / 1_000})`;
-      await sql.end();
       front.retarget(primary.url);
       front.resume();
     },
     addStandby,
     close,
   };
+}
+
+function openAdmin({ url }: Server) {
+  return openSql(url, { max: 1, onnotice: () => {} });
 }
 
 async function startServer(dataDir: string, settings: Readonly<Record<string, string>>): Promise<Server> {

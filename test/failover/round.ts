@@ -43,11 +43,17 @@ export interface RunState {
   readonly crashes: number;
 }
 
-/** Those that change at the same time, of each kind. */
+/** Those that make changes at the same time, of each kind. */
 const atOnce = 4;
 
-/** A change is acknowledged a lease after its commit: what is committed without the standby is to be acknowledged by then. */
-const behindMs = 900;
+/** Clients that insist, at the same time: they alone find out whether a second attempt tells the truth. */
+const insistingAtOnce = 10;
+
+/**
+ * How long the standby gets nothing before its primary is lost. A change is acknowledged a lease after its commit, and a
+ * second attempt of it a lease after that: what is committed without the standby is to be acknowledged by then.
+ */
+const behindMs = 1_500;
 
 /** How long the service may take to find the new primary, on a busy machine. */
 const patienceMs = 30_000;
@@ -77,12 +83,11 @@ export async function runRounds(cluster: Cluster, laboratory: Laboratory, option
 
   const lives: Promise<void>[] = [];
   for (let slot = 0; slot < atOnce; slot++) {
+    lives.push(liveAsWorkspaces(writer(), population, operatorKey), liveAsKeys(writer(), population, home));
+  }
+  for (let slot = 0; slot < insistingAtOnce; slot++) {
     const ask = createAsk(entrances, random.fork());
-    lives.push(
-      liveAsWorkspaces(writer(), population, operatorKey),
-      liveAsKeys(writer(), population, home),
-      makeAndDeleteKeys(ask, population, home, tally, () => over),
-    );
+    lives.push(makeAndDeleteKeys(ask, population, home, tally, random.fork(), () => over));
   }
   const { callsPerSecond, rounds, seconds, enough = () => false, say = () => {} } = options;
   const traffic = startTraffic(entrances, callsPerSecond, population, tally, faultsOn, random.fork());
