@@ -76,9 +76,7 @@ export async function openCluster(folder: string, synchronous: boolean): Promise
     await sql.end({ timeout: 1 });
     await standby?.link.close();
     await front.close();
-    const servers = standby === undefined ? [primary] : [primary, standby.server];
-    await Promise.all(servers.map(({ run }) => run.stop()));
-    for (const server of servers) server.discard();
+    await Promise.all((standby === undefined ? [primary] : [primary, standby.server]).map(lose));
   }
 
   try {
@@ -104,11 +102,7 @@ export async function openCluster(folder: string, synchronous: boolean): Promise
       await link.close();
       standby = undefined;
       await sql.end({ timeout: 1 });
-      process.kill(pidOf(lost), "SIGQUIT");
-      await lost.run.ended;
-      lost.discard();
-      await rm(lost.dataDir, { recursive: true, force: true });
-
+      await lose(lost);
       primary = server;
       sql = openAdmin(primary);
       await sql`select pg_promote(true, ${patienceMs / 1_000})`;
@@ -132,8 +126,13 @@ async function startServer(dataDir: string, settings: Readonly<Record<string, st
 /** Where `openPostgres` keeps the files of a server. */
 const filesIn = (dataDir: string) => join(dataDir, "postgres");
 
-function pidOf({ dataDir }: Server): number {
-  return Number(readFileSync(join(filesIn(dataDir), "postmaster.pid"), "utf8").split("\n")[0]);
+/** Stops it as `pg_ctl stop -m immediate` does, and removes its files. */
+async function lose({ dataDir, run, discard }: Server): Promise<void> {
+  const [pid] = readFileSync(join(filesIn(dataDir), "postmaster.pid"), "utf8").split("\n");
+  process.kill(Number(pid), "SIGQUIT");
+  await run.ended;
+  discard();
+  await rm(dataDir, { recursive: true, force: true });
 }
 
 /** What is of the running server alone, and so is not copied; of folders, the files in them. */

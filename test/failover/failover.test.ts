@@ -16,7 +16,7 @@ async function runOne(design: Design): Promise<RunState> {
   const dist = install(undefined, design, folder);
   const laboratory = await openLaboratory({ databaseUrl: cluster.url, replicas: 2, dist, folder });
   onTestFinished(laboratory.close);
-  return runRounds(cluster, laboratory, { seed: 1, rounds: 1, seconds: 3, callsPerSecond: 200 });
+  return runRounds(cluster, laboratory, { seed: 1, rounds: 1, seconds: 1, callsPerSecond: 200 });
 }
 
 it("no acknowledged change is lost with the primary, when its synchronous standby takes over", {

@@ -95,8 +95,8 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
       async changedSince(known) {
         await travel(`${who} asks for changes`);
         const changes = [...stamps].flatMap(([id, changedAt]) => (changedAt > known ? [{ id, epoch: changedAt }] : []));
-        const sound = { leaseMs, removedAt: 0, history: "the one", standby: false, unsafeSetting: null };
-        const found = { ...sound, epoch: epoch(), changes };
+        const server = { history: "the one", standby: false, unsafeSetting: null };
+        const found = { epoch: epoch(), leaseMs, removedAt: 0, ...server, changes };
         await travel(`${who} hears of changes`);
         return found;
       },
