@@ -10,7 +10,7 @@ export const { read: readOptions } = createCommandLine({
   about: "Looks for acknowledged changes that are lost when a synchronous standby takes the place of its primary.",
   entries: {
     rounds: option("N", "how many primaries are lost, one after the other", wholeNumberAbove0, 3),
-    seconds: option("N", "how long changes are made before each loss", numberAbove0, 5),
+    seconds: option("N", "how long changes are made before each loss, at least", numberAbove0, 5),
     seed: seed("for what is left to chance", numberAbove0),
     rate: option("N", "calls per second beside the changes", numberAbove0, 300),
     broken: option("name", `a broken design in place of the sound one: ${names.join(", ")}`, oneOf(names)),

@@ -20,7 +20,7 @@ export interface RunOptions {
   readonly seed: number;
   /** How many primaries are lost. */
   readonly rounds: number;
-  /** How long changes are made before each loss. */
+  /** How long changes are made before each loss, at least. */
   readonly seconds: number;
   readonly callsPerSecond: number;
   readonly enough?: () => boolean;
@@ -42,6 +42,9 @@ export interface RunState {
   readonly awayMs: readonly number[];
   readonly crashes: number;
 }
+
+/** How many changes are acknowledged before each loss, at least: a busy machine takes longer for them. */
+const leastChanges = 40;
 
 /** Those that make changes at the same time, of each kind. */
 const atOnce = 4;
@@ -100,7 +103,9 @@ export async function runRounds(cluster: Cluster, laboratory: Laboratory, option
 
   try {
     while (promotions < rounds && !enough()) {
+      const enoughChanges = tally.writesAcknowledged + leastChanges;
       await sleep(seconds * 1_000);
+      while (tally.writesAcknowledged < enoughChanges && !enough()) await sleep(50);
       say(`round ${promotions + 1} of ${rounds}: ${tally.writesAcknowledged} changes acknowledged`);
       losing = true;
       cluster.holdReplication();
