@@ -58,6 +58,8 @@ const insistingAtOnce = 10;
  */
 const behindMs = 1_500;
 
+const looksAtOnce = 8;
+
 /** How long the service may take to find the new primary, on a busy machine. */
 const patienceMs = 30_000;
 
@@ -148,7 +150,13 @@ function remembering(population: Population, all: (WorkspaceSubject | KeySubject
 async function audit(ask: Ask, subjects: readonly (WorkspaceSubject | KeySubject)[], tally: Tally) {
   let answeredAt = Number.POSITIVE_INFINITY;
   let lost = 0;
-  for (const about of subjects) {
+  const left = subjects.values();
+
+  async function lookAtNext(): Promise<void> {
+    for (const about of left) await lookAt(about);
+  }
+
+  async function lookAt(about: WorkspaceSubject | KeySubject): Promise<void> {
     let isLost = false;
     for (const call of new Set(callsOf(about))) {
       const { begin, end, answer } = await askUntilAnswered(ask, call.request);
@@ -161,6 +169,8 @@ async function audit(ask: Ask, subjects: readonly (WorkspaceSubject | KeySubject
     }
     if (isLost) lost++;
   }
+
+  await Promise.all(Array.from({ length: looksAtOnce }, lookAtNext));
   return { answeredAt, audited: subjects.length, lost };
 }
 
