@@ -12,9 +12,10 @@ import { createHeartbeat, heartbeatSettings } from "./auth/heartbeat.js";
 import { createHoldings } from "./auth/holdings.js";
 import { keepLease } from "./auth/keep-lease.js";
 import { createLease, recentPast } from "./auth/lease.js";
+import { createMakeDurable } from "./auth/make-durable.js";
 import { createReadiness } from "./auth/readiness.js";
 import { withSpotChecks } from "./auth/spot-checks.js";
-import { createChangesStore } from "./auth/store.js";
+import { createChangesStore, type UnsafeSetting } from "./auth/store.js";
 import { type CertificateFiles, openCertificates } from "./certificates.js";
 import type { Quotas, RateLimit, RedisAddress } from "./config.js";
 import { createGateway } from "./gateway/server.js";
@@ -154,14 +155,15 @@ export async function openApp(options: AppOptions): Promise<App> {
 
     const changesStore = createChangesStore(sql);
     await changesStore.removeForeignStamps();
-    const { snapshot, leaseMs, history } = await changesStore.readTerms();
+    const { snapshot, leaseMs, history, unsafeSetting } = await changesStore.readTerms();
+    if (unsafeSetting !== null) refuseSetting(unsafeSetting);
     // The recent past is learnt first, so that what other replicas left in Redis can be used from the start.
     const changes = createChanges(recentPast(snapshot), history);
     const heartConnection = openConnections(options.databaseUrl, heartbeatSettings);
     undo.push(() => heartConnection.close());
-    const heartbeat = createHeartbeat(heartConnection, pool);
+    const heartbeat = createHeartbeat(heartConnection, pool, history);
     const lease = createLease(heartbeat, changes, leaseMs, systemClock);
-    const sources = { ...keys, ...workspaces };
+    const sources = { ...keys, ...workspaces, makeDurable: createMakeDurable(sql) };
     const found = createHoldings(lease, changes, cache, sources, options.cacheMb * 1024 * 1024);
     const holdings = withSpotChecks(found, changes, keys.readUsable, log);
 
@@ -182,7 +184,7 @@ export async function openApp(options: AppOptions): Promise<App> {
         service(WorkspacesService, workspacesService),
       ],
       { ...authentication, authenticate },
-      createOnce(createOnceStore(sql), holdings.changed),
+      createOnce(createOnceStore(sql), holdings.settled),
       tracing,
     );
 
@@ -290,4 +292,17 @@ function cannotMigrate(cause: Error): never {
   if (troubleOf(cause) === undefined) throw cause;
   const sentence = `Cannot use PostgreSQL: ${cause.message}. Check DATABASE_URL, and that the database runs.`;
   throw new Unusable(sentence, { cause });
+}
+
+/** What to set instead of what was found. */
+const safeSettings: Readonly<Record<UnsafeSetting, string>> = {
+  "synchronous_commit = off": "synchronous_commit = on",
+  "client_min_messages = error": "client_min_messages = notice",
+};
+
+function refuseSetting(found: UnsafeSetting): never {
+  const safe = safeSettings[found];
+  throw new Unusable(
+    `PostgreSQL runs with ${found}, so changes could be lost after they were acknowledged. Set ${safe} where it was set: \`alter role … set ${safe}\`, \`alter database … set ${safe}\`, or postgresql.conf.`,
+  );
 }

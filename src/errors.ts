@@ -295,6 +295,7 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
     causes: [
       "The database is restarting, failing over, or cut off from the service.",
       "The database has no disk space, memory or connection left.",
+      "A synchronous standby of the database has not confirmed the change: whether it took effect is not known.",
       "Its readiness was asked for, and it is about to stop.",
       "The service is asked more than it can answer, and turns further calls away before it begins with them.",
     ],

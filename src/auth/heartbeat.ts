@@ -38,13 +38,15 @@ export const heartbeatSettings = {
  * Asks on a connection of its own, each time with a limit. Silence means that Postgres is away, or that the network
  * swallows what is sent; then nobody should go on waiting on other connections either. Nor when another server has
  * taken over, for they may still lead to the old one.
+ *
+ * @param history the one that the other connections were found to lead to
  */
-export function createHeartbeat(own: Connections, others: Pick<Connections, "renew">): ChangeSource {
+export function createHeartbeat(own: Connections, others: Pick<Connections, "renew">, history: string): ChangeSource {
   const store = createChangesStore(own.sql);
   let connected = false;
   let connecting: Promise<void> | undefined;
   let connectLimit = connectLimitMs.first;
-  let history: string | undefined;
+  let knownHistory = history;
   let othersRenewedAt = Number.NEGATIVE_INFINITY;
 
   /** Not again and again: if Postgres is merely overwhelmed, new connections are the last thing it needs. */
@@ -83,8 +85,8 @@ export function createHeartbeat(own: Connections, others: Pick<Connections, "ren
     beginHistory: () => ask(answerLimitMs, store.beginHistory),
     async changedSince(seen) {
       const changed = await ask(answerLimitMs, () => store.changedSince(seen));
-      if (history !== undefined && history !== changed.history) others.renew();
-      history = changed.history;
+      if (knownHistory !== changed.history) others.renew();
+      knownHistory = changed.history;
       return changed;
     },
   };

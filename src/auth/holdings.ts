@@ -35,14 +35,20 @@ export interface Holdings {
   ready(): Soon<void>;
   /** To be awaited after each change: resolves when every replica answers by it. */
   changed(): Promise<void>;
+  /**
+   * To be awaited before an answer that rests on earlier changes and made none itself: the caller may be trying again
+   * after an unknown outcome. Resolves when every change that is visible now is durable, and every replica answers by it.
+   */
+  settled(call: Call): Promise<void>;
   /** To be called when changes were learnt, so that what is held is confirmed before they are forgotten. */
   confirm(): void;
 }
 
-/** Where facts come from when they are not held. */
+/** Where facts come from when they are not held, and what makes changes durable. */
 export interface HoldingsSources {
   readonly readStanding: (hash: string, call?: Call) => Promise<InSnapshot<KeyStanding> | undefined>;
   readonly readState: (workspaceId: string, call?: Call) => Promise<InSnapshot<{ enabled: boolean }> | undefined>;
+  readonly makeDurable: (call: Call) => Promise<void>;
 }
 
 /** With a key, the verdict on it is kept, as a message and as it was written. An estimate: some more than the key each. */
@@ -136,6 +142,12 @@ export function createHoldings(
 
     ready: () => lease.ensure(),
     changed: () => lease.outlast(),
+
+    async settled(call) {
+      await sources.makeDurable(call);
+      await lease.outlast();
+    },
+
     confirm() {
       keys.confirm();
       workspaces.confirm();

@@ -58,7 +58,8 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
     const wall = clock.wall();
     const sentAt = clock.monotonic();
     const found = await source.changedSince(since);
-    if (found.standby) throw unusable("the database is a standby, which may not know of the last changes");
+    if (found.standby) throw unusable("the database is a standby or read-only, and may not know of the last changes");
+    if (found.unsafeSetting !== null) throw unusable(`${found.unsafeSetting}: acknowledged changes could be lost`);
     if (found.leaseMs !== leaseMs) {
       // Others may by now wait for less than the lease that we still have.
       validUntil = Number.NEGATIVE_INFINITY;

@@ -15,11 +15,15 @@ export interface Terms {
   readonly snapshot: Snapshot;
   readonly leaseMs: number;
   readonly history: string;
+  readonly unsafeSetting: UnsafeSetting | null;
 }
+
+/** A setting of PostgreSQL by which acknowledged changes could be lost, as it was inherited. */
+export type UnsafeSetting = "synchronous_commit = off" | "client_min_messages = error";
 
 /** All that a snapshot includes and an earlier one did not. */
 export interface Changed extends Terms {
-  /** True on a server that only follows the primary, and so may not know of the last changes. */
+  /** True on a server that only follows the primary, or was demoted, and so may not know of the last changes. */
   readonly standby: boolean;
   /** By the database's clock, in milliseconds since 1970: read after the question was sent. */
   readonly time: number;
@@ -33,11 +37,7 @@ const mostOfOneWorkspace = 1_000;
 /** How many changed rows are looked at. To read more would take longer than a question may. */
 const mostChanges = 50_000;
 
-interface TermsRow {
-  readonly snapshot: string;
-  readonly leaseMs: number;
-  readonly history: string;
-}
+type TermsRow = Omit<Terms, "snapshot"> & { readonly snapshot: string };
 
 interface ChangedRow extends TermsRow {
   readonly standby: boolean;
@@ -56,6 +56,11 @@ export function createChangesStore(sql: Sql) {
   /** Stamps of transactions that are still to come on this server. Each would count as a change at every question. */
   const isForeign = sql`changed_xid >= pg_snapshot_xmax(pg_current_snapshot())`;
   const stampedTables = ["keys", "identities", "workspaces", "removals"] as const;
+
+  // With the second, nobody would be told that a synchronous standby has not confirmed a change.
+  const unsafeSetting = sql`
+    case when current_setting('synchronous_commit') = 'off' then 'synchronous_commit = off'
+      when current_setting('client_min_messages') = 'error' then 'client_min_messages = error' end as unsafe_setting`;
 
   return {
     /**
@@ -80,7 +85,7 @@ export function createChangesStore(sql: Sql) {
 
     async readTerms(): Promise<Terms> {
       const [row] = await sql<TermsRow[]>`
-        select pg_current_snapshot()::text as snapshot, lease_ms, history() from lease`;
+        select pg_current_snapshot()::text as snapshot, lease_ms, history(), ${unsafeSetting} from lease`;
       if (row === undefined) throw leaseRowMissing();
       return { ...row, snapshot: parseSnapshot(row.snapshot) };
     },
@@ -105,7 +110,8 @@ export function createChangesStore(sql: Sql) {
           where changed_xid = any (${inProgress}) limit ${most})`;
       const rows = await sql<ChangedRow[]>`
         with present as materialized (
-            select pg_current_snapshot()::text as snapshot, lease_ms, history(), pg_is_in_recovery() as standby,
+            select pg_current_snapshot()::text as snapshot, lease_ms, history(), ${unsafeSetting},
+              pg_is_in_recovery() or current_setting('transaction_read_only')::boolean as standby,
               forgotten_xid::text::float8, (extract(epoch from clock_timestamp()) * 1000)::float8 as time
             from lease),
           changed as materialized (
@@ -126,7 +132,8 @@ export function createChangesStore(sql: Sql) {
       const { leaseMs, history, standby, time, forgottenXid, changeCount } = first;
       const snapshot = parseSnapshot(first.snapshot);
       const canTell = seesAllUpTo(forgottenXid, seen, snapshot) && changeCount <= mostChanges;
-      return { snapshot, leaseMs, history, standby, time, changes: canTell ? changesOf(rows) : undefined };
+      const changes = canTell ? changesOf(rows) : undefined;
+      return { snapshot, leaseMs, history, unsafeSetting: first.unsafeSetting, standby, time, changes };
     },
 
     /** Makes what was sealed so far worthless, because its transaction ids may not be counted as they are from now on. */

@@ -43,18 +43,19 @@ export function createIdentitiesService(store: IdentitiesStore, holdings: Holdin
     async updateIdentity(request, context) {
       const { workspaceId } = callingKey(context);
       const reference = toReference(request);
-      const row = changedFields(UpdateIdentityRequestSchema, request).has("meta")
+      const isChange = changedFields(UpdateIdentityRequestSchema, request).has("meta");
+      const row = isChange
         ? await store.updateMeta(context.call, workspaceId, reference, request.meta ?? {}, authorOf(context))
         : await store.findIdentity(context.call, workspaceId, reference);
       if (row === undefined) throw identityNotFound();
-      await holdings.changed();
+      await (isChange ? holdings.changed() : holdings.settled(context.call));
       return { identity: toIdentity(row) };
     },
 
     async deleteIdentity(request, context) {
       const { workspaceId } = callingKey(context);
       const deleted = await store.deleteIdentity(context.call, workspaceId, toReference(request), authorOf(context));
-      await holdings.changed();
+      await (deleted ? holdings.changed() : holdings.settled(context.call));
       if (!deleted) throw identityNotFound();
       return {};
     },

@@ -116,11 +116,12 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       const changes = toChanges(request, caller.workspaceId);
       checkGivenScopes(caller, changes.scopes ?? []);
       context.call.revokes = mayRevoke(changes);
-      const updated = Object.keys(changes).length === 0 || (await change(request.keyId, changes, context));
+      const isRead = Object.keys(changes).length === 0;
+      const updated = isRead || (await change(request.keyId, changes, context));
       const row = await store.findKey(context.call, caller.workspaceId, request.keyId);
       if (row === undefined) throw keyNotFound();
       if (!updated) throw identityNotFound();
-      await holdings.changed();
+      await (isRead ? holdings.settled(context.call) : holdings.changed());
       return { key: toKey(row) };
     },
 
@@ -128,7 +129,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       context.call.revokes = true;
       const deleted = await remove(keyId, context);
       // Also if it is gone already: whoever tries again may not know how the first attempt ended.
-      await holdings.changed();
+      await (deleted ? holdings.changed() : holdings.settled(context.call));
       if (!deleted) throw keyNotFound();
       return {};
     },

@@ -30,9 +30,9 @@ export type Once = (method: DescMethodUnary, handle: Handle) => Handle;
  * at most once, because the handler has the answer kept in the statement of the change (`context.keep`). What failed has
  * changed nothing and is not kept: to try again is right.
  *
- * @param settled resolves when every replica answers by all changes so far
+ * @param settled resolves when all changes so far are durable, and every replica answers by them
  */
-export function createOnce(store: OnceStore, settled: () => Promise<void>): Once {
+export function createOnce(store: OnceStore, settled: (call: Call) => Promise<void>): Once {
   return (method, handle) => {
     async function handleOnce(request: Message, context: CallContext, key: string) {
       const { call } = context;
@@ -50,8 +50,8 @@ export function createOnce(store: OnceStore, settled: () => Promise<void>): Once
         if (sealed === undefined) return undefined;
         const kept = seal.open(id, sealed);
         if (!isFingerprintOf(kept.subarray(0, fingerprintLength), method, request)) throw idempotencyConflict();
-        // The first call may have ended before its change was known everywhere.
-        await settled();
+        // The first call may have ended before its change was durable, and known everywhere.
+        await settled(call);
         return fromBinary(method.output, kept.subarray(fingerprintLength));
       }
 

@@ -37,9 +37,22 @@ export interface PoolSettings {
 /** Of the connections that calls use. */
 export const poolSettings: PoolSettings = { connections: 10, statementMs: 10_000, rules: fairRules };
 
+/** Is told what PostgreSQL warns of, in its own words. */
+type WarningListener = (warning: string) => void;
+
+const warningListeners = new WeakMap<Sql, Set<WarningListener>>();
+
+/** Calls the listener for every warning on a connection of this pool. Returns how to end that. */
+export function listenForWarnings(pool: Sql, listener: WarningListener): () => void {
+  const listeners = warningListeners.get(pool);
+  listeners?.add(listener);
+  return () => listeners?.delete(listener);
+}
+
 /** Opens a pool; it connects when it is first asked. */
 export function connectPostgres(url: string, settings: PoolSettings = poolSettings, onclose = () => {}): Sql {
-  return postgres(url, {
+  const listeners = new Set<WarningListener>();
+  const pool: Sql = postgres(url, {
     ...socketOf(url),
     max: settings.connections,
     max_lifetime: null, // a connection that ends is one that broke
@@ -48,7 +61,9 @@ export function connectPostgres(url: string, settings: PoolSettings = poolSettin
     // A short, constant pause between attempts to connect: the service is back soon after its database is.
     backoff: () => 0.1,
     keep_alive: 10,
-    onnotice: () => {},
+    onnotice: (notice) => {
+      if (notice["severity"] === "WARNING") for (const listener of listeners) listener(`${notice["message"]}`);
+    },
     connection: {
       application_name: "latchkey",
       statement_timeout: settings.statementMs,
@@ -61,6 +76,8 @@ export function connectPostgres(url: string, settings: PoolSettings = poolSettin
     types: { bigint: postgres.BigInt, textArray },
     transform: { column: { from: postgres.toCamel } },
   });
+  warningListeners.set(pool, listeners);
+  return pool;
 }
 
 /**

@@ -1,8 +1,9 @@
 import type { PendingQuery, Row, RowList } from "postgres";
 import { serviceOverloaded } from "../errors.js";
 import type { Lane, Lanes, LaneWaiter } from "./lanes.js";
-import { codeOf, type Sql } from "./postgres.js";
+import { codeOf, listenForWarnings, type Sql } from "./postgres.js";
 import type { Origin } from "./shares.js";
+import { OutcomeUnknown } from "./trouble.js";
 
 type Statement = PendingQuery<Row[]>;
 
@@ -25,7 +26,8 @@ const lookEveryMs = 20;
 
 /**
  * Makes a statement of postgres.js one that can be relied on. It gets a connection from the lanes when somebody waits for
- * it. Its result is whole, or it fails. It is run again if it fell victim to a deadlock, or to a request to cancel that
+ * it. Its result is whole, or it fails. It also fails if PostgreSQL warned while it ran: its outcome is unknown then, and
+ * it is not run again. That holds for all statements, because none of ours makes PostgreSQL warn otherwise. It is run again if it fell victim to a deadlock, or to a request to cancel that
  * was meant for the one before it: of either, nothing was kept, because a statement is a transaction. And it can be
  * cancelled at any time: postgres.js alone would lose a connection over a statement that has not been sent yet, mix up
  * the results of those that were sent together, and end the process if the request cannot be sent.
@@ -107,23 +109,35 @@ function send(
   function attempt(lane: Lane): void {
     const statement = write(lane.sql) as Statement & Inside;
     running = { statement, lane };
+    let warning: string | undefined;
+    // Of the statements that were sent on this connection, the active one is meant. While it connects, none is.
+    const stopListening = listenForWarnings(lane.sql, (heard) => {
+      if (statement.active) warning ??= heard;
+    });
     statement.then(
       (found) => {
         leave(lane);
+        stopListening();
         dropHoles(found);
-        if (isWhole(found, statement)) {
+        if (warning !== undefined) {
+          fail(new OutcomeUnknown(warning, found.statement.string));
+        } else if (isWhole(found, statement)) {
           watch?.succeeded(found.statement.string);
           resolve(found);
         } else reject(new ConnectionBroken("the connection broke before the result was whole"));
       },
       (error) => {
         leave(lane);
-        if (cancelled || repeatsLeft-- === 0 || !isVictim(error, lane)) {
-          watch?.failed(error);
-          reject(error);
-        } else lanes.enter(waiter);
+        stopListening();
+        if (cancelled || repeatsLeft-- === 0 || !isVictim(error, lane)) fail(error);
+        else lanes.enter(waiter);
       },
     );
+  }
+
+  function fail(error: unknown): void {
+    watch?.failed(error);
+    reject(error);
   }
 
   function leave(lane: Lane): void {

@@ -8,6 +8,23 @@ export interface Trouble {
   readonly lasts: boolean;
 }
 
+/**
+ * PostgreSQL has warned while a statement ran, and then reported success. It does so when it stops waiting for a
+ * synchronous standby: the change is committed on the primary, and may be lost with it. The code is the SQL standard's
+ * for "statement completion unknown".
+ */
+export class OutcomeUnknown extends Error {
+  override readonly name = "OutcomeUnknown";
+  readonly code = "40003";
+
+  constructor(
+    warning: string,
+    readonly query: string,
+  ) {
+    super(warning);
+  }
+}
+
 /** What is the matter, if it is the database and not the statement: PostgreSQL's own codes, or the system's. */
 export function troubleOf(error: unknown): Trouble | undefined {
   const code = codeOf(error);
@@ -25,6 +42,11 @@ const troubles: readonly (Trouble & { readonly codes: RegExp })[] = [
   { codes: /^(28|3D|42501)/, sentence: "The service's database denies it access", lasts: true },
   // A standby, or a primary that was demoted.
   { codes: /^25006$/, sentence: "The service's database can only be read just now", lasts: true },
+  {
+    codes: /^40003$/,
+    sentence: "The service's database has not confirmed the change, so whether it took effect is not known",
+    lasts: true,
+  },
   // Cancelled by a time limit, a lock that was not to be had, deadlocks.
   { codes: /^(57014|55P03|40)/, sentence: "The service's database takes too long just now", lasts: false },
   // Starting up, shutting down, crashed; broken connections; what postgres.js and the operating system say of them. Of a

@@ -20,6 +20,7 @@ function openLease(whileAsleep: (clocks: { monotonic: number; wall: number }, sl
       leaseMs,
       history: "the one",
       standby: false,
+      unsafeSetting: null,
       time: 0,
       changes: [],
     }),

@@ -77,7 +77,7 @@ export function toJson(state: RoundState, facts: ReportFacts): string {
 }
 
 /** The history of a subject around a violation, in milliseconds relative to the call that is wrong. */
-function toHistory({ call, subject, register, observed, writes, callsBefore, faults }: Violation): string {
+export function toHistory({ call, subject, register, observed, writes, callsBefore, faults }: Violation): string {
   const since = (at: number) => (Number.isFinite(at) ? `${(at - call.begin).toFixed(1)}` : "…");
   const span = ({ begin, end }: { begin: number; end: number }) => `[${since(begin)}, ${since(end)}]`.padEnd(22);
   const tellCall = (each: JudgedCall) => `${span(each)}call   ${each.label}`;
@@ -93,12 +93,12 @@ function toHistory({ call, subject, register, observed, writes, callsBefore, fau
   return `${subject}, while these faults were on: ${faults?.join(", ") || "none"}\n${lines.join("\n")}\n`;
 }
 
-function section(title: string, rows: readonly (readonly [string, unknown])[]): string {
+export function section(title: string, rows: readonly (readonly [string, unknown])[]): string {
   if (rows.length === 0) return `${title}: none\n`;
   return `${title}\n${rows.map(([name, value]) => `  ${name.padEnd(40)}${value}`).join("\n")}\n`;
 }
 
-function sorted(count: Count): [string, number][] {
+export function sorted(count: Count): [string, number][] {
   return [...count].toSorted(([a], [b]) => a.localeCompare(b));
 }
 

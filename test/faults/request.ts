@@ -32,16 +32,21 @@ export interface Request {
   readonly connect: { readonly head: string; readonly body: string };
 }
 
-/** `body` is the JSON of HTTP; where ProtoJSON writes a value in another way, `protoJson` says so. */
+/**
+ * `body` is the JSON of HTTP; where ProtoJSON writes a value in another way, `protoJson` says so. With an idempotency key,
+ * the request can be sent again until it is answered.
+ */
 export function prepare(
   operation: OperationName,
   credential: string,
   body: JsonObject,
   protoJson: JsonObject = body,
+  idempotencyKey?: string,
 ): Request {
   const [method, path] = operations[operation];
   const metadata = new Metadata();
   metadata.set("authorization", `Bearer ${credential}`);
+  if (idempotencyKey !== undefined) metadata.set("idempotency-key", idempotencyKey);
   const bytes = Buffer.from(toBinary(method.input, fromJson(method.input, protoJson)));
   const json = JSON.stringify(body);
   const protoText = JSON.stringify(protoJson);
@@ -49,6 +54,7 @@ export function prepare(
     `POST ${path} HTTP/1.1`,
     "Host: laboratory",
     `Authorization: Bearer ${credential}`,
+    ...(idempotencyKey === undefined ? [] : [`Idempotency-Key: ${idempotencyKey}`]),
     "Content-Type: application/json",
     `Content-Length: ${Buffer.byteLength(json)}`,
   ];

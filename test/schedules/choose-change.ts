@@ -5,8 +5,6 @@ import { type ChangeOf, type Contents, identityId, keyId, workspaceId } from "./
 export interface Change {
   readonly row: string;
   readonly to: ChangeOf;
-  /** What Redis is told, if it changes a workspace. */
-  readonly workspaceEnabled?: boolean;
 }
 
 /** In how many milliseconds a key expires that is given an expiry: while a schedule lasts. */
@@ -41,7 +39,7 @@ export function chooseChange(present: Contents, dice: Dice): Change {
     }
     default: {
       const to = repetition ? workspaceEnabled : !workspaceEnabled;
-      return { row: workspaceId, to: () => ({ workspaceEnabled: to }), workspaceEnabled: to };
+      return { row: workspaceId, to: () => ({ workspaceEnabled: to }) };
     }
   }
 }

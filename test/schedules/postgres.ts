@@ -160,6 +160,7 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
           leaseMs,
           history: "the one",
           standby: false,
+          unsafeSetting: null,
           changes,
           time: clockTime(),
         };
@@ -178,6 +179,7 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
         await travel(`${who} gets the workspace`);
         return found;
       },
+      makeDurable: async () => {},
     }),
   };
 }

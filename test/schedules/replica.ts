@@ -73,6 +73,7 @@ export function startReplica(
       readings += 1;
       return postgres.readState(workspaceId);
     },
+    makeDurable: postgres.makeDurable,
   };
 
   const counted: Cache = {

@@ -132,7 +132,7 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
   }
 
   async function write(replica: Replica): Promise<void> {
-    const { row, to, workspaceEnabled } = chooseChange(postgres.present, dice);
+    const { row, to } = chooseChange(postgres.present, dice);
     for (;;) {
       try {
         const commits = await postgres.write(replica.name, row, to);

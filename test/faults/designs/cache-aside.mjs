@@ -28,6 +28,7 @@ export function createHoldings(_lease, _changes, cache, sources) {
     },
     ready: async () => {},
     changed: async () => {},
+    settled: async () => {},
     workspaceChanged: (workspaceId, enabled) => remember(workspaceId, enabled),
   };
 }

@@ -35,6 +35,7 @@ export function createHoldings(_lease, _changes, _cache, sources) {
     },
     ready: async () => {},
     changed: tellAll,
+    settled: tellAll,
     workspaceChanged: tellAll,
   };
 }

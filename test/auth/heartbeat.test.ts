@@ -1,0 +1,29 @@
+import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
+import { createHeartbeat, heartbeatSettings } from "../../src/auth/heartbeat.js";
+import { snapshotBefore } from "../../src/auth/snapshot.js";
+import { createChangesStore } from "../../src/auth/store.js";
+import { openConnections } from "../../src/storage/connections.js";
+import { createDatabase } from "../harness.js";
+
+let database: Awaited<ReturnType<typeof createDatabase>>;
+beforeAll(async () => {
+  database = await createDatabase(inject("template"));
+});
+afterAll(() => database.drop());
+
+it("a server that takes over before the first question is noticed by that question, and the pool renewed", async () => {
+  const own = openConnections(database.url, heartbeatSettings);
+  onTestFinished(own.close);
+  const { history } = await createChangesStore(own.sql).readTerms();
+  for (const [found, renewals] of [
+    [history, 0],
+    ["that of the server before", 1],
+  ] as const) {
+    let renewed = 0;
+    const heartbeat = createHeartbeat(own, { renew: () => void renewed++ }, found);
+    await heartbeat.connect();
+    await heartbeat.changedSince(snapshotBefore(0));
+    await heartbeat.changedSince(snapshotBefore(0));
+    expect(renewed).toBe(renewals);
+  }
+});
