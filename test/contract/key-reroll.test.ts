@@ -140,6 +140,24 @@ describe("the old secret of a rerolled key", () => {
     });
   }
 
+  everyDoor(
+    "stays at its end although the database's clock is set back, unless it is given a later expiry",
+    async (scene) => {
+      const { keyId, key } = await newReader(scene);
+      await scene.ok("rerollKey", scene.home.key, { keyId });
+      await scene.clock.advance(-day);
+      try {
+        await scene.ok("updateKey", scene.home.key, { keyId, name: "renamed" });
+        await scene.refused(expired, "listKeys", key);
+        expect(await verdictOf(scene, key)).toBe("EXPIRED");
+      } finally {
+        await scene.clock.advance(day);
+      }
+      await scene.ok("updateKey", scene.home.key, { keyId, expires: scene.clock.now() + day });
+      await scene.ok("listKeys", key);
+    },
+  );
+
   everyDoor("goes on until the grace period has passed, beside the new one", async (scene) => {
     const old = await newReader(scene);
     const { key } = await scene.ok("rerollKey", scene.home.key, { keyId: old.keyId, expiration: day });

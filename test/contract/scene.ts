@@ -5,7 +5,7 @@ import type { CallerCredential, CallRequest, Door, HeaderLines } from "./door.js
 import type { OperationName } from "./operations.js";
 import type { Outcome, Refusal } from "./outcome.js";
 
-/** The service's clock, which tests can only move ahead. */
+/** The clock of the service's database, which tests can move. */
 export interface Clock {
   now(): number;
   advance(ms: number): Promise<void>;
