@@ -184,7 +184,7 @@ export async function openApp(options: AppOptions): Promise<App> {
         service(WorkspacesService, workspacesService),
       ],
       { ...authentication, authenticate },
-      createOnce(createOnceStore(sql), holdings.settled),
+      createOnce(createOnceStore(sql), holdings),
       tracing,
     );
 

@@ -37,9 +37,13 @@ export interface Holdings {
   changed(): Promise<void>;
   /**
    * To be awaited before an answer that rests on earlier changes and made none itself: the caller may be trying again
-   * after an unknown outcome. Resolves when every change that is visible now is durable, and every replica answers by it.
+   * after an unknown outcome. Resolves when every change that it was read from is durable, and every replica answers by it.
+   *
+   * @param history the `knownHistory` from before the reading
    */
-  settled(call: Call): Promise<void>;
+  settled(call: Call, history: string): Promise<void>;
+  /** Names the history of the database, as far as it is known by now: a server that takes over begins another. */
+  knownHistory(): string;
   /** To be called when changes were learnt, so that what is held is confirmed before they are forgotten. */
   confirm(): void;
 }
@@ -48,7 +52,7 @@ export interface Holdings {
 export interface HoldingsSources {
   readonly readStanding: (hash: string, call?: Call) => Promise<InSnapshot<KeyStanding> | undefined>;
   readonly readState: (workspaceId: string, call?: Call) => Promise<InSnapshot<{ enabled: boolean }> | undefined>;
-  readonly makeDurable: (call: Call) => Promise<void>;
+  readonly makeDurable: (call: Call, history: string) => Promise<void>;
 }
 
 /** With a key, the verdict on it is kept, as a message and as it was written. An estimate: some more than the key each. */
@@ -143,8 +147,10 @@ export function createHoldings(
     ready: () => lease.ensure(),
     changed: () => lease.outlast(),
 
-    async settled(call) {
-      await sources.makeDurable(call);
+    knownHistory: secret,
+
+    async settled(call, history) {
+      await sources.makeDurable(call, history);
       await lease.outlast();
     },
 

@@ -43,19 +43,21 @@ export function createIdentitiesService(store: IdentitiesStore, holdings: Holdin
     async updateIdentity(request, context) {
       const { workspaceId } = callingKey(context);
       const reference = toReference(request);
+      const history = holdings.knownHistory();
       const isChange = changedFields(UpdateIdentityRequestSchema, request).has("meta");
       const row = isChange
         ? await store.updateMeta(context.call, workspaceId, reference, request.meta ?? {}, authorOf(context))
         : await store.findIdentity(context.call, workspaceId, reference);
       if (row === undefined) throw identityNotFound();
-      await (isChange ? holdings.changed() : holdings.settled(context.call));
+      await (isChange ? holdings.changed() : holdings.settled(context.call, history));
       return { identity: toIdentity(row) };
     },
 
     async deleteIdentity(request, context) {
       const { workspaceId } = callingKey(context);
+      const history = holdings.knownHistory();
       const deleted = await store.deleteIdentity(context.call, workspaceId, toReference(request), authorOf(context));
-      await (deleted ? holdings.changed() : holdings.settled(context.call));
+      await (deleted ? holdings.changed() : holdings.settled(context.call, history));
       if (!deleted) throw identityNotFound();
       return {};
     },

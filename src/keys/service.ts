@@ -116,20 +116,22 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       const changes = toChanges(request, caller.workspaceId);
       checkGivenScopes(caller, changes.scopes ?? []);
       context.call.revokes = mayRevoke(changes);
+      const history = holdings.knownHistory();
       const isRead = Object.keys(changes).length === 0;
       const updated = isRead || (await change(request.keyId, changes, context));
       const row = await store.findKey(context.call, caller.workspaceId, request.keyId);
       if (row === undefined) throw keyNotFound();
       if (!updated) throw identityNotFound();
-      await (isRead ? holdings.settled(context.call) : holdings.changed());
+      await (isRead ? holdings.settled(context.call, history) : holdings.changed());
       return { key: toKey(row) };
     },
 
     async deleteKey({ keyId }, context) {
       context.call.revokes = true;
+      const history = holdings.knownHistory();
       const deleted = await remove(keyId, context);
       // Also if it is gone already: whoever tries again may not know how the first attempt ended.
-      await (deleted ? holdings.changed() : holdings.settled(context.call));
+      await (deleted ? holdings.changed() : holdings.settled(context.call, history));
       if (!deleted) throw keyNotFound();
       return {};
     },

@@ -12,6 +12,7 @@ import {
 } from "@bufbuild/protobuf";
 import { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
 import { bearerToken } from "../auth/authenticate.js";
+import type { Holdings } from "../auth/holdings.js";
 import { authorizedKeyOf, type CallContext } from "../auth/principal.js";
 import type { Call } from "../call.js";
 import { categoryOf, Failure, idempotencyConflict, invalidInput } from "../errors.js";
@@ -30,9 +31,9 @@ export type Once = (method: DescMethodUnary, handle: Handle) => Handle;
  * at most once, because the handler has the answer kept in the statement of the change (`context.keep`). What failed has
  * changed nothing and is not kept: to try again is right.
  *
- * @param settled resolves when all changes so far are durable, and every replica answers by them
+ * @param holdings tell when all changes so far are durable, and every replica answers by them
  */
-export function createOnce(store: OnceStore, settled: (call: Call) => Promise<void>): Once {
+export function createOnce(store: OnceStore, holdings: Pick<Holdings, "knownHistory" | "settled">): Once {
   return (method, handle) => {
     async function handleOnce(request: Message, context: CallContext, key: string) {
       const { call } = context;
@@ -46,12 +47,13 @@ export function createOnce(store: OnceStore, settled: (call: Call) => Promise<vo
       }
 
       async function firstAnswer(): Promise<Message | undefined> {
+        const history = holdings.knownHistory();
         const sealed = await store.findAnswer(call, id, authorizedKeyOf(context.caller));
         if (sealed === undefined) return undefined;
         const kept = seal.open(id, sealed);
         if (!isFingerprintOf(kept.subarray(0, fingerprintLength), method, request)) throw idempotencyConflict();
         // The first call may have ended before its change was durable, and known everywhere.
-        await settled(call);
+        await holdings.settled(call, history);
         return fromBinary(method.output, kept.subarray(fingerprintLength));
       }
 

@@ -15,6 +15,7 @@ export const brokenDesigns: Readonly<Record<string, Design>> = {
   async: { synchronous: false },
   "unheard-warnings": { synchronous: true, replaces: "storage/postgres" },
   "unwritten-repeats": { synchronous: true, replaces: "auth/make-durable" },
+  "confirmed-elsewhere": { synchronous: true, replaces: "auth/make-durable" },
 };
 
 /** The folder of the service as this design has it: as it was built, or a copy below `folder`. */

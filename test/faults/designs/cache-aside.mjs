@@ -29,6 +29,7 @@ export function createHoldings(_lease, _changes, cache, sources) {
     ready: async () => {},
     changed: async () => {},
     settled: async () => {},
+    knownHistory: () => "",
     workspaceChanged: (workspaceId, enabled) => remember(workspaceId, enabled),
   };
 }

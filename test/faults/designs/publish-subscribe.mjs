@@ -36,6 +36,7 @@ export function createHoldings(_lease, _changes, _cache, sources) {
     ready: async () => {},
     changed: tellAll,
     settled: tellAll,
+    knownHistory: () => "",
     workspaceChanged: tellAll,
   };
 }

@@ -1,0 +1,21 @@
+import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
+import { createMakeDurable } from "../../src/auth/make-durable.js";
+import { createChangesStore } from "../../src/auth/store.js";
+import { openConnections } from "../../src/storage/connections.js";
+import { createDatabase } from "../harness.js";
+
+let database: Awaited<ReturnType<typeof createDatabase>>;
+beforeAll(async () => {
+  database = await createDatabase(inject("template"));
+});
+afterAll(() => database.drop());
+
+it("what was read before another server took over is not confirmed by a commit on that server", async () => {
+  const { sql, close } = openConnections(database.url, { connections: 1, statementMs: 10_000 });
+  onTestFinished(close);
+  const makeDurable = createMakeDurable(sql);
+  const call = { requestId: "req_test", deadline: Number.POSITIVE_INFINITY };
+  const { history } = await createChangesStore(sql).readTerms();
+  await makeDurable(call, history);
+  await expect(makeDurable(call, "that of the server before")).rejects.toMatchObject({ code: "40003" });
+});
