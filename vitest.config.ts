@@ -1,8 +1,11 @@
 import { defineConfig } from "vitest/config";
 import { mutantsPlugin } from "./test/schedules/mutants-plugin.js";
 
-/** Starts and ends the whole service, many times over: `npm run test:start`. All else is `npm test`. */
+/** Starts and ends the whole service, many times over: `npm run test:start`. */
 const starts = "test/start/**/*.test.ts";
+
+/** That revocation is immediate: `npm run test:revocation`. All else is `npm test`. */
+const revocation = ["model", "schedules", "faults", "failover"].map((folder) => `test/${folder}/**/*.test.ts`);
 
 /** Named by each project: named once for all, the backends would be started for the root, too, which has no tests. */
 const globalSetup = ["test/backends.ts"];
@@ -20,7 +23,11 @@ export default defineConfig({
     maxWorkers: 3,
     isolate: false,
     projects: [
-      { extends: true, test: { name: "service", include: ["test/**/*.test.ts"], exclude: [starts], globalSetup } },
+      {
+        extends: true,
+        test: { name: "service", include: ["test/**/*.test.ts"], exclude: [starts, ...revocation], globalSetup },
+      },
+      { extends: true, test: { name: "revocation", include: revocation, globalSetup } },
       { extends: true, test: { name: "start", include: [starts], globalSetup, testTimeout: 120_000 } },
     ],
   },

@@ -151,7 +151,7 @@ export const mutants: readonly Mutant[] = [
     name: "Redis is believed",
     file: shelf,
     text: "if (fact === undefined || !includes(changes.present, fact.asOf) || !changes.admit(fact)) return undefined;",
-    replacement: "if (fact) return { ...fact, asOf: changes.present };",
+    replacement: "if (fact === undefined) return undefined;\n    return { ...fact, asOf: changes.present };",
   },
   {
     name: "an entry is written again whatever has become of its workspace",
