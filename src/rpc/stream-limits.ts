@@ -70,6 +70,7 @@ export class OpenStream implements MessageHolder {
   endedByUs = false;
   private isAdmitted = false;
   private hasEnded = false;
+  private endPassed = false;
   private failure: Failure | undefined;
   private reader: MessageReader | undefined;
   private receiver: MessageReceiver | undefined;
@@ -171,6 +172,9 @@ export class OpenStream implements MessageHolder {
   }
 
   private passEnd(): void {
+    // Node tells it once more when the stream is closed. The receiver must not perform the call again.
+    if (this.endPassed) return;
+    this.endPassed = true;
     this.push.call(this.stream, null);
     if (this.reader !== undefined) this.receiver?.end(this.reader.isBetweenMessages);
   }

@@ -141,9 +141,6 @@ describe("with an SDK", () => {
 
   it("a statement that nobody waits for any more is told as cancelled, without its values", async () => {
     const sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
-    // So that the caller needs no statement.
-    await post(app.httpUrl, "/v2/keys.listKeys", key, {});
-    exporter.reset();
     await sql.begin(async (locking) => {
       await locking`lock table audit_events in access exclusive mode`;
       const { createKey } = KeysService.method;
