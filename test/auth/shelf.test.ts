@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { type Changes, createChanges, type Fact } from "../../src/auth/changes.js";
-import { workspaceEntries } from "../../src/auth/entries.js";
+import { type EntryForm, workspaceEntries } from "../../src/auth/entries.js";
 import { createShelf, type Shelf } from "../../src/auth/shelf.js";
 import { snapshotBefore } from "../../src/auth/snapshot.js";
 import { weightOf } from "../../src/auth/weight.js";
@@ -249,6 +249,42 @@ describe("changes that are about to be forgotten", () => {
       expect(other.lookups).toMatchObject({ redis: 1, postgres: 0 });
     }
   });
+});
+
+it("an entry is not written again as of the present if its workspace has changed: a key's tells the state of that, too", async () => {
+  changes = createChanges(upTo(0), "first", 4);
+  const ofKey: EntryForm<boolean> = {
+    nameOf: (id) => id,
+    seal: (_id, { asOf }) => `${asOf.xmax}`,
+    open: (id, entry) =>
+      entry === undefined
+        ? undefined
+        : { value: true, rows: [id], workspaceId: "ws", asOf: snapshotBefore(Number(entry)) },
+  };
+  const entries = new Map([["key", "1"]]);
+  const cache = {
+    ...noCache,
+    get: async (name: string) => entries.get(name),
+    set: async (name: string, value: string) => void entries.set(name, value),
+  };
+  const open = () =>
+    createShelf({
+      form: ofKey,
+      changes,
+      cache,
+      read: async () => undefined,
+      capacity: 1_000_000,
+      weigh: weightOf,
+    });
+  changes.learn(upTo(1), [{ id: "ws", xid: 1 }]);
+  changes.learn(upTo(2), [{ id: "other", xid: 2 }]);
+  expect(changes.isAging(upTo(0))).toBe(true);
+  expect(await open().fetch("key", "redis")).toBe(true);
+  expect(entries.get("key")).toBe("1");
+  // Read after that change, it is written again as soon as it is old.
+  entries.set("key", "2");
+  expect(await open().fetch("key", "redis")).toBe(true);
+  expect(entries.get("key")).toBe("3");
 });
 
 it("a read that began before everything was forgotten is not held, however new it claims to be", async () => {

@@ -154,12 +154,6 @@ export const mutants: readonly Mutant[] = [
     replacement: "if (fact === undefined) return undefined;\n    return { ...fact, asOf: changes.present };",
   },
   {
-    name: "an entry is written again whatever has become of its workspace",
-    file: shelf,
-    text: "if (changes.admit({ ...fact, rows })) share(id, { ...fact, asOf: changes.present });",
-    replacement: "void rows;\n    share(id, { ...fact, asOf: changes.present });",
-  },
-  {
     name: "a fetch that somebody else began is believed",
     file: shelf,
     text: "fact !== undefined && changes.admit(fact)",
