@@ -70,7 +70,6 @@ export class OpenStream implements MessageHolder {
   endedByUs = false;
   private isAdmitted = false;
   private hasEnded = false;
-  private endPassed = false;
   private failure: Failure | undefined;
   private reader: MessageReader | undefined;
   private receiver: MessageReceiver | undefined;
@@ -166,15 +165,13 @@ export class OpenStream implements MessageHolder {
   takeEnd(): boolean {
     // Without a reader, whoever comes later would not hear of it.
     this.hasEnded = true;
-    if (this.isAdmitted) this.passEnd();
-    else if (this.discards || this.stream.closed) this.push.call(this.stream, null);
+    // Node tells the end of a stream that is closed, too: its client may have taken it back, and nothing is performed.
+    if (this.discards || this.stream.closed) this.push.call(this.stream, null);
+    else if (this.isAdmitted) this.passEnd();
     return false;
   }
 
   private passEnd(): void {
-    // Node tells it once more when the stream is closed. The receiver must not perform the call again.
-    if (this.endPassed) return;
-    this.endPassed = true;
     this.push.call(this.stream, null);
     if (this.reader !== undefined) this.receiver?.end(this.reader.isBetweenMessages);
   }

@@ -1,4 +1,5 @@
 import { request } from "node:http";
+import { connect, constants } from "node:http2";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
@@ -90,6 +91,24 @@ async function countWaiting(): Promise<number> {
 const waiting = (count: number) => expect.poll(countWaiting, { timeout: 5_000 }).toBe(count);
 const logged = () =>
   expect.poll(() => lines.filter(({ method }) => method?.endsWith("/CreateKey")), { timeout: 5_000 });
+
+it.each(["NGHTTP2_NO_ERROR", "NGHTTP2_CANCEL"] as const)(
+  "over gRPC, a call that its client takes back (%s) before it has ended its request is not performed",
+  async (code) => {
+    const session = connect(`http://${app.grpcAddress}`);
+    const operation = operationNamed("createKey");
+    const sent = sentTo("grpc", operation, key, encode("grpc", operation, { name: "taken back" }));
+    if (sent.by === "socket") throw new Error("a sound call is not sent as bytes");
+    const stream = session.request({ ":method": "POST", ":path": sent.path, ...Object.fromEntries(sent.headers) });
+    stream.on("error", () => {}).resume();
+    stream.write(sent.body);
+    await sleep(100);
+    stream.close(constants[code]);
+    await logged().toHaveLength(1);
+    session.destroy();
+    expect(await names()).toEqual(["first key"]);
+  },
+);
 
 describe.each(["gRPC", "Connect", "gRPC-Web"])("over %s, when nobody waits any more for a change", (door) => {
   it("because its deadline has passed, its statement is ended in Postgres", async () => {
