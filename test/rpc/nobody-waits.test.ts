@@ -1,13 +1,15 @@
 import { request } from "node:http";
-import { connect, constants } from "node:http2";
+import { constants } from "node:http2";
+import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { create as createMessage, toBinary } from "@bufbuild/protobuf";
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import { pino } from "pino";
 import type postgres from "postgres";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
-import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
+import { CreateKeyRequestSchema, KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { fairRules } from "../../src/storage/shares.js";
 import { encode } from "../fuzz/kind.js";
 import { operationNamed } from "../fuzz/operations.js";
@@ -16,6 +18,7 @@ import { createSender } from "../fuzz/send.js";
 import { type StreamSent, sentTo } from "../fuzz/sent.js";
 import { createWorkspace } from "../gateway/http.js";
 import { openTestApp, type TestApp } from "../harness.js";
+import { callWithHead, prefixed } from "../overload/bare-grpc.js";
 
 const { createKey, listKeys } = KeysService.method;
 const { share } = fairRules.ordinary;
@@ -92,20 +95,27 @@ const waiting = (count: number) => expect.poll(countWaiting, { timeout: 5_000 })
 const logged = () =>
   expect.poll(() => lines.filter(({ method }) => method?.endsWith("/CreateKey")), { timeout: 5_000 });
 
-it.each(["NGHTTP2_NO_ERROR", "NGHTTP2_CANCEL"] as const)(
-  "over gRPC, a call that its client takes back (%s) before it has ended its request is not performed",
+it.each([constants.NGHTTP2_NO_ERROR, constants.NGHTTP2_CANCEL])(
+  "over gRPC, a call that its client resets (code %i) before it has ended its request is not performed",
   async (code) => {
-    const session = connect(`http://${app.grpcAddress}`);
-    const operation = operationNamed("createKey");
-    const sent = sentTo("grpc", operation, key, encode("grpc", operation, { name: "taken back" }));
-    if (sent.by === "socket") throw new Error("a sound call is not sent as bytes");
-    const stream = session.request({ ":method": "POST", ":path": sent.path, ...Object.fromEntries(sent.headers) });
-    stream.on("error", () => {}).resume();
-    stream.write(sent.body);
+    // As bytes: Node's client would end the request first.
+    const body = prefixed(
+      Buffer.from(toBinary(CreateKeyRequestSchema, createMessage(CreateKeyRequestSchema, { name: "reset" }))),
+    );
+    const head = [
+      [":path", "/latchkey.v1.KeysService/CreateKey"] as const,
+      ["authorization", `Bearer ${key}`] as const,
+    ];
+    const call = callWithHead(head, body);
+    call[call.length - body.length - 5] = 0; // the flags of the DATA frame: without END_STREAM
+    const reset = Buffer.from([0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, code]);
+    const { hostname, port } = new URL(`http://${app.grpcAddress}`);
+    const socket = connect(Number(port), hostname);
+    socket.write(call);
     await sleep(100);
-    stream.close(constants[code]);
+    socket.write(reset);
     await logged().toHaveLength(1);
-    session.destroy();
+    socket.destroy();
     expect(await names()).toEqual(["first key"]);
   },
 );
