@@ -83,7 +83,7 @@ class RequestBody {
     const length = this.length + chunk.length;
     if (this.failure !== undefined || this.response.writableEnded) {
       // Read to its end and kept by nobody, so that the refusal arrives; but not at any cost.
-      if (this.pieces > 2 * mostPieces) this.response.req.socket.destroy();
+      if (this.pieces > 2 * mostPieces) this.response.req.destroy();
     } else if (length > largestMessage) {
       this.fail(payloadTooLarge("body", largestMessage));
     } else if (this.pieces > mostPieces) {
