@@ -61,6 +61,7 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
   const holdings = new LRUCache<string, Holding<T>>({ maxSize: capacity });
   /** Goes through all that is held, the longest unused first. */
   let walk = holdings.rvalues();
+  let upNext: Holding<T> | undefined;
   const underWay = new Map<string, Promise<Fact<T> | undefined>>();
   const lookups = { held: 0, redis: 0, postgres: 0 };
   let { history, learnt } = changes;
@@ -103,9 +104,13 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
     const share = ((changes.learnt - learnt) * confirmationsPerWindow) / changes.mostRemembered;
     learnt = changes.learnt;
     for (let left = Math.ceil(share * holdings.size); left > 0; left--) {
-      const { value: holding, done } = walk.next();
+      const holding = upNext;
+      // Before the fact is checked: the place of one that has changed is used for the next that is read. A walk that stopped
+      // there would be at its end, start over, and never come to what lies behind.
+      const next = walk.next();
+      upNext = next.done ? undefined : next.value;
+      if (next.done) walk = holdings.rvalues();
       if (holding !== undefined) isCurrent(holding);
-      if (done) walk = holdings.rvalues();
     }
   }
 

@@ -5,6 +5,7 @@ import { createShelf, type Shelf } from "../../src/auth/shelf.js";
 import { snapshotBefore } from "../../src/auth/snapshot.js";
 import { weightOf } from "../../src/auth/weight.js";
 import { noCache } from "../../src/storage/redis.js";
+import { createRandom } from "../faults/random.js";
 
 const form = workspaceEntries(() => "a secret");
 /** Sees the transactions up to this one. */
@@ -230,6 +231,30 @@ describe("changes that are about to be forgotten", () => {
     await learnMany(10 * mostRemembered, small);
     expect(ids.filter((id) => small.held(id) === undefined)).toEqual(["workspace 7"]);
     expect(small.lookups.postgres).toBe(ids.length);
+  });
+
+  it("are looked for in time in all that is held, while any of it changes and is looked up again", async () => {
+    const facts = 10_000;
+    const random = createRandom(1);
+    const anyId = () => `workspace ${Math.floor(random.between(0, facts))}`;
+    changes = createChanges(upTo(0), "first", facts / 10);
+    const read = async (id: string) => fact(id, true, xid);
+    const shelf = createShelf({ form, changes, cache: noCache, read, capacity: 100_000_000, weigh: weightOf });
+    for (let index = 0; index < facts; index++) await shelf.fetch(`workspace ${index}`, "postgres");
+    const before = shelf.lookups.postgres;
+    const lookupsPerChange = 5;
+    for (xid = 1; xid <= facts; xid++) {
+      changes.learn(upTo(xid), [{ id: anyId(), xid }]);
+      shelf.confirm();
+      for (let lookup = 0; lookup < lookupsPerChange; lookup++) {
+        const id = anyId();
+        if (shelf.held(id) === undefined) await shelf.fetch(id, "postgres");
+      }
+    }
+    // A fact that has changed is read again, and only that: one lookup in six. Half of them are not used for long enough to
+    // be forgotten, if nobody looks for them.
+    const share = (shelf.lookups.postgres - before) / (facts * lookupsPerChange);
+    expect(share).toBeLessThan(1 / (lookupsPerChange + 1));
   });
 
   it("make Redis be told again of what it gave back, as of the present", async () => {
