@@ -104,6 +104,7 @@ describe("a change whose wait for a synchronous standby was cancelled is told as
 
 describe("an answer that acknowledges an earlier change, and makes none itself, waits for the standby, too:", () => {
   const noHeaders: HeaderLines = [];
+  const exists = { ok: false, code: "data/identity_already_exists" };
   const notFound = (what: string) => ({ ok: false, code: `data/${what}_not_found` });
 
   it.each<[what: string, OperationName, Prepare, HeaderLines, answer: object]>([
@@ -112,6 +113,8 @@ describe("an answer that acknowledges an earlier change, and makes none itself, 
     ["a key without changes", "updateKey", keyIdOnly, noHeaders, { ok: true }],
     ["an identity without changes", "updateIdentity", identityIdOnly, noHeaders, { ok: true }],
     ["a repeated creation", "createKey", async () => ({ name: "repeated" }), newKey(), { ok: true }],
+    ["a repeated creation of an identity", "createIdentity", async () => ({ externalId: "x" }), newKey(), { ok: true }],
+    ["an identity that exists already", "createIdentity", async () => ({ externalId: "y" }), noHeaders, exists],
     ["a repeated reroll", "rerollKey", keyIdOnly, newKey(), { ok: true }],
   ])("%s (%s)", async (_what, operation, prepare, headers, answer) => {
     const request = await prepare(doors.http);
