@@ -6,6 +6,7 @@ import { KeysService } from "../gen/latchkey/v1/keys_service_pb.js";
 import { CreateWorkspaceRequestSchema, WorkspacesService } from "../gen/latchkey/v1/workspaces_service_pb.js";
 import { createAuditStore } from "./audit/store.js";
 import { createAuthentication } from "./auth/authenticate.js";
+import { changeLease, createLeaseTimes } from "./auth/change-lease.js";
 import { createChanges } from "./auth/changes.js";
 import { systemClock } from "./auth/clock.js";
 import { createHeartbeat, heartbeatSettings } from "./auth/heartbeat.js";
@@ -286,6 +287,27 @@ export async function migrateDatabase(databaseUrl: string | undefined): Promise<
   await migrate(sql)
     .catch(cannotMigrate)
     .finally(() => sql.end({ timeout: 5 }));
+}
+
+/** Changes the lease time of the replicas on a database while they run; resolves when it is changed. */
+export async function changeLeaseTime(databaseUrl: string | undefined, ms: number): Promise<void> {
+  if (databaseUrl === undefined) {
+    throw new Unusable("There is no lease time to change: set DATABASE_URL to the database of the replicas.");
+  }
+  const connections = openConnections(databaseUrl, { connections: 1, statementMs: poolSettings.statementMs });
+  const changed = await changeLease(createLeaseTimes(connections.sql), ms, systemClock)
+    .catch(cannotChangeLease)
+    .finally(() => connections.close());
+  if (changed) return;
+  throw new Unusable(
+    "The table lease was changed by somebody else meanwhile. Run this command again: until then, changes may take longer than the lease.",
+  );
+}
+
+function cannotChangeLease(cause: Error): never {
+  if (troubleOf(cause) === undefined) throw cause;
+  const sentence = `PostgreSQL has not confirmed the lease time: ${cause.message}. Run this command again: until then, changes may take longer than the lease.`;
+  throw new Unusable(sentence, { cause });
 }
 
 function cannotMigrate(cause: Error): never {

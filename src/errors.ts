@@ -199,7 +199,8 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
       "The identity was created before, perhaps by an earlier attempt whose answer was lost.",
       "Two clients create the same identity at once: one succeeds, the other is told this.",
     ],
-    remedy: "Use that identity (identities.getIdentity takes the externalId), or choose another externalId.",
+    remedy:
+      "Use that identity (identities.getIdentity takes the externalId), or choose another externalId. A client that sends an `Idempotency-Key` and repeats its request gets its first answer instead of this.",
     seeAlso: [ErrorCode.DATA_IDENTITY_NOT_FOUND, ErrorCode.DATA_IDEMPOTENCY_CONFLICT],
   },
   [ErrorCode.DATA_IDEMPOTENCY_CONFLICT]: {

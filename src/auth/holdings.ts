@@ -42,6 +42,8 @@ export interface Holdings {
    * @param history the `knownHistory` from before the reading
    */
   settled(call: Call, history: string): Promise<void>;
+  /** The same before an answer about what replicas hold nothing of: resolves when every such change is durable. */
+  durable(call: Call, history: string): Promise<void>;
   /** Names the history of the database, as far as it is known by now: a server that takes over begins another. */
   knownHistory(): string;
   /** To be called when changes were learnt, so that what is held is confirmed before they are forgotten. */
@@ -148,6 +150,8 @@ export function createHoldings(
     changed: () => lease.outlast(),
 
     knownHistory: secret,
+
+    durable: sources.makeDurable,
 
     async settled(call, history) {
       await sources.makeDurable(call, history);

@@ -17,7 +17,6 @@ const failuresToSay = 2;
 export function keepLease(lease: Lease, renewed: () => void, log: Log) {
   const stopped = new AbortController();
   const renewals = { succeeded: 0, failed: 0 };
-  const everyMs = lease.leaseMs / renewalsPerLease;
   const outage = createOutage(log, {
     level: "error",
     begun: "the lease cannot be renewed; until it can, every call with a key is refused as unavailable",
@@ -27,7 +26,7 @@ export function keepLease(lease: Lease, renewed: () => void, log: Log) {
   async function renewForever(): Promise<void> {
     let failures = 0;
     while (!stopped.signal.aborted) {
-      const next = systemClock.sleep(everyMs);
+      const next = systemClock.sleep(lease.leaseMs / renewalsPerLease);
       try {
         await lease.renew();
         renewed();

@@ -7,6 +7,7 @@ import { includes, type Snapshot, snapshotBefore } from "./snapshot.js";
 
 /** The right to answer from what is held: it lasts for one lease time after changes were last asked for. */
 export interface Lease {
+  /** For how long it lasts after a question, as the last answer had it. */
   readonly leaseMs: number;
   /** For how long it goes on, by the clock at this moment; 0 if it is lost. */
   timeLeft(): number;
@@ -42,8 +43,16 @@ const timerSlackMs = 2;
  * Why a change that has been waited out is known everywhere: let it be visible at c, and acknowledged at T, one lease
  * later by the slowest clock. Whoever answers after T from what it holds has a lease from a question sent after T − lease,
  * that is after c; so the answer to that question contained the change, and it was learnt before the lease was extended.
+ *
+ * The database tells with each answer for how long a lease lasts, and for how long changes wait: at every moment, for no
+ * less than any lease that somebody still has. So a change has waited long enough if it did so by an answer to a question
+ * that was sent after c: a lease that does not know of the change is from before.
+ *
+ * @param firstLeaseMs counts until the first answer
  */
-export function createLease(source: ChangeSource, changes: Changes, leaseMs: number, clock: Clock): Lease {
+export function createLease(source: ChangeSource, changes: Changes, firstLeaseMs: number, clock: Clock): Lease {
+  let leaseMs = firstLeaseMs;
+  let waitMs = firstLeaseMs;
   let validUntil = Number.NEGATIVE_INFINITY;
   /** Wall time less monotonic time, when the lease was got. A suspended machine shows by it. */
   let offset = 0;
@@ -60,11 +69,6 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
     const found = await source.changedSince(since);
     if (found.standby) throw unusable("the database is a standby or read-only, and may not know of the last changes");
     if (found.unsafeSetting !== null) throw unusable(`${found.unsafeSetting}: acknowledged changes could be lost`);
-    if (found.leaseMs !== leaseMs) {
-      // Others may by now wait for less than the lease that we still have.
-      validUntil = Number.NEGATIVE_INFINITY;
-      throw unusable(`the lease time was changed to ${found.leaseMs} ms: stop every replica, and start them again`);
-    }
 
     // Another history need not have all the changes that we have seen: its own recent past is asked for.
     if (found.history !== history) return ask(recentPast(found.snapshot), found.history);
@@ -78,6 +82,7 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
     if (found.changes === undefined) changes.startOver(found.snapshot, history);
     else changes.learn(found.snapshot, found.changes);
     told = { time: found.time, wall, sentAt };
+    ({ leaseMs, waitMs } = found);
     offset = wall - sentAt;
     validUntil = sentAt + leaseMs;
   }
@@ -113,15 +118,21 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
   }
 
   return {
-    leaseMs,
+    get leaseMs() {
+      return leaseMs;
+    },
     timeLeft,
     ensure,
     renew,
     async outlast() {
-      // Others may have a lease for longer by a drift that they did not notice, and by a clock that is slower than ours.
-      await passed((leaseMs + mostDriftMs) * mostSpeedRatio, clock);
-      // Who has no lease may have the wrong idea of how long others have theirs.
-      await ensure();
+      let waitedMs: number;
+      do {
+        waitedMs = waitMs;
+        await waitOut(waitedMs, clock);
+        // Without a lease, what we know of the wait may be older than the change. With one, it is not: the question was
+        // sent less than a lease ago, and the wait is no shorter than that.
+        await ensure();
+      } while (waitMs > waitedMs);
     },
     databaseTime() {
       if (told === undefined) throw unusable("the database has not told its time yet");
@@ -133,6 +144,12 @@ export function createLease(source: ChangeSource, changes: Changes, leaseMs: num
       return new Date(told.time + Math.max(monotonicMs, wallMs) * mostSpeedRatio);
     },
   };
+}
+
+/** Resolves when leases of this length are over that others got before. */
+export function waitOut(leaseMs: number, clock: Clock): Promise<void> {
+  // Others may have a lease for longer by a drift that they did not notice, and by a clock that is slower than ours.
+  return passed((leaseMs + mostDriftMs) * mostSpeedRatio, clock);
 }
 
 /** Resolves when this much has passed by both clocks: one of them may be set ahead meanwhile. */

@@ -13,7 +13,10 @@ export interface Change {
 /** What a process must know before it can follow the changes. */
 export interface Terms {
   readonly snapshot: Snapshot;
+  /** For how long a process has a lease. */
   readonly leaseMs: number;
+  /** For how long a change waits: for no less than any process has a lease. */
+  readonly waitMs: number;
   readonly history: string;
   readonly unsafeSetting: UnsafeSetting | null;
 }
@@ -85,7 +88,7 @@ export function createChangesStore(sql: Sql) {
 
     async readTerms(): Promise<Terms> {
       const [row] = await sql<TermsRow[]>`
-        select pg_current_snapshot()::text as snapshot, lease_ms, history(), ${unsafeSetting} from lease`;
+        select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, history(), ${unsafeSetting} from lease`;
       if (row === undefined) throw leaseRowMissing();
       return { ...row, snapshot: parseSnapshot(row.snapshot) };
     },
@@ -110,7 +113,7 @@ export function createChangesStore(sql: Sql) {
           where changed_xid = any (${inProgress}) limit ${most})`;
       const rows = await sql<ChangedRow[]>`
         with present as materialized (
-            select pg_current_snapshot()::text as snapshot, lease_ms, history(), ${unsafeSetting},
+            select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, history(), ${unsafeSetting},
               pg_is_in_recovery() or current_setting('transaction_read_only')::boolean as standby,
               forgotten_xid::text::float8, (extract(epoch from clock_timestamp()) * 1000)::float8 as time
             from lease),
@@ -129,11 +132,11 @@ export function createChangesStore(sql: Sql) {
         from present left join by_workspace on true`;
       const [first] = rows;
       if (first === undefined) throw leaseRowMissing();
-      const { leaseMs, history, standby, time, forgottenXid, changeCount } = first;
+      const { leaseMs, waitMs, history, standby, time, forgottenXid, changeCount } = first;
       const snapshot = parseSnapshot(first.snapshot);
       const canTell = seesAllUpTo(forgottenXid, seen, snapshot) && changeCount <= mostChanges;
       const changes = canTell ? changesOf(rows) : undefined;
-      return { snapshot, leaseMs, history, unsafeSetting: first.unsafeSetting, standby, time, changes };
+      return { snapshot, leaseMs, waitMs, history, unsafeSetting: first.unsafeSetting, standby, time, changes };
     },
 
     /** Makes what was sealed so far worthless, because its transaction ids may not be counted as they are from now on. */

@@ -1,13 +1,14 @@
-import { Command } from "commander";
+import { Command, InvalidArgumentError } from "commander";
 import { readClientConfig, readConfig } from "../config.js";
 import { auditCommand } from "./audit.js";
+import { count } from "./command.js";
 import { identityCommand } from "./identity.js";
 import { keyCommand } from "./key.js";
 import { workspaceCommand } from "./workspace.js";
 
 /**
- * The command line. Everything but `serve` and `migrate` talks to a running service over gRPC, and so does not load the
- * service itself: that would double the time that a command takes.
+ * The command line. Everything but `serve`, `migrate` and `lease` talks to a running service over gRPC, and so does not
+ * load the service itself: that would double the time that a command takes.
  */
 export function createProgram(environment: NodeJS.ProcessEnv): Command {
   const config = readClientConfig(environment);
@@ -34,8 +35,26 @@ export function createProgram(environment: NodeJS.ProcessEnv): Command {
           await migrateDatabase(databaseUrl);
         }),
     )
+    .addCommand(
+      new Command("lease")
+        .description("change the lease time of the replicas on DATABASE_URL while they run, and end")
+        .argument("<ms>", "in milliseconds, 20 to 5000", leaseTime)
+        .exitOverride()
+        .action(async (ms: number) => {
+          const { databaseUrl } = readConfig(environment);
+          const { changeLeaseTime } = await import("../app.js");
+          await changeLeaseTime(databaseUrl, ms);
+        }),
+    )
     .addCommand(workspaceCommand(config))
     .addCommand(keyCommand(config))
     .addCommand(identityCommand(config))
     .addCommand(auditCommand(config));
+}
+
+/** What the database takes. */
+function leaseTime(text: string): number {
+  const ms = count(text);
+  if (ms < 20 || ms > 5000) throw new InvalidArgumentError("It must be from 20 to 5000.");
+  return ms;
 }

@@ -15,13 +15,18 @@ export function createIdentitiesService(store: IdentitiesStore, holdings: Holdin
       const { workspaceId } = callingKey(context);
       const identityId = mintId("id");
       const answer = { identityId };
+      const history = holdings.knownHistory();
       const added = await store.insertIdentity(
         context.call,
         { identityId, workspaceId, externalId, meta },
         authorOf(context),
         context.keep?.(answer),
       );
-      if (!added) throw identityAlreadyExists();
+      if (!added) {
+        // Whoever tries again after an unknown outcome learns by this that the first attempt has made it.
+        await holdings.durable(context.call, history);
+        throw identityAlreadyExists();
+      }
       return answer;
     },
 

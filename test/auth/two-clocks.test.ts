@@ -18,6 +18,7 @@ function openLease(whileAsleep: (clocks: { monotonic: number; wall: number }, sl
     changedSince: async (snapshot) => ({
       snapshot,
       leaseMs,
+      waitMs: leaseMs,
       history: "the one",
       standby: false,
       unsafeSetting: null,

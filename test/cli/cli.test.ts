@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
 import { commandLine, latchkey } from "./command-line.js";
 
@@ -231,6 +232,32 @@ describe("what goes wrong is told by exit code and sentence", () => {
       const refused = await member.run(...words);
       expect(refused).toMatchObject({ exitCode: 2, stdout: "" });
       expect(refused.stderr).not.toContain(key);
+    }
+  });
+});
+
+describe("lease", () => {
+  const leaseTimes = async () => {
+    const sql = openSql(app.databaseUrl, { max: 1 });
+    const [row] = await sql`select lease_ms, wait_ms from lease`.finally(() => sql.end());
+    return row;
+  };
+
+  it("changes the lease time while the service runs, and says what is missing or wrong", async () => {
+    const env = { DATABASE_URL: app.databaseUrl };
+    for (const ms of [200, 50]) {
+      expect(await latchkey(["lease", `${ms}`], env)).toMatchObject({ exitCode: 0, stderr: "" });
+      expect(await leaseTimes()).toEqual({ lease_ms: ms, wait_ms: ms });
+    }
+    expect(await latchkey(["lease", "200"])).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining("DATABASE_URL"),
+    });
+    for (const wrong of ["5001", "19", "soon"]) {
+      expect(await latchkey(["lease", wrong], env)).toMatchObject({
+        exitCode: 2,
+        stderr: expect.stringContaining(wrong),
+      });
     }
   });
 });

@@ -149,7 +149,7 @@ describe("after a call that got no answer, the same call", () => {
     const own = openSql(database.url, { max: 1 });
     // Long enough for the client to go away between the change and its answer.
     const leaseMs = 500;
-    await own`update lease set lease_ms = ${leaseMs}`;
+    await own`update lease set lease_ms = ${leaseMs}, wait_ms = ${leaseMs}`;
     const apps = await Promise.all([1, 2].map(() => openTestApp({ databaseUrl: database.url })));
     const doors = apps.map(openDoors) as [Doors, Doors];
     try {

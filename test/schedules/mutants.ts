@@ -13,6 +13,7 @@ export interface Mutant {
 }
 
 const lease = "src/auth/lease.ts";
+const changeLease = "src/auth/change-lease.ts";
 const changes = "src/auth/changes.ts";
 const shelf = "src/auth/shelf.ts";
 const snapshot = "src/auth/snapshot.ts";
@@ -24,9 +25,35 @@ const postgres = "test/schedules/postgres.ts";
 
 export const mutants: readonly Mutant[] = [
   {
+    name: "leases are raised before changes wait for them",
+    file: changeLease,
+    text: `await times.raiseWait(ms);
+  const { waitMs, version } = await times.setLease(ms);`,
+    replacement: `const { waitMs, version } = await times.setLease(ms);
+  await times.raiseWait(ms);`,
+  },
+  {
+    name: "changes wait for less before the longer leases are over",
+    file: changeLease,
+    text: "await waitOut(waitMs, clock);",
+    replacement: "",
+  },
+  {
+    name: "changes wait for less although leases were raised again meanwhile",
+    file: postgres,
+    text: "row.version === version ?",
+    replacement: "true ?",
+  },
+  {
+    name: "a change waits for as long as was known before it",
+    file: lease,
+    text: "while (waitMs > waitedMs)",
+    replacement: "while (false)",
+  },
+  {
     name: "changes are acknowledged at once",
     file: lease,
-    text: "await passed((leaseMs + mostDriftMs) * mostSpeedRatio, clock);",
+    text: "await waitOut(waitedMs, clock);",
     replacement: "",
   },
   {

@@ -1,3 +1,4 @@
+import type { LeaseTimes } from "../../src/auth/change-lease.js";
 import type { ChangeSource } from "../../src/auth/heartbeat.js";
 import type { HoldingsSources } from "../../src/auth/holdings.js";
 import { type Snapshot, sees, writeSnapshot } from "../../src/auth/snapshot.js";
@@ -39,6 +40,10 @@ export interface Postgres {
   writeAsKey(who: string, made: () => void): Promise<void>;
   /** The connections of one replica. */
   connect(who: string): ChangeSource & HoldingsSources;
+  /** For how long leases last at present. */
+  readonly leaseMs: number;
+  /** The connection of somebody who changes the lease time. */
+  leaseTimes(who: string): LeaseTimes;
 }
 
 export const workspaceId = "ws";
@@ -58,14 +63,16 @@ const outdatedCaller = Object.assign(new Error("the calling key is not as it was
 
 /** How often a statement or its answer takes longer than a lease, or gets lost: once in so many times. */
 const rarity = { slow: 8, lost: 16 };
+const slowMs = 500;
 
 /**
  * A statement reaches the server, takes its snapshot or commits, and its answer arrives: anything may happen in between. A
  * change has the id of its transaction before it commits, so that others may begin later and commit before it. Rows are
  * stamped as the triggers do it.
  */
-export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Dice, speed: number): Postgres {
+export function createPostgres(firstLeaseMs: number, step: Step, time: Time, dice: Dice, speed: number): Postgres {
   let setBackByMs = 0;
+  let lease = { leaseMs: firstLeaseMs, waitMs: firstLeaseMs, version: "0" };
   const history: [Contents, ...Contents[]] = [
     {
       workspaceEnabled: true,
@@ -91,7 +98,7 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
   const clockTime = () => timeOfDay + time.now() * speed - setBackByMs;
 
   async function travel(what: string): Promise<void> {
-    if (dice.oneIn(rarity.slow)) await time.passed(2 * leaseMs, what);
+    if (dice.oneIn(rarity.slow)) await time.passed(slowMs, what);
     else await step(what);
     if (dice.mishap(rarity.lost)) throw connectionLost;
   }
@@ -157,7 +164,8 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
         const changes = [...stamps].flatMap(([id, xid]) => (sees(seen, xid) ? [] : [{ id, xid }]));
         const found = {
           snapshot: snapshot(),
-          leaseMs,
+          leaseMs: lease.leaseMs,
+          waitMs: lease.waitMs,
           history: "the one",
           standby: false,
           unsafeSetting: null,
@@ -181,6 +189,31 @@ export function createPostgres(leaseMs: number, step: Step, time: Time, dice: Di
       },
       makeDurable: async () => {},
     }),
+    get leaseMs() {
+      return lease.leaseMs;
+    },
+    leaseTimes(who) {
+      async function update(what: string, change: (before: typeof lease) => Partial<typeof lease> | undefined) {
+        await travel(`${who} ${what}`);
+        const changed = change(lease);
+        if (changed) lease = { ...lease, ...changed, version: `${Number(lease.version) + 1}` };
+        const row = lease;
+        await travel(`${who} hears of it`);
+        return { ...row, changed: changed !== undefined };
+      }
+      return {
+        async raiseWait(ms) {
+          await update("raises the wait", ({ waitMs }) => ({ waitMs: Math.max(waitMs, ms) }));
+        },
+        setLease: (leaseMs) => update("sets the lease", () => ({ leaseMs })),
+        async setWait(waitMs, version) {
+          const { changed } = await update("sets the wait", (row) =>
+            row.version === version ? { waitMs } : undefined,
+          );
+          return changed;
+        },
+      };
+    },
   };
 }
 

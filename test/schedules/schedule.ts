@@ -1,5 +1,6 @@
 import type { Scheduler } from "fast-check";
 import { VerificationCode } from "../../gen/latchkey/v1/keys_service_pb.js";
+import { changeLease } from "../../src/auth/change-lease.js";
 import { recentPast } from "../../src/auth/lease.js";
 import { judge } from "../../src/keys/verify.js";
 import { chooseChange } from "./choose-change.js";
@@ -14,14 +15,20 @@ import { expired, missing, missingAtEnd, overdue } from "./verdict.js";
 
 const leaseMs = 250;
 
+/** What the lease time is changed to, and from. */
+const longLeaseMs = 1_000;
+
 /** Long enough for changes to be acknowledged and calls to be made afterwards. */
 const mostUsually = { steps: 60, calls: 7, lateCalls: 0, renewals: 4, writes: 2, passages: 10 };
 
-/** Every third schedule is about calls whose bodies come late: those take several steps each. */
+/** Every fourth schedule is about calls whose bodies come late: those take several steps each. */
 const mostWithLateCalls = { ...mostUsually, steps: 80, calls: 1, lateCalls: 5 };
 
-/** Every third is about clocks: that a lease outlasts a change by a millisecond is seen only if nothing else happens then. */
+/** Every fourth is about clocks: that a lease outlasts a change by a millisecond is seen only if nothing else happens then. */
 const mostAboutClocks = { ...mostUsually, calls: 12, renewals: 0, writes: 1, passages: 4 };
+
+/** Every fourth is about the lease time: it is changed while the replicas run, by two operators at times. */
+const mostAboutLeaseTime = { ...mostUsually, steps: 80, calls: 14, renewals: 2, writes: 1, passages: 6 };
 
 /** Clocks that are being corrected: that of a holder may be the slowest, that of a writer the fastest there can be. */
 const speeds: [number, number] = [11 / 12, 13 / 12];
@@ -41,12 +48,14 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
   let wrong: string | undefined;
 
   const dice = createDice(seed);
-  const most = dice.pick([mostUsually, mostWithLateCalls, mostAboutClocks]);
+  const most = dice.pick([mostUsually, mostWithLateCalls, mostAboutClocks, mostAboutLeaseTime]);
   const isAboutClocks = most === mostAboutClocks;
+  const isAboutLeaseTime = most === mostAboutLeaseTime;
   let warmingUp = true;
   const step: Step = (what) => (warmingUp ? reached : scheduler.schedule(reached, what));
   const time = createTime(step, dice);
-  const postgres = createPostgres(leaseMs, step, time, dice, dice.pick(speeds));
+  const firstLeaseMs = isAboutLeaseTime ? dice.pick([leaseMs, longLeaseMs]) : leaseMs;
+  const postgres = createPostgres(firstLeaseMs, step, time, dice, dice.pick(speeds));
   const redis = createRedis(step, dice);
 
   const startMachine = (name: string, speed: number) => {
@@ -56,7 +65,7 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
     const start = (): Replica =>
       startReplica(
         machine,
-        leaseMs,
+        postgres.leaseMs,
         dice.pick([recentPast(postgres.snapshot), postgres.snapshot]),
         dice.pick([1, 100_000]),
         tally,
@@ -146,6 +155,27 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
     }
   }
 
+  /** By somebody with clocks of their own, who tries again when a connection is lost. */
+  async function changeLeaseTime(who: string, ms: number): Promise<void> {
+    const clock = time.clockOf(who, dice.pick(speeds), timeOfDay);
+    for (;;) {
+      try {
+        if (await changeLease(postgres.leaseTimes(who), ms, clock)) tally.leaseTimeChanged += 1;
+        return;
+      } catch {
+        // once more
+      }
+    }
+  }
+
+  /** A change that is made by the new lease time, or by what is left of the old one. */
+  async function changeLeaseTimeAndWrite(): Promise<void> {
+    await changeLeaseTime("an operator", firstLeaseMs === leaseMs ? longLeaseMs : leaseMs);
+    const { replica } = dice.pick(machines);
+    await replica.renewLease().catch(() => {});
+    await write(replica);
+  }
+
   // In a third of the schedules: few of the longer stories survive it. Of a machine's two clocks, one jumps: nobody could tell
   // a jump of both from time that has passed.
   const clocksJump = dice.oneIn(isAboutClocks ? 2 : 3);
@@ -161,7 +191,8 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
     if (kind < 4) time.passUntilNextAwakening();
     else if (kind < 5) time.pass(leaseMs / 2);
     // Too short to be noticed, or longer than a lease.
-    else if (kind < 8) dice.pick(machines).clock.suspend(dice.pick([4, 4, isAboutClocks ? 4 : 2 * leaseMs]));
+    else if (kind < 8)
+      dice.pick(machines).clock.suspend(dice.pick([4, 4, isAboutClocks || isAboutLeaseTime ? 4 : 2 * leaseMs]));
     else if (kind < 9) jump(dice.pick(machines).clock);
     else postgres.setClockBack(1_000);
   }
@@ -174,7 +205,7 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
   }
 
   // As if there had been a call before: otherwise most schedules would end before anything is held.
-  for (const { replica } of machines) if (isAboutClocks || dice.oneIn(2)) void call(replica);
+  for (const { replica } of machines) if (isAboutClocks || isAboutLeaseTime || dice.oneIn(2)) void call(replica);
   await settled();
   warmingUp = false;
 
@@ -188,8 +219,14 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
     };
     if (dice.mishap(4)) void repeat(1, `${name} starts again`, restart);
   }
-  for (const writer of isAboutClocks ? ["one"] : ["one", "another"])
+  for (const writer of isAboutClocks || isAboutLeaseTime ? ["one"] : ["one", "another"])
     void repeat(most.writes, `${writer} begins a change`, () => write(dice.pick(machines).replica));
+  if (isAboutLeaseTime) {
+    void repeat(1, "an operator begins", changeLeaseTimeAndWrite);
+    // Who wants it as it was.
+    const another = () => changeLeaseTime("another operator", firstLeaseMs);
+    if (dice.oneIn(2)) void repeat(1, "another operator begins", another);
+  }
   void repeat(most.passages, "time passes", passTime);
 
   while (scheduler.count() > 0 && steps < most.steps && wrong === undefined) {

@@ -29,6 +29,7 @@ describe("two replicas with a Redis that cannot be trusted, in any order of even
     "refusedLate",
     "overdue",
     "changedAsKey",
+    "leaseTimeChanged",
   ] as const)("it is not for want of events: %s", (event) => {
     expect(outcome.tally[event]).toBeGreaterThan(Number(SCHEDULES) / 50);
   });

@@ -20,6 +20,8 @@ export interface Tally {
   overdue: number;
   /** Changes that a key asked for, and that were made. */
   changedAsKey: number;
+  /** The lease time was changed, by all of the steps. */
+  leaseTimeChanged: number;
 }
 
 export function createTally(): Tally {
@@ -38,5 +40,6 @@ export function createTally(): Tally {
     refusedLate: 0,
     overdue: 0,
     changedAsKey: 0,
+    leaseTimeChanged: 0,
   };
 }

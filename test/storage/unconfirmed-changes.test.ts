@@ -1,12 +1,11 @@
 import type postgres from "postgres";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
-import { migrateDatabase } from "../../src/app.js";
+import { changeLeaseTime, migrateDatabase } from "../../src/app.js";
 import { succeed } from "../calls.js";
 import type { CallRequest, Door, HeaderLines } from "../contract/door.js";
 import { type Doors, openDoors } from "../contract/doors.js";
 import type { OperationName } from "../contract/operations.js";
-import type { Outcome } from "../contract/outcome.js";
 import { newKey } from "../contract/repeats.js";
 import { createWorkspace } from "../gateway/http.js";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
@@ -23,7 +22,7 @@ beforeAll(async () => {
   own = await openOwnPostgres();
   await migrateDatabase(own.url);
   sql = openSql(own.url, { max: 1, onnotice: () => {} });
-  await sql`update lease set lease_ms = 50`;
+  await sql`update lease set lease_ms = 50, wait_ms = 50`;
   app = await openTestApp({ databaseUrl: own.url });
   doors = openDoors(app);
 });
@@ -48,7 +47,7 @@ async function awaitStandby(awaited: boolean): Promise<void> {
 }
 
 /** Cancels every wait for the standby, as administrators and timeouts do, until the call is answered. */
-async function cancelWaits(asked: Promise<Outcome>): Promise<Outcome> {
+async function cancelWaits<T>(asked: Promise<T>): Promise<T> {
   let answered = false;
   const noteEnd = () => {
     answered = true;
@@ -105,6 +104,7 @@ describe("a change whose wait for a synchronous standby was cancelled is told as
 
 describe("an answer that acknowledges an earlier change, and makes none itself, waits for the standby, too:", () => {
   const noHeaders: HeaderLines = [];
+  const exists = { ok: false, code: "data/identity_already_exists" };
   const notFound = (what: string) => ({ ok: false, code: `data/${what}_not_found` });
 
   it.each<[what: string, OperationName, Prepare, HeaderLines, answer: object]>([
@@ -113,6 +113,8 @@ describe("an answer that acknowledges an earlier change, and makes none itself, 
     ["a key without changes", "updateKey", keyIdOnly, noHeaders, { ok: true }],
     ["an identity without changes", "updateIdentity", identityIdOnly, noHeaders, { ok: true }],
     ["a repeated creation", "createKey", async () => ({ name: "repeated" }), newKey(), { ok: true }],
+    ["a repeated creation of an identity", "createIdentity", async () => ({ externalId: "x" }), newKey(), { ok: true }],
+    ["an identity that exists already", "createIdentity", async () => ({ externalId: "y" }), noHeaders, exists],
     ["a repeated reroll", "rerollKey", keyIdOnly, newKey(), { ok: true }],
   ])("%s (%s)", async (_what, operation, prepare, headers, answer) => {
     const request = await prepare(doors.http);
@@ -124,4 +126,16 @@ describe("an answer that acknowledges an earlier change, and makes none itself, 
     expect(await call(doors.grpc)).toMatchObject(answer);
     expect(await call(doors.http)).toMatchObject(answer);
   });
+});
+
+it("a lease time that a synchronous standby has not confirmed is not taken by anybody, and told as unknown", async () => {
+  const read = async () => (await sql`select lease_ms, wait_ms from lease`)[0];
+  await awaitStandby(true);
+  await expect(cancelWaits(changeLeaseTime(own.url, 100))).rejects.toThrow(
+    "PostgreSQL has not confirmed the lease time",
+  );
+  expect(await read()).toEqual({ lease_ms: 50, wait_ms: 100 });
+  await awaitStandby(false);
+  await changeLeaseTime(own.url, 50);
+  expect(await read()).toEqual({ lease_ms: 50, wait_ms: 50 });
 });
