@@ -1,8 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { callsOf } from "../faults/calls.js";
 import { judge } from "../faults/checker.js";
-import { openGrpcDoor } from "../faults/grpc-door.js";
-import { openHttpDoor } from "../faults/http-door.js";
 import { liveAsKeys } from "../faults/key-life.js";
 import type { Laboratory } from "../faults/laboratory.js";
 import { createPopulation, type Population } from "../faults/population.js";
@@ -10,7 +8,7 @@ import { createRandom } from "../faults/random.js";
 import type { Request } from "../faults/request.js";
 import type { KeySubject, WorkspaceSubject } from "../faults/subjects.js";
 import { createTally, keepViolations, type Tally } from "../faults/tally.js";
-import { startTraffic } from "../faults/traffic.js";
+import { openEntrances, startTraffic } from "../faults/traffic.js";
 import { createWorkspace, liveAsWorkspaces } from "../faults/workspace-life.js";
 import { createWriter } from "../faults/writer.js";
 import { type Ask, createAsk, makeAndDeleteKeys } from "./changes.js";
@@ -73,10 +71,7 @@ export async function runRounds(cluster: Cluster, laboratory: Laboratory, option
   const random = createRandom(options.seed);
   const tally = createTally();
   const { replicas, operatorKey } = laboratory;
-  const entrances = replicas.map(({ name, grpcPort, httpPort }) => ({
-    replica: name,
-    doors: [openGrpcDoor(grpcPort), openHttpDoor(httpPort)],
-  }));
+  const entrances = openEntrances(replicas);
   let over = false;
   let losing = false;
   const faultsOn = () => (losing ? [fault] : []);

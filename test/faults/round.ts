@@ -1,8 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { watchEffects } from "./effects.js";
 import type { FaultKind } from "./faults.js";
-import { openGrpcDoor } from "./grpc-door.js";
-import { openHttpDoor } from "./http-door.js";
 import { type Injector, startInjector } from "./injector.js";
 import { liveAsKeys } from "./key-life.js";
 import type { Laboratory } from "./laboratory.js";
@@ -12,7 +10,7 @@ import { createPopulation } from "./population.js";
 import { createRandom } from "./random.js";
 import type { WorkspaceSubject } from "./subjects.js";
 import { createTally, type Tally } from "./tally.js";
-import { startTraffic } from "./traffic.js";
+import { openEntrances, startTraffic } from "./traffic.js";
 import { createWorkspace, liveAsWorkspaces } from "./workspace-life.js";
 import { createWriter } from "./writer.js";
 
@@ -50,10 +48,7 @@ export async function runRound(laboratory: Laboratory, options: RoundOptions): P
   const random = createRandom(options.seed);
   const tally = createTally();
   const { replicas, redis, operatorKey, databaseUrl } = laboratory;
-  const entrances = replicas.map(({ name, grpcPort, httpPort }) => ({
-    replica: name,
-    doors: [openGrpcDoor(grpcPort), openHttpDoor(httpPort)],
-  }));
+  const entrances = openEntrances(replicas);
   let injector: Injector | undefined;
   let over = false;
   const faultsOn = () => injector?.on() ?? [];

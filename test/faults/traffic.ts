@@ -1,13 +1,25 @@
 import type { Door } from "./answer.js";
 import type { Call } from "./calls.js";
 import { judge } from "./checker.js";
+import { openConnectDoor } from "./connect-door.js";
+import { openGrpcDoor } from "./grpc-door.js";
+import { openHttpDoor } from "./http-door.js";
 import type { Random } from "./random.js";
+import type { Replica } from "./replica.js";
 import { add, keepViolations, type Tally } from "./tally.js";
 
 /** The doors of one replica. */
 export interface Entrance {
   readonly replica: string;
   readonly doors: readonly Door[];
+}
+
+/** Every way into each of these replicas. */
+export function openEntrances(replicas: readonly Replica[]): Entrance[] {
+  return replicas.map(({ name, grpcPort, httpPort }) => ({
+    replica: name,
+    doors: [openGrpcDoor(grpcPort), openHttpDoor(httpPort), openConnectDoor(httpPort)],
+  }));
 }
 
 /** Where the calls come from: those that tell about the subjects that are there now. */
