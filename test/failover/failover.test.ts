@@ -2,8 +2,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
+import { openCluster } from "../faults/cluster.js";
 import { openLaboratory } from "../faults/laboratory.js";
-import { openCluster } from "./cluster.js";
 import { brokenDesigns, type Design, install, sound } from "./designs.js";
 import { findFailings, toText } from "./report.js";
 import { type RunState, runRounds } from "./round.js";
@@ -11,12 +11,12 @@ import { type RunState, runRounds } from "./round.js";
 async function runOne(design: Design): Promise<RunState> {
   const folder = mkdtempSync(join(tmpdir(), "latchkey-failover-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  const cluster = await openCluster(folder, design.synchronous);
+  const cluster = await openCluster(folder, design);
   onTestFinished(cluster.close);
   const dist = install(undefined, design, folder);
-  const laboratory = await openLaboratory({ databaseUrl: cluster.url, replicas: 2, dist, folder });
+  const laboratory = await openLaboratory({ cluster, replicas: 2, dist, folder });
   onTestFinished(laboratory.close);
-  return runRounds(cluster, laboratory, { seed: 1, rounds: 1, seconds: 1, callsPerSecond: 200 });
+  return runRounds(laboratory, { seed: 1, rounds: 1, seconds: 1, callsPerSecond: 200 });
 }
 
 it("no acknowledged change is lost with the primary, when its synchronous standby takes over", {

@@ -2,8 +2,8 @@
 import { optionsOrExit } from "../../commands/command-line.js";
 import { createProgress } from "../../commands/progress.js";
 import { makeFolder, runToExit } from "../../commands/run-to-exit.js";
+import { openCluster } from "../faults/cluster.js";
 import { openLaboratory } from "../faults/laboratory.js";
-import { openCluster } from "./cluster.js";
 import { brokenDesigns, install, sound } from "./designs.js";
 import { readOptions } from "./options.js";
 import { findFailings, toJson, toText } from "./report.js";
@@ -25,13 +25,13 @@ await runToExit(async (undo) => {
   const progress = createProgress(process.stderr);
   const design = (broken === undefined ? undefined : brokenDesigns[broken]) ?? sound;
   progress.say("starting a primary and its standby");
-  const cluster = await openCluster(folder, design.synchronous);
+  const cluster = await openCluster(folder, design);
   undo(() => cluster.close());
   progress.say("starting two replicas");
   const dist = install(broken, design, folder);
-  const laboratory = await openLaboratory({ databaseUrl: cluster.url, replicas: 2, dist, folder });
+  const laboratory = await openLaboratory({ cluster, replicas: 2, dist, folder });
   undo(() => laboratory.close());
-  const state = await runRounds(cluster, laboratory, {
+  const state = await runRounds(laboratory, {
     seed,
     rounds,
     seconds,

@@ -12,7 +12,6 @@ import { openEntrances, startTraffic } from "../faults/traffic.js";
 import { createWorkspace, liveAsWorkspaces } from "../faults/workspace-life.js";
 import { createWriter } from "../faults/writer.js";
 import { type Ask, createAsk, makeAndDeleteKeys } from "./changes.js";
-import type { Cluster } from "./cluster.js";
 
 export interface RunOptions {
   readonly seed: number;
@@ -67,10 +66,10 @@ const fault = "primary lost";
  * Makes changes through two doors, loses the primary under them, and looks whether all that was acknowledged is there on
  * its successor. Before, the standby gets nothing for a while, and commits that wait for it are cancelled.
  */
-export async function runRounds(cluster: Cluster, laboratory: Laboratory, options: RunOptions): Promise<RunState> {
+export async function runRounds(laboratory: Laboratory, options: RunOptions): Promise<RunState> {
   const random = createRandom(options.seed);
   const tally = createTally();
-  const { replicas, operatorKey } = laboratory;
+  const { cluster, replicas, operatorKey } = laboratory;
   const entrances = openEntrances(replicas);
   let over = false;
   let losing = false;

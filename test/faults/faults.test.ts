@@ -1,17 +1,30 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, it, onTestFinished } from "vitest";
-import { createDatabase } from "../harness.js";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { type Cluster, openCluster } from "./cluster.js";
 import { built, installDesign } from "./designs.js";
 import { faultsNamed } from "./injector.js";
 import { openLaboratory } from "./laboratory.js";
 import { toText } from "./report.js";
 import { type RoundOptions, runRound } from "./round.js";
+import { useSession } from "./session.js";
 import { findFailings } from "./verdict.js";
 
 /** Moderate, because other tests run beside these on the same machine. `npm run faults` asks for more. */
 const callsPerSecond = 500;
+
+let cluster: Cluster;
+let clusterFolder: string;
+let databases = 0;
+beforeAll(async () => {
+  clusterFolder = mkdtempSync(join(tmpdir(), "latchkey-faults-"));
+  cluster = await openCluster(clusterFolder);
+});
+afterAll(async () => {
+  await cluster.close();
+  rmSync(clusterFolder, { recursive: true, force: true });
+});
 
 describe("revocation is immediate, in real processes with real clients", () => {
   it("whatever befalls replicas, Redis and the network", { timeout: 180_000 }, async () => {
@@ -59,12 +72,19 @@ function makeFolder(): string {
 }
 
 async function run(dist: string, folder: string, replicas: number, options: Omit<RoundOptions, "callsPerSecond">) {
-  const database = await createDatabase();
-  onTestFinished(database.drop);
-  const laboratory = await openLaboratory({ databaseUrl: database.url, replicas, dist, folder });
+  const databaseUrl = await createDatabase();
+  const laboratory = await openLaboratory({ cluster, databaseUrl, replicas, dist, folder });
   try {
     return await runRound(laboratory, { ...options, callsPerSecond });
   } finally {
     await laboratory.close();
   }
+}
+
+/** An empty one, in the cluster that all tests here share. */
+async function createDatabase(): Promise<string> {
+  const url = new URL(cluster.url);
+  url.pathname = `/round_${++databases}`;
+  await useSession(cluster.url, (sql) => sql.unsafe(`create database round_${databases}`));
+  return url.href;
 }

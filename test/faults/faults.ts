@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { BackendProxy } from "../proxy.js";
+import type { Cluster } from "./cluster.js";
 import type { Occupant } from "./occupant.js";
 import type { Random } from "./random.js";
 import type { RedisService } from "./redis-service.js";
@@ -9,6 +10,7 @@ import type { Replica } from "./replica.js";
 export interface Scene {
   readonly replicas: readonly Replica[];
   readonly redis: RedisService;
+  readonly cluster: Cluster;
   readonly occupant: Occupant;
   readonly random: Random;
 }
@@ -30,8 +32,11 @@ export type Part =
   | "redis links of all"
   | "postgres link of one"
   | "postgres links of all"
+  | "sessions of postgres"
+  | "postgres"
   | "connections of one"
-  | "process of one";
+  | "process of one"
+  | "nothing";
 
 export type Heal = () => Promise<void> | void;
 
@@ -78,6 +83,36 @@ export const faultKinds: readonly FaultKind[] = [
     },
   },
   onLinks("postgres", "cut", [100, 500], (link) => link.cut()),
+  onSessions("postgres sessions terminated", [500, 1_500], ({ cluster }) =>
+    over(100, () => cluster.terminateSessions(0.2)),
+  ),
+  onSessions("postgres statements cancelled", [500, 1_500], ({ cluster }) =>
+    over(20, () => cluster.cancelStatements()),
+  ),
+  onSessions("waits for the standby cancelled", [500, 1_500], ({ cluster }) => {
+    cluster.holdReplication();
+    const stop = over(20, () => cluster.cancelWaits());
+    return async () => {
+      await stop();
+      cluster.resumeReplication();
+    };
+  }),
+  onPostgres("postgres restarted", ({ cluster }) => cluster.stop("fast")),
+  onPostgres("postgres crashed", ({ cluster }) => cluster.stop("crash")),
+  {
+    name: "primary lost, standby promoted",
+    holds: "postgres",
+    lasts: [0, 300],
+    async start({ cluster, random }) {
+      // A change is acknowledged a lease after its commit, and a second attempt a lease after that: what is committed
+      // without the standby is to be acknowledged by then.
+      const behindUntil = performance.now() + random.between(700, 1_500);
+      cluster.holdReplication();
+      for (; performance.now() < behindUntil; await sleep(20)) await cluster.cancelWaits();
+      await cluster.failOver();
+      return cluster.addStandby;
+    },
+  },
   {
     // Longer than a change takes to be acknowledged elsewhere, shorter than a queue may stand before it is cut.
     name: "connections occupied for one",
@@ -134,6 +169,23 @@ function onRedis(name: string, lasts: FaultKind["lasts"], start: FaultKind["star
   return { name, holds: "redis", lasts, start };
 }
 
+/** While it can be reached. */
+function onSessions(name: string, lasts: FaultKind["lasts"], start: FaultKind["start"]): FaultKind {
+  return { name, holds: "sessions of postgres", lasts, start };
+}
+
+function onPostgres(name: string, stop: (scene: Scene) => Promise<void>): FaultKind {
+  return {
+    name,
+    holds: "postgres",
+    lasts: [0, 600],
+    async start(scene) {
+      await stop(scene);
+      return scene.cluster.start;
+    },
+  };
+}
+
 function onProcess(
   name: string,
   lasts: FaultKind["lasts"],
@@ -143,7 +195,7 @@ function onProcess(
 }
 
 /** Does it again and again until it is healed. */
-function over(pauseMs: number, action: () => Promise<void>): Heal {
+function over(pauseMs: number, action: () => Promise<unknown>): () => Promise<void> {
   let going = true;
   const ended = (async () => {
     while (going) {

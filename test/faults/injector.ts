@@ -109,24 +109,25 @@ function isFree(parts: readonly string[], held: ReadonlySet<string>): boolean {
   return parts.every((part) => !held.has(part));
 }
 
+type PartsOf = (one: string, all: (prefix: string) => string[]) => string[];
+
+const partsHeld: Readonly<Record<Part, PartsOf>> = {
+  redis: () => ["redis"],
+  "redis link of one": (one) => [`redis ${one}`],
+  "redis links of all": (_one, all) => all("redis"),
+  "postgres link of one": (one) => [`postgres ${one}`],
+  "postgres links of all": (_one, all) => all("postgres"),
+  // A replica that starts meanwhile may need another attempt, no more.
+  "sessions of postgres": () => ["database"],
+  // Nobody reaches it.
+  postgres: (_one, all) => ["database", ...all("postgres")],
+  // There is one row to lock, and the changes that wait for it have to arrive.
+  "connections of one": (one) => ["occupant", `process ${one}`, `postgres ${one}`],
+  // A replica starts only if it reaches its database.
+  "process of one": (one) => [`process ${one}`, `postgres ${one}`],
+  nothing: () => [],
+};
+
 function partsOf(part: Part, { name }: Replica, replicas: readonly Replica[]): string[] {
-  const all = (prefix: string) => replicas.map((replica) => `${prefix} ${replica.name}`);
-  switch (part) {
-    case "redis":
-      return ["redis"];
-    case "redis link of one":
-      return [`redis ${name}`];
-    case "redis links of all":
-      return all("redis");
-    case "postgres link of one":
-      return [`postgres ${name}`];
-    case "postgres links of all":
-      return all("postgres");
-    case "connections of one":
-      // There is one row to lock, and the changes that wait for it have to arrive.
-      return ["occupant", `process ${name}`, `postgres ${name}`];
-    case "process of one":
-      // A replica starts only if it reaches its database.
-      return [`process ${name}`, `postgres ${name}`];
-  }
+  return partsHeld[part](name, (prefix) => replicas.map((replica) => `${prefix} ${replica.name}`));
 }

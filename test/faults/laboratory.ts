@@ -1,11 +1,13 @@
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
+import type { Cluster } from "./cluster.js";
 import { recordTimes } from "./effects.js";
 import { openRedisService, type RedisService } from "./redis-service.js";
 import { openReplica, type Replica } from "./replica.js";
 
-/** Replicas of the service as real processes, on one PostgreSQL and one Redis. */
+/** Replicas of the service as real processes, on one PostgreSQL, which has a standby, and one Redis. */
 export interface Laboratory {
+  readonly cluster: Cluster;
   readonly replicas: readonly Replica[];
   readonly redis: RedisService;
   readonly operatorKey: string;
@@ -14,7 +16,9 @@ export interface Laboratory {
 }
 
 export interface LaboratoryOptions {
-  readonly databaseUrl: string;
+  readonly cluster: Cluster;
+  /** A database of the cluster, if not its first one. */
+  readonly databaseUrl?: string;
   readonly replicas: number;
   /** The folder of the built service. */
   readonly dist: string;
@@ -23,7 +27,7 @@ export interface LaboratoryOptions {
 }
 
 export async function openLaboratory(options: LaboratoryOptions): Promise<Laboratory> {
-  const { databaseUrl, dist, folder } = options;
+  const { cluster, databaseUrl = cluster.url, dist, folder } = options;
   const undo: (() => unknown)[] = [];
   const close = async () => {
     for (const step of undo.splice(0).reverse()) await step();
@@ -44,7 +48,7 @@ export async function openLaboratory(options: LaboratoryOptions): Promise<Labora
     await add(1); // it makes the schema
     await recordTimes(databaseUrl);
     await Promise.all(Array.from({ length: options.replicas - 1 }, (_, index) => add(index + 2)));
-    return { replicas, redis, operatorKey, databaseUrl, close };
+    return { cluster, replicas, redis, operatorKey, databaseUrl, close };
   } catch (error) {
     await close();
     throw error;

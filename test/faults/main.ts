@@ -1,9 +1,8 @@
 // The process laboratory on the command line: `npm run faults -- --minutes 15 --seed 7`.
-import { join } from "node:path";
 import { optionsOrExit } from "../../commands/command-line.js";
 import { createProgress } from "../../commands/progress.js";
 import { makeFolder, runToExit, type Undo } from "../../commands/run-to-exit.js";
-import { startBackends } from "../../src/embedded/backends.js";
+import { openCluster } from "./cluster.js";
 import { built, installDesign } from "./designs.js";
 import { openLaboratory } from "./laboratory.js";
 import { readOptions } from "./options.js";
@@ -41,10 +40,9 @@ await runToExit(runOnce);
 /** One round with everything that it needs. Returns whether it holds. */
 async function runOnce(undo: Undo): Promise<boolean> {
   const dist = design === undefined ? built : installDesign(design, folder);
-  const dataDir = join(folder, "backends");
-  const backends = await startBackends({ dataDir, searchPath: "", withRedis: false, durable: false });
-  undo(() => backends.stop());
-  const laboratory = await openLaboratory({ databaseUrl: backends.databaseUrl, replicas, dist, folder });
+  const cluster = await openCluster(folder);
+  undo(() => cluster.close());
+  const laboratory = await openLaboratory({ cluster, replicas, dist, folder });
   undo(() => laboratory.close());
 
   const progress = createProgress(process.stderr, 10_000);

@@ -47,7 +47,7 @@ const homesAtOnce = 2;
 export async function runRound(laboratory: Laboratory, options: RoundOptions): Promise<RoundState> {
   const random = createRandom(options.seed);
   const tally = createTally();
-  const { replicas, redis, operatorKey, databaseUrl } = laboratory;
+  const { replicas, redis, cluster, operatorKey, databaseUrl } = laboratory;
   const entrances = openEntrances(replicas);
   let injector: Injector | undefined;
   let over = false;
@@ -73,7 +73,7 @@ export async function runRound(laboratory: Laboratory, options: RoundOptions): P
   const lateClients = startLateClients(replicas, population, tally, faultsOn, faultsSince, random.fork());
   const effects = watchEffects(databaseUrl, population, tally, faultsOn);
   const occupant = await createOccupant(newWriter(), homes, databaseUrl);
-  injector = startInjector({ replicas, redis, occupant, random: random.fork() }, options.faults, tally);
+  injector = startInjector({ replicas, redis, cluster, occupant, random: random.fork() }, options.faults, tally);
 
   const began = performance.now();
   const state = (): RoundState => ({
@@ -98,7 +98,6 @@ export async function runRound(laboratory: Laboratory, options: RoundOptions): P
     await lateClients.stop();
     await Promise.all(lives);
     await effects.stop();
-    await occupant.close();
     for (const { doors } of entrances) for (const door of doors) door.close();
   }
   return last;
