@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { chown, copyFile, mkdir, readdir, rm, stat, writeFile } from "node:fs/promises";
+import { chmod, chown, copyFile, mkdir, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { openSql } from "../../commands/open-sql.js";
@@ -58,15 +58,21 @@ export async function openCluster(folder: string, options: ClusterOptions = {}):
   const { synchronous = true, programs } = options;
   const settings = { ...clusterSettings, ...options.settings };
   let count = 0;
-  const nextDir = () => join(folder, `server-${++count}`);
-  let primary = await startServer(nextDir(), settings, programs);
+  // Before version 16, PostgreSQL insists on a path to its data that its user may follow.
+  await chmod(folder, 0o711);
+  const nextDir = async () => {
+    const dataDir = join(folder, `server-${++count}`);
+    await mkdir(dataDir, { mode: 0o711 });
+    return dataDir;
+  };
+  let primary = await startServer(await nextDir(), settings, programs);
   let sql = openAdmin(primary);
   let standby: { readonly server: Server; readonly link: BackendProxy } | undefined;
   const front = await openProxy(primary.backend.url);
 
   /** Makes a standby from a copy of the primary's files, which goes on meanwhile; as pg_basebackup does. */
   async function addStandby(): Promise<void> {
-    const dataDir = nextDir();
+    const dataDir = await nextDir();
     await sql`select pg_backup_start('standby', true)`;
     await copyServer(primary.dataDir, dataDir);
     const [row] = await sql<{ labelfile: string }[]>`select labelfile from pg_backup_stop(false)`;
@@ -218,7 +224,6 @@ const notCopied = new Set([
 ]);
 
 async function copyServer(from: string, to: string): Promise<void> {
-  await mkdir(to, { mode: 0o700 });
   await copyFolder(filesIn(from), filesIn(to), true);
 }
 

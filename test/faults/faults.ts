@@ -1,10 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import type postgres from "postgres";
+import { openSql } from "../../commands/open-sql.js";
 import type { BackendProxy } from "../proxy.js";
 import type { Cluster } from "./cluster.js";
 import type { Occupant } from "./occupant.js";
 import type { Random } from "./random.js";
 import type { RedisService } from "./redis-service.js";
-import type { Replica } from "./replica.js";
+import type { OtherClock, Replica } from "./replica.js";
 
 /** What faults are made on. */
 export interface Scene {
@@ -12,6 +14,9 @@ export interface Scene {
   readonly redis: RedisService;
   readonly cluster: Cluster;
   readonly occupant: Occupant;
+  readonly databaseUrl: string;
+  /** Resolves when every process of a replica has asked Postgres something and was answered; false if one was not. */
+  readonly roundTrip: (replica: Replica) => Promise<boolean>;
   readonly random: Random;
 }
 
@@ -20,6 +25,8 @@ export interface FaultKind {
   readonly name: string;
   /** What it takes hold of: two faults that hold the same part are not made at once. */
   readonly holds: Part;
+  /** The replicas that it can be made on, if not on all. */
+  readonly fits?: (replica: Replica) => boolean;
   /** How long it lasts, in milliseconds. */
   readonly lasts: readonly [number, number];
   /** Makes it, on this replica if it is about one, and returns how to heal it. */
@@ -36,6 +43,7 @@ export type Part =
   | "postgres"
   | "connections of one"
   | "process of one"
+  | "process of one, and its database"
   | "nothing";
 
 export type Heal = () => Promise<void> | void;
@@ -64,6 +72,9 @@ export const faultKinds: readonly FaultKind[] = [
     await redis.failOver(random.between(1_000, 6_000));
     return nothing;
   }),
+  onRedis("redis restarted on an old snapshot", [300, 2_000], ({ redis, random }) =>
+    redis.lose(random.between(1_000, 6_000)),
+  ),
   onRedis("old redis writes replayed", [700, 1_500], ({ redis, random }) => over(20, () => redis.replay(random))),
   onRedis("redis evicting", [500, 1_500], ({ redis, random }) => over(50, () => redis.evict(0.3, random))),
   onLink("postgres", "cut", (link) => link.cut()),
@@ -113,6 +124,15 @@ export const faultKinds: readonly FaultKind[] = [
       return cluster.addStandby;
     },
   },
+  // It has a transaction id, and so is in progress in every snapshot until it ends.
+  withTransaction("long transaction", async (own) => {
+    await own`begin`;
+    await own`select pg_current_xact_id()`;
+  }),
+  withTransaction("long transaction that only reads", async (own) => {
+    await own`begin isolation level repeatable read`;
+    await own`select from keys limit 1`;
+  }),
   {
     // Longer than a change takes to be acknowledged elsewhere, shorter than a queue may stand before it is cut.
     name: "connections occupied for one",
@@ -132,6 +152,42 @@ export const faultKinds: readonly FaultKind[] = [
     await replica.stop();
     return () => startAgain(replica);
   }),
+  {
+    // It keeps them until this comes again.
+    name: "replica restarted with other clocks",
+    holds: "process of one",
+    lasts: [0, 500],
+    async start({ random }, one) {
+      await one.kill();
+      const isSound = random.chance(0.2);
+      const clock = isSound ? {} : { aheadMs: random.between(-3_000, 3_000), speed: random.between(0.92, 1.08) };
+      return () => startAgain(one, clock);
+    },
+  },
+  {
+    name: "replica suspended",
+    holds: "process of one, and its database",
+    lasts: [500, 3_000],
+    async start({ roundTrip }, one) {
+      // What befell its database before is over: the bound holds while Postgres answers.
+      await sleep(1_000);
+      await one.suspend();
+      return async () => {
+        one.resume();
+        one.suspends.ended(await untilItObeys(one, roundTrip));
+      };
+    },
+  },
+  {
+    name: "worker killed",
+    holds: "process of one",
+    fits: ({ workers }) => workers > 1,
+    lasts: [0, 300],
+    async start(_scene, one) {
+      await one.killWorker();
+      return nothing;
+    },
+  },
 ];
 
 const nothing = () => {};
@@ -210,13 +266,53 @@ function over(pauseMs: number, action: () => Promise<unknown>): () => Promise<vo
 }
 
 /** Its old ports may be taken for a moment by a connection that goes out from this machine. */
-async function startAgain(replica: Replica): Promise<void> {
+async function startAgain(replica: Replica, clock?: OtherClock): Promise<void> {
   for (let attemptsLeft = 5; ; attemptsLeft--) {
     try {
-      return await replica.start();
+      return await replica.start(clock);
     } catch (error) {
       if (attemptsLeft === 0) throw error;
       await sleep(300);
     }
   }
+}
+
+/** The lease as it is installed, and how often it is renewed meanwhile. */
+const leaseMs = 250;
+const renewalsPerLease = 3;
+
+/**
+ * When a replica must obey what was acknowledged while it was suspended: one renewal interval after it goes on, by its own
+ * clocks, and a round trip to Postgres. How long that takes just now is measured by calls that ask Postgres, twice: the
+ * question of the lease is a larger one. In any case, when its lease is over.
+ */
+async function untilItObeys(replica: Replica, roundTrip: Scene["roundTrip"]): Promise<number> {
+  const resumedAt = performance.now();
+  const leaseOverAt = resumedAt + leaseMs / replica.speed();
+  await sleep(leaseMs / renewalsPerLease / replica.speed());
+  const isAnswered = (await roundTrip(replica)) && (await roundTrip(replica));
+  return isAnswered ? Math.min(performance.now(), leaseOverAt) : leaseOverAt;
+}
+
+/** A session of somebody else, which leaves its transaction open. */
+function withTransaction(name: string, begin: (own: postgres.Sql) => Promise<void>): FaultKind {
+  return {
+    name,
+    holds: "nothing",
+    lasts: [1_000, 8_000],
+    async start({ databaseUrl }) {
+      for (let attemptsLeft = 50; ; attemptsLeft--) {
+        const own = openSql(databaseUrl, { max: 1, idle_timeout: 0, onnotice: nothing });
+        try {
+          await begin(own);
+          // It may have ended with its server.
+          return () => own.end({ timeout: 1 });
+        } catch (error) {
+          await own.end({ timeout: 1 });
+          if (attemptsLeft === 0) throw error;
+          await sleep(200);
+        }
+      }
+    },
+  };
 }

@@ -58,7 +58,10 @@ export function startInjector(scene: Scene, kinds: readonly FaultKind[], tally: 
     for (let made = 0; !stopped && failure === undefined; ) {
       if (bag.length === 0) bag = random.shuffle(kinds);
       const one = random.pick(replicas);
-      const at = bag.findIndex((kind) => !on.has(kind.name) && isFree(partsOf(kind.holds, one, replicas), held));
+      const at = bag.findIndex(
+        ({ name, holds, fits }) =>
+          !on.has(name) && (fits?.(one) ?? true) && isFree(partsOf(holds, one, replicas), held),
+      );
       const [kind] = on.size < mostAtOnce && at >= 0 ? bag.splice(at, 1) : [];
       if (kind !== undefined) {
         const fault = make(kind, one, partsOf(kind.holds, one, replicas))
@@ -125,6 +128,8 @@ const partsHeld: Readonly<Record<Part, PartsOf>> = {
   "connections of one": (one) => ["occupant", `process ${one}`, `postgres ${one}`],
   // A replica starts only if it reaches its database.
   "process of one": (one) => [`process ${one}`, `postgres ${one}`],
+  // Nor is it disturbed: then it would be entitled to more time.
+  "process of one, and its database": (one) => ["database", `process ${one}`, `postgres ${one}`],
   nothing: () => [],
 };
 

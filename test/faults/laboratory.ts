@@ -26,6 +26,9 @@ export interface LaboratoryOptions {
   readonly folder: string;
 }
 
+/** One that is served by several processes. */
+const replicaWithWorkers = 3;
+
 export async function openLaboratory(options: LaboratoryOptions): Promise<Laboratory> {
   const { cluster, databaseUrl = cluster.url, dist, folder } = options;
   const undo: (() => unknown)[] = [];
@@ -41,7 +44,8 @@ export async function openLaboratory(options: LaboratoryOptions): Promise<Labora
     const operatorKey = randomBytes(24).toString("hex");
     const installation = { dist, databaseUrl, redisUrl: redis.url, operatorKey, dataDir: join(folder, "data") };
     const add = async (number: number) => {
-      const replica = await openReplica(`replica ${number}`, installation);
+      const workers = number === replicaWithWorkers ? 2 : 1;
+      const replica = await openReplica(`replica ${number}`, installation, { workers });
       replicas.push(replica);
       undo.push(() => replica.close());
     };

@@ -45,8 +45,8 @@ export function startLateClients(
     const { word, observations } = call.read(answer);
     add(tally.lateWords, word);
     if (observations === undefined) return add(tally.unexpected, `late ${call.request.operation}: ${word}`);
-    const begin = answer.kind === "success" ? bodySentAt : headersSentAt;
-    const label = `${call.request.operation} with a late body by ${sender.name} on ${replica.name}: ${word}`;
+    const begin = replica.suspends.countsFrom(answer.kind === "success" ? bodySentAt : headersSentAt);
+    const label = `${call.request.operation} with a late body by ${sender.name} on ${replica.describe()}: ${word}`;
     keepViolations(tally, judge({ begin, end, label }, observations), faultsOn());
   }
 

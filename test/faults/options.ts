@@ -3,11 +3,12 @@ import { numberAbove0, oneOf } from "../../commands/kinds.js";
 import { brokenDesigns } from "./designs.js";
 import { faultKinds } from "./faults.js";
 
-const partOfName = {
-  must: "a part of the name of a fault, such as redis",
+const partsOfNames = {
+  must: "parts of the names of faults, such as redis,suspended",
   read(text: string) {
-    const faults = faultKinds.filter(({ name }) => name.includes(text));
-    return faults.length > 0 ? faults : undefined;
+    const parts = text.split(",");
+    const isNamed = parts.every((part) => faultKinds.some(({ name }) => name.includes(part)));
+    return isNamed ? faultKinds.filter(({ name }) => parts.some((part) => name.includes(part))) : undefined;
   },
 };
 
@@ -20,7 +21,13 @@ export const { read: readOptions } = createCommandLine({
     seed: seed("which faults come when; the same seed, the same faults", numberAbove0),
     replicas: option("N", "how many processes of the service", numberAbove0, 3),
     rate: option("N", "calls per second to aim at; the round fails below two thirds of it", numberAbove0, 1_500),
-    only: option("text", "only faults with this in their name, such as redis", partOfName, faultKinds, "all"),
+    only: option(
+      "texts",
+      "only faults with one of these in their names: redis,suspended",
+      partsOfNames,
+      faultKinds,
+      "all",
+    ),
     design: option(
       "name",
       `a broken design in place of the sound one: ${brokenDesigns.join(", ")}`,

@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Answer } from "./answer.js";
 import { watchEffects } from "./effects.js";
 import type { FaultKind } from "./faults.js";
+import { openHttpDoor } from "./http-door.js";
 import { type Injector, startInjector } from "./injector.js";
 import { liveAsKeys } from "./key-life.js";
 import type { Laboratory } from "./laboratory.js";
@@ -8,6 +10,8 @@ import { startLateClients } from "./late-clients.js";
 import { createOccupant } from "./occupant.js";
 import { createPopulation } from "./population.js";
 import { createRandom } from "./random.js";
+import type { Replica } from "./replica.js";
+import { prepare } from "./request.js";
 import type { WorkspaceSubject } from "./subjects.js";
 import { createTally, type Tally } from "./tally.js";
 import { openEntrances, startTraffic } from "./traffic.js";
@@ -73,7 +77,9 @@ export async function runRound(laboratory: Laboratory, options: RoundOptions): P
   const lateClients = startLateClients(replicas, population, tally, faultsOn, faultsSince, random.fork());
   const effects = watchEffects(databaseUrl, population, tally, faultsOn);
   const occupant = await createOccupant(newWriter(), homes, databaseUrl);
-  injector = startInjector({ replicas, redis, cluster, occupant, random: random.fork() }, options.faults, tally);
+  const roundTrip = createRoundTrip(homes);
+  const scene = { replicas, redis, cluster, occupant, databaseUrl, roundTrip, random: random.fork() };
+  injector = startInjector(scene, options.faults, tally);
 
   const began = performance.now();
   const state = (): RoundState => ({
@@ -101,4 +107,18 @@ export async function runRound(laboratory: Laboratory, options: RoundOptions): P
     for (const { doors } of entrances) for (const door of doors) door.close();
   }
   return last;
+}
+
+/** By calls that read from Postgres, each on a connection of its own: a replica hands these to its processes by turns. */
+function createRoundTrip([home]: readonly WorkspaceSubject[]) {
+  const request = prepare("getIdentity", home?.secret ?? "", { externalId: "nobody" });
+  return async ({ httpPort, workers }: Replica): Promise<boolean> => {
+    const answered = Array.from({ length: workers === 1 ? 1 : 2 * workers }, async () => {
+      const door = openHttpDoor(httpPort);
+      const answer = await new Promise<Answer>((resolve) => door.call(request, resolve));
+      door.close();
+      return answer.kind === "success" || answer.kind === "refused";
+    });
+    return (await Promise.all(answered)).every(Boolean);
+  };
 }
