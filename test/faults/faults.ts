@@ -17,6 +17,10 @@ export interface Scene {
   readonly databaseUrl: string;
   /** Resolves when every process of a replica has asked Postgres something and was answered; false if one was not. */
   readonly roundTrip: (replica: Replica) => Promise<boolean>;
+  /** Counts for how long a replica that was suspended had to obey. */
+  readonly suspended: (boundMs: number) => void;
+  /** Looks at all that were changed not long ago, and holds each against what was acknowledged. */
+  readonly audit: () => Promise<unknown>;
   readonly random: Random;
 }
 
@@ -80,6 +84,8 @@ export const faultKinds: readonly FaultKind[] = [
   onLink("postgres", "cut", (link) => link.cut()),
   onLink("postgres", "stalled", (link) => link.stall()),
   onLink("postgres", "delayed", (link, random) => link.delay(random.between(20, 150))),
+  // So what a replica is told is old, and its lease nearly over.
+  onLink("postgres", "answering late", (link, random) => link.delayAnswers(random.between(150, 240))),
   {
     name: "postgres blackholed for one",
     holds: "postgres link of one",
@@ -114,14 +120,15 @@ export const faultKinds: readonly FaultKind[] = [
     name: "primary lost, standby promoted",
     holds: "postgres",
     lasts: [0, 300],
-    async start({ cluster, random }) {
+    async start({ cluster, audit, random }) {
       // A change is acknowledged a lease after its commit, and a second attempt a lease after that: what is committed
       // without the standby is to be acknowledged by then.
       const behindUntil = performance.now() + random.between(700, 1_500);
       cluster.holdReplication();
       for (; performance.now() < behindUntil; await sleep(20)) await cluster.cancelWaits();
       await cluster.failOver();
-      return cluster.addStandby;
+      // Changes wait for the standby; those who look at what there is do not.
+      return async () => void (await Promise.all([audit(), cluster.addStandby()]));
     },
   },
   // It has a transaction id, and so is in progress in every snapshot until it ends.
@@ -168,13 +175,16 @@ export const faultKinds: readonly FaultKind[] = [
     name: "replica suspended",
     holds: "process of one, and its database",
     lasts: [500, 3_000],
-    async start({ roundTrip }, one) {
+    async start({ roundTrip, suspended }, one) {
       // What befell its database before is over: the bound holds while Postgres answers.
       await sleep(1_000);
       await one.suspend();
       return async () => {
         one.resume();
-        one.suspends.ended(await untilItObeys(one, roundTrip));
+        const resumedAt = performance.now();
+        const obeysAt = await untilItObeys(one, roundTrip);
+        one.suspends.ended(obeysAt);
+        suspended(obeysAt - resumedAt);
       };
     },
   },

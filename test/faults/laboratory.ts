@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { Cluster } from "./cluster.js";
 import { recordTimes } from "./effects.js";
 import { openRedisService, type RedisService } from "./redis-service.js";
-import { openReplica, type Replica } from "./replica.js";
+import { type OtherClock, openReplica, type Replica } from "./replica.js";
 
 /** Replicas of the service as real processes, on one PostgreSQL, which has a standby, and one Redis. */
 export interface Laboratory {
@@ -20,11 +20,19 @@ export interface LaboratoryOptions {
   /** A database of the cluster, if not its first one. */
   readonly databaseUrl?: string;
   readonly replicas: number;
+  /** Those of the replicas at first, where they are not sound. */
+  readonly clocks?: readonly OtherClock[];
   /** The folder of the built service. */
   readonly dist: string;
   /** Where the replicas may keep files. */
   readonly folder: string;
 }
+
+/** Of one that is behind and slow, and of one that is ahead and fast: as far apart as the promise allows. */
+export const unlikeClocks: readonly OtherClock[] = [
+  { aheadMs: -2_500, speed: 0.92 },
+  { aheadMs: 2_500, speed: 1.08 },
+];
 
 /** One that is served by several processes. */
 const replicaWithWorkers = 3;
@@ -45,7 +53,10 @@ export async function openLaboratory(options: LaboratoryOptions): Promise<Labora
     const installation = { dist, databaseUrl, redisUrl: redis.url, operatorKey, dataDir: join(folder, "data") };
     const add = async (number: number) => {
       const workers = number === replicaWithWorkers ? 2 : 1;
-      const replica = await openReplica(`replica ${number}`, installation, { workers });
+      const replica = await openReplica(`replica ${number}`, installation, {
+        workers,
+        clock: options.clocks?.[number - 1] ?? {},
+      });
       replicas.push(replica);
       undo.push(() => replica.close());
     };

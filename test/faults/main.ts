@@ -3,14 +3,15 @@ import { optionsOrExit } from "../../commands/command-line.js";
 import { createProgress } from "../../commands/progress.js";
 import { makeFolder, runToExit, type Undo } from "../../commands/run-to-exit.js";
 import { openCluster } from "./cluster.js";
-import { built, installDesign } from "./designs.js";
-import { openLaboratory } from "./laboratory.js";
+import { clusterOf, installDesign } from "./designs.js";
+import { openLaboratory, unlikeClocks } from "./laboratory.js";
 import { readOptions } from "./options.js";
+import { programsOf } from "./postgres-programs.js";
 import { toJson, toLine, toText } from "./report.js";
 import { runRound } from "./round.js";
 import { findFailings } from "./verdict.js";
 
-const { minutes, seed, replicas, rate, design, only: faults, json } = optionsOrExit(readOptions);
+const { minutes, seed, replicas, rate, design, postgres, only: faults, json } = optionsOrExit(readOptions);
 
 /** Rounds of less than this are too short for every kind of fault to come. */
 const longMinutes = 2;
@@ -39,10 +40,10 @@ await runToExit(runOnce);
 
 /** One round with everything that it needs. Returns whether it holds. */
 async function runOnce(undo: Undo): Promise<boolean> {
-  const dist = design === undefined ? built : installDesign(design, folder);
-  const cluster = await openCluster(folder);
+  const dist = installDesign(design, folder);
+  const cluster = await openCluster(folder, { ...clusterOf(design), programs: programsOf(postgres) });
   undo(() => cluster.close());
-  const laboratory = await openLaboratory({ cluster, replicas, dist, folder });
+  const laboratory = await openLaboratory({ cluster, replicas, clocks: unlikeClocks, dist, folder });
   undo(() => laboratory.close());
 
   const progress = createProgress(process.stderr, 10_000);
@@ -52,7 +53,8 @@ async function runOnce(undo: Undo): Promise<boolean> {
     seconds: minutes * 60,
     callsPerSecond: rate,
     faults,
-    enough: () => interrupted,
+    // A broken design is found once it is found.
+    enough: ({ violationCount }) => interrupted || (design !== undefined && violationCount > 0),
     progress: (state) => progress.say(toLine(state)),
   });
   const { user, system } = process.cpuUsage(cpuBefore);
@@ -64,7 +66,7 @@ async function runOnce(undo: Undo): Promise<boolean> {
   });
   if (interrupted) failings.push("it was interrupted");
   const ownCpu = (user + system) / 1_000 / state.elapsedMs;
-  const facts = { seed, replicas, design: design ?? "as it is", ownCpu, failings };
+  const facts = { seed, replicas, design: design ?? "as it is", postgres: cluster.version, ownCpu, failings };
   process.stdout.write(`\n${json ? toJson(state, facts) : toText(state, facts)}\n`);
   return failings.length === 0;
 }

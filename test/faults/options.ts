@@ -2,6 +2,7 @@ import { createCommandLine, flag, option, seed } from "../../commands/command-li
 import { numberAbove0, oneOf } from "../../commands/kinds.js";
 import { brokenDesigns } from "./designs.js";
 import { faultKinds } from "./faults.js";
+import { postgresOption } from "./postgres-programs.js";
 
 const partsOfNames = {
   must: "parts of the names of faults, such as redis,suspended",
@@ -33,6 +34,7 @@ export const { read: readOptions } = createCommandLine({
       `a broken design in place of the sound one: ${brokenDesigns.join(", ")}`,
       oneOf(brokenDesigns),
     ),
+    postgres: postgresOption,
     json: flag("the summary as JSON"),
   },
   failsIf: "the promise is broken, or too little happened to tell",

@@ -1,9 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Answer } from "./answer.js";
+import { audit } from "./audit.js";
 import { watchEffects } from "./effects.js";
 import type { FaultKind } from "./faults.js";
 import { openHttpDoor } from "./http-door.js";
 import { type Injector, startInjector } from "./injector.js";
+import { createAsk, makeAndDeleteKeys } from "./insisting.js";
 import { liveAsKeys } from "./key-life.js";
 import type { Laboratory } from "./laboratory.js";
 import { startLateClients } from "./late-clients.js";
@@ -38,11 +40,16 @@ export interface RoundState {
   readonly faultsOnMs: number;
   readonly faultsOn: readonly string[];
   readonly crashes: number;
+  /** How the clocks of replicas differ by now. */
+  readonly clocks: readonly string[];
 }
 
 /** Subjects of each kind that are there at once. More would be called about more rarely. */
 const workspacesAtOnce = 6;
 const keysAtOnce = 6;
+
+/** Clients that repeat what was not answered. */
+const insistingAtOnce = 4;
 
 /** The workspaces that the keys are in. */
 const homesAtOnce = 2;
@@ -72,13 +79,30 @@ export async function runRound(laboratory: Laboratory, options: RoundOptions): P
     const home = homes[slot % homes.length];
     if (home !== undefined) lives.push(liveAsKeys(newWriter(), population, home));
   }
+  for (let slot = 0; slot < insistingAtOnce; slot++) {
+    const home = homes[slot % homes.length];
+    const ask = createAsk(entrances, random.fork());
+    if (home !== undefined) lives.push(makeAndDeleteKeys(ask, population, home, tally, random.fork(), () => over));
+  }
   const { callsPerSecond } = options;
   const traffic = startTraffic(entrances, callsPerSecond, population, tally, faultsOn, random.fork());
   const lateClients = startLateClients(replicas, population, tally, faultsOn, faultsSince, random.fork());
   const effects = watchEffects(databaseUrl, population, tally, faultsOn);
   const occupant = await createOccupant(newWriter(), homes, databaseUrl);
   const roundTrip = createRoundTrip(homes);
-  const scene = { replicas, redis, cluster, occupant, databaseUrl, roundTrip, random: random.fork() };
+  const ask = createAsk(entrances, random.fork());
+  const lookAtRecent = () => audit(ask, population.recent(), tally, faultsOn);
+  const scene = {
+    replicas,
+    redis,
+    cluster,
+    occupant,
+    databaseUrl,
+    roundTrip,
+    suspended: (boundMs: number) => void tally.boundsMs.push(boundMs),
+    audit: lookAtRecent,
+    random: random.fork(),
+  };
   injector = startInjector(scene, options.faults, tally);
 
   const began = performance.now();
@@ -88,6 +112,7 @@ export async function runRound(laboratory: Laboratory, options: RoundOptions): P
     faultsOnMs: injector?.onForMs() ?? 0,
     faultsOn: faultsOn(),
     crashes: replicas.reduce((sum, replica) => sum + replica.crashes(), 0),
+    clocks: replicas.map((replica) => replica.describe()),
   });
   let last = state();
   try {
