@@ -19,7 +19,7 @@ const designs: Readonly<Record<string, Design>> = {
   "no-condition": { replaces: "auth/authorized-key" },
   "own-time-of-day": { replaces: "keys/verify" },
   "no-margin": { replaces: "auth/lease" },
-  "rare-renewals": { replaces: "auth/keep-lease" },
+  "rare-renewals": { replaces: "auth/lease" },
   "highest-transaction": { replaces: "auth/store" },
   // So that what was not written is not soon written anyway.
   "unsafe-setting": {

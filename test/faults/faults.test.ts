@@ -39,7 +39,13 @@ describe("revocation is immediate, in real processes with real clients", () => {
       "connections occupied for one",
     );
     const state = await run(built, makeFolder(), 3, { seed: 1, seconds: 16, faults });
-    const demands = { callsPerSecondWhileFaultsOn: 100, writesPerSecond: 3, lateCallsPerSecond: 0.5, faults };
+    const demands = {
+      callsPerSecondWhileFaultsOn: 100,
+      writesPerSecond: 3,
+      lateCallsPerSecond: 0.5,
+      faults,
+      leastOfEachFault: 1,
+    };
     const failings = findFailings(state, demands);
     const facts = { seed: 1, replicas: 3, design: "as it is", postgres: cluster.version, ownCpu: 0, failings };
     expect(failings, toText(state, facts)).toEqual([]);

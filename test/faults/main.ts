@@ -13,8 +13,11 @@ import { findFailings } from "./verdict.js";
 
 const { minutes, seed, replicas, rate, design, postgres, only: faults, json } = optionsOrExit(readOptions);
 
-/** Rounds of less than this are too short for every kind of fault to come. */
-const longMinutes = 2;
+/** How often every kind of fault must have come in a round of at least so many minutes; none need in a shorter one. */
+const leastOfEachFault = [
+  { minutes: 30, times: 20 },
+  { minutes: 3, times: 1 },
+];
 
 /** What the start and the end of a round may take together. */
 const mostOverheadMs = 5 * 60_000;
@@ -62,7 +65,8 @@ async function runOnce(undo: Undo): Promise<boolean> {
     callsPerSecondWhileFaultsOn: (rate * 2) / 3,
     writesPerSecond: 5,
     lateCallsPerSecond: 3,
-    faults: minutes >= longMinutes ? faults : [],
+    faults,
+    leastOfEachFault: leastOfEachFault.find((least) => minutes >= least.minutes)?.times ?? 0,
   });
   if (interrupted) failings.push("it was interrupted");
   const ownCpu = (user + system) / 1_000 / state.elapsedMs;

@@ -86,7 +86,15 @@ export async function runRound(laboratory: Laboratory, options: RoundOptions): P
   }
   const { callsPerSecond } = options;
   const traffic = startTraffic(entrances, callsPerSecond, population, tally, faultsOn, random.fork());
-  const lateClients = startLateClients(replicas, population, tally, faultsOn, faultsSince, random.fork());
+  const lateClients = startLateClients(
+    replicas,
+    callsPerSecond,
+    population,
+    tally,
+    faultsOn,
+    faultsSince,
+    random.fork(),
+  );
   const effects = watchEffects(databaseUrl, population, tally, faultsOn);
   const occupant = await createOccupant(newWriter(), homes, databaseUrl);
   const roundTrip = createRoundTrip(homes);
