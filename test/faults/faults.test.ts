@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vites
 import { type Cluster, openCluster } from "./cluster.js";
 import { built, installDesign } from "./designs.js";
 import { faultsNamed } from "./injector.js";
-import { openLaboratory } from "./laboratory.js";
+import { openLaboratory, unlikeClocks } from "./laboratory.js";
 import { toText } from "./report.js";
 import { type RoundOptions, runRound } from "./round.js";
 import { useSession } from "./session.js";
@@ -37,8 +37,13 @@ describe("revocation is immediate, in real processes with real clients", () => {
       "redis stalled for all",
       "postgres stalled for one",
       "connections occupied for one",
+      "replica suspended",
+      "postgres sessions terminated",
+      "postgres crashed",
+      "primary lost, standby promoted",
+      "long transaction",
     );
-    const state = await run(built, makeFolder(), 3, { seed: 1, seconds: 16, faults });
+    const state = await run(built, makeFolder(), 3, { seed: 1, seconds: 40, faults });
     const demands = {
       callsPerSecondWhileFaultsOn: 100,
       writesPerSecond: 3,
@@ -59,6 +64,10 @@ describe("the laboratory finds designs that break the promise", () => {
     ["no-wait", []],
     ["no-recheck", []],
     ["no-condition", faultsNamed("postgres stalled for one", "connections occupied for one")],
+    ["own-time-of-day", []],
+    ["highest-transaction", faultsNamed("waits for the standby cancelled")],
+    ["unheard-warnings", faultsNamed("primary lost, standby promoted")],
+    ["unwritten-repeats", faultsNamed("primary lost, standby promoted")],
   ])("%s", { timeout: 180_000 }, async (design, faults) => {
     const folder = makeFolder();
     const state = await run(installDesign(design, folder), folder, 2, {
@@ -79,7 +88,7 @@ function makeFolder(): string {
 
 async function run(dist: string, folder: string, replicas: number, options: Omit<RoundOptions, "callsPerSecond">) {
   const databaseUrl = await createDatabase();
-  const laboratory = await openLaboratory({ cluster, databaseUrl, replicas, dist, folder });
+  const laboratory = await openLaboratory({ cluster, databaseUrl, replicas, clocks: unlikeClocks, dist, folder });
   try {
     return await runRound(laboratory, { ...options, callsPerSecond });
   } finally {

@@ -62,9 +62,10 @@ async function runOnce(undo: Undo): Promise<boolean> {
   });
   const { user, system } = process.cpuUsage(cpuBefore);
   const failings = findFailings(state, {
-    callsPerSecondWhileFaultsOn: (rate * 2) / 3,
+    // The database is away for all of them at times.
+    callsPerSecondWhileFaultsOn: rate / 2,
     writesPerSecond: 5,
-    lateCallsPerSecond: 3,
+    lateCallsPerSecond: Math.min(3, rate / 400),
     faults,
     leastOfEachFault: leastOfEachFault.find((least) => minutes >= least.minutes)?.times ?? 0,
   });
