@@ -10,7 +10,11 @@ export interface Design {
   readonly cluster?: Pick<ClusterOptions, "synchronous" | "settings">;
 }
 
-/** Each does what the service does not do, or did before. What only slows others down has nothing that could be found here. */
+/**
+ * Each does what the service does not do, or did before. Where the design before was only slower, or let tenants slow each
+ * other down, there is nothing to find here: see test/storage/shares, test/storage/pool-exhausted, test/auth/changes and
+ * test/storage/unseen-changes.
+ */
 const designs: Readonly<Record<string, Design>> = {
   "cache-aside": { replaces: "auth/holdings" },
   "publish-subscribe": { replaces: "auth/holdings" },

@@ -35,6 +35,7 @@ export function toText(state: RoundState, facts: ReportFacts): string {
     ([name, { count, p50, p99, max }]) =>
       `  ${name.padEnd(36)}${cell(count)}${cell(p50.toFixed(0))}${cell(p99.toFixed(0))}${cell(max.toFixed(0))}`,
   );
+  const lost = total(tally.callsByDoor) - tally.judged;
   const bounds = latencyOf(tally.boundsMs);
   return [
     section("Round", [
@@ -51,6 +52,7 @@ export function toText(state: RoundState, facts: ReportFacts): string {
       ...sorted(tally.callsByDoor),
       ["all", total(tally.callsByDoor)],
       ["judged", tally.judged],
+      ["without a usable answer", `${lost} (${((lost / total(tally.callsByDoor)) * 100).toFixed(1)} %)`],
       ["judged per second", perSecond(tally.judged, elapsedMs).toFixed(0)],
       ["judged per second, with faults on", perSecond(tally.judgedWhileFaultsOn, faultsOnMs).toFixed(0)],
     ]),
@@ -60,9 +62,9 @@ export function toText(state: RoundState, facts: ReportFacts): string {
     section("No judgement", sorted(tally.unavailable)),
     section("Unexpected answers", sorted(tally.unexpected)),
     section("Faults", sorted(tally.faults)),
-    section("Suspends, and how long they count afterwards", [
-      ["in ms, median", bounds.p50.toFixed(0)],
-      ["in ms, longest", bounds.max.toFixed(0)],
+    section("After a suspend, ms until calls are judged strictly", [
+      ["median", bounds.p50.toFixed(0)],
+      ["longest", bounds.max.toFixed(0)],
     ]),
     section("Writes", sorted(tally.writes)),
     section("Subjects given up", sorted(tally.retired)),
