@@ -14,6 +14,8 @@ export interface BackendProxy {
   blackhole(): void;
   /** Lets every byte arrive this much later. */
   delay(ms: number): void;
+  /** Lets every byte of the backend arrive this much later, and those to it at once. */
+  delayAnswers(ms: number): void;
   /** All works again; bytes that were held back arrive now. */
   resume(): void;
   /** Ends every connection; new ones lead to the backend of this URL. */
@@ -26,7 +28,7 @@ export async function openProxy(backendUrl: string): Promise<BackendProxy> {
   let backend = addressOf(backendUrl);
   const links = new Set<Link>();
   let state: "open" | "cut" | "stalled" = "open";
-  let delayMs = 0;
+  let delayMs = { there: 0, back: 0 };
 
   const server = createServer({ noDelay: true }, (near) => {
     near.on("error", () => {});
@@ -47,6 +49,11 @@ export async function openProxy(backendUrl: string): Promise<BackendProxy> {
     for (const link of links) link.break();
   };
 
+  const delayAll = (delay: typeof delayMs) => {
+    delayMs = delay;
+    for (const link of links) link.delay(delay);
+  };
+
   return {
     url: byPort(backendUrl, (server.address() as AddressInfo).port),
     cut() {
@@ -60,17 +67,12 @@ export async function openProxy(backendUrl: string): Promise<BackendProxy> {
     blackhole() {
       for (const link of links) link.abandon();
     },
-    delay(ms) {
-      delayMs = ms;
-      for (const link of links) link.delay(ms);
-    },
+    delay: (ms) => delayAll({ there: ms, back: ms }),
+    delayAnswers: (ms) => delayAll({ there: 0, back: ms }),
     resume() {
       state = "open";
-      delayMs = 0;
-      for (const link of links) {
-        link.delay(0);
-        link.release();
-      }
+      delayAll({ there: 0, back: 0 });
+      for (const link of links) link.release();
     },
     retarget(to) {
       backend = addressOf(to);
@@ -91,7 +93,7 @@ interface Link {
   /** Holds for good. */
   abandon(): void;
   release(): void;
-  delay(ms: number): void;
+  delay(ms: { readonly there: number; readonly back: number }): void;
   break(): void;
 }
 
@@ -99,7 +101,9 @@ function join(near: Socket, far: Socket): Link {
   far.on("error", () => {});
   near.once("close", () => far.destroy());
   far.once("close", () => near.destroy());
-  const flows = [openFlow(near, far), openFlow(far, near)];
+  const there = openFlow(near, far);
+  const back = openFlow(far, near);
+  const flows = [there, back];
   let abandoned = false;
   const link: Link = {
     hold() {
@@ -113,7 +117,8 @@ function join(near: Socket, far: Socket): Link {
       if (!abandoned) for (const flow of flows) flow.release();
     },
     delay(ms) {
-      for (const flow of flows) flow.delay(ms);
+      there.delay(ms.there);
+      back.delay(ms.back);
     },
     break() {
       near.resetAndDestroy();
@@ -124,7 +129,7 @@ function join(near: Socket, far: Socket): Link {
 }
 
 /** One direction of a connection. Bytes that are under way when it is held arrive when it is released, in their order. */
-function openFlow(from: Socket, to: Socket): Pick<Link, "hold" | "release" | "delay"> {
+function openFlow(from: Socket, to: Socket): Pick<Link, "hold" | "release"> & { delay(ms: number): void } {
   const late: { readonly bytes: Buffer; readonly due: number }[] = [];
   let held = false;
   let delayMs = 0;

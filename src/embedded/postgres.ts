@@ -34,15 +34,17 @@ import { openSocketFolder } from "./socket-folder.js";
  *
  * @param settings beside those that it always gets, as in postgresql.conf
  * @param unwanted aborts the making of the data
+ * @param programs the folder of another PostgreSQL's programs, which every user can reach
  */
 export async function openPostgres(
   dataDir: string,
   settings: Readonly<Record<string, string>> = {},
   unwanted?: AbortSignal,
+  programs?: string,
 ): Promise<Backend> {
   makeDataDir(dataDir);
   const folder = join(dataDir, "postgres");
-  const installation = await openInstallation();
+  const installation = programs === undefined ? await openInstallation() : { programs, discard: () => {} };
   try {
     if (!existsSync(folder)) await initialise(installation.programs, dataDir, folder, unwanted);
     const owner = isRoot ? takeOver(folder) : undefined;

@@ -1,17 +1,46 @@
 // Loaded before a replica (`--import`), gives it other clocks: a time of day that is CLOCK_AHEAD_MS ahead, and clocks and
-// timers that all run at CLOCK_SPEED.
+// timers that all run at CLOCK_SPEED. Both clocks stand still while the process is suspended, as those of a virtual machine
+// may: the file PAUSES_FILE says for how many milliseconds that was so far. It is written before the process goes on.
+import { readFileSync } from "node:fs";
 import { createRequire, syncBuiltinESMExports } from "node:module";
 
 const aheadMs = Number(process.env.CLOCK_AHEAD_MS ?? 0);
 const speed = Number(process.env.CLOCK_SPEED ?? 1);
+const pausesFile = process.env.PAUSES_FILE;
+
+/** A pause is longer. To look into the file at every reading would take too long. */
+const leastPauseMs = 100;
+
+/** As the event loop's timers do, others fire a little early. */
+const timerSlackMs = 2;
 
 const RealDate = Date;
-const monotonic = performance.now.bind(performance);
+const realMonotonic = performance.now.bind(performance);
+const pausesSoFar = () => (pausesFile ? Number(readFileSync(pausesFile, "utf8")) : 0);
+
+let pausesCounted = pausesSoFar();
+let lastReading = realMonotonic();
+let stoodStillMs = 0;
+
+function monotonic() {
+  const now = realMonotonic();
+  const sinceLast = now - lastReading;
+  lastReading = now;
+  if (sinceLast > leastPauseMs) {
+    const pauses = pausesSoFar();
+    // Never more than has passed: the clock does not go back.
+    stoodStillMs += Math.min(pauses - pausesCounted, sinceLast);
+    pausesCounted = pauses;
+  }
+  return now - stoodStillMs;
+}
+
 const begun = { wall: RealDate.now(), monotonic: monotonic() };
 const passed = () => (monotonic() - begun.monotonic) * speed;
 const wall = () => Math.floor(begun.wall + aheadMs + passed());
+const now = () => begun.monotonic + passed();
 
-Object.defineProperty(performance, "now", { value: () => begun.monotonic + passed() });
+Object.defineProperty(performance, "now", { value: now });
 globalThis.Date = new Proxy(RealDate, {
   construct: (target, given) => (given.length === 0 ? new target(wall()) : new target(...given)),
   get: (target, name) => (name === "now" ? wall : target[name]),
@@ -19,5 +48,13 @@ globalThis.Date = new Proxy(RealDate, {
 
 const timers = createRequire(import.meta.url)("node:timers/promises");
 const { setTimeout: sleep } = timers;
-timers.setTimeout = (ms, ...rest) => sleep(ms / speed, ...rest);
+timers.setTimeout = async (ms, value, options) => {
+  const due = now() + ms;
+  let left = ms;
+  do {
+    await sleep(left / speed, undefined, options);
+    left = due - now();
+  } while (left > timerSlackMs);
+  return value;
+};
 syncBuiltinESMExports();

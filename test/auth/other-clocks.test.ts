@@ -51,7 +51,7 @@ beforeAll(async () => {
   };
   for (const name of names) {
     const aheadMs = places[name];
-    const replica = await openReplica(name, installation, { aheadMs });
+    const replica = await openReplica(name, installation, { clock: { aheadMs } });
     const address = (port: number) => `127.0.0.1:${port}`;
     const doors = openDoors({ httpUrl: `http://${address(replica.httpPort)}`, grpcAddress: address(replica.grpcPort) });
     replicas.set(name, { aheadMs, replica, doors });

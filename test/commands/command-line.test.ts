@@ -4,6 +4,7 @@ import { readOptions as readOverload } from "../../bench/overload/options.js";
 import { rows } from "../../bench/rows.js";
 import { optionsOrExit } from "../../commands/command-line.js";
 import { readOptions as readAttack } from "../attack/options.js";
+import { brokenDesigns } from "../faults/designs.js";
 import { readOptions as readFaults } from "../faults/options.js";
 import { readOptions as readFuzz } from "../fuzz/options.js";
 import { readOptions as readSoak } from "../soak/options.js";
@@ -64,14 +65,22 @@ const options: Record<Name, Record<string, { must?: string; right?: object; wron
     replicas: { must: "a number above 0", right: { "1": 1 }, wrong: ["ten", "0"] },
     rate: { must: "a number above 0", right: { "1": 1 }, wrong: ["ten", "0"] },
     only: {
-      must: "a part of the name of a fault, such as redis",
-      right: { killed: [{ name: "replica killed" }] },
-      wrong: ["nonsense"],
+      must: "parts of the names of faults, such as redis,suspended",
+      right: {
+        "replica killed": [{ name: "replica killed" }],
+        "suspended,worker": [{ name: "replica suspended" }, { name: "worker killed" }],
+      },
+      wrong: ["nonsense", "redis,nonsense"],
     },
     design: {
-      must: "cache-aside, publish-subscribe, no-wait, no-recheck, or no-condition",
+      must: new Intl.ListFormat("en", { type: "disjunction" }).format(brokenDesigns),
       right: { "no-wait": "no-wait" },
       wrong: ["sound"],
+    },
+    postgres: {
+      must: "a folder with the programs of PostgreSQL, or embedded",
+      right: { embedded: "embedded" },
+      wrong: ["/nowhere"],
     },
     json: {},
   },

@@ -2,14 +2,15 @@
 import { optionsOrExit } from "../../commands/command-line.js";
 import { createProgress } from "../../commands/progress.js";
 import { makeFolder, runToExit } from "../../commands/run-to-exit.js";
+import { openCluster } from "../faults/cluster.js";
+import { clusterOf, installDesign } from "../faults/designs.js";
 import { openLaboratory } from "../faults/laboratory.js";
-import { openCluster } from "./cluster.js";
-import { brokenDesigns, install, sound } from "./designs.js";
+import { programsOf } from "../faults/postgres-programs.js";
 import { readOptions } from "./options.js";
 import { findFailings, toJson, toText } from "./report.js";
 import { runRounds } from "./round.js";
 
-const { rounds, seconds, seed, rate, broken, json } = optionsOrExit(readOptions);
+const { rounds, seconds, seed, rate, broken, postgres, json } = optionsOrExit(readOptions);
 const folder = makeFolder("failover");
 
 let interrupted = false;
@@ -23,15 +24,14 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
 
 await runToExit(async (undo) => {
   const progress = createProgress(process.stderr);
-  const design = (broken === undefined ? undefined : brokenDesigns[broken]) ?? sound;
   progress.say("starting a primary and its standby");
-  const cluster = await openCluster(folder, design.synchronous);
+  const cluster = await openCluster(folder, { ...clusterOf(broken), programs: programsOf(postgres) });
   undo(() => cluster.close());
   progress.say("starting two replicas");
-  const dist = install(broken, design, folder);
-  const laboratory = await openLaboratory({ databaseUrl: cluster.url, replicas: 2, dist, folder });
+  const dist = installDesign(broken, folder);
+  const laboratory = await openLaboratory({ cluster, replicas: 2, dist, folder });
   undo(() => laboratory.close());
-  const state = await runRounds(cluster, laboratory, {
+  const state = await runRounds(laboratory, {
     seed,
     rounds,
     seconds,
@@ -41,7 +41,7 @@ await runToExit(async (undo) => {
   });
   progress.clear();
   const failings = findFailings(state, rounds);
-  const facts = { seed, design: broken ?? "as it is", failings };
+  const facts = { seed, design: broken ?? "as it is", postgres: cluster.version, failings };
   process.stdout.write(`\n${json ? toJson(state, facts) : toText(state, facts)}\n`);
   return failings.length === 0;
 });

@@ -5,6 +5,8 @@ import type { RunState } from "./round.js";
 export interface ReportFacts {
   readonly seed: number;
   readonly design: string;
+  /** The version of PostgreSQL. */
+  readonly postgres: string;
   readonly failings: readonly string[];
 }
 
@@ -25,13 +27,14 @@ export function findFailings(
 }
 
 /** A run in plain text. */
-export function toText(state: RunState, { seed, design, failings }: ReportFacts): string {
+export function toText(state: RunState, { seed, design, postgres, failings }: ReportFacts): string {
   const { tally, promotions, cancelled, subjects, audited, lost, awayMs, crashes } = state;
   const away = awayMs.map((ms) => ms.toFixed(0)).join(", ");
   return [
     section("Run", [
       ["seed", seed],
       ["design", design],
+      ["PostgreSQL", postgres],
       ["primaries lost, standbys promoted", promotions],
       ["from the loss to the next answer, ms", away || "none"],
       ["commits whose wait was cancelled", cancelled],

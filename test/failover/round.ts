@@ -1,20 +1,15 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { callsOf } from "../faults/calls.js";
-import { judge } from "../faults/checker.js";
-import { openGrpcDoor } from "../faults/grpc-door.js";
-import { openHttpDoor } from "../faults/http-door.js";
+import { audit } from "../faults/audit.js";
+import { createAsk, makeAndDeleteKeys } from "../faults/insisting.js";
 import { liveAsKeys } from "../faults/key-life.js";
 import type { Laboratory } from "../faults/laboratory.js";
 import { createPopulation, type Population } from "../faults/population.js";
 import { createRandom } from "../faults/random.js";
-import type { Request } from "../faults/request.js";
 import type { KeySubject, WorkspaceSubject } from "../faults/subjects.js";
-import { createTally, keepViolations, type Tally } from "../faults/tally.js";
-import { startTraffic } from "../faults/traffic.js";
+import { createTally, type Tally } from "../faults/tally.js";
+import { openEntrances, startTraffic } from "../faults/traffic.js";
 import { createWorkspace, liveAsWorkspaces } from "../faults/workspace-life.js";
 import { createWriter } from "../faults/writer.js";
-import { type Ask, createAsk, makeAndDeleteKeys } from "./changes.js";
-import type { Cluster } from "./cluster.js";
 
 export interface RunOptions {
   readonly seed: number;
@@ -58,25 +53,17 @@ const insistingAtOnce = 10;
  */
 const behindMs = 1_500;
 
-const looksAtOnce = 8;
-
-/** How long the service may take to find the new primary, on a busy machine. */
-const patienceMs = 30_000;
-
 const fault = "primary lost";
 
 /**
  * Makes changes through two doors, loses the primary under them, and looks whether all that was acknowledged is there on
  * its successor. Before, the standby gets nothing for a while, and commits that wait for it are cancelled.
  */
-export async function runRounds(cluster: Cluster, laboratory: Laboratory, options: RunOptions): Promise<RunState> {
+export async function runRounds(laboratory: Laboratory, options: RunOptions): Promise<RunState> {
   const random = createRandom(options.seed);
   const tally = createTally();
-  const { replicas, operatorKey } = laboratory;
-  const entrances = replicas.map(({ name, grpcPort, httpPort }) => ({
-    replica: name,
-    doors: [openGrpcDoor(grpcPort), openHttpDoor(httpPort)],
-  }));
+  const { cluster, replicas, operatorKey } = laboratory;
+  const entrances = openEntrances(replicas);
   let over = false;
   let losing = false;
   const faultsOn = () => (losing ? [fault] : []);
@@ -119,7 +106,7 @@ export async function runRounds(cluster: Cluster, laboratory: Laboratory, option
       promotions++;
       say(`round ${promotions} of ${rounds}: the standby has taken over; looking for what was acknowledged`);
       // Changes wait for the standby; those who look at what there is do not.
-      const [found] = await Promise.all([audit(ask, [...subjects], tally), cluster.addStandby()]);
+      const [found] = await Promise.all([audit(ask, [...subjects], tally, faultsOn), cluster.addStandby()]);
       awayMs.push(found.answeredAt - lostAt);
       audited += found.audited;
       lost += found.lost;
@@ -144,41 +131,4 @@ function remembering(population: Population, all: (WorkspaceSubject | KeySubject
       return population.admit(about);
     },
   };
-}
-
-/** Looks at each subject by every kind of call, and holds it against what was acknowledged. */
-async function audit(ask: Ask, subjects: readonly (WorkspaceSubject | KeySubject)[], tally: Tally) {
-  let answeredAt = Number.POSITIVE_INFINITY;
-  let lost = 0;
-  const left = subjects.values();
-
-  async function lookAtNext(): Promise<void> {
-    for (const about of left) await lookAt(about);
-  }
-
-  async function lookAt(about: WorkspaceSubject | KeySubject): Promise<void> {
-    let isLost = false;
-    for (const call of new Set(callsOf(about))) {
-      const { begin, end, answer } = await askUntilAnswered(ask, call.request);
-      answeredAt = Math.min(answeredAt, end);
-      const { word, observations = [] } = call.read(answer);
-      const label = `${call.request.operation} after the promotion: ${word}`;
-      const violations = judge({ begin, end, label }, observations);
-      keepViolations(tally, violations, [fault]);
-      isLost ||= violations.length > 0;
-    }
-    if (isLost) lost++;
-  }
-
-  await Promise.all(Array.from({ length: looksAtOnce }, lookAtNext));
-  return { answeredAt, audited: subjects.length, lost };
-}
-
-async function askUntilAnswered(ask: Ask, request: Request) {
-  for (const deadline = performance.now() + patienceMs; performance.now() < deadline; await sleep(20)) {
-    const begin = performance.now();
-    const answer = await ask(request);
-    if (answer.kind === "success" || answer.kind === "refused") return { begin, end: performance.now(), answer };
-  }
-  throw new Error(`no answer for ${patienceMs} ms: the service does not find its new primary`);
 }

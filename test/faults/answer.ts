@@ -13,7 +13,7 @@ export type Answer =
 
 /** A way into one replica. */
 export interface Door {
-  readonly name: "grpc" | "http";
+  readonly name: "grpc" | "http" | "connect";
   call(request: Request, done: (answer: Answer) => void): void;
   close(): void;
 }

@@ -1,28 +1,63 @@
 import { cpSync, mkdirSync, renameSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { project } from "../../commands/project.js";
+import type { ClusterOptions } from "./cluster.js";
 
-/** Designs that break the promise: each is a module that takes the place of this one below src, which keeps it. */
-const replaced: Readonly<Record<string, string>> = {
-  "cache-aside": "auth/holdings",
-  "publish-subscribe": "auth/holdings",
-  "no-wait": "auth/holdings",
-  "no-recheck": "auth/authenticate",
-  "no-condition": "auth/authorized-key",
+/** A way to run the service, or its database, that breaks the promise. */
+export interface Design {
+  /** The module below src whose place is taken by the file of the design's name, which may build upon it. */
+  readonly replaces?: string;
+  readonly cluster?: Pick<ClusterOptions, "synchronous" | "settings">;
+}
+
+/**
+ * Each does what the service does not do, or did before. Where the design before was only slower, or let tenants slow each
+ * other down, there is nothing to find here: see test/storage/shares, test/storage/pool-exhausted, test/auth/changes and
+ * test/storage/unseen-changes.
+ */
+const designs: Readonly<Record<string, Design>> = {
+  "cache-aside": { replaces: "auth/holdings" },
+  "publish-subscribe": { replaces: "auth/holdings" },
+  "no-wait": { replaces: "auth/holdings" },
+  "no-recheck": { replaces: "auth/authenticate" },
+  "no-condition": { replaces: "auth/authorized-key" },
+  "own-time-of-day": { replaces: "keys/verify" },
+  "no-margin": { replaces: "auth/lease" },
+  "rare-renewals": { replaces: "auth/lease" },
+  "highest-transaction": { replaces: "auth/store" },
+  // So that what was not written is not soon written anyway.
+  "unsafe-setting": {
+    replaces: "auth/store",
+    cluster: { settings: { synchronous_commit: "off", wal_writer_delay: "10s" } },
+  },
+  async: { cluster: { synchronous: false } },
+  "unheard-warnings": { replaces: "storage/postgres" },
+  "unwritten-repeats": { replaces: "auth/make-durable" },
+  "confirmed-elsewhere": { replaces: "auth/make-durable" },
 };
 
-export const brokenDesigns = Object.keys(replaced);
+export const brokenDesigns = Object.keys(designs);
+
+/** Those by which a failover loses what was acknowledged. */
+export const losingDesigns = ["async", "unheard-warnings", "unwritten-repeats", "confirmed-elsewhere"];
+
+/** Undefined stands for the sound design. */
+export function clusterOf(name: string | undefined): Design["cluster"] {
+  return name === undefined ? undefined : designs[name]?.cluster;
+}
 
 /** The folder of the service as it was built. */
 export const built = join(project, "dist");
 
-/** Makes a copy of the built service below `folder` with a broken design in it, and returns where it is. */
-export function installDesign(name: string, folder: string): string {
-  return installModule(join("test/faults/designs", `${name}.mjs`), `${replaced[name]}`, join(folder, name));
+/** The folder of the service as this design has it: as it was built, or a copy below `folder`. */
+export function installDesign(name: string | undefined, folder: string): string {
+  const replaces = name === undefined ? undefined : designs[name]?.replaces;
+  if (name === undefined || replaces === undefined) return built;
+  return installModule(join("test/faults/designs", `${name}.mjs`), replaces, join(folder, name));
 }
 
-/** The same for any file that takes the place of a module below src, in a new folder. */
-export function installModule(file: string, replacedModule: string, home: string): string {
+/** A copy of the built service in a new folder, in which a file takes the place of a module below src. */
+function installModule(file: string, replacedModule: string, home: string): string {
   const dist = join(home, "dist");
   mkdirSync(dist, { recursive: true });
   for (const part of ["src", "gen"]) cpSync(join(built, part), join(dist, part), { recursive: true });

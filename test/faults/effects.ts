@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { openSql } from "../../commands/open-sql.js";
 import { judge } from "./checker.js";
 import type { Population } from "./population.js";
+import { useSession } from "./session.js";
 import { seenOfCaller } from "./subjects.js";
 import { keepViolations, type Tally } from "./tally.js";
 
@@ -23,12 +23,10 @@ interface Effect {
 
 /** Makes the database remember when each event was recorded; those of the service say when its handler ran. */
 export async function recordTimes(databaseUrl: string): Promise<void> {
-  const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
-  try {
-    await sql`alter table audit_events add column recorded_at timestamptz default clock_timestamp()`;
-  } finally {
-    await sql.end();
-  }
+  await useSession(
+    databaseUrl,
+    (sql) => sql`alter table audit_events add column recorded_at timestamptz default clock_timestamp()`,
+  );
 }
 
 /**
@@ -41,15 +39,19 @@ export function watchEffects(
   tally: Tally,
   faultsOn: () => readonly string[],
 ): { stop(): Promise<void> } {
-  const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
   const known = new Map<string, number>();
   let stopped = false;
+  let lastLookAt = performance.now();
 
   async function look(): Promise<void> {
     const since = Date.now() - longestStatementMs;
-    const effects = await sql<Effect[]>`
-      select event_id as "eventId", actor, type, (extract(epoch from recorded_at) * 1000)::float8 as at
-      from audit_events where recorded_at > to_timestamp(${since / 1_000}::float8) and actor <> 'operator'`;
+    const effects = await useSession(
+      databaseUrl,
+      (sql) => sql<Effect[]>`
+        select event_id as "eventId", actor, type, (extract(epoch from recorded_at) * 1000)::float8 as at
+        from audit_events where recorded_at > to_timestamp(${since / 1_000}::float8) and actor <> 'operator'`,
+    );
+    lastLookAt = performance.now();
     for (const [eventId, at] of known) if (at < since - longestStatementMs) known.delete(eventId);
     const monotonic = performance.now() - Date.now();
     for (const { eventId, actor, type, at } of effects) {
@@ -65,9 +67,16 @@ export function watchEffects(
     }
   }
 
+  /** The database may be away for a while. */
+  async function tryToLook(): Promise<void> {
+    await look().catch((error) => {
+      if (performance.now() - lastLookAt > longestStatementMs) throw error;
+    });
+  }
+
   const running = (async () => {
     while (!stopped) {
-      await look();
+      await tryToLook();
       await sleep(lookEveryMs);
     }
     await look();
@@ -76,11 +85,7 @@ export function watchEffects(
   return {
     async stop() {
       stopped = true;
-      try {
-        await running;
-      } finally {
-        await sql.end({ timeout: 1 });
-      }
+      await running;
     },
   };
 }

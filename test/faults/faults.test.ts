@@ -1,17 +1,30 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, it, onTestFinished } from "vitest";
-import { createDatabase } from "../harness.js";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { type Cluster, openCluster } from "./cluster.js";
 import { built, installDesign } from "./designs.js";
 import { faultsNamed } from "./injector.js";
-import { openLaboratory } from "./laboratory.js";
+import { openLaboratory, unlikeClocks } from "./laboratory.js";
 import { toText } from "./report.js";
 import { type RoundOptions, runRound } from "./round.js";
+import { useSession } from "./session.js";
 import { findFailings } from "./verdict.js";
 
 /** Moderate, because other tests run beside these on the same machine. `npm run faults` asks for more. */
 const callsPerSecond = 500;
+
+let cluster: Cluster;
+let clusterFolder: string;
+let databases = 0;
+beforeAll(async () => {
+  clusterFolder = mkdtempSync(join(tmpdir(), "latchkey-faults-"));
+  cluster = await openCluster(clusterFolder);
+});
+afterAll(async () => {
+  await cluster.close();
+  rmSync(clusterFolder, { recursive: true, force: true });
+});
 
 describe("revocation is immediate, in real processes with real clients", () => {
   it("whatever befalls replicas, Redis and the network", { timeout: 180_000 }, async () => {
@@ -24,11 +37,22 @@ describe("revocation is immediate, in real processes with real clients", () => {
       "redis stalled for all",
       "postgres stalled for one",
       "connections occupied for one",
+      "replica suspended",
+      "postgres sessions terminated",
+      "postgres crashed",
+      "primary lost, standby promoted",
+      "long transaction",
     );
-    const state = await run(built, makeFolder(), 3, { seed: 1, seconds: 16, faults });
-    const demands = { callsPerSecondWhileFaultsOn: 100, writesPerSecond: 3, lateCallsPerSecond: 0.5, faults };
+    const state = await run(built, makeFolder(), 3, { seed: 1, seconds: 40, faults });
+    const demands = {
+      callsPerSecondWhileFaultsOn: 100,
+      writesPerSecond: 3,
+      lateCallsPerSecond: 0.5,
+      faults,
+      leastOfEachFault: 1,
+    };
     const failings = findFailings(state, demands);
-    const facts = { seed: 1, replicas: 3, design: "as it is", ownCpu: 0, failings };
+    const facts = { seed: 1, replicas: 3, design: "as it is", postgres: cluster.version, ownCpu: 0, failings };
     expect(failings, toText(state, facts)).toEqual([]);
   });
 });
@@ -40,6 +64,10 @@ describe("the laboratory finds designs that break the promise", () => {
     ["no-wait", []],
     ["no-recheck", []],
     ["no-condition", faultsNamed("postgres stalled for one", "connections occupied for one")],
+    ["own-time-of-day", []],
+    ["highest-transaction", faultsNamed("waits for the standby cancelled")],
+    ["unheard-warnings", faultsNamed("primary lost, standby promoted")],
+    ["unwritten-repeats", faultsNamed("primary lost, standby promoted")],
   ])("%s", { timeout: 180_000 }, async (design, faults) => {
     const folder = makeFolder();
     const state = await run(installDesign(design, folder), folder, 2, {
@@ -59,12 +87,19 @@ function makeFolder(): string {
 }
 
 async function run(dist: string, folder: string, replicas: number, options: Omit<RoundOptions, "callsPerSecond">) {
-  const database = await createDatabase();
-  onTestFinished(database.drop);
-  const laboratory = await openLaboratory({ databaseUrl: database.url, replicas, dist, folder });
+  const databaseUrl = await createDatabase();
+  const laboratory = await openLaboratory({ cluster, databaseUrl, replicas, clocks: unlikeClocks, dist, folder });
   try {
     return await runRound(laboratory, { ...options, callsPerSecond });
   } finally {
     await laboratory.close();
   }
+}
+
+/** An empty one, in the cluster that all tests here share. */
+async function createDatabase(): Promise<string> {
+  const url = new URL(cluster.url);
+  url.pathname = `/round_${++databases}`;
+  await useSession(cluster.url, (sql) => sql.unsafe(`create database round_${databases}`));
+  return url.href;
 }

@@ -8,7 +8,7 @@ export interface Latency {
   readonly max: number;
 }
 
-function latencyOf(samples: readonly number[]): Latency {
+export function latencyOf(samples: readonly number[]): Latency {
   const sorted = samples.toSorted((a, b) => a - b);
   const at = (share: number) => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0;
   return { count: sorted.length, p50: at(0.5), p99: at(0.99), max: sorted.at(-1) ?? 0 };

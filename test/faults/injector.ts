@@ -58,7 +58,10 @@ export function startInjector(scene: Scene, kinds: readonly FaultKind[], tally: 
     for (let made = 0; !stopped && failure === undefined; ) {
       if (bag.length === 0) bag = random.shuffle(kinds);
       const one = random.pick(replicas);
-      const at = bag.findIndex((kind) => !on.has(kind.name) && isFree(partsOf(kind.holds, one, replicas), held));
+      const at = bag.findIndex(
+        ({ name, holds, fits }) =>
+          !on.has(name) && (fits?.(one) ?? true) && isFree(partsOf(holds, one, replicas), held),
+      );
       const [kind] = on.size < mostAtOnce && at >= 0 ? bag.splice(at, 1) : [];
       if (kind !== undefined) {
         const fault = make(kind, one, partsOf(kind.holds, one, replicas))
@@ -109,24 +112,27 @@ function isFree(parts: readonly string[], held: ReadonlySet<string>): boolean {
   return parts.every((part) => !held.has(part));
 }
 
+type PartsOf = (one: string, all: (prefix: string) => string[]) => string[];
+
+const partsHeld: Readonly<Record<Part, PartsOf>> = {
+  redis: () => ["redis"],
+  "redis link of one": (one) => [`redis ${one}`],
+  "redis links of all": (_one, all) => all("redis"),
+  "postgres link of one": (one) => [`postgres ${one}`],
+  "postgres links of all": (_one, all) => all("postgres"),
+  // A replica that starts meanwhile may need another attempt, no more.
+  "sessions of postgres": () => ["database"],
+  // Nobody reaches it.
+  postgres: (_one, all) => ["database", ...all("postgres")],
+  // There is one row to lock, and the changes that wait for it have to arrive.
+  "connections of one": (one) => ["occupant", `process ${one}`, `postgres ${one}`],
+  // A replica starts only if it reaches its database.
+  "process of one": (one) => [`process ${one}`, `postgres ${one}`],
+  // Nor is it disturbed: then it would be entitled to more time.
+  "process of one, and its database": (one) => ["database", `process ${one}`, `postgres ${one}`],
+  nothing: () => [],
+};
+
 function partsOf(part: Part, { name }: Replica, replicas: readonly Replica[]): string[] {
-  const all = (prefix: string) => replicas.map((replica) => `${prefix} ${replica.name}`);
-  switch (part) {
-    case "redis":
-      return ["redis"];
-    case "redis link of one":
-      return [`redis ${name}`];
-    case "redis links of all":
-      return all("redis");
-    case "postgres link of one":
-      return [`postgres ${name}`];
-    case "postgres links of all":
-      return all("postgres");
-    case "connections of one":
-      // There is one row to lock, and the changes that wait for it have to arrive.
-      return ["occupant", `process ${name}`, `postgres ${name}`];
-    case "process of one":
-      // A replica starts only if it reaches its database.
-      return [`process ${name}`, `postgres ${name}`];
-  }
+  return partsHeld[part](name, (prefix) => replicas.map((replica) => `${prefix} ${replica.name}`));
 }

@@ -1,5 +1,6 @@
 import { insist, pauseBetweenWrites, watchMs } from "./life.js";
 import type { Population } from "./population.js";
+import type { Random } from "./random.js";
 import { prepare, type Request } from "./request.js";
 import { type KeySettings, type KeySubject, keySubject, namesOf, type WorkspaceSubject } from "./subjects.js";
 import type { Writer } from "./writer.js";
@@ -39,15 +40,17 @@ async function liveAsKey(writer: Writer, key: KeySubject): Promise<KeySubject | 
       await writer.pause(...watchMs);
       return undefined;
     }
-    if (dice < 0.17) {
-      const outcome = await writer.write(subject, "term", "ended", prepare("rerollKey", home.secret, { keyId }));
+    if (dice < 0.17 && present.term === "running") {
+      const request = prepare("rerollKey", home.secret, { keyId, expiration: 0 });
+      const outcome = await writer.write(subject, "term", "ended", request);
       if (outcome.kind === "not applied") continue;
       writer.retire(outcome.kind === "acknowledged" ? "rerolled" : "unknown outcome");
       if (outcome.kind === "unknown") return undefined;
       return keySubject(home, `${outcome.fields["keyId"]}`, `${outcome.fields["key"]}`, present);
     }
-    const change = dice < 0.6 ? toggleEnabled(key, present) : toggleGrant(key, present);
-    const attempt = () => writer.write(subject, change.register, change.value, change.request);
+    const toggle = random.pick([toggleEnabled, toggleEnabled, toggleGrant, toggleTerm]);
+    const change = toggle(key, present, random);
+    const attempt = () => writer.write(subject, change.register, change.value, change.request, change.refusal);
     const outcome = await attempt();
     if (outcome.kind === "acknowledged") Object.assign(present, { [change.register]: change.value });
     if (outcome.kind !== "unknown") continue;
@@ -61,6 +64,7 @@ interface Change {
   readonly register: keyof KeySettings;
   readonly value: string;
   readonly request: Request;
+  readonly refusal?: string;
 }
 
 function toggleEnabled({ home, keyId }: KeySubject, present: KeySettings): Change {
@@ -72,4 +76,19 @@ function toggleEnabled({ home, keyId }: KeySubject, present: KeySettings): Chang
 function toggleGrant({ home, keyId }: KeySubject, present: KeySettings): Change {
   const value = present.grant === "granted" ? "lacking" : "granted";
   return { register: "grant", value, request: prepare("updateKey", home.secret, { keyId, ...namesOf(value) }) };
+}
+
+/** Far enough ahead that it does not come. */
+const farMs = 3_600_000;
+
+/**
+ * When the change is acknowledged, the expiry has passed. It may have when the change is asked for: a replica accepts it
+ * whose own time of day is behind, and others refuse it.
+ */
+function toggleTerm({ home, keyId }: KeySubject, present: KeySettings, random: Random): Change {
+  const value = present.term === "running" ? "ended" : "running";
+  const expires = Math.round(Date.now() + (value === "running" ? farMs : random.between(-600, 150)));
+  const protoJson = { keyId, expires: new Date(expires).toISOString() };
+  const request = prepare("updateKey", home.secret, { keyId, expires }, protoJson);
+  return { register: "term", value, request, refusal: "invalid_input" };
 }

@@ -1,11 +1,13 @@
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
+import type { Cluster } from "./cluster.js";
 import { recordTimes } from "./effects.js";
 import { openRedisService, type RedisService } from "./redis-service.js";
-import { openReplica, type Replica } from "./replica.js";
+import { type OtherClock, openReplica, type Replica } from "./replica.js";
 
-/** Replicas of the service as real processes, on one PostgreSQL and one Redis. */
+/** Replicas of the service as real processes, on one PostgreSQL, which has a standby, and one Redis. */
 export interface Laboratory {
+  readonly cluster: Cluster;
   readonly replicas: readonly Replica[];
   readonly redis: RedisService;
   readonly operatorKey: string;
@@ -14,16 +16,29 @@ export interface Laboratory {
 }
 
 export interface LaboratoryOptions {
-  readonly databaseUrl: string;
+  readonly cluster: Cluster;
+  /** A database of the cluster, if not its first one. */
+  readonly databaseUrl?: string;
   readonly replicas: number;
+  /** Those of the replicas at first, where they are not sound. */
+  readonly clocks?: readonly OtherClock[];
   /** The folder of the built service. */
   readonly dist: string;
   /** Where the replicas may keep files. */
   readonly folder: string;
 }
 
+/** Of one that is behind and slow, and of one that is ahead and fast: as far apart as the promise allows. */
+export const unlikeClocks: readonly OtherClock[] = [
+  { aheadMs: -2_500, speed: 0.92 },
+  { aheadMs: 2_500, speed: 1.08 },
+];
+
+/** One that is served by several processes. */
+const replicaWithWorkers = 3;
+
 export async function openLaboratory(options: LaboratoryOptions): Promise<Laboratory> {
-  const { databaseUrl, dist, folder } = options;
+  const { cluster, databaseUrl = cluster.url, dist, folder } = options;
   const undo: (() => unknown)[] = [];
   const close = async () => {
     for (const step of undo.splice(0).reverse()) await step();
@@ -37,14 +52,18 @@ export async function openLaboratory(options: LaboratoryOptions): Promise<Labora
     const operatorKey = randomBytes(24).toString("hex");
     const installation = { dist, databaseUrl, redisUrl: redis.url, operatorKey, dataDir: join(folder, "data") };
     const add = async (number: number) => {
-      const replica = await openReplica(`replica ${number}`, installation);
+      const workers = number === replicaWithWorkers ? 2 : 1;
+      const replica = await openReplica(`replica ${number}`, installation, {
+        workers,
+        clock: options.clocks?.[number - 1] ?? {},
+      });
       replicas.push(replica);
       undo.push(() => replica.close());
     };
     await add(1); // it makes the schema
     await recordTimes(databaseUrl);
     await Promise.all(Array.from({ length: options.replicas - 1 }, (_, index) => add(index + 2)));
-    return { replicas, redis, operatorKey, databaseUrl, close };
+    return { cluster, replicas, redis, operatorKey, databaseUrl, close };
   } catch (error) {
     await close();
     throw error;

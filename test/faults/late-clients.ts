@@ -6,8 +6,9 @@ import type { Random } from "./random.js";
 import type { Replica } from "./replica.js";
 import { add, keepViolations, type Tally } from "./tally.js";
 
-/** How many calls are held back at a time. */
-const clients = 32;
+/** How many calls are held back at a time: one for so many calls a second beside them, and no more than this. */
+const callsPerClient = 25;
+const mostClients = 32;
 
 /** For how long a body is held back: mostly until some change was acknowledged. */
 const holdsMs = [0, 1_200] as const;
@@ -22,6 +23,7 @@ const overdueTimeoutMs = 40;
  */
 export function startLateClients(
   replicas: readonly Replica[],
+  callsPerSecond: number,
   source: { nextLate(): Call | undefined },
   tally: Tally,
   faultsOn: () => readonly string[],
@@ -45,8 +47,8 @@ export function startLateClients(
     const { word, observations } = call.read(answer);
     add(tally.lateWords, word);
     if (observations === undefined) return add(tally.unexpected, `late ${call.request.operation}: ${word}`);
-    const begin = answer.kind === "success" ? bodySentAt : headersSentAt;
-    const label = `${call.request.operation} with a late body by ${sender.name} on ${replica.name}: ${word}`;
+    const begin = replica.suspends.countsFrom(answer.kind === "success" ? bodySentAt : headersSentAt);
+    const label = `${call.request.operation} with a late body by ${sender.name} on ${replica.describe()}: ${word}`;
     keepViolations(tally, judge({ begin, end, label }, observations), faultsOn());
   }
 
@@ -73,6 +75,7 @@ export function startLateClients(
     while (!stopped) await callOnce();
   }
 
+  const clients = Math.min(mostClients, Math.ceil(callsPerSecond / callsPerClient));
   const running = Array.from({ length: clients }, run);
   return {
     async stop() {

@@ -1,20 +1,23 @@
 // The process laboratory on the command line: `npm run faults -- --minutes 15 --seed 7`.
-import { join } from "node:path";
 import { optionsOrExit } from "../../commands/command-line.js";
 import { createProgress } from "../../commands/progress.js";
 import { makeFolder, runToExit, type Undo } from "../../commands/run-to-exit.js";
-import { startBackends } from "../../src/embedded/backends.js";
-import { built, installDesign } from "./designs.js";
-import { openLaboratory } from "./laboratory.js";
+import { openCluster } from "./cluster.js";
+import { clusterOf, installDesign } from "./designs.js";
+import { openLaboratory, unlikeClocks } from "./laboratory.js";
 import { readOptions } from "./options.js";
+import { programsOf } from "./postgres-programs.js";
 import { toJson, toLine, toText } from "./report.js";
 import { runRound } from "./round.js";
 import { findFailings } from "./verdict.js";
 
-const { minutes, seed, replicas, rate, design, only: faults, json } = optionsOrExit(readOptions);
+const { minutes, seed, replicas, rate, design, postgres, only: faults, json } = optionsOrExit(readOptions);
 
-/** Rounds of less than this are too short for every kind of fault to come. */
-const longMinutes = 2;
+/** How often every kind of fault must have come in a round of at least so many minutes; none need in a shorter one. */
+const leastOfEachFault = [
+  { minutes: 30, times: 20 },
+  { minutes: 3, times: 1 },
+];
 
 /** What the start and the end of a round may take together. */
 const mostOverheadMs = 5 * 60_000;
@@ -40,11 +43,10 @@ await runToExit(runOnce);
 
 /** One round with everything that it needs. Returns whether it holds. */
 async function runOnce(undo: Undo): Promise<boolean> {
-  const dist = design === undefined ? built : installDesign(design, folder);
-  const dataDir = join(folder, "backends");
-  const backends = await startBackends({ dataDir, searchPath: "", withRedis: false, durable: false });
-  undo(() => backends.stop());
-  const laboratory = await openLaboratory({ databaseUrl: backends.databaseUrl, replicas, dist, folder });
+  const dist = installDesign(design, folder);
+  const cluster = await openCluster(folder, { ...clusterOf(design), programs: programsOf(postgres) });
+  undo(() => cluster.close());
+  const laboratory = await openLaboratory({ cluster, replicas, clocks: unlikeClocks, dist, folder });
   undo(() => laboratory.close());
 
   const progress = createProgress(process.stderr, 10_000);
@@ -54,19 +56,22 @@ async function runOnce(undo: Undo): Promise<boolean> {
     seconds: minutes * 60,
     callsPerSecond: rate,
     faults,
-    enough: () => interrupted,
+    // A broken design is found once it is found.
+    enough: ({ violationCount }) => interrupted || (design !== undefined && violationCount > 0),
     progress: (state) => progress.say(toLine(state)),
   });
   const { user, system } = process.cpuUsage(cpuBefore);
   const failings = findFailings(state, {
-    callsPerSecondWhileFaultsOn: (rate * 2) / 3,
+    // The database is away for all of them at times.
+    callsPerSecondWhileFaultsOn: rate / 2,
     writesPerSecond: 5,
-    lateCallsPerSecond: 3,
-    faults: minutes >= longMinutes ? faults : [],
+    lateCallsPerSecond: Math.min(3, rate / 400),
+    faults,
+    leastOfEachFault: leastOfEachFault.find((least) => minutes >= least.minutes)?.times ?? 0,
   });
   if (interrupted) failings.push("it was interrupted");
   const ownCpu = (user + system) / 1_000 / state.elapsedMs;
-  const facts = { seed, replicas, design: design ?? "as it is", ownCpu, failings };
+  const facts = { seed, replicas, design: design ?? "as it is", postgres: cluster.version, ownCpu, failings };
   process.stdout.write(`\n${json ? toJson(state, facts) : toText(state, facts)}\n`);
   return failings.length === 0;
 }

@@ -14,7 +14,6 @@ const externalId = "occupied";
 export interface Occupant {
   /** Resolves to how to let them go. */
   occupy(replica: Replica): Promise<() => Promise<void>>;
-  close(): Promise<void>;
 }
 
 /** With changes of an identity whose row it locks. Nobody else needs that row, so other replicas are not held up. */
@@ -26,11 +25,12 @@ export async function createOccupant(
   // With a key, because that can be made again if nobody knows what became of the first.
   for (const { secret } of homes) await writer.create(prepare("createKey", secret, { externalId }));
   const change = homes.map(({ secret }) => prepare("updateIdentity", secret, { externalId, meta: {} }));
-  const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
 
   return {
     async occupy(replica) {
       const door = openHttpDoor(replica.httpPort);
+      // A session of its own: an older one may have ended with its server.
+      const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
       const own = await sql.reserve();
       await own`begin`;
       for (const { workspaceId } of homes) {
@@ -43,10 +43,10 @@ export async function createOccupant(
       return async () => {
         await own`rollback`;
         own.release();
+        await sql.end({ timeout: 1 });
         await Promise.all(answered.flat());
         door.close();
       };
     },
-    close: () => sql.end({ timeout: 1 }),
   };
 }

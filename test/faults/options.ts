@@ -2,12 +2,14 @@ import { createCommandLine, flag, option, seed } from "../../commands/command-li
 import { numberAbove0, oneOf } from "../../commands/kinds.js";
 import { brokenDesigns } from "./designs.js";
 import { faultKinds } from "./faults.js";
+import { postgresOption } from "./postgres-programs.js";
 
-const partOfName = {
-  must: "a part of the name of a fault, such as redis",
+const partsOfNames = {
+  must: "parts of the names of faults, such as redis,suspended",
   read(text: string) {
-    const faults = faultKinds.filter(({ name }) => name.includes(text));
-    return faults.length > 0 ? faults : undefined;
+    const parts = text.split(",");
+    const isNamed = parts.every((part) => faultKinds.some(({ name }) => name.includes(part)));
+    return isNamed ? faultKinds.filter(({ name }) => parts.some((part) => name.includes(part))) : undefined;
   },
 };
 
@@ -19,13 +21,20 @@ export const { read: readOptions } = createCommandLine({
     minutes: option("N", "how long", numberAbove0, 1),
     seed: seed("which faults come when; the same seed, the same faults", numberAbove0),
     replicas: option("N", "how many processes of the service", numberAbove0, 3),
-    rate: option("N", "calls per second to aim at; the round fails below two thirds of it", numberAbove0, 1_500),
-    only: option("text", "only faults with this in their name, such as redis", partOfName, faultKinds, "all"),
+    rate: option("N", "calls per second to aim at; the round fails below half of it", numberAbove0, 1_500),
+    only: option(
+      "texts",
+      "only faults with one of these in their names: redis,suspended",
+      partsOfNames,
+      faultKinds,
+      "all",
+    ),
     design: option(
       "name",
       `a broken design in place of the sound one: ${brokenDesigns.join(", ")}`,
       oneOf(brokenDesigns),
     ),
+    postgres: postgresOption,
     json: flag("the summary as JSON"),
   },
   failsIf: "the promise is broken, or too little happened to tell",

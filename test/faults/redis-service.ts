@@ -18,6 +18,8 @@ export interface RedisService {
   restart(): Promise<void>;
   /** Puts a server in its place that holds what it held some time ago. */
   failOver(staleByMs: number): Promise<void>;
+  /** Ends it. Resolves to how to start it again with what it held so long before that, as from a snapshot on disk. */
+  lose(staleByMs: number): Promise<() => Promise<void>>;
   close(): Promise<void>;
 }
 
@@ -44,6 +46,13 @@ export async function openRedisService(moved: (url: string) => void): Promise<Re
     await last.kill();
   }
 
+  /** A server that holds what there was at that moment. */
+  async function startAsOf(at: number): Promise<RedisServer> {
+    const copy = await startRedis();
+    await memory.restoreAsOf(at, copy.admin);
+    return copy;
+  }
+
   return {
     get url() {
       return server.url;
@@ -64,9 +73,12 @@ export async function openRedisService(moved: (url: string) => void): Promise<Re
       await replaceBy(await startRedis());
     },
     async failOver(staleByMs) {
-      const copy = await startRedis();
-      await memory.restoreAsOf(performance.now() - staleByMs, copy.admin);
-      await replaceBy(copy);
+      await replaceBy(await startAsOf(performance.now() - staleByMs));
+    },
+    async lose(staleByMs) {
+      const savedAt = performance.now() - staleByMs;
+      await server.kill();
+      return async () => replaceBy(await startAsOf(savedAt));
     },
     async close() {
       closed = true;

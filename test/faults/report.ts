@@ -1,5 +1,5 @@
 import type { JudgedCall, Violation } from "./checker.js";
-import { disableLatency } from "./figures.js";
+import { disableLatency, latencyOf } from "./figures.js";
 import type { RoundState } from "./round.js";
 import { type Count, total } from "./tally.js";
 import { perSecond } from "./verdict.js";
@@ -9,6 +9,8 @@ export interface ReportFacts {
   readonly seed: number;
   readonly replicas: number;
   readonly design: string;
+  /** The version of PostgreSQL. */
+  readonly postgres: string;
   /** The share of one core that the laboratory's own process took. */
   readonly ownCpu: number;
   readonly failings: readonly string[];
@@ -33,12 +35,16 @@ export function toText(state: RoundState, facts: ReportFacts): string {
     ([name, { count, p50, p99, max }]) =>
       `  ${name.padEnd(36)}${cell(count)}${cell(p50.toFixed(0))}${cell(p99.toFixed(0))}${cell(max.toFixed(0))}`,
   );
+  const lost = total(tally.callsByDoor) - tally.judged;
+  const bounds = latencyOf(tally.boundsMs);
   return [
     section("Round", [
       ["seed", facts.seed],
       ["design", facts.design],
+      ["PostgreSQL", facts.postgres],
       ["duration", `${(elapsedMs / 1_000).toFixed(1)} s, of which ${(faultsOnMs / 1_000).toFixed(1)} s with faults`],
       ["replicas", facts.replicas],
+      ["their clocks in the end", state.clocks.join(", ")],
       ["replicas that ended by themselves", state.crashes],
       ["CPU of the laboratory itself", `${(facts.ownCpu * 100).toFixed(0)} % of a core`],
     ]),
@@ -46,6 +52,7 @@ export function toText(state: RoundState, facts: ReportFacts): string {
       ...sorted(tally.callsByDoor),
       ["all", total(tally.callsByDoor)],
       ["judged", tally.judged],
+      ["without a usable answer", `${lost} (${((lost / total(tally.callsByDoor)) * 100).toFixed(1)} %)`],
       ["judged per second", perSecond(tally.judged, elapsedMs).toFixed(0)],
       ["judged per second, with faults on", perSecond(tally.judgedWhileFaultsOn, faultsOnMs).toFixed(0)],
     ]),
@@ -55,6 +62,10 @@ export function toText(state: RoundState, facts: ReportFacts): string {
     section("No judgement", sorted(tally.unavailable)),
     section("Unexpected answers", sorted(tally.unexpected)),
     section("Faults", sorted(tally.faults)),
+    section("After a suspend, ms until calls are judged strictly", [
+      ["median", bounds.p50.toFixed(0)],
+      ["longest", bounds.max.toFixed(0)],
+    ]),
     section("Writes", sorted(tally.writes)),
     section("Subjects given up", sorted(tally.retired)),
     `Latency of disableWorkspace, ms ${cell("count").padStart(16)}${cell("p50")}${cell("p99")}${cell("max")}\n${latency.join("\n")}\n`,
@@ -67,10 +78,10 @@ export function toText(state: RoundState, facts: ReportFacts): string {
 /** A round for programs. */
 export function toJson(state: RoundState, facts: ReportFacts): string {
   const { tally, ...rest } = state;
-  const { disables: _samples, ...counts } = tally;
+  const { disables: _samples, boundsMs, ...counts } = tally;
   const latencyOfDisable = disableLatency(tally);
   return JSON.stringify(
-    { ...facts, ...rest, ...counts, latencyOfDisable },
+    { ...facts, ...rest, ...counts, latencyOfDisable, boundsMs: latencyOf(boundsMs) },
     (_name, value) => (value instanceof Map ? Object.fromEntries(value) : value),
     2,
   );

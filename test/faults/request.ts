@@ -28,8 +28,8 @@ export interface Request {
   readonly grpc: { readonly path: string; readonly metadata: Metadata; readonly bytes: Buffer };
   /** Head and body. */
   readonly http: Buffer;
-  /** Over Connect: the head without the empty line that ends it, and the body. */
-  readonly connect: { readonly head: string; readonly body: string };
+  /** Over Connect: the head without the empty line that ends it, the body, and both. */
+  readonly connect: { readonly head: string; readonly body: string; readonly whole: Buffer };
 }
 
 /**
@@ -58,18 +58,20 @@ export function prepare(
     "Content-Type: application/json",
     `Content-Length: ${Buffer.byteLength(json)}`,
   ];
+  const connectHead = [
+    `POST /${method.parent.typeName}/${method.name} HTTP/1.1`,
+    ...head.slice(1, -1),
+    `Content-Length: ${Buffer.byteLength(protoText)}`,
+  ].join("\r\n");
   return {
     operation,
     method,
     grpc: { path: `/${method.parent.typeName}/${method.name}`, metadata, bytes },
     http: Buffer.from(`${head.join("\r\n")}\r\n\r\n${json}`),
     connect: {
-      head: [
-        `POST /${method.parent.typeName}/${method.name} HTTP/1.1`,
-        ...head.slice(1, -1),
-        `Content-Length: ${Buffer.byteLength(protoText)}`,
-      ].join("\r\n"),
+      head: connectHead,
       body: protoText,
+      whole: Buffer.from(`${connectHead}\r\n\r\n${protoText}`),
     },
   };
 }

@@ -1,18 +1,22 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Answer } from "./answer.js";
+import { audit } from "./audit.js";
 import { watchEffects } from "./effects.js";
 import type { FaultKind } from "./faults.js";
-import { openGrpcDoor } from "./grpc-door.js";
 import { openHttpDoor } from "./http-door.js";
 import { type Injector, startInjector } from "./injector.js";
+import { createAsk, makeAndDeleteKeys } from "./insisting.js";
 import { liveAsKeys } from "./key-life.js";
 import type { Laboratory } from "./laboratory.js";
 import { startLateClients } from "./late-clients.js";
 import { createOccupant } from "./occupant.js";
 import { createPopulation } from "./population.js";
 import { createRandom } from "./random.js";
+import type { Replica } from "./replica.js";
+import { prepare } from "./request.js";
 import type { WorkspaceSubject } from "./subjects.js";
 import { createTally, type Tally } from "./tally.js";
-import { startTraffic } from "./traffic.js";
+import { openEntrances, startTraffic } from "./traffic.js";
 import { createWorkspace, liveAsWorkspaces } from "./workspace-life.js";
 import { createWriter } from "./writer.js";
 
@@ -36,11 +40,16 @@ export interface RoundState {
   readonly faultsOnMs: number;
   readonly faultsOn: readonly string[];
   readonly crashes: number;
+  /** How the clocks of replicas differ by now. */
+  readonly clocks: readonly string[];
 }
 
 /** Subjects of each kind that are there at once. More would be called about more rarely. */
 const workspacesAtOnce = 6;
 const keysAtOnce = 6;
+
+/** Clients that repeat what was not answered. */
+const insistingAtOnce = 4;
 
 /** The workspaces that the keys are in. */
 const homesAtOnce = 2;
@@ -49,11 +58,8 @@ const homesAtOnce = 2;
 export async function runRound(laboratory: Laboratory, options: RoundOptions): Promise<RoundState> {
   const random = createRandom(options.seed);
   const tally = createTally();
-  const { replicas, redis, operatorKey, databaseUrl } = laboratory;
-  const entrances = replicas.map(({ name, grpcPort, httpPort }) => ({
-    replica: name,
-    doors: [openGrpcDoor(grpcPort), openHttpDoor(httpPort)],
-  }));
+  const { replicas, redis, cluster, operatorKey, databaseUrl } = laboratory;
+  const entrances = openEntrances(replicas);
   let injector: Injector | undefined;
   let over = false;
   const faultsOn = () => injector?.on() ?? [];
@@ -73,12 +79,39 @@ export async function runRound(laboratory: Laboratory, options: RoundOptions): P
     const home = homes[slot % homes.length];
     if (home !== undefined) lives.push(liveAsKeys(newWriter(), population, home));
   }
+  for (let slot = 0; slot < insistingAtOnce; slot++) {
+    const home = homes[slot % homes.length];
+    const ask = createAsk(entrances, random.fork());
+    if (home !== undefined) lives.push(makeAndDeleteKeys(ask, population, home, tally, random.fork(), () => over));
+  }
   const { callsPerSecond } = options;
   const traffic = startTraffic(entrances, callsPerSecond, population, tally, faultsOn, random.fork());
-  const lateClients = startLateClients(replicas, population, tally, faultsOn, faultsSince, random.fork());
+  const lateClients = startLateClients(
+    replicas,
+    callsPerSecond,
+    population,
+    tally,
+    faultsOn,
+    faultsSince,
+    random.fork(),
+  );
   const effects = watchEffects(databaseUrl, population, tally, faultsOn);
   const occupant = await createOccupant(newWriter(), homes, databaseUrl);
-  injector = startInjector({ replicas, redis, occupant, random: random.fork() }, options.faults, tally);
+  const roundTrip = createRoundTrip(homes);
+  const ask = createAsk(entrances, random.fork());
+  const lookAtRecent = () => audit(ask, population.recent(), tally, faultsOn);
+  const scene = {
+    replicas,
+    redis,
+    cluster,
+    occupant,
+    databaseUrl,
+    roundTrip,
+    suspended: (boundMs: number) => void tally.boundsMs.push(boundMs),
+    audit: lookAtRecent,
+    random: random.fork(),
+  };
+  injector = startInjector(scene, options.faults, tally);
 
   const began = performance.now();
   const state = (): RoundState => ({
@@ -87,6 +120,7 @@ export async function runRound(laboratory: Laboratory, options: RoundOptions): P
     faultsOnMs: injector?.onForMs() ?? 0,
     faultsOn: faultsOn(),
     crashes: replicas.reduce((sum, replica) => sum + replica.crashes(), 0),
+    clocks: replicas.map((replica) => replica.describe()),
   });
   let last = state();
   try {
@@ -103,8 +137,21 @@ export async function runRound(laboratory: Laboratory, options: RoundOptions): P
     await lateClients.stop();
     await Promise.all(lives);
     await effects.stop();
-    await occupant.close();
     for (const { doors } of entrances) for (const door of doors) door.close();
   }
   return last;
+}
+
+/** By calls that read from Postgres, each on a connection of its own: a replica hands these to its processes by turns. */
+function createRoundTrip([home]: readonly WorkspaceSubject[]) {
+  const request = prepare("getIdentity", home?.secret ?? "", { externalId: "nobody" });
+  return async ({ httpPort, workers }: Replica): Promise<boolean> => {
+    const answered = Array.from({ length: workers === 1 ? 1 : 2 * workers }, async () => {
+      const door = openHttpDoor(httpPort);
+      const answer = await new Promise<Answer>((resolve) => door.call(request, resolve));
+      door.close();
+      return answer.kind === "success" || answer.kind === "refused";
+    });
+    return (await Promise.all(answered)).every(Boolean);
+  };
 }

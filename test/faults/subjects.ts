@@ -23,6 +23,8 @@ export interface KeySubject {
 export interface KeySettings {
   readonly enabled: string;
   readonly grant: string;
+  /** Whether its expiry, or its reroll, has ended it. */
+  readonly term: string;
 }
 
 /**
@@ -49,8 +51,8 @@ export function keySubject(home: WorkspaceSubject, keyId: string, secret: string
   return { kind: "key", keyId, secret, home, settings, subject };
 }
 
-const asMade: KeySettings = { enabled: "enabled", grant: "granted" };
-const livingKey = { life: "there", term: "running" };
+const asMade: KeySettings = { enabled: "enabled", grant: "granted", term: "running" };
+const livingKey = { life: "there" };
 
 /** What the answer to a call tells about the credential that it was made with. Undefined if it should never be given. */
 export function seenOfCaller(

@@ -19,6 +19,8 @@ export interface Tally {
   readonly writes: Count;
   writesAcknowledged: number;
   readonly faults: Count;
+  /** How long after each suspend calls were judged as if they had begun before it. */
+  readonly boundsMs: number[];
   /** Why a fault could not be made as it was meant. */
   readonly mishaps: Count;
   /** How long each acknowledged Disable took, and under which Redis faults. */
@@ -45,6 +47,7 @@ export function createTally(): Tally {
     writes: new Map(),
     writesAcknowledged: 0,
     faults: new Map(),
+    boundsMs: [],
     mishaps: new Map(),
     disables: [],
     retired: new Map(),

@@ -1,13 +1,26 @@
 import type { Door } from "./answer.js";
 import type { Call } from "./calls.js";
 import { judge } from "./checker.js";
+import { openConnectDoor } from "./connect-door.js";
+import { openGrpcDoor } from "./grpc-door.js";
+import { openHttpDoor } from "./http-door.js";
 import type { Random } from "./random.js";
+import type { Replica } from "./replica.js";
 import { add, keepViolations, type Tally } from "./tally.js";
 
 /** The doors of one replica. */
 export interface Entrance {
-  readonly replica: string;
+  readonly replica: Replica;
   readonly doors: readonly Door[];
+}
+
+/** Every way into each of these replicas. */
+export function openEntrances(replicas: readonly Replica[]): Entrance[] {
+  return replicas.map((replica) => ({ replica, doors: doorsOf(replica) }));
+}
+
+function doorsOf({ grpcPort, httpPort }: Replica): Door[] {
+  return [openGrpcDoor(grpcPort), openHttpDoor(httpPort), openConnectDoor(httpPort)];
 }
 
 /** Where the calls come from: those that tell about the subjects that are there now. */
@@ -58,8 +71,10 @@ export function startTraffic(
       if (faultsOn().length > 0) tally.judgedWhileFaultsOn++;
       add(tally.words, word);
       if (observations === undefined) return add(tally.unexpected, `${call.request.operation}: ${word}`);
-      const label = `${call.request.operation} by ${way.door.name} on ${way.replica}: ${word}`;
-      keepViolations(tally, judge({ begin, end, label }, observations), faultsOn());
+      const { replica, door } = way;
+      const label = `${call.request.operation} by ${door.name} on ${replica.describe()}: ${word}`;
+      const judged = { begin: replica.suspends.countsFrom(begin), end, label };
+      keepViolations(tally, judge(judged, observations), faultsOn());
     });
   }
 

@@ -8,8 +8,9 @@ export interface Demands {
   readonly writesPerSecond: number;
   /** Changes made with keys, and calls with late bodies that were accepted, and refused: each. */
   readonly lateCallsPerSecond: number;
-  /** Each of these must have happened. */
+  /** Each of these must have happened, so often. */
   readonly faults: readonly FaultKind[];
+  readonly leastOfEachFault: number;
 }
 
 /** Everything that is wrong with a round; nothing if it has proven what it is to prove. */
@@ -35,8 +36,12 @@ export function findFailings({ tally, elapsedMs, faultsOnMs, crashes }: RoundSta
       failings.push(`too few late calls, ${what}: ${rate.toFixed(1)}/s, not ${demands.lateCallsPerSecond}`);
     }
   }
-  const missing = demands.faults.filter(({ name }) => !tally.faults.has(name));
-  if (missing.length > 0) failings.push(`did not happen: ${missing.map(({ name }) => name).join(", ")}`);
+  const times = ({ name }: FaultKind) => tally.faults.get(name) ?? 0;
+  const rare = demands.faults.filter((kind) => times(kind) < demands.leastOfEachFault);
+  if (rare.length > 0) {
+    const list = rare.map((kind) => `${kind.name} (${times(kind)})`).join(", ");
+    failings.push(`happened less than ${demands.leastOfEachFault} times: ${list}`);
+  }
   if (tally.unexpected.size > 0) failings.push(`unexpected answers: ${[...tally.unexpected.keys()].join(", ")}`);
   if (crashes > 0) failings.push(`replicas ended by themselves ${crashes} times`);
   return failings;

@@ -11,8 +11,12 @@ export interface Writer {
   readonly random: Random;
   /** False once the round is over. */
   writing(): boolean;
-  /** Writes a value into a register of a subject by this request, and says how that ended. */
-  write(subject: Subject, register: string, value: string, request: Request): Promise<WriteOutcome>;
+  /**
+   * Writes a value into a register of a subject by this request, and says how that ended.
+   *
+   * @param refusal one that a sound service may give, too
+   */
+  write(subject: Subject, register: string, value: string, request: Request, refusal?: string): Promise<WriteOutcome>;
   /** Makes something new, however often it takes. Undefined when the round is over. */
   create(request: Request): Promise<Fields | undefined>;
   pause(lowMs: number, highMs: number): Promise<void>;
@@ -43,7 +47,7 @@ export function createWriter(
     random,
     writing,
 
-    async write(subject, register, value, request) {
+    async write(subject, register, value, request, refusal) {
       const begin = performance.now();
       const underWay = subject.registers[register]?.write(value, begin);
       const answer = await ask(request);
@@ -57,7 +61,8 @@ export function createWriter(
       } else if (outcome.kind === "unknown") underWay?.unknown(end);
       else underWay?.notApplied();
       add(tally.writes, `${request.operation}, ${outcome.kind}`);
-      if (answer.kind === "refused") add(tally.unexpected, `${request.operation}: ${answer.code}`);
+      if (answer.kind === "refused" && answer.code !== refusal)
+        add(tally.unexpected, `${request.operation}: ${answer.code}`);
       return outcome;
     },
 

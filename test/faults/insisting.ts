@@ -1,13 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Answer } from "../faults/answer.js";
-import type { Population } from "../faults/population.js";
-import type { Random } from "../faults/random.js";
-import { prepare, type Request } from "../faults/request.js";
-import { type KeySubject, keySubject, namesOf, type WorkspaceSubject } from "../faults/subjects.js";
-import { add, type Tally } from "../faults/tally.js";
-import type { Entrance } from "../faults/traffic.js";
-import type { WriteOutcome } from "../faults/writer.js";
+import type { Answer } from "./answer.js";
+import type { Population } from "./population.js";
+import type { Random } from "./random.js";
+import { prepare, type Request } from "./request.js";
+import { type KeySubject, keySubject, namesOf, type WorkspaceSubject } from "./subjects.js";
+import { add, type Tally } from "./tally.js";
+import type { Entrance } from "./traffic.js";
+import type { WriteOutcome } from "./writer.js";
 
 /** Calls through a door and on a replica chosen anew each time. */
 export type Ask = (request: Request) => Promise<Answer>;

@@ -1,0 +1,13 @@
+// The service's own design, except that a key ends at a time, by the replica's own time of day. Broken, because the replicas'
+// clocks need not agree: one that is behind goes on to accept a key that was ended at once.
+import { judge as judgeSound } from "./verify.as-built.js";
+
+const now = () => new Date();
+
+export function isOver({ expiresAt }) {
+  return expiresAt !== null && expiresAt <= now();
+}
+
+export function judge(key, query) {
+  return judgeSound(key && { ...key, ended: false }, query, now);
+}
