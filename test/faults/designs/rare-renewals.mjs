@@ -7,7 +7,7 @@ export * from "./lease.as-built.js";
 export function createLease(source, changes, leaseMs, clock) {
   const changedSince = async (seen) => {
     const found = await source.changedSince(seen);
-    return { ...found, leaseMs: 3 * found.leaseMs };
+    return { ...found, leaseMs: 3 * found.leaseMs, waitMs: 3 * found.waitMs };
   };
   return createSound({ ...source, changedSince }, changes, 3 * leaseMs, clock);
 }
