@@ -300,7 +300,7 @@ export async function changeLeaseTime(databaseUrl: string | undefined, ms: numbe
     .finally(() => connections.close());
   if (changed) return;
   throw new Unusable(
-    "The table lease was changed by somebody else meanwhile. Run this command again: until then, changes may take longer than the lease.",
+    "Somebody else has changed the lease time meanwhile. Run this command again: until then, changes may take longer than the lease.",
   );
 }
 

@@ -25,17 +25,15 @@ const postgres = "test/schedules/postgres.ts";
 
 export const mutants: readonly Mutant[] = [
   {
-    name: "leases are raised before changes wait for them",
-    file: changeLease,
-    text: `await times.raiseWait(ms);
-  const { waitMs, version } = await times.setLease(ms);`,
-    replacement: `const { waitMs, version } = await times.setLease(ms);
-  await times.raiseWait(ms);`,
+    name: "leases are raised whether or not changes wait for them",
+    file: postgres,
+    text: "(waitMs >= leaseMs ? { leaseMs } : undefined)",
+    replacement: "({ leaseMs })",
   },
   {
     name: "changes wait for less before the longer leases are over",
     file: changeLease,
-    text: "await waitOut(waitMs, clock);",
+    text: "await waitOut(set.waitMs, clock);",
     replacement: "",
   },
   {

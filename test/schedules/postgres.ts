@@ -205,7 +205,10 @@ export function createPostgres(firstLeaseMs: number, step: Step, time: Time, dic
         async raiseWait(ms) {
           await update("raises the wait", ({ waitMs }) => ({ waitMs: Math.max(waitMs, ms) }));
         },
-        setLease: (leaseMs) => update("sets the lease", () => ({ leaseMs })),
+        async setLease(leaseMs) {
+          const row = await update("sets the lease", ({ waitMs }) => (waitMs >= leaseMs ? { leaseMs } : undefined));
+          return row.changed ? row : undefined;
+        },
         async setWait(waitMs, version) {
           const { changed } = await update("sets the wait", (row) =>
             row.version === version ? { waitMs } : undefined,
