@@ -65,9 +65,7 @@ export function createAuthentication(
     },
     recheck(call, caller) {
       if (caller.kind === "operator") return caller;
-      const cached = holdings.recheck(caller.hash);
-      if (cached !== undefined) return presentCaller(caller, cached);
-      return after(holdings.find(caller.hash, call), (found) => presentCaller(caller, found));
+      return after(holdings.recheck(caller.hash, call), (found) => presentCaller(caller, found));
     },
     reread(call, caller) {
       if (caller.kind === "operator") return caller;

@@ -22,13 +22,13 @@ export interface Holdings {
   readonly lookups: Readonly<Record<"key" | "workspace", Shelf<unknown>["lookups"]>>;
   /** The key with this secret, by its hash in hex, if that can be answered at once. No acknowledged change is missing. */
   held(hash: string): Standing | undefined;
-  /** The same for a caller that was looked up before: not counted again. */
-  recheck(hash: string): Standing | undefined;
   /**
    * The same for any key. Undefined if there is none; throws when nobody can be asked. Calls that want the same share a
    * lookup; so none ends with a call, and it is charged to the one that it was begun for, and told of in its span.
    */
   find(hash: string, call?: Call): Promise<Standing | undefined>;
+  /** The same for a caller that was looked up before: at once if possible, and that it is held is not counted again. */
+  recheck(hash: string, call?: Call): Soon<Standing | undefined>;
   /** The same by Postgres alone: with changes that are committed, and not acknowledged yet. */
   read(hash: string, call?: Call): Promise<Standing | undefined>;
   /** For calls that need no key: throws when Postgres is away, so that they are told at once. */
@@ -108,38 +108,40 @@ export function createHoldings(
     weigh: (fact) => Math.ceil(verdictsShare * weightOf(fact)),
   });
 
-  function recheck(hash: string): Standing | undefined {
+  function heldNow(hash: string): Standing | undefined {
     const key = lease.timeLeft() > 0 ? keys.held(hash) : undefined;
     if (key === undefined) return undefined;
     const workspaceEnabled = workspaces.held(key.workspaceId);
     return workspaceEnabled === undefined ? undefined : { key, workspaceEnabled };
   }
 
+  async function lookUp(hash: string, call: Call | undefined, countsHeld: boolean): Promise<Standing | undefined> {
+    await lease.ensure();
+    const heldKey = keys.held(hash);
+    const key = heldKey ?? (await keys.fetch(hash, "redis", call));
+    if (key === undefined) return undefined;
+    // One question to Redis is enough for one call.
+    const from = heldKey ? "redis" : "postgres";
+    const { workspaceId } = key;
+    const heldState = workspaces.held(workspaceId);
+    if (countsHeld && heldKey !== undefined) keys.lookups.held += 1;
+    if (countsHeld && heldState !== undefined) workspaces.lookups.held += 1;
+    return { key, workspaceEnabled: heldState ?? (await workspaces.fetch(workspaceId, from, call)) ?? false };
+  }
+
   return {
     lookups: { key: keys.lookups, workspace: workspaces.lookups },
-    recheck,
 
     held(hash) {
-      const found = recheck(hash);
+      const found = heldNow(hash);
       if (found === undefined) return undefined;
       keys.lookups.held += 1;
       workspaces.lookups.held += 1;
       return found;
     },
 
-    async find(hash, call) {
-      await lease.ensure();
-      const heldKey = keys.held(hash);
-      const key = heldKey ?? (await keys.fetch(hash, "redis", call));
-      if (key === undefined) return undefined;
-      // One question to Redis is enough for one call.
-      const from = heldKey ? "redis" : "postgres";
-      const { workspaceId } = key;
-      const heldState = workspaces.held(workspaceId);
-      if (heldKey !== undefined) keys.lookups.held += 1;
-      if (heldState !== undefined) workspaces.lookups.held += 1;
-      return { key, workspaceEnabled: heldState ?? (await workspaces.fetch(workspaceId, from, call)) ?? false };
-    },
+    find: (hash, call) => lookUp(hash, call, true),
+    recheck: (hash, call) => heldNow(hash) ?? lookUp(hash, call, false),
 
     async read(hash, call) {
       const standing = await sources.readStanding(hash, call);

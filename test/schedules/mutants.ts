@@ -187,7 +187,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: "Redis is asked without a lease",
     file: holdings,
-    text: "await lease.ensure();\n      const heldKey = keys.held(hash);",
+    text: "await lease.ensure();\n    const heldKey = keys.held(hash);",
     replacement: "const heldKey = lease.timeLeft() > 0 ? keys.held(hash) : undefined;",
   },
   {
