@@ -2,10 +2,10 @@ import { readFileSync } from "node:fs";
 import { chmod, chown, copyFile, mkdir, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { openSql } from "../../commands/open-sql.js";
 import type { Backend, Run } from "../../src/embedded/backend.js";
 import { openPostgres } from "../../src/embedded/postgres.js";
 import { type BackendProxy, openProxy } from "../proxy.js";
+import { openSession } from "./session.js";
 
 /** A primary and its standby. */
 export interface Cluster {
@@ -169,7 +169,7 @@ export async function openCluster(folder: string, options: ClusterOptions = {}):
 const nameOfService = "latchkey";
 
 function openAdmin({ backend }: Server) {
-  return openSql(backend.url, { max: 1, onnotice: () => {} });
+  return openSession(backend.url);
 }
 
 async function startServer(

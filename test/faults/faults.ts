@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type postgres from "postgres";
-import { openSql } from "../../commands/open-sql.js";
 import type { BackendProxy } from "../proxy.js";
 import type { Cluster } from "./cluster.js";
 import type { Occupant } from "./occupant.js";
 import type { Random } from "./random.js";
 import type { RedisService } from "./redis-service.js";
 import type { OtherClock, Replica } from "./replica.js";
+import { openSession } from "./session.js";
 
 /** What faults are made on. */
 export interface Scene {
@@ -312,7 +312,7 @@ function withTransaction(name: string, begin: (own: postgres.Sql) => Promise<voi
     lasts: [1_000, 8_000],
     async start({ databaseUrl }) {
       for (let attemptsLeft = 50; ; attemptsLeft--) {
-        const own = openSql(databaseUrl, { max: 1, idle_timeout: 0, onnotice: nothing });
+        const own = openSession(databaseUrl, { idle_timeout: 0 });
         try {
           await begin(own);
           // It may have ended with its server.

@@ -1,7 +1,7 @@
-import { openSql } from "../../commands/open-sql.js";
 import { openHttpDoor } from "./http-door.js";
 import type { Replica } from "./replica.js";
 import { prepare } from "./request.js";
+import { openSession } from "./session.js";
 import type { WorkspaceSubject } from "./subjects.js";
 import type { Writer } from "./writer.js";
 
@@ -30,7 +30,7 @@ export async function createOccupant(
     async occupy(replica) {
       const door = openHttpDoor(replica.httpPort);
       // A session of its own: an older one may have ended with its server.
-      const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
+      const sql = openSession(databaseUrl);
       const own = await sql.reserve();
       await own`begin`;
       for (const { workspaceId } of homes) {
