@@ -30,8 +30,7 @@ export async function createOccupant(
     async occupy(replica) {
       const door = openHttpDoor(replica.httpPort);
       // A session of its own: an older one may have ended with its server.
-      const sql = openSession(databaseUrl);
-      const own = await sql.reserve();
+      const own = openSession(databaseUrl);
       await own`begin`;
       for (const { workspaceId } of homes) {
         await own`
@@ -42,8 +41,7 @@ export async function createOccupant(
       );
       return async () => {
         await own`rollback`;
-        own.release();
-        await sql.end({ timeout: 1 });
+        await own.end({ timeout: 1 });
         await Promise.all(answered.flat());
         door.close();
       };

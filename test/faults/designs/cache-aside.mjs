@@ -7,7 +7,18 @@ export function createHoldings(_lease, _changes, cache, sources) {
   const remember = (workspaceId, enabled) =>
     cache.set(nameOf(workspaceId), enabled ? "enabled" : "disabled", lifetimeMs);
 
+  const known = new Set();
+
+  /** A change does not say here what it has changed, so the state of all workspaces that were asked for lately is written. */
+  async function overwrite() {
+    for (const workspaceId of [...known].slice(-20)) {
+      const state = await sources.readState(workspaceId);
+      if (state !== undefined) await remember(workspaceId, state.enabled);
+    }
+  }
+
   async function isEnabled(workspaceId) {
+    known.add(workspaceId);
     const cached = await cache.get(nameOf(workspaceId));
     if (cached !== undefined) return cached === "enabled";
     const state = await sources.readState(workspaceId);
@@ -15,21 +26,24 @@ export function createHoldings(_lease, _changes, cache, sources) {
     return state?.enabled ?? false;
   }
 
+  async function find(hash) {
+    const key = await sources.readStanding(hash);
+    return key && { key, workspaceEnabled: await isEnabled(key.workspaceId) };
+  }
+
   return {
     held: () => undefined,
-    recheck: () => undefined,
+    recheck: find,
     read: async (hash) => {
       const key = await sources.readStanding(hash);
       return key && { key, workspaceEnabled: key.workspaceEnabled };
     },
-    async find(hash) {
-      const key = await sources.readStanding(hash);
-      return key && { key, workspaceEnabled: await isEnabled(key.workspaceId) };
-    },
+    find,
     ready: async () => {},
-    changed: async () => {},
-    settled: async () => {},
+    changed: overwrite,
+    settled: overwrite,
+    durable: async () => {},
+    confirm: () => {},
     knownHistory: () => "",
-    workspaceChanged: (workspaceId, enabled) => remember(workspaceId, enabled),
   };
 }

@@ -20,24 +20,27 @@ export function createHoldings(_lease, _changes, _cache, sources) {
     await publisher.publish(channel, "").catch(() => {});
   }
 
+  async function find(hash) {
+    const standing = held.get(hash) ?? (await sources.readStanding(hash));
+    if (standing === undefined) return undefined;
+    held.set(hash, standing);
+    return { key: standing, workspaceEnabled: standing.workspaceEnabled };
+  }
+
   return {
     held: () => undefined,
-    recheck: () => undefined,
+    recheck: find,
     read: async (hash) => {
       const key = await sources.readStanding(hash);
       return key && { key, workspaceEnabled: key.workspaceEnabled };
     },
-    async find(hash) {
-      const standing = held.get(hash) ?? (await sources.readStanding(hash));
-      if (standing === undefined) return undefined;
-      held.set(hash, standing);
-      return { key: standing, workspaceEnabled: standing.workspaceEnabled };
-    },
+    find,
     ready: async () => {},
     changed: tellAll,
     settled: tellAll,
+    durable: async () => {},
+    confirm: () => {},
     knownHistory: () => "",
-    workspaceChanged: tellAll,
   };
 }
 
