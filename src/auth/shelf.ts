@@ -105,8 +105,8 @@ export function createShelf<T>({ form, changes, cache, read, onArrival, capacity
     learnt = changes.learnt;
     for (let left = Math.ceil(share * holdings.size); left > 0; left--) {
       const holding = upNext;
-      // Before the fact is checked: the place of one that has changed is used for the next that is read. A walk that stopped
-      // there would be at its end, start over, and never come to what lies behind.
+      // The iterator moves on before the fact is checked: lru-cache reuses the index of a deleted entry for the next one, which
+      // is the most recent. An iterator that rests there is at its end, starts over, and never reaches the entries behind.
       const next = walk.next();
       upNext = next.done ? undefined : next.value;
       if (next.done) walk = holdings.rvalues();

@@ -23,7 +23,7 @@ export function createIdentitiesService(store: IdentitiesStore, holdings: Holdin
         context.keep?.(answer),
       );
       if (!added) {
-        // Whoever tries again after an unknown outcome learns by this that the first attempt has made it.
+        // A client that retries after an unknown outcome concludes from this that its first attempt has created the identity.
         await holdings.durable(context.call, history);
         throw identityAlreadyExists();
       }

@@ -16,7 +16,7 @@ const { minutes, seed, replicas, rate, design, postgres, only: faults, json } = 
 /** How often every kind of fault must have come in a round of at least so many minutes; none need in a shorter one. */
 const leastOfEachFault = [
   { minutes: 30, times: 20 },
-  { minutes: 3, times: 1 },
+  { minutes: 2, times: 1 },
 ];
 
 /** What the start and the end of a round may take together. */
@@ -62,10 +62,10 @@ async function runOnce(undo: Undo): Promise<boolean> {
   });
   const { user, system } = process.cpuUsage(cpuBefore);
   const failings = findFailings(state, {
-    // The database is away for all of them at times.
-    callsPerSecondWhileFaultsOn: rate / 2,
+    callsPerSecondWhileFaultsOn: (rate * 2) / 3,
     writesPerSecond: 5,
-    lateCallsPerSecond: Math.min(3, rate / 400),
+    // The number of late clients grows with the rate, up to a limit.
+    lateCallsPerSecond: Math.min(3, rate / 200),
     faults,
     leastOfEachFault: leastOfEachFault.find((least) => minutes >= least.minutes)?.times ?? 0,
   });

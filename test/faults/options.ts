@@ -21,7 +21,7 @@ export const { read: readOptions } = createCommandLine({
     minutes: option("N", "how long", numberAbove0, 1),
     seed: seed("which faults come when; the same seed, the same faults", numberAbove0),
     replicas: option("N", "how many processes of the service", numberAbove0, 3),
-    rate: option("N", "calls per second to aim at; the round fails below half of it", numberAbove0, 1_500),
+    rate: option("N", "calls per second to aim at; the round fails below two thirds of it", numberAbove0, 1_500),
     only: option(
       "texts",
       "only faults with one of these in their names: redis,suspended",
