@@ -86,7 +86,7 @@ export function createAuthentication(
 
   function acceptKey(found: Standing | undefined, hash: string): KeyHolder {
     const key = usableKey(found, now);
-    lastUsed.record(key.keyId, new Date());
+    lastUsed.record(key.keyId, Date.now());
     return holderOf(key, hash);
   }
 

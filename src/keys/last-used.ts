@@ -7,7 +7,8 @@ import { createOutage } from "../observe/outage.js";
  * good enough: nothing is decided by it.
  */
 export interface LastUsed {
-  record(keyId: string, at: Date): void;
+  /** @param at in milliseconds since 1970 */
+  record(keyId: string, at: number): void;
   /** Stores what is still unstored. */
   close(): Promise<void>;
 }
@@ -26,10 +27,10 @@ const mostUnstored = 100_000;
 
 /** @param store resolves to the ids of keys whose last use could not be stored yet */
 export function createLastUsed(
-  store: (uses: ReadonlyMap<string, Date>) => Promise<readonly string[]>,
+  store: (uses: ReadonlyMap<string, number>) => Promise<readonly string[]>,
   log: Log,
 ): LastUsed {
-  let uses = new Map<string, Date>();
+  let uses = new Map<string, number>();
   let full = false;
   const outage = createOutage(log, {
     level: "warn",
@@ -37,10 +38,10 @@ export function createLastUsed(
     over: "when keys were last used is stored again",
   });
 
-  function record(keyId: string, at: Date): void {
+  function record(keyId: string, at: number): void {
     const known = uses.get(keyId);
     if (known === undefined && uses.size >= mostUnstored) leaveOut();
-    else if (known === undefined || known.getTime() < at.getTime()) uses.set(keyId, at);
+    else if (known === undefined || known < at) uses.set(keyId, at);
   }
 
   /** Said once, until everything that was remembered is stored. */
@@ -59,7 +60,7 @@ export function createLastUsed(
         const batch = new Map(pending.slice(0, largestBatch));
         const left = await store(batch);
         pending.splice(0, largestBatch);
-        for (const keyId of left) record(keyId, batch.get(keyId) as Date);
+        for (const keyId of left) record(keyId, batch.get(keyId) as number);
       }
       full = uses.size >= mostUnstored;
       outage.end();

@@ -17,7 +17,7 @@ import type { LastUsed } from "./last-used.js";
 import { createQueryCache } from "./permission-query.js";
 import { checkCreation, checkDeletion, checkGivenScopes, checkReroll, checkUpdate } from "./scope-rules.js";
 import { hashSecret, isWellFormedSecret, mintSecret, prefixOf } from "./secret.js";
-import type { KeyChanges, KeysStore } from "./store.js";
+import type { KeyChanges, KeyRow, KeysStore } from "./store.js";
 import { judge } from "./verify.js";
 
 /**
@@ -47,21 +47,22 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
     return holdings.find(held === undefined ? hash : hashSecret(hash), call);
   }
 
-  /** Changes a key; false if it, or its new owner, does not exist. */
-  async function change(keyId: string, changes: KeyChanges, context: CallContext): Promise<boolean> {
+  /** Changes a key, and returns it as it is then. */
+  async function change(keyId: string, changes: KeyChanges, context: CallContext): Promise<KeyRow> {
     const caller = callingKey(context);
     const { call } = context;
     const by = authorOf(context);
-    let seen = await store.seeKey(call, caller.workspaceId, keyId, by);
+    let before: string | undefined;
     // Again, should the key change between the judgement and the change.
-    while (seen !== undefined) {
+    for (;;) {
+      const seen = await store.seeKey(call, caller.workspaceId, keyId, by);
+      if (seen === undefined) throw keyNotFound();
+      if (seen.changedXid === before) throw identityNotFound();
       checkUpdate(caller, seen, changes);
-      if (await store.updateKey(call, seen, changes, by)) return true;
-      const before = seen.changedXid;
-      seen = await store.seeKey(call, caller.workspaceId, keyId, by);
-      if (seen?.changedXid === before) return false;
+      const updated = await store.updateKey(call, seen, changes, by);
+      if (updated !== undefined) return updated;
+      before = seen.changedXid;
     }
-    return false;
   }
 
   /** Deletes a key; false if it does not exist. */
@@ -118,10 +119,10 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       context.call.revokes = mayRevoke(changes);
       const history = holdings.knownHistory();
       const isRead = Object.keys(changes).length === 0;
-      const updated = isRead || (await change(request.keyId, changes, context));
-      const row = await store.findKey(context.call, caller.workspaceId, request.keyId);
+      const row = isRead
+        ? await store.findKey(context.call, caller.workspaceId, request.keyId)
+        : await change(request.keyId, changes, context);
       if (row === undefined) throw keyNotFound();
-      if (!updated) throw identityNotFound();
       await (isRead ? holdings.settled(context.call, history) : holdings.changed());
       return { key: toKey(row) };
     },
@@ -166,7 +167,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
         const key = found?.key.workspaceId === workspaceId ? found.key : undefined;
         const code = judge(key, query, now);
         if (key === undefined || code !== VerificationCode.VALID) return { valid: false, code };
-        lastUsed.record(key.keyId, new Date());
+        lastUsed.record(key.keyId, Date.now());
         return goodVerdictOn(key);
       });
     },

@@ -4,11 +4,11 @@ import { createLastUsed, type LastUsed } from "../../src/keys/last-used.js";
 
 /** Longer than the time between two batches, shorter than twice that. */
 const intervalMs = 3_000;
-const at = (seconds: number) => new Date(1_800_000_000_000 + seconds * 1_000);
+const at = (seconds: number) => 1_800_000_000_000 + seconds * 1_000;
 
 /** A store that keeps what it is given, and fails or waits if it is told to. */
-let batches: Map<string, Date>[];
-let store: (uses: ReadonlyMap<string, Date>) => Promise<readonly string[]>;
+let batches: Map<string, number>[];
+let store: (uses: ReadonlyMap<string, number>) => Promise<readonly string[]>;
 let lastUsed: LastUsed;
 let warnings: string[];
 
