@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { openSql } from "../commands/open-sql.js";
-import type { Backends } from "../src/embedded/backends.js";
+import type { Backends } from "../src/embedded/start.js";
 import type { Pace } from "./rounds.js";
 import { type Server, type ServerOptions, startServer } from "./servers.js";
 

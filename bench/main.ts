@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { optionsOrExit } from "../commands/command-line.js";
 import { createProgress } from "../commands/progress.js";
 import { makeFolder } from "../commands/run-to-exit.js";
-import { type Backends, startBackends } from "../src/embedded/backends.js";
+import { type Backends, startBackends } from "../src/embedded/start.js";
 import { openBench, paces } from "./bench.js";
 import { describeMachine } from "./machine.js";
 import { readOptions } from "./options.js";

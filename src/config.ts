@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import type { CertificateFiles } from "./certificates.js";
+import type { CertificateFiles } from "./net/certificates.js";
 import { type LogLevel, logLevels } from "./observe/log.js";
 import { isOperatorKey } from "./operator-key.js";
 import { Unusable } from "./unusable.js";

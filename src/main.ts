@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { exitCodeOf, tellFailure } from "./cli/failure.js";
+import { exitCodeOf, tellFailure } from "./cli/exit-codes.js";
 import { createProgram } from "./cli/program.js";
 
 try {

@@ -1,5 +1,5 @@
 import type { NetConnectOpts } from "node:net";
-import { socketOf } from "../src/storage/postgres.js";
+import { socketOf } from "../src/storage/postgres/connection.js";
 
 /** Where a backend listens: on a socket in the file system, as the embedded ones do, or on a port. */
 export function addressOf(url: string): NetConnectOpts {

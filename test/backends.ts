@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { TestProject } from "vitest/node";
 import { openSql } from "../commands/open-sql.js";
 import type { migrateDatabase as MigrateDatabase } from "../src/app.js";
-import type { startBackends as StartBackends } from "../src/embedded/backends.js";
+import type { startBackends as StartBackends } from "../src/embedded/start.js";
 import { clockAhead } from "./database-clock.js";
 import { type Findings, searchRemains } from "./leaks.js";
 

@@ -3,7 +3,7 @@ import { fill } from "../bench/data/fill.js";
 import { createPopulation } from "../bench/data/population.js";
 import { isId } from "../src/ids.js";
 import { hashSecret, isWellFormedSecret } from "../src/keys/secret.js";
-import { connectPostgres } from "../src/storage/postgres.js";
+import { connectPostgres } from "../src/storage/postgres/connection.js";
 import { readPage, succeed } from "./calls.js";
 import { createDatabase, openTestApp, type TestApp } from "./harness.js";
 

@@ -1,7 +1,7 @@
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { migrateDatabase } from "../../src/app.js";
-import { connectPostgres, type Sql } from "../../src/storage/postgres.js";
+import { connectPostgres, type Sql } from "../../src/storage/postgres/connection.js";
 import type { Population } from "./population.js";
 
 /** What the keys of a population may do: ask about each other, and a few things as keys in the field do. */

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { optionsOrExit } from "../../commands/command-line.js";
 import { createProgress } from "../../commands/progress.js";
 import { makeFolder } from "../../commands/run-to-exit.js";
-import { startBackends } from "../../src/embedded/backends.js";
+import { startBackends } from "../../src/embedded/start.js";
 import { openBench, paces } from "../bench.js";
 import { describeMachine } from "../machine.js";
 import { type Measured, measure } from "./measure.js";

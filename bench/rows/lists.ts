@@ -1,4 +1,4 @@
-import { writePage } from "../../src/page.js";
+import { writePage } from "../../src/pagination.js";
 import type { Bench } from "../bench.js";
 import { fillDatabase, million, startCrowd } from "../crowd.js";
 import { type HttpRequest, openAsker, postRequest } from "../load/http.js";

@@ -1,9 +1,9 @@
 import { STATUS_CODES } from "node:http";
 import { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
 import { catalogue, type FailureCode, failureCodes, pathOf } from "../../src/errors.js";
-import { errorPagePath, failureBody } from "../../src/gateway/envelope.js";
-import { examples } from "../../src/gateway/pages/examples.js";
-import { exampleDocsBase } from "../../src/gateway/reference.js";
+import { errorPagePath, failureBody } from "../../src/http/json/envelope.js";
+import { examples } from "../../src/http/pages/examples.js";
+import { exampleDocsBase } from "../../src/http/pages/openapi.js";
 import type { JsonObject } from "./json.js";
 
 /** Where a failure can occur: in every call, in those with a body, where it is declared, or outside all operations. */

@@ -9,13 +9,13 @@ import {
 } from "@bufbuild/protobuf";
 import { StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { oneof as oneofRules } from "../../gen/buf/validate/validate_pb.js";
-import { updateMaskOf } from "../../src/update-mask.js";
+import { updateMaskOf } from "../../src/call/update-mask.js";
 import { commentOf } from "./comments.js";
 import { exampleOf, exampleRequest } from "./examples.js";
 import type { Json, JsonObject } from "./json.js";
 import { isRequired, limitsOf } from "./rules.js";
 
-/** The schemas of messages as they look on HTTP, which is what src/gateway/json.ts reads and writes. */
+/** The schemas of messages as they look on HTTP, which is what src/http/json/codec.ts reads and writes. */
 export interface Schemas {
   /** A request as a JSON body. */
   request(message: DescMessage): JsonObject;

@@ -1,11 +1,11 @@
 import type { JsonObject } from "@bufbuild/protobuf";
-import { type AuthorizedKey, asAuthorized } from "../auth/authorized-key.js";
-import type { Call } from "../call.js";
+import type { Call } from "../call/call.js";
 import { mintId } from "../ids.js";
-import type { PageRequest } from "../page.js";
-import { readScannedPage, type ScannedPage, scannedPageOf } from "../storage/pages.js";
-import type { Fragment, Sql, Statement } from "../storage/postgres.js";
-import { run } from "../storage/run.js";
+import type { PageRequest } from "../pagination.js";
+import { type AuthorizedKey, asAuthorized } from "../revocation/authorized-key.js";
+import type { Fragment, Sql, Statement } from "../storage/postgres/connection.js";
+import { readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
+import { run } from "../storage/postgres/query.js";
 
 /** Who makes a change, and in which request. When, the database says. */
 export interface Author {

@@ -1,5 +1,7 @@
 import { timingSafeEqual } from "node:crypto";
-import type { Call } from "../call.js";
+import type { Call } from "../call/call.js";
+import type { KeyHolder, Operator, Principal } from "../call/context.js";
+import { after, type Soon } from "../call/maybe-promise.js";
 import {
   credentialMalformed,
   credentialMissing,
@@ -11,9 +13,7 @@ import {
 import type { LastUsed } from "../keys/last-used.js";
 import { hashSecret, isWellFormedSecret } from "../keys/secret.js";
 import { isOver } from "../keys/verify.js";
-import { after, type Soon } from "../soon.js";
-import type { Holdings, Standing } from "./holdings.js";
-import type { KeyHolder, Operator, Principal } from "./principal.js";
+import type { Holdings, Standing } from "../revocation/key-cache.js";
 
 /** Turns the Authorization headers of a call into the one who is calling, or refuses. Stands behind every door. */
 export type Authenticate = (call: Call, authorization: readonly string[]) => Soon<Principal>;

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { createLatchkeyClient, type LatchkeyClient } from "../client/client.js";
 import type { ClientConfig } from "../config.js";
-import { createCredentials } from "../embedded/credentials.js";
+import { createCredentials } from "../process/bootstrap-credentials.js";
 import { Unusable } from "../unusable.js";
 
 /** Whose credential a command needs. */

@@ -26,7 +26,7 @@ import {
   remoteCommand,
   time,
 } from "./command.js";
-import { NotValid } from "./failure.js";
+import { NotValid } from "./exit-codes.js";
 import { type Columns, writeMore, writeRecord, writeTable } from "./output.js";
 
 const columns: Columns<Key> = {

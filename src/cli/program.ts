@@ -21,7 +21,7 @@ export function createProgram(environment: NodeJS.ProcessEnv): Command {
         .exitOverride()
         .action(async () => {
           const config = readConfig(environment);
-          const { serve } = await import("../serve.js");
+          const { serve } = await import("../process/serve.js");
           await serve(config);
         }),
     )

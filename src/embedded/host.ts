@@ -2,10 +2,10 @@
 // came about: the channel between them closes. So not even kill -9 leaves a PostgreSQL behind.
 import { Unusable } from "../unusable.js";
 import type { Backend } from "./backend.js";
-import { type BackendsOptions, type HostMessage, signOfLifeMs } from "./backends.js";
 import { endWithParent } from "./end-with-parent.js";
-import { keepRunning } from "./keep-running.js";
 import { forgetful, openPostgres } from "./postgres.js";
+import { type BackendsOptions, type HostMessage, signOfLifeMs } from "./start.js";
+import { keepRunning } from "./supervisor.js";
 import { openValkey } from "./valkey.js";
 
 const options: BackendsOptions = JSON.parse(process.argv[2] ?? "{}");

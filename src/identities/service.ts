@@ -1,10 +1,10 @@
 import { type IdentitiesService, UpdateIdentityRequestSchema } from "../../gen/latchkey/v1/identities_service_pb.js";
-import type { Holdings } from "../auth/holdings.js";
-import { authorOf, callingKey, type Handlers } from "../auth/principal.js";
+import { authorOf, callingKey, type Handlers } from "../call/context.js";
+import { changedFields } from "../call/update-mask.js";
 import { identityAlreadyExists, identityNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
-import { readPage, writePage } from "../page.js";
-import { changedFields } from "../update-mask.js";
+import { readPage, writePage } from "../pagination.js";
+import type { Holdings } from "../revocation/key-cache.js";
 import { toIdentity, toReference } from "./convert.js";
 import type { IdentitiesStore } from "./store.js";
 

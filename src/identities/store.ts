@@ -1,14 +1,14 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { PendingQuery } from "postgres";
 import { type Author, events, isChange } from "../audit/store.js";
-import type { Call, KeptAnswer } from "../call.js";
+import type { Call, KeptAnswer } from "../call/call.js";
 import type { Quotas } from "../config.js";
-import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../limits/quotas.js";
-import { keeping } from "../once/store.js";
-import type { PageRequest } from "../page.js";
-import { pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/pages.js";
-import { type Fragment, jsonText, type Sql, type Statement } from "../storage/postgres.js";
-import { readOne, run } from "../storage/run.js";
+import { keeping } from "../idempotency/store.js";
+import type { PageRequest } from "../pagination.js";
+import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
+import { type Fragment, jsonText, type Sql, type Statement } from "../storage/postgres/connection.js";
+import { pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
+import { readOne, run } from "../storage/postgres/query.js";
 
 /** An identity as it is stored. */
 export interface IdentityRow {

@@ -8,10 +8,10 @@ import {
   VerificationCode,
   type VerifyKeyResponseSchema,
 } from "../../gen/latchkey/v1/keys_service_pb.js";
+import { changedFields } from "../call/update-mask.js";
 import { invalidInput } from "../errors.js";
 import { toIdentity } from "../identities/convert.js";
 import { mintId } from "../ids.js";
-import { changedFields } from "../update-mask.js";
 import type { MintedSecret } from "./secret.js";
 import type { KeyChanges, KeyRow, KeyStanding, NewKey, Owner } from "./store.js";
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { createOutage } from "../observe/episode.js";
 import type { Log } from "../observe/log.js";
-import { createOutage } from "../observe/outage.js";
 
 /**
  * Remembers when keys were last used, and stores it in batches: no call waits for it. By this machine's time of day, which is

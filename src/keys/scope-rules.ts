@@ -1,4 +1,4 @@
-import { covers, type KeyHolder } from "../auth/principal.js";
+import { covers, type KeyHolder } from "../call/context.js";
 import { heirOutlives, scopeNotHeld, selfRaised, strongerKey } from "../errors.js";
 import type { KeyChanges, NewKey, SeenKey } from "./store.js";
 

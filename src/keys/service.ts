@@ -5,13 +5,13 @@ import {
   type VerifyKeyResponse,
   VerifyKeyResponseSchema,
 } from "../../gen/latchkey/v1/keys_service_pb.js";
-import type { Holdings, Standing } from "../auth/holdings.js";
-import { authorOf, type CallContext, callingKey, type Handlers } from "../auth/principal.js";
-import type { Call } from "../call.js";
+import type { Call } from "../call/call.js";
+import { authorOf, type CallContext, callingKey, type Handlers } from "../call/context.js";
+import { after } from "../call/maybe-promise.js";
 import { identityNotFound, invalidInput, keyNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
-import { readPage, writePage } from "../page.js";
-import { after } from "../soon.js";
+import { readPage, writePage } from "../pagination.js";
+import type { Holdings, Standing } from "../revocation/key-cache.js";
 import { toChanges, toKey, toNewKey, toOwner, toVerdict } from "./convert.js";
 import type { LastUsed } from "./last-used.js";
 import { createQueryCache } from "./permission-query.js";

@@ -1,16 +1,23 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { type Author, events, isChange, type Told } from "../audit/store.js";
-import { asAuthorized } from "../auth/authorized-key.js";
-import type { Call, KeptAnswer } from "../call.js";
+import type { Call, KeptAnswer } from "../call/call.js";
 import type { Quotas } from "../config.js";
+import { keeping } from "../idempotency/store.js";
 import { idOf, insertion, type NewIdentity } from "../identities/store.js";
-import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../limits/quotas.js";
-import { keeping } from "../once/store.js";
-import type { PageRequest } from "../page.js";
-import { pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/pages.js";
-import { type Fragment, type InSnapshot, jsonText, type Sql, type Statement, words } from "../storage/postgres.js";
-import { readOne, run, runForAll } from "../storage/run.js";
-import { patiently } from "../storage/statements.js";
+import type { PageRequest } from "../pagination.js";
+import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
+import { asAuthorized } from "../revocation/authorized-key.js";
+import {
+  type Fragment,
+  type InSnapshot,
+  jsonText,
+  type Sql,
+  type Statement,
+  words,
+} from "../storage/postgres/connection.js";
+import { pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
+import { readOne, run, runForAll } from "../storage/postgres/query.js";
+import { patiently } from "../storage/postgres/statement.js";
 
 /** A key about to be stored. */
 export interface NewKey {
@@ -242,7 +249,8 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
         where ${isChange(sql)}`;
       const reached = reachedQuota(sql, quotas, seen.workspaceId, { identities: isNew(sql, owner) });
       // The statement does not see an identity in its table that it has just made.
-      const identities = owner?.kind === "named" ? sql`(select (owner).* from resolved) as identities` : sql`identities`;
+      const identities =
+        owner?.kind === "named" ? sql`(select (owner).* from resolved) as identities` : sql`identities`;
       const [row] = await run(
         call,
         sql<(QuotaCheck & (KeyRow | { keyId: null }))[]>`

@@ -1,5 +1,5 @@
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, type Metric, Registry } from "prom-client";
-import { type CallCounts, durationBounds } from "./tally.js";
+import { type CallCounts, durationBounds } from "./call-metrics.js";
 
 /** Everything that is measured, as it can be told to Prometheus or to another process. */
 export type Metrics = Registry;

@@ -12,7 +12,7 @@ import {
   trace,
 } from "@opentelemetry/api";
 import { catalogue, grpcStatusOf } from "../errors.js";
-import { type CallRecord, codeOf, type Door, type LogCall } from "./calls.js";
+import { type CallRecord, codeOf, type Door, type LogCall } from "./access-log.js";
 
 /** Reads a header of a call, or its like in gRPC. */
 export type ReadHeader = (name: string) => string | undefined;

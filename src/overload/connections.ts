@@ -1,7 +1,7 @@
 // By hand: with several workers, Node 20's own `maxConnections` makes the primary offer a connection that no worker takes
 // again and again, as fast as it can.
 import type { Server, Socket } from "node:net";
-import type { Shedding } from "./shedding.js";
+import type { Shedding } from "./shed-counter.js";
 
 /** The open connections of a port. */
 export interface Connections {

@@ -1,4 +1,4 @@
-import { type Bounds, createPatience } from "./patience.js";
+import { type Bounds, createPatience } from "./codel.js";
 
 /** Decides which calls a process takes on: it computes on one event loop, and that is what all of them wait for. */
 export interface LoopGuard {

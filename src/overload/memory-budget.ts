@@ -1,5 +1,5 @@
 import type { EventEmitter } from "node:events";
-import type { Shedding } from "./shedding.js";
+import type { Shedding } from "./shed-counter.js";
 
 /**
  * The memory that clients can make this process hold, over all connections of both ports: request bytes, responses that

@@ -1,4 +1,4 @@
-import type { Fragment, Sql } from "../storage/postgres.js";
+import type { Fragment, Sql } from "../storage/postgres/connection.js";
 
 /** How many rows one statement removes: a few milliseconds of work. */
 export const batchSize = 500;

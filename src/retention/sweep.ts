@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Failure } from "../errors.js";
+import { createOutage } from "../observe/episode.js";
 import type { Log } from "../observe/log.js";
-import { createOutage } from "../observe/outage.js";
 import { batchSize, type RetentionStore } from "./store.js";
 
 export interface SweepOptions {

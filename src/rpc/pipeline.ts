@@ -13,9 +13,9 @@ import type { Span } from "@opentelemetry/api";
 import { type Access, access } from "../../gen/latchkey/v1/access_pb.js";
 import { repeatable } from "../../gen/latchkey/v1/repeatable_pb.js";
 import type { Authentication } from "../auth/authenticate.js";
-import { isOutdated } from "../auth/authorized-key.js";
-import { type CallContext, covers, type Handlers, type Principal } from "../auth/principal.js";
-import { type Call, endCall, refuseEnded } from "../call.js";
+import { type Call, endCall, refuseEnded } from "../call/call.js";
+import { type CallContext, covers, type Handlers, type Principal } from "../call/context.js";
+import { after, type Soon } from "../call/maybe-promise.js";
 import {
   callCancelled,
   deadlineExceeded,
@@ -26,11 +26,11 @@ import {
   serviceUnavailable,
   unexpectedError,
 } from "../errors.js";
-import type { Door } from "../observe/calls.js";
+import type { Handle, Once } from "../idempotency/middleware.js";
+import type { Door } from "../observe/access-log.js";
 import type { ReadHeader, Tracing } from "../observe/tracing.js";
-import type { Handle, Once } from "../once/once.js";
-import { after, type Soon } from "../soon.js";
-import { troubleOf } from "../storage/trouble.js";
+import { isOutdated } from "../revocation/authorized-key.js";
+import { troubleOf } from "../storage/postgres/errors.js";
 import { createValidate } from "./validate.js";
 
 /** A service's descriptor together with its handlers. */

@@ -3,6 +3,7 @@ import type { Path } from "@bufbuild/protobuf/reflect";
 import { type FieldMask, FieldMaskSchema, StructSchema, type Timestamp, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { createValidator } from "@bufbuild/protovalidate";
 import { type FieldError, invalidInput } from "../errors.js";
+import { compilePlainlyValid } from "./length-rules.js";
 import {
   deepestField,
   largestField,
@@ -12,8 +13,7 @@ import {
   tooLarge,
   tooLong,
   tooManyItems,
-} from "./bounds.js";
-import { compilePlainlyValid } from "./plainly-valid.js";
+} from "./message-limits.js";
 
 /** Validates requests by their schema; throws `invalid_input` with the bad fields named. */
 export interface Validate {

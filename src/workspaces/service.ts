@@ -1,13 +1,13 @@
 import type { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import { toAuditEvent, toFilter } from "../audit/convert.js";
 import type { AuditStore } from "../audit/store.js";
-import type { Holdings } from "../auth/holdings.js";
-import { authorOf, type Handlers, type Principal } from "../auth/principal.js";
+import { authorOf, type Handlers, type Principal } from "../call/context.js";
 import { workspaceNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
 import { type MintedSecret, mintSecret } from "../keys/secret.js";
 import type { NewKey } from "../keys/store.js";
-import { readPage, writePage } from "../page.js";
+import { readPage, writePage } from "../pagination.js";
+import type { Holdings } from "../revocation/key-cache.js";
 import { toWorkspace, writeReason } from "./convert.js";
 import type { WorkspacesStore } from "./store.js";
 

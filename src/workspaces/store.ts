@@ -1,10 +1,10 @@
 import { type Author, events, isChange } from "../audit/store.js";
-import type { Call, KeptAnswer } from "../call.js";
+import type { Call, KeptAnswer } from "../call/call.js";
+import { keeping } from "../idempotency/store.js";
 import { keyCreated, keyCreation, type NewKey } from "../keys/store.js";
-import { keeping } from "../once/store.js";
-import type { PageRequest } from "../page.js";
-import type { Fragment, InSnapshot, Sql } from "../storage/postgres.js";
-import { run, runForAll } from "../storage/run.js";
+import type { PageRequest } from "../pagination.js";
+import type { Fragment, InSnapshot, Sql } from "../storage/postgres/connection.js";
+import { run, runForAll } from "../storage/postgres/query.js";
 
 /** A workspace as it is stored. It is disabled while it has a `disabledAt`. */
 export interface WorkspaceRow {

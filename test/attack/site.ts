@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { openSql } from "../../commands/open-sql.js";
 import { project } from "../../commands/project.js";
 import { makeFolder } from "../../commands/run-to-exit.js";
-import { startBackends } from "../../src/embedded/backends.js";
+import { startBackends } from "../../src/embedded/start.js";
 import { startTarget, type Target, type TargetOptions } from "./target.js";
 
 /** Where attacks take place: a PostgreSQL and a Redis, on which each attack starts services of its own. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { allOf, type Changes, createChanges } from "../../src/auth/changes.js";
-import { type Snapshot, snapshotBefore } from "../../src/auth/snapshot.js";
+import { allOf, type Changes, createChanges } from "../../src/revocation/change-log.js";
+import { type Snapshot, snapshotBefore } from "../../src/revocation/snapshot.js";
 
 const key = "key_1";
 const identity = "id_1";

@@ -1,9 +1,9 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import { type EntryForm, keyEntries, workspaceEntries } from "../../src/auth/entries.js";
-import { type Snapshot, snapshotBefore, writeSnapshot } from "../../src/auth/snapshot.js";
-import type { Terms } from "../../src/auth/store.js";
 import { mintSecret } from "../../src/keys/secret.js";
 import type { KeyStanding } from "../../src/keys/store.js";
+import type { Terms } from "../../src/revocation/change-store.js";
+import { type EntryForm, keyEntries, workspaceEntries } from "../../src/revocation/signed-entry.js";
+import { type Snapshot, snapshotBefore, writeSnapshot } from "../../src/revocation/snapshot.js";
 import { succeed } from "../calls.js";
 import { disable } from "./calls.js";
 import {

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
-import { createHeartbeat, heartbeatSettings } from "../../src/auth/heartbeat.js";
-import { snapshotBefore } from "../../src/auth/snapshot.js";
-import { createChangesStore } from "../../src/auth/store.js";
-import { openConnections } from "../../src/storage/connections.js";
+import { createHeartbeat, heartbeatSettings } from "../../src/revocation/change-poller.js";
+import { createChangesStore } from "../../src/revocation/change-store.js";
+import { snapshotBefore } from "../../src/revocation/snapshot.js";
+import { openConnections } from "../../src/storage/postgres/database.js";
 import { createDatabase } from "../harness.js";
 
 let database: Awaited<ReturnType<typeof createDatabase>>;

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
 import { changeLeaseTime } from "../../src/app.js";
-import { createLeaseTimes } from "../../src/auth/change-lease.js";
-import { connectPostgres } from "../../src/storage/postgres.js";
+import { createLeaseTimes } from "../../src/revocation/lease-time.js";
+import { connectPostgres } from "../../src/storage/postgres/connection.js";
 import { createDatabase, operatorKey } from "../harness.js";
 import { openReplicas, type Replicas } from "./replicas.js";
 import { readMetric } from "./vitals.js";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
-import { createMakeDurable } from "../../src/auth/make-durable.js";
-import { createChangesStore } from "../../src/auth/store.js";
-import { openConnections } from "../../src/storage/connections.js";
+import { createChangesStore } from "../../src/revocation/change-store.js";
+import { createMakeDurable } from "../../src/revocation/make-durable.js";
+import { openConnections } from "../../src/storage/postgres/database.js";
 import { createDatabase } from "../harness.js";
 
 let database: Awaited<ReturnType<typeof createDatabase>>;

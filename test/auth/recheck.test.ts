@@ -1,11 +1,11 @@
 import { expect, it } from "vitest";
 import { createAuthentication } from "../../src/auth/authenticate.js";
-import { createChanges } from "../../src/auth/changes.js";
-import { createHoldings } from "../../src/auth/holdings.js";
-import type { Lease } from "../../src/auth/lease.js";
-import { snapshotBefore, writeSnapshot } from "../../src/auth/snapshot.js";
 import { mintSecret } from "../../src/keys/secret.js";
-import { noCache } from "../../src/storage/redis.js";
+import { createChanges } from "../../src/revocation/change-log.js";
+import { createHoldings } from "../../src/revocation/key-cache.js";
+import type { Lease } from "../../src/revocation/lease.js";
+import { snapshotBefore, writeSnapshot } from "../../src/revocation/snapshot.js";
+import { noCache } from "../../src/storage/redis/client.js";
 
 const present = snapshotBefore(1);
 const standing = {

@@ -1,10 +1,10 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import { type Changes, createChanges, type Fact } from "../../src/auth/changes.js";
-import { type EntryForm, workspaceEntries } from "../../src/auth/entries.js";
-import { createShelf, type Shelf } from "../../src/auth/shelf.js";
-import { snapshotBefore } from "../../src/auth/snapshot.js";
-import { weightOf } from "../../src/auth/weight.js";
-import { noCache } from "../../src/storage/redis.js";
+import { type Changes, createChanges, type Fact } from "../../src/revocation/change-log.js";
+import { weightOf } from "../../src/revocation/heap-size.js";
+import { type EntryForm, workspaceEntries } from "../../src/revocation/signed-entry.js";
+import { snapshotBefore } from "../../src/revocation/snapshot.js";
+import { createShelf, type Shelf } from "../../src/revocation/tiered-cache.js";
+import { noCache } from "../../src/storage/redis/client.js";
 import { createRandom } from "../faults/random.js";
 
 const form = workspaceEntries(() => "a secret");

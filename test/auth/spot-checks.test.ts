@@ -1,9 +1,9 @@
 import { pino } from "pino";
 import { beforeEach, describe, expect, it, vi } from "vitest";
-import { createChanges } from "../../src/auth/changes.js";
-import type { Holdings, Standing } from "../../src/auth/holdings.js";
-import { snapshotBefore } from "../../src/auth/snapshot.js";
-import { type ReadUsable, withSpotChecks } from "../../src/auth/spot-checks.js";
+import { createChanges } from "../../src/revocation/change-log.js";
+import type { Holdings, Standing } from "../../src/revocation/key-cache.js";
+import { snapshotBefore } from "../../src/revocation/snapshot.js";
+import { type ReadUsable, withSpotChecks } from "../../src/revocation/spot-checks.js";
 
 const hash = "00";
 const knownXid = 7;

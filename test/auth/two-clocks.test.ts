@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
-import { createChanges } from "../../src/auth/changes.js";
-import type { ChangeSource } from "../../src/auth/heartbeat.js";
-import { createLease } from "../../src/auth/lease.js";
-import { snapshotBefore } from "../../src/auth/snapshot.js";
+import { createChanges } from "../../src/revocation/change-log.js";
+import type { ChangeSource } from "../../src/revocation/change-poller.js";
+import { createLease } from "../../src/revocation/lease.js";
+import { snapshotBefore } from "../../src/revocation/snapshot.js";
 
 const leaseMs = 250;
 /** A drift of 5 ms goes unnoticed; the holder's clock may be a twelfth too slow, the writer's a twelfth too fast. */

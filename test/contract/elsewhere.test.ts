@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { mintId } from "../../src/ids.js";
 import { mintSecret } from "../../src/keys/secret.js";
-import { type ListName, writePage } from "../../src/page.js";
+import { type ListName, writePage } from "../../src/pagination.js";
 import { redisInUse } from "../auth/calls.js";
 import { succeed } from "../calls.js";
 import { createWorkspace } from "../gateway/http.js";

@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import type { Backend, Run } from "../../src/embedded/backend.js";
-import { keepRunning, type News } from "../../src/embedded/keep-running.js";
 import { forgetful, openPostgres } from "../../src/embedded/postgres.js";
+import { keepRunning, type News } from "../../src/embedded/supervisor.js";
 
 test("a stop does not wait for a backend that takes long to be started again", async () => {
   const killed = new AbortController();

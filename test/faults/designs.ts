@@ -16,24 +16,24 @@ export interface Design {
  * test/storage/unseen-changes.
  */
 const designs: Readonly<Record<string, Design>> = {
-  "cache-aside": { replaces: "auth/holdings" },
-  "publish-subscribe": { replaces: "auth/holdings" },
-  "no-wait": { replaces: "auth/holdings" },
+  "cache-aside": { replaces: "revocation/key-cache" },
+  "publish-subscribe": { replaces: "revocation/key-cache" },
+  "no-wait": { replaces: "revocation/key-cache" },
   "no-recheck": { replaces: "auth/authenticate" },
-  "no-condition": { replaces: "auth/authorized-key" },
+  "no-condition": { replaces: "revocation/authorized-key" },
   "own-time-of-day": { replaces: "keys/verify" },
-  "no-margin": { replaces: "auth/lease" },
-  "rare-renewals": { replaces: "auth/lease" },
-  "highest-transaction": { replaces: "auth/store" },
+  "no-margin": { replaces: "revocation/lease" },
+  "rare-renewals": { replaces: "revocation/lease" },
+  "highest-transaction": { replaces: "revocation/change-store" },
   // So that what was not written is not soon written anyway.
   "unsafe-setting": {
-    replaces: "auth/store",
+    replaces: "revocation/change-store",
     cluster: { settings: { synchronous_commit: "off", wal_writer_delay: "10s" } },
   },
   async: { cluster: { synchronous: false } },
-  "unheard-warnings": { replaces: "storage/postgres" },
-  "unwritten-repeats": { replaces: "auth/make-durable" },
-  "confirmed-elsewhere": { replaces: "auth/make-durable" },
+  "unheard-warnings": { replaces: "storage/postgres/connection" },
+  "unwritten-repeats": { replaces: "revocation/make-durable" },
+  "confirmed-elsewhere": { replaces: "revocation/make-durable" },
 };
 
 export const brokenDesigns = Object.keys(designs);

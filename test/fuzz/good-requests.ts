@@ -2,7 +2,7 @@ import { type DescField, type DescMessage, getOption, hasOption, ScalarType } fr
 import { FieldMaskSchema, StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { type FieldRules, field as fieldRules, oneof as oneofRules } from "../../gen/buf/validate/validate_pb.js";
-import { updateMaskOf } from "../../src/update-mask.js";
+import { updateMaskOf } from "../../src/call/update-mask.js";
 import type { PoolName, Template } from "./request.js";
 
 /** Requests that are as documented, made from the descriptor: of each field's type, and within its rules. */

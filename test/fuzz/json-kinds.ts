@@ -1,7 +1,7 @@
 import { type DescField, ScalarType } from "@bufbuild/protobuf";
 import { StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
-import { updateMaskOf } from "../../src/update-mask.js";
+import { updateMaskOf } from "../../src/call/update-mask.js";
 import { toProtoJson } from "./encode.js";
 import { anyCharacter, goodRequest, goodValue } from "./good-requests.js";
 import { jsonText } from "./json-text.js";

@@ -5,7 +5,7 @@ import { openSql } from "../../commands/open-sql.js";
 import { createProgress } from "../../commands/progress.js";
 import { makeFolder, runToExit, type Undo } from "../../commands/run-to-exit.js";
 import { migrateDatabase, openApp } from "../../src/app.js";
-import { startBackends } from "../../src/embedded/backends.js";
+import { startBackends } from "../../src/embedded/start.js";
 import { createLog } from "../../src/observe/log.js";
 import { appOptions, redisAt } from "../app-options.js";
 import { readOptions } from "./options.js";

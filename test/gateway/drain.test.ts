@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import { type AddressInfo, createServer as createPort } from "node:net";
 import { fastify } from "fastify";
 import { expect, it, onTestFinished } from "vitest";
-import { drainOnClose } from "../../src/gateway/drain.js";
+import { drainOnClose } from "../../src/http/drain.js";
 
 const hour = 3_600_000;
 

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { html, json, sentence } from "../../src/gateway/pages/html.js";
+import { html, json, sentence } from "../../src/http/pages/html.js";
 
 it("text that is put into markup is escaped, in attributes too; markup is not", () => {
   const text = `<a href="x" title='y'>&amp;</a>`;

@@ -1,6 +1,6 @@
 import fastify from "fastify";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { apiReference } from "../../src/gateway/reference.js";
+import { apiReference } from "../../src/http/pages/openapi.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import { ask } from "./http.js";
 

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { exitCodeOf } from "../../src/cli/failure.js";
+import { exitCodeOf } from "../../src/cli/exit-codes.js";
 import { createLatchkeyClient, isLatchkeyError } from "../../src/client/client.js";
 import { disable, enable, redisInUse } from "../auth/calls.js";
 import { succeed } from "../calls.js";

@@ -1,7 +1,7 @@
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it, onTestFinished } from "vitest";
-import { createWindows } from "../../src/limits/windows.js";
-import { noCache } from "../../src/storage/redis.js";
+import { createWindows } from "../../src/rate-limit/counter.js";
+import { noCache } from "../../src/storage/redis/client.js";
 import { redisInUse } from "../auth/calls.js";
 import { ask, createWorkspace, expectSuccess } from "../gateway/http.js";
 import { openTestApp, patientWithRedis, redisAt, type TestApp } from "../harness.js";

@@ -6,7 +6,7 @@ import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { CreateIdentityRequestSchema } from "../../gen/latchkey/v1/identities_service_pb.js";
-import { fairRules } from "../../src/storage/shares.js";
+import { fairRules } from "../../src/storage/postgres/shares.js";
 import { type Answer, createWorkspace, expectFailure, expectSuccess, post } from "../gateway/http.js";
 import { createDatabase, openTestApp, operatorKey, type TestApp } from "../harness.js";
 import { readSamples, total } from "../observe/samples.js";

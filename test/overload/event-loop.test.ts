@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
+import { createPatience } from "../../src/overload/codel.js";
 import { createLoopGuard } from "../../src/overload/event-loop.js";
-import { createPatience } from "../../src/overload/patience.js";
 
 const bounds = { targetMs: 50, burstMs: 1_000, intervalMs: 250 };
 

@@ -1,7 +1,7 @@
 import { EventEmitter } from "node:events";
 import { describe, expect, it } from "vitest";
 import { createMemoryBudget } from "../../src/overload/memory-budget.js";
-import type { Bottleneck } from "../../src/overload/shedding.js";
+import type { Bottleneck } from "../../src/overload/shed-counter.js";
 
 const limits = { totalBytes: 1_000, connectionBytes: 600, tenantBytes: 500, smallBytes: 10 };
 

@@ -10,7 +10,7 @@ import type postgres from "postgres";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { CreateKeyRequestSchema, KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { fairRules } from "../../src/storage/shares.js";
+import { fairRules } from "../../src/storage/postgres/shares.js";
 import { encode } from "../fuzz/kind.js";
 import { operationNamed } from "../fuzz/operations.js";
 import { readOutcome } from "../fuzz/outcome.js";

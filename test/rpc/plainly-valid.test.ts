@@ -8,7 +8,7 @@ import {
   GetKeyRequestSchema,
   VerifyKeyRequestSchema,
 } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { compilePlainlyValid } from "../../src/rpc/plainly-valid.js";
+import { compilePlainlyValid } from "../../src/rpc/length-rules.js";
 
 const validator = createValidator();
 const isValid = (schema: DescMessage, message: Message) => validator.validate(schema, message).kind === "valid";

@@ -1,7 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import { describe, expect, it, vi } from "vitest";
 import { VerifyKeyResponseSchema } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { writeOnce } from "../../src/rpc/write-once.js";
+import { writeOnce } from "../../src/rpc/memoize-encoding.js";
 
 describe("a message", () => {
   it("that is frozen is written once", () => {

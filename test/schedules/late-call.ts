@@ -1,7 +1,7 @@
 import { EventEmitter } from "node:events";
 import { create } from "@bufbuild/protobuf";
 import { CreateKeyRequestSchema, KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { type Call, workFor } from "../../src/call.js";
+import { type Call, workFor } from "../../src/call/call.js";
 import { Failure, pathOf } from "../../src/errors.js";
 import { mintSecret } from "../../src/keys/secret.js";
 import { createProcedures, type Procedure, type Service } from "../../src/rpc/pipeline.js";

@@ -3,7 +3,7 @@ import type { Plugin } from "vite";
 import { mutants } from "./mutants.js";
 
 /** Both what is broken and what it is broken in: whatever imports a broken module must be loaded once more itself. */
-const mutable = /\/((src\/auth|src\/keys|src\/rpc|test\/schedules)\/[^/]+|src\/call)\.ts$/;
+const mutable = /\/(src\/auth|src\/call|src\/keys|src\/revocation|src\/rpc|test\/schedules)\/[^/]+\.ts$/;
 
 /**
  * Serves broken versions of modules to tests, so that the sources need no switches for it. `./a.js?mutant=3` is a.ts

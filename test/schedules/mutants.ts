@@ -12,14 +12,14 @@ export interface Mutant {
   readonly complaint?: string;
 }
 
-const lease = "src/auth/lease.ts";
-const changeLease = "src/auth/change-lease.ts";
-const changes = "src/auth/changes.ts";
-const shelf = "src/auth/shelf.ts";
-const snapshot = "src/auth/snapshot.ts";
-const holdings = "src/auth/holdings.ts";
+const lease = "src/revocation/lease.ts";
+const changeLease = "src/revocation/lease-time.ts";
+const changes = "src/revocation/change-log.ts";
+const shelf = "src/revocation/tiered-cache.ts";
+const snapshot = "src/revocation/snapshot.ts";
+const holdings = "src/revocation/key-cache.ts";
 const pipeline = "src/rpc/pipeline.ts";
-const call = "src/call.ts";
+const call = "src/call/call.ts";
 const verify = "src/keys/verify.ts";
 const postgres = "test/schedules/postgres.ts";
 

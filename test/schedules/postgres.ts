@@ -1,7 +1,7 @@
-import type { LeaseTimes } from "../../src/auth/change-lease.js";
-import type { ChangeSource } from "../../src/auth/heartbeat.js";
-import type { HoldingsSources } from "../../src/auth/holdings.js";
-import { type Snapshot, sees, writeSnapshot } from "../../src/auth/snapshot.js";
+import type { ChangeSource } from "../../src/revocation/change-poller.js";
+import type { HoldingsSources } from "../../src/revocation/key-cache.js";
+import type { LeaseTimes } from "../../src/revocation/lease-time.js";
+import { type Snapshot, sees, writeSnapshot } from "../../src/revocation/snapshot.js";
 import type { Dice } from "./dice.js";
 import type { Step, Time } from "./time.js";
 

@@ -1,4 +1,4 @@
-import type { Cache } from "../../src/storage/redis.js";
+import type { Cache } from "../../src/storage/redis/client.js";
 import type { Dice } from "./dice.js";
 import type { Step } from "./time.js";
 

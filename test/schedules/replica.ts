@@ -1,10 +1,10 @@
 import { type Authentication, createAuthentication } from "../../src/auth/authenticate.js";
-import { createChanges } from "../../src/auth/changes.js";
-import type { ChangeSource } from "../../src/auth/heartbeat.js";
-import { createHoldings, type Holdings, type HoldingsSources } from "../../src/auth/holdings.js";
-import { createLease } from "../../src/auth/lease.js";
-import type { Snapshot } from "../../src/auth/snapshot.js";
-import type { Cache } from "../../src/storage/redis.js";
+import { createChanges } from "../../src/revocation/change-log.js";
+import type { ChangeSource } from "../../src/revocation/change-poller.js";
+import { createHoldings, type Holdings, type HoldingsSources } from "../../src/revocation/key-cache.js";
+import { createLease } from "../../src/revocation/lease.js";
+import type { Snapshot } from "../../src/revocation/snapshot.js";
+import type { Cache } from "../../src/storage/redis/client.js";
 import type { Tally } from "./tally.js";
 import type { MachineClock } from "./time.js";
 

@@ -1,8 +1,8 @@
 import type { Scheduler } from "fast-check";
 import { VerificationCode } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { changeLease } from "../../src/auth/change-lease.js";
-import { recentPast } from "../../src/auth/lease.js";
 import { judge } from "../../src/keys/verify.js";
+import { recentPast } from "../../src/revocation/lease.js";
+import { changeLease } from "../../src/revocation/lease-time.js";
 import { chooseChange } from "./choose-change.js";
 import { createDice } from "./dice.js";
 import { LateCall } from "./late-call.js";

@@ -1,4 +1,4 @@
-import type { Clock } from "../../src/auth/clock.js";
+import type { Clock } from "../../src/revocation/clock.js";
 import type { Dice } from "./dice.js";
 
 /** A point of the schedule: resolves when the scheduler chooses it among all that are open. */

@@ -1,4 +1,4 @@
-import type { Standing } from "../../src/auth/holdings.js";
+import type { Standing } from "../../src/revocation/key-cache.js";
 import type { Contents } from "./postgres.js";
 
 /** How every complaint ends. */

@@ -25,10 +25,10 @@ export async function makeScene({ httpUrl, operatorKey }: SoakedService): Promis
   return { ...(await make()), operatorKey, makeWorkspace: async () => (await make()).workspaceId };
 }
 
-/** What a process remembers at most of changes; see src/auth/changes.ts. */
+/** What a process remembers at most of changes; see src/revocation/change-log.ts. */
 const mostRemembered = 100_000;
 
-/** Of more rows of one workspace at once, none is remembered by itself; see src/auth/store.ts. */
+/** Of more rows of one workspace at once, none is remembered by itself; see src/revocation/change-store.ts. */
 const batch = 900;
 
 /** More keys than are held with the cache that the soak has. */

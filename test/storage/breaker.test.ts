@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { type Breaker, createBreaker } from "../../src/storage/breaker.js";
+import { type Breaker, createBreaker } from "../../src/storage/redis/breaker.js";
 
 /** Many probes fit in. */
 const aWhileMs = 1_000;

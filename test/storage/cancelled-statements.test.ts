@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from "vitest";
-import { openConnections } from "../../src/storage/connections.js";
+import { openConnections } from "../../src/storage/postgres/database.js";
 import { addressOf, byPort } from "../backend-address.js";
 import { createDatabase } from "../harness.js";
 

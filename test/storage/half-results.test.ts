@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from "vitest";
-import { type Connections, openConnections } from "../../src/storage/connections.js";
-import { troubleOf } from "../../src/storage/trouble.js";
+import { type Connections, openConnections } from "../../src/storage/postgres/database.js";
+import { troubleOf } from "../../src/storage/postgres/errors.js";
 import { addressOf, byPort } from "../backend-address.js";
 import { createDatabase } from "../harness.js";
 

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { createLanes, type Lane } from "../../src/storage/lanes.js";
-import type { Sql } from "../../src/storage/postgres.js";
-import { fairRules, type Origin, type PoolRules } from "../../src/storage/shares.js";
+import type { Sql } from "../../src/storage/postgres/connection.js";
+import { createLanes, type Lane } from "../../src/storage/postgres/pool.js";
+import { fairRules, type Origin, type PoolRules } from "../../src/storage/postgres/shares.js";
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ["performance"] }));
 afterEach(() => void vi.useRealTimers());

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { migrate } from "../../src/storage/migrate.js";
-import { connectPostgres, type Sql } from "../../src/storage/postgres.js";
+import { connectPostgres, type Sql } from "../../src/storage/postgres/connection.js";
+import { migrate } from "../../src/storage/postgres/migrate.js";
 import { createDatabase, openTestApp } from "../harness.js";
 
 let database: Awaited<ReturnType<typeof createDatabase>>;

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createAuditStore } from "../../src/audit/store.js";
-import { createChangesStore } from "../../src/auth/store.js";
 import { createIdentitiesStore } from "../../src/identities/store.js";
 import { createKeysStore } from "../../src/keys/store.js";
-import type { ScannedPage } from "../../src/storage/pages.js";
-import { connectPostgres, type Sql } from "../../src/storage/postgres.js";
+import { createChangesStore } from "../../src/revocation/change-store.js";
+import { connectPostgres, type Sql } from "../../src/storage/postgres/connection.js";
+import type { ScannedPage } from "../../src/storage/postgres/paging.js";
 import { appOptions } from "../app-options.js";
 import { openSchema, type Schema } from "./schema.js";
 

@@ -2,7 +2,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { expect, inject, it, onTestFinished } from "vitest";
 import { createLog } from "../../src/observe/log.js";
-import { connectRedis } from "../../src/storage/redis.js";
+import { connectRedis } from "../../src/storage/redis/client.js";
 import { addressOf } from "../backend-address.js";
 import { redisAt } from "../harness.js";
 

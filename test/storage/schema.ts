@@ -1,7 +1,7 @@
 import { mintId } from "../../src/ids.js";
 import { mintSecret } from "../../src/keys/secret.js";
-import { migrate } from "../../src/storage/migrate.js";
-import { connectPostgres, type Sql, type Statement } from "../../src/storage/postgres.js";
+import { connectPostgres, type Sql, type Statement } from "../../src/storage/postgres/connection.js";
+import { migrate } from "../../src/storage/postgres/migrate.js";
 import { createDatabase } from "../harness.js";
 
 /** A database with the schema, as SQL sees it, without a service. */

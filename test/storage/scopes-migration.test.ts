@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { migrate } from "../../src/storage/migrate.js";
-import { connectPostgres, type Sql } from "../../src/storage/postgres.js";
+import { connectPostgres, type Sql } from "../../src/storage/postgres/connection.js";
+import { migrate } from "../../src/storage/postgres/migrate.js";
 import { createDatabase } from "../harness.js";
 
 const folder = new URL("../../src/storage/migrations/", import.meta.url);

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import type { Call } from "../../src/call.js";
-import { type Connections, openConnections } from "../../src/storage/connections.js";
-import { poolSettings } from "../../src/storage/postgres.js";
-import { run, runForAll } from "../../src/storage/run.js";
+import type { Call } from "../../src/call/call.js";
+import { poolSettings } from "../../src/storage/postgres/connection.js";
+import { type Connections, openConnections } from "../../src/storage/postgres/database.js";
+import { run, runForAll } from "../../src/storage/postgres/query.js";
 import { createDatabase } from "../harness.js";
 
 let database: Awaited<ReturnType<typeof createDatabase>>;

@@ -4,7 +4,7 @@ import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { createLatchkeyClient } from "../../src/client/client.js";
-import { createTroubleLog } from "../../src/storage/trouble-log.js";
+import { createTroubleLog } from "../../src/storage/postgres/outage-log.js";
 import { readMetric } from "../auth/vitals.js";
 import { createWorkspace, expectFailure, expectSuccess, post } from "../gateway/http.js";
 import { createDatabase, openTestApp, type TestApp } from "../harness.js";

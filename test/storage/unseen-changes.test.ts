@@ -2,10 +2,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
-import { allOf } from "../../src/auth/changes.js";
-import { recentPast } from "../../src/auth/lease.js";
-import { type Snapshot, snapshotBefore } from "../../src/auth/snapshot.js";
-import { type Change, createChangesStore } from "../../src/auth/store.js";
+import { allOf } from "../../src/revocation/change-log.js";
+import { type Change, createChangesStore } from "../../src/revocation/change-store.js";
+import { recentPast } from "../../src/revocation/lease.js";
+import { type Snapshot, snapshotBefore } from "../../src/revocation/snapshot.js";
 import { openOwnPostgres } from "./own-postgres.js";
 import { disableRow, openSchema, type Schema } from "./schema.js";
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { createWaitingRoom } from "../../src/storage/waiting-room.js";
+import { createWaitingRoom } from "../../src/storage/postgres/acquire-queue.js";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
-import { openConnections } from "../../src/storage/connections.js";
+import { openConnections } from "../../src/storage/postgres/database.js";
 import { createDatabase } from "../harness.js";
 
 let database: Awaited<ReturnType<typeof createDatabase>>;

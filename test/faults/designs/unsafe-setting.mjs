@@ -1,6 +1,6 @@
 // The service's own design, except that it does not look at how PostgreSQL is set. Broken, because with
 // `synchronous_commit = off` a commit is reported before it is on disk, and a crash takes it back.
-import { createChangesStore as createSound } from "./store.as-built.js";
+import { createChangesStore as createSound } from "./change-store.as-built.js";
 
 export function createChangesStore(sql) {
   const store = createSound(sql);

@@ -1,0 +1,61 @@
+import type { DescMessage, DescService, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import type { Author } from "../audit/store.js";
+import type { AuthorizedKey } from "../revocation/authorized-key.js";
+import type { Call, KeptAnswer } from "./call.js";
+import type { Soon } from "./maybe-promise.js";
+
+/** Who is calling: the operator of the service, or a workspace's key. */
+export type Principal = Operator | KeyHolder;
+
+export interface Operator {
+  readonly kind: "operator";
+}
+
+export interface KeyHolder extends AuthorizedKey {
+  readonly kind: "key";
+  readonly workspaceId: string;
+  /** Of its secret, by which it is found again. */
+  readonly hash: string;
+}
+
+/** Whether granted scopes, or permissions, cover a wanted one, which may itself be a wildcard. */
+export function covers(granted: readonly string[], wanted: string): boolean {
+  for (const grant of granted) {
+    if (grant === wanted || grant === "*") return true;
+    if (grant.endsWith(".*") && wanted.startsWith(grant.slice(0, -1))) return true;
+  }
+  return false;
+}
+
+/** What a handler gets beside its request, whichever door the call came through. */
+export interface CallContext {
+  readonly caller: Principal;
+  readonly call: Call;
+  /** Undefined unless the caller may ask again; then what this makes of the answer is stored with the change. */
+  readonly keep?: (answer: MessageInitShape<DescMessage>) => KeptAnswer;
+}
+
+/** The key that calls. Handlers of operations that only keys may call rely on the pipeline to admit nobody else. */
+export function callingKey({ caller }: CallContext): KeyHolder {
+  if (caller.kind !== "key") throw new Error("a handler for keys was reached without one");
+  return caller;
+}
+
+/** Who answers for the changes of this call. */
+export function authorOf({ caller, call }: CallContext): Author {
+  const key = authorizedKeyOf(caller);
+  return { actor: key?.keyId ?? "operator", requestId: call.requestId, key };
+}
+
+/** The key whose authorization a call depends on; undefined for the operator. */
+export function authorizedKeyOf(caller: Principal): AuthorizedKey | undefined {
+  return caller.kind === "key" ? caller : undefined;
+}
+
+/** A service's handlers: Connect's ServiceImpl, with a context that every door has, and answers that may be there. */
+export type Handlers<Service extends DescService> = {
+  [Method in keyof Service["method"]]: (
+    request: MessageShape<Service["method"][Method]["input"]>,
+    context: CallContext,
+  ) => Soon<MessageInitShape<Service["method"][Method]["output"]>>;
+};

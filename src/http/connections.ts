@@ -1,0 +1,30 @@
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import { answerUnderWay } from "../net/sockets.js";
+import type { Connections, OpenConnection } from "../overload/connections.js";
+import { callerOf } from "./call.js";
+
+/** Says which connections of the HTTP port are in use: a connection is idle when no request is in flight on it. */
+export function watchConnections(server: Server, connections: Connections): void {
+  const known = new WeakMap<Socket, OpenConnection>();
+
+  function connectionOf(socket: Socket): OpenConnection | undefined {
+    const seen = known.get(socket);
+    if (seen !== undefined) return seen;
+    const connection = connections.of(socket);
+    if (connection === undefined) return undefined;
+    connection.isBusy = () => answerUnderWay(socket) !== undefined;
+    known.set(socket, connection);
+    return connection;
+  }
+
+  server.prependListener("request", (request: IncomingMessage, response: ServerResponse) => {
+    const connection = connectionOf(request.socket);
+    if (connection === undefined) return;
+    connection.lastUsedAt = performance.now();
+    if (connection.authenticated || request.headers.authorization === undefined) return;
+    response.once("finish", () => {
+      connection.authenticated ||= callerOf(request) !== undefined;
+    });
+  });
+}

@@ -1,0 +1,17 @@
+import type { FastifyRequest } from "fastify";
+import { compressionUnsupported, invalidInput } from "../../errors.js";
+import { readJson } from "./strict-json.js";
+
+/** Parses a JSON body. An empty one means `{}`: the documented listKeys call may send none. */
+export function parseBody(request: FastifyRequest): unknown {
+  const { headers, query } = request;
+  const body = request.body as Buffer | undefined;
+  const parameters = Object.keys(query as object);
+  if (parameters.length > 0) {
+    throw invalidInput(parameters.map((location) => ({ location, message: "belongs in the body, not in the query" })));
+  }
+  if ((headers["content-encoding"] ?? "identity").toLowerCase() !== "identity") {
+    throw compressionUnsupported("Content-Encoding");
+  }
+  return body === undefined || body.length === 0 ? {} : readJson(body);
+}

@@ -1,0 +1,123 @@
+import {
+  type Category,
+  catalogue,
+  categoryOf,
+  type FailureCode,
+  failureCodes,
+  grpcNameOf,
+  pathOf,
+  reasonOf,
+  titleOf,
+} from "../../errors.js";
+import { errorPagePath, failureBody } from "../json/envelope.js";
+import { type Example, examples } from "./examples.js";
+import { command, html, json, type Markup, sentence } from "./html.js";
+import { type Page, paths } from "./layout.js";
+
+/** What each kind of failure is about, in the order in which a call is judged. */
+const categories: Record<Category, string> = {
+  authentication: "It cannot be told who is calling.",
+  authorization: "The caller is known, and is not allowed.",
+  limits: "The caller is known, and asks too often.",
+  data: "What is asked for is not there, or is there already.",
+  application: "The request is not one that can be served, or the service cannot serve it now.",
+};
+
+const byCategory = (Object.keys(categories) as Category[]).map((category) => ({
+  category,
+  codes: failureCodes.filter((code) => categoryOf(code) === category),
+}));
+
+/** The page about one failure: what happened, why, and how to fix it. */
+export function errorPage(code: FailureCode, docsBase: string, api: string): Page {
+  const { when, causes, remedy, seeAlso } = catalogue[code];
+  const { answer, effect, given, command: text } = examples[code];
+  const category = categoryOf(code);
+  return {
+    title: `${pathOf(code)} · Latchkey`,
+    place: paths.errors,
+    main: html`<p class="above"><a href="${paths.errors}#${category}">${category}</a></p>
+<h1 class="code">${nameOf(code)}</h1>
+<p class="lead">${sentence(when)}</p>
+${factsOf(code)}
+<h2>Why it happens</h2>
+<ul>${causes.map((cause) => html`<li>${sentence(cause)}</li>`)}</ul>
+<h2>How to fix it</h2>
+<p>${sentence(remedy)}</p>
+<h2>What the answer looks like</h2>
+${json(JSON.parse(failureBody(answer, "req_01jd9x2m5te4btvz7p3k8n6qwc", docsBase)))}
+<h2>${headings[effect]}</h2>
+<p>${sentence(given)}</p>
+${command(text.replaceAll("$API", api))}
+<h2>See also</h2>
+${linesOf(seeAlso)}`,
+    aside: allErrors(code),
+  };
+}
+
+const headings: Record<Example["effect"], string> = {
+  provokes: "Get this answer yourself",
+  mends: "Get past it",
+};
+
+/** The page that lists all failures, by category. */
+export function errorIndex(): Page {
+  return {
+    title: "Errors · Latchkey",
+    place: paths.errors,
+    main: html`<div class="hero">
+<h1>Errors</h1>
+<p class="lead">Every way in which a call can fail. The <code>type</code> of an error is the address of its page here.</p>
+</div>
+${byCategory.map(
+  ({ category, codes }) => html`<section class="row" aria-labelledby="${category}">
+<div>
+<h2 id="${category}">${category}</h2>
+<p>${categories[category]}</p>
+</div>
+${linesOf(codes)}
+</section>
+`,
+)}`,
+  };
+}
+
+function factsOf(code: FailureCode): Markup {
+  const grpc = grpcNameOf(code);
+  return html`<dl class="facts">
+<div><dt>HTTP</dt><dd>${catalogue[code].status} ${titleOf(code)}</dd></div>
+<div><dt>gRPC</dt><dd>${grpc ? html`<code>${grpc}</code>` : "over HTTP only"}</dd></div>
+<div><dt>Reason</dt><dd><code>${reasonOf(code)}</code></dd></div>
+</dl>`;
+}
+
+function linesOf(codes: readonly FailureCode[]): Markup {
+  return html`<ul class="lines">
+${codes.map(
+  (code) => html`<li><a href="${errorPagePath(pathOf(code))}"><code>${categoryOf(code)}/<wbr>${nameOf(code)}</code></a>
+<span class="status">${catalogue[code].status}</span>
+<p>${sentence(catalogue[code].when)}</p></li>
+`,
+)}</ul>`;
+}
+
+function allErrors(current: FailureCode): Markup {
+  return html`<nav class="aside" aria-labelledby="all-errors">
+<h2 id="all-errors">All errors</h2>
+${byCategory.map(
+  ({ category, codes }) => html`<section>
+<h3>${category}</h3>
+<ul>
+${codes.map(
+  (code) =>
+    html`<li><a href="${errorPagePath(pathOf(code))}"${code === current ? html` aria-current="page"` : ""}>${nameOf(code)}</a></li>
+`,
+)}</ul>
+</section>
+`,
+)}</nav>`;
+}
+
+function nameOf(code: FailureCode): string {
+  return reasonOf(code).toLowerCase();
+}

@@ -1,0 +1,83 @@
+import type { Doors } from "./addresses.js";
+import { command, html, type Markup, sentence } from "./html.js";
+import { logo, type Page, paths } from "./layout.js";
+import { version } from "./version.js";
+
+/** The first page: what runs here, and where to go next. */
+export function homePage(doors: Doors): Page {
+  const { http, grpc } = doors;
+  return {
+    title: "Latchkey: API keys for your services",
+    main: html`<div class="row hero">
+${logo}
+<div>
+<h1>API keys for your services</h1>
+<p class="lead">gRPC, Connect and HTTP/JSON from one definition, with revocation that is immediate.</p>
+<p class="running">Latchkey ${version} runs here</p>
+</div>
+</div>
+${[
+  row(
+    "Have a key",
+    "The first start keeps one in a file. If this is not your installation, ask its operator.",
+    command("KEY=$(cat .latchkey/first.key)"),
+  ),
+  row("HTTP/JSON", `For external clients, at \`${http}\``, command(httpCall(doors))),
+  row("gRPC", `For internal services, at \`${grpc}\`, with server reflection`, command(grpcCall(doors))),
+  row("Connect, gRPC-Web", `For browsers and TypeScript, at \`${http}\``, command(connectCall(doors))),
+  row("Go on", "All doors give the same results and the same errors.", furtherPages),
+]}`,
+  };
+}
+
+/** The same in JSON, for programs and for curl. */
+export function homeData({ http, grpc }: Doors) {
+  return {
+    name: "Latchkey",
+    version,
+    doors: { http, connect: http, grpc },
+    links: {
+      reference: http + paths.reference,
+      openapi: http + paths.openapi,
+      errors: http + paths.errors,
+      live: http + paths.live,
+      ready: http + paths.ready,
+    },
+  };
+}
+
+function row(title: string, about: string, shown: Markup): Markup {
+  const id = title.toLowerCase().replace(/[^a-z]+/g, "-");
+  return html`<section class="row" aria-labelledby="${id}">
+<div>
+<h2 id="${id}">${title}</h2>
+<p>${sentence(about)}</p>
+</div>
+${shown}
+</section>
+`;
+}
+
+function httpCall({ http }: Doors): string {
+  return `curl -X POST ${http}/v1/keys.listKeys \\
+  -H "Authorization: Bearer $KEY"`;
+}
+
+function grpcCall({ grpc, grpcOverTls }: Doors): string {
+  return `npx buf curl --protocol grpc ${grpcOverTls ? "" : "--http2-prior-knowledge "}\\
+  -H "Authorization: Bearer $KEY" \\
+  ${grpcOverTls ? "https" : "http"}://${grpc}/latchkey.v1.KeysService/ListKeys`;
+}
+
+function connectCall({ http }: Doors): string {
+  return `curl ${http}/latchkey.v1.KeysService/ListKeys \\
+  -H "Authorization: Bearer $KEY" \\
+  -H 'Content-Type: application/json' -d '{}'`;
+}
+
+const furtherPages = html`<ul class="lines">
+<li><a href="${paths.reference}">Reference</a> <p>Every operation, to read and to try out in the browser.</p></li>
+<li><a href="${paths.errors}">Errors</a> <p>What each one means, why it happens and how to fix it.</p></li>
+<li><a href="${paths.openapi}">OpenAPI</a> <p>The same interface for your tools, as an OpenAPI 3.1 document.</p></li>
+<li><a href="${paths.ready}">Ready?</a> <p>Whether keys can be judged now. <a href="${paths.live}">Alive?</a> is whether the process runs at all.</p></li>
+</ul>`;

@@ -1,0 +1,52 @@
+import type { Call, KeptAnswer } from "../call/call.js";
+import { type AuthorizedKey, asAuthorized } from "../revocation/authorized-key.js";
+import { type Fragment, isTaken, type Sql, type Statement } from "../storage/postgres/connection.js";
+import { run } from "../storage/postgres/query.js";
+
+/** How long an answer is kept. */
+const keptFor = "24 hours";
+
+/**
+ * The part of a statement that keeps the answer to the change that its other parts make; it comes after them, and may be
+ * nothing. A change and its answer are one statement, so neither is there without the other: of two that come at once,
+ * the second waits for the first, and fails as a whole.
+ *
+ * @param made the part that has a row if there is a change; if it has none, nothing is kept
+ */
+export function keeping(sql: Statement, answer: KeptAnswer | undefined, made: Fragment): Fragment {
+  if (answer === undefined) return sql``;
+  const { id, sealed } = answer;
+  return sql`,
+    kept as (
+      insert into kept_answers (id, sealed, expires_at)
+      select ${id}::bytea, ${sealed}::bytea, now() + ${keptFor}::interval from ${made})`;
+}
+
+/** Whether a change failed because its answer was kept already: somebody else has made it, with the same key. */
+export function isKeptAlready(error: unknown): boolean {
+  return isTaken(error, "kept_answers_pkey");
+}
+
+/** How many answers that nobody will get any more are removed at a time: more than can be added by then. */
+const fewExpired = 10;
+
+export type OnceStore = ReturnType<typeof createOnceStore>;
+
+export function createOnceStore(sql: Sql) {
+  return {
+    /** What is kept under this id, for a caller who still is as it was authorized. Removes some of what has expired, this id's included, so that no timer need do it. */
+    async findAnswer(call: Call, id: Buffer, key: AuthorizedKey | undefined): Promise<Buffer | undefined> {
+      const [row] = await run(
+        call,
+        sql<{ sealed: Buffer }[]>`
+        with expired as (
+            delete from kept_answers
+            where expires_at <= now() and id = any(${id}::bytea || array(
+              select id from kept_answers where expires_at <= now()
+              order by expires_at limit ${fewExpired} for update skip locked)))
+        select sealed from kept_answers where id = ${id} and expires_at > now() and ${asAuthorized(sql, key)}`,
+      );
+      return row?.sealed;
+    },
+  };
+}

@@ -1,0 +1,28 @@
+import { codeOf, type Fragment, type Statement, words } from "../storage/postgres/connection.js";
+
+/** The key that a call was authorized by, with all that this was decided by. */
+export interface AuthorizedKey {
+  readonly keyId: string;
+  /** What the key may do with this service. */
+  readonly scopes: readonly string[];
+  /** When the key ends; null for never. */
+  readonly expiresAt: Date | null;
+}
+
+/**
+ * A condition that makes a statement fail unless the calling key still is as it was authorized. It is evaluated once, as
+ * late as possible: a statement that waited for a lock is refused, too.
+ *
+ * @param key undefined for the operator, who cannot be revoked
+ */
+export function asAuthorized(sql: Statement, key: AuthorizedKey | undefined): Fragment {
+  if (key === undefined) return sql`true`;
+  // A subquery, because then it is evaluated whether or not there are rows to apply it to.
+  return sql`
+    (select require_as_authorized(${key.keyId}, ${words(sql, key.scopes)}, ${key.expiresAt}::timestamptz))`;
+}
+
+/** Whether a statement failed because the calling key is not as it was authorized. Nothing of it was kept. */
+export function isOutdated(error: unknown): boolean {
+  return codeOf(error) === "LK001";
+}

@@ -1,0 +1,21 @@
+import type { Call } from "../call/call.js";
+import type { Sql } from "../storage/postgres/connection.js";
+import { OutcomeUnknown } from "../storage/postgres/errors.js";
+import { run } from "../storage/postgres/query.js";
+
+/**
+ * Makes every change that was visible before as durable as one that was acknowledged. A change may be visible before a
+ * synchronous standby has it: its commit was waited for in vain. What only reads does not wait for the standby. So this
+ * commits a message that nobody reads, and PostgreSQL confirms a commit only after all those before it.
+ *
+ * It may have had to wait for a connection, and a standby without the change may have taken over meanwhile. There, the
+ * commit says nothing about what was read. So it fails if the history is another than the one that was known before the
+ * reading: histories follow each other, hence all that was read in between is of the same one.
+ */
+export function createMakeDurable(sql: Sql) {
+  return async (call: Call, history: string): Promise<void> => {
+    const statement = sql<{ history: string }[]>`select history(), pg_logical_emit_message(true, 'latchkey', '')`;
+    const [row] = await run(call, statement);
+    if (row?.history !== history) throw new OutcomeUnknown("another server has taken over since this was read", "");
+  };
+}

@@ -1,0 +1,83 @@
+import { createHmac, timingSafeEqual } from "node:crypto";
+import type { KeyStanding } from "../keys/store.js";
+import type { Fact } from "./change-log.js";
+import { parseSnapshot, writeSnapshot } from "./snapshot.js";
+
+/** How a fact of one kind is written into Redis. */
+export interface EntryForm<T> {
+  nameOf(id: string): string;
+  /** The entry as it is stored: written, and sealed for this name. */
+  seal(id: string, fact: Fact<T>): string;
+  /** Undefined for whatever was not sealed by one of us, for this name, in this form. */
+  open(id: string, entry: string | undefined): Fact<T> | undefined;
+}
+
+/** What entries are sealed with at this moment: with the history of the database, so does what they are worth change. */
+export type Secret = () => string;
+
+/** Grows with every change of what is written below: processes of different versions do not read each other's entries. */
+const version = 3;
+
+/** Whether a workspace is enabled, by its id. */
+export function workspaceEntries(secret: Secret): EntryForm<boolean> {
+  return sealed(secret, "latchkey:ws:", {
+    write: ({ value, asOf }) => `${value ? "enabled" : "disabled"}@${writeSnapshot(asOf)}`,
+    read: (text, workspaceId) => {
+      const [state, asOf = ""] = text.split("@");
+      return { value: state === "enabled", rows: [workspaceId], workspaceId, asOf: parseSnapshot(asOf) };
+    },
+  });
+}
+
+/** What a key may do, by the hash of its secret. */
+export function keyEntries(secret: Secret): EntryForm<KeyStanding> {
+  return sealed(secret, "latchkey:key:", {
+    write: ({ value, rows, asOf }) => JSON.stringify({ value, rows, asOf: writeSnapshot(asOf) }),
+    read: (text) => {
+      const { value, rows, asOf } = JSON.parse(text);
+      const { expiresAt, identityCreatedAt, identityUpdatedAt } = value;
+      return {
+        value: {
+          ...value,
+          expiresAt: readDate(expiresAt),
+          identityCreatedAt: readDate(identityCreatedAt),
+          identityUpdatedAt: readDate(identityUpdatedAt),
+        },
+        rows,
+        workspaceId: value.workspaceId,
+        asOf: parseSnapshot(asOf),
+      };
+    },
+  });
+}
+
+/**
+ * Whoever can write to Redis could otherwise hand himself any scope. The seal tells our entries from all others;
+ * the name is part of it, so that an entry cannot speak for another key or workspace.
+ */
+function sealed<T>(
+  secret: Secret,
+  prefix: string,
+  form: { write(fact: Fact<T>): string; read(text: string, id: string): Fact<T> },
+): EntryForm<T> {
+  const sealOf = (id: string, text: string) =>
+    createHmac("sha256", secret()).update(`${version}\n${prefix}${id}\n${text}`).digest("base64url");
+  return {
+    nameOf: (id) => prefix + id,
+    seal(id, fact) {
+      const text = form.write(fact);
+      return `${sealOf(id, text)}.${text}`;
+    },
+    open(id, entry = "") {
+      const end = entry.indexOf(".");
+      const text = entry.slice(end + 1);
+      const seal = Buffer.from(sealOf(id, text));
+      const given = Buffer.from(entry.slice(0, Math.max(0, end)));
+      return given.length === seal.length && timingSafeEqual(given, seal) ? form.read(text, id) : undefined;
+    },
+  };
+}
+
+function readDate(text: string | null): Date | null {
+  return text === null ? null : new Date(text);
+}
