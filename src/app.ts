@@ -6,8 +6,9 @@ import { KeysService } from "../gen/latchkey/v1/keys_service_pb.js";
 import { CreateWorkspaceRequestSchema, WorkspacesService } from "../gen/latchkey/v1/workspaces_service_pb.js";
 import { createAuditStore } from "./audit/store.js";
 import { createAuthentication } from "./auth/authenticate.js";
-import type { Quotas, RateLimit, RedisAddress } from "./config.js";
+import { UserError } from "./errors.js";
 import { createGrpcDoor } from "./grpc/server.js";
+import { serveMetrics } from "./http/metrics-server.js";
 import { createGateway } from "./http/server.js";
 import { createOnce } from "./idempotency/middleware.js";
 import { createOnceStore } from "./idempotency/store.js";
@@ -24,12 +25,13 @@ import { createLogCall } from "./observe/access-log.js";
 import { createCallTally } from "./observe/call-metrics.js";
 import type { Log } from "./observe/log.js";
 import { createMetrics, type Metrics } from "./observe/metrics.js";
-import { serveMetrics } from "./observe/metrics-server.js";
 import { createTracing } from "./observe/tracing.js";
 import { createLoopGuard, type LoopGuard } from "./overload/event-loop.js";
 import { type Limits, standardLimits } from "./overload/limits.js";
 import { createMemoryBudget } from "./overload/memory-budget.js";
 import { createShedding } from "./overload/shed-counter.js";
+import type { Quotas } from "./quotas/quotas.js";
+import type { RateLimit } from "./rate-limit/counter.js";
 import { createWindows } from "./rate-limit/counter.js";
 import { withRateLimit } from "./rate-limit/middleware.js";
 import { createRetentionStore } from "./retention/store.js";
@@ -51,8 +53,8 @@ import { openConnections } from "./storage/postgres/database.js";
 import { troubleOf } from "./storage/postgres/errors.js";
 import { migrate } from "./storage/postgres/migrate.js";
 import { createTroubleLog } from "./storage/postgres/outage-log.js";
+import type { RedisAddress } from "./storage/redis/client.js";
 import { connectRedis, noCache } from "./storage/redis/client.js";
-import { Unusable } from "./unusable.js";
 import { createWorkspacesService } from "./workspaces/service.js";
 import { createWorkspacesStore } from "./workspaces/store.js";
 
@@ -281,7 +283,9 @@ export async function openApp(options: AppOptions): Promise<App> {
 /** Brings the schema up to date and ends, for those who do that apart from the start. */
 export async function migrateDatabase(databaseUrl: string | undefined): Promise<void> {
   if (databaseUrl === undefined) {
-    throw new Unusable("There is nothing to migrate: set DATABASE_URL. The embedded database migrates when it starts.");
+    throw new UserError(
+      "There is nothing to migrate: set DATABASE_URL. The embedded database migrates when it starts.",
+    );
   }
   const sql = connectPostgres(databaseUrl);
   await migrate(sql)
@@ -292,14 +296,14 @@ export async function migrateDatabase(databaseUrl: string | undefined): Promise<
 /** Changes the lease time of the replicas on a database while they run; resolves when it is changed. */
 export async function changeLeaseTime(databaseUrl: string | undefined, ms: number): Promise<void> {
   if (databaseUrl === undefined) {
-    throw new Unusable("There is no lease time to change: set DATABASE_URL to the database of the replicas.");
+    throw new UserError("There is no lease time to change: set DATABASE_URL to the database of the replicas.");
   }
   const connections = openConnections(databaseUrl, { connections: 1, statementMs: poolSettings.statementMs });
   const changed = await changeLease(createLeaseTimes(connections.sql), ms, systemClock)
     .catch(cannotChangeLease)
     .finally(() => connections.close());
   if (changed) return;
-  throw new Unusable(
+  throw new UserError(
     "Somebody else has changed the lease time meanwhile. Run this command again: until then, changes may take longer than the lease.",
   );
 }
@@ -307,13 +311,13 @@ export async function changeLeaseTime(databaseUrl: string | undefined, ms: numbe
 function cannotChangeLease(cause: Error): never {
   if (troubleOf(cause) === undefined) throw cause;
   const sentence = `PostgreSQL has not confirmed the lease time: ${cause.message}. Run this command again: until then, changes may take longer than the lease.`;
-  throw new Unusable(sentence, { cause });
+  throw new UserError(sentence, { cause });
 }
 
 function cannotMigrate(cause: Error): never {
   if (troubleOf(cause) === undefined) throw cause;
   const sentence = `Cannot use PostgreSQL: ${cause.message}. Check DATABASE_URL, and that the database runs.`;
-  throw new Unusable(sentence, { cause });
+  throw new UserError(sentence, { cause });
 }
 
 /** What to set instead of what was found. */
@@ -324,7 +328,7 @@ const safeSettings: Readonly<Record<UnsafeSetting, string>> = {
 
 function refuseSetting(found: UnsafeSetting): never {
   const safe = safeSettings[found];
-  throw new Unusable(
+  throw new UserError(
     `PostgreSQL runs with ${found}, so changes could be lost after they were acknowledged. Set ${safe} where it was set: \`alter role … set ${safe}\`, \`alter database … set ${safe}\`, or postgresql.conf.`,
   );
 }

@@ -1,28 +1,10 @@
 import { resolve } from "node:path";
+import { UserError } from "./errors.js";
 import type { CertificateFiles } from "./net/certificates.js";
 import { type LogLevel, logLevels } from "./observe/log.js";
-import { isOperatorKey } from "./operator-key.js";
-import { Unusable } from "./unusable.js";
-
-/** Where Redis is: one server, or some nodes of a cluster. */
-export interface RedisAddress {
-  readonly urls: readonly string[];
-  readonly cluster: boolean;
-}
-
-/** How many requests all keys of a workspace may make together, in a window of so many seconds. */
-export interface RateLimit {
-  readonly requests: number;
-  readonly windowSeconds: number;
-}
-
-/** How much one workspace may store. */
-export interface Quotas {
-  readonly keys: number;
-  readonly identities: number;
-  /** Of keys, identities and audit events together. */
-  readonly bytes: number;
-}
+import type { Quotas } from "./quotas/quotas.js";
+import type { RateLimit } from "./rate-limit/counter.js";
+import type { RedisAddress } from "./storage/redis/client.js";
 
 /** How this process is to run. */
 export interface Config {
@@ -154,7 +136,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   if (problems.length === 0 && new Set(ports).size < ports.length) {
     problems.push("HTTP_PORT, GRPC_PORT and METRICS_PORT must differ");
   }
-  if (problems.length > 0) throw new Unusable(`The configuration cannot be used:\n  ${problems.join("\n  ")}`);
+  if (problems.length > 0) throw new UserError(`The configuration cannot be used:\n  ${problems.join("\n  ")}`);
   return config;
 }
 
@@ -296,4 +278,9 @@ function onOrOff(text: string): boolean | undefined {
 
 function oneOf<T extends string>(values: readonly T[]) {
   return (text: string) => values.find((value) => value === text);
+}
+
+/** Whether this can be the operator's credential: what a header can carry, and nobody guesses. */
+export function isOperatorKey(text: string): boolean {
+  return /^[!-~]{24,}$/.test(text);
 }

@@ -582,3 +582,8 @@ export const unexpectedError = (cause: unknown) =>
     "Something went wrong on our side; the cause is in the service's log under this request id.",
     { cause },
   );
+
+/** Why the service cannot start or go on, or a command cannot run, in a sentence for the one who runs it. */
+export class UserError extends Error {
+  override readonly name = "UserError";
+}

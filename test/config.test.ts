@@ -1,14 +1,14 @@
 import { resolve } from "node:path";
 import { describe, expect, it } from "vitest";
 import { readConfig } from "../src/config.js";
-import { Unusable } from "../src/unusable.js";
+import { UserError } from "../src/errors.js";
 
 /** What reading this environment complains about. */
 function complaint(environment: NodeJS.ProcessEnv): string {
   try {
     readConfig(environment);
   } catch (error) {
-    expect(error).toBeInstanceOf(Unusable);
+    expect(error).toBeInstanceOf(UserError);
     return error instanceof Error ? error.message : "";
   }
   throw new Error("the configuration was taken");

@@ -1,20 +1,12 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Call } from "../call/call.js";
+import type { Author } from "../call/context.js";
 import { mintId } from "../ids.js";
 import type { PageRequest } from "../pagination.js";
-import { type AuthorizedKey, asAuthorized } from "../revocation/authorized-key.js";
+import { asAuthorized } from "../revocation/authorized-key.js";
 import type { Fragment, Sql, Statement } from "../storage/postgres/connection.js";
 import { readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
 import { run } from "../storage/postgres/query.js";
-
-/** Who makes a change, and in which request. When, the database says. */
-export interface Author {
-  /** `operator`, or the keyId of the key that calls. */
-  readonly actor: string;
-  readonly requestId: string;
-  /** The key that calls; undefined for the operator. */
-  readonly key: AuthorizedKey | undefined;
-}
 
 /** An event as it is stored. */
 export interface EventRow extends Omit<Author, "key"> {

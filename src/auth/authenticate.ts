@@ -1,6 +1,7 @@
 import { timingSafeEqual } from "node:crypto";
 import type { Call } from "../call/call.js";
 import type { KeyHolder, Operator, Principal } from "../call/context.js";
+import { bearerToken } from "../call/credential.js";
 import { after, type Soon } from "../call/maybe-promise.js";
 import {
   credentialMalformed,
@@ -13,7 +14,8 @@ import {
 import type { LastUsed } from "../keys/last-used.js";
 import { hashSecret, isWellFormedSecret } from "../keys/secret.js";
 import { isOver } from "../keys/verify.js";
-import type { Holdings, Standing } from "../revocation/key-cache.js";
+import type { Holdings } from "../revocation/key-cache.js";
+import type { KeyState } from "../revocation/key-state.js";
 
 /** Turns the Authorization headers of a call into the one who is calling, or refuses. Stands behind every door. */
 export type Authenticate = (call: Call, authorization: readonly string[]) => Soon<Principal>;
@@ -84,13 +86,13 @@ export function createAuthentication(
     return credential;
   }
 
-  function acceptKey(found: Standing | undefined, hash: string): KeyHolder {
+  function acceptKey(found: KeyState | undefined, hash: string): KeyHolder {
     const key = usableKey(found, now);
     lastUsed.record(key.keyId, Date.now());
     return holderOf(key, hash);
   }
 
-  function presentCaller(caller: KeyHolder, found: Standing | undefined): KeyHolder {
+  function presentCaller(caller: KeyHolder, found: KeyState | undefined): KeyHolder {
     const key = usableKey(found, now);
     // Of a key that is cached as before, nothing has changed.
     return key.scopes === caller.scopes ? caller : holderOf(key, caller.hash);
@@ -98,7 +100,7 @@ export function createAuthentication(
 }
 
 /** The order is part of the contract: of workspace and key, the workspace speaks first. */
-function usableKey(found: Standing | undefined, now: () => Date): Standing["key"] {
+function usableKey(found: KeyState | undefined, now: () => Date): KeyState["key"] {
   if (found === undefined) throw keyUnknown();
   if (!found.workspaceEnabled) throw workspaceDisabled();
   const { key } = found;
@@ -107,7 +109,7 @@ function usableKey(found: Standing | undefined, now: () => Date): Standing["key"
   return key;
 }
 
-function holderOf({ keyId, workspaceId, scopes, expiresAt }: Standing["key"], hash: string): KeyHolder {
+function holderOf({ keyId, workspaceId, scopes, expiresAt }: KeyState["key"], hash: string): KeyHolder {
   return { kind: "key", keyId, workspaceId, scopes, expiresAt, hash };
 }
 
@@ -116,11 +118,4 @@ function onlyHeader(authorization: readonly string[]): string {
   if (header === undefined) throw credentialMissing();
   if (authorization.length > 1) throw credentialMalformed("The request carries more than one Authorization header.");
   return header;
-}
-
-/** The credential in an Authorization header. */
-export function bearerToken(header: string): string {
-  const [, token] = /^Bearer +(\S+)$/i.exec(header) ?? [];
-  if (token === undefined) throw credentialMalformed("The Authorization header is not of the form `Bearer <API_KEY>`.");
-  return token;
 }

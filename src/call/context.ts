@@ -1,6 +1,4 @@
 import type { DescMessage, DescService, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
-import type { Author } from "../audit/store.js";
-import type { AuthorizedKey } from "../revocation/authorized-key.js";
 import type { Call, KeptAnswer } from "./call.js";
 import type { Soon } from "./maybe-promise.js";
 
@@ -11,20 +9,20 @@ export interface Operator {
   readonly kind: "operator";
 }
 
+/** The key that a call was authorized by, with all that this was decided by. */
+export interface AuthorizedKey {
+  readonly keyId: string;
+  /** What the key may do with this service. */
+  readonly scopes: readonly string[];
+  /** When the key ends; null for never. */
+  readonly expiresAt: Date | null;
+}
+
 export interface KeyHolder extends AuthorizedKey {
   readonly kind: "key";
   readonly workspaceId: string;
   /** Of its secret, by which it is found again. */
   readonly hash: string;
-}
-
-/** Whether granted scopes, or permissions, cover a wanted one, which may itself be a wildcard. */
-export function covers(granted: readonly string[], wanted: string): boolean {
-  for (const grant of granted) {
-    if (grant === wanted || grant === "*") return true;
-    if (grant.endsWith(".*") && wanted.startsWith(grant.slice(0, -1))) return true;
-  }
-  return false;
 }
 
 /** What a handler gets beside its request, whichever door the call came through. */
@@ -39,6 +37,15 @@ export interface CallContext {
 export function callingKey({ caller }: CallContext): KeyHolder {
   if (caller.kind !== "key") throw new Error("a handler for keys was reached without one");
   return caller;
+}
+
+/** Who makes a change, and in which request. When, the database says. */
+export interface Author {
+  /** `operator`, or the keyId of the key that calls. */
+  readonly actor: string;
+  readonly requestId: string;
+  /** The key that calls; undefined for the operator. */
+  readonly key: AuthorizedKey | undefined;
 }
 
 /** Who answers for the changes of this call. */

@@ -2,8 +2,8 @@ import { existsSync, readFileSync } from "node:fs";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { createLatchkeyClient, type LatchkeyClient } from "../client/client.js";
 import type { ClientConfig } from "../config.js";
+import { UserError } from "../errors.js";
 import { createCredentials } from "../process/bootstrap-credentials.js";
-import { Unusable } from "../unusable.js";
 
 /** Whose credential a command needs. */
 export type Role = "operator" | "key";
@@ -20,11 +20,11 @@ export function connect(
 ): LatchkeyClient {
   const address = flags.address ?? config.address ?? "127.0.0.1:50051";
   const baseUrl = address.includes("://") ? address : `${config.caFile ? "https" : "http"}://${address}`;
-  if (!URL.canParse(baseUrl)) throw new Unusable(`The address ${address} is not of the form host:port.`);
+  if (!URL.canParse(baseUrl)) throw new UserError(`The address ${address} is not of the form host:port.`);
   const given = contentOf("--credential-file", flags.credentialFile)?.toString().trim();
   const key = given ?? config.credential ?? keptCredential(config.dataDir, role);
   if (!/^[\x21-\x7e]+$/.test(key)) {
-    throw new Unusable(
+    throw new UserError(
       "The credential must be printable ASCII without spaces: check --credential-file or LATCHKEY_CREDENTIAL.",
     );
   }
@@ -43,7 +43,7 @@ function contentOf(setting: string, file: string | undefined): Buffer | undefine
   try {
     return file === undefined ? undefined : readFileSync(file);
   } catch (cause) {
-    throw new Unusable(`${setting} must be a file that can be read, and ${file} is not.`, { cause });
+    throw new UserError(`${setting} must be a file that can be read, and ${file} is not.`, { cause });
   }
 }
 
@@ -52,5 +52,5 @@ function keptCredential(dataDir: string, role: Role): string {
   const file = role === "operator" ? operatorKeyFile : firstKeyFile;
   if (existsSync(file)) return readFileSync(file, "utf8").trim();
   const wanted = role === "operator" ? "the operator's credential" : "an API key";
-  throw new Unusable(`This command needs ${wanted}: give --credential-file or set LATCHKEY_CREDENTIAL.`);
+  throw new UserError(`This command needs ${wanted}: give --credential-file or set LATCHKEY_CREDENTIAL.`);
 }

@@ -1,7 +1,7 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { CommanderError } from "commander";
 import { LatchkeyError } from "../client/client.js";
-import { Unusable } from "../unusable.js";
+import { UserError } from "../errors.js";
 import { printable } from "./output.js";
 
 /** Raised by `key verify` for a key that is not valid: an answer, but one that scripts want to branch on. */
@@ -55,7 +55,7 @@ export function tellFailure(error: unknown): void {
 }
 
 function sentenceOf(error: unknown): string {
-  if (error instanceof Unusable) return `\n${error.message}\n`;
+  if (error instanceof UserError) return `\n${error.message}\n`;
   if (error instanceof LatchkeyError) return printable(`error: ${error.message} (${error.type}, ${error.requestId})`);
   if (error instanceof ConnectError) return printable(`error: ${error.rawMessage}`);
   return error instanceof Error ? (error.stack ?? error.message) : String(error);

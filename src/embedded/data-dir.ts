@@ -1,6 +1,6 @@
 import { accessSync, constants, existsSync, mkdirSync, statSync } from "node:fs";
 import { dirname } from "node:path";
-import { Unusable } from "../unusable.js";
+import { UserError } from "../errors.js";
 import { refuseUnlessOurs } from "./private.js";
 
 /** Makes the data folder, closed to others, unless it is there and can be used. */
@@ -10,7 +10,7 @@ export function makeDataDir(dataDir: string): void {
     accessSync(dataDir, constants.W_OK);
   } catch (cause) {
     const { message } = cause as Error;
-    throw new Unusable(`DATA_DIR must be a folder that can be written to, and ${dataDir} is not: ${message}.`, {
+    throw new UserError(`DATA_DIR must be a folder that can be written to, and ${dataDir} is not: ${message}.`, {
       cause,
     });
   }

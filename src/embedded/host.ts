@@ -1,6 +1,6 @@
 // A process of its own that hosts the embedded backends. It ends when the process that forked it ends, however that
 // came about: the channel between them closes. So not even kill -9 leaves a PostgreSQL behind.
-import { Unusable } from "../unusable.js";
+import { UserError } from "../errors.js";
 import type { Backend } from "./backend.js";
 import { endWithParent } from "./end-with-parent.js";
 import { forgetful, openPostgres } from "./postgres.js";
@@ -41,7 +41,7 @@ async function bringUp(backend: Backend): Promise<string> {
 /** Whatever goes wrong here, PostgreSQL is not left behind. */
 function fail(error: unknown): void {
   const message = error instanceof Error ? error.message : `${error}`;
-  tell({ kind: "failed", mendable: error instanceof Unusable, message });
+  tell({ kind: "failed", mendable: error instanceof UserError, message });
   void stop();
 }
 

@@ -1,9 +1,10 @@
 // As whom the embedded PostgreSQL runs when the service runs as root, which PostgreSQL itself refuses to do.
+
 import { spawnSync } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { chmodSync, chownSync, existsSync, lchownSync, lstatSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { Unusable } from "../unusable.js";
+import { UserError } from "../errors.js";
 
 /** A user and group of the system, by number. */
 export interface Owner {
@@ -32,7 +33,7 @@ export function ownerFor(folder: string): Owner {
   if (present && present.uid !== 0 && !isAssigned(present.uid)) return { uid: present.uid, gid: present.gid };
   const range = unassigned.find(({ first, count }) => isMapped("uid", first, count) && isMapped("gid", first, count));
   if (range === undefined) {
-    throw new Unusable(
+    throw new UserError(
       "PostgreSQL does not run as root, and this system or container has no other user id for it. Run Latchkey as an ordinary user, or set DATABASE_URL to use another PostgreSQL.",
     );
   }

@@ -17,7 +17,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Unusable } from "../unusable.js";
+import { UserError } from "../errors.js";
 import type { Backend, Run } from "./backend.js";
 import { makeDataDir } from "./data-dir.js";
 import { handOver, idleAccount, type Owner, ownerFor } from "./owner.js";
@@ -121,9 +121,12 @@ async function binaries(): Promise<{ postgres: string }> {
   try {
     return await import(name);
   } catch (cause) {
-    throw new Unusable(`There is no embedded PostgreSQL for this machine (${name}); set DATABASE_URL to use another.`, {
-      cause,
-    });
+    throw new UserError(
+      `There is no embedded PostgreSQL for this machine (${name}); set DATABASE_URL to use another.`,
+      {
+        cause,
+      },
+    );
   }
 }
 
@@ -136,7 +139,7 @@ function takeOver(folder: string): Owner {
   try {
     handOver(folder, owner);
   } catch (cause) {
-    throw new Unusable(`PostgreSQL cannot get a user of its own for ${folder}: ${(cause as Error).message}.`, {
+    throw new UserError(`PostgreSQL cannot get a user of its own for ${folder}: ${(cause as Error).message}.`, {
       cause,
     });
   }
@@ -173,7 +176,7 @@ async function initialise(programs: string, dataDir: string, folder: string, unw
     });
     const failure = await reasonOfFailure(initdb, unwanted);
     if (failure !== undefined) {
-      throw new Unusable(`PostgreSQL cannot make its data in ${dataDir} (DATA_DIR): ${failure}`);
+      throw new UserError(`PostgreSQL cannot make its data in ${dataDir} (DATA_DIR): ${failure}`);
     }
     if (owner) handOver(staging, owner);
     writeFileSync(join(staging, passwordFile), password, { mode: 0o600 });
@@ -235,7 +238,7 @@ async function start(
     unwanted?.removeEventListener("abort", run.stop);
     if (failure === undefined) return run;
     if (!failure.includes('"postmaster.pid" already exists')) {
-      throw new Unusable(`The embedded PostgreSQL did not start: ${failure}`);
+      throw new UserError(`The embedded PostgreSQL did not start: ${failure}`);
     }
     refuseUnlessStopping(folder);
     await sleep(100);
@@ -291,7 +294,7 @@ function refuseUnlessStopping(folder: string): void {
 }
 
 function refuseToRunTwice(folder: string, pid: number | string): never {
-  throw new Unusable(
+  throw new UserError(
     `Latchkey already runs on ${dirname(folder)} (its PostgreSQL is process ${pid}). Stop that one first, or set DATA_DIR to another folder.`,
   );
 }

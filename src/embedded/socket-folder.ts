@@ -1,6 +1,6 @@
 import { closeSync, constants, openSync } from "node:fs";
 import { join } from "node:path";
-import { Unusable } from "../unusable.js";
+import { UserError } from "../errors.js";
 
 /** A folder with a socket, under a name by which every process of this user can connect to it. */
 export interface SocketFolder {
@@ -19,7 +19,7 @@ export function openSocketFolder(folder: string, socket: string): SocketFolder {
   if (Buffer.byteLength(join(folder, socket)) <= longestPath) return { path: folder, close: () => {} };
   if (process.platform !== "linux") {
     const limit = `DATA_DIR must be a folder with a shorter path: ${join(folder, socket)} is longer than ${longestPath}`;
-    throw new Unusable(`${limit} bytes, the most that this system allows for a socket.`);
+    throw new UserError(`${limit} bytes, the most that this system allows for a socket.`);
   }
   const descriptor = openSync(folder, constants.O_RDONLY | constants.O_DIRECTORY);
   return { path: `/proc/${process.pid}/fd/${descriptor}`, close: () => closeSync(descriptor) };

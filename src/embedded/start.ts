@@ -1,8 +1,8 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { UserError } from "../errors.js";
 import type { Log } from "../observe/log.js";
-import { Unusable } from "../unusable.js";
 import type { News } from "./supervisor.js";
 
 /** What is to be brought up. */
@@ -72,7 +72,7 @@ export async function startBackends(options: BackendsOptions, log?: Log, unwante
     await ended;
     clearTimeout(tooLate);
     unwanted?.throwIfAborted();
-    throw message.mendable ? new Unusable(message.message) : new Error(message.message);
+    throw message.mendable ? new UserError(message.message) : new Error(message.message);
   }
   host.on("message", (news: News | HostFailure) => log && sayNews(log, news));
   return {

@@ -11,9 +11,9 @@ import {
   toJson,
 } from "@bufbuild/protobuf";
 import { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
-import { bearerToken } from "../auth/authenticate.js";
 import type { Call } from "../call/call.js";
 import { authorizedKeyOf, type CallContext } from "../call/context.js";
+import { bearerToken } from "../call/credential.js";
 import type { Soon } from "../call/maybe-promise.js";
 import { categoryOf, Failure, idempotencyConflict, invalidInput } from "../errors.js";
 import type { Holdings } from "../revocation/key-cache.js";

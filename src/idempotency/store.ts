@@ -1,5 +1,6 @@
 import type { Call, KeptAnswer } from "../call/call.js";
-import { type AuthorizedKey, asAuthorized } from "../revocation/authorized-key.js";
+import type { AuthorizedKey } from "../call/context.js";
+import { asAuthorized } from "../revocation/authorized-key.js";
 import { type Fragment, isTaken, type Sql, type Statement } from "../storage/postgres/connection.js";
 import { run } from "../storage/postgres/query.js";
 

@@ -1,10 +1,11 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { PendingQuery } from "postgres";
-import { type Author, events, isChange } from "../audit/store.js";
+import { events, isChange } from "../audit/store.js";
 import type { Call, KeptAnswer } from "../call/call.js";
-import type { Quotas } from "../config.js";
+import type { Author } from "../call/context.js";
 import { keeping } from "../idempotency/store.js";
 import type { PageRequest } from "../pagination.js";
+import type { Quotas } from "../quotas/quotas.js";
 import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
 import { type Fragment, jsonText, type Sql, type Statement } from "../storage/postgres/connection.js";
 import { pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";

@@ -12,8 +12,9 @@ import { changedFields } from "../call/update-mask.js";
 import { invalidInput } from "../errors.js";
 import { toIdentity } from "../identities/convert.js";
 import { mintId } from "../ids.js";
+import type { KeyRecord } from "../revocation/key-state.js";
 import type { MintedSecret } from "./secret.js";
-import type { KeyChanges, KeyRow, KeyStanding, NewKey, Owner } from "./store.js";
+import type { KeyChanges, KeyRow, NewKey, Owner } from "./store.js";
 
 /** A key's row as its message. */
 export function toKey(row: KeyRow): MessageInitShape<typeof KeySchema> {
@@ -35,9 +36,7 @@ export function toKey(row: KeyRow): MessageInitShape<typeof KeySchema> {
 }
 
 /** What a verification tells about a valid key. */
-export function toVerdict(
-  key: Omit<KeyStanding, "workspaceEnabled">,
-): MessageInitShape<typeof VerifyKeyResponseSchema> {
+export function toVerdict(key: Omit<KeyRecord, "workspaceEnabled">): MessageInitShape<typeof VerifyKeyResponseSchema> {
   return {
     valid: true,
     code: VerificationCode.VALID,
@@ -96,7 +95,7 @@ export function toChanges(request: UpdateKeyRequest, workspaceId: string): KeyCh
 
 const ownerFields = { identityId: "identity_id", externalId: "external_id" };
 
-function identityOf(row: Pick<KeyRow, keyof KeyRow & keyof KeyStanding>) {
+function identityOf(row: Pick<KeyRow, keyof KeyRow & keyof KeyRecord>) {
   if (row.identityId === null) return undefined;
   return toIdentity({
     identityId: row.identityId,

@@ -1,4 +1,5 @@
-import { covers, type KeyHolder } from "../call/context.js";
+import type { KeyHolder } from "../call/context.js";
+import { covers } from "../call/permissions.js";
 import { heirOutlives, scopeNotHeld, selfRaised, strongerKey } from "../errors.js";
 import type { KeyChanges, NewKey, SeenKey } from "./store.js";
 

@@ -11,7 +11,8 @@ import { after } from "../call/maybe-promise.js";
 import { identityNotFound, invalidInput, keyNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
 import { readPage, writePage } from "../pagination.js";
-import type { Holdings, Standing } from "../revocation/key-cache.js";
+import type { Holdings } from "../revocation/key-cache.js";
+import type { KeyState } from "../revocation/key-state.js";
 import { toChanges, toKey, toNewKey, toOwner, toVerdict } from "./convert.js";
 import type { LastUsed } from "./last-used.js";
 import { createQueryCache } from "./permission-query.js";
@@ -29,9 +30,9 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
   const queryOf = createQueryCache();
 
   /** For as long as a key is held as it is, there is one good verdict on it: frozen, so that it is also written once. */
-  const goodVerdicts = new WeakMap<Standing["key"], VerifyKeyResponse>();
+  const goodVerdicts = new WeakMap<KeyState["key"], VerifyKeyResponse>();
 
-  function goodVerdictOn(key: Standing["key"]): VerifyKeyResponse {
+  function goodVerdictOn(key: KeyState["key"]): VerifyKeyResponse {
     const known = goodVerdicts.get(key);
     if (known !== undefined) return known;
     const verdict = Object.freeze(create(VerifyKeyResponseSchema, toVerdict(key)));
@@ -40,7 +41,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
   }
 
   /** Looks for a key that this process does not hold for the caller. */
-  function lookUp(held: Standing | undefined, secret: string, hash: string, call: Call) {
+  function lookUp(held: KeyState | undefined, secret: string, hash: string, call: Call) {
     // A text that cannot be a secret of ours is not looked up.
     if (!isWellFormedSecret(secret)) return undefined;
     // What is held of another workspace is looked for as long as what is nowhere: how soon we answer tells nothing.

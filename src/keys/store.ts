@@ -1,12 +1,14 @@
 import type { JsonObject } from "@bufbuild/protobuf";
-import { type Author, events, isChange, type Told } from "../audit/store.js";
+import { events, isChange, type Told } from "../audit/store.js";
 import type { Call, KeptAnswer } from "../call/call.js";
-import type { Quotas } from "../config.js";
+import type { Author } from "../call/context.js";
 import { keeping } from "../idempotency/store.js";
 import { idOf, insertion, type NewIdentity } from "../identities/store.js";
 import type { PageRequest } from "../pagination.js";
+import type { Quotas } from "../quotas/quotas.js";
 import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
 import { asAuthorized } from "../revocation/authorized-key.js";
+import type { KeyRecord } from "../revocation/key-state.js";
 import {
   type Fragment,
   type InSnapshot,
@@ -78,13 +80,6 @@ export interface SeenKey extends Pick<NewKey, "keyId" | "workspaceId" | "start" 
 /** What is new about the key that replaces another. */
 export type Successor = Pick<NewKey, "keyId" | "hash" | "start">;
 
-/** What a bearer is judged by, and what is told about a key that was verified. */
-export interface KeyStanding extends Omit<KeyRow, "start" | "createdAt" | "updatedAt" | "lastUsedAt"> {
-  readonly workspaceEnabled: boolean;
-  /** Its end was asked for, and has come. It stays so whatever a clock says. */
-  readonly ended: boolean;
-}
-
 /** Which keys to list; what is undefined is not asked for. */
 export interface KeyFilter {
   readonly externalId: string | undefined;
@@ -155,10 +150,10 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
     },
 
     /** One statement, hence one snapshot: no change that it includes is missing. */
-    async readStanding(hash: string, call?: Call): Promise<InSnapshot<KeyStanding> | undefined> {
+    async readStanding(hash: string, call?: Call): Promise<InSnapshot<KeyRecord> | undefined> {
       const [row] = await runForAll(
         call,
-        sql<InSnapshot<KeyStanding>[]>`
+        sql<InSnapshot<KeyRecord>[]>`
         select key_id, keys.workspace_id, keys.name, enabled, scopes, permissions, keys.meta, expires_at, ended,
           identities.identity_id,
           external_id, identities.meta as identity_meta, identities.created_at as identity_created_at,

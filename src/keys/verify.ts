@@ -1,5 +1,5 @@
 import { VerificationCode } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { covers } from "../call/context.js";
+import { covers } from "../call/permissions.js";
 import type { PermissionQuery } from "./permission-query.js";
 
 /** What a key is judged by. */

@@ -1,5 +1,5 @@
 import { lookup } from "node:dns/promises";
-import { Unusable } from "../unusable.js";
+import { UserError } from "../errors.js";
 
 /**
  * The address that a host stands for. A name such as localhost may have several, and the servers do not agree on which
@@ -19,6 +19,6 @@ export function reachable(host: string): string {
 export function cannotListen(variable: string, host: string, port: number) {
   return (cause: Error): never => {
     const why = /EADDRINUSE/.test(cause.message) ? "something else listens there already" : cause.message;
-    throw new Unusable(`Cannot listen on ${host}:${port}: ${why}. Set HOST or ${variable} to use another.`, { cause });
+    throw new UserError(`Cannot listen on ${host}:${port}: ${why}. Set HOST or ${variable} to use another.`, { cause });
   };
 }

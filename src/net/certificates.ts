@@ -2,8 +2,8 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createSecureContext, type SecureContextOptions } from "node:tls";
+import { UserError } from "../errors.js";
 import type { Log } from "../observe/log.js";
-import { Unusable } from "../unusable.js";
 
 /** Where certificates are read from, in PEM form. */
 export interface CertificateFiles {
@@ -95,7 +95,7 @@ export async function readCertificates({ certFile, keyFile, clientCaFile }: Cert
   );
   if (ca) parsed("TLS_CLIENT_CA_FILE", clientCaFile, "certificates in PEM form", () => new X509Certificate(ca));
   if (!certificate.checkPrivateKey(privateKey)) {
-    throw new Unusable(`TLS_KEY_FILE must be the key of the certificate in TLS_CERT_FILE, and ${keyFile} is not.`);
+    throw new UserError(`TLS_KEY_FILE must be the key of the certificate in TLS_CERT_FILE, and ${keyFile} is not.`);
   }
   const context = { cert, key, ca, minVersion: "TLSv1.2", ciphers } as const;
   parsed("TLS_CERT_FILE", certFile, "a certificate that a TLS server can use", () => createSecureContext(context));
@@ -104,7 +104,9 @@ export async function readCertificates({ certFile, keyFile, clientCaFile }: Cert
 
 async function read(variable: string, file: string): Promise<Buffer> {
   return readFile(file).catch((cause: Error) => {
-    throw new Unusable(`${variable} must be a file that can be read, and ${file} is not: ${cause.message}.`, { cause });
+    throw new UserError(`${variable} must be a file that can be read, and ${file} is not: ${cause.message}.`, {
+      cause,
+    });
   });
 }
 
@@ -112,7 +114,7 @@ function parsed<T>(variable: string, file: string | undefined, expected: string,
   try {
     return parse();
   } catch (cause) {
-    throw new Unusable(`${variable} must hold ${expected}, and ${file} does not.`, { cause });
+    throw new UserError(`${variable} must hold ${expected}, and ${file} does not.`, { cause });
   }
 }
 

@@ -1,10 +1,10 @@
 import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { isOperatorKey } from "../config.js";
 import { makeDataDir } from "../embedded/data-dir.js";
 import { refuseUnlessSecret } from "../embedded/private.js";
+import { UserError } from "../errors.js";
 import { mintSecret } from "../keys/secret.js";
-import { isOperatorKey } from "../operator-key.js";
-import { Unusable } from "../unusable.js";
 
 /** The credentials that are made at the first start and kept in the data folder, readable by its owner alone. */
 export interface Credentials {
@@ -43,7 +43,7 @@ function readSecret(file: string): string {
   refuseUnlessSecret(file);
   const secret = readFileSync(file, "utf8").trim();
   if (!isOperatorKey(secret)) {
-    throw new Unusable(
+    throw new UserError(
       `${file} (DATA_DIR) must hold at least 24 printable ASCII characters without spaces, and it does not. Remove the file, and start again.`,
     );
   }
@@ -58,6 +58,6 @@ function keep(file: string, secret: string): void {
     renameSync(draft, file);
   } catch (cause) {
     rmSync(draft, { force: true });
-    throw new Unusable(`A credential cannot be kept in DATA_DIR: ${(cause as Error).message}.`, { cause });
+    throw new UserError(`A credential cannot be kept in DATA_DIR: ${(cause as Error).message}.`, { cause });
   }
 }

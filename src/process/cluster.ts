@@ -2,11 +2,11 @@ import cluster from "node:cluster";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { App, AppOptions } from "../app.js";
+import { UserError } from "../errors.js";
+import { serveMetrics } from "../http/metrics-server.js";
 import type { Log, LogLevel } from "../observe/log.js";
 import { combineCounts, combineMetrics, type Metrics, type MetricsData } from "../observe/metrics.js";
-import { serveMetrics } from "../observe/metrics-server.js";
 import { standardLimits } from "../overload/limits.js";
-import { Unusable } from "../unusable.js";
 
 /** What the service is made from if several processes serve it. */
 export interface WorkersOptions extends Omit<AppOptions, "guard" | "limits"> {
@@ -199,7 +199,7 @@ function forkWorker() {
           worker.send({ id, call, argument } satisfies Question, () => {});
         }));
       if (answer instanceof WorkerEnded) throw answer;
-      if ("failure" in answer) throw new (answer.failure.mendable ? Unusable : Error)(answer.failure.message);
+      if ("failure" in answer) throw new (answer.failure.mendable ? UserError : Error)(answer.failure.message);
       return answer.value as Awaited<ReturnType<WorkerCalls[Call]>>;
     },
     /** Ends it at once; its channel closes, and it goes. */

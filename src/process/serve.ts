@@ -2,9 +2,9 @@ import { once } from "node:events";
 import { type App, openApp } from "../app.js";
 import type { Config } from "../config.js";
 import { type Backends, startBackends } from "../embedded/start.js";
+import { UserError } from "../errors.js";
 import { readCertificates } from "../net/certificates.js";
 import { createLog } from "../observe/log.js";
-import { Unusable } from "../unusable.js";
 import { welcome } from "./banner.js";
 import { createCredentials } from "./bootstrap-credentials.js";
 import { openWorkers } from "./cluster.js";
@@ -68,7 +68,7 @@ function firstStopSignal(): AbortSignal {
 }
 
 function backendsLost(): never {
-  throw new Unusable(
+  throw new UserError(
     "The process that keeps the embedded backends running was ended, so Latchkey stops too. Start it again.",
   );
 }

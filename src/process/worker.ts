@@ -1,9 +1,10 @@
 // A process of its own for one of several workers: the whole application, on ports that all workers share. It does what
 // the primary asks of it. It ends when the channel between them closes, which Node's cluster sees to from the first
 // moment on: so not even kill -9 of the primary leaves a worker behind.
+
 import { type App, openApp } from "../app.js";
+import { UserError } from "../errors.js";
 import { createLog } from "../observe/log.js";
-import { Unusable } from "../unusable.js";
 import type { Answer, Question, WorkerCalls } from "./cluster.js";
 import { limitGarbage } from "./gc.js";
 
@@ -38,7 +39,7 @@ async function perform(call: (argument: unknown) => Promise<unknown>, argument: 
   try {
     return { value: await call(argument) };
   } catch (error) {
-    if (error instanceof Unusable) return { failure: { mendable: true, message: error.message } };
+    if (error instanceof UserError) return { failure: { mendable: true, message: error.message } };
     return { failure: { mendable: false, message: error instanceof Error ? `${error.stack}` : `${error}` } };
   }
 }

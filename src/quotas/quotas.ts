@@ -1,6 +1,13 @@
-import type { Quotas } from "../config.js";
 import { quotaExceeded } from "../errors.js";
 import type { Fragment, Statement } from "../storage/postgres/connection.js";
+
+/** How much one workspace may store. */
+export interface Quotas {
+  readonly keys: number;
+  readonly identities: number;
+  /** Of keys, identities and audit events together. */
+  readonly bytes: number;
+}
 
 /** What a change adds to; the bytes of its audit event it adds always. */
 export interface Growth {

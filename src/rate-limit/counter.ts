@@ -1,8 +1,13 @@
 import type { Span } from "@opentelemetry/api";
 import { LRUCache } from "lru-cache";
 import { RateLimiterMemory, RateLimiterRedis, RateLimiterRes } from "rate-limiter-flexible";
-import type { RateLimit } from "../config.js";
 import type { RedisCache } from "../storage/redis/client.js";
+
+/** How many requests all keys of a workspace may make together, in a window of so many seconds. */
+export interface RateLimit {
+  readonly requests: number;
+  readonly windowSeconds: number;
+}
 
 /** How a workspace stands in its window. */
 export interface Count {

@@ -3,10 +3,9 @@ import type { Authenticate } from "../auth/authenticate.js";
 import type { Call } from "../call/call.js";
 import type { KeyHolder } from "../call/context.js";
 import { after, type Soon } from "../call/maybe-promise.js";
-import type { RateLimit } from "../config.js";
 import { rateLimited } from "../errors.js";
 import type { Log } from "../observe/log.js";
-import type { Windows } from "./counter.js";
+import type { RateLimit, Windows } from "./counter.js";
 
 /** Of how many workspaces it is remembered that they have used up their window. Of others, Redis is asked again. */
 const mostSpent = 10_000;

@@ -1,13 +1,5 @@
+import type { AuthorizedKey } from "../call/context.js";
 import { codeOf, type Fragment, type Statement, words } from "../storage/postgres/connection.js";
-
-/** The key that a call was authorized by, with all that this was decided by. */
-export interface AuthorizedKey {
-  readonly keyId: string;
-  /** What the key may do with this service. */
-  readonly scopes: readonly string[];
-  /** When the key ends; null for never. */
-  readonly expiresAt: Date | null;
-}
 
 /**
  * A condition that makes a statement fail unless the calling key still is as it was authorized. It is evaluated once, as

@@ -1,36 +1,30 @@
 import type { Call } from "../call/call.js";
 import type { Soon } from "../call/maybe-promise.js";
-import type { KeyStanding } from "../keys/store.js";
 import type { InSnapshot } from "../storage/postgres/connection.js";
 import type { Cache } from "../storage/redis/client.js";
 import type { Changes, Fact } from "./change-log.js";
 import { weightOf } from "./heap-size.js";
+import type { KeyRecord, KeyState } from "./key-state.js";
 import type { Lease } from "./lease.js";
 import { keyEntries, workspaceEntries } from "./signed-entry.js";
 import { parseSnapshot, type Snapshot } from "./snapshot.js";
 import { createShelf, type Shelf } from "./tiered-cache.js";
-
-/** A key as it stands, every acknowledged change included. */
-export interface Standing {
-  readonly key: Omit<KeyStanding, "workspaceEnabled">;
-  readonly workspaceEnabled: boolean;
-}
 
 /** Answers, for all doors, how a key and its workspace stand. */
 export interface Holdings {
   /** How often keys and workspaces were found where. */
   readonly lookups: Readonly<Record<"key" | "workspace", Shelf<unknown>["lookups"]>>;
   /** The key with this secret, by its hash in hex, if that can be answered at once. No acknowledged change is missing. */
-  held(hash: string): Standing | undefined;
+  held(hash: string): KeyState | undefined;
   /**
    * The same for any key. Undefined if there is none; throws when nobody can be asked. Calls that want the same share a
    * lookup; so none ends with a call, and it is charged to the one that it was begun for, and told of in its span.
    */
-  find(hash: string, call?: Call): Promise<Standing | undefined>;
+  find(hash: string, call?: Call): Promise<KeyState | undefined>;
   /** The same for a caller that was looked up before: at once if possible, and that it is held is not counted again. */
-  recheck(hash: string, call?: Call): Soon<Standing | undefined>;
+  recheck(hash: string, call?: Call): Soon<KeyState | undefined>;
   /** The same by Postgres alone: with changes that are committed, and not acknowledged yet. */
-  read(hash: string, call?: Call): Promise<Standing | undefined>;
+  read(hash: string, call?: Call): Promise<KeyState | undefined>;
   /** For calls that need no key: throws when Postgres is away, so that they are told at once. */
   ready(): Soon<void>;
   /** To be awaited after each change: resolves when every replica answers by it. */
@@ -52,7 +46,7 @@ export interface Holdings {
 
 /** Where facts come from when they are not held, and what makes changes durable. */
 export interface HoldingsSources {
-  readonly readStanding: (hash: string, call?: Call) => Promise<InSnapshot<KeyStanding> | undefined>;
+  readonly readStanding: (hash: string, call?: Call) => Promise<InSnapshot<KeyRecord> | undefined>;
   readonly readState: (workspaceId: string, call?: Call) => Promise<InSnapshot<{ enabled: boolean }> | undefined>;
   readonly makeDurable: (call: Call, history: string) => Promise<void>;
 }
@@ -108,14 +102,14 @@ export function createHoldings(
     weigh: (fact) => Math.ceil(verdictsShare * weightOf(fact)),
   });
 
-  function heldNow(hash: string): Standing | undefined {
+  function heldNow(hash: string): KeyState | undefined {
     const key = lease.timeLeft() > 0 ? keys.held(hash) : undefined;
     if (key === undefined) return undefined;
     const workspaceEnabled = workspaces.held(key.workspaceId);
     return workspaceEnabled === undefined ? undefined : { key, workspaceEnabled };
   }
 
-  async function lookUp(hash: string, call: Call | undefined, countsHeld: boolean): Promise<Standing | undefined> {
+  async function lookUp(hash: string, call: Call | undefined, countsHeld: boolean): Promise<KeyState | undefined> {
     await lease.ensure();
     const heldKey = keys.held(hash);
     const key = heldKey ?? (await keys.fetch(hash, "redis", call));

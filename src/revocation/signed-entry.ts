@@ -1,6 +1,6 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
-import type { KeyStanding } from "../keys/store.js";
 import type { Fact } from "./change-log.js";
+import type { KeyRecord } from "./key-state.js";
 import { parseSnapshot, writeSnapshot } from "./snapshot.js";
 
 /** How a fact of one kind is written into Redis. */
@@ -30,7 +30,7 @@ export function workspaceEntries(secret: Secret): EntryForm<boolean> {
 }
 
 /** What a key may do, by the hash of its secret. */
-export function keyEntries(secret: Secret): EntryForm<KeyStanding> {
+export function keyEntries(secret: Secret): EntryForm<KeyRecord> {
   return sealed(secret, "latchkey:key:", {
     write: ({ value, rows, asOf }) => JSON.stringify({ value, rows, asOf: writeSnapshot(asOf) }),
     read: (text) => {

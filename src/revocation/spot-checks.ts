@@ -1,7 +1,8 @@
 import type { Log } from "../observe/log.js";
 import type { Changes } from "./change-log.js";
 import { type Clock, systemClock } from "./clock.js";
-import type { Holdings, Standing } from "./key-cache.js";
+import type { Holdings } from "./key-cache.js";
+import type { KeyState } from "./key-state.js";
 import { type Snapshot, sees, writeSnapshot } from "./snapshot.js";
 
 /** Whether a key is good for anything now, by Postgres, and the transactions that last changed it and its workspace. */
@@ -43,7 +44,7 @@ export function withSpotChecks(
     log.error(details, "a key was accepted after its end: please report this");
   }
 
-  function checkNowAndThen(found: Standing | undefined, known: Snapshot): void {
+  function checkNowAndThen(found: KeyState | undefined, known: Snapshot): void {
     if (!found?.key.enabled || found.key.ended || !found.workspaceEnabled || --untilNext > 0) return;
     untilNext = oneIn;
     const now = clock.monotonic();

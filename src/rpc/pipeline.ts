@@ -14,8 +14,9 @@ import { type Access, access } from "../../gen/latchkey/v1/access_pb.js";
 import { repeatable } from "../../gen/latchkey/v1/repeatable_pb.js";
 import type { Authentication } from "../auth/authenticate.js";
 import { type Call, endCall, refuseEnded } from "../call/call.js";
-import { type CallContext, covers, type Handlers, type Principal } from "../call/context.js";
+import type { CallContext, Handlers, Principal } from "../call/context.js";
 import { after, type Soon } from "../call/maybe-promise.js";
+import { covers } from "../call/permissions.js";
 import {
   callCancelled,
   deadlineExceeded,

@@ -1,5 +1,6 @@
-import { type Author, events, isChange } from "../audit/store.js";
+import { events, isChange } from "../audit/store.js";
 import type { Call, KeptAnswer } from "../call/call.js";
+import type { Author } from "../call/context.js";
 import { keeping } from "../idempotency/store.js";
 import { keyCreated, keyCreation, type NewKey } from "../keys/store.js";
 import type { PageRequest } from "../pagination.js";

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { mintSecret } from "../../src/keys/secret.js";
-import type { KeyStanding } from "../../src/keys/store.js";
 import type { Terms } from "../../src/revocation/change-store.js";
+import type { KeyRecord } from "../../src/revocation/key-state.js";
 import { type EntryForm, keyEntries, workspaceEntries } from "../../src/revocation/signed-entry.js";
 import { type Snapshot, snapshotBefore, writeSnapshot } from "../../src/revocation/snapshot.js";
 import { succeed } from "../calls.js";
@@ -32,7 +32,7 @@ beforeEach(async () => {
 });
 
 /** The entry of a key that may do everything, as somebody with this seal would write it for the poor one. */
-function richEntry(history: string, asOf: Snapshot, form: EntryForm<KeyStanding> = keyEntries(() => history)): string {
+function richEntry(history: string, asOf: Snapshot, form: EntryForm<KeyRecord> = keyEntries(() => history)): string {
   const known = keyEntries(() => terms.history).open(hashOf(home.key), home.keyEntry);
   if (known === undefined) return expect.fail("the entry of a key cannot be opened with the seal of its database");
   const value = { ...known.value, keyId: poor.keyId };

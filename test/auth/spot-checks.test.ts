@@ -1,7 +1,8 @@
 import { pino } from "pino";
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { createChanges } from "../../src/revocation/change-log.js";
-import type { Holdings, Standing } from "../../src/revocation/key-cache.js";
+import type { Holdings } from "../../src/revocation/key-cache.js";
+import type { KeyState } from "../../src/revocation/key-state.js";
 import { snapshotBefore } from "../../src/revocation/snapshot.js";
 import { type ReadUsable, withSpotChecks } from "../../src/revocation/spot-checks.js";
 
@@ -21,7 +22,7 @@ function checked(readUsable: ReadUsable, standing = { enabled: true, workspaceEn
     return ms;
   };
   const { enabled, workspaceEnabled } = standing;
-  const found = { key: { keyId: "key_1", enabled }, workspaceEnabled } as Standing;
+  const found = { key: { keyId: "key_1", enabled }, workspaceEnabled } as KeyState;
   const held = { held: () => undefined, find: async () => found } as unknown as Holdings;
   const log = pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) });
   return withSpotChecks(held, createChanges(snapshotBefore(knownXid + 1), "history"), readUsable, log, { monotonic });

@@ -17,7 +17,7 @@ describe("a start is refused where changes could be lost after they were acknowl
     await sql.end();
     const start = openTestApp({ databaseUrl: url });
     await expect(start).rejects.toMatchObject({
-      name: "Unusable",
+      name: "UserError",
       message: expect.stringMatching(`(?=.*${setting} = ${value})(?=.*${remedy})`),
     });
   });

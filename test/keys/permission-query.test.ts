@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
-import { covers } from "../../src/call/context.js";
+import { covers } from "../../src/call/permissions.js";
 import { Failure } from "../../src/errors.js";
 import { parsePermissionQuery } from "../../src/keys/permission-query.js";
 

@@ -5,7 +5,7 @@ import { pino } from "pino";
 import { Registry } from "prom-client";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
-import { serveMetrics } from "../../src/observe/metrics-server.js";
+import { serveMetrics } from "../../src/http/metrics-server.js";
 import { standardLimits } from "../../src/overload/limits.js";
 import { type Doors, openDoors } from "../contract/doors.js";
 import { ask, createWorkspace, post } from "../gateway/http.js";

@@ -1,4 +1,4 @@
-import type { Standing } from "../../src/revocation/key-cache.js";
+import type { KeyState } from "../../src/revocation/key-state.js";
 import type { Contents } from "./postgres.js";
 
 /** How every complaint ends. */
@@ -8,7 +8,7 @@ export const outdated = "a change is missing that was acknowledged before the ca
  * What is wrong with an answer, given what the database said from the last change that was acknowledged before the call
  * began until now: of the key and of its workspace, the answer must agree with some moment of it.
  */
-export function missing(found: Standing | undefined, moments: readonly Contents[]): string | undefined {
+export function missing(found: KeyState | undefined, moments: readonly Contents[]): string | undefined {
   if (!moments.some((moment) => agreesOnKey(found, moment)))
     return `a key was taken for ${found ? `${stateOf(found.key)}, of ${found.key.externalId}` : "deleted"}: ${outdated}`;
   if (found !== undefined && !moments.some((moment) => found.workspaceEnabled === moment.workspaceEnabled))
@@ -41,7 +41,7 @@ export const expired = "a key was accepted that had expired before the call bega
 /** What is wrong with a call that runs although its deadline has passed. */
 export const overdue = "a call was begun whose deadline had passed";
 
-function agreesOnKey(found: Standing | undefined, moment: Contents): boolean {
+function agreesOnKey(found: KeyState | undefined, moment: Contents): boolean {
   if (found === undefined || moment.keyDeleted) return found === undefined && moment.keyDeleted;
   const { enabled, ended, expiresAt, externalId } = found.key;
   return (

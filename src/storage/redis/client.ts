@@ -1,10 +1,15 @@
 import type { Span } from "@opentelemetry/api";
 import { Cluster, Redis, type RedisOptions, ReplyError } from "ioredis";
-import type { RedisAddress } from "../../config.js";
 import { createOutage } from "../../observe/episode.js";
 import type { Log } from "../../observe/log.js";
 import { inSpan } from "../../observe/tracing.js";
 import { createBreaker } from "./breaker.js";
+
+/** Where Redis is: one server, or some nodes of a cluster. */
+export interface RedisAddress {
+  readonly urls: readonly string[];
+  readonly cluster: boolean;
+}
 
 /** A cache that can only help: when Redis is down, slow or odd, reads find nothing and writes do nothing. */
 export interface Cache {

@@ -2,8 +2,6 @@
 // Broken, because a caller that is revoked meanwhile is served, however late its body comes.
 import { createAuthentication as createSound } from "./authenticate.as-built.js";
 
-export { bearerToken } from "./authenticate.as-built.js";
-
 export function createAuthentication(...sources) {
   return { ...createSound(...sources), recheck: (_call, caller) => caller };
 }

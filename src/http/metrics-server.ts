@@ -2,9 +2,9 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { cannotListen, reachable } from "../net/address.js";
+import type { Log } from "../observe/log.js";
+import type { Metrics } from "../observe/metrics.js";
 import { type Limits, lookEveryMs } from "../overload/limits.js";
-import type { Log } from "./log.js";
-import type { Metrics } from "./metrics.js";
 
 /** More than a few do not scrape at once. */
 const mostConnections = 32;
