@@ -21,7 +21,7 @@ declare module "vitest" {
 /** One private PostgreSQL and one private Redis for the whole run, gone afterwards. Nobody else's are touched. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   // The built file: it forks a process, which needs JavaScript. `npm test` builds first.
-  const built = new URL("../dist/src/embedded/backends.js", import.meta.url).href;
+  const built = new URL("../dist/src/embedded/start.js", import.meta.url).href;
   const { startBackends }: { startBackends: typeof StartBackends } = await import(built);
   const dataDir = mkdtempSync(join(tmpdir(), "latchkey-test-"));
   const searchPath = process.env["PATH"] ?? "";

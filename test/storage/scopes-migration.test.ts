@@ -4,7 +4,7 @@ import { connectPostgres, type Sql } from "../../src/storage/postgres/connection
 import { migrate } from "../../src/storage/postgres/migrate.js";
 import { createDatabase } from "../harness.js";
 
-const folder = new URL("../../src/storage/migrations/", import.meta.url);
+const folder = new URL("../../src/storage/postgres/migrations/", import.meta.url);
 
 let database: Awaited<ReturnType<typeof createDatabase>>;
 let sql: Sql;
