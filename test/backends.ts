@@ -52,7 +52,7 @@ async function createTemplate(databaseUrl: string): Promise<string> {
   const { migrateDatabase }: { migrateDatabase: typeof MigrateDatabase } = await import(built);
   await migrateDatabase(url.href);
   const sql = openSql(url.href, { max: 1 });
-  await sql`update lease set lease_ms = 50, wait_ms = 50`;
+  await sql`update cluster_state set lease_ms = 50, wait_ms = 50`;
   await sql.unsafe(clockAhead(0));
   await sql.end();
   return name;

@@ -123,10 +123,10 @@ async function tourRefused(door: TourDoor): Promise<void> {
 async function tourBroken(door: TourDoor): Promise<void> {
   const tables = ["keys", "audit_events", "identities", "workspaces"];
   // The lease needs some of the tables; what tells the audit of a row is needed by changes alone.
-  const functions = ["told(keys)", "told(identities)", "told(workspaces)"];
+  const functions = ["keys", "identities", "workspaces"].map((table) => `audit_snapshot(${table})`);
   const parts = [
     ...tables.map((name) => [`table ${name}`, `table ${name}_away`, name]),
-    ...functions.map((name) => [`function ${name}`, `function ${name.replace("told", "told_away")}`, "told"]),
+    ...functions.map((name) => [`function ${name}`, `function ${name.replace("(", "_away(")}`, "audit_snapshot"]),
   ];
   for (const [there, away, name] of parts) {
     const requests = requestsFor(home.workspaceId, await newKey());

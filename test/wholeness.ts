@@ -52,21 +52,21 @@ const rules: Rules = {
       select from audit_events where resource_id = identity_id and type = 'identity.delete')`,
   // A key loses its identity without an event of its own, when the identity is deleted.
   "the last event of a row tells the row": (sql) => sql`
-    select key_id, told(keys), after from keys join (${sql.unsafe(chain)}) as events on resource_id = key_id and is_last
+    select key_id, audit_snapshot(keys), after from keys join (${sql.unsafe(chain)}) as events on resource_id = key_id and is_last
     where after is not null
-      and told(keys)::jsonb - 'identityId' is distinct from after::jsonb - 'identityId'
+      and audit_snapshot(keys)::jsonb - 'identityId' is distinct from after::jsonb - 'identityId'
     union all
-    select key_id, told(keys), after from keys join (${sql.unsafe(chain)}) as events on resource_id = key_id and is_last
+    select key_id, audit_snapshot(keys), after from keys join (${sql.unsafe(chain)}) as events on resource_id = key_id and is_last
     where after is not null and identity_id is distinct from after ->> 'identityId' and not (identity_id is null
       and exists (select from audit_events where resource_id = events.after ->> 'identityId' and type = 'identity.delete'))
     union all
-    select identity_id, told(identities), after
+    select identity_id, audit_snapshot(identities), after
     from identities join (${sql.unsafe(chain)}) as events on resource_id = identity_id and is_last
-    where deleted_at is null and told(identities)::jsonb is distinct from after::jsonb
+    where deleted_at is null and audit_snapshot(identities)::jsonb is distinct from after::jsonb
     union all
-    select w.workspace_id, told(w), after
+    select w.workspace_id, audit_snapshot(w), after
     from workspaces w join (${sql.unsafe(chain)}) as events on resource_id = w.workspace_id and is_last
-    where told(w)::jsonb is distinct from after::jsonb`,
+    where audit_snapshot(w)::jsonb is distinct from after::jsonb`,
   "an event begins where the one before it ended": (sql) => sql`
     select event_id, before, told_before from (${sql.unsafe(chain)}) as events
     where type_before is not null and before::jsonb - 'identityId' is distinct from told_before::jsonb - 'identityId'`,
@@ -97,11 +97,11 @@ const rules: Rules = {
       or replaced.after ->> 'expires' is null)`,
   "the usage of a workspace is what it stores": (sql) => sql`
     with stored as (
-      select workspace_id, count(*) as keys, 0 as identities, sum(bytes_of(told(keys))) as bytes
+      select workspace_id, count(*) as keys, 0 as identities, sum(json_bytes(audit_snapshot(keys))) as bytes
       from keys where deleted_at is null group by 1
-      union all select workspace_id, 0, count(*), sum(bytes_of(told(identities)))
+      union all select workspace_id, 0, count(*), sum(json_bytes(audit_snapshot(identities)))
       from identities where deleted_at is null group by 1
-      union all select workspace_id, 0, 0, sum(bytes_of_event(before, after)) from audit_events group by 1
+      union all select workspace_id, 0, 0, sum(audit_event_bytes(before, after)) from audit_events group by 1
       union all select workspace_id, -keys, -identities, -bytes from usage)
     select workspace_id, sum(keys)::int as keys, sum(identities)::int as identities, sum(bytes)::int as bytes
     from stored group by 1 having sum(keys) <> 0 or sum(identities) <> 0 or sum(bytes) <> 0`,

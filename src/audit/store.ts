@@ -53,7 +53,7 @@ export function events(sql: Statement, by: Author, ...changes: readonly Told[]):
 
 /** For events of updates: there is none where the row says the same before (`b.before`) and after (`a.after`). */
 export function isChange(sql: Statement): Fragment {
-  return sql`told(b.before)::jsonb is distinct from told(a.after)::jsonb`;
+  return sql`audit_snapshot(b.before)::jsonb is distinct from audit_snapshot(a.after)::jsonb`;
 }
 
 export type AuditStore = ReturnType<typeof createAuditStore>;

@@ -19,13 +19,13 @@ export function keeping(sql: Statement, answer: KeptAnswer | undefined, made: Fr
   const { id, sealed } = answer;
   return sql`,
     kept as (
-      insert into kept_answers (id, sealed, expires_at)
+      insert into idempotency_records (id, encrypted_response, expires_at)
       select ${id}::bytea, ${sealed}::bytea, now() + ${keptFor}::interval from ${made})`;
 }
 
 /** Whether a change failed because its answer was kept already: somebody else has made it, with the same key. */
 export function isKeptAlready(error: unknown): boolean {
-  return isTaken(error, "kept_answers_pkey");
+  return isTaken(error, "idempotency_records_pkey");
 }
 
 /** How many answers that nobody will get any more are removed at a time: more than can be added by then. */
@@ -39,15 +39,16 @@ export function createOnceStore(sql: Sql) {
     async findAnswer(call: Call, id: Buffer, key: AuthorizedKey | undefined): Promise<Buffer | undefined> {
       const [row] = await run(
         call,
-        sql<{ sealed: Buffer }[]>`
+        sql<{ encryptedResponse: Buffer }[]>`
         with expired as (
-            delete from kept_answers
+            delete from idempotency_records
             where expires_at <= now() and id = any(${id}::bytea || array(
-              select id from kept_answers where expires_at <= now()
+              select id from idempotency_records where expires_at <= now()
               order by expires_at limit ${fewExpired} for update skip locked)))
-        select sealed from kept_answers where id = ${id} and expires_at > now() and ${asAuthorized(sql, key)}`,
+        select encrypted_response from idempotency_records
+        where id = ${id} and expires_at > now() and ${asAuthorized(sql, key)}`,
       );
-      return row?.sealed;
+      return row?.encryptedResponse;
     },
   };
 }

@@ -57,7 +57,7 @@ export function createIdentitiesStore(sql: Sql, quotas: Quotas) {
       by: Author,
       answer: KeptAnswer | undefined,
     ): Promise<boolean> {
-      const told = sql`select (added).workspace_id, (added).identity_id, null::json, told(added) from added`;
+      const told = sql`select (added).workspace_id, (added).identity_id, null::json, audit_snapshot(added) from added`;
       const reached = reachedQuota(sql, quotas, identity.workspaceId, { identities: true });
       const [row] = await run(
         call,
@@ -105,7 +105,7 @@ export function createIdentitiesStore(sql: Sql, quotas: Quotas) {
         column: sql`identity_id`,
         direction: sql`asc`,
         // As a subquery, what is searched for is folded once, and not again for each row.
-        filter: sql`strpos(folded(external_id), (select folded(${search}))) > 0`,
+        filter: sql`strpos(case_folded(external_id), (select case_folded(${search}))) > 0`,
         limit: page.limit,
         whole: sql`select ${columns} from identities where identity_id`,
         id: (identityId) => identityId,
@@ -116,7 +116,8 @@ export function createIdentitiesStore(sql: Sql, quotas: Quotas) {
     /** Undefined if there is no such identity. */
     async updateMeta(call: Call, workspaceId: string, reference: IdentityReference, meta: JsonObject, by: Author) {
       const told = sql`
-        select (a.after).workspace_id, (a.after).identity_id, told(b.before), told(a.after) from before b, after a
+        select (a.after).workspace_id, (a.after).identity_id, audit_snapshot(b.before), audit_snapshot(a.after)
+        from before b, after a
         where ${isChange(sql)}`;
       // An empty meta takes away, and no quota is in the way of that.
       const reached = Object.keys(meta).length === 0 ? sql`null::text` : reachedQuota(sql, quotas, workspaceId, {});
@@ -142,7 +143,8 @@ export function createIdentitiesStore(sql: Sql, quotas: Quotas) {
      * for a while, without its content. False if there was nothing to delete.
      */
     async deleteIdentity(call: Call, workspaceId: string, reference: IdentityReference, by: Author): Promise<boolean> {
-      const told = sql`select (before).workspace_id, (before).identity_id, told(before), null::json from before, gone`;
+      const told = sql`
+        select (before).workspace_id, (before).identity_id, audit_snapshot(before), null::json from before, gone`;
       // Locked for update: whoever is giving this identity to a key has it locked against that.
       const gone = await run(
         call,

@@ -42,7 +42,7 @@ export function checkDeletion(caller: KeyHolder, key: SeenKey): void {
 /** Throws if the caller may not replace the key. */
 export function checkReroll(caller: KeyHolder, key: SeenKey): void {
   checkStrength(caller, key);
-  checkEnd(isItself(caller, key) ? key : caller, key.scopes, key.expiresAsSet);
+  checkEnd(isItself(caller, key) ? key : caller, key.scopes, key.configuredExpiresAt);
 }
 
 function checkStrength(caller: KeyHolder, key: SeenKey): void {

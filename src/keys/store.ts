@@ -70,7 +70,7 @@ export type Owner =
 /** What a change of a key is judged by. */
 export interface SeenKey extends Pick<NewKey, "keyId" | "workspaceId" | "start" | "enabled" | "scopes" | "expiresAt"> {
   /** The expiry that it was given as a setting: a reroll may have ended it earlier. */
-  readonly expiresAsSet: Date | null;
+  readonly configuredExpiresAt: Date | null;
   /** Whether that has passed. */
   readonly expiredAsSet: boolean;
   /** Of its last change: while that is the same, so is all of this. */
@@ -109,7 +109,7 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
    * An identity that was deleted is taken off, to be written with the change. One that was not is locked.
    */
   const locked = ({ workspaceId, keyId, changedXid }: SeenKey) => sql`
-    select case when (before).identity_id is null or living_identity((before).identity_id) is not null then before
+    select case when (before).identity_id is null or lock_live_identity((before).identity_id) is not null then before
       else jsonb_populate_record(before, '{"identity_id": null}') end as before
     from (
       select keys as before from keys
@@ -120,7 +120,7 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
   const hasRoom = sql`reached is null`;
 
   /** The expiry that a key was given as a setting. */
-  const expiresAsSet = sql`nullif(coalesce(expires_as_set, expires_at), 'infinity')`;
+  const configuredExpiresAt = sql`nullif(coalesce(configured_expires_at, expires_at), 'infinity')`;
 
   return {
     /** False if the owner does not exist; then nothing is stored. */
@@ -184,8 +184,8 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
       const [row] = await readOne(
         call,
         sql<SeenKey[]>`
-        select key_id, workspace_id, start, enabled, scopes, expires_at, ${expiresAsSet} as expires_as_set,
-          coalesce(${expiresAsSet} <= clock_timestamp(), false) as expired_as_set, changed_xid::text
+        select key_id, workspace_id, start, enabled, scopes, expires_at, ${configuredExpiresAt} as configured_expires_at,
+          coalesce(${configuredExpiresAt} <= clock_timestamp(), false) as expired_as_set, changed_xid::text
         from keys
         where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null
           and ${asAuthorized(sql, by.key)}`,
@@ -240,7 +240,8 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
       const { owner } = changes;
       const ownerExists = owner ? sql`and exists (select from owner)` : sql``;
       const told = sql`
-        select (a.after).workspace_id, (a.after).key_id, told(b.before), told(a.after) from before b, after a
+        select (a.after).workspace_id, (a.after).key_id, audit_snapshot(b.before), audit_snapshot(a.after)
+        from before b, after a
         where ${isChange(sql)}`;
       const reached = reachedQuota(sql, quotas, seen.workspaceId, { identities: isNew(sql, owner) });
       // The statement does not see an identity in its table that it has just made.
@@ -265,7 +266,7 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
 
     /** False if the key has changed since it was seen; then nothing is deleted. */
     async deleteKey(call: Call, seen: SeenKey, by: Author): Promise<boolean> {
-      const told = sql`select (gone).workspace_id, (gone).key_id, told(gone), null::json from gone`;
+      const told = sql`select (gone).workspace_id, (gone).key_id, audit_snapshot(gone), null::json from gone`;
       const gone = await run(
         call,
         sql`
@@ -292,9 +293,10 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
       answer: KeptAnswer | undefined,
     ): Promise<boolean> {
       const reroll = sql`
-        select (a.after).workspace_id, (a.after).key_id, told(b.before), told(a.after) from before b, after a`;
+        select (a.after).workspace_id, (a.after).key_id, audit_snapshot(b.before), audit_snapshot(a.after)
+        from before b, after a`;
       // What the last query does not read is run after it: so it reads `after`, or the condition in `events` would come before.
-      const creation = sql`select (made).workspace_id, (made).key_id, null::json, told(made) from made`;
+      const creation = sql`select (made).workspace_id, (made).key_id, null::json, audit_snapshot(made) from made`;
       const [row] = await run(
         call,
         sql<(QuotaCheck & { replaced: boolean })[]>`
@@ -303,14 +305,14 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
             after as (
               update keys set expires_at = least(expires_at, now() + ${graceMs}::float8 * interval '1 millisecond'),
                 ended = ended or ${graceMs === 0}, updated_at = now(), identity_id = (before).identity_id,
-                expires_as_set = coalesce(expires_as_set, expires_at, 'infinity')
+                configured_expires_at = coalesce(configured_expires_at, expires_at, 'infinity')
               from before, room where keys.key_id = (before).key_id and ${hasRoom}
               returning keys as after),
             made as (
               insert into keys (key_id, workspace_id, hash, start, name, enabled, scopes, permissions, identity_id, meta,
                 expires_at, created_at, updated_at)
               select ${successor.keyId}, workspace_id, ${bytes(successor.hash)}, ${successor.start}, name, enabled,
-                scopes, permissions, identity_id, meta, ${expiresAsSet}, now(), now()
+                scopes, permissions, identity_id, meta, ${configuredExpiresAt}, now(), now()
               from (select (before).* from before) as b, room where ${hasRoom}
               returning keys as made),
             events as (${events(sql, by, ["key.create", creation], ["key.reroll", reroll])})
@@ -363,7 +365,8 @@ export function keyCreation(sql: Statement, key: NewKey, owner: Fragment): Fragm
 
 /** Tells of the key that `keyCreation` stores. */
 export function keyCreated(sql: Statement): Told {
-  return ["key.create", sql`select (created).workspace_id, (created).key_id, null::json, told(created) from created`];
+  const facts = sql`select (created).workspace_id, (created).key_id, null::json, audit_snapshot(created) from created`;
+  return ["key.create", facts];
 }
 
 /**
@@ -399,7 +402,8 @@ function isNew(sql: Statement, owner: Owner | undefined | null): Fragment | fals
 /** Tells of the owner, if it was made. */
 function ownerMade(sql: Statement, owner: Owner | undefined | null): Told[] {
   if (owner?.kind !== "named") return [];
-  const facts = sql`select (owner).workspace_id, (owner).identity_id, null::json, told(owner) from resolved where added`;
+  const facts = sql`
+    select (owner).workspace_id, (owner).identity_id, null::json, audit_snapshot(owner) from resolved where added`;
   return [["identity.create", facts]];
 }
 
@@ -426,7 +430,7 @@ function assignments(sql: Statement, changes: KeyChanges): Fragment {
     permissions !== undefined && sql`permissions = ${words(sql, permissions)}`,
     meta !== undefined && sql`meta = ${meta && jsonText(sql, meta)}`,
     expiresAt !== undefined &&
-      sql`expires_at = ${expiresAt}, expires_as_set = null, ended = ${endedBy(sql, expiresAt)}`,
+      sql`expires_at = ${expiresAt}, configured_expires_at = null, ended = ${endedBy(sql, expiresAt)}`,
     owner === undefined
       ? sql`identity_id = (before).identity_id`
       : sql`identity_id = ${owner ? sql`(select identity_id from owner)` : null}`,

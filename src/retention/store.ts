@@ -65,6 +65,6 @@ export function createRetentionStore(sql: Sql) {
       return found.removed;
     },
     /** Answers kept for an Idempotency-Key, if no call with one comes to remove them. */
-    keptAnswers: () => remove(sql`kept_answers`, sql`id`, sql`expires_at`, 0, sql`true`),
+    keptAnswers: () => remove(sql`idempotency_records`, sql`id`, sql`expires_at`, 0, sql`true`),
   };
 }

@@ -14,7 +14,7 @@ export interface SweepOptions {
 const dayMs = 24 * 60 * 60 * 1_000;
 
 /**
- * How long the row of a deleted key or identity stays. Its removal is safe at any age (see the trigger forget_removed_rows),
+ * How long the row of a deleted key or identity stays. Its removal is safe at any age (see record_removed_rows() in SQL),
  * but makes caches forget what they have not used since the deletion: after a day, nobody notices.
  */
 const tombstoneMs = dayMs;

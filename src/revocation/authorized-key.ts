@@ -11,7 +11,7 @@ export function asAuthorized(sql: Statement, key: AuthorizedKey | undefined): Fr
   if (key === undefined) return sql`true`;
   // A subquery, because then it is evaluated whether or not there are rows to apply it to.
   return sql`
-    (select require_as_authorized(${key.keyId}, ${words(sql, key.scopes)}, ${key.expiresAt}::timestamptz))`;
+    (select require_caller_unchanged(${key.keyId}, ${words(sql, key.scopes)}, ${key.expiresAt}::timestamptz))`;
 }
 
 /** Whether a statement failed because the calling key is not as it was authorized. Nothing of it was kept. */

@@ -74,21 +74,22 @@ export function createChangesStore(sql: Sql) {
       const [row] = await sql<{ found: boolean }[]>`
         select exists (select from keys where ${isForeign}) or exists (select from identities where ${isForeign})
           or exists (select from workspaces where ${isForeign}) or exists (select from removals where ${isForeign})
-          or exists (select from lease where forgotten_xid >= pg_snapshot_xmax(pg_current_snapshot())) as found`;
+          or exists (select from cluster_state where forgotten_xid >= pg_snapshot_xmax(pg_current_snapshot())) as found`;
       if (!row?.found) return;
       await sql.begin(async (transaction) => {
         await transaction`set local statement_timeout = 0`;
-        await transaction`lock table keys, identities, workspaces, removals, lease in share row exclusive mode`;
+        await transaction`lock table keys, identities, workspaces, removals, cluster_state in share row exclusive mode`;
         for (const table of stampedTables) {
           await transaction`update ${transaction(table)} set changed_xid = '0' where ${isForeign}`;
         }
-        await transaction`update lease set forgotten_xid = '0', seal = new_seal()`;
+        await transaction`update cluster_state set forgotten_xid = '0', cache_secret = new_cache_secret()`;
       });
     },
 
     async readTerms(): Promise<Terms> {
       const [row] = await sql<TermsRow[]>`
-        select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, history(), ${unsafeSetting} from lease`;
+        select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, timeline() as history, ${unsafeSetting}
+        from cluster_state`;
       if (row === undefined) throw leaseRowMissing();
       return { ...row, snapshot: parseSnapshot(row.snapshot) };
     },
@@ -113,10 +114,10 @@ export function createChangesStore(sql: Sql) {
           where changed_xid = any (${inProgress}) limit ${most})`;
       const rows = await sql<ChangedRow[]>`
         with present as materialized (
-            select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, history(), ${unsafeSetting},
+            select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, timeline() as history, ${unsafeSetting},
               pg_is_in_recovery() or current_setting('transaction_read_only')::boolean as standby,
               forgotten_xid::text::float8, (extract(epoch from clock_timestamp()) * 1000)::float8 as time
-            from lease),
+            from cluster_state),
           changed as materialized (
             select * from (
               ${changedIn(sql`keys`, sql`key_id`)}
@@ -141,7 +142,7 @@ export function createChangesStore(sql: Sql) {
 
     /** Makes what was sealed so far worthless, because its transaction ids may not be counted as they are from now on. */
     async beginHistory(): Promise<void> {
-      await sql`update lease set seal = new_seal()`;
+      await sql`select rotate_cache_secret()`;
     },
 
     /** Whether the database answers at all. */
@@ -170,4 +171,4 @@ function changesOf(rows: readonly ChangedRow[]): Change[] | undefined {
   return changes;
 }
 
-const leaseRowMissing = () => new Error("the table lease has lost its row");
+const leaseRowMissing = () => new Error("the table cluster_state has lost its row");

@@ -2,7 +2,7 @@ import type { Sql } from "../storage/postgres/connection.js";
 import type { Clock } from "./clock.js";
 import { waitOut } from "./lease.js";
 
-/** The two times in the table `lease`, for the one who changes them. Each step is a transaction of its own. */
+/** The two times in the table `cluster_state`, for the one who changes them. Each step is a transaction of its own. */
 export interface LeaseTimes {
   /** Lets changes wait for no less than this. */
   raiseWait(ms: number): Promise<void>;
@@ -32,15 +32,15 @@ export async function changeLease(times: LeaseTimes, ms: number, clock: Clock): 
 export function createLeaseTimes(sql: Sql): LeaseTimes {
   return {
     async raiseWait(ms) {
-      await sql`update lease set wait_ms = greatest(wait_ms, ${ms})`;
+      await sql`update cluster_state set wait_ms = greatest(wait_ms, ${ms})`;
     },
     async setLease(ms) {
       const [row] = await sql<{ waitMs: number; version: string }[]>`
-        update lease set lease_ms = ${ms} where wait_ms >= ${ms} returning wait_ms, xmin::text as version`;
+        update cluster_state set lease_ms = ${ms} where wait_ms >= ${ms} returning wait_ms, xmin::text as version`;
       return row;
     },
     async setWait(ms, version) {
-      const { count } = await sql`update lease set wait_ms = ${ms} where xmin::text = ${version}`;
+      const { count } = await sql`update cluster_state set wait_ms = ${ms} where xmin::text = ${version}`;
       return count > 0;
     },
   };

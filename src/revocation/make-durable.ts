@@ -14,7 +14,8 @@ import { run } from "../storage/postgres/query.js";
  */
 export function createMakeDurable(sql: Sql) {
   return async (call: Call, history: string): Promise<void> => {
-    const statement = sql<{ history: string }[]>`select history(), pg_logical_emit_message(true, 'latchkey', '')`;
+    const statement = sql<{ history: string }[]>`
+      select timeline() as history, pg_logical_emit_message(true, 'latchkey', '')`;
     const [row] = await run(call, statement);
     if (row?.history !== history) throw new OutcomeUnknown("another server has taken over since this was read", "");
   };

@@ -31,7 +31,8 @@ export function createWorkspacesStore(sql: Sql) {
     by: Author,
   ): Promise<WorkspaceRow | undefined> {
     const told = sql`
-      select (a.after).workspace_id, (a.after).workspace_id, told(b.before), told(a.after) from before b, after a
+      select (a.after).workspace_id, (a.after).workspace_id, audit_snapshot(b.before), audit_snapshot(a.after)
+        from before b, after a
         where ${isChange(sql)}`;
     const [row] = await run(
       call,
@@ -56,7 +57,7 @@ export function createWorkspacesStore(sql: Sql) {
       by: Author,
       answer: KeptAnswer | undefined,
     ): Promise<void> {
-      const told = sql`select (made).workspace_id, (made).workspace_id, null::json, told(made) from made`;
+      const told = sql`select (made).workspace_id, (made).workspace_id, null::json, audit_snapshot(made) from made`;
       await run(
         call,
         sql`

@@ -36,7 +36,7 @@ async function stored(): Promise<unknown> {
   const [workspaces, identities, lease] = await Promise.all([
     sql`select * from workspaces order by 1`,
     sql`select * from identities order by 1`,
-    sql`select * from lease`,
+    sql`select * from cluster_state`,
   ]);
   const keys = await sql`select to_jsonb(keys) - 'last_used_at' as row from keys order by key_id`;
   return structuredClone({

@@ -19,7 +19,7 @@ export type BehindProxy = Awaited<ReturnType<typeof openBehindProxy>>;
 export async function openBehindProxy(leaseMs = 50, overrides: Partial<AppOptions> = {}) {
   const database = await createDatabase(inject("template"));
   const sql = openSql(database.url, { max: 2, onnotice: () => {} });
-  await sql`update lease set lease_ms = ${leaseMs}, wait_ms = ${leaseMs}`;
+  await sql`update cluster_state set lease_ms = ${leaseMs}, wait_ms = ${leaseMs}`;
   const proxy = await openProxy(database.url);
   const lines: Line[] = [];
   const log = pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) });

@@ -73,10 +73,10 @@ it("of two who change the lease time at once, the first does not lower the wait 
   const sql = connectPostgres(database.url, { connections: 1, statementMs: 10_000 });
   onTestFinished(() => sql.end());
   const times = createLeaseTimes(sql);
-  const read = async () => (await sql`select lease_ms, wait_ms from lease`)[0];
+  const read = async () => (await sql`select lease_ms, wait_ms from cluster_state`)[0];
 
   expect(await times.setLease(1_000), "a lease that changes would not wait for").toBeUndefined();
-  await expect(sql`update lease set lease_ms = 1000`, "by hand").rejects.toMatchObject({ code: "23514" });
+  await expect(sql`update cluster_state set lease_ms = 1000`, "by hand").rejects.toMatchObject({ code: "23514" });
   await times.raiseWait(1_000);
   const first = await times.setLease(250);
   // The other one raises the lease and lowers it again, and the row says what it said.

@@ -53,7 +53,7 @@ it("a database that is put back to an older copy of itself is believed, against 
   await expect.poll(() => call(app), soon).toContain("authorization/workspace_disabled");
   // Its transactions are counted a second time. What was read in the lost ones must not come back with their numbers.
   const xmax = async () => (await readTerms(app)).snapshot.xmax;
-  while ((await xmax()) <= lost.xmax + 5) await inDatabase(app, "update lease set lease_ms = lease_ms");
+  while ((await xmax()) <= lost.xmax + 5) await inDatabase(app, "update cluster_state set lease_ms = lease_ms");
   expect(await call(app)).toContain("authorization/workspace_disabled");
   expect(await call(other), `although Redis has ${keyEntryOf(key)}`).toContain("authorization/workspace_disabled");
 }, 90_000);

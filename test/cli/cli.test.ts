@@ -239,7 +239,7 @@ describe("what goes wrong is told by exit code and sentence", () => {
 describe("lease", () => {
   const leaseTimes = async () => {
     const sql = openSql(app.databaseUrl, { max: 1 });
-    const [row] = await sql`select lease_ms, wait_ms from lease`.finally(() => sql.end());
+    const [row] = await sql`select lease_ms, wait_ms from cluster_state`.finally(() => sql.end());
     return row;
   };
 

@@ -36,7 +36,7 @@ function atOnce(operation: OperationName, callOf: (index: number) => RepeatableC
   return Promise.all(inTurn.map((door, index) => door.call(operation, ...callOf(index))));
 }
 
-type Table = "keys" | "identities" | "workspaces" | "audit_events" | "kept_answers";
+type Table = "keys" | "identities" | "workspaces" | "audit_events" | "idempotency_records";
 
 async function countRows(table: Table): Promise<number> {
   const [row] = await sql<{ count: number }[]>`select count(*)::int from ${sql(table)}`;
@@ -106,7 +106,7 @@ describe("after a call that got no answer, the same call", () => {
     timeoutMs: number,
     meanwhile: () => Promise<unknown>,
   ): Promise<string | undefined> {
-    const count = () => Promise.all([countRows("keys"), countRows("audit_events"), countRows("kept_answers")]);
+    const count = () => Promise.all([countRows("keys"), countRows("audit_events"), countRows("idempotency_records")]);
     const before = await count();
     const code = await locking(async () => {
       const call = overGrpc(contract.app).unary(createKey, undefined, timeoutMs, headersOf(key), {});
@@ -149,7 +149,7 @@ describe("after a call that got no answer, the same call", () => {
     const own = openSql(database.url, { max: 1 });
     // Long enough for the client to go away between the change and its answer.
     const leaseMs = 500;
-    await own`update lease set lease_ms = ${leaseMs}, wait_ms = ${leaseMs}`;
+    await own`update cluster_state set lease_ms = ${leaseMs}, wait_ms = ${leaseMs}`;
     const apps = await Promise.all([1, 2].map(() => openTestApp({ databaseUrl: database.url })));
     const doors = apps.map(openDoors) as [Doors, Doors];
     try {

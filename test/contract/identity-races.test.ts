@@ -174,7 +174,7 @@ describe("a key that is changed just while it changes itself gains nothing back:
   test("replaced by itself, twice: the second leaves no heir that never ends", async () => {
     const { ok, home } = await openScene(contract.doors.http, contract.clock);
     const { keyId, key } = await ok("createKey", home.key, { scopes: ["keys.create"] });
-    const end = "expires_as_set = 'infinity', expires_at = now() + interval '1 hour'";
+    const end = "configured_expires_at = 'infinity', expires_at = now() + interval '1 hour'";
     const outcome = await whileChanging(
       (transaction) => transaction.unsafe(`update keys set ${end} where key_id = $1`, [keyId]),
       () => contract.doors.grpc.call("rerollKey", key, { keyId, expiration: 60_000 }),

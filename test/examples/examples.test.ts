@@ -43,7 +43,7 @@ describe("the package", () => {
     expect(files.filter((file) => /(?<!\.d)\.ts$|\.map$/.test(file))).toEqual([]);
     const promised = [
       "dist/src/main.js",
-      "dist/src/storage/postgres/migrations/0001_foundation.sql",
+      "dist/src/storage/postgres/migrations/0001_schema.sql",
       "dist/proto/google/rpc/status.proto",
     ];
     expect(files).toEqual(expect.arrayContaining(promised));

@@ -54,6 +54,6 @@ async function runOnce(undo: Undo): Promise<boolean> {
 /** So that changes need not wait long to be acknowledged. */
 async function shortenLease(databaseUrl: string): Promise<void> {
   const sql = openSql(databaseUrl, { max: 1 });
-  await sql`update lease set lease_ms = 50, wait_ms = 50`;
+  await sql`update cluster_state set lease_ms = 50, wait_ms = 50`;
   await sql.end();
 }

@@ -33,7 +33,7 @@ function call(operation: string, credential: string, body: object, chosen = idem
 }
 
 async function countKept(): Promise<number> {
-  const [row] = await sql<{ count: number }[]>`select count(*)::int from kept_answers`;
+  const [row] = await sql<{ count: number }[]>`select count(*)::int from idempotency_records`;
   return row?.count ?? Number.NaN;
 }
 
@@ -45,9 +45,9 @@ describe("of the answers that are kept, neither the database nor the log tells",
     for (const answer of [workspace, made]) secrets.add((expectSuccess(answer) as { key: string }).key);
     expectFailure(await call("keys.createKey", key, { name: "other" }), 409, "data/idempotency_conflict");
     // What fails on our side is told to the log with its cause.
-    await sql`alter table kept_answers rename to kept_answers_away`;
+    await sql`alter table idempotency_records rename to idempotency_records_away`;
     expectFailure(await call("keys.createKey", key, { name: "ci" }), 500, "application/unexpected_error");
-    await sql`alter table kept_answers_away rename to kept_answers`;
+    await sql`alter table idempotency_records_away rename to idempotency_records`;
     for (const secret of [idempotencyKey, key, operatorKey]) secrets.add(secret);
   });
 
@@ -60,7 +60,7 @@ describe("of the answers that are kept, neither the database nor the log tells",
   }
 
   test("any secret, or which key the caller chose", async () => {
-    const rows = await sql<{ row: string }[]>`select row_to_json(kept)::text as row from kept_answers kept`;
+    const rows = await sql<{ row: string }[]>`select row_to_json(kept)::text as row from idempotency_records kept`;
     expect(rows).toHaveLength(2);
     expect(rows.flatMap(({ row }) => foundIn(row))).toEqual([]);
     expect(foundIn(JSON.stringify({ key, sealed: Buffer.from(idempotencyKey).toString("hex") }))).toHaveLength(2);
@@ -73,15 +73,18 @@ describe("of the answers that are kept, neither the database nor the log tells",
   test("whether two callers chose the same key, or asked for the same", async () => {
     const { key: other } = await createWorkspace(app.httpUrl);
     for (const caller of [key, other]) expectSuccess(await call("identities.createIdentity", caller, same, "same"));
-    const rows = await sql<{ id: Buffer; sealed: Buffer }[]>`select id, sealed from kept_answers`;
+    const rows = await sql<{ id: Buffer; sealed: Buffer }[]>`
+      select id, encrypted_response as sealed from idempotency_records`;
     const columns = rows.flatMap(({ id, sealed }) => [id.toString("hex"), sealed.toString("hex")]);
     expect(new Set(columns).size).toBe(2 * rows.length);
   });
 
   test("an answer in the place of another: it is refused", async () => {
-    await sql`delete from kept_answers`;
+    await sql`delete from idempotency_records`;
     for (const chosen of ["one", "two"]) expectSuccess(await call("keys.createKey", key, {}, chosen));
-    await sql`update kept_answers set sealed = other.sealed from kept_answers other where kept_answers.id <> other.id`;
+    await sql`
+      update idempotency_records set encrypted_response = other.encrypted_response
+      from idempotency_records other where idempotency_records.id <> other.id`;
     expectFailure(await call("keys.createKey", key, {}, "two"), 500, "application/unexpected_error");
   });
 });
@@ -103,7 +106,7 @@ test("a refused create is looked for once more only if another may have made wha
   await sql`create function count_look() returns trigger language plpgsql as
     $$ begin perform nextval('looks'); return null; end $$`;
   // Each look removes what has expired, be it nothing.
-  await sql`create trigger count_look before delete on kept_answers for each statement execute function count_look()`;
+  await sql`create trigger count_look before delete on idempotency_records for each statement execute function count_look()`;
   async function looksOf(refuse: () => Promise<Answer>, status: number, code: string): Promise<number> {
     await sql`alter sequence looks restart`;
     expectFailure(await refuse(), status, code);

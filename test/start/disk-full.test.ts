@@ -177,7 +177,7 @@ async function useUpTheLog({ dataDir }: Place): Promise<void> {
   await until("PostgreSQL gives up", async () => {
     try {
       await sql`select pg_switch_wal()`;
-      await sql`update lease set lease_ms = lease_ms`;
+      await sql`update cluster_state set lease_ms = lease_ms`;
       return undefined;
     } catch {
       return true;

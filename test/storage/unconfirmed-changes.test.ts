@@ -22,7 +22,7 @@ beforeAll(async () => {
   own = await openOwnPostgres();
   await migrateDatabase(own.url);
   sql = openSql(own.url, { max: 1, onnotice: () => {} });
-  await sql`update lease set lease_ms = 50, wait_ms = 50`;
+  await sql`update cluster_state set lease_ms = 50, wait_ms = 50`;
   app = await openTestApp({ databaseUrl: own.url });
   doors = openDoors(app);
 });
@@ -129,7 +129,7 @@ describe("an answer that acknowledges an earlier change, and makes none itself, 
 });
 
 it("a lease time that a synchronous standby has not confirmed is not taken by anybody, and told as unknown", async () => {
-  const read = async () => (await sql`select lease_ms, wait_ms from lease`)[0];
+  const read = async () => (await sql`select lease_ms, wait_ms from cluster_state`)[0];
   await awaitStandby(true);
   await expect(cancelWaits(changeLeaseTime(own.url, 100))).rejects.toThrow(
     "PostgreSQL has not confirmed the lease time",

@@ -1,9 +1,10 @@
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
+import { UserError } from "../../errors.js";
 import type { Sql, Statement } from "./connection.js";
 
-const folder = new URL("./migrations/", import.meta.url);
+const ownFolder = new URL("./migrations/", import.meta.url);
 
 /** Held while migrating, so that of replicas that start at once one migrates and the others wait. */
 const lock = 5_138_008_422;
@@ -11,13 +12,15 @@ const lock = 5_138_008_422;
 /**
  * Brings the schema up to date: applies each SQL file of the folder once, in the order of their names, all in one
  * transaction. Polls for the lock instead of waiting inside Postgres, where a waiting session would hold up others.
+ * Refuses a database that a development version made.
  */
-export async function migrate(sql: Sql): Promise<void> {
-  while (!(await sql.begin(applyPending))) await sleep(50);
+export async function migrate(sql: Sql, folder = ownFolder): Promise<void> {
+  const migrations = await readMigrations(folder);
+  while (!(await sql.begin((transaction) => applyPending(transaction, migrations)))) await sleep(50);
 }
 
 /** False if another process is migrating at this moment. */
-async function applyPending(transaction: Statement): Promise<boolean> {
+async function applyPending(transaction: Statement, migrations: readonly Migration[]): Promise<boolean> {
   await transaction`set local statement_timeout = 0`;
   const [row] = await transaction<{ locked: boolean }[]>`select pg_try_advisory_xact_lock(${lock}) as locked`;
   if (!row?.locked) return false;
@@ -31,7 +34,8 @@ async function applyPending(transaction: Statement): Promise<boolean> {
   const rows = await transaction<{ name: string; sha256: string }[]>`select name, sha256 from migrations`;
   const applied = new Map(rows.map(({ name, sha256 }) => [name, sha256]));
 
-  for (const { name, text, sha256 } of await readMigrations()) {
+  refuseDevelopmentSchema([...applied.keys()].sort(), migrations);
+  for (const { name, text, sha256 } of migrations) {
     const known = applied.get(name);
     if (known === sha256) continue;
     if (known !== undefined) throw new Error(`migration ${name} was changed after it had been applied; add another`);
@@ -41,7 +45,24 @@ async function applyPending(transaction: Statement): Promise<boolean> {
   return true;
 }
 
-async function readMigrations() {
+/**
+ * Every database of a released version has the first migration. One of a later version is accepted: while replicas are
+ * replaced one by one, an old one may start again after a new one has migrated.
+ */
+function refuseDevelopmentSchema(applied: readonly string[], migrations: readonly Migration[]): void {
+  if (applied.length === 0 || applied.includes(migrations[0]?.name ?? "")) return;
+  throw new UserError(
+    `The database was made by a development version of Latchkey (${applied[0]}) and cannot be upgraded. Start with an empty database: set DATABASE_URL, or DATA_DIR for the embedded one, to another.`,
+  );
+}
+
+interface Migration {
+  readonly name: string;
+  readonly text: string;
+  readonly sha256: string;
+}
+
+async function readMigrations(folder: URL): Promise<Migration[]> {
   const names = (await readdir(folder)).filter((name) => name.endsWith(".sql")).sort();
   return Promise.all(
     names.map(async (name) => {
