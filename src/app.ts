@@ -7,52 +7,52 @@ import { CreateWorkspaceRequestSchema, WorkspacesService } from "../gen/latchkey
 import { createAuditStore } from "./audit/store.js";
 import { createAuthentication } from "./auth/authenticate.js";
 import { UserError } from "./errors.js";
-import { createGrpcDoor } from "./grpc/server.js";
-import { serveMetrics } from "./http/metrics-server.js";
-import { createGateway } from "./http/server.js";
-import { createOnce } from "./idempotency/middleware.js";
-import { createOnceStore } from "./idempotency/store.js";
+import { createGrpcPort } from "./grpc/server.js";
+import { openMetricsServer } from "./http/metrics-server.js";
+import { createHttpPort } from "./http/server.js";
+import { createIdempotency } from "./idempotency/middleware.js";
+import { createIdempotencyStore } from "./idempotency/store.js";
 import { createIdentitiesService } from "./identities/service.js";
 import { createIdentitiesStore } from "./identities/store.js";
 import { mintId } from "./ids.js";
 import { createLastUsed } from "./keys/last-used.js";
 import { createKeysService } from "./keys/service.js";
 import { createKeysStore } from "./keys/store.js";
-import { addressOf, cannotListen, reachable } from "./net/address.js";
+import { addressOf, listenError, clientHost } from "./net/address.js";
 import { type CertificateFiles, openCertificates } from "./net/certificates.js";
 import { stopListening } from "./net/sockets.js";
-import { createLogCall } from "./observe/access-log.js";
-import { createCallTally } from "./observe/call-metrics.js";
+import { createAccessLog } from "./observe/access-log.js";
+import { createCallMetrics } from "./observe/call-metrics.js";
 import type { Log } from "./observe/log.js";
 import { createMetrics, type Metrics } from "./observe/metrics.js";
 import { createTracing } from "./observe/tracing.js";
-import { createLoopGuard, type LoopGuard } from "./overload/event-loop.js";
+import { createLoadShedder, type LoadShedder } from "./overload/event-loop.js";
 import { type Limits, standardLimits } from "./overload/limits.js";
 import { createMemoryBudget } from "./overload/memory-budget.js";
-import { createShedding } from "./overload/shed-counter.js";
+import { createShedCounter } from "./overload/shed-counter.js";
 import type { Quotas } from "./quotas/quotas.js";
 import type { RateLimit } from "./rate-limit/counter.js";
-import { createWindows } from "./rate-limit/counter.js";
+import { createRequestCounter } from "./rate-limit/counter.js";
 import { withRateLimit } from "./rate-limit/middleware.js";
 import { createRetentionStore } from "./retention/store.js";
 import { startSweep } from "./retention/sweep.js";
-import { createChanges } from "./revocation/change-log.js";
-import { createHeartbeat, heartbeatSettings } from "./revocation/change-poller.js";
+import { createChangeLog } from "./revocation/change-log.js";
+import { createChangePoller, pollerSettings } from "./revocation/change-poller.js";
 import { createChangesStore, type UnsafeSetting } from "./revocation/change-store.js";
 import { systemClock } from "./revocation/clock.js";
-import { createHoldings } from "./revocation/key-cache.js";
-import { createLease, recentPast } from "./revocation/lease.js";
-import { keepLease } from "./revocation/lease-renewal.js";
-import { changeLease, createLeaseTimes } from "./revocation/lease-time.js";
-import { createMakeDurable } from "./revocation/make-durable.js";
+import { createKeyCache } from "./revocation/key-cache.js";
+import { createLease, recentSnapshot } from "./revocation/lease.js";
+import { startLeaseRenewal } from "./revocation/lease-renewal.js";
+import { setLeaseTime, createLeaseTimes } from "./revocation/lease-time.js";
+import { createDurabilityBarrier } from "./revocation/make-durable.js";
 import { createReadiness } from "./revocation/readiness.js";
 import { withSpotChecks } from "./revocation/spot-checks.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
 import { connectPostgres, poolSettings } from "./storage/postgres/connection.js";
 import { openConnections } from "./storage/postgres/database.js";
-import { troubleOf } from "./storage/postgres/errors.js";
+import { classifyError } from "./storage/postgres/errors.js";
 import { migrate } from "./storage/postgres/migrate.js";
-import { createTroubleLog } from "./storage/postgres/outage-log.js";
+import { createOutageLog } from "./storage/postgres/outage-log.js";
 import type { RedisAddress } from "./storage/redis/client.js";
 import { connectRedis, noCache } from "./storage/redis/client.js";
 import { createWorkspacesService } from "./workspaces/service.js";
@@ -75,7 +75,7 @@ export interface AppOptions {
   /** How many connections each port takes. */
   readonly maxConnections: number;
   /** For how long, at a stop, the ports stay open once it is told that the service is not ready any more. */
-  readonly stopDelayMs: number;
+  readonly shutdownDelayMs: number;
   /** For how long, at a stop, connections that are open are served on. */
   readonly lingerMs?: number;
   readonly databaseUrl: string;
@@ -97,7 +97,7 @@ export interface AppOptions {
   readonly docsBaseUrl: string | undefined;
   readonly log: Log;
   /** Which calls are served; left out, those that the event loop has time for. */
-  readonly guard?: LoopGuard;
+  readonly guard?: LoadShedder;
   /** What one client may do, where it is not the standard. */
   readonly limits?: Partial<Limits>;
 }
@@ -140,9 +140,9 @@ export async function openApp(options: AppOptions): Promise<App> {
     undo.push(() => certificates?.close());
     const tracing = createTracing();
     undo.push(() => tracing?.flush());
-    const shedding = createShedding(log);
+    const shedding = createShedCounter(log);
     const pool = openConnections(options.databaseUrl, poolSettings, {
-      ...createTroubleLog(log),
+      ...createOutageLog(log),
       turnedAway: () => shedding.count("database"),
     });
     undo.push(() => pool.close());
@@ -161,13 +161,13 @@ export async function openApp(options: AppOptions): Promise<App> {
     const { snapshot, leaseMs, history, unsafeSetting } = await changesStore.readTerms();
     if (unsafeSetting !== null) refuseSetting(unsafeSetting);
     // The recent past is learnt first, so that what other replicas left in Redis can be used from the start.
-    const changes = createChanges(recentPast(snapshot), history);
-    const heartConnection = openConnections(options.databaseUrl, heartbeatSettings);
+    const changes = createChangeLog(recentSnapshot(snapshot), history);
+    const heartConnection = openConnections(options.databaseUrl, pollerSettings);
     undo.push(() => heartConnection.close());
-    const heartbeat = createHeartbeat(heartConnection, pool, history);
+    const heartbeat = createChangePoller(heartConnection, pool, history);
     const lease = createLease(heartbeat, changes, leaseMs, systemClock);
-    const sources = { ...keys, ...workspaces, makeDurable: createMakeDurable(sql) };
-    const found = createHoldings(lease, changes, cache, sources, options.cacheMb * 1024 * 1024);
+    const sources = { ...keys, ...workspaces, makeDurable: createDurabilityBarrier(sql) };
+    const found = createKeyCache(lease, changes, cache, sources, options.cacheMb * 1024 * 1024);
     const holdings = withSpotChecks(found, changes, keys.readUsable, log);
 
     const lastUsed = createLastUsed(keys.recordUses, log);
@@ -177,7 +177,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     const authentication = createAuthentication(options.operatorKey, holdings, lastUsed, lease.databaseTime);
     // Without a limit there is nothing in between: a key that is held is accepted at once.
     const authenticate = rateLimit
-      ? withRateLimit(authentication.authenticate, rateLimit, createWindows(rateLimit, redis), log)
+      ? withRateLimit(authentication.authenticate, rateLimit, createRequestCounter(rateLimit, redis), log)
       : authentication.authenticate;
     const workspacesService = createWorkspacesService(workspaces, holdings, createAuditStore(sql));
     const procedures = createProcedures(
@@ -187,32 +187,32 @@ export async function openApp(options: AppOptions): Promise<App> {
         service(WorkspacesService, workspacesService),
       ],
       { ...authentication, authenticate },
-      createOnce(createOnceStore(sql), holdings),
+      createIdempotency(createIdempotencyStore(sql), holdings),
       tracing,
     );
 
-    const tally = createCallTally(procedures.map(({ path }) => path));
-    const logAnswered = createLogCall(log, tally);
+    const tally = createCallMetrics(procedures.map(({ path }) => path));
+    const logAnswered = createAccessLog(log, tally);
     const logCall = tracing?.endSpans(logAnswered) ?? logAnswered;
     let httpUrl = "";
     let grpcPort = 0;
     const docsBase = () => options.docsBaseUrl ?? httpUrl;
     const readiness = createReadiness(lease, options.redis && cache);
     const drain = { lingerMs: options.lingerMs ?? lingerMs, drainMs };
-    const { maxConnections, guard = createLoopGuard() } = options;
+    const { maxConnections, guard = createLoadShedder() } = options;
     const limits = { ...standardLimits, ...options.limits };
     const memory = createMemoryBudget(limits, shedding);
     const overload = { guard, shedding, maxConnections, limits, memory };
     const doors = { procedures, readiness: readiness.read, certificates, ...drain, ...overload, logCall };
-    const gateway = await createGateway({ ...doors, docsBase, grpcPort: () => grpcPort });
-    const grpc = createGrpcDoor({
+    const gateway = await createHttpPort({ ...doors, docsBase, grpcPort: () => grpcPort });
+    const grpc = createGrpcPort({
       ...doors,
       keepaliveMs: options.grpcKeepaliveMs,
       maxConnectionAgeMs: options.grpcMaxConnectionAgeMs,
       reflection: options.grpcReflection,
     });
     // Last of all that is prepared: while this process is busy starting, it could not tell a slow answer from none.
-    const keeper = keepLease(lease, holdings.confirm, log);
+    const keeper = startLeaseRenewal(lease, holdings.confirm, log);
     undo.push(() => keeper.stop());
     const sweep = startSweep(createRetentionStore(sql), {
       auditDays: options.auditRetentionDays,
@@ -222,16 +222,16 @@ export async function openApp(options: AppOptions): Promise<App> {
     undo.push(() => sweep.stop());
     undo.push(() => Promise.all([gateway.close(), grpc.close()]));
 
-    const address = await addressOf(host).catch(cannotListen("HTTP_PORT", host, options.httpPort));
+    const address = await addressOf(host).catch(listenError("HTTP_PORT", host, options.httpPort));
     await gateway
       .listen({ host: address, port: options.httpPort })
-      .catch(cannotListen("HTTP_PORT", host, options.httpPort));
-    httpUrl = `${certificates ? "https" : "http"}://${reachable(host)}:${(gateway.server.address() as AddressInfo).port}`;
-    grpcPort = await grpc.listen(address, options.grpcPort).catch(cannotListen("GRPC_PORT", host, options.grpcPort));
+      .catch(listenError("HTTP_PORT", host, options.httpPort));
+    httpUrl = `${certificates ? "https" : "http"}://${clientHost(host)}:${(gateway.server.address() as AddressInfo).port}`;
+    grpcPort = await grpc.listen(address, options.grpcPort).catch(listenError("GRPC_PORT", host, options.grpcPort));
 
     const registry = createMetrics({
       calls: tally.read,
-      leaseMsLeft: lease.timeLeft,
+      leaseMsLeft: lease.remaining,
       knownTransactions: () => changes.present.xmax,
       redisInUse: () => cache.inUse,
       lookups: holdings.lookups,
@@ -239,18 +239,18 @@ export async function openApp(options: AppOptions): Promise<App> {
       checks: holdings.checks,
       pool: pool.use,
       memoryReserved: () => memory.reserved,
-      turnedAway: shedding.counts,
+      shed: shedding.counts,
     });
     const metrics = async () => registry;
     const { metricsPort } = options;
     const metricsServer =
-      metricsPort === undefined ? undefined : await serveMetrics(metrics, host, metricsPort, log, limits);
+      metricsPort === undefined ? undefined : await openMetricsServer(metrics, host, metricsPort, log, limits);
     undo.push(() => metricsServer?.close());
     let stopping: Promise<void> | undefined;
     const stopAccepting = async () => {
       readiness.end();
       grpc.announceEnd();
-      await sleep(options.stopDelayMs);
+      await sleep(options.shutdownDelayMs);
       void stopListening(gateway.server);
       grpc.stopListening();
     };
@@ -258,7 +258,7 @@ export async function openApp(options: AppOptions): Promise<App> {
 
     return {
       httpUrl,
-      grpcAddress: `${reachable(host)}:${grpcPort}`,
+      grpcAddress: `${clientHost(host)}:${grpcPort}`,
       metricsUrl: metricsServer?.url,
       async createFirstWorkspace(name) {
         const call = { requestId: mintId("req"), deadline: Number.POSITIVE_INFINITY };
@@ -299,7 +299,7 @@ export async function changeLeaseTime(databaseUrl: string | undefined, ms: numbe
     throw new UserError("There is no lease time to change: set DATABASE_URL to the database of the replicas.");
   }
   const connections = openConnections(databaseUrl, { connections: 1, statementMs: poolSettings.statementMs });
-  const changed = await changeLease(createLeaseTimes(connections.sql), ms, systemClock)
+  const changed = await setLeaseTime(createLeaseTimes(connections.sql), ms, systemClock)
     .catch(cannotChangeLease)
     .finally(() => connections.close());
   if (changed) return;
@@ -309,13 +309,13 @@ export async function changeLeaseTime(databaseUrl: string | undefined, ms: numbe
 }
 
 function cannotChangeLease(cause: Error): never {
-  if (troubleOf(cause) === undefined) throw cause;
+  if (classifyError(cause) === undefined) throw cause;
   const sentence = `PostgreSQL has not confirmed the lease time: ${cause.message}. Run this command again: until then, changes may take longer than the lease.`;
   throw new UserError(sentence, { cause });
 }
 
 function cannotMigrate(cause: Error): never {
-  if (troubleOf(cause) === undefined) throw cause;
+  if (classifyError(cause) === undefined) throw cause;
   const sentence = `Cannot use PostgreSQL: ${cause.message}. Check DATABASE_URL, and that the database runs.`;
   throw new UserError(sentence, { cause });
 }

@@ -25,7 +25,7 @@ export interface Config {
   /** How many connections each port takes, in each process. */
   readonly maxConnections: number;
   /** For how long, at a stop, the ports stay open once it is told that the service is not ready any more. */
-  readonly stopDelayMs: number;
+  readonly shutdownDelayMs: number;
   /** How many processes serve the ports. */
   readonly workers: number;
   /** Undefined: PostgreSQL is embedded. */
@@ -103,7 +103,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     grpcMaxConnectionAgeMs: read("GRPC_MAX_CONNECTION_AGE_MS", undefined, patience, patienceExpected),
     grpcReflection: read("GRPC_REFLECTION", true, onOrOff, "on or off"),
     maxConnections: read("MAX_CONNECTIONS", 10_000, connectionCount, "a number of connections from 10 to 1000000"),
-    stopDelayMs: read("STOP_DELAY_MS", 0, delay, `a number of milliseconds from 0 to ${longestDelayMs}`),
+    shutdownDelayMs: read("SHUTDOWN_DELAY_MS", 0, delay, `a number of milliseconds from 0 to ${longestDelayMs}`),
     workers: read("WORKERS", 1, workerCount, `a number of processes from 1 to ${mostWorkers}`),
     databaseUrl: read(
       "DATABASE_URL",

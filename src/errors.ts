@@ -3,7 +3,7 @@ import { Code } from "@connectrpc/connect";
 import { ErrorCode } from "../gen/latchkey/v1/errors_pb.js";
 
 /** A code of the catalogue: every ErrorCode that is ever sent. */
-export type FailureCode = Exclude<ErrorCode, ErrorCode.UNSPECIFIED>;
+export type ApiErrorCode = Exclude<ErrorCode, ErrorCode.UNSPECIFIED>;
 
 /** What kind of failure a code is: how its name begins, such as `data`. */
 export type Category = FirstWord<Exclude<keyof typeof ErrorCode, "UNSPECIFIED">>;
@@ -26,7 +26,7 @@ export interface CatalogueEntry {
   /** What the caller can do about it. */
   readonly remedy: string;
   /** Failures that are easily taken for this one, or that come next. */
-  readonly seeAlso: readonly FailureCode[];
+  readonly seeAlso: readonly ApiErrorCode[];
   /** After how long it is worth another try, where the failure itself does not say. */
   readonly retryAfterMs?: number;
 }
@@ -35,7 +35,7 @@ export interface CatalogueEntry {
  * Every way in which a call can fail. This is the only place that knows which status a failure has; a code of the
  * proto without a row here does not compile.
  */
-export const catalogue: Record<FailureCode, CatalogueEntry> = {
+export const catalogue: Record<ApiErrorCode, CatalogueEntry> = {
   [ErrorCode.AUTHENTICATION_MISSING]: {
     status: 401,
     grpc: Code.Unauthenticated,
@@ -318,46 +318,46 @@ export const catalogue: Record<FailureCode, CatalogueEntry> = {
 };
 
 /** All codes of the catalogue, in the order of the proto. */
-export const failureCodes = Object.keys(catalogue).map((code) => Number(code) as FailureCode);
+export const errorCodes = Object.keys(catalogue).map((code) => Number(code) as ApiErrorCode);
 
 /** `<category>/<code>` as it ends the error's type URL: the enum's name carries both. */
-export function pathOf(code: FailureCode): string {
+export function pathOf(code: ApiErrorCode): string {
   return ErrorCode[code].toLowerCase().replace("_", "/");
 }
 
 /** The category of a code: how its path begins. */
-export function categoryOf(code: FailureCode): Category {
+export function categoryOf(code: ApiErrorCode): Category {
   return pathOf(code).replace(/\/.*/, "") as Category;
 }
 
 /** The code alone, in UPPER_SNAKE: the reason of a google.rpc.ErrorInfo. */
-export function reasonOf(code: FailureCode): string {
+export function reasonOf(code: ApiErrorCode): string {
   return ErrorCode[code].slice(ErrorCode[code].indexOf("_") + 1);
 }
 
 /** The gRPC status of a failure. */
-export function grpcStatusOf(code: FailureCode): Code {
+export function grpcStatusOf(code: ApiErrorCode): Code {
   return catalogue[code].grpc ?? Code.Unknown;
 }
 
 /** The gRPC status as gRPC spells it, such as NOT_FOUND; undefined for what only plain HTTP knows. */
-export function grpcNameOf(code: FailureCode): string | undefined {
+export function grpcNameOf(code: ApiErrorCode): string | undefined {
   const { grpc } = catalogue[code];
   return grpc && Code[grpc].replace(/(?<=[a-z])(?=[A-Z])/g, "_").toUpperCase();
 }
 
 /** The standard reason phrase of the code's HTTP status. */
-export function titleOf(code: FailureCode): string {
+export function titleOf(code: ApiErrorCode): string {
   return STATUS_CODES[catalogue[code].status] ?? "";
 }
 
 /** After how long it is worth another try, as every door tells it; undefined: it is not said. */
-export function retryAfterMsOf({ code, more }: Failure): number | undefined {
+export function retryAfterMsOf({ code, more }: ApiError): number | undefined {
   return more.retryAfterMs ?? catalogue[code].retryAfterMs;
 }
 
 /** The same in whole seconds, as HTTP has it. Never too few: who comes too early is refused again. */
-export function retryAfterOf(failure: Failure): string | undefined {
+export function retryAfterOf(failure: ApiError): string | undefined {
   const ms = retryAfterMsOf(failure);
   return ms === undefined ? undefined : `${Math.max(1, Math.ceil(ms / 1_000))}`;
 }
@@ -374,11 +374,11 @@ export interface FieldError {
  * A failure that the caller is told about. Anything may throw one; each door translates it once. It has no stack: to
  * capture one takes a tenth of the time of a refused call, and only that of an unexpected cause is logged.
  */
-export class Failure extends Error {
+export class ApiError extends Error {
   override readonly name = "Failure";
 
   constructor(
-    readonly code: FailureCode,
+    readonly code: ApiErrorCode,
     readonly detail: string,
     readonly more: {
       readonly fields?: readonly FieldError[];
@@ -396,68 +396,68 @@ export class Failure extends Error {
   }
 }
 
-export const credentialMissing = () =>
-  new Failure(
+export const missingCredential = () =>
+  new ApiError(
     ErrorCode.AUTHENTICATION_MISSING,
     "The request carries no credential: send the header `Authorization: Bearer <API_KEY>`.",
   );
 
-export const credentialMalformed = (why: string) => new Failure(ErrorCode.AUTHENTICATION_MALFORMED, why);
+export const malformedCredential = (why: string) => new ApiError(ErrorCode.AUTHENTICATION_MALFORMED, why);
 
-export const keyUnknown = () =>
-  new Failure(ErrorCode.AUTHENTICATION_KEY_NOT_FOUND, "This API key does not exist, or it was deleted.");
+export const unknownKey = () =>
+  new ApiError(ErrorCode.AUTHENTICATION_KEY_NOT_FOUND, "This API key does not exist, or it was deleted.");
 
-export const keyExpired = () => new Failure(ErrorCode.AUTHENTICATION_KEY_EXPIRED, "This API key has expired.");
+export const keyExpired = () => new ApiError(ErrorCode.AUTHENTICATION_KEY_EXPIRED, "This API key has expired.");
 
 export const workspaceDisabled = () =>
-  new Failure(ErrorCode.AUTHORIZATION_WORKSPACE_DISABLED, "The workspace tied to this API key is disabled.");
+  new ApiError(ErrorCode.AUTHORIZATION_WORKSPACE_DISABLED, "The workspace tied to this API key is disabled.");
 
-export const keyDisabled = () => new Failure(ErrorCode.AUTHORIZATION_KEY_DISABLED, "This API key is disabled.");
+export const keyDisabled = () => new ApiError(ErrorCode.AUTHORIZATION_KEY_DISABLED, "This API key is disabled.");
 
-export const scopeLacking = (scope: string) =>
-  new Failure(
+export const missingScope = (scope: string) =>
+  new ApiError(
     ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS,
     `This API key lacks the scope \`${scope}\`: use a key that holds it. What a key may do here is told by its scopes, not by its permissions.`,
   );
 
-export const keyNeeded = (scope: string) =>
-  new Failure(
+export const keyRequired = (scope: string) =>
+  new ApiError(
     ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS,
     `This operation needs an API key with the scope \`${scope}\`, not the operator's credential.`,
   );
 
 export const operatorOnly = () =>
-  new Failure(
+  new ApiError(
     ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS,
     "This operation is for the operator of the service: it needs the operator's credential, not an API key.",
   );
 
-export const scopeNotHeld = (scope: string) =>
-  new Failure(
+export const scopeExceedsCaller = (scope: string) =>
+  new ApiError(
     ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS,
     `A key can give only scopes that it holds, and this API key does not hold \`${scope}\`: leave it out, or use a key that holds it.`,
   );
 
-export const strongerKey = () =>
-  new Failure(
+export const keyExceedsCaller = () =>
+  new ApiError(
     ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS,
     "A key can change, reroll or delete only keys whose scopes it holds itself, and that key has others: use a key that holds them.",
   );
 
 export const selfRaised = () =>
-  new Failure(
+  new ApiError(
     ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS,
     "A key can neither enable itself, nor postpone or lift its own expiry, nor give itself scopes: use another key that holds its scopes.",
   );
 
 export const heirOutlives = (end: Date) =>
-  new Failure(
+  new ApiError(
     ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS,
     `This API key expires at ${end.toISOString()}, so it cannot leave a key with scopes that ends later: let that key end by then, give it no scopes, or use a key that ends later.`,
   );
 
 export const rateLimited = (requests: number, seconds: number, retryAfterMs: number) =>
-  new Failure(
+  new ApiError(
     ErrorCode.LIMITS_RATE_LIMITED,
     `This workspace has made the ${requests} requests that it may make in ${seconds} seconds; try again later.`,
     { retryAfterMs: Math.ceil(retryAfterMs) },
@@ -473,28 +473,28 @@ const quotaDetails: Readonly<Record<"keys" | "identities" | "bytes", (most: numb
 };
 
 export const quotaExceeded = (quota: keyof typeof quotaDetails, most: number) =>
-  new Failure(ErrorCode.LIMITS_QUOTA_EXCEEDED, quotaDetails[quota](most));
+  new ApiError(ErrorCode.LIMITS_QUOTA_EXCEEDED, quotaDetails[quota](most));
 
 export const identityNotFound = () =>
-  new Failure(
+  new ApiError(
     ErrorCode.DATA_IDENTITY_NOT_FOUND,
     "The requested identity could not be found in this workspace. Check the identifier and its letter case.",
   );
 
 export const keyNotFound = () =>
-  new Failure(ErrorCode.DATA_KEY_NOT_FOUND, "The requested key could not be found in this workspace.");
+  new ApiError(ErrorCode.DATA_KEY_NOT_FOUND, "The requested key could not be found in this workspace.");
 
 export const workspaceNotFound = () =>
-  new Failure(ErrorCode.DATA_WORKSPACE_NOT_FOUND, "The requested workspace could not be found.");
+  new ApiError(ErrorCode.DATA_WORKSPACE_NOT_FOUND, "The requested workspace could not be found.");
 
 export const identityAlreadyExists = () =>
-  new Failure(
+  new ApiError(
     ErrorCode.DATA_IDENTITY_ALREADY_EXISTS,
     "An identity with this externalId already exists in this workspace.",
   );
 
 export const idempotencyConflict = () =>
-  new Failure(
+  new ApiError(
     ErrorCode.DATA_IDEMPOTENCY_CONFLICT,
     "This Idempotency-Key was used for another request. Repeat that request unchanged, or choose another key.",
   );
@@ -509,7 +509,7 @@ export const invalidInput = (all: readonly FieldError[]) => {
   const fields = all.slice(0, mostNamed).map(({ location, message }) => ({ location: clipped(location), message }));
   const sentences = fields.map(({ location, message }) => `${location} ${message}`);
   if (isEnough(all)) sentences.push("and there is more than these ten");
-  return new Failure(ErrorCode.APPLICATION_INVALID_INPUT, `The request is not valid: ${sentences.join("; ")}.`, {
+  return new ApiError(ErrorCode.APPLICATION_INVALID_INPUT, `The request is not valid: ${sentences.join("; ")}.`, {
     fields,
   });
 };
@@ -521,63 +521,63 @@ function clipped(text: string): string {
 }
 
 export const routeNotFound = () =>
-  new Failure(
+  new ApiError(
     ErrorCode.APPLICATION_ROUTE_NOT_FOUND,
     "There is nothing at this path. Check its spelling, its version (/v1 or /v2) and its letter case.",
   );
 
 export const methodNotAllowed = (method: string, path: string, allow: readonly string[]) =>
-  new Failure(
+  new ApiError(
     ErrorCode.APPLICATION_METHOD_NOT_ALLOWED,
     `${path} does not take ${method}; it takes ${allow.join(", ")}.`,
     { allow },
   );
 
-export const mediaTypeUnsupported = (why: string) => new Failure(ErrorCode.APPLICATION_UNSUPPORTED_MEDIA_TYPE, why);
+export const unsupportedMediaType = (why: string) => new ApiError(ErrorCode.APPLICATION_UNSUPPORTED_MEDIA_TYPE, why);
 
-export const compressionUnsupported = (header: string) =>
-  new Failure(
+export const unsupportedCompression = (header: string) =>
+  new ApiError(
     ErrorCode.APPLICATION_UNSUPPORTED_MEDIA_TYPE,
     `Compressed requests are not read: turn compression off, and send no \`${header}\` but identity.`,
     { acceptEncoding: "identity" },
   );
 
 export const payloadTooLarge = (part: "body" | "head", limit: number) =>
-  new Failure(ErrorCode.APPLICATION_PAYLOAD_TOO_LARGE, `The request's ${part} is larger than ${limit} bytes.`);
+  new ApiError(ErrorCode.APPLICATION_PAYLOAD_TOO_LARGE, `The request's ${part} is larger than ${limit} bytes.`);
 
 export const headerCountExceeded = (limit: number) =>
-  new Failure(ErrorCode.APPLICATION_PAYLOAD_TOO_LARGE, `The request has more than ${limit} headers.`);
+  new ApiError(ErrorCode.APPLICATION_PAYLOAD_TOO_LARGE, `The request has more than ${limit} headers.`);
 
 export const deadlineExceeded = () =>
-  new Failure(ErrorCode.APPLICATION_DEADLINE_EXCEEDED, "The call took longer than its deadline.");
+  new ApiError(ErrorCode.APPLICATION_DEADLINE_EXCEEDED, "The call took longer than its deadline.");
 
 /** The client went away. It is told nothing, so the catalogue has no code for this; the log says `cancelled`. */
-export const callCancelled = () =>
-  new Failure(ErrorCode.APPLICATION_DEADLINE_EXCEEDED, "The client did not wait for the answer.", { cancelled: true });
+export const cancelled = () =>
+  new ApiError(ErrorCode.APPLICATION_DEADLINE_EXCEEDED, "The client did not wait for the answer.", { cancelled: true });
 
 export const serviceUnavailable = (cause: unknown, why = "The service cannot reach its database just now") =>
-  new Failure(ErrorCode.APPLICATION_SERVICE_UNAVAILABLE, `${why}; try again shortly.`, { cause });
+  new ApiError(ErrorCode.APPLICATION_SERVICE_UNAVAILABLE, `${why}; try again shortly.`, { cause });
 
 export const serviceOverloaded = () =>
-  new Failure(
+  new ApiError(
     ErrorCode.APPLICATION_SERVICE_UNAVAILABLE,
     "The service is asked more than it can answer just now, so it did nothing of this; try again shortly.",
   );
 
-export const noMemoryForResponse = () =>
-  new Failure(
+export const responseMemoryExhausted = () =>
+  new ApiError(
     ErrorCode.APPLICATION_SERVICE_UNAVAILABLE,
     "Too many responses wait to be read, so there is no memory for this one; read them, or try again shortly.",
   );
 
-export const serviceStopping = () =>
-  new Failure(
+export const serviceShuttingDown = () =>
+  new ApiError(
     ErrorCode.APPLICATION_SERVICE_UNAVAILABLE,
     "The service is about to stop; another replica is to be asked.",
   );
 
 export const unexpectedError = (cause: unknown) =>
-  new Failure(
+  new ApiError(
     ErrorCode.APPLICATION_UNEXPECTED_ERROR,
     "Something went wrong on our side; the cause is in the service's log under this request id.",
     { cause },

@@ -13,7 +13,7 @@ export interface PageRequest {
 }
 
 /** Reads a list request's page: at most `limit` rows (default 100) behind the cursor. */
-export function readPage(list: ListName, request: { limit?: number; cursor?: string }): PageRequest {
+export function parsePageRequest(list: ListName, request: { limit?: number; cursor?: string }): PageRequest {
   return {
     limit: request.limit ?? 100,
     after: request.cursor === undefined ? "" : readCursor(list, request.cursor),
@@ -25,7 +25,7 @@ export function readPage(list: ListName, request: { limit?: number; cursor?: str
  *
  * @param scannedTo the id of the last row that was looked at, if rows may follow it that nobody has looked at
  */
-export function writePage<Row>(
+export function buildPage<Row>(
   list: ListName,
   page: PageRequest,
   rows: readonly Row[],

@@ -11,7 +11,7 @@ export const appOptions: Omit<AppOptions, "databaseUrl" | "redis" | "operatorKey
   grpcMaxConnectionAgeMs: undefined,
   grpcReflection: true,
   maxConnections: 10_000,
-  stopDelayMs: 0,
+  shutdownDelayMs: 0,
   lingerMs: 0,
   rateLimit: undefined,
   quotas: { keys: 1_000_000, identities: 1_000_000, bytes: 10 * 1024 ** 3 },

@@ -25,7 +25,7 @@ describe("the configuration", () => {
     grpcMaxConnectionAgeMs: undefined,
     grpcReflection: true,
     maxConnections: 10_000,
-    stopDelayMs: 0,
+    shutdownDelayMs: 0,
     workers: 1,
     databaseUrl: undefined,
     redis: undefined,
@@ -47,7 +47,7 @@ describe("the configuration", () => {
   it("takes an empty variable for unset", () => {
     const names = ["HOST", "HTTP_PORT", "GRPC_PORT", "DATABASE_URL", "REDIS_URL", "DATA_DIR"];
     const more = ["OPERATOR_KEY", "DOCS_BASE_URL", "LOG_LEVEL", "REDIS_CLUSTER", "METRICS_PORT", "WORKERS", "CACHE_MB"];
-    const atTheDoor = ["TLS_CERT_FILE", "TLS_KEY_FILE", "TLS_CLIENT_CA_FILE", "STOP_DELAY_MS", "GRPC_KEEPALIVE_MS"];
+    const atTheDoor = ["TLS_CERT_FILE", "TLS_KEY_FILE", "TLS_CLIENT_CA_FILE", "SHUTDOWN_DELAY_MS", "GRPC_KEEPALIVE_MS"];
     const all = [...names, ...more, ...atTheDoor, "RATE_LIMIT", "RATE_LIMIT_SECONDS"];
     all.push("QUOTA_KEYS", "QUOTA_IDENTITIES", "QUOTA_STORED_MB", "AUDIT_RETENTION_DAYS");
     expect(readConfig(Object.fromEntries(all.map((name) => [name, ""])))).toEqual(defaults);
@@ -66,8 +66,8 @@ describe("the configuration", () => {
     ["GRPC_REFLECTION", "off", { grpcReflection: false }],
     ["MAX_CONNECTIONS", "10", { maxConnections: 10 }],
     ["MAX_CONNECTIONS", "1000000", { maxConnections: 1_000_000 }],
-    ["STOP_DELAY_MS", "0", { stopDelayMs: 0 }],
-    ["STOP_DELAY_MS", "60000", { stopDelayMs: 60_000 }],
+    ["SHUTDOWN_DELAY_MS", "0", { shutdownDelayMs: 0 }],
+    ["SHUTDOWN_DELAY_MS", "60000", { shutdownDelayMs: 60_000 }],
     ["WORKERS", "1", { workers: 1 }],
     ["WORKERS", "64", { workers: 64 }],
     ["DATABASE_URL", "postgres://u:p@db:5432/latchkey", { databaseUrl: "postgres://u:p@db:5432/latchkey" }],
@@ -152,8 +152,8 @@ describe("a configuration that cannot be used", () => {
     ["MAX_CONNECTIONS", "9"],
     ["MAX_CONNECTIONS", "1000001"],
     ["MAX_CONNECTIONS", "many"],
-    ["STOP_DELAY_MS", "60001"],
-    ["STOP_DELAY_MS", "5s"],
+    ["SHUTDOWN_DELAY_MS", "60001"],
+    ["SHUTDOWN_DELAY_MS", "5s"],
     ["WORKERS", "0"],
     ["WORKERS", "65"],
     ["WORKERS", "-1"],

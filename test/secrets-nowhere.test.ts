@@ -2,7 +2,7 @@ import { pino } from "pino";
 import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { openSql } from "../commands/open-sql.js";
-import { pathOf as errorPath, failureCodes } from "../src/errors.js";
+import { pathOf as errorPath, errorCodes } from "../src/errors.js";
 import { mintSecret } from "../src/keys/secret.js";
 import { allEvents, succeed } from "./calls.js";
 import { ask, sendBytes } from "./gateway/http.js";
@@ -184,7 +184,7 @@ describe("after a tour of every RPC, served, refused and broken, no secret that 
     expect(values("method").sort()).toEqual(expect.arrayContaining([...rpcs.keys()].map(pathOf).sort()));
     const known = new Set(["other", ...[...rpcs.keys()].map(pathOf)]);
     expect(values("method").filter((method) => !known.has(method))).toEqual([]);
-    const codes = new Set(["ok", ...failureCodes.map(errorPath)]);
+    const codes = new Set(["ok", ...errorCodes.map(errorPath)]);
     expect(values("code").length).toBeGreaterThan(5);
     expect(values("code").filter((code) => !codes.has(code))).toEqual([]);
     expect(new Set(samples.flatMap(({ labels }) => Object.keys(labels)))).toEqual(

@@ -1,4 +1,4 @@
-import { writePage } from "../../src/pagination.js";
+import { buildPage } from "../../src/pagination.js";
 import type { Bench } from "../bench.js";
 import { fillDatabase, million, startCrowd } from "../crowd.js";
 import { type HttpRequest, openAsker, postRequest } from "../load/http.js";
@@ -23,7 +23,7 @@ export const lists: Row = {
       const path = `/v2/${list}.${operation}`;
       const page = (first: number): HttpRequest => {
         const { cursor } =
-          first === 0 ? {} : writePage(list, { limit: 1, after: "" }, [first - 1, first], idOf).pagination;
+          first === 0 ? {} : buildPage(list, { limit: 1, after: "" }, [first - 1, first], idOf).pagination;
         return { bytes: postRequest(path, { limit: 100, cursor }, caller), expected: `"${idOf(first + 99)}"` };
       };
       return comparePages(

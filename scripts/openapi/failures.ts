@@ -1,7 +1,7 @@
 import { STATUS_CODES } from "node:http";
 import { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
-import { catalogue, type FailureCode, failureCodes, pathOf } from "../../src/errors.js";
-import { errorPagePath, failureBody } from "../../src/http/json/envelope.js";
+import { catalogue, type ApiErrorCode, errorCodes, pathOf } from "../../src/errors.js";
+import { errorPagePath, errorBody } from "../../src/http/json/envelope.js";
 import { examples } from "../../src/http/pages/examples.js";
 import { exampleDocsBase } from "../../src/http/pages/openapi.js";
 import type { JsonObject } from "./json.js";
@@ -9,7 +9,7 @@ import type { JsonObject } from "./json.js";
 /** Where a failure can occur: in every call, in those with a body, where it is declared, or outside all operations. */
 type Reach = "call" | "body" | "declared" | "outside";
 
-const reach: Record<FailureCode, Reach> = {
+const reach: Record<ApiErrorCode, Reach> = {
   [ErrorCode.AUTHENTICATION_MISSING]: "call",
   [ErrorCode.AUTHENTICATION_MALFORMED]: "call",
   [ErrorCode.AUTHENTICATION_KEY_NOT_FOUND]: "call",
@@ -55,8 +55,8 @@ const headers: Record<number, JsonObject> = {
 const outsideName = "NoSuchOperation";
 
 /** The failures of an operation: those of every call, those of a body if it takes one, and those that it declares. */
-export function failuresOf(takesBody: boolean, declared: readonly FailureCode[]): FailureCode[] {
-  return failureCodes.filter((code) => {
+export function failuresOf(takesBody: boolean, declared: readonly ApiErrorCode[]): ApiErrorCode[] {
+  return errorCodes.filter((code) => {
     const where = reach[code];
     return where === "call" || (where === "body" && takesBody) || declared.includes(code);
   });
@@ -66,7 +66,7 @@ export function failuresOf(takesBody: boolean, declared: readonly FailureCode[])
  * What an operation answers when it fails, by status; by default, what lies outside all operations. Only responses with a
  * failure that was declared are the operation's own; the others are described once for all.
  */
-export function failureResponses(codes: readonly FailureCode[]): JsonObject {
+export function failureResponses(codes: readonly ApiErrorCode[]): JsonObject {
   const own = [...byStatus(codes)].map(([status, sameStatus]) => [
     status,
     sameStatus.some((code) => reach[code] === "declared")
@@ -81,10 +81,10 @@ export const sharedResponses: JsonObject = {
   ...Object.fromEntries(
     [...byStatus(failuresOf(true, []))].map(([status, codes]) => [responseName(status), failureResponse(codes)]),
   ),
-  [outsideName]: failureResponse(failureCodes.filter((code) => reach[code] === "outside")),
+  [outsideName]: failureResponse(errorCodes.filter((code) => reach[code] === "outside")),
 };
 
-function byStatus(codes: readonly FailureCode[]): Map<number, FailureCode[]> {
+function byStatus(codes: readonly ApiErrorCode[]): Map<number, ApiErrorCode[]> {
   const statuses = [...new Set(codes.map((code) => catalogue[code].status))].sort();
   return new Map(statuses.map((status) => [status, codes.filter((code) => catalogue[code].status === status)]));
 }
@@ -94,7 +94,7 @@ function responseName(status: number): string {
   return (STATUS_CODES[status] ?? "").replaceAll(" ", "");
 }
 
-function failureResponse(codes: readonly FailureCode[]): JsonObject {
+function failureResponse(codes: readonly ApiErrorCode[]): JsonObject {
   const names = codes.map(pathOf);
   return {
     description: codes
@@ -114,12 +114,12 @@ function failureResponse(codes: readonly FailureCode[]): JsonObject {
 
 /** One example for every failure of the catalogue: the very envelope that the gateway writes. */
 export const failureExamples: JsonObject = Object.fromEntries(
-  failureCodes.map((code) => [
+  errorCodes.map((code) => [
     keyOf(pathOf(code)),
     {
       summary: pathOf(code),
       value: JSON.parse(
-        failureBody(examples[code].answer, "req_01jd9x2m5te4btvz7p3k8n6qwc", exampleDocsBase),
+        errorBody(examples[code].answer, "req_01jd9x2m5te4btvz7p3k8n6qwc", exampleDocsBase),
       ) as JsonObject,
     },
   ]),
@@ -129,7 +129,7 @@ export const failureExamples: JsonObject = Object.fromEntries(
 export const failureTable = [
   "| Status | Failure | When |",
   "|---|---|---|",
-  ...[...byStatus(failureCodes).values()].flat().map((code) => {
+  ...[...byStatus(errorCodes).values()].flat().map((code) => {
     const { status, when } = catalogue[code];
     return `| ${status} | [\`${pathOf(code)}\`](${errorPagePath(pathOf(code))}) | ${when} |`;
   }),

@@ -5,7 +5,7 @@ import { access } from "../../gen/latchkey/v1/access_pb.js";
 import { ErrorCode, fails_with } from "../../gen/latchkey/v1/errors_pb.js";
 import { PaginationSchema } from "../../gen/latchkey/v1/pagination_pb.js";
 import { repeatable } from "../../gen/latchkey/v1/repeatable_pb.js";
-import type { FailureCode } from "../../src/errors.js";
+import type { ApiErrorCode } from "../../src/errors.js";
 import { commentOf, headAndRest, paragraphs } from "./comments.js";
 import { envelopeOf, successResponse } from "./envelope.js";
 import { failureResponses, failuresOf, rateLimitHeaders } from "./failures.js";
@@ -62,8 +62,8 @@ function operationOf(method: DescMethod, rule: HttpRule, operationId: string, sc
 const repeatHeader = { $ref: "#/components/parameters/Idempotency-Key" };
 
 /** What can be repeated can also be taken for something else. */
-function declaredFailures(method: DescMethod): FailureCode[] {
-  const declared = getOption(method, fails_with) as FailureCode[];
+function declaredFailures(method: DescMethod): ApiErrorCode[] {
+  const declared = getOption(method, fails_with) as ApiErrorCode[];
   return getOption(method, repeatable) ? [...declared, ErrorCode.DATA_IDEMPOTENCY_CONFLICT] : declared;
 }
 

@@ -1,15 +1,15 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Call } from "../call/call.js";
-import type { Author } from "../call/context.js";
+import type { Actor } from "../call/context.js";
 import { mintId } from "../ids.js";
 import type { PageRequest } from "../pagination.js";
-import { asAuthorized } from "../revocation/authorized-key.js";
+import { callerUnchanged } from "../revocation/authorized-key.js";
 import type { Fragment, Sql, Statement } from "../storage/postgres/connection.js";
 import { readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
 import { run } from "../storage/postgres/query.js";
 
 /** An event as it is stored. */
-export interface EventRow extends Omit<Author, "key"> {
+export interface EventRow extends Omit<Actor, "key"> {
   readonly eventId: string;
   readonly at: Date;
   readonly workspaceId: string;
@@ -33,14 +33,14 @@ export type EventType =
   `${"key" | "identity" | "workspace"}.${"create" | "update" | "delete" | "reroll" | "disable" | "enable"}`;
 
 /** What was done, and where its facts stand: `select workspace_id, resource_id, before, after from …`. */
-export type Told = readonly [type: EventType, facts: Fragment];
+export type AuditFact = readonly [type: EventType, facts: Fragment];
 
 /**
  * The part of a statement that tells of the changes that its other parts make, in this order. A change and its event are
  * one statement, so neither is there without the other, and a change costs one round trip. Every change has this part, so
  * here it also carries its caller: it fails unless the calling key still is as it was authorized.
  */
-export function events(sql: Statement, by: Author, ...changes: readonly Told[]): Fragment {
+export function insertAuditEvents(sql: Statement, by: Actor, ...changes: readonly AuditFact[]): Fragment {
   const rows = changes.map(
     ([type, facts]) => sql`
       select ${mintId("evt")}, ${type}, ${by.actor}, ${by.requestId}, now(), facts.*
@@ -48,11 +48,11 @@ export function events(sql: Statement, by: Author, ...changes: readonly Told[]):
   );
   return sql`
     insert into audit_events (event_id, type, actor, request_id, at, workspace_id, resource_id, before, after)
-    select * from (${rows.reduce((all, one) => sql`${all} union all ${one}`)}) as changes where ${asAuthorized(sql, by.key)}`;
+    select * from (${rows.reduce((all, one) => sql`${all} union all ${one}`)}) as changes where ${callerUnchanged(sql, by.key)}`;
 }
 
 /** For events of updates: there is none where the row says the same before (`b.before`) and after (`a.after`). */
-export function isChange(sql: Statement): Fragment {
+export function hasChanged(sql: Statement): Fragment {
   return sql`audit_snapshot(b.before)::jsonb is distinct from audit_snapshot(a.after)::jsonb`;
 }
 

@@ -2,31 +2,31 @@ import { timingSafeEqual } from "node:crypto";
 import type { Call } from "../call/call.js";
 import type { KeyHolder, Operator, Principal } from "../call/context.js";
 import { bearerToken } from "../call/credential.js";
-import { after, type Soon } from "../call/maybe-promise.js";
+import { chain, type MaybePromise } from "../call/maybe-promise.js";
 import {
-  credentialMalformed,
-  credentialMissing,
+  malformedCredential,
+  missingCredential,
   keyDisabled,
   keyExpired,
-  keyUnknown,
+  unknownKey,
   workspaceDisabled,
 } from "../errors.js";
 import type { LastUsed } from "../keys/last-used.js";
 import { hashSecret, isWellFormedSecret } from "../keys/secret.js";
 import { isOver } from "../keys/verify.js";
-import type { Holdings } from "../revocation/key-cache.js";
+import type { KeyCache } from "../revocation/key-cache.js";
 import type { KeyState } from "../revocation/key-state.js";
 
 /** Turns the Authorization headers of a call into the one who is calling, or refuses. Stands behind every door. */
-export type Authenticate = (call: Call, authorization: readonly string[]) => Soon<Principal>;
+export type Authenticate = (call: Call, authorization: readonly string[]) => MaybePromise<Principal>;
 
 /** Who calls: asked when the headers of a call are there, and again before it has any effect. */
 export interface Authentication {
   readonly authenticate: Authenticate;
   /** The caller as it stands now; refuses one that was revoked since. The call is not counted as another use. */
-  recheck(call: Call, caller: Principal): Soon<Principal>;
+  recheck(call: Call, caller: Principal): MaybePromise<Principal>;
   /** The same by Postgres alone, for a caller that a statement has found changed. */
-  reread(call: Call, caller: Principal): Soon<Principal>;
+  reread(call: Call, caller: Principal): MaybePromise<Principal>;
 }
 
 /** What was brought to prove who is calling. */
@@ -40,7 +40,7 @@ interface Credential {
 /** @param now the time that expiry is judged by */
 export function createAuthentication(
   operatorKey: string,
-  holdings: Holdings,
+  holdings: KeyCache,
   lastUsed: Pick<LastUsed, "record">,
   now: () => Date,
 ): Authentication {
@@ -54,24 +54,24 @@ export function createAuthentication(
   return {
     authenticate(call, authorization) {
       const { token, hash, isOperator } = credentialOf(onlyHeader(authorization), call.connection);
-      if (isOperator) return after(holdings.ready(), () => operator);
-      const held = holdings.held(hash);
+      if (isOperator) return chain(holdings.ensureLease(), () => operator);
+      const held = holdings.peek(hash);
       if (held !== undefined) return acceptKey(held, hash);
       // A text that cannot be a secret of ours is not looked up.
       if (!isWellFormedSecret(token)) {
-        throw credentialMalformed(
+        throw malformedCredential(
           "The credential is not an API key: its form or its checksum is wrong. Copy it again.",
         );
       }
-      return after(holdings.find(hash, call), (found) => acceptKey(found, hash));
+      return chain(holdings.get(hash, call), (found) => acceptKey(found, hash));
     },
     recheck(call, caller) {
       if (caller.kind === "operator") return caller;
-      return after(holdings.recheck(caller.hash, call), (found) => presentCaller(caller, found));
+      return chain(holdings.recheck(caller.hash, call), (found) => presentCaller(caller, found));
     },
     reread(call, caller) {
       if (caller.kind === "operator") return caller;
-      return after(holdings.read(caller.hash, call), (found) => presentCaller(caller, found));
+      return chain(holdings.readThrough(caller.hash, call), (found) => presentCaller(caller, found));
     },
   };
 
@@ -101,7 +101,7 @@ export function createAuthentication(
 
 /** The order is part of the contract: of workspace and key, the workspace speaks first. */
 function usableKey(found: KeyState | undefined, now: () => Date): KeyState["key"] {
-  if (found === undefined) throw keyUnknown();
+  if (found === undefined) throw unknownKey();
   if (!found.workspaceEnabled) throw workspaceDisabled();
   const { key } = found;
   if (!key.enabled) throw keyDisabled();
@@ -115,7 +115,7 @@ function holderOf({ keyId, workspaceId, scopes, expiresAt }: KeyState["key"], ha
 
 function onlyHeader(authorization: readonly string[]): string {
   const header = authorization[0];
-  if (header === undefined) throw credentialMissing();
-  if (authorization.length > 1) throw credentialMalformed("The request carries more than one Authorization header.");
+  if (header === undefined) throw missingCredential();
+  if (authorization.length > 1) throw malformedCredential("The request carries more than one Authorization header.");
   return header;
 }

@@ -1,6 +1,6 @@
 import type { EventEmitter } from "node:events";
 import type { Span } from "@opentelemetry/api";
-import { deadlineExceeded, type Failure } from "../errors.js";
+import { deadlineExceeded, type ApiError } from "../errors.js";
 
 /** A call on its way through the service, whichever door it came through. */
 export interface Call {
@@ -13,7 +13,7 @@ export interface Call {
   readonly connection?: object;
   /** What emits an event when the client goes away, and the name of that event. */
   readonly client?: EventEmitter;
-  readonly leaving?: string;
+  readonly closeEvent?: string;
   /** What traces tell of it. Undefined: nobody listens. */
   readonly span?: Span | undefined;
   /** The workspace that it is for. Undefined until the caller is known, and for the operator. */
@@ -23,28 +23,28 @@ export interface Call {
   /** Whether it takes a right from somebody. Such a call has connections to the database that others leave free. */
   revokes?: boolean;
   /** What is told beside the answer, whatever that is: by headers, over gRPC by trailing metadata. */
-  answerHeaders?: Readonly<Record<string, string>> | undefined;
+  responseHeaders?: Readonly<Record<string, string>> | undefined;
   /** Why nobody waits for its answer any more. */
-  ended?: Failure | undefined;
+  abortReason?: ApiError | undefined;
   /** How to stop what is being done for it. Made when there is something: most calls are answered at once. */
-  work?: Set<() => void> | undefined;
+  onAbort?: Set<() => void> | undefined;
 }
 
 /** An answer as it is kept for a caller who asks again. Only with the caller's credential can it be found and read. */
-export interface KeptAnswer {
+export interface IdempotencyRecord {
   readonly id: Buffer;
-  readonly sealed: Buffer;
+  readonly encrypted: Buffer;
 }
 
 /** Nobody waits for the answer any more: what is being done for the call is stopped, and nothing more is begun. */
-export function endCall(call: Call, why: Failure): void {
-  call.ended = why;
-  for (const stop of call.work ?? []) stop();
+export function abortCall(call: Call, why: ApiError): void {
+  call.abortReason = why;
+  for (const stop of call.onAbort ?? []) stop();
 }
 
 /** Throws if nobody waits for the answer any more. Every step that may have an effect looks here before it begins. */
-export function refuseEnded(call: Call): void {
-  if (call.ended !== undefined) throw call.ended;
+export function throwIfAborted(call: Call): void {
+  if (call.abortReason !== undefined) throw call.abortReason;
   if (performance.now() >= call.deadline) throw deadlineExceeded();
 }
 
@@ -52,13 +52,13 @@ export function refuseEnded(call: Call): void {
  * Waits for work that is done for a call alone, and stops it when the call ends. What was not begun by then, and is
  * begun by waiting for it, never is.
  */
-export async function workFor<T>(call: Call, work: PromiseLike<T>, stop: () => void): Promise<T> {
-  refuseEnded(call);
-  call.work ??= new Set();
-  call.work.add(stop);
+export async function runUnlessAborted<T>(call: Call, work: PromiseLike<T>, stop: () => void): Promise<T> {
+  throwIfAborted(call);
+  call.onAbort ??= new Set();
+  call.onAbort.add(stop);
   try {
     return await work;
   } finally {
-    call.work.delete(stop);
+    call.onAbort.delete(stop);
   }
 }

@@ -1,6 +1,6 @@
 import type { DescMessage, DescService, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
-import type { Call, KeptAnswer } from "./call.js";
-import type { Soon } from "./maybe-promise.js";
+import type { Call, IdempotencyRecord } from "./call.js";
+import type { MaybePromise } from "./maybe-promise.js";
 
 /** Who is calling: the operator of the service, or a workspace's key. */
 export type Principal = Operator | KeyHolder;
@@ -30,7 +30,7 @@ export interface CallContext {
   readonly caller: Principal;
   readonly call: Call;
   /** Undefined unless the caller may ask again; then what this makes of the answer is stored with the change. */
-  readonly keep?: (answer: MessageInitShape<DescMessage>) => KeptAnswer;
+  readonly record?: (answer: MessageInitShape<DescMessage>) => IdempotencyRecord;
 }
 
 /** The key that calls. Handlers of operations that only keys may call rely on the pipeline to admit nobody else. */
@@ -40,7 +40,7 @@ export function callingKey({ caller }: CallContext): KeyHolder {
 }
 
 /** Who makes a change, and in which request. When, the database says. */
-export interface Author {
+export interface Actor {
   /** `operator`, or the keyId of the key that calls. */
   readonly actor: string;
   readonly requestId: string;
@@ -49,7 +49,7 @@ export interface Author {
 }
 
 /** Who answers for the changes of this call. */
-export function authorOf({ caller, call }: CallContext): Author {
+export function actorOf({ caller, call }: CallContext): Actor {
   const key = authorizedKeyOf(caller);
   return { actor: key?.keyId ?? "operator", requestId: call.requestId, key };
 }
@@ -64,5 +64,5 @@ export type Handlers<Service extends DescService> = {
   [Method in keyof Service["method"]]: (
     request: MessageShape<Service["method"][Method]["input"]>,
     context: CallContext,
-  ) => Soon<MessageInitShape<Service["method"][Method]["output"]>>;
+  ) => MaybePromise<MessageInitShape<Service["method"][Method]["output"]>>;
 };

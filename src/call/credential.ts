@@ -1,8 +1,8 @@
-import { credentialMalformed } from "../errors.js";
+import { malformedCredential } from "../errors.js";
 
 /** The credential in an Authorization header. */
 export function bearerToken(header: string): string {
   const [, token] = /^Bearer +(\S+)$/i.exec(header) ?? [];
-  if (token === undefined) throw credentialMalformed("The Authorization header is not of the form `Bearer <API_KEY>`.");
+  if (token === undefined) throw malformedCredential("The Authorization header is not of the form `Bearer <API_KEY>`.");
   return token;
 }

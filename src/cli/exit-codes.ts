@@ -48,7 +48,7 @@ export function exitCodeOf(error: unknown): number {
 }
 
 /** Tells what the user can mend in a sentence; anything else is a fault of ours, told in full. */
-export function tellFailure(error: unknown): void {
+export function reportError(error: unknown): void {
   // Commander has told its own, and a key that is not valid was told as an answer.
   if (error instanceof CommanderError || error instanceof NotValid) return;
   process.stderr.write(`${sentenceOf(error)}\n`);

@@ -3,9 +3,9 @@
 import { UserError } from "../errors.js";
 import type { Backend } from "./backend.js";
 import { endWithParent } from "./end-with-parent.js";
-import { forgetful, openPostgres } from "./postgres.js";
+import { nonDurable, openPostgres } from "./postgres.js";
 import { type BackendsOptions, type HostMessage, signOfLifeMs } from "./start.js";
-import { keepRunning } from "./supervisor.js";
+import { supervise } from "./supervisor.js";
 import { openValkey } from "./valkey.js";
 
 const options: BackendsOptions = JSON.parse(process.argv[2] ?? "{}");
@@ -22,7 +22,7 @@ if (!process.connected) void stop(); // the channel closed while this file was l
 async function start(): Promise<void> {
   try {
     const { dataDir, searchPath, withRedis, durable } = options;
-    const databaseUrl = await bringUp(await openPostgres(dataDir, durable ? {} : forgetful, stopping.signal));
+    const databaseUrl = await bringUp(await openPostgres(dataDir, durable ? {} : nonDurable, stopping.signal));
     const redisUrl = withRedis ? await bringUp(await openValkey(dataDir, searchPath)) : undefined;
     clearInterval(signsOfLife);
     tell({ kind: "ready", databaseUrl, redisUrl });
@@ -33,7 +33,7 @@ async function start(): Promise<void> {
 
 async function bringUp(backend: Backend): Promise<string> {
   undo.push(backend.discard);
-  const kept = await keepRunning(backend, tell, stopping.signal);
+  const kept = await supervise(backend, tell, stopping.signal);
   undo.push(kept.stop);
   return backend.url;
 }

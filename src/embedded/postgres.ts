@@ -246,7 +246,7 @@ async function start(
 }
 
 /** For tests: data that need not survive a crash of the machine. */
-export const forgetful = { fsync: "off", full_page_writes: "off" };
+export const nonDurable = { fsync: "off", full_page_writes: "off" };
 
 /** Follows a server by what it logs. */
 function watch(server: ChildProcess): Run & { readonly ready: Promise<undefined> } {

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { UserError } from "../errors.js";
 import type { Log } from "../observe/log.js";
-import type { News } from "./supervisor.js";
+import type { BackendEvent } from "./supervisor.js";
 
 /** What is to be brought up. */
 export interface BackendsOptions {
@@ -16,7 +16,7 @@ export interface BackendsOptions {
 }
 
 /** What the host process tells about itself, and later on about the backends. */
-export type HostMessage = News | { readonly kind: "starting" } | HostReady | HostFailure;
+export type HostMessage = BackendEvent | { readonly kind: "starting" } | HostReady | HostFailure;
 
 interface HostReady {
   readonly kind: "ready";
@@ -74,7 +74,7 @@ export async function startBackends(options: BackendsOptions, log?: Log, unwante
     unwanted?.throwIfAborted();
     throw message.mendable ? new UserError(message.message) : new Error(message.message);
   }
-  host.on("message", (news: News | HostFailure) => log && sayNews(log, news));
+  host.on("message", (news: BackendEvent | HostFailure) => log && sayNews(log, news));
   return {
     databaseUrl: message.databaseUrl,
     redisUrl: message.redisUrl,
@@ -117,7 +117,7 @@ function outcomeOf(
   });
 }
 
-function sayNews(log: Log, news: News | HostFailure): void {
+function sayNews(log: Log, news: BackendEvent | HostFailure): void {
   if (news.kind === "failed") {
     log.error({ reason: news.message }, "the process that hosts the embedded backends has failed, and ends");
     return;

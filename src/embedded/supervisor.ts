@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Backend } from "./backend.js";
 
 /** What became of a backend. */
-export interface News {
+export interface BackendEvent {
   /** `lost`: it has ended; `failing`: it cannot be started again, for a reason that was not told yet; `back`: it runs. */
   readonly kind: "lost" | "failing" | "back";
   readonly backend: string;
@@ -18,9 +18,9 @@ const pauseMs = { first: 100, last: 2_000 };
  *
  * @param unwanted says that it is about to be stopped: from then on, nothing is started
  */
-export async function keepRunning(
+export async function supervise(
   backend: Backend,
-  tell: (news: News) => void,
+  tell: (news: BackendEvent) => void,
   unwanted: AbortSignal,
 ): Promise<{ stop(): Promise<void> }> {
   let run = await backend.start(unwanted);

@@ -2,13 +2,13 @@ import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import { serviceOverloaded } from "../errors.js";
-import type { LogCall } from "../observe/access-log.js";
+import type { AccessLog } from "../observe/access-log.js";
 import type { Limits } from "../overload/limits.js";
-import type { Enter } from "./http2.js";
+import type { Dispatch } from "./http2.js";
 import { compressedRequest, type MessageLimits } from "./message-reader.js";
-import { createAnswerUnread } from "./protocol-errors.js";
+import { createProtocolErrors } from "./protocol-errors.js";
 import { reflectionPaths } from "./reflection.js";
-import { saysCompressed } from "./request-headers.js";
+import { isCompressed } from "./request-headers.js";
 import { respondTrailers } from "./response.js";
 import type { HandleUnary } from "./unary.js";
 
@@ -32,18 +32,18 @@ const reflectionBytes = 128 * 1_024;
  * Decides by the head of a stream who serves it: our procedures ourselves, health and reflection grpc-js. What is no call
  * at all is left to grpc-js, too, which reads nothing of it.
  */
-export function createEnter(
+export function createDispatch(
   handlers: ReadonlyMap<string, HandleUnary>,
   reflection: boolean,
   limits: Limits,
-  logCall: LogCall,
-): Enter {
-  const answerUnread = createAnswerUnread(logCall);
+  logCall: AccessLog,
+): Dispatch {
+  const answerUnread = createProtocolErrors(logCall);
   const publicMethods = publicMethodsOf(reflection, limits);
   const tooMany = {
     "grpc-status": status.RESOURCE_EXHAUSTED,
     "grpc-message": encodeURI(
-      `A connection may have ${limits.publicStreams} calls of health and reflection open at a time.`,
+      `A connection may have ${limits.maxPublicStreams} calls of health and reflection open at a time.`,
     ),
   };
 
@@ -52,14 +52,14 @@ export function createEnter(
     const handle = handlers.get(path);
     if (handle !== undefined) return handle(open, raw, () => refuseCompressed(headers));
     const method = publicMethods.get(path);
-    if (method !== undefined && !open.becomePublic(limits.publicStreams)) {
+    if (method !== undefined && !open.becomePublic(limits.maxPublicStreams)) {
       open.discard();
       respondTrailers(open.stream, tooMany);
       return;
     }
     answerUnread(open);
     if (method === undefined) return goOn();
-    if (saysCompressed(headers)) return open.end(compressedRequest());
+    if (isCompressed(headers)) return open.end(compressedRequest());
     if (!open.reserve(method.tenant, method.bytes)) return open.end(serviceOverloaded());
     open.readMessages(method.messages);
     goOn();
@@ -67,9 +67,9 @@ export function createEnter(
 }
 
 function publicMethodsOf(reflection: boolean, limits: Limits): ReadonlyMap<string, PublicMethod> {
-  const pieces = limits.messagePieces;
+  const pieces = limits.maxMessageChunks;
   const one: MessageLimits = { messageBytes: publicMessageBytes, messages: 1, pieces };
-  const many: MessageLimits = { ...one, messages: limits.reflectionRequests };
+  const many: MessageLimits = { ...one, messages: limits.maxReflectionRequests };
   const { check, list, watch } = Health.method;
   const asks = ({ name }: { name: string }) =>
     [`/${Health.typeName}/${name}`, { messages: one, tenant: undefined, bytes: 0 }] as const;
@@ -88,5 +88,5 @@ function isGrpc(headers: IncomingHttpHeaders): boolean {
 }
 
 function refuseCompressed(headers: IncomingHttpHeaders): void {
-  if (saysCompressed(headers)) throw compressedRequest();
+  if (isCompressed(headers)) throw compressedRequest();
 }

@@ -2,15 +2,15 @@
 import type { Http2Server, IncomingHttpHeaders, ServerHttp2Stream, ServerOptions } from "node:http2";
 import type { Server } from "@grpc/grpc-js";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
-import { type Failure, grpcStatusOf, serviceOverloaded } from "../errors.js";
+import { type ApiError, grpcStatusOf, serviceOverloaded } from "../errors.js";
 import { mintId } from "../ids.js";
 import { limitConnections } from "../overload/connections.js";
-import type { LoopGuard } from "../overload/event-loop.js";
+import type { LoadShedder } from "../overload/event-loop.js";
 import type { Limits } from "../overload/limits.js";
 import type { MemoryBudget } from "../overload/memory-budget.js";
-import type { Shedding } from "../overload/shed-counter.js";
+import type { ShedCounter } from "../overload/shed-counter.js";
 import { toStatusBytes } from "../rpc/status.js";
-import { headForGrpcJs, type RawHead } from "./request-headers.js";
+import { headersForGrpcJs, type RawHeaders } from "./request-headers.js";
 import { limitStreams, type OpenStream } from "./stream-limits.js";
 
 /** Inner parts of grpc-js 1.14.7: look at them when it is updated. */
@@ -27,11 +27,11 @@ type Serve = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: nu
  *
  * @param goOn hands it to grpc-js
  */
-export type Enter = (open: OpenStream, headers: IncomingHttpHeaders, raw: RawHead, goOn: () => void) => void;
+export type Dispatch = (open: OpenStream, headers: IncomingHttpHeaders, raw: RawHeaders, goOn: () => void) => void;
 
 export interface Http2Limits {
-  readonly guard: LoopGuard;
-  readonly shedding: Shedding;
+  readonly guard: LoadShedder;
+  readonly shedding: ShedCounter;
   /** How many connections the port takes. */
   readonly maxConnections: number;
   readonly limits: Limits;
@@ -39,7 +39,7 @@ export interface Http2Limits {
 }
 
 /** Sets how large the head of a call may be. To be done before the server is bound. */
-export function limitHeads(server: Server, { headBytes, headers }: Limits): void {
+export function limitHeaders(server: Server, { maxHeaderBytes: headBytes, maxHeaders: headers }: Limits): void {
   const { commonServerOptions } = server as unknown as Inside;
   commonServerOptions.maxHeaderListPairs = headers;
   commonServerOptions.settings = { ...commonServerOptions.settings, maxHeaderListSize: headBytes };
@@ -49,7 +49,7 @@ export function limitHeads(server: Server, { headBytes, headers }: Limits): void
  * Limits the connections and streams of a server that is bound, and turns calls away that the process has no time for:
  * before grpc-js has done its part, which is most of what a call costs.
  */
-export function limitServer(server: Server, options: Http2Limits, enter: Enter): void {
+export function limitServer(server: Server, options: Http2Limits, enter: Dispatch): void {
   const { guard, shedding, maxConnections, limits, memory } = options;
   const overloaded = prepareAnswer(serviceOverloaded());
   const http2Server = http2ServerOf(server);
@@ -60,14 +60,14 @@ export function limitServer(server: Server, options: Http2Limits, enter: Enter):
   http2Server.on("stream", ((stream, headers, flags, raw) => {
     const open = streams.of(stream);
     if (open === undefined || stream.closed) return; // taken back in the same breath
-    if (!headers[":path"]?.startsWith(alwaysServed) && !guard.admits()) {
+    if (!headers[":path"]?.startsWith(alwaysServed) && !guard.accepts()) {
       shedding.count("event_loop");
       overloaded(stream);
       open.discard();
       return;
     }
     enter(open, headers, raw, () => {
-      if (open.admit()) serve(stream, headForGrpcJs(headers), flags, raw);
+      if (open.admit()) serve(stream, headersForGrpcJs(headers), flags, raw);
     });
   }) as Serve);
   http2Server.once("close", streams.end);
@@ -84,7 +84,7 @@ export function http2ServerOf(server: Server): Http2Server {
 }
 
 /** Makes what answers a call with a failure, without grpc-js. All but the id is written once. */
-function prepareAnswer(failure: Failure): (stream: ServerHttp2Stream) => void {
+function prepareAnswer(failure: ApiError): (stream: ServerHttp2Stream) => void {
   const sample = mintId("req");
   const details = Buffer.from(toStatusBytes(failure, sample));
   const idAt = details.indexOf(sample);

@@ -1,4 +1,4 @@
-import { compressionUnsupported, type Failure, invalidInput, payloadTooLarge } from "../errors.js";
+import { unsupportedCompression, type ApiError, invalidInput, payloadTooLarge } from "../errors.js";
 
 /** What the messages of one stream may be. */
 export interface MessageLimits {
@@ -11,7 +11,7 @@ export interface MessageLimits {
 }
 
 /** Whoever has the messages read. */
-export interface MessageHolder {
+export interface MessageOwner {
   /** Reserves memory. False: there is none. */
   hold(bytes: number): boolean;
   /** Gets each message when it is whole, with its prefix. */
@@ -46,7 +46,7 @@ export class MessageReader {
 
   constructor(
     private readonly limits: MessageLimits,
-    private readonly holder: MessageHolder,
+    private readonly holder: MessageOwner,
   ) {}
 
   /** Whether all that came were whole messages. */
@@ -55,7 +55,7 @@ export class MessageReader {
   }
 
   /** @returns why the stream is to be refused: a failure, or that there is no memory */
-  read(piece: Buffer): Failure | "no memory" | undefined {
+  read(piece: Buffer): ApiError | "no memory" | undefined {
     if (++this.pieces > this.limits.pieces) return tooManyPieces(this.limits.pieces);
     for (let at = 0; at < piece.length; ) {
       if (this.messages > this.limits.messages) return undefined;
@@ -91,7 +91,7 @@ export class MessageReader {
     return undefined;
   }
 
-  private refusalOf(bytes: Buffer, at: number): Failure | undefined {
+  private refusalOf(bytes: Buffer, at: number): ApiError | undefined {
     if (bytes[at] !== 0) return compressedRequest();
     const { messageBytes } = this.limits;
     return sizeOf(bytes, at) > prefixBytes + messageBytes ? payloadTooLarge("body", messageBytes) : undefined;
@@ -121,7 +121,7 @@ function sizeOf(bytes: Buffer, at: number): number {
   return prefixBytes + bytes.readUInt32BE(at + 1);
 }
 
-export const compressedRequest = () => compressionUnsupported("grpc-encoding");
+export const compressedRequest = () => unsupportedCompression("grpc-encoding");
 
 const inBody = (message: string) => invalidInput([{ location: "body", message }]);
 const tooManyPieces = (most: number) => inBody(`comes in more than ${most} pieces: send it in larger DATA frames`);

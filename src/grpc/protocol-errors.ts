@@ -2,15 +2,15 @@
 // it reads a call.
 import type { OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
-import { type Failure, invalidInput, mediaTypeUnsupported, routeNotFound } from "../errors.js";
+import { type ApiError, invalidInput, unsupportedMediaType, routeNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
-import type { LogCall } from "../observe/access-log.js";
+import type { AccessLog } from "../observe/access-log.js";
 import { compressedRequest } from "./message-reader.js";
-import { acceptedEncoding, failureTrailers, isAnswered, responseHead } from "./response.js";
+import { acceptedEncoding, errorTrailers, isResponded, responseHeaders } from "./response.js";
 import type { OpenStream } from "./stream-limits.js";
 
 /** Sees to it that a call which grpc-js cannot read is answered by us. To be done before grpc-js gets its stream. */
-export type AnswerUnread = (open: OpenStream) => void;
+export type MapProtocolErrors = (open: OpenStream) => void;
 
 /**
  * What grpc-js cannot read it answers by itself: without our details, and some of it as if the mistake were the
@@ -19,12 +19,12 @@ export type AnswerUnread = (open: OpenStream) => void;
  * These calls have no name in the log: callers could make up any. Of health and reflection only this is logged. What they
  * answer by themselves, such as that there is no service of a name, are words of their protocols.
  */
-export function createAnswerUnread(logCall: LogCall): AnswerUnread {
-  function refusal(failure: Failure): OutgoingHttpHeaders {
+export function createProtocolErrors(logCall: AccessLog): MapProtocolErrors {
+  function refusal(failure: ApiError): OutgoingHttpHeaders {
     const requestId = mintId("req");
     const startedAt = performance.now();
-    logCall({ requestId, door: "grpc", method: "(none)", workspaceId: undefined, startedAt, failure });
-    return failureTrailers(failure, { requestId });
+    logCall({ requestId, protocol: "grpc", method: "(none)", workspaceId: undefined, startedAt, failure });
+    return errorTrailers(failure, { requestId });
   }
 
   return (open) => {
@@ -32,14 +32,14 @@ export function createAnswerUnread(logCall: LogCall): AnswerUnread {
     const { respond, sendTrailers } = stream;
 
     function answer(trailers: OutgoingHttpHeaders, httpStatus: OutgoingHttpHeaders[":status"] = 200): void {
-      if (isAnswered(stream)) return;
-      respond.call(stream, { ...responseHead, ":status": httpStatus, ...trailers }, { endStream: true });
+      if (isResponded(stream)) return;
+      respond.call(stream, { ...responseHeaders, ":status": httpStatus, ...trailers }, { endStream: true });
     }
 
     open.refuse = (failure) => answer(refusal(failure));
 
     stream.respond = (given, options) => {
-      if (isAnswered(stream)) return; // it was refused, of which grpc-js knows nothing
+      if (isResponded(stream)) return; // it was refused, of which grpc-js knows nothing
       if (given?.["grpc-accept-encoding"] !== undefined) given["grpc-accept-encoding"] = acceptedEncoding;
       const failure = given && options?.endStream && !isOurs(given) ? failureOf(given) : undefined;
       if (failure === undefined) respond.call(stream, given, options);
@@ -65,8 +65,8 @@ function isGrpc(answer: OutgoingHttpHeaders): boolean {
 }
 
 /** What grpc-js says, in terms of the catalogue; undefined for what it does not say by itself. */
-function failureOf(answer: OutgoingHttpHeaders): Failure | undefined {
-  if (!isGrpc(answer)) return mediaTypeUnsupported("This port takes gRPC: send `Content-Type: application/grpc`.");
+function failureOf(answer: OutgoingHttpHeaders): ApiError | undefined {
+  if (!isGrpc(answer)) return unsupportedMediaType("This port takes gRPC: send `Content-Type: application/grpc`.");
   const words = wordsOf(answer);
   const begin = Object.keys(failures).find((each) => words.startsWith(each)) ?? "";
   return failures[begin]?.();
@@ -80,7 +80,7 @@ const inBody = (message: string) => invalidInput([{ location: "body", message }]
 const notOneMessage = () => inBody("is not exactly one gRPC message");
 
 /** How the words of grpc-js 1.14.7 begin: look at them when it is updated. What it cannot get to read is not here. */
-const failures: Readonly<Record<string, () => Failure>> = {
+const failures: Readonly<Record<string, () => ApiError>> = {
   "Received message compressed with unsupported encoding": compressedRequest,
   "Received no request message": notOneMessage,
   "Received a second request message": notOneMessage,

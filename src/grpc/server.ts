@@ -4,19 +4,19 @@ import { logVerbosity, Server, ServerCredentials, type ServerOptions, setLogVerb
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.js";
 import type { Certificates } from "../net/certificates.js";
-import { type OpenSockets, openSockets, stopListening } from "../net/sockets.js";
-import type { LogCall } from "../observe/access-log.js";
-import { writeOnce } from "../rpc/memoize-encoding.js";
-import { largestMessage, type Procedure } from "../rpc/pipeline.js";
-import { createEnter } from "./dispatch.js";
+import { type SocketSet, trackSockets, stopListening } from "../net/sockets.js";
+import type { AccessLog } from "../observe/access-log.js";
+import { memoizeEncoding } from "../rpc/memoize-encoding.js";
+import { maxMessageBytes, type Procedure } from "../rpc/pipeline.js";
+import { createDispatch } from "./dispatch.js";
 import { addHealth } from "./health.js";
-import { type Http2Limits, http2ServerOf, limitHeads, limitServer } from "./http2.js";
+import { type Http2Limits, http2ServerOf, limitHeaders, limitServer } from "./http2.js";
 import { addReflection } from "./reflection.js";
 import { frameMessage } from "./response.js";
-import { renewedCredentials } from "./tls.js";
+import { reloadingCredentials } from "./tls.js";
 import { createUnaryHandler } from "./unary.js";
 
-export interface GrpcDoorOptions extends Http2Limits {
+export interface GrpcPortOptions extends Http2Limits {
   readonly procedures: readonly Procedure[];
   /** How the service stands; throws if it cannot serve. */
   readonly readiness: () => Promise<unknown>;
@@ -32,11 +32,11 @@ export interface GrpcDoorOptions extends Http2Limits {
   readonly lingerMs: number;
   /** How long running calls may take to finish once the door closes. */
   readonly drainMs: number;
-  readonly logCall: LogCall;
+  readonly logCall: AccessLog;
 }
 
 /** The gRPC port. */
-export interface GrpcDoor {
+export interface GrpcPort {
   /** Opens the port at an address, and says which one it is. */
   listen(address: string, port: number): Promise<number>;
   /** Tells all who watch its health that it is about to close. It still serves. */
@@ -51,16 +51,16 @@ export interface GrpcDoor {
  * The gRPC door. grpc-js keeps its connections, and serves health and reflection; the procedures are served on its
  * HTTP/2 streams by ourselves.
  */
-export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
+export function createGrpcPort(options: GrpcPortOptions): GrpcPort {
   const { procedures, readiness, certificates, lingerMs, drainMs, logCall } = options;
   setLogVerbosity(logVerbosity.NONE); // its failures reach us as errors; we say them once
   const server = new Server(limitsOf(options));
-  limitHeads(server, options.limits);
-  const oneMessage = { messageBytes: largestMessage, messages: 1, pieces: options.limits.messagePieces };
+  limitHeaders(server, options.limits);
+  const oneMessage = { messageBytes: maxMessageBytes, messages: 1, pieces: options.limits.maxMessageChunks };
   const handlers = new Map(
     procedures.map((procedure) => {
       const { output } = procedure.method;
-      const write = writeOnce((response) => frameMessage(toBinary(output, response)));
+      const write = memoizeEncoding((response) => frameMessage(toBinary(output, response)));
       return [procedure.path, createUnaryHandler(procedure, oneMessage, write, logCall)];
     }),
   );
@@ -68,21 +68,21 @@ export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
   const health = addHealth(server, services, readiness);
   if (options.reflection) {
     const admits = () => {
-      if (options.guard.admits()) return true;
+      if (options.guard.accepts()) return true;
       options.shedding.count("event_loop");
       return false;
     };
-    addReflection(server, [...services, Health, ServerReflection], admits, options.limits.reflectionRequests);
+    addReflection(server, [...services, Health, ServerReflection], admits, options.limits.maxReflectionRequests);
   }
-  const enter = createEnter(handlers, options.reflection, options.limits, logCall);
+  const enter = createDispatch(handlers, options.reflection, options.limits, logCall);
 
-  let listener: { readonly server: Http2Server; readonly sockets: OpenSockets } | undefined;
+  let listener: { readonly server: Http2Server; readonly sockets: SocketSet } | undefined;
 
   return {
     async listen(address, port) {
       const place = address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
       const credentials = certificates
-        ? renewedCredentials(certificates, options.limits)
+        ? reloadingCredentials(certificates, options.limits)
         : ServerCredentials.createInsecure();
       const bound = await new Promise<number>((resolve, reject) => {
         server.bindAsync(place, credentials, (error, port) => {
@@ -93,7 +93,7 @@ export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
         });
       });
       const http2Server = http2ServerOf(server);
-      listener = { server: http2Server, sockets: openSockets(http2Server) };
+      listener = { server: http2Server, sockets: trackSockets(http2Server) };
       return bound;
     },
     announceEnd: health.end,
@@ -123,10 +123,10 @@ export function createGrpcDoor(options: GrpcDoorOptions): GrpcDoor {
  * What one connection may do. grpc-js cannot limit how often a client pings; Node answers pings without asking us, and
  * closes a connection by itself on which a thousand answers are unread.
  */
-function limitsOf({ keepaliveMs, maxConnectionAgeMs, drainMs, limits }: GrpcDoorOptions): ServerOptions {
+function limitsOf({ keepaliveMs, maxConnectionAgeMs, drainMs, limits }: GrpcPortOptions): ServerOptions {
   return {
-    "grpc.max_receive_message_length": largestMessage,
-    "grpc.max_concurrent_streams": limits.streams,
+    "grpc.max_receive_message_length": maxMessageBytes,
+    "grpc.max_concurrent_streams": limits.maxStreams,
     "grpc.keepalive_time_ms": keepaliveMs,
     "grpc.keepalive_timeout_ms": Math.min(keepaliveMs, longestPingMs),
     ...(maxConnectionAgeMs && { "grpc.max_connection_age_ms": maxConnectionAgeMs }),

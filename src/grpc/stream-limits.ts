@@ -1,10 +1,10 @@
 import { constants, type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
-import { deadlineExceeded, type Failure, serviceOverloaded } from "../errors.js";
+import { deadlineExceeded, type ApiError, serviceOverloaded } from "../errors.js";
 import type { Connections, OpenConnection } from "../overload/connections.js";
-import { type Limits, lookEveryMs } from "../overload/limits.js";
+import { type Limits, timeoutCheckIntervalMs } from "../overload/limits.js";
 import type { MemoryAccount, MemoryBudget, Reservation } from "../overload/memory-budget.js";
-import { type MessageHolder, type MessageLimits, MessageReader } from "./message-reader.js";
+import { type MessageOwner, type MessageLimits, MessageReader } from "./message-reader.js";
 
 /** Keeps connections and streams within the limits. */
 export interface StreamLimits {
@@ -55,10 +55,10 @@ export interface MessageReceiver {
 type Push = (this: ServerHttp2Stream, piece: Buffer | null) => boolean;
 
 /** A stream, from its head until it is closed: what is held for it, and how it is refused. */
-export class OpenStream implements MessageHolder {
+export class OpenStream implements MessageOwner {
   readonly beganAt = performance.now();
   /** Answers the call with a failure, while there is no answer. */
-  refuse: ((failure: Failure) => void) | undefined;
+  refuse: ((failure: ApiError) => void) | undefined;
   /** Hears that the stream is closed. */
   closed: (() => void) | undefined;
   /** Whether it is kept for as long as its client likes. */
@@ -70,7 +70,7 @@ export class OpenStream implements MessageHolder {
   endedByUs = false;
   private isAdmitted = false;
   private hasEnded = false;
-  private failure: Failure | undefined;
+  private failure: ApiError | undefined;
   private reader: MessageReader | undefined;
   private receiver: MessageReceiver | undefined;
   private wantsMore = true;
@@ -155,7 +155,7 @@ export class OpenStream implements MessageHolder {
   }
 
   /** What is wrong with a message is not told to whoever may not send it. */
-  private endOnceAdmitted(failure: Failure): void {
+  private endOnceAdmitted(failure: ApiError): void {
     this.reader = undefined;
     this.failure = failure;
     if (this.isAdmitted) this.end(failure);
@@ -213,7 +213,7 @@ export class OpenStream implements MessageHolder {
   }
 
   /** Ends the stream, with a failure where it is not too late for one. */
-  end(failure: Failure): void {
+  end(failure: ApiError): void {
     const { stream } = this;
     if (stream.closed) return;
     this.endedByUs = true;
@@ -286,7 +286,7 @@ export function limitStreams(limits: Limits, memory: MemoryBudget, connections: 
   /** A client that does not read its answer is too late as well. */
   function endLate(now: number): void {
     for (const known of open.values()) {
-      if (known.beganAt > now - limits.requestMs) break; // in the order in which they began
+      if (known.beganAt > now - limits.requestTimeoutMs) break; // in the order in which they began
       if (!known.lasting || !known.stream.readableEnded) known.end(deadlineExceeded());
     }
   }
@@ -302,7 +302,7 @@ export function limitStreams(limits: Limits, memory: MemoryBudget, connections: 
     if (pingedAt !== undefined && now - pingedAt > pingMs) use.close();
     if (streams > 0 || pingedAt !== undefined) return;
     if (now - use.lastUsedAt > limits.grpcIdleMs) use.close();
-    if (session.destroyed || now - use.lastUsedAt < lookEveryMs || session.socket.bytesRead === connection.bytesAtPing)
+    if (session.destroyed || now - use.lastUsedAt < timeoutCheckIntervalMs || session.socket.bytesRead === connection.bytesAtPing)
       return;
     connection.pingedAt = now;
     session.ping(() => {
@@ -316,11 +316,11 @@ export function limitStreams(limits: Limits, memory: MemoryBudget, connections: 
     endLate(now);
     endAnswered();
     for (const connection of sessions) if (!connection.session.destroyed) endIdle(connection, now);
-  }, lookEveryMs).unref();
+  }, timeoutCheckIntervalMs).unref();
 
   return {
     begin(session) {
-      const impatience = setTimeout(() => session.destroy(), limits.headMs).unref();
+      const impatience = setTimeout(() => session.destroy(), limits.headersTimeoutMs).unref();
       session.once("remoteSettings", () => clearTimeout(impatience));
       const use = connections.of(session.socket);
       if (use === undefined) {

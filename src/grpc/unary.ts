@@ -1,15 +1,15 @@
 import type { Message } from "@bufbuild/protobuf";
 import type { Call } from "../call/call.js";
 import type { Principal } from "../call/context.js";
-import { callCancelled, type Failure, invalidInput, noMemoryForResponse, serviceOverloaded } from "../errors.js";
+import { cancelled, type ApiError, invalidInput, responseMemoryExhausted, serviceOverloaded } from "../errors.js";
 import { mintId } from "../ids.js";
-import type { LogCall } from "../observe/access-log.js";
+import type { AccessLog } from "../observe/access-log.js";
 import { readBinary } from "../rpc/decode-binary.js";
-import { longestCallMs, type Procedure, toFailure } from "../rpc/pipeline.js";
+import { maxCallMs, type Procedure, toApiError } from "../rpc/pipeline.js";
 import { refuseBadTimeout, timeoutMs } from "../rpc/timeout.js";
 import { type MessageLimits, prefixBytes } from "./message-reader.js";
-import { type RawHead, valuesOf } from "./request-headers.js";
-import { failureTrailers, respondMessage, respondTrailers } from "./response.js";
+import { type RawHeaders, valuesOf } from "./request-headers.js";
+import { errorTrailers, respondMessage, respondTrailers } from "./response.js";
 import type { OpenStream } from "./stream-limits.js";
 
 /**
@@ -18,7 +18,7 @@ import type { OpenStream } from "./stream-limits.js";
  *
  * @param check throws if the rest of the head is not as it should be
  */
-export type HandleUnary = (open: OpenStream, raw: RawHead, check: () => void) => void;
+export type HandleUnary = (open: OpenStream, raw: RawHeaders, check: () => void) => void;
 
 /**
  * Serves a procedure on HTTP/2 streams, without grpc-js: most of what a call costs there is work that is done here
@@ -30,7 +30,7 @@ export function createUnaryHandler(
   procedure: Procedure,
   limits: MessageLimits,
   write: (response: Message) => Buffer,
-  logCall: LogCall,
+  logCall: AccessLog,
 ): HandleUnary {
   const { method, path, beginSpan, admit, perform } = procedure;
 
@@ -40,17 +40,17 @@ export function createUnaryHandler(
     const timeout = timeouts.length > 0 ? timeouts.join() : undefined;
     const call: Call = {
       requestId: mintId("req"),
-      deadline: beganAt + Math.min(longestCallMs, timeoutMs("grpc", timeout)),
+      deadline: beganAt + Math.min(maxCallMs, timeoutMs("grpc", timeout)),
       headers: (name) => valuesOf(raw, name),
       connection: open.connection,
       client: stream,
-      leaving: "close",
+      closeEvent: "close",
       span: beginSpan?.("grpc", (name) => valuesOf(raw, name)[0]),
       workspaceId: undefined,
       callerId: undefined,
-      answerHeaders: undefined,
-      ended: undefined,
-      work: undefined,
+      responseHeaders: undefined,
+      abortReason: undefined,
+      onAbort: undefined,
     };
     let caller: Principal | undefined;
     let request: Buffer | undefined;
@@ -58,18 +58,18 @@ export function createUnaryHandler(
     let performing = false;
     let answered = false;
 
-    function log(failure: Failure | undefined): void {
+    function log(failure: ApiError | undefined): void {
       const workspaceId = caller?.kind === "key" ? caller.workspaceId : undefined;
       const { requestId, span } = call;
-      logCall({ requestId, door: "grpc", method: path, workspaceId, startedAt: beganAt, failure, span });
+      logCall({ requestId, protocol: "grpc", method: path, workspaceId, startedAt: beganAt, failure, span });
     }
 
     function fail(error: unknown): void {
       if (answered) return;
       answered = true;
-      const failure = toFailure(error);
+      const failure = toApiError(error);
       open.discard();
-      respondTrailers(stream, failureTrailers(failure, call));
+      respondTrailers(stream, errorTrailers(failure, call));
       log(failure);
     }
 
@@ -78,7 +78,7 @@ export function createUnaryHandler(
       const bytes = write(response);
       // It is held until its client has read it.
       if (!open.hold(bytes.length)) {
-        fail(noMemoryForResponse());
+        fail(responseMemoryExhausted());
         return;
       }
       answered = true;
@@ -109,7 +109,7 @@ export function createUnaryHandler(
 
     open.refuse = fail;
     open.closed = () => {
-      if (!performing && !answered) fail(callCancelled());
+      if (!performing && !answered) fail(cancelled());
     };
     open.readMessages(limits, {
       message(framed) {

@@ -3,12 +3,12 @@ import type { Span } from "@opentelemetry/api";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Call } from "../call/call.js";
 import type { Principal } from "../call/context.js";
-import { after, type Soon } from "../call/maybe-promise.js";
-import { callCancelled, type Failure, invalidInput, mediaTypeUnsupported, noMemoryForResponse } from "../errors.js";
+import { chain, type MaybePromise } from "../call/maybe-promise.js";
+import { cancelled, type ApiError, invalidInput, unsupportedMediaType, responseMemoryExhausted } from "../errors.js";
 import { mintId } from "../ids.js";
-import type { LogCall } from "../observe/access-log.js";
+import type { AccessLog } from "../observe/access-log.js";
 import type { MemoryBudget } from "../overload/memory-budget.js";
-import { longestCallMs, type Procedure, toFailure } from "../rpc/pipeline.js";
+import { maxCallMs, type Procedure, toApiError } from "../rpc/pipeline.js";
 
 /** A call on the HTTP port, from its first byte to its last; shared by the two doors there. */
 export interface HttpCall extends Call {
@@ -17,7 +17,7 @@ export interface HttpCall extends Call {
   door: "http" | "connect";
   procedure: Procedure | undefined;
   caller: Principal | undefined;
-  failure: Failure | undefined;
+  failure: ApiError | undefined;
   span: Span | undefined;
   logged: boolean;
 }
@@ -43,16 +43,16 @@ export function beginCall(request: IncomingMessage, response: ServerResponse): H
   const call: HttpCall = {
     requestId: mintId("req"),
     startedAt,
-    deadline: startedAt + longestCallMs,
+    deadline: startedAt + maxCallMs,
     headers: (name) => valuesOf(request, name),
     connection: request.socket,
     client: response,
-    leaving: "close", // also when it has been answered; by then nobody listens
+    closeEvent: "close", // also when it has been answered; by then nobody listens
     workspaceId: undefined,
     callerId: undefined,
-    answerHeaders: undefined,
-    ended: undefined,
-    work: undefined,
+    responseHeaders: undefined,
+    abortReason: undefined,
+    onAbort: undefined,
     door: "http",
     procedure: undefined,
     caller: undefined,
@@ -65,10 +65,10 @@ export function beginCall(request: IncomingMessage, response: ServerResponse): H
 }
 
 /** Authenticates and authorises, before anything of the body is read. */
-export function admitCall({ call, raw }: FastifyRequest, procedure: Procedure): Soon<void> {
+export function admitCall({ call, raw }: FastifyRequest, procedure: Procedure): MaybePromise<void> {
   call.procedure = procedure;
   call.span = procedure.beginSpan?.(call.door, (name) => raw.headers[name]?.toString());
-  return after(procedure.admit(call, valuesOf(raw, "authorization")), (caller) => {
+  return chain(procedure.admit(call, valuesOf(raw, "authorization")), (caller) => {
     call.caller = caller;
   });
 }
@@ -107,18 +107,18 @@ export function reserveResponse(memory: MemoryBudget, call: HttpCall, response: 
   // On a connection that has ended, nothing will be written, and so nothing kept.
   if (response.req.socket.destroyed) return;
   const reservation = memory.accountOf(response.req.socket).reserve(bytes, tenantOf(call));
-  if (reservation === undefined) throw noMemoryForResponse();
+  if (reservation === undefined) throw responseMemoryExhausted();
   response.once("close", reservation.release);
 }
 
 /** Writes the one line of a call, when it has been answered. */
-export function logHttpCall(logCall: LogCall, request: FastifyRequest, reply: FastifyReply): void {
+export function logHttpCall(logCall: AccessLog, request: FastifyRequest, reply: FastifyReply): void {
   const { call } = request;
   if (call.logged) return;
   call.logged = true;
   logCall({
     requestId: call.requestId,
-    door: call.door,
+    protocol: call.door,
     method: call.procedure?.path ?? `${request.method} ${request.routeOptions.url ?? "(no route)"}`,
     workspaceId: call.caller?.kind === "key" ? call.caller.workspaceId : undefined,
     startedAt: call.startedAt,
@@ -129,15 +129,15 @@ export function logHttpCall(logCall: LogCall, request: FastifyRequest, reply: Fa
 }
 
 /** Whatever was thrown on the HTTP port, Fastify's own failures included, in terms of the catalogue. */
-export function toHttpFailure(error: unknown): Failure {
+export function toHttpError(error: unknown): ApiError {
   const code = error instanceof Error && "code" in error ? String(error.code) : "";
   // So Node says that the client hung up in the midst of its body.
-  if (code === "ECONNRESET" && (error as Error).message === "aborted") return callCancelled();
-  return frameworkFailures[code]?.() ?? toFailure(error);
+  if (code === "ECONNRESET" && (error as Error).message === "aborted") return cancelled();
+  return frameworkFailures[code]?.() ?? toApiError(error);
 }
 
-const frameworkFailures: Record<string, () => Failure> = {
+const frameworkFailures: Record<string, () => ApiError> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: () =>
-    mediaTypeUnsupported("The body must be JSON: send it with `Content-Type: application/json`."),
+    unsupportedMediaType("The body must be JSON: send it with `Content-Type: application/json`."),
   FST_ERR_BAD_URL: () => invalidInput([{ location: "path", message: "is not a valid URL path" }]),
 };

@@ -4,7 +4,7 @@ import type { Duplex } from "node:stream";
 import {
   catalogue,
   deadlineExceeded,
-  type Failure,
+  type ApiError,
   headerCountExceeded,
   invalidInput,
   methodNotAllowed,
@@ -12,18 +12,18 @@ import {
   titleOf,
 } from "../errors.js";
 import { mintId } from "../ids.js";
-import { answerUnderWay } from "../net/sockets.js";
-import type { LogCall } from "../observe/access-log.js";
+import { responseInFlight } from "../net/sockets.js";
+import type { AccessLog } from "../observe/access-log.js";
 import type { Limits } from "../overload/limits.js";
-import { failureBody, failureHeaders, jsonHeaders } from "./json/envelope.js";
+import { errorBody, errorHeaders, jsonHeaders } from "./json/envelope.js";
 
 /** Answers what is not even HTTP. Such a request never reaches Fastify, so the envelope goes onto the bare socket. */
-export function refuseBrokenHttp(
+export function handleClientError(
   error: Error & { code?: string },
   socket: Duplex,
   limits: Limits,
   docsBase: string,
-  logCall: LogCall,
+  logCall: AccessLog,
 ): void {
   // Node reports whatever comes afterwards, too, each time with a copy of it. None of it is read any more.
   if (refused.has(socket)) return;
@@ -38,7 +38,7 @@ export function refuseBrokenHttp(
   };
   // Requests that came before the broken one are answered first, or their client would take the refusal for the answer.
   const refuseInTurn = () => {
-    const answer = answerUnderWay(socket);
+    const answer = responseInFlight(socket);
     if (answer?.req.complete && !socket.destroyed) answer.once("close", refuseInTurn);
     else refuse();
   };
@@ -51,15 +51,15 @@ const refused = new WeakSet<Duplex>();
 const unanswerable = new Set(["ECONNRESET", "ERR_TLS_HANDSHAKE_TIMEOUT"]);
 
 /** What Node says, in terms of the catalogue. */
-const failures: Record<string, (limits: Limits) => Failure> = {
-  HPE_HEADER_OVERFLOW: ({ headBytes }) => payloadTooLarge("head", headBytes),
+const failures: Record<string, (limits: Limits) => ApiError> = {
+  HPE_HEADER_OVERFLOW: ({ maxHeaderBytes: headBytes }) => payloadTooLarge("head", headBytes),
   ERR_HTTP_REQUEST_TIMEOUT: deadlineExceeded,
 };
 
 const notHttp = () => invalidInput([{ location: "request", message: "is not valid HTTP/1.1" }]);
 
 /** Takes over what Node would answer itself, without the envelope, or not at all. */
-export function answerOddHttp(server: Server, docsBase: () => string, logCall: LogCall): void {
+export function handleUnsupportedHttp(server: Server, docsBase: () => string, logCall: AccessLog): void {
   server.on("checkExpectation", (request, response) => server.emit("request", request, response));
   // Where the tunnel was to lead is not repeated.
   server.on("connect", (_request, socket) => {
@@ -70,8 +70,8 @@ export function answerOddHttp(server: Server, docsBase: () => string, logCall: L
 }
 
 /** Refuses what is HTTP, but not for us; above all what a proxy before us may have read in another way. */
-export function refuseOddHttp({ headers, rawHeaders, httpVersion }: IncomingMessage, limits: Limits): void {
-  if (rawHeaders.length > 2 * limits.headers) throw headerCountExceeded(limits.headers);
+export function rejectUnsupportedHttp({ headers, rawHeaders, httpVersion }: IncomingMessage, limits: Limits): void {
+  if (rawHeaders.length > 2 * limits.maxHeaders) throw headerCountExceeded(limits.maxHeaders);
   if (httpVersion !== "1.1" && httpVersion !== "1.0") {
     throw invalidInput([{ location: "request", message: "must be HTTP/1.1 or HTTP/1.0" }]);
   }
@@ -98,17 +98,17 @@ function countHosts(rawHeaders: readonly string[]): number {
   return count;
 }
 
-function writeFailure(socket: Duplex, failure: Failure, docsBase: string, logCall: LogCall): void {
+function writeFailure(socket: Duplex, failure: ApiError, docsBase: string, logCall: AccessLog): void {
   const requestId = mintId("req");
-  const body = failureBody(failure, requestId, docsBase);
+  const body = errorBody(failure, requestId, docsBase);
   const head = [
     `HTTP/1.1 ${catalogue[failure.code].status} ${titleOf(failure.code)}`,
     `content-length: ${Buffer.byteLength(body)}`,
-    ...Object.entries({ ...jsonHeaders, ...failureHeaders(failure) }).map(([name, value]) => `${name}: ${value}`),
+    ...Object.entries({ ...jsonHeaders, ...errorHeaders(failure) }).map(([name, value]) => `${name}: ${value}`),
     `x-request-id: ${requestId}`,
     "connection: close",
   ];
-  logCall({ requestId, door: "http", method: "(none)", workspaceId: undefined, startedAt: performance.now(), failure });
+  logCall({ requestId, protocol: "http", method: "(none)", workspaceId: undefined, startedAt: performance.now(), failure });
   // Destroyed once it is said: a client that does not close its side must not keep the descriptor.
   socket.end(`${head.join("\r\n")}\r\n\r\n${body}`, () => setTimeout(() => socket.destroy(), 1_000).unref());
 }

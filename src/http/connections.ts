@@ -1,6 +1,6 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { answerUnderWay } from "../net/sockets.js";
+import { responseInFlight } from "../net/sockets.js";
 import type { Connections, OpenConnection } from "../overload/connections.js";
 import { callerOf } from "./call.js";
 
@@ -13,7 +13,7 @@ export function watchConnections(server: Server, connections: Connections): void
     if (seen !== undefined) return seen;
     const connection = connections.of(socket);
     if (connection === undefined) return undefined;
-    connection.isBusy = () => answerUnderWay(socket) !== undefined;
+    connection.isBusy = () => responseInFlight(socket) !== undefined;
     known.set(socket, connection);
     return connection;
   }

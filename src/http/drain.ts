@@ -3,7 +3,7 @@
 import type { Socket } from "node:net";
 import { setImmediate as immediately, setTimeout as sleep } from "node:timers/promises";
 import type { FastifyInstance } from "fastify";
-import { answerUnderWay, openSockets, stopListening } from "../net/sockets.js";
+import { responseInFlight, trackSockets, stopListening } from "../net/sockets.js";
 
 /** How long the closing of a door may take. */
 export interface DrainTimes {
@@ -29,7 +29,7 @@ const lookEveryMs = 20;
  */
 export function drainOnClose(fastify: FastifyInstance, { lingerMs, drainMs }: DrainTimes): void {
   const { server } = fastify;
-  const sockets = openSockets(server);
+  const sockets = trackSockets(server);
   let listened = false;
   server.once("listening", () => {
     listened = true;
@@ -64,6 +64,6 @@ export function drainOnClose(fastify: FastifyInstance, { lingerMs, drainMs }: Dr
 
 /** Has the answer that is being made here say that it is the last. To what comes later, Fastify does that itself. */
 function endWithAnswer(socket: Socket): void {
-  const answer = answerUnderWay(socket);
+  const answer = responseInFlight(socket);
   if (answer?.headersSent === false) answer.setHeader("connection", "close");
 }

@@ -1,7 +1,7 @@
 import { createServer, type RequestListener, type Server, type ServerOptions, type ServerResponse } from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import type { Certificates } from "../net/certificates.js";
-import { type Limits, lookEveryMs } from "../overload/limits.js";
+import { type Limits, timeoutCheckIntervalMs } from "../overload/limits.js";
 
 /** Makes the server of the HTTP port: encrypted, if there are certificates. */
 export function createHttpServer(
@@ -12,11 +12,11 @@ export function createHttpServer(
 ): Server {
   const settings: ServerOptions = {
     ServerResponse: Response,
-    headersTimeout: limits.headMs,
-    requestTimeout: limits.requestMs,
-    keepAliveTimeout: limits.idleMs,
-    connectionsCheckingInterval: lookEveryMs,
-    maxHeaderSize: limits.headBytes,
+    headersTimeout: limits.headersTimeoutMs,
+    requestTimeout: limits.requestTimeoutMs,
+    keepAliveTimeout: limits.keepAliveMs,
+    connectionsCheckingInterval: timeoutCheckIntervalMs,
+    maxHeaderSize: limits.maxHeaderBytes,
     requireHostHeader: false, // refused by ourselves, with the envelope
   };
   const server = certificates
@@ -25,7 +25,7 @@ export function createHttpServer(
   // Node would leave out what comes beyond 2,000. All are read, and too many are refused.
   server.maxHeadersCount = 0;
   // So long may a connection stand still in a call. The longest call takes a third of it; the rest do not read their answer.
-  server.timeout = limits.requestMs;
+  server.timeout = limits.requestTimeoutMs;
   return server;
 }
 
@@ -40,7 +40,7 @@ function createEncrypted(
   listener: RequestListener,
   certificates: Certificates,
   settings: ServerOptions,
-  { handshakeMs }: Limits,
+  { handshakeTimeoutMs: handshakeMs }: Limits,
 ): Server {
   const { current, clients } = certificates;
   const options = { ...settings, ...current, ...clients, handshakeTimeout: handshakeMs };

@@ -1,10 +1,10 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { cannotListen, reachable } from "../net/address.js";
+import { listenError, clientHost } from "../net/address.js";
 import type { Log } from "../observe/log.js";
 import type { Metrics } from "../observe/metrics.js";
-import { type Limits, lookEveryMs } from "../overload/limits.js";
+import { type Limits, timeoutCheckIntervalMs } from "../overload/limits.js";
 
 /** More than a few do not scrape at once. */
 const mostConnections = 32;
@@ -13,12 +13,12 @@ const mostConnections = 32;
  * Serves the metrics, and nothing else, on a port of its own: they are not for the callers of the service. Whoever reaches
  * it is limited all the same: a page costs more than a call, so there is one for each connection.
  */
-export async function serveMetrics(
+export async function openMetricsServer(
   read: () => Promise<Metrics>,
   host: string,
   port: number,
   log: Log,
-  limits: Pick<Limits, "headMs" | "requestMs" | "idleMs" | "headBytes">,
+  limits: Pick<Limits, "headersTimeoutMs" | "requestTimeoutMs" | "keepAliveMs" | "maxHeaderBytes">,
 ) {
   // Said by us: at maxRequestsPerSocket, Node says so too, and then leaves it to the client to close.
   const close = { connection: "close" };
@@ -33,11 +33,11 @@ export async function serveMetrics(
     response.writeHead(200, { "content-type": metrics.contentType, ...close }).end(page);
   }
   const settings = {
-    headersTimeout: limits.headMs,
-    requestTimeout: limits.requestMs,
-    keepAliveTimeout: limits.idleMs,
-    connectionsCheckingInterval: lookEveryMs,
-    maxHeaderSize: limits.headBytes,
+    headersTimeout: limits.headersTimeoutMs,
+    requestTimeout: limits.requestTimeoutMs,
+    keepAliveTimeout: limits.keepAliveMs,
+    connectionsCheckingInterval: timeoutCheckIntervalMs,
+    maxHeaderSize: limits.maxHeaderBytes,
   };
   const server = createServer(settings, (request, response) => {
     answer(request, response).catch((error) => {
@@ -45,13 +45,13 @@ export async function serveMetrics(
       response.writeHead(500, plain).end("The metrics cannot be read; the log says why.\n");
     });
   });
-  server.timeout = limits.requestMs;
+  server.timeout = limits.requestTimeoutMs;
   server.maxRequestsPerSocket = 1;
   server.maxConnections = mostConnections;
   server.listen(port, host);
-  await once(server, "listening").catch(cannotListen("METRICS_PORT", host, port));
+  await once(server, "listening").catch(listenError("METRICS_PORT", host, port));
   return {
-    url: `http://${reachable(host)}:${(server.address() as AddressInfo).port}/metrics`,
+    url: `http://${clientHost(host)}:${(server.address() as AddressInfo).port}/metrics`,
     close() {
       server.close();
       server.closeAllConnections();

@@ -1,14 +1,14 @@
 // By hand: what collects bodies elsewhere keeps the pieces that they came in, and a piece of one byte takes some 400.
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type Failure, invalidInput, payloadTooLarge, serviceOverloaded } from "../errors.js";
+import { type ApiError, invalidInput, payloadTooLarge, serviceOverloaded } from "../errors.js";
 import type { MemoryBudget, Reservation } from "../overload/memory-budget.js";
-import { largestMessage } from "../rpc/pipeline.js";
+import { maxMessageBytes } from "../rpc/pipeline.js";
 
 /** A body or a response of no more than this is part of what a connection costs anyway, and is not reserved. */
 export const unreservedBytes = 4 * 1024;
 
 /** Each piece takes some microseconds, however small it is: the largest body may come in pieces of 64 bytes. */
-const mostPieces = largestMessage / 64;
+const mostPieces = maxMessageBytes / 64;
 
 /** Gets the body, or why it could not be had. */
 type Done = (error: Error | null, body?: Buffer) => void;
@@ -27,7 +27,7 @@ type Collected = IncomingMessage & { [bodyOf]?: RequestBody };
 export function collectBody(request: IncomingMessage, response: ServerResponse, memory: MemoryBudget): void {
   const { "content-length": length, "transfer-encoding": encoding } = request.headers;
   if (encoding === undefined && (length === undefined || length === "0")) return;
-  (request as Collected)[bodyOf] = new RequestBody(response, memory, Number(length ?? largestMessage));
+  (request as Collected)[bodyOf] = new RequestBody(response, memory, Number(length ?? maxMessageBytes));
   request.on("data", came).on("end", ended).on("error", ended);
 }
 
@@ -56,7 +56,7 @@ class RequestBody {
   private length = 0;
   private pieces = 0;
   private ended = false;
-  private failure: Failure | Error | undefined;
+  private failure: ApiError | Error | undefined;
   private reservation: Reservation | undefined;
   private tenant: string | undefined;
   private done: Done | undefined;
@@ -67,7 +67,7 @@ class RequestBody {
     private readonly memory: MemoryBudget,
     private readonly longest: number,
   ) {
-    if (longest > largestMessage) this.failure = payloadTooLarge("body", largestMessage);
+    if (longest > maxMessageBytes) this.failure = payloadTooLarge("body", maxMessageBytes);
   }
 
   read(tenant: string | undefined, done: Done): void {
@@ -84,8 +84,8 @@ class RequestBody {
     if (this.failure !== undefined || this.response.writableEnded) {
       // Read to its end and kept by nobody, so that the refusal arrives; but not at any cost.
       if (this.pieces > 2 * mostPieces) this.response.req.destroy();
-    } else if (length > largestMessage) {
-      this.fail(payloadTooLarge("body", largestMessage));
+    } else if (length > maxMessageBytes) {
+      this.fail(payloadTooLarge("body", maxMessageBytes));
     } else if (this.pieces > mostPieces) {
       this.fail(invalidInput([{ location: "body", message: "comes in too many pieces; send larger chunks" }]));
     } else if (!this.prepareFor(chunk, length)) {
@@ -128,7 +128,7 @@ class RequestBody {
     this.handOver();
   }
 
-  private fail(failure: Failure): void {
+  private fail(failure: ApiError): void {
     this.failure = failure;
     this.drop();
     this.handOver();

@@ -1,20 +1,20 @@
 import type { Server, ServerResponse } from "node:http";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
-import { after } from "../call/maybe-promise.js";
+import { chain } from "../call/maybe-promise.js";
 import { catalogue, methodNotAllowed, routeNotFound } from "../errors.js";
 import type { Certificates } from "../net/certificates.js";
-import type { LogCall } from "../observe/access-log.js";
+import type { AccessLog } from "../observe/access-log.js";
 import { limitConnections } from "../overload/connections.js";
 import type { Limits } from "../overload/limits.js";
 import type { MemoryBudget } from "../overload/memory-budget.js";
 import type { Procedure } from "../rpc/pipeline.js";
-import { admitCall, beginCall, logHttpCall, performCall, reserveResponse, tenantOf, toHttpFailure } from "./call.js";
-import { answerOddHttp, refuseBrokenHttp, refuseOddHttp } from "./client-errors.js";
-import { connectDoor } from "./connect/plugin.js";
+import { admitCall, beginCall, logHttpCall, performCall, reserveResponse, tenantOf, toHttpError } from "./call.js";
+import { handleUnsupportedHttp, handleClientError, rejectUnsupportedHttp } from "./client-errors.js";
+import { connectPlugin } from "./connect/plugin.js";
 import { watchConnections } from "./connections.js";
 import { type DrainTimes, drainOnClose } from "./drain.js";
 import { parseBody } from "./json/body.js";
-import { failureBody, failureHeaders, jsonHeaders, successBody, successMembers } from "./json/envelope.js";
+import { errorBody, errorHeaders, jsonHeaders, successBody, successMembers } from "./json/envelope.js";
 import { type Route, routesOf } from "./json/routes.js";
 import { createHttpServer } from "./listener.js";
 import { pages } from "./pages/index.js";
@@ -24,7 +24,7 @@ import { collectBody, readBody, unreservedBytes } from "./request-body.js";
 import { type ShedOptions, shedRequests } from "./shed.js";
 import { watchUnread } from "./unread-responses.js";
 
-export interface GatewayOptions extends DrainTimes, ShedOptions {
+export interface HttpPortOptions extends DrainTimes, ShedOptions {
   readonly procedures: readonly Procedure[];
   /** How the service stands; throws if it cannot serve. */
   readonly readiness: () => Promise<Readonly<Record<string, string>>>;
@@ -36,11 +36,11 @@ export interface GatewayOptions extends DrainTimes, ShedOptions {
   readonly memory: MemoryBudget;
   /** Where gRPC is served, for the first page; asked when that is. */
   readonly grpcPort: () => number;
-  readonly logCall: LogCall;
+  readonly logCall: AccessLog;
 }
 
 /** The HTTP port: the HTTP/JSON door, with the Connect door beside it. */
-export async function createGateway(options: GatewayOptions): Promise<FastifyInstance> {
+export async function createHttpPort(options: HttpPortOptions): Promise<FastifyInstance> {
   const { procedures, readiness, certificates, limits, memory, docsBase, grpcPort, logCall } = options;
   const server = fastify({
     logger: false,
@@ -69,7 +69,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
       request.call = beginCall(request.raw, reply.raw);
       fail(error, request, reply);
     },
-    clientErrorHandler: (error, socket) => refuseBrokenHttp(error, socket, limits, docsBase(), logCall),
+    clientErrorHandler: (error, socket) => handleClientError(error, socket, limits, docsBase(), logCall),
   });
 
   drainOnClose(server, options);
@@ -82,11 +82,11 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
 
   /** Every failure of HTTP/JSON ends here. */
   function fail(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-    const failure = toHttpFailure(error);
+    const failure = toHttpError(error);
     const { call } = request;
     call.failure = failure;
-    reply.code(catalogue[failure.code].status).headers(jsonHeaders).headers(failureHeaders(failure));
-    send(request, reply, failureBody(failure, call.requestId, docsBase()));
+    reply.code(catalogue[failure.code].status).headers(jsonHeaders).headers(errorHeaders(failure));
+    send(request, reply, errorBody(failure, call.requestId, docsBase()));
   }
 
   /** Every response of this port ends here, and is logged here. Throws if there is no memory for it. */
@@ -99,7 +99,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
       reserveResponse(memory, call, reply.raw, bytes.length);
       sent = bytes;
     }
-    if (call.answerHeaders !== undefined) reply.headers(call.answerHeaders);
+    if (call.responseHeaders !== undefined) reply.headers(call.responseHeaders);
     reply.header("x-request-id", call.requestId).send(sent);
     logHttpCall(logCall, request, reply);
   }
@@ -120,7 +120,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   server.addHook("onRequest", (request, reply, done) => {
     request.call = beginCall(request.raw, reply.raw);
     try {
-      refuseOddHttp(request.raw, limits);
+      rejectUnsupportedHttp(request.raw, limits);
     } catch (error) {
       reply.header("connection", "close"); // where it ends may be read in another way, too
       throw error;
@@ -136,7 +136,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
     const methods = allowed.get(path);
     throw methods ? methodNotAllowed(method, path, [...methods].sort()) : routeNotFound();
   });
-  answerOddHttp(server.server, docsBase, logCall);
+  handleUnsupportedHttp(server.server, docsBase, logCall);
 
   for (const route of routesOf(procedures)) addRoute(route);
   for (const path of ["/v2/liveness", "/livez"]) {
@@ -145,7 +145,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
   server.get("/readyz", async (request, reply) => answer(request, reply, successMembers(await readiness())));
   await server.register(pages(docsBase, grpcPort, send));
   await server.register(apiReference(docsBase, send));
-  await server.register(connectDoor(procedures, failureHeaders, send));
+  await server.register(connectPlugin(procedures, errorHeaders, send));
   return server;
 
   function addRoute({ procedure, httpMethod, path, read, write }: Route): void {
@@ -158,7 +158,7 @@ export async function createGateway(options: GatewayOptions): Promise<FastifyIns
         else done();
       },
       handler: (request, reply) =>
-        after(
+        chain(
           performCall(request.call, () => read(httpMethod === "GET" ? request.query : parseBody(request))),
           (response) => answer(request, reply, write(response)),
         ),

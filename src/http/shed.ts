@@ -1,16 +1,16 @@
 import { type IncomingMessage, type RequestListener, type ServerResponse, STATUS_CODES } from "node:http";
 import { serviceOverloaded } from "../errors.js";
 import { mintId } from "../ids.js";
-import { answerUnderWay } from "../net/sockets.js";
-import type { LoopGuard } from "../overload/event-loop.js";
-import type { Shedding } from "../overload/shed-counter.js";
+import { responseInFlight } from "../net/sockets.js";
+import type { LoadShedder } from "../overload/event-loop.js";
+import type { ShedCounter } from "../overload/shed-counter.js";
 import { neverCached } from "./call.js";
 import { type Refusal, toRefusal } from "./connect/plugin.js";
-import { failureBody, failureHeaders, jsonHeaders } from "./json/envelope.js";
+import { errorBody, errorHeaders, jsonHeaders } from "./json/envelope.js";
 
 export interface ShedOptions {
-  readonly guard: LoopGuard;
-  readonly shedding: Shedding;
+  readonly guard: LoadShedder;
+  readonly shedding: ShedCounter;
   /** What error URLs begin with; asked when there is a failure, because the port may be known only once it is open. */
   readonly docsBase: () => string;
 }
@@ -31,11 +31,11 @@ export function shedRequests(
   listening: () => boolean,
 ): RequestListener {
   const failure = serviceOverloaded();
-  const retry = failureHeaders(failure);
+  const retry = errorHeaders(failure);
   let prepared: ((requestId: string) => Buffer) | undefined;
 
   function envelope(requestId: string): Refusal {
-    return { status: 503, headers: jsonHeaders, body: failureBody(failure, requestId, docsBase()) };
+    return { status: 503, headers: jsonHeaders, body: errorBody(failure, requestId, docsBase()) };
   }
 
   function refuse(request: IncomingMessage, response: ServerResponse): void {
@@ -62,7 +62,7 @@ export function shedRequests(
   }
 
   return (request, response) => {
-    if (guard.admits() || alwaysServed.has(pathOf(request))) serve(request, response);
+    if (guard.accepts() || alwaysServed.has(pathOf(request))) serve(request, response);
     else refuse(request, response);
   };
 }
@@ -87,7 +87,7 @@ function prepareAnswer(id: string, { status, headers, body }: Refusal, more: Rea
 
 /** Whether what is written to its connection now is the answer to this request, and others may follow. */
 function isNextOnItsConnection(response: ServerResponse): boolean {
-  return response.socket !== null && response.shouldKeepAlive && answerUnderWay(response.socket) === response;
+  return response.socket !== null && response.shouldKeepAlive && responseInFlight(response.socket) === response;
 }
 
 /**

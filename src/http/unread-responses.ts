@@ -1,5 +1,5 @@
 import { type IncomingMessage, ServerResponse } from "node:http";
-import { type Limits, lookEveryMs } from "../overload/limits.js";
+import { type Limits, timeoutCheckIntervalMs } from "../overload/limits.js";
 import type { MemoryBudget } from "../overload/memory-budget.js";
 import { callerOf, tenantOf } from "./call.js";
 import { costOf } from "./pipelining.js";
@@ -17,7 +17,7 @@ export interface UnreadResponses {
  * The kernel takes most responses whole, at once; of these nothing is kept, and each costs one look at its socket. Those that
  * it does not take are kept in the order in which they were written, with what they take in the memory budget.
  */
-export function watchUnread(memory: MemoryBudget, { requestMs }: Limits): UnreadResponses {
+export function watchUnread(memory: MemoryBudget, { requestTimeoutMs: requestMs }: Limits): UnreadResponses {
   const unread = new Map<ServerResponse, number>();
 
   function keep(response: ServerResponse): void {
@@ -42,7 +42,7 @@ export function watchUnread(memory: MemoryBudget, { requestMs }: Limits): Unread
       if (since > before) break; // in the order in which they were written
       req.socket.destroy();
     }
-  }, lookEveryMs).unref();
+  }, timeoutCheckIntervalMs).unref();
 
   class WatchedResponse extends ServerResponse<IncomingMessage> {
     override end(chunk?: unknown, encoding?: unknown, callback?: unknown): this {

@@ -1,41 +1,41 @@
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from "node:crypto";
 
 /** What one credential can name and read, and nobody else. */
-export interface Seal {
+export interface RecordCipher {
   /** The name of a text: the same each time, and nothing can be told from it. */
-  nameOf(text: string): Buffer;
+  recordId(text: string): Buffer;
   /** Closes bytes under a name. */
-  close(name: Buffer, bytes: Uint8Array): Buffer;
+  encrypt(name: Buffer, bytes: Uint8Array): Buffer;
   /** Opens what was closed under this name; throws for anything else. */
-  open(name: Buffer, sealed: Buffer): Buffer;
+  decrypt(name: Buffer, encrypted: Buffer): Buffer;
 }
 
 const keyLength = 32;
 const nonceLength = 12;
 const tagLength = 16;
 
-/** Makes the seal of a credential. The service stores no credential, so what it stores sealed it cannot read by itself. */
-export function createSeal(credential: string): Seal {
+/** Makes the seal of a credential. The service stores no credential, so what it stores encrypted it cannot read by itself. */
+export function createRecordCipher(credential: string): RecordCipher {
   const keys = Buffer.from(hkdfSync("sha256", credential, "", "latchkey kept answers", 2 * keyLength));
   const nameKey = keys.subarray(0, keyLength);
   const sealKey = keys.subarray(keyLength);
 
   return {
-    nameOf: (text) => createHmac("sha256", nameKey).update(text).digest(),
+    recordId: (text) => createHmac("sha256", nameKey).update(text).digest(),
 
-    close(name, bytes) {
+    encrypt(name, bytes) {
       const nonce = randomBytes(nonceLength);
       const cipher = createCipheriv("aes-256-gcm", sealKey, nonce, { authTagLength: tagLength }).setAAD(name);
       const closed = Buffer.concat([cipher.update(bytes), cipher.final()]);
       return Buffer.concat([nonce, cipher.getAuthTag(), closed]);
     },
 
-    open(name, sealed) {
-      const nonce = sealed.subarray(0, nonceLength);
-      const tag = sealed.subarray(nonceLength, nonceLength + tagLength);
+    decrypt(name, encrypted) {
+      const nonce = encrypted.subarray(0, nonceLength);
+      const tag = encrypted.subarray(nonceLength, nonceLength + tagLength);
       const decipher = createDecipheriv("aes-256-gcm", sealKey, nonce, { authTagLength: tagLength });
       decipher.setAAD(name).setAuthTag(tag);
-      return Buffer.concat([decipher.update(sealed.subarray(nonceLength + tagLength)), decipher.final()]);
+      return Buffer.concat([decipher.update(encrypted.subarray(nonceLength + tagLength)), decipher.final()]);
     },
   };
 }

@@ -14,17 +14,17 @@ import { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
 import type { Call } from "../call/call.js";
 import { authorizedKeyOf, type CallContext } from "../call/context.js";
 import { bearerToken } from "../call/credential.js";
-import type { Soon } from "../call/maybe-promise.js";
-import { categoryOf, Failure, idempotencyConflict, invalidInput } from "../errors.js";
-import type { Holdings } from "../revocation/key-cache.js";
-import { createSeal } from "./cipher.js";
-import { isKeptAlready, type OnceStore } from "./store.js";
+import type { MaybePromise } from "../call/maybe-promise.js";
+import { categoryOf, ApiError, idempotencyConflict, invalidInput } from "../errors.js";
+import type { KeyCache } from "../revocation/key-cache.js";
+import { createRecordCipher } from "./cipher.js";
+import { isDuplicateIdempotencyKey, type IdempotencyStore } from "./store.js";
 
 /** Answers a request, whichever RPC it is of. */
-export type Handle = (request: Message, context: CallContext) => Soon<MessageInitShape<DescMessage>>;
+export type Handle = (request: Message, context: CallContext) => MaybePromise<MessageInitShape<DescMessage>>;
 
 /** Makes a handler of a repeatable RPC one that answers a repeated request as it did the first time. */
-export type Once = (method: DescMethodUnary, handle: Handle) => Handle;
+export type Idempotency = (method: DescMethodUnary, handle: Handle) => Handle;
 
 /**
  * Only calls with an Idempotency-Key are looked at; all others go straight to their handler. Such a call makes its change
@@ -33,34 +33,34 @@ export type Once = (method: DescMethodUnary, handle: Handle) => Handle;
  *
  * @param holdings tell when all changes so far are durable, and every replica answers by them
  */
-export function createOnce(store: OnceStore, holdings: Pick<Holdings, "knownHistory" | "settled">): Once {
+export function createIdempotency(store: IdempotencyStore, holdings: Pick<KeyCache, "knownTimeline" | "awaitEarlierChanges">): Idempotency {
   return (method, handle) => {
     async function handleOnce(request: Message, context: CallContext, key: string) {
       const { call } = context;
-      const seal = createSeal(credentialOf(call));
-      const id = seal.nameOf(key);
+      const seal = createRecordCipher(credentialOf(call));
+      const id = seal.recordId(key);
 
       function keep(answer: MessageInitShape<DescMessage>) {
         const bytes = toBinary(method.output, create(method.output, answer));
-        const sealed = seal.close(id, Buffer.concat([fingerprintOf(method, request), bytes]));
-        return { id, sealed };
+        const encrypted = seal.encrypt(id, Buffer.concat([fingerprintOf(method, request), bytes]));
+        return { id, encrypted };
       }
 
       async function firstAnswer(): Promise<Message | undefined> {
-        const history = holdings.knownHistory();
-        const sealed = await store.findAnswer(call, id, authorizedKeyOf(context.caller));
-        if (sealed === undefined) return undefined;
-        const kept = seal.open(id, sealed);
+        const history = holdings.knownTimeline();
+        const encrypted = await store.findAnswer(call, id, authorizedKeyOf(context.caller));
+        if (encrypted === undefined) return undefined;
+        const kept = seal.decrypt(id, encrypted);
         if (!isFingerprintOf(kept.subarray(0, fingerprintLength), method, request)) throw idempotencyConflict();
         // The first call may have ended before its change was durable, and known everywhere.
-        await holdings.settled(call, history);
+        await holdings.awaitEarlierChanges(call, history);
         return fromBinary(method.output, kept.subarray(fingerprintLength));
       }
 
       const first = await firstAnswer();
       if (first !== undefined) return first;
       try {
-        return await handle(request, { ...context, keep });
+        return await handle(request, { ...context, record: keep });
       } catch (error) {
         const other = mayBeTooLate(error) ? await firstAnswer() : undefined;
         if (other === undefined) throw error;
@@ -77,9 +77,9 @@ export function createOnce(store: OnceStore, holdings: Pick<Holdings, "knownHist
 
 /** Another call with this key may have come first, and made what stands in the way of this one. */
 function mayBeTooLate(error: unknown): boolean {
-  if (isKeptAlready(error)) return true;
+  if (isDuplicateIdempotencyKey(error)) return true;
   return (
-    error instanceof Failure && (categoryOf(error.code) === "data" || error.code === ErrorCode.LIMITS_QUOTA_EXCEEDED)
+    error instanceof ApiError && (categoryOf(error.code) === "data" || error.code === ErrorCode.LIMITS_QUOTA_EXCEEDED)
   );
 }
 

@@ -1,7 +1,7 @@
-import type { Call, KeptAnswer } from "../call/call.js";
+import type { Call, IdempotencyRecord } from "../call/call.js";
 import type { AuthorizedKey } from "../call/context.js";
-import { asAuthorized } from "../revocation/authorized-key.js";
-import { type Fragment, isTaken, type Sql, type Statement } from "../storage/postgres/connection.js";
+import { callerUnchanged } from "../revocation/authorized-key.js";
+import { type Fragment, isUniqueViolation, type Sql, type Statement } from "../storage/postgres/connection.js";
 import { run } from "../storage/postgres/query.js";
 
 /** How long an answer is kept. */
@@ -14,26 +14,26 @@ const keptFor = "24 hours";
  *
  * @param made the part that has a row if there is a change; if it has none, nothing is kept
  */
-export function keeping(sql: Statement, answer: KeptAnswer | undefined, made: Fragment): Fragment {
+export function insertIdempotencyRecord(sql: Statement, answer: IdempotencyRecord | undefined, made: Fragment): Fragment {
   if (answer === undefined) return sql``;
-  const { id, sealed } = answer;
+  const { id, encrypted } = answer;
   return sql`,
     kept as (
       insert into idempotency_records (id, encrypted_response, expires_at)
-      select ${id}::bytea, ${sealed}::bytea, now() + ${keptFor}::interval from ${made})`;
+      select ${id}::bytea, ${encrypted}::bytea, now() + ${keptFor}::interval from ${made})`;
 }
 
 /** Whether a change failed because its answer was kept already: somebody else has made it, with the same key. */
-export function isKeptAlready(error: unknown): boolean {
-  return isTaken(error, "idempotency_records_pkey");
+export function isDuplicateIdempotencyKey(error: unknown): boolean {
+  return isUniqueViolation(error, "idempotency_records_pkey");
 }
 
 /** How many answers that nobody will get any more are removed at a time: more than can be added by then. */
 const fewExpired = 10;
 
-export type OnceStore = ReturnType<typeof createOnceStore>;
+export type IdempotencyStore = ReturnType<typeof createIdempotencyStore>;
 
-export function createOnceStore(sql: Sql) {
+export function createIdempotencyStore(sql: Sql) {
   return {
     /** What is kept under this id, for a caller who still is as it was authorized. Removes some of what has expired, this id's included, so that no timer need do it. */
     async findAnswer(call: Call, id: Buffer, key: AuthorizedKey | undefined): Promise<Buffer | undefined> {
@@ -46,7 +46,7 @@ export function createOnceStore(sql: Sql) {
               select id from idempotency_records where expires_at <= now()
               order by expires_at limit ${fewExpired} for update skip locked)))
         select encrypted_response from idempotency_records
-        where id = ${id} and expires_at > now() and ${asAuthorized(sql, key)}`,
+        where id = ${id} and expires_at > now() and ${callerUnchanged(sql, key)}`,
       );
       return row?.encryptedResponse;
     },

@@ -1,13 +1,13 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { PendingQuery } from "postgres";
-import { events, isChange } from "../audit/store.js";
-import type { Call, KeptAnswer } from "../call/call.js";
-import type { Author } from "../call/context.js";
-import { keeping } from "../idempotency/store.js";
+import { insertAuditEvents, hasChanged } from "../audit/store.js";
+import type { Call, IdempotencyRecord } from "../call/call.js";
+import type { Actor } from "../call/context.js";
+import { insertIdempotencyRecord } from "../idempotency/store.js";
 import type { PageRequest } from "../pagination.js";
 import type { Quotas } from "../quotas/quotas.js";
 import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
-import { type Fragment, jsonText, type Sql, type Statement } from "../storage/postgres/connection.js";
+import { type Fragment, jsonParameter, type Sql, type Statement } from "../storage/postgres/connection.js";
 import { pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
 import { readOne, run } from "../storage/postgres/query.js";
 
@@ -54,8 +54,8 @@ export function createIdentitiesStore(sql: Sql, quotas: Quotas) {
     async insertIdentity(
       call: Call,
       identity: NewIdentity,
-      by: Author,
-      answer: KeptAnswer | undefined,
+      by: Actor,
+      answer: IdempotencyRecord | undefined,
     ): Promise<boolean> {
       const told = sql`select (added).workspace_id, (added).identity_id, null::json, audit_snapshot(added) from added`;
       const reached = reachedQuota(sql, quotas, identity.workspaceId, { identities: true });
@@ -66,8 +66,8 @@ export function createIdentitiesStore(sql: Sql, quotas: Quotas) {
           added as (
             ${insertion(sql, identity)} from room where reached is null
             on conflict (workspace_id, external_id) where deleted_at is null do nothing returning identities as added),
-          events as (${events(sql, by, ["identity.create", told])})
-          ${keeping(sql, answer, sql`added`)}
+          events as (${insertAuditEvents(sql, by, ["identity.create", told])})
+          ${insertIdempotencyRecord(sql, answer, sql`added`)}
         select reached, exists (select from added) as added from room`,
       );
       refuseBeyondQuota(quotas, row);
@@ -114,11 +114,11 @@ export function createIdentitiesStore(sql: Sql, quotas: Quotas) {
     },
 
     /** Undefined if there is no such identity. */
-    async updateMeta(call: Call, workspaceId: string, reference: IdentityReference, meta: JsonObject, by: Author) {
+    async updateMeta(call: Call, workspaceId: string, reference: IdentityReference, meta: JsonObject, by: Actor) {
       const told = sql`
         select (a.after).workspace_id, (a.after).identity_id, audit_snapshot(b.before), audit_snapshot(a.after)
         from before b, after a
-        where ${isChange(sql)}`;
+        where ${hasChanged(sql)}`;
       // An empty meta takes away, and no quota is in the way of that.
       const reached = Object.keys(meta).length === 0 ? sql`null::text` : reachedQuota(sql, quotas, workspaceId, {});
       const [row] = await run(
@@ -129,9 +129,9 @@ export function createIdentitiesStore(sql: Sql, quotas: Quotas) {
             where identity_id = ${idOf(sql, workspaceId, reference)} and deleted_at is null for no key update),
           room as (select ${reached} as reached from before),
           after as (
-            update identities set meta = ${jsonText(sql, meta)}, updated_at = now() from before, room
+            update identities set meta = ${jsonParameter(sql, meta)}, updated_at = now() from before, room
             where identities.identity_id = (before).identity_id and reached is null returning identities as after),
-          events as (${events(sql, by, ["identity.update", told])})
+          events as (${insertAuditEvents(sql, by, ["identity.update", told])})
         select reached, (after).* from room left join after on true`,
       );
       refuseBeyondQuota(quotas, row);
@@ -142,7 +142,7 @@ export function createIdentitiesStore(sql: Sql, quotas: Quotas) {
      * Its keys stay, without an identity; none of their rows changes, however many there are. The row of the identity stays
      * for a while, without its content. False if there was nothing to delete.
      */
-    async deleteIdentity(call: Call, workspaceId: string, reference: IdentityReference, by: Author): Promise<boolean> {
+    async deleteIdentity(call: Call, workspaceId: string, reference: IdentityReference, by: Actor): Promise<boolean> {
       const told = sql`
         select (before).workspace_id, (before).identity_id, audit_snapshot(before), null::json from before, gone`;
       // Locked for update: whoever is giving this identity to a key has it locked against that.
@@ -155,7 +155,7 @@ export function createIdentitiesStore(sql: Sql, quotas: Quotas) {
             gone as (
               update identities set deleted_at = now(), external_id = '', meta = '{}' from before
               where identities.identity_id = (before).identity_id returning identities as gone),
-            events as (${events(sql, by, ["identity.delete", told])})
+            events as (${insertAuditEvents(sql, by, ["identity.delete", told])})
           select from gone`,
       );
       return gone.length === 1;
@@ -168,7 +168,7 @@ export function insertion(sql: Statement, identity: NewIdentity): Fragment {
   const { identityId, workspaceId, externalId, meta } = identity;
   return sql`
     insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
-    select ${identityId}, ${workspaceId}, ${externalId}, ${jsonText(sql, meta)}, now(), now()`;
+    select ${identityId}, ${workspaceId}, ${externalId}, ${jsonParameter(sql, meta)}, now(), now()`;
 }
 
 /** The id of the identity that is referred to, as a subquery: nothing outside the workspace is ever found. */

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { createOutage } from "../observe/episode.js";
+import { createEpisode } from "../observe/episode.js";
 import type { Log } from "../observe/log.js";
 
 /**
@@ -32,7 +32,7 @@ export function createLastUsed(
 ): LastUsed {
   let uses = new Map<string, number>();
   let full = false;
-  const outage = createOutage(log, {
+  const outage = createEpisode(log, {
     level: "warn",
     begun: "when keys were last used cannot be stored; it is tried again and again",
     over: "when keys were last used is stored again",

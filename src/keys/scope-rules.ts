@@ -1,7 +1,7 @@
 import type { KeyHolder } from "../call/context.js";
 import { covers } from "../call/permissions.js";
-import { heirOutlives, scopeNotHeld, selfRaised, strongerKey } from "../errors.js";
-import type { KeyChanges, NewKey, SeenKey } from "./store.js";
+import { heirOutlives, scopeExceedsCaller, selfRaised, keyExceedsCaller } from "../errors.js";
+import type { KeyChanges, NewKey, KeyVersion } from "./store.js";
 
 // The rules by which a key may act on keys, itself included:
 //
@@ -21,11 +21,11 @@ export function checkCreation(caller: KeyHolder, key: Pick<NewKey, "scopes" | "e
 /** Throws if the caller does not hold each of these scopes. */
 export function checkGivenScopes(caller: KeyHolder, scopes: readonly string[]): void {
   const excess = firstExcess(caller.scopes, scopes);
-  if (excess !== undefined) throw scopeNotHeld(excess);
+  if (excess !== undefined) throw scopeExceedsCaller(excess);
 }
 
 /** Throws if the caller may not change the key in this way. */
-export function checkUpdate(caller: KeyHolder, key: SeenKey, changes: KeyChanges): void {
+export function checkUpdate(caller: KeyHolder, key: KeyVersion, changes: KeyChanges): void {
   const raises = raisesKey(key, changes);
   // As it is now, not as it was when it was authenticated: it may have been stripped, disabled or shortened since.
   if (raises && isItself(caller, key)) throw selfRaised();
@@ -35,20 +35,20 @@ export function checkUpdate(caller: KeyHolder, key: SeenKey, changes: KeyChanges
 }
 
 /** Throws if the caller may not delete the key. */
-export function checkDeletion(caller: KeyHolder, key: SeenKey): void {
+export function checkDeletion(caller: KeyHolder, key: KeyVersion): void {
   checkStrength(caller, key);
 }
 
 /** Throws if the caller may not replace the key. */
-export function checkReroll(caller: KeyHolder, key: SeenKey): void {
+export function checkReroll(caller: KeyHolder, key: KeyVersion): void {
   checkStrength(caller, key);
   checkEnd(isItself(caller, key) ? key : caller, key.scopes, key.configuredExpiresAt);
 }
 
-function checkStrength(caller: KeyHolder, key: SeenKey): void {
+function checkStrength(caller: KeyHolder, key: KeyVersion): void {
   if (isItself(caller, key)) return;
   // The error does not name the scope: the caller may not be allowed to know what that key holds.
-  if (firstExcess(caller.scopes, key.scopes) !== undefined) throw strongerKey();
+  if (firstExcess(caller.scopes, key.scopes) !== undefined) throw keyExceedsCaller();
 }
 
 function checkEnd(caller: Pick<KeyHolder, "expiresAt">, scopes: readonly string[], expiresAt: Date | null): void {
@@ -58,13 +58,13 @@ function checkEnd(caller: Pick<KeyHolder, "expiresAt">, scopes: readonly string[
 }
 
 /** Whether the change lets the key do more, or do it for longer. */
-function raisesKey(key: SeenKey, { enabled, expiresAt, scopes }: KeyChanges): boolean {
+function raisesKey(key: KeyVersion, { enabled, expiresAt, scopes }: KeyChanges): boolean {
   if (enabled === true && !key.enabled) return true;
   if (expiresAt !== undefined && isLater(expiresAt, key.expiresAt)) return true;
   return scopes !== undefined && firstExcess(key.scopes, scopes) !== undefined;
 }
 
-function isItself(caller: KeyHolder, key: SeenKey): boolean {
+function isItself(caller: KeyHolder, key: KeyVersion): boolean {
   return key.keyId === caller.keyId;
 }
 

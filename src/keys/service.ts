@@ -6,27 +6,27 @@ import {
   VerifyKeyResponseSchema,
 } from "../../gen/latchkey/v1/keys_service_pb.js";
 import type { Call } from "../call/call.js";
-import { authorOf, type CallContext, callingKey, type Handlers } from "../call/context.js";
-import { after } from "../call/maybe-promise.js";
+import { actorOf, type CallContext, callingKey, type Handlers } from "../call/context.js";
+import { chain } from "../call/maybe-promise.js";
 import { identityNotFound, invalidInput, keyNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
-import { readPage, writePage } from "../pagination.js";
-import type { Holdings } from "../revocation/key-cache.js";
+import { parsePageRequest, buildPage } from "../pagination.js";
+import type { KeyCache } from "../revocation/key-cache.js";
 import type { KeyState } from "../revocation/key-state.js";
-import { toChanges, toKey, toNewKey, toOwner, toVerdict } from "./convert.js";
+import { toChanges, toKey, toNewKey, toOwner, toVerifyResponse } from "./convert.js";
 import type { LastUsed } from "./last-used.js";
 import { createQueryCache } from "./permission-query.js";
 import { checkCreation, checkDeletion, checkGivenScopes, checkReroll, checkUpdate } from "./scope-rules.js";
 import { hashSecret, isWellFormedSecret, mintSecret, prefixOf } from "./secret.js";
 import type { KeyChanges, KeyRow, KeysStore } from "./store.js";
-import { judge } from "./verify.js";
+import { verify } from "./verify.js";
 
 /**
  * The keys of the caller's workspace.
  *
  * @param now the time that expiry is judged by
  */
-export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed: LastUsed, now: () => Date) {
+export function createKeysService(store: KeysStore, holdings: KeyCache, lastUsed: LastUsed, now: () => Date) {
   const queryOf = createQueryCache();
 
   /** For as long as a key is held as it is, there is one good verdict on it: frozen, so that it is also written once. */
@@ -35,7 +35,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
   function goodVerdictOn(key: KeyState["key"]): VerifyKeyResponse {
     const known = goodVerdicts.get(key);
     if (known !== undefined) return known;
-    const verdict = Object.freeze(create(VerifyKeyResponseSchema, toVerdict(key)));
+    const verdict = Object.freeze(create(VerifyKeyResponseSchema, toVerifyResponse(key)));
     goodVerdicts.set(key, verdict);
     return verdict;
   }
@@ -45,14 +45,14 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
     // A text that cannot be a secret of ours is not looked up.
     if (!isWellFormedSecret(secret)) return undefined;
     // What is held of another workspace is looked for as long as what is nowhere: how soon we answer tells nothing.
-    return holdings.find(held === undefined ? hash : hashSecret(hash), call);
+    return holdings.get(held === undefined ? hash : hashSecret(hash), call);
   }
 
   /** Changes a key, and returns it as it is then. */
   async function change(keyId: string, changes: KeyChanges, context: CallContext): Promise<KeyRow> {
     const caller = callingKey(context);
     const { call } = context;
-    const by = authorOf(context);
+    const by = actorOf(context);
     let before: string | undefined;
     // Again, should the key change between the judgement and the change.
     for (;;) {
@@ -69,7 +69,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
   /** Deletes a key; false if it does not exist. */
   async function remove(keyId: string, context: CallContext): Promise<boolean> {
     const caller = callingKey(context);
-    const by = authorOf(context);
+    const by = actorOf(context);
     // Again, should the key change between the check and the deletion.
     for (;;) {
       const seen = await store.seeKey(context.call, caller.workspaceId, keyId, by);
@@ -90,8 +90,8 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
         context.call,
         key,
         toOwner(request, caller.workspaceId),
-        authorOf(context),
-        context.keep?.(answer),
+        actorOf(context),
+        context.record?.(answer),
       );
       if (!stored) throw identityNotFound();
       return answer;
@@ -106,10 +106,10 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
 
     async listKeys(request, context) {
       const { workspaceId } = callingKey(context);
-      const page = readPage("keys", request);
+      const page = parsePageRequest("keys", request);
       const { externalId, enabled } = request;
       const found = await store.listKeys(context.call, workspaceId, { externalId, enabled }, page);
-      const { rows, pagination } = writePage("keys", page, found.rows, (row) => row.keyId, found.scannedTo);
+      const { rows, pagination } = buildPage("keys", page, found.rows, (row) => row.keyId, found.scannedTo);
       return { keys: rows.map(toKey), pagination };
     },
 
@@ -118,22 +118,22 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       const changes = toChanges(request, caller.workspaceId);
       checkGivenScopes(caller, changes.scopes ?? []);
       context.call.revokes = mayRevoke(changes);
-      const history = holdings.knownHistory();
+      const history = holdings.knownTimeline();
       const isRead = Object.keys(changes).length === 0;
       const row = isRead
         ? await store.findKey(context.call, caller.workspaceId, request.keyId)
         : await change(request.keyId, changes, context);
       if (row === undefined) throw keyNotFound();
-      await (isRead ? holdings.settled(context.call, history) : holdings.changed());
+      await (isRead ? holdings.awaitEarlierChanges(context.call, history) : holdings.awaitPropagation());
       return { key: toKey(row) };
     },
 
     async deleteKey({ keyId }, context) {
       context.call.revokes = true;
-      const history = holdings.knownHistory();
+      const history = holdings.knownTimeline();
       const deleted = await remove(keyId, context);
       // Also if it is gone already: whoever tries again may not know how the first attempt ended.
-      await (deleted ? holdings.changed() : holdings.settled(context.call, history));
+      await (deleted ? holdings.awaitPropagation() : holdings.awaitEarlierChanges(context.call, history));
       if (!deleted) throw keyNotFound();
       return {};
     },
@@ -141,7 +141,7 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
     async rerollKey({ keyId, expiration }, context) {
       const caller = callingKey(context);
       context.call.revokes = expiration === 0n;
-      const by = authorOf(context);
+      const by = actorOf(context);
       // Again, should the key change between the judgement and the change.
       for (;;) {
         const old = await store.seeKey(context.call, caller.workspaceId, keyId, by);
@@ -151,8 +151,8 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
         const secret = mintSecret(prefixOf(old.start));
         const successor = { keyId: mintId("key"), hash: secret.hash, start: secret.start };
         const answer = { keyId: successor.keyId, key: secret.plaintext };
-        if (await store.replaceKey(context.call, old, Number(expiration), successor, by, context.keep?.(answer))) {
-          await holdings.changed();
+        if (await store.replaceKey(context.call, old, Number(expiration), successor, by, context.record?.(answer))) {
+          await holdings.awaitPropagation();
           return answer;
         }
       }
@@ -162,11 +162,11 @@ export function createKeysService(store: KeysStore, holdings: Holdings, lastUsed
       const { workspaceId } = callingKey(context);
       const query = request.permissions === undefined ? undefined : queryOf(request.permissions);
       const hash = hashSecret(request.key);
-      const held = holdings.held(hash);
+      const held = holdings.peek(hash);
       const found = held?.key.workspaceId === workspaceId ? held : lookUp(held, request.key, hash, context.call);
-      return after(found, (found) => {
+      return chain(found, (found) => {
         const key = found?.key.workspaceId === workspaceId ? found.key : undefined;
-        const code = judge(key, query, now);
+        const code = verify(key, query, now);
         if (key === undefined || code !== VerificationCode.VALID) return { valid: false, code };
         lastUsed.record(key.keyId, Date.now());
         return goodVerdictOn(key);

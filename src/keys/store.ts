@@ -1,21 +1,21 @@
 import type { JsonObject } from "@bufbuild/protobuf";
-import { events, isChange, type Told } from "../audit/store.js";
-import type { Call, KeptAnswer } from "../call/call.js";
-import type { Author } from "../call/context.js";
-import { keeping } from "../idempotency/store.js";
+import { insertAuditEvents, hasChanged, type AuditFact } from "../audit/store.js";
+import type { Call, IdempotencyRecord } from "../call/call.js";
+import type { Actor } from "../call/context.js";
+import { insertIdempotencyRecord } from "../idempotency/store.js";
 import { idOf, insertion, type NewIdentity } from "../identities/store.js";
 import type { PageRequest } from "../pagination.js";
 import type { Quotas } from "../quotas/quotas.js";
 import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
-import { asAuthorized } from "../revocation/authorized-key.js";
+import { callerUnchanged } from "../revocation/authorized-key.js";
 import type { KeyRecord } from "../revocation/key-state.js";
 import {
   type Fragment,
   type InSnapshot,
-  jsonText,
+  jsonParameter,
   type Sql,
   type Statement,
-  words,
+  textArrayParameter,
 } from "../storage/postgres/connection.js";
 import { pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
 import { readOne, run, runForAll } from "../storage/postgres/query.js";
@@ -68,7 +68,7 @@ export type Owner =
   | { readonly kind: "named"; readonly identity: NewIdentity };
 
 /** What a change of a key is judged by. */
-export interface SeenKey extends Pick<NewKey, "keyId" | "workspaceId" | "start" | "enabled" | "scopes" | "expiresAt"> {
+export interface KeyVersion extends Pick<NewKey, "keyId" | "workspaceId" | "start" | "enabled" | "scopes" | "expiresAt"> {
   /** The expiry that it was given as a setting: a reroll may have ended it earlier. */
   readonly configuredExpiresAt: Date | null;
   /** Whether that has passed. */
@@ -108,7 +108,7 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
    * A key under lock, as the part of a statement that other parts call `before`; none if it has changed since it was seen.
    * An identity that was deleted is taken off, to be written with the change. One that was not is locked.
    */
-  const locked = ({ workspaceId, keyId, changedXid }: SeenKey) => sql`
+  const locked = ({ workspaceId, keyId, changedXid }: KeyVersion) => sql`
     select case when (before).identity_id is null or lock_live_identity((before).identity_id) is not null then before
       else jsonb_populate_record(before, '{"identity_id": null}') end as before
     from (
@@ -128,8 +128,8 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
       call: Call,
       key: NewKey,
       owner: Owner | undefined,
-      by: Author,
-      answer: KeptAnswer | undefined,
+      by: Actor,
+      answer: IdempotencyRecord | undefined,
     ): Promise<boolean> {
       const growth = { keys: true, identities: isNew(sql, owner) };
       const ownerId = owner
@@ -141,8 +141,8 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
         with room as (select ${reachedQuota(sql, quotas, key.workspaceId, growth)} as reached),
           ${ownerParts(sql, key.workspaceId, owner, sql`exists (select from room where ${hasRoom})`)}
           ${keyCreation(sql, key, ownerId)},
-          events as (${events(sql, by, ...ownerMade(sql, owner), keyCreated(sql))})
-          ${keeping(sql, answer, sql`created`)}
+          events as (${insertAuditEvents(sql, by, ...ownerMade(sql, owner), keyCreated(sql))})
+          ${insertIdempotencyRecord(sql, answer, sql`created`)}
         select reached, exists (select from created) as created from room`,
       );
       refuseBeyondQuota(quotas, row);
@@ -150,7 +150,7 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
     },
 
     /** One statement, hence one snapshot: no change that it includes is missing. */
-    async readStanding(hash: string, call?: Call): Promise<InSnapshot<KeyRecord> | undefined> {
+    async readKeyRecord(hash: string, call?: Call): Promise<InSnapshot<KeyRecord> | undefined> {
       const [row] = await runForAll(
         call,
         sql<InSnapshot<KeyRecord>[]>`
@@ -180,15 +180,15 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
     },
 
     /** The key as a change of it is judged; the change holds only if the key is still so. */
-    async seeKey(call: Call, workspaceId: string, keyId: string, by: Author): Promise<SeenKey | undefined> {
+    async seeKey(call: Call, workspaceId: string, keyId: string, by: Actor): Promise<KeyVersion | undefined> {
       const [row] = await readOne(
         call,
-        sql<SeenKey[]>`
+        sql<KeyVersion[]>`
         select key_id, workspace_id, start, enabled, scopes, expires_at, ${configuredExpiresAt} as configured_expires_at,
           coalesce(${configuredExpiresAt} <= clock_timestamp(), false) as expired_as_set, changed_xid::text
         from keys
         where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null
-          and ${asAuthorized(sql, by.key)}`,
+          and ${callerUnchanged(sql, by.key)}`,
       );
       return row;
     },
@@ -236,13 +236,13 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
      * The key as it is now. Undefined if its new owner does not exist, or the key has changed since it was seen; then nothing
      * is changed.
      */
-    async updateKey(call: Call, seen: SeenKey, changes: KeyChanges, by: Author): Promise<KeyRow | undefined> {
+    async updateKey(call: Call, seen: KeyVersion, changes: KeyChanges, by: Actor): Promise<KeyRow | undefined> {
       const { owner } = changes;
       const ownerExists = owner ? sql`and exists (select from owner)` : sql``;
       const told = sql`
         select (a.after).workspace_id, (a.after).key_id, audit_snapshot(b.before), audit_snapshot(a.after)
         from before b, after a
-        where ${isChange(sql)}`;
+        where ${hasChanged(sql)}`;
       const reached = reachedQuota(sql, quotas, seen.workspaceId, { identities: isNew(sql, owner) });
       // The statement does not see an identity in its table that it has just made.
       const identities =
@@ -256,7 +256,7 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
             after as (
               update keys set ${assignments(sql, changes)} from before, room
               where keys.key_id = (before).key_id and ${hasRoom} ${ownerExists} returning keys as after),
-            events as (${events(sql, by, ...ownerMade(sql, owner), ["key.update", told])})
+            events as (${insertAuditEvents(sql, by, ...ownerMade(sql, owner), ["key.update", told])})
           select reached, ${keyColumns} from room left join (select (after).* from after) as keys on true
             left join ${identities} on identities.identity_id = keys.identity_id and identities.deleted_at is null`,
       );
@@ -265,7 +265,7 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
     },
 
     /** False if the key has changed since it was seen; then nothing is deleted. */
-    async deleteKey(call: Call, seen: SeenKey, by: Author): Promise<boolean> {
+    async deleteKey(call: Call, seen: KeyVersion, by: Actor): Promise<boolean> {
       const told = sql`select (gone).workspace_id, (gone).key_id, audit_snapshot(gone), null::json from gone`;
       const gone = await run(
         call,
@@ -274,7 +274,7 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
             gone as (
               update keys set deleted_at = now(), identity_id = (before).identity_id from before
               where keys.key_id = (before).key_id returning keys as gone),
-            events as (${events(sql, by, ["key.delete", told])})
+            events as (${insertAuditEvents(sql, by, ["key.delete", told])})
           select from gone`,
       );
       return gone.length === 1;
@@ -286,11 +286,11 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
      */
     async replaceKey(
       call: Call,
-      old: SeenKey,
+      old: KeyVersion,
       graceMs: number,
       successor: Successor,
-      by: Author,
-      answer: KeptAnswer | undefined,
+      by: Actor,
+      answer: IdempotencyRecord | undefined,
     ): Promise<boolean> {
       const reroll = sql`
         select (a.after).workspace_id, (a.after).key_id, audit_snapshot(b.before), audit_snapshot(a.after)
@@ -315,8 +315,8 @@ export function createKeysStore(sql: Sql, quotas: Quotas) {
                 scopes, permissions, identity_id, meta, ${configuredExpiresAt}, now(), now()
               from (select (before).* from before) as b, room where ${hasRoom}
               returning keys as made),
-            events as (${events(sql, by, ["key.create", creation], ["key.reroll", reroll])})
-            ${keeping(sql, answer, sql`made`)}
+            events as (${insertAuditEvents(sql, by, ["key.create", creation], ["key.reroll", reroll])})
+            ${insertIdempotencyRecord(sql, answer, sql`made`)}
           select reached, exists (select from after) and exists (select from made) as replaced from room`,
       );
       refuseBeyondQuota(quotas, row);
@@ -357,14 +357,14 @@ export function keyCreation(sql: Statement, key: NewKey, owner: Fragment): Fragm
       insert into keys (key_id, workspace_id, hash, start, name, enabled, scopes, permissions, identity_id, meta,
         expires_at, created_at, updated_at)
       select ${key.keyId}, ${key.workspaceId}, ${bytes(key.hash)}::bytea, ${key.start}, ${key.name}, ${key.enabled}::boolean,
-        ${words(sql, key.scopes)}, ${words(sql, key.permissions)}, owner.*, ${key.meta && jsonText(sql, key.meta)}::json,
+        ${textArrayParameter(sql, key.scopes)}, ${textArrayParameter(sql, key.permissions)}, owner.*, ${key.meta && jsonParameter(sql, key.meta)}::json,
         ${key.expiresAt}::timestamptz, now(), now()
       from (${owner}) as owner
       returning keys as created)`;
 }
 
 /** Tells of the key that `keyCreation` stores. */
-export function keyCreated(sql: Statement): Told {
+export function keyCreated(sql: Statement): AuditFact {
   const facts = sql`select (created).workspace_id, (created).key_id, null::json, audit_snapshot(created) from created`;
   return ["key.create", facts];
 }
@@ -400,7 +400,7 @@ function isNew(sql: Statement, owner: Owner | undefined | null): Fragment | fals
 }
 
 /** Tells of the owner, if it was made. */
-function ownerMade(sql: Statement, owner: Owner | undefined | null): Told[] {
+function ownerMade(sql: Statement, owner: Owner | undefined | null): AuditFact[] {
   if (owner?.kind !== "named") return [];
   const facts = sql`
     select (owner).workspace_id, (owner).identity_id, null::json, audit_snapshot(owner) from resolved where added`;
@@ -426,9 +426,9 @@ function assignments(sql: Statement, changes: KeyChanges): Fragment {
   return [
     name !== undefined && sql`name = ${name}`,
     enabled !== undefined && sql`enabled = ${enabled}`,
-    scopes !== undefined && sql`scopes = ${words(sql, scopes)}`,
-    permissions !== undefined && sql`permissions = ${words(sql, permissions)}`,
-    meta !== undefined && sql`meta = ${meta && jsonText(sql, meta)}`,
+    scopes !== undefined && sql`scopes = ${textArrayParameter(sql, scopes)}`,
+    permissions !== undefined && sql`permissions = ${textArrayParameter(sql, permissions)}`,
+    meta !== undefined && sql`meta = ${meta && jsonParameter(sql, meta)}`,
     expiresAt !== undefined &&
       sql`expires_at = ${expiresAt}, configured_expires_at = null, ended = ${endedBy(sql, expiresAt)}`,
     owner === undefined
@@ -446,8 +446,8 @@ function takesAway(sql: Statement, changes: KeyChanges): Fragment {
   const { name, enabled, scopes, permissions, meta, expiresAt, owner } = changes;
   if (enabled === true || name || meta || owner || expiresAt === null) return sql`false`;
   const isPart = (column: Fragment, given: readonly string[]) => sql`
-    ((before).${column} = ${words(sql, given)} or (before).${column} @> ${words(sql, given)}
-      and cardinality((before).${column}) > cardinality(${words(sql, given)}))`;
+    ((before).${column} = ${textArrayParameter(sql, given)} or (before).${column} @> ${textArrayParameter(sql, given)}
+      and cardinality((before).${column}) > cardinality(${textArrayParameter(sql, given)}))`;
   return [
     scopes !== undefined && isPart(sql`scopes`, scopes),
     permissions !== undefined && isPart(sql`permissions`, permissions),

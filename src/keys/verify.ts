@@ -16,7 +16,7 @@ export function isOver({ ended, expiresAt }: Pick<Judged, "ended" | "expiresAt">
 }
 
 /** Judges a key: the first reason to refuse it speaks. */
-export function judge(key: Judged | undefined, query: PermissionQuery | undefined, now: () => Date): VerificationCode {
+export function verify(key: Judged | undefined, query: PermissionQuery | undefined, now: () => Date): VerificationCode {
   if (key === undefined) return VerificationCode.NOT_FOUND;
   if (!key.enabled) return VerificationCode.DISABLED;
   if (isOver(key, now)) return VerificationCode.EXPIRED;

@@ -10,13 +10,13 @@ export async function addressOf(host: string): Promise<string> {
 }
 
 /** A host that clients on this machine can name: listening everywhere includes the loopback. */
-export function reachable(host: string): string {
+export function clientHost(host: string): string {
   if (host === "0.0.0.0" || host === "::") return "127.0.0.1";
   return host.includes(":") ? `[${host}]` : host;
 }
 
 /** Tells why a port cannot be opened, and by which variable another is chosen. */
-export function cannotListen(variable: string, host: string, port: number) {
+export function listenError(variable: string, host: string, port: number) {
   return (cause: Error): never => {
     const why = /EADDRINUSE/.test(cause.message) ? "something else listens there already" : cause.message;
     throw new UserError(`Cannot listen on ${host}:${port}: ${why}. Set HOST or ${variable} to use another.`, { cause });

@@ -3,13 +3,13 @@ import { Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 
 /** The connections of a server that are open. An encrypted one is a socket of its own, over another. */
-export interface OpenSockets extends Iterable<Socket> {
+export interface SocketSet extends Iterable<Socket> {
   /** Closes those on which nothing has come yet: no server counts them as idle, and some wait for them for ever. */
   closeUnasked(): void;
 }
 
 /** Keeps the connections of a server, from now on. */
-export function openSockets(server: Server): OpenSockets {
+export function trackSockets(server: Server): SocketSet {
   const sockets = new Set<Socket>();
   for (const event of ["connection", "secureConnection"]) {
     server.on(event, (socket: Socket) => {
@@ -37,6 +37,6 @@ export function stopListening(server: Server): Promise<void> {
 }
 
 /** The answer that is being made on a connection, by an inner part of Node: nothing else tells. */
-export function answerUnderWay(socket: Duplex): ServerResponse | undefined {
+export function responseInFlight(socket: Duplex): ServerResponse | undefined {
   return (socket as Duplex & { readonly _httpMessage?: ServerResponse | null })._httpMessage ?? undefined;
 }

@@ -1,36 +1,36 @@
 import type { Span } from "@opentelemetry/api";
 import { pino } from "pino";
-import type { Failure } from "../errors.js";
+import type { ApiError } from "../errors.js";
 import { pathOf } from "../errors.js";
-import type { CallTally, CountCall } from "./call-metrics.js";
+import type { CallMetrics, CountCall } from "./call-metrics.js";
 import type { Log } from "./log.js";
 
 /** What is known of a call when it has been answered. */
 export interface CallRecord {
   readonly requestId: string;
-  readonly door: Door;
+  readonly protocol: Protocol;
   /** The RPC, or the HTTP method and path where no RPC was reached; never the query. */
   readonly method: string;
   readonly workspaceId: string | undefined;
   /** By the clock that only runs on, `performance.now()`. */
   readonly startedAt: number;
-  readonly failure: Failure | undefined;
+  readonly failure: ApiError | undefined;
   /** The HTTP status with which Connect itself refused a call, before it reached us. */
   readonly refusedWith?: number | undefined;
   readonly span?: Span | undefined;
 }
 
-export type Door = "grpc" | "connect" | "http";
+export type Protocol = "grpc" | "connect" | "http";
 
 /** Takes a call down: in a line of the log, and in what is counted. */
-export type LogCall = (call: CallRecord) => void;
+export type AccessLog = (call: CallRecord) => void;
 
 /** Only what was not foreseen brings its cause along. */
-export function createLogCall(log: Log, tally: CallTally): LogCall {
+export function createAccessLog(log: Log, tally: CallMetrics): AccessLog {
   // What is the same for every call of an RPC is found once.
-  const prepared: Record<Door, Map<string, Prepared>> = { grpc: new Map(), connect: new Map(), http: new Map() };
+  const prepared: Record<Protocol, Map<string, Prepared>> = { grpc: new Map(), connect: new Map(), http: new Map() };
 
-  function preparedFor(door: Door, method: string): Prepared {
+  function preparedFor(door: Protocol, method: string): Prepared {
     const known = prepared[door].get(method);
     if (known !== undefined) return known;
     const made = { write: createCallLines(log.child({ door, method })), count: tally.counterOf(door, method) };
@@ -39,9 +39,9 @@ export function createLogCall(log: Log, tally: CallTally): LogCall {
   }
 
   return (call) => {
-    const { requestId, door, method, workspaceId, startedAt, failure } = call;
+    const { requestId, protocol: door, method, workspaceId, startedAt, failure } = call;
     const { write, count } = preparedFor(door, method);
-    const code = codeOf(call);
+    const code = callCodeOf(call);
     const durationMs = performance.now() - startedAt;
     count(code, durationMs);
     // To the microsecond: what lies below is noise.
@@ -50,7 +50,7 @@ export function createLogCall(log: Log, tally: CallTally): LogCall {
 }
 
 /** How a call ended, in a word: `ok`, a code of the catalogue, or why there was no answer of ours. */
-export function codeOf({ failure, refusedWith }: Pick<CallRecord, "failure" | "refusedWith">): string {
+export function callCodeOf({ failure, refusedWith }: Pick<CallRecord, "failure" | "refusedWith">): string {
   if (failure?.more.cancelled) return "cancelled";
   if (failure !== undefined) return pathOf(failure.code);
   return refusedWith === undefined ? "ok" : `connect/${refusedWith}`;

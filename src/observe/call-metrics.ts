@@ -1,13 +1,13 @@
 // By hand, because prom-client finds its labels anew with every value: that takes twenty times as long as these additions,
 // and every call would pay for it. It is told the sums when somebody asks.
-import type { Door } from "./access-log.js";
+import type { Protocol } from "./access-log.js";
 
 /** Counts a call of one RPC through one door. */
 export type CountCall = (code: string, durationMs: number) => void;
 
 /** The calls of one RPC through one door so far. */
 export interface CallCounts {
-  readonly door: Door;
+  readonly protocol: Protocol;
   readonly method: string;
   /** How many ended with each code. */
   readonly byCode: ReadonlyMap<string, number>;
@@ -17,8 +17,8 @@ export interface CallCounts {
 }
 
 /** Counts the calls of a process. */
-export interface CallTally {
-  counterOf(door: Door, method: string): CountCall;
+export interface CallMetrics {
+  counterOf(door: Protocol, method: string): CountCall;
   read(): readonly CallCounts[];
 }
 
@@ -28,7 +28,7 @@ export const durationBounds = [
 ] as const;
 
 /** Counts the calls of these methods. All others count as one, so that no caller can make up labels. */
-export function createCallTally(methods: readonly string[]): CallTally {
+export function createCallMetrics(methods: readonly string[]): CallMetrics {
   const known = new Set(methods);
   const all = new Map<string, ReturnType<typeof createCounts>>();
 
@@ -44,7 +44,7 @@ export function createCallTally(methods: readonly string[]): CallTally {
   };
 }
 
-function createCounts(door: Door, method: string) {
+function createCounts(door: Protocol, method: string) {
   const byCode = new Map<string, number>();
   // Plain numbers side by side, so that an addition makes no garbage. The last is the sum of all durations.
   const durations = new Float64Array(durationBounds.length + 2);
@@ -64,7 +64,7 @@ function createCounts(door: Door, method: string) {
       byCode.set(code, (byCode.get(code) ?? 0) + 1);
     },
     read: (): CallCounts => ({
-      door,
+      protocol: door,
       method,
       byCode,
       byDuration: [...durations.subarray(0, sum)],

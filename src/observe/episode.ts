@@ -1,7 +1,7 @@
 import type { Log } from "./log.js";
 
 /** Something that does not work for a while: the log tells of it once when it begins, and once when it is over. */
-export interface Outage {
+export interface Episode {
   /** To be called whenever it shows. */
   begin(details: object): void;
   /** To be called whenever all is well. */
@@ -9,14 +9,14 @@ export interface Outage {
 }
 
 /** What the log says of an outage. */
-export interface OutageSentences {
+export interface EpisodeMessages {
   readonly level: "warn" | "error";
   readonly begun: string;
   readonly over: string;
 }
 
 /** Keeps in mind what was said, so that the log is not filled with it, however often an outage shows. */
-export function createOutage(log: Log, { level, begun, over }: OutageSentences): Outage {
+export function createEpisode(log: Log, { level, begun, over }: EpisodeMessages): Episode {
   let said = false;
   return {
     begin(details) {

@@ -8,7 +8,7 @@ export type Metrics = Registry;
 export type MetricsData = Awaited<ReturnType<Metrics["getMetricsAsJSON"]>>;
 
 /** What is read when somebody asks for the metrics. Until then, counting costs a plain addition. */
-export interface Vitals {
+export interface MetricSources {
   calls(): readonly CallCounts[];
   leaseMsLeft(): number;
   knownTransactions(): number;
@@ -26,21 +26,21 @@ export interface Vitals {
   /** How much memory is reserved for clients, in bytes. */
   memoryReserved(): number;
   /** How often something was turned away, by what there was too little of. */
-  readonly turnedAway: Readonly<Record<string, number>>;
+  readonly shed: Readonly<Record<string, number>>;
 }
 
 /** The metrics, by their Prometheus names. */
-export function createMetrics(vitals: Vitals): Metrics {
+export function createMetrics(vitals: MetricSources): Metrics {
   const registry = new Registry();
   const { counter, gauge, histogram } = metersIn(registry);
 
   counter("calls_total", "Calls that were answered, by the code of the answer.", ["door", "method", "code"], () =>
     vitals
       .calls()
-      .flatMap(({ door, method, byCode }) => [...byCode].map(([code, value]) => [{ door, method, code }, value])),
+      .flatMap(({ protocol: door, method, byCode }) => [...byCode].map(([code, value]) => [{ door, method, code }, value])),
   );
   histogram("call_duration_seconds", "How long calls took, from their head to their answer.", durationBounds, () =>
-    vitals.calls().map(({ door, method, byDuration, seconds }) => ({ labels: { door, method }, byDuration, seconds })),
+    vitals.calls().map(({ protocol: door, method, byDuration, seconds }) => ({ labels: { door, method }, byDuration, seconds })),
   );
   counter("lookups_total", "Lookups of keys and workspaces, by where the answer came from.", ["kind", "source"], () =>
     Object.entries(vitals.lookups).flatMap(([kind, sources]) =>
@@ -81,7 +81,7 @@ export function createMetrics(vitals: Vitals): Metrics {
     "shed_total",
     "Calls, statements and connections turned away, by what there was too little of.",
     ["bottleneck"],
-    () => Object.entries(vitals.turnedAway).map(([bottleneck, value]) => [{ bottleneck }, value]),
+    () => Object.entries(vitals.shed).map(([bottleneck, value]) => [{ bottleneck }, value]),
   );
   gauge("memory_reserved_bytes", "Memory reserved for requests and responses of clients.", "sum", [], () => [
     [{}, vitals.memoryReserved()],

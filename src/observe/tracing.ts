@@ -12,7 +12,7 @@ import {
   trace,
 } from "@opentelemetry/api";
 import { catalogue, grpcStatusOf } from "../errors.js";
-import { type CallRecord, codeOf, type Door, type LogCall } from "./access-log.js";
+import { type CallRecord, callCodeOf, type Protocol, type AccessLog } from "./access-log.js";
 
 /** Reads a header of a call, or its like in gRPC. */
 export type ReadHeader = (name: string) => string | undefined;
@@ -20,15 +20,15 @@ export type ReadHeader = (name: string) => string | undefined;
 /** What makes the spans of calls. */
 export interface Tracing {
   /** Begins the span of a call of this RPC, under the one that its client tells of. */
-  beginSpan(path: string, door: Door, header: ReadHeader): Span;
+  beginSpan(path: string, door: Protocol, header: ReadHeader): Span;
   /** Ends the span of each call that is told of, with how it went. */
-  endSpans(logCall: LogCall): LogCall;
+  endSpans(logCall: AccessLog): AccessLog;
   /** Sends the spans that still wait to be sent. */
   flush(): Promise<void>;
 }
 
 /** What the conventions call our doors. For HTTP/JSON they have no name. */
-const systems: Record<Door, string> = { grpc: "grpc", connect: "connect_rpc", http: "http_json" };
+const systems: Record<Protocol, string> = { grpc: "grpc", connect: "connect_rpc", http: "http_json" };
 
 /** How long the end of the service waits for spans to be sent. */
 const flushMs = 2_000;
@@ -70,8 +70,8 @@ function registeredProvider(): (TracerProvider & { forceFlush?(): Promise<void> 
 
 /** As the conventions have it, a span failed if the service is at fault. */
 function endCallSpan(span: Span, record: CallRecord): void {
-  const { failure, door, requestId, workspaceId } = record;
-  const code = codeOf(record);
+  const { failure, protocol: door, requestId, workspaceId } = record;
+  const code = callCodeOf(record);
   span.setAttributes({ "latchkey.code": code, "latchkey.request_id": requestId });
   if (workspaceId !== undefined) span.setAttribute("latchkey.workspace_id", workspaceId);
   if (code !== "ok") span.setAttribute("error.type", code);

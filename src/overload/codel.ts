@@ -2,7 +2,7 @@
 // CoDel (RFC 8289) tells a burst, which passes, from a queue that stands, and needs a dozen lines.
 
 /** How long one may wait in a queue, in milliseconds. */
-export interface Bounds {
+export interface CoDelOptions {
   /** While the queue stands. */
   readonly targetMs: number;
   /** While it does not: bursts and pauses are waited out. */
@@ -12,10 +12,10 @@ export interface Bounds {
 }
 
 /** How long one may wait in one queue at a given moment. */
-export interface Patience {
+export interface CoDel {
   /** Tells how long somebody had waited whose turn came. */
-  waited(ms: number, now: number): void;
-  limit(now: number): number;
+  recordWait(ms: number, now: number): void;
+  maxWait(now: number): number;
 }
 
 /** After a queue has stood, no burst is waited out for so long: more of the same is to be expected. */
@@ -26,14 +26,14 @@ const waryMs = 5_000;
  * makes everyone wait and helps nobody, so it is kept short. As soon as it is short it would be let grow again, and
  * everyone would wait by turns; so it is not, for a while.
  */
-export function createPatience({ targetMs, burstMs, intervalMs }: Bounds): Patience {
+export function createCoDel({ targetMs, burstMs, intervalMs }: CoDelOptions): CoDel {
   let standsSince = Number.POSITIVE_INFINITY;
   let waryUntil = Number.NEGATIVE_INFINITY;
   return {
-    waited(ms, now) {
+    recordWait(ms, now) {
       standsSince = ms < targetMs ? Number.POSITIVE_INFINITY : Math.min(standsSince, now);
       if (now - standsSince >= intervalMs) waryUntil = now + waryMs;
     },
-    limit: (now) => (now < waryUntil || now - standsSince >= intervalMs ? targetMs : burstMs),
+    maxWait: (now) => (now < waryUntil || now - standsSince >= intervalMs ? targetMs : burstMs),
   };
 }

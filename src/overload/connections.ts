@@ -1,7 +1,7 @@
 // By hand: with several workers, Node 20's own `maxConnections` makes the primary offer a connection that no worker takes
 // again and again, as fast as it can.
 import type { Server, Socket } from "node:net";
-import type { Shedding } from "./shed-counter.js";
+import type { ShedCounter } from "./shed-counter.js";
 
 /** The open connections of a port. */
 export interface Connections {
@@ -31,7 +31,7 @@ const allBusyMs = 100;
  * never brought a valid credential, and of these the one that is idle longest. So nobody can keep others out by
  * connections on which nothing is asked. Where all are busy, the new one is closed.
  */
-export function limitConnections(server: Server, most: number, shedding: Shedding): Connections {
+export function limitConnections(server: Server, most: number, shedding: ShedCounter): Connections {
   const open = new Map<string, OpenConnection>();
   /** The first to close comes last. */
   let chosen: { readonly peer: string; readonly connection: OpenConnection; readonly lastUsedAt: number }[] = [];

@@ -1,16 +1,16 @@
-import { type Bounds, createPatience } from "./codel.js";
+import { type CoDelOptions, createCoDel } from "./codel.js";
 
 /** Decides which calls a process takes on: it computes on one event loop, and that is what all of them wait for. */
-export interface LoopGuard {
+export interface LoadShedder {
   /** Whether a call that begins now is to be served. */
-  admits(): boolean;
+  accepts(): boolean;
 }
 
 /**
  * What is let in while a queue stands is answered soon: it waits for two or three such turns at most. A burst may take
  * two seconds: a thousand calls at once on a slow machine, or the pause of a large collection.
  */
-const loopBounds: Bounds = { targetMs: 25, burstMs: 2_000, intervalMs: 250 };
+const loopBounds: CoDelOptions = { targetMs: 25, burstMs: 2_000, intervalMs: 250 };
 
 /** So many calls are served in a turn however long it takes: clients that ask one after the other form no endless queue. */
 const fewCalls = 128;
@@ -20,8 +20,8 @@ const fewCalls = 128;
  * after 25 ms of it has waited for at least as long. It costs a look at the clock; what could tell of a single call when
  * it arrived is not to be had in Node.
  */
-export function createLoopGuard(bounds: Bounds = loopBounds, now: () => number = () => performance.now()): LoopGuard {
-  const patience = createPatience(bounds);
+export function createLoadShedder(bounds: CoDelOptions = loopBounds, now: () => number = () => performance.now()): LoadShedder {
+  const patience = createCoDel(bounds);
   let beganAt: number | undefined;
   let endedAt = Number.NEGATIVE_INFINITY;
   let limit = bounds.burstMs;
@@ -29,7 +29,7 @@ export function createLoopGuard(bounds: Bounds = loopBounds, now: () => number =
 
   function endTurn(): void {
     endedAt = now();
-    patience.waited(endedAt - (beganAt ?? endedAt), endedAt);
+    patience.recordWait(endedAt - (beganAt ?? endedAt), endedAt);
     beganAt = undefined;
   }
 
@@ -37,13 +37,13 @@ export function createLoopGuard(bounds: Bounds = loopBounds, now: () => number =
     beganAt = at;
     calls = 0;
     // Nobody had asked for a while, so nobody waited.
-    if (at - endedAt > bounds.targetMs) patience.waited(0, at);
-    limit = patience.limit(at);
+    if (at - endedAt > bounds.targetMs) patience.recordWait(0, at);
+    limit = patience.maxWait(at);
     setImmediate(endTurn);
   }
 
   return {
-    admits() {
+    accepts() {
       const at = now();
       if (beganAt === undefined) beginTurn(at);
       calls += 1;

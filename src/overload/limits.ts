@@ -4,26 +4,26 @@ import type { MemoryLimits } from "./memory-budget.js";
 /** What clients may do on either port: each, unless it is said otherwise. Times are in milliseconds. */
 export interface Limits extends MemoryLimits {
   /** The head of a request must be complete by then; over HTTP/2, the client's settings. */
-  readonly headMs: number;
+  readonly headersTimeoutMs: number;
   /** A whole request must be complete by then; so long may a client stay that does not read its answer. */
-  readonly requestMs: number;
+  readonly requestTimeoutMs: number;
   /** So long may an HTTP/1.1 connection be kept on which nothing is asked. */
-  readonly idleMs: number;
+  readonly keepAliveMs: number;
   /** The encryption must be agreed on by then. */
-  readonly handshakeMs: number;
+  readonly handshakeTimeoutMs: number;
   /** How large the head of a request may be, in bytes, and how many headers it may have. */
-  readonly headBytes: number;
-  readonly headers: number;
+  readonly maxHeaderBytes: number;
+  readonly maxHeaders: number;
   /** How many requests may wait on an HTTP/1.1 connection while another is answered. */
-  readonly pipelined: number;
+  readonly maxPipelined: number;
   /** How many calls may be under way on one gRPC connection. */
-  readonly streams: number;
+  readonly maxStreams: number;
   /** How many of them may need no credential (health, reflection): some of these stay for as long as their client likes. */
-  readonly publicStreams: number;
+  readonly maxPublicStreams: number;
   /** How many requests a stream of reflection may bring. */
-  readonly reflectionRequests: number;
+  readonly maxReflectionRequests: number;
   /** In how many pieces the message of a gRPC call may come. */
-  readonly messagePieces: number;
+  readonly maxMessageChunks: number;
   /** So long may a gRPC connection be kept on which nothing is asked. */
   readonly grpcIdleMs: number;
   /** How many calls a gRPC client may take back at once, on one connection, and how many for each second after that. */
@@ -37,25 +37,25 @@ export interface Limits extends MemoryLimits {
 const totalBytes = Math.min(64 * 2 ** 20, Math.floor(getHeapStatistics().heap_size_limit / 8));
 
 export const standardLimits: Limits = {
-  headMs: 20_000,
-  requestMs: 30_000,
-  idleMs: 72_000,
-  handshakeMs: 10_000,
-  headBytes: 16 * 1024,
-  headers: 100,
+  headersTimeoutMs: 20_000,
+  requestTimeoutMs: 30_000,
+  keepAliveMs: 72_000,
+  handshakeTimeoutMs: 10_000,
+  maxHeaderBytes: 16 * 1024,
+  maxHeaders: 100,
   // Clients that pipeline at all send a few at once. Whoever sends more does not wait for what it asked.
-  pipelined: 8,
+  maxPipelined: 8,
   totalBytes,
   // Two of the largest pages.
   connectionBytes: 8 * 2 ** 20,
   // Strangers and one tenant together leave half of it to the others.
   tenantBytes: Math.floor(totalBytes / 4),
   smallBytes: 16 * 1024,
-  streams: 250,
-  publicStreams: 8,
-  reflectionRequests: 100,
+  maxStreams: 250,
+  maxPublicStreams: 8,
+  maxReflectionRequests: 100,
   // The largest message in pieces of 128 bytes. A packet of the network has ten times that.
-  messagePieces: 1_024,
+  maxMessageChunks: 1_024,
   // A client that has nothing to ask connects again by itself.
   grpcIdleMs: 300_000,
   // Clients give up calls now and then, by their deadlines. Node 20 allows 1,000 at once, which keeps everyone else waiting
@@ -66,4 +66,4 @@ export const standardLimits: Limits = {
 };
 
 /** How often it is looked whether somebody is too slow: left to itself, Node looks every 30 seconds. */
-export const lookEveryMs = 1_000;
+export const timeoutCheckIntervalMs = 1_000;

@@ -1,5 +1,5 @@
 import type { EventEmitter } from "node:events";
-import type { Shedding } from "./shed-counter.js";
+import type { ShedCounter } from "./shed-counter.js";
 
 /**
  * The memory that clients can make this process hold, over all connections of both ports: request bytes, responses that
@@ -55,7 +55,7 @@ export interface MemoryLimits {
 /** Whose tenant is not known, or who has none. */
 const strangers = "";
 
-export function createMemoryBudget(limits: MemoryLimits, shedding: Shedding): MemoryBudget {
+export function createMemoryBudget(limits: MemoryLimits, shedding: ShedCounter): MemoryBudget {
   const { totalBytes, connectionBytes, tenantBytes, smallBytes } = limits;
   const accounts = new WeakMap<Connection, MemoryAccount>();
   const reservedByTenant = new Map<string, number>();

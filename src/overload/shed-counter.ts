@@ -4,7 +4,7 @@ import type { Log } from "../observe/log.js";
 export type Bottleneck = "event_loop" | "database" | "connections" | "memory";
 
 /** Counts the calls and connections that are turned away. */
-export interface Shedding {
+export interface ShedCounter {
   count(bottleneck: Bottleneck): void;
   /** How many so far. */
   readonly counts: Readonly<Record<Bottleneck, number>>;
@@ -14,7 +14,7 @@ export interface Shedding {
 const calmMs = 5_000;
 
 /** Says in the log when calls begin to be turned away, and when that is over: not for each, or the log would cost more. */
-export function createShedding(log: Log): Shedding {
+export function createShedCounter(log: Log): ShedCounter {
   const counts: Record<Bottleneck, number> = { event_loop: 0, database: 0, connections: 0, memory: 0 };
   const storms: Partial<Record<Bottleneck, NodeJS.Timeout>> = {};
 

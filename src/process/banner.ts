@@ -2,7 +2,7 @@ import type { App } from "../app.js";
 import type { Config } from "../config.js";
 import type { CertificateFiles } from "../net/certificates.js";
 
-export interface WelcomeFacts {
+export interface BannerFacts {
   readonly config: Config;
   readonly app: App;
   readonly operatorKeyFile: string;
@@ -13,7 +13,7 @@ export interface WelcomeFacts {
 }
 
 /** The first lines on the screen: what runs where, and what to paste next. */
-export function welcome(facts: WelcomeFacts): string {
+export function banner(facts: BannerFacts): string {
   const { config, app, operatorKeyFile, firstKeyFile, shownKey } = facts;
   const rows = {
     "HTTP/JSON, Connect": app.httpUrl,
@@ -51,7 +51,7 @@ function redis({ databaseUrl, redis }: Config): string {
 }
 
 /** Commands that read the credential from its file: nothing to fill in, and no secret in the shell's history. */
-function examples({ config, app, operatorKeyFile, firstKeyFile }: WelcomeFacts): string[] {
+function examples({ config, app, operatorKeyFile, firstKeyFile }: BannerFacts): string[] {
   const trust = config.tls ? `${trusting(config.tls)} ` : "";
   if (firstKeyFile === undefined) {
     const operator = config.operatorKey ? "$OPERATOR_KEY" : contentOf(operatorKeyFile);

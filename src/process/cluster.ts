@@ -3,19 +3,19 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { App, AppOptions } from "../app.js";
 import { UserError } from "../errors.js";
-import { serveMetrics } from "../http/metrics-server.js";
+import { openMetricsServer } from "../http/metrics-server.js";
 import type { Log, LogLevel } from "../observe/log.js";
 import { combineCounts, combineMetrics, type Metrics, type MetricsData } from "../observe/metrics.js";
 import { standardLimits } from "../overload/limits.js";
 
 /** What the service is made from if several processes serve it. */
-export interface WorkersOptions extends Omit<AppOptions, "guard" | "limits"> {
+export interface ClusterOptions extends Omit<AppOptions, "guard" | "limits"> {
   readonly workers: number;
   readonly logLevel: LogLevel;
 }
 
 /** What one worker is made from. It has secrets in it, so it goes through the channel and not the command line. */
-export interface WorkerOptions extends Omit<WorkersOptions, "workers" | "metricsPort" | "log"> {
+export interface WorkerOptions extends Omit<ClusterOptions, "workers" | "metricsPort" | "log"> {
   /** Which of the workers it is, counted from 1; the one that replaces it is the same. */
   readonly number: number;
 }
@@ -32,13 +32,13 @@ export interface WorkerCalls {
 type Addresses = Pick<App, "httpUrl" | "grpcAddress">;
 
 /** How a call goes through the channel. */
-export interface Question {
+export interface WorkerRequest {
   readonly id: number;
   readonly call: keyof WorkerCalls;
   readonly argument: unknown;
 }
 
-export type Answer =
+export type WorkerResponse =
   | { readonly value: unknown }
   | { readonly failure: { readonly mendable: boolean; readonly message: string } };
 
@@ -49,7 +49,7 @@ const leastBetweenStartsMs = 1_000;
  * Opens the application in several processes on the same ports, so that it can use as many cores. Each is a replica:
  * they share nothing but the ports. Resolves when all of them serve.
  */
-export async function openWorkers({ workers, metricsPort, log, ...options }: WorkersOptions): Promise<App> {
+export async function openCluster({ workers, metricsPort, log, ...options }: ClusterOptions): Promise<App> {
   cluster.setupPrimary({ exec: fileURLToPath(new URL("./worker.js", import.meta.url)), args: [] });
   // Connections last, so how they are spread at first is how the load stays spread. By turns, 64 connections came to 32
   // and 32 for two workers, one after the other; left to the kernel (SCHED_NONE), to 8 and 56 or 48 and 16. The price, one
@@ -58,7 +58,7 @@ export async function openWorkers({ workers, metricsPort, log, ...options }: Wor
   const first = keepWorker({ ...options, number: 1 }, log);
   const others = Array.from({ length: workers - 1 }, (_, index) => keepWorker({ ...options, number: index + 2 }, log));
   const all = [first, ...others];
-  let metricsServer: Awaited<ReturnType<typeof serveMetrics>> | undefined;
+  let metricsServer: Awaited<ReturnType<typeof openMetricsServer>> | undefined;
 
   async function metrics(): Promise<Metrics> {
     return combineMetrics((await Promise.all(all.map((worker) => worker.readMetrics()))).flat());
@@ -78,7 +78,7 @@ export async function openWorkers({ workers, metricsPort, log, ...options }: Wor
   try {
     await Promise.all(all.map(({ opened }) => opened));
     if (metricsPort !== undefined)
-      metricsServer = await serveMetrics(metrics, options.host, metricsPort, log, standardLimits);
+      metricsServer = await openMetricsServer(metrics, options.host, metricsPort, log, standardLimits);
     return {
       // Those of all others too: cluster gives all the same ports, even where each asks for a free one.
       ...(await first.opened),
@@ -164,7 +164,7 @@ function keepWorker(options: WorkerOptions, log: Log) {
 /** A process that is one worker for as long as it lives. */
 function forkWorker() {
   const worker = cluster.fork();
-  const waiting = new Map<number, (answer: Answer | WorkerEnded) => void>();
+  const waiting = new Map<number, (answer: WorkerResponse | WorkerEnded) => void>();
   // What is sent before it listens is lost; it answers question 0 when it does.
   const listens = new Promise((settle) => waiting.set(0, settle));
   let asked = 0;
@@ -179,7 +179,7 @@ function forkWorker() {
     hasEnded = end;
     for (const settle of waiting.values()) settle(end);
   });
-  worker.on("message", ({ id, ...answer }: Answer & { id: number }) => {
+  worker.on("message", ({ id, ...answer }: WorkerResponse & { id: number }) => {
     waiting.get(id)?.(answer);
     waiting.delete(id);
   });
@@ -194,9 +194,9 @@ function forkWorker() {
       const id = ++asked;
       const answer =
         hasEnded ??
-        (await new Promise<Answer | WorkerEnded>((settle) => {
+        (await new Promise<WorkerResponse | WorkerEnded>((settle) => {
           waiting.set(id, settle);
-          worker.send({ id, call, argument } satisfies Question, () => {});
+          worker.send({ id, call, argument } satisfies WorkerRequest, () => {});
         }));
       if (answer instanceof WorkerEnded) throw answer;
       if ("failure" in answer) throw new (answer.failure.mendable ? UserError : Error)(answer.failure.message);

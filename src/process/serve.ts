@@ -5,14 +5,14 @@ import { type Backends, startBackends } from "../embedded/start.js";
 import { UserError } from "../errors.js";
 import { readCertificates } from "../net/certificates.js";
 import { createLog } from "../observe/log.js";
-import { welcome } from "./banner.js";
+import { banner } from "./banner.js";
 import { createCredentials } from "./bootstrap-credentials.js";
-import { openWorkers } from "./cluster.js";
-import { limitGarbage } from "./gc.js";
+import { openCluster } from "./cluster.js";
+import { limitHeapGrowth } from "./gc.js";
 
 /** Runs the service until it is told to stop, then stops all that it started. */
 export async function serve(config: Config): Promise<void> {
-  limitGarbage();
+  limitHeapGrowth();
   const stopping = firstStopSignal();
   const toldToStop = once(stopping, "abort");
   const log = createLog(config.logLevel);
@@ -33,13 +33,13 @@ export async function serve(config: Config): Promise<void> {
       operatorKey: config.operatorKey ?? credentials.operatorKey(),
       log,
     };
-    app = config.workers === 1 ? await openApp(options) : await openWorkers(options);
+    app = config.workers === 1 ? await openApp(options) : await openCluster(options);
     const newKey = backends && (await app.createFirstWorkspace("My first workspace"))?.key;
     if (newKey) credentials.keepFirstKey(newKey);
     const firstKeyFile = backends && credentials.hasFirstKey() ? credentials.firstKeyFile : undefined;
     // Elsewhere than on a terminal, what is printed is kept: in a journal, or in the log of a container.
     const shownKey = process.stdout.isTTY ? newKey : undefined;
-    process.stdout.write(welcome({ ...credentials, config, app, firstKeyFile, shownKey }));
+    process.stdout.write(banner({ ...credentials, config, app, firstKeyFile, shownKey }));
 
     await Promise.race([toldToStop, backends?.ended.then(backendsLost) ?? toldToStop]);
   } catch (error) {

@@ -5,10 +5,10 @@
 import { type App, openApp } from "../app.js";
 import { UserError } from "../errors.js";
 import { createLog } from "../observe/log.js";
-import type { Answer, Question, WorkerCalls } from "./cluster.js";
-import { limitGarbage } from "./gc.js";
+import type { WorkerResponse, WorkerRequest, WorkerCalls } from "./cluster.js";
+import { limitHeapGrowth } from "./gc.js";
 
-limitGarbage();
+limitHeapGrowth();
 
 let opening: Promise<App> = Promise.reject(new Error("the worker was not told to open"));
 opening.catch(() => {});
@@ -28,14 +28,14 @@ const calls: WorkerCalls = {
 
 // Ctrl-C reaches the whole process group, and service managers tell every process; the primary decides what follows.
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => {});
-process.on("message", async ({ id, call, argument }: Question) => {
+process.on("message", async ({ id, call, argument }: WorkerRequest) => {
   const answer = await perform(calls[call] as (argument: unknown) => Promise<unknown>, argument);
   process.send?.({ id, ...answer });
 });
 
 process.send?.({ id: 0 });
 
-async function perform(call: (argument: unknown) => Promise<unknown>, argument: unknown): Promise<Answer> {
+async function perform(call: (argument: unknown) => Promise<unknown>, argument: unknown): Promise<WorkerResponse> {
   try {
     return { value: await call(argument) };
   } catch (error) {

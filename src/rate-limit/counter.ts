@@ -18,7 +18,7 @@ export interface Count {
 }
 
 /** Counts the requests of workspaces, each in a window that begins with its first one. */
-export interface Windows {
+export interface RequestCounter {
   /** @param span of the call that is counted */
   count(workspaceId: string, span?: Span): Promise<Count>;
 }
@@ -30,7 +30,7 @@ const pause = { ttl: 1_000, max: 10_000 };
  * Counts for all replicas together, in Redis; while that is passed by, or if there is none, for this process alone. So
  * counting never fails. One name in Redis for each workspace, so that a cluster can have it.
  */
-export function createWindows({ requests, windowSeconds }: RateLimit, redis: RedisCache | undefined): Windows {
+export function createRequestCounter({ requests, windowSeconds }: RateLimit, redis: RedisCache | undefined): RequestCounter {
   // With another length, other windows: those of before would end too late.
   const keyPrefix = `latchkey:rate:${windowSeconds}`;
   const terms = { points: requests, duration: windowSeconds, keyPrefix };

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { Failure } from "../errors.js";
-import { createOutage } from "../observe/episode.js";
+import { ApiError } from "../errors.js";
+import { createEpisode } from "../observe/episode.js";
 import type { Log } from "../observe/log.js";
 import { batchSize, type RetentionStore } from "./store.js";
 
@@ -25,7 +25,7 @@ const restRatio = 4;
 /** Removes, again and again, what is older than it is kept, until it is stopped. */
 export function startSweep(store: RetentionStore, { auditDays, everyMs, log }: SweepOptions) {
   const stopped = new AbortController();
-  const outage = createOutage(log, {
+  const outage = createEpisode(log, {
     level: "warn",
     begun: "old rows cannot be removed; the service tries again every minute",
     over: "old rows are removed again",
@@ -54,7 +54,7 @@ export function startSweep(store: RetentionStore, { auditDays, everyMs, log }: S
       outage.end();
     } catch (error) {
       // A database that is asked too much is not to be asked for this, too.
-      if (!(error instanceof Failure) && !stopped.signal.aborted) outage.begin({ err: error });
+      if (!(error instanceof ApiError) && !stopped.signal.aborted) outage.begin({ err: error });
     }
   }
 

@@ -1,5 +1,5 @@
 import type { AuthorizedKey } from "../call/context.js";
-import { codeOf, type Fragment, type Statement, words } from "../storage/postgres/connection.js";
+import { errorCodeOf, type Fragment, type Statement, textArrayParameter } from "../storage/postgres/connection.js";
 
 /**
  * A condition that makes a statement fail unless the calling key still is as it was authorized. It is evaluated once, as
@@ -7,14 +7,14 @@ import { codeOf, type Fragment, type Statement, words } from "../storage/postgre
  *
  * @param key undefined for the operator, who cannot be revoked
  */
-export function asAuthorized(sql: Statement, key: AuthorizedKey | undefined): Fragment {
+export function callerUnchanged(sql: Statement, key: AuthorizedKey | undefined): Fragment {
   if (key === undefined) return sql`true`;
   // A subquery, because then it is evaluated whether or not there are rows to apply it to.
   return sql`
-    (select require_caller_unchanged(${key.keyId}, ${words(sql, key.scopes)}, ${key.expiresAt}::timestamptz))`;
+    (select require_caller_unchanged(${key.keyId}, ${textArrayParameter(sql, key.scopes)}, ${key.expiresAt}::timestamptz))`;
 }
 
 /** Whether a statement failed because the calling key is not as it was authorized. Nothing of it was kept. */
-export function isOutdated(error: unknown): boolean {
-  return codeOf(error) === "LK001";
+export function isCallerChanged(error: unknown): boolean {
+  return errorCodeOf(error) === "LK001";
 }

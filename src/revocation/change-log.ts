@@ -2,33 +2,33 @@ import type { Change } from "./change-store.js";
 import { includes, type Snapshot, sees } from "./snapshot.js";
 
 /** Something read from the database, or claimed to have been: of these rows, as they stood in this snapshot. */
-export interface Fact<T> {
+export interface Versioned<T> {
   readonly value: T;
   /** The ids of the rows that it was made from. */
-  readonly rows: readonly string[];
+  readonly dependsOn: readonly string[];
   /** The workspace that all of them belong to. */
   readonly workspaceId: string;
   /** No change of these rows that this includes is missing in it. */
-  readonly asOf: Snapshot;
+  readonly snapshot: Snapshot;
 }
 
 /** The changes that this process knows of: all that the present includes, and the horizon does not. */
-export interface Changes {
+export interface ChangeLog {
   /** The present, as far as it is known here. */
   readonly present: Snapshot;
   /** Grows whenever a fact that was admitted before may not be admitted any more. */
   readonly version: number;
   /** How many changes were learnt so far, and how many are remembered at most. */
-  readonly learnt: number;
-  readonly mostRemembered: number;
+  readonly appended: number;
+  readonly capacity: number;
   /** The history that transaction ids are counted in: what was read in another is worth nothing. */
-  readonly history: string;
+  readonly timeline: string;
   /** Adds what the present includes beyond what was known so far. */
-  learn(present: Snapshot, changes: readonly Change[]): void;
+  append(present: Snapshot, changes: readonly Change[]): void;
   /** Forgets everything: the present becomes the horizon too. */
-  startOver(present: Snapshot, history: string): void;
+  reset(present: Snapshot, history: string): void;
   /** Whether no known change is missing in the fact. Where less than everything is known, it is not trusted. */
-  admit(fact: Pick<Fact<unknown>, "rows" | "workspaceId" | "asOf">): boolean;
+  isCurrent(fact: Pick<Versioned<unknown>, "dependsOn" | "workspaceId" | "snapshot">): boolean;
   /** Whether a fact that is still admitted will not be for much longer, because what came after it is about to be forgotten. */
   isAging(asOf: Snapshot): boolean;
 }
@@ -42,7 +42,7 @@ interface LastChange {
 }
 
 /** The fence: what was read before a row's last known change is not used any more, wherever it comes from. */
-export function createChanges(beginning: Snapshot, firstHistory: string, mostRemembered = 100_000): Changes {
+export function createChangeLog(beginning: Snapshot, firstHistory: string, mostRemembered = 100_000): ChangeLog {
   let present = beginning;
   let horizon = beginning;
   /** The horizon will be here when as many more changes were learnt as half of those that are remembered. */
@@ -67,15 +67,15 @@ export function createChanges(beginning: Snapshot, firstHistory: string, mostRem
     get version() {
       return version;
     },
-    get learnt() {
+    get appended() {
       return learnt;
     },
-    mostRemembered,
-    get history() {
+    capacity: mostRemembered,
+    get timeline() {
       return history;
     },
 
-    learn(found, changes) {
+    append(found, changes) {
       present = found;
       if (changes.length === 0) return;
       version += 1;
@@ -95,7 +95,7 @@ export function createChanges(beginning: Snapshot, firstHistory: string, mostRem
       }
     },
 
-    startOver(found, itsHistory) {
+    reset(found, itsHistory) {
       version += 1;
       lastChange.clear();
       present = found;
@@ -105,8 +105,8 @@ export function createChanges(beginning: Snapshot, firstHistory: string, mostRem
       history = itsHistory;
     },
 
-    admit({ rows, workspaceId, asOf }) {
-      if (!includes(asOf, horizon) || isMissing(allOf(workspaceId), asOf)) return false;
+    isCurrent({ dependsOn: rows, workspaceId, snapshot: asOf }) {
+      if (!includes(asOf, horizon) || isMissing(allRowsOf(workspaceId), asOf)) return false;
       for (const id of rows) if (isMissing(id, asOf)) return false;
       return true;
     },
@@ -116,6 +116,6 @@ export function createChanges(beginning: Snapshot, firstHistory: string, mostRem
 }
 
 /** Stands for every row of a workspace, where too many of them changed to name each. */
-export function allOf(workspaceId: string): string {
+export function allRowsOf(workspaceId: string): string {
   return `${workspaceId}/*`;
 }

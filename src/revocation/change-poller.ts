@@ -1,6 +1,6 @@
 import { serviceUnavailable } from "../errors.js";
 import { answerWithin, type Connections, Silence } from "../storage/postgres/database.js";
-import { troubleOf } from "../storage/postgres/errors.js";
+import { classifyError } from "../storage/postgres/errors.js";
 import { type Changed, createChangesStore } from "./change-store.js";
 import type { Snapshot } from "./snapshot.js";
 
@@ -10,7 +10,7 @@ export interface ChangeSource {
   connect(): Promise<void>;
   changedSince(seen: Snapshot): Promise<Changed>;
   /** Makes known to all that transaction ids are counted anew. */
-  beginHistory(): Promise<void>;
+  startTimeline(): Promise<void>;
 }
 
 /** How long anyone waits for a connection. Twice this, and a caller has still been answered within a second. */
@@ -28,7 +28,7 @@ const answerLimitMs = 300;
  * One connection. The server gives up a little before we do, or questions that wait for a lock would pile up there. And
  * it plans anew each time: what was the best plan for a small table would read all of a large one.
  */
-export const heartbeatSettings = {
+export const pollerSettings = {
   connections: 1,
   statementMs: answerLimitMs - 50,
   more: { plan_cache_mode: "force_custom_plan" },
@@ -41,7 +41,7 @@ export const heartbeatSettings = {
  *
  * @param history the one that the other connections were found to lead to
  */
-export function createHeartbeat(own: Connections, others: Pick<Connections, "renew">, history: string): ChangeSource {
+export function createChangePoller(own: Connections, others: Pick<Connections, "renew">, history: string): ChangeSource {
   const store = createChangesStore(own.sql);
   let connected = false;
   let connecting: Promise<void> | undefined;
@@ -70,7 +70,7 @@ export function createHeartbeat(own: Connections, others: Pick<Connections, "ren
         if (!connected) connectLimit = Math.min(connectLimit * 2, connectLimitMs.last);
       }
       connected = false;
-      throw serviceUnavailable(error, troubleOf(error)?.sentence);
+      throw serviceUnavailable(error, classifyError(error)?.sentence);
     }
   }
 
@@ -82,7 +82,7 @@ export function createHeartbeat(own: Connections, others: Pick<Connections, "ren
       });
       await answerWithin(patienceMs, connecting);
     },
-    beginHistory: () => ask(answerLimitMs, store.beginHistory),
+    startTimeline: () => ask(answerLimitMs, store.beginHistory),
     async changedSince(seen) {
       const changed = await ask(answerLimitMs, () => store.changedSince(seen));
       if (knownHistory !== changed.history) others.renew();

@@ -1,5 +1,5 @@
 import type { Fragment, Sql } from "../storage/postgres/connection.js";
-import { allOf } from "./change-log.js";
+import { allRowsOf } from "./change-log.js";
 import { parseSnapshot, type Snapshot } from "./snapshot.js";
 
 /** The last change of a row, or of several rows of a workspace. */
@@ -11,7 +11,7 @@ export interface Change {
 }
 
 /** What a process must know before it can follow the changes. */
-export interface Terms {
+export interface LeaseTerms {
   readonly snapshot: Snapshot;
   /** For how long a process has a lease. */
   readonly leaseMs: number;
@@ -25,7 +25,7 @@ export interface Terms {
 export type UnsafeSetting = "synchronous_commit = off" | "client_min_messages = error";
 
 /** All that a snapshot includes and an earlier one did not. */
-export interface Changed extends Terms {
+export interface Changed extends LeaseTerms {
   /** True on a server that only follows the primary, or was demoted, and so may not know of the last changes. */
   readonly standby: boolean;
   /** By the database's clock, in milliseconds since 1970: read after the question was sent. */
@@ -40,7 +40,7 @@ const mostOfOneWorkspace = 1_000;
 /** How many changed rows are looked at. To read more would take longer than a question may. */
 const mostChanges = 50_000;
 
-type TermsRow = Omit<Terms, "snapshot"> & { readonly snapshot: string };
+type TermsRow = Omit<LeaseTerms, "snapshot"> & { readonly snapshot: string };
 
 interface ChangedRow extends TermsRow {
   readonly standby: boolean;
@@ -86,7 +86,7 @@ export function createChangesStore(sql: Sql) {
       });
     },
 
-    async readTerms(): Promise<Terms> {
+    async readTerms(): Promise<LeaseTerms> {
       const [row] = await sql<TermsRow[]>`
         select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, timeline() as history, ${unsafeSetting}
         from cluster_state`;
@@ -165,7 +165,7 @@ function changesOf(rows: readonly ChangedRow[]): Change[] | undefined {
   for (const { workspaceId, named, ids, xids } of rows) {
     if (named === null) continue;
     if (named) ids?.forEach((id, index) => void changes.push({ id, xid: Number(xids?.[index]) }));
-    else if (workspaceId !== null) changes.push({ id: allOf(workspaceId), xid: undefined });
+    else if (workspaceId !== null) changes.push({ id: allRowsOf(workspaceId), xid: undefined });
     else return undefined;
   }
   return changes;

@@ -1,4 +1,4 @@
-import { createOutage } from "../observe/episode.js";
+import { createEpisode } from "../observe/episode.js";
 import type { Log } from "../observe/log.js";
 import { systemClock } from "./clock.js";
 import type { Lease } from "./lease.js";
@@ -14,10 +14,10 @@ const failuresToSay = 2;
  *
  * @param renewed called after each renewal, by which changes may have been learnt
  */
-export function keepLease(lease: Lease, renewed: () => void, log: Log) {
+export function startLeaseRenewal(lease: Lease, renewed: () => void, log: Log) {
   const stopped = new AbortController();
   const renewals = { succeeded: 0, failed: 0 };
-  const outage = createOutage(log, {
+  const outage = createEpisode(log, {
     level: "error",
     begun: "the lease cannot be renewed; until it can, every call with a key is refused as unavailable",
     over: "the lease is renewed again",

@@ -20,7 +20,7 @@ export interface LeaseTimes {
  * before leases are, and lowered when the last of the longer leases is over. False if somebody else has changed the row
  * meanwhile: then the lease time may be theirs, and changes may wait for longer than they need to.
  */
-export async function changeLease(times: LeaseTimes, ms: number, clock: Clock): Promise<boolean> {
+export async function setLeaseTime(times: LeaseTimes, ms: number, clock: Clock): Promise<boolean> {
   await times.raiseWait(ms);
   const set = await times.setLease(ms);
   if (set === undefined) return false;

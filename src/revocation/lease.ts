@@ -1,6 +1,6 @@
-import type { Soon } from "../call/maybe-promise.js";
+import type { MaybePromise } from "../call/maybe-promise.js";
 import { serviceUnavailable } from "../errors.js";
-import type { Changes } from "./change-log.js";
+import type { ChangeLog } from "./change-log.js";
 import type { ChangeSource } from "./change-poller.js";
 import type { Clock } from "./clock.js";
 import { includes, type Snapshot, snapshotBefore } from "./snapshot.js";
@@ -10,16 +10,16 @@ export interface Lease {
   /** For how long it lasts after a question, as the last answer had it. */
   readonly leaseMs: number;
   /** For how long it goes on, by the clock at this moment; 0 if it is lost. */
-  timeLeft(): number;
+  remaining(): number;
   /**
    * Resolves when every change that was acknowledged before this moment is known here. Throws if Postgres cannot be
    * asked.
    */
-  ensure(): Soon<void>;
+  ensure(): MaybePromise<void>;
   /** Asks for changes, in a question that is sent after this moment. */
   renew(): Promise<void>;
   /** Resolves when no process has a lease any more that it got before this moment; throws if that cannot be known. */
-  outlast(): Promise<void>;
+  waitOut(): Promise<void>;
   /**
    * The time by the database's clock, at the latest that it can be at this moment: what has not come by then has not come in
    * the database either. Throws if that cannot be known, because a clock has jumped since the last answer.
@@ -50,7 +50,7 @@ const timerSlackMs = 2;
  *
  * @param firstLeaseMs counts until the first answer
  */
-export function createLease(source: ChangeSource, changes: Changes, firstLeaseMs: number, clock: Clock): Lease {
+export function createLease(source: ChangeSource, changes: ChangeLog, firstLeaseMs: number, clock: Clock): Lease {
   let leaseMs = firstLeaseMs;
   let waitMs = firstLeaseMs;
   let validUntil = Number.NEGATIVE_INFINITY;
@@ -71,16 +71,16 @@ export function createLease(source: ChangeSource, changes: Changes, firstLeaseMs
     if (found.unsafeSetting !== null) throw unusable(`${found.unsafeSetting}: acknowledged changes could be lost`);
 
     // Another history need not have all the changes that we have seen: its own recent past is asked for.
-    if (found.history !== history) return ask(recentPast(found.snapshot), found.history);
+    if (found.history !== history) return ask(recentSnapshot(found.snapshot), found.history);
     if (!includes(found.snapshot, since)) {
       // A backup was restored in place. Its transaction ids will be counted a second time, for other changes.
-      await source.beginHistory();
+      await source.startTimeline();
       return ask(since, history);
     }
 
-    if (history !== changes.history) changes.startOver(since, history);
-    if (found.changes === undefined) changes.startOver(found.snapshot, history);
-    else changes.learn(found.snapshot, found.changes);
+    if (history !== changes.timeline) changes.reset(since, history);
+    if (found.changes === undefined) changes.reset(found.snapshot, history);
+    else changes.append(found.snapshot, found.changes);
     told = { time: found.time, wall, sentAt };
     ({ leaseMs, waitMs } = found);
     offset = wall - sentAt;
@@ -92,7 +92,7 @@ export function createLease(source: ChangeSource, changes: Changes, firstLeaseMs
     upNext ??= (async () => {
       await underWay?.catch(() => {});
       upNext = undefined;
-      underWay = ask(changes.present, changes.history).finally(() => {
+      underWay = ask(changes.present, changes.timeline).finally(() => {
         underWay = undefined;
       });
       return underWay;
@@ -106,7 +106,7 @@ export function createLease(source: ChangeSource, changes: Changes, firstLeaseMs
     return drift > mostDriftMs ? 0 : Math.max(0, validUntil - now);
   }
 
-  function ensure(): Soon<void> {
+  function ensure(): MaybePromise<void> {
     return timeLeft() > 0 ? undefined : regain();
   }
 
@@ -121,10 +121,10 @@ export function createLease(source: ChangeSource, changes: Changes, firstLeaseMs
     get leaseMs() {
       return leaseMs;
     },
-    timeLeft,
+    remaining: timeLeft,
     ensure,
     renew,
-    async outlast() {
+    async waitOut() {
       let waitedMs: number;
       do {
         waitedMs = waitMs;
@@ -172,7 +172,7 @@ async function passed(ms: number, clock: Clock): Promise<void> {
 const recentTransactions = 10_000;
 
 /** Where to begin, so that what other replicas have left in Redis can be used. */
-export function recentPast({ xmin }: Snapshot): Snapshot {
+export function recentSnapshot({ xmin }: Snapshot): Snapshot {
   return snapshotBefore(Math.max(0, xmin - recentTransactions));
 }
 

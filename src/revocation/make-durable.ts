@@ -12,7 +12,7 @@ import { run } from "../storage/postgres/query.js";
  * commit says nothing about what was read. So it fails if the history is another than the one that was known before the
  * reading: histories follow each other, hence all that was read in between is of the same one.
  */
-export function createMakeDurable(sql: Sql) {
+export function createDurabilityBarrier(sql: Sql) {
   return async (call: Call, history: string): Promise<void> => {
     const statement = sql<{ history: string }[]>`
       select timeline() as history, pg_logical_emit_message(true, 'latchkey', '')`;

@@ -1,4 +1,4 @@
-import { serviceStopping } from "../errors.js";
+import { serviceShuttingDown } from "../errors.js";
 import type { Cache } from "../storage/redis/client.js";
 import type { Lease } from "./lease.js";
 
@@ -16,7 +16,7 @@ export function createReadiness(lease: Lease, cache: Cache | undefined): Readine
   return {
     async read() {
       await lease.ensure();
-      if (ended) throw serviceStopping(); // it may have been told so meanwhile
+      if (ended) throw serviceShuttingDown(); // it may have been told so meanwhile
       const inUse = cache?.inUse ? "in use" : "out of use";
       return { status: "ready", lease: "held", redis: cache ? inUse : "none" };
     },

@@ -1,15 +1,15 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
-import type { Fact } from "./change-log.js";
+import type { Versioned } from "./change-log.js";
 import type { KeyRecord } from "./key-state.js";
 import { parseSnapshot, writeSnapshot } from "./snapshot.js";
 
 /** How a fact of one kind is written into Redis. */
-export interface EntryForm<T> {
-  nameOf(id: string): string;
+export interface EntryCodec<T> {
+  keyOf(id: string): string;
   /** The entry as it is stored: written, and sealed for this name. */
-  seal(id: string, fact: Fact<T>): string;
+  sign(id: string, fact: Versioned<T>): string;
   /** Undefined for whatever was not sealed by one of us, for this name, in this form. */
-  open(id: string, entry: string | undefined): Fact<T> | undefined;
+  verify(id: string, entry: string | undefined): Versioned<T> | undefined;
 }
 
 /** What entries are sealed with at this moment: with the history of the database, so does what they are worth change. */
@@ -19,20 +19,20 @@ export type Secret = () => string;
 const version = 3;
 
 /** Whether a workspace is enabled, by its id. */
-export function workspaceEntries(secret: Secret): EntryForm<boolean> {
+export function workspaceEntries(secret: Secret): EntryCodec<boolean> {
   return sealed(secret, "latchkey:ws:", {
-    write: ({ value, asOf }) => `${value ? "enabled" : "disabled"}@${writeSnapshot(asOf)}`,
+    write: ({ value, snapshot: asOf }) => `${value ? "enabled" : "disabled"}@${writeSnapshot(asOf)}`,
     read: (text, workspaceId) => {
       const [state, asOf = ""] = text.split("@");
-      return { value: state === "enabled", rows: [workspaceId], workspaceId, asOf: parseSnapshot(asOf) };
+      return { value: state === "enabled", dependsOn: [workspaceId], workspaceId, snapshot: parseSnapshot(asOf) };
     },
   });
 }
 
 /** What a key may do, by the hash of its secret. */
-export function keyEntries(secret: Secret): EntryForm<KeyRecord> {
+export function keyEntries(secret: Secret): EntryCodec<KeyRecord> {
   return sealed(secret, "latchkey:key:", {
-    write: ({ value, rows, asOf }) => JSON.stringify({ value, rows, asOf: writeSnapshot(asOf) }),
+    write: ({ value, dependsOn: rows, snapshot: asOf }) => JSON.stringify({ value, rows, asOf: writeSnapshot(asOf) }),
     read: (text) => {
       const { value, rows, asOf } = JSON.parse(text);
       const { expiresAt, identityCreatedAt, identityUpdatedAt } = value;
@@ -43,9 +43,9 @@ export function keyEntries(secret: Secret): EntryForm<KeyRecord> {
           identityCreatedAt: readDate(identityCreatedAt),
           identityUpdatedAt: readDate(identityUpdatedAt),
         },
-        rows,
+        dependsOn: rows,
         workspaceId: value.workspaceId,
-        asOf: parseSnapshot(asOf),
+        snapshot: parseSnapshot(asOf),
       };
     },
   });
@@ -58,17 +58,17 @@ export function keyEntries(secret: Secret): EntryForm<KeyRecord> {
 function sealed<T>(
   secret: Secret,
   prefix: string,
-  form: { write(fact: Fact<T>): string; read(text: string, id: string): Fact<T> },
-): EntryForm<T> {
+  form: { write(fact: Versioned<T>): string; read(text: string, id: string): Versioned<T> },
+): EntryCodec<T> {
   const sealOf = (id: string, text: string) =>
     createHmac("sha256", secret()).update(`${version}\n${prefix}${id}\n${text}`).digest("base64url");
   return {
-    nameOf: (id) => prefix + id,
-    seal(id, fact) {
+    keyOf: (id) => prefix + id,
+    sign(id, fact) {
       const text = form.write(fact);
       return `${sealOf(id, text)}.${text}`;
     },
-    open(id, entry = "") {
+    verify(id, entry = "") {
       const end = entry.indexOf(".");
       const text = entry.slice(end + 1);
       const seal = Buffer.from(sealOf(id, text));

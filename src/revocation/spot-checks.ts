@@ -1,7 +1,7 @@
 import type { Log } from "../observe/log.js";
-import type { Changes } from "./change-log.js";
+import type { ChangeLog } from "./change-log.js";
 import { type Clock, systemClock } from "./clock.js";
-import type { Holdings } from "./key-cache.js";
+import type { KeyCache } from "./key-cache.js";
 import type { KeyState } from "./key-state.js";
 import { type Snapshot, sees, writeSnapshot } from "./snapshot.js";
 
@@ -24,12 +24,12 @@ const leastBetweenMs = 100;
  * was ended by a change which this process knew of before it was asked, the fence has failed.
  */
 export function withSpotChecks(
-  holdings: Holdings,
-  changes: Changes,
+  holdings: KeyCache,
+  changes: ChangeLog,
   readUsable: ReadUsable,
   log: Log,
   clock: Pick<Clock, "monotonic"> = systemClock,
-): Holdings & { readonly checks: SpotChecks } {
+): KeyCache & { readonly checks: SpotChecks } {
   const checks: SpotChecks = { done: 0, stale: 0 };
   let untilNext = oneIn;
   let notBefore = Number.NEGATIVE_INFINITY;
@@ -62,14 +62,14 @@ export function withSpotChecks(
   return {
     ...holdings,
     checks,
-    held(hash) {
-      const found = holdings.held(hash);
+    peek(hash) {
+      const found = holdings.peek(hash);
       checkNowAndThen(found, changes.present);
       return found;
     },
-    async find(hash, call) {
+    async get(hash, call) {
       const known = changes.present;
-      const found = await holdings.find(hash, call);
+      const found = await holdings.get(hash, call);
       checkNowAndThen(found, known);
       return found;
     },

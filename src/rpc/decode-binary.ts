@@ -5,10 +5,10 @@ import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { ListValueSchema, StructSchema } from "@bufbuild/protobuf/wkt";
 import { type FieldError, invalidInput } from "../errors.js";
 import {
-  deepestField,
-  largestField,
-  mostItemsOf,
-  mostMembers,
+  maxDepth,
+  maxFieldBytes,
+  maxItemsOf,
+  maxMembers,
   smallBody,
   tooDeep,
   tooLarge,
@@ -44,7 +44,7 @@ function findExcess(schema: DescMessage, bytes: Uint8Array): FieldError | undefi
       items.set(record.number, count);
     } else {
       members += 1;
-      if (members > mostMembers) return { location: "body", message: tooManyMembers };
+      if (members > maxMembers) return { location: "body", message: tooManyMembers };
     }
     const message = record.isNested && shape && findExcessWithin(reader, record.end, shape);
     if (message) return { location, message };
@@ -59,10 +59,10 @@ function findExcessWithin(reader: BinaryReader, end: number, shape: Shape): stri
 
   function walk(end: number, { fields, isLevel }: Shape, level: number): string | undefined {
     const levels = isLevel ? level + 1 : level;
-    if (levels > deepestField) return tooDeep;
+    if (levels > maxDepth) return tooDeep;
     while (reader.pos < end) {
       records += 1;
-      if (records > largestField) return tooLarge;
+      if (records > maxFieldBytes) return tooLarge;
       const record = nextRecord(reader, end);
       const inner = record.isNested ? fields.get(record.number)?.shape : undefined;
       const excess = inner && walk(record.end, inner, levels);
@@ -119,7 +119,7 @@ function shapeOf(schema: DescMessage): Shape {
   const isRequest = schema.file.proto.package.startsWith("latchkey.");
   for (const field of schema.fields) {
     const inner = field.message && shapeOf(field.message);
-    const mostItems = isRequest ? mostItemsOf(field) : undefined;
+    const mostItems = isRequest ? maxItemsOf(field) : undefined;
     // An entry of a map is a message of its key, 1, and its value, 2.
     const entry = field.fieldKind === "map" && { isLevel: false, fields: new Map([[2, { shape: inner }]]) };
     fields.set(field.number, { field, mostItems, shape: entry || inner });

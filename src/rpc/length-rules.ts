@@ -18,13 +18,13 @@ import {
 } from "../../gen/buf/validate/validate_pb.js";
 
 /** Whether a message is beyond doubt valid. False says nothing: then protovalidate is asked. */
-export type PlainlyValid = (message: Message) => boolean;
+export type LengthRules = (message: Message) => boolean;
 
 /**
  * Compiles what can be judged at a glance: a message all of whose rules are about the length of its texts. That is so
  * for the requests that are sent most, and protovalidate, which can judge anything, costs them a tenth of the call.
  */
-export function compilePlainlyValid(schema: DescMessage): PlainlyValid {
+export function compileLengthRules(schema: DescMessage): LengthRules {
   const checks = schema.members.map((member) =>
     member.kind === "oneof" ? checkOfOneof(member) : checkOfField(member),
   );

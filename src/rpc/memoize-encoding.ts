@@ -4,7 +4,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Writes a message that cannot change any more only once. A handler says so by freezing what it returns; the verdict on
  * a key that is held, for one, is the same for every call.
  */
-export function writeOnce<T>(write: (message: Message) => T): (message: Message) => T {
+export function memoizeEncoding<T>(write: (message: Message) => T): (message: Message) => T {
   const written = new WeakMap<Message, T>();
   return (message) => {
     const known = written.get(message);

@@ -13,25 +13,25 @@ import type { Span } from "@opentelemetry/api";
 import { type Access, access } from "../../gen/latchkey/v1/access_pb.js";
 import { repeatable } from "../../gen/latchkey/v1/repeatable_pb.js";
 import type { Authentication } from "../auth/authenticate.js";
-import { type Call, endCall, refuseEnded } from "../call/call.js";
+import { type Call, abortCall, throwIfAborted } from "../call/call.js";
 import type { CallContext, Handlers, Principal } from "../call/context.js";
-import { after, type Soon } from "../call/maybe-promise.js";
+import { chain, type MaybePromise } from "../call/maybe-promise.js";
 import { covers } from "../call/permissions.js";
 import {
-  callCancelled,
+  cancelled,
   deadlineExceeded,
-  Failure,
-  keyNeeded,
+  ApiError,
+  keyRequired,
   operatorOnly,
-  scopeLacking,
+  missingScope,
   serviceUnavailable,
   unexpectedError,
 } from "../errors.js";
-import type { Handle, Once } from "../idempotency/middleware.js";
-import type { Door } from "../observe/access-log.js";
+import type { Handle, Idempotency } from "../idempotency/middleware.js";
+import type { Protocol } from "../observe/access-log.js";
 import type { ReadHeader, Tracing } from "../observe/tracing.js";
-import { isOutdated } from "../revocation/authorized-key.js";
-import { troubleOf } from "../storage/postgres/errors.js";
+import { isCallerChanged } from "../revocation/authorized-key.js";
+import { classifyError } from "../storage/postgres/errors.js";
 import { createValidate } from "./validate.js";
 
 /** A service's descriptor together with its handlers. */
@@ -40,7 +40,7 @@ export interface Service {
   readonly handlers: Record<string, Handler>;
 }
 
-type Handler = (request: never, context: CallContext) => Soon<MessageInitShape<DescMessage>>;
+type Handler = (request: never, context: CallContext) => MaybePromise<MessageInitShape<DescMessage>>;
 
 /** Ties handlers to their descriptor; the compiler sees to it that they belong together. */
 export function service<Descriptor extends DescService>(
@@ -56,15 +56,15 @@ export interface Procedure {
   /** The path that every RPC protocol calls it by: `/latchkey.v1.KeysService/ListKeys`. */
   readonly path: string;
   /** Begins the span of a call, which ends when the call is logged. Undefined: nobody listens. */
-  readonly beginSpan: ((door: Door, header: ReadHeader) => Span) | undefined;
+  readonly beginSpan: ((door: Protocol, header: ReadHeader) => Span) | undefined;
   /** authenticate -> authorise. Comes before the body is looked at: who may not call learns nothing about it. */
-  admit(call: Call, authorization: readonly string[]): Soon<Principal>;
+  admit(call: Call, authorization: readonly string[]): MaybePromise<Principal>;
   /**
    * authenticate and authorise again -> decode -> validate -> handle; what was answered before, and is asked for again,
    * is answered before its rules count. To be called when the whole request is there: however late that is, it is not
    * performed for a caller that was revoked meanwhile, nor when its deadline has passed.
    */
-  perform(call: Call, caller: Principal, decode: () => Message): Soon<Message>;
+  perform(call: Call, caller: Principal, decode: () => Message): MaybePromise<Message>;
 }
 
 /**
@@ -72,16 +72,16 @@ export interface Procedure {
  * of which JSON may write as six, and of which protobuf makes up to five and a half times as much, beside 100 permissions of
  * 100 characters.
  */
-export const largestMessage = 128 * 1024;
+export const maxMessageBytes = 128 * 1024;
 
 /** How long a call may take that brings no deadline of its own. */
-export const longestCallMs = 10_000;
+export const maxCallMs = 10_000;
 
 /** Makes the procedures of all services. Refuses an RPC that declares nobody who may call it. */
 export function createProcedures(
   services: readonly Service[],
   { authenticate, recheck, reread }: Authentication,
-  once: Once,
+  once: Idempotency,
   tracing?: Tracing,
 ): Procedure[] {
   const validate = createValidate(services.flatMap(({ descriptor }) => descriptor.methods.map(({ input }) => input)));
@@ -110,7 +110,7 @@ export function createProcedures(
         admit: (call, authorization) =>
           whileAwaited(
             call,
-            after(authenticate(call, authorization), (caller) => {
+            chain(authenticate(call, authorization), (caller) => {
               if (caller.kind === "key") {
                 call.workspaceId = caller.workspaceId;
                 call.callerId = caller.keyId;
@@ -120,13 +120,13 @@ export function createProcedures(
             }),
           ),
         perform(call, caller, decode) {
-          refuseEnded(call);
+          throwIfAborted(call);
           return whileAwaited(
             call,
-            after(recheck(call, caller), (present) => {
+            chain(recheck(call, caller), (present) => {
               authorise(present, accessOption);
               const request = decode();
-              return after(answerFor(request, present, call), (response) => create(method.output, response));
+              return chain(answerFor(request, present, call), (response) => create(method.output, response));
             }),
           );
         },
@@ -137,7 +137,7 @@ export function createProcedures(
         if (!(response instanceof Promise)) return response;
         return response.catch(async (error) => {
           // A statement found the caller changed, and has done nothing. What it may do now is decided anew.
-          if (!isOutdated(error)) throw error;
+          if (!isCallerChanged(error)) throw error;
           const present = await reread(call, caller);
           authorise(present, accessOption);
           return answerFor(request, present, call);
@@ -162,27 +162,27 @@ function declaredAccess(method: DescMethodUnary): Access {
 /** By the key's scopes alone: its permissions are the words of the user's application, whatever they are called. */
 function authorise(caller: Principal, { scope, operator }: Access): void {
   if (caller.kind === "operator") {
-    if (!operator) throw keyNeeded(scope);
+    if (!operator) throw keyRequired(scope);
   } else if (scope === "") {
     throw operatorOnly();
   } else if (!covers(caller.scopes, scope)) {
-    throw scopeLacking(scope);
+    throw missingScope(scope);
   }
 }
 
 /** Waits for a step of a call, but no longer than its client does: until the deadline, unless it goes away before. */
-function whileAwaited<T>(call: Call, step: Soon<T>): Soon<T> {
+function whileAwaited<T>(call: Call, step: MaybePromise<T>): MaybePromise<T> {
   if (!(step instanceof Promise)) return step;
-  const { client, leaving = "" } = call;
+  const { client, closeEvent: leaving = "" } = call;
   return new Promise((resolve, reject) => {
     const late = () => end(deadlineExceeded());
-    const gone = () => end(performance.now() < call.deadline ? callCancelled() : deadlineExceeded());
+    const gone = () => end(performance.now() < call.deadline ? cancelled() : deadlineExceeded());
     const timer = setTimeout(late, Math.max(0, call.deadline - performance.now()));
     client?.once(leaving, gone);
 
-    function end(why: Failure): void {
+    function end(why: ApiError): void {
       stopWaiting();
-      endCall(call, why);
+      abortCall(call, why);
       reject(why);
     }
 
@@ -205,8 +205,8 @@ function whileAwaited<T>(call: Call, step: Soon<T>): Soon<T> {
 }
 
 /** What the caller is told about anything that was thrown. What is not in the catalogue stays in the log. */
-export function toFailure(error: unknown): Failure {
-  if (error instanceof Failure) return error;
-  const trouble = troubleOf(error);
+export function toApiError(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  const trouble = classifyError(error);
   return trouble ? serviceUnavailable(error, trouble.sentence) : unexpectedError(error);
 }

@@ -3,17 +3,17 @@ import { anyPack, durationFromMs } from "@bufbuild/protobuf/wkt";
 import { ConnectError } from "@connectrpc/connect";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
-import { type Failure, grpcStatusOf, pathOf, reasonOf, retryAfterMsOf, retryAfterOf } from "../errors.js";
+import { type ApiError, grpcStatusOf, pathOf, reasonOf, retryAfterMsOf, retryAfterOf } from "../errors.js";
 
 /** A failure as google.rpc.Status bytes, for gRPC's `grpc-status-details-bin`. */
-export function toStatusBytes(failure: Failure, requestId: string): Uint8Array {
+export function toStatusBytes(failure: ApiError, requestId: string): Uint8Array {
   const details = detailsOf(failure, requestId).map(({ desc, value }) => anyPack(desc, value));
   const status = create(StatusSchema, { code: grpcStatusOf(failure.code), message: failure.detail, details });
   return toBinary(StatusSchema, status);
 }
 
 /** A failure as Connect knows it, with the same details. */
-export function toConnectError(failure: Failure, requestId: string): ConnectError {
+export function toConnectError(failure: ApiError, requestId: string): ConnectError {
   const retryAfter = retryAfterOf(failure);
   const metadata = { "x-request-id": requestId, ...(retryAfter && { "retry-after": retryAfter }) };
   return new ConnectError(failure.detail, grpcStatusOf(failure.code), metadata, detailsOf(failure, requestId));
@@ -25,7 +25,7 @@ interface Detail {
 }
 
 /** What a program can read of a failure: which it is, which fields to mend, and when to try again. */
-function detailsOf(failure: Failure, requestId: string): Detail[] {
+function detailsOf(failure: ApiError, requestId: string): Detail[] {
   const { code, more } = failure;
   const details: Detail[] = [];
   const say = (desc: DescMessage, value: Message) => details.push({ desc, value });

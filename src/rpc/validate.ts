@@ -3,12 +3,12 @@ import type { Path } from "@bufbuild/protobuf/reflect";
 import { type FieldMask, FieldMaskSchema, StructSchema, type Timestamp, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { createValidator } from "@bufbuild/protovalidate";
 import { type FieldError, invalidInput } from "../errors.js";
-import { compilePlainlyValid } from "./length-rules.js";
+import { compileLengthRules } from "./length-rules.js";
 import {
-  deepestField,
-  largestField,
-  longestTextOf,
-  mostItemsOf,
+  maxDepth,
+  maxFieldBytes,
+  maxLengthOf,
+  maxItemsOf,
   tooDeep,
   tooLarge,
   tooLong,
@@ -33,7 +33,7 @@ export function createValidate(schemas: readonly DescMessage[]): Validate {
   const prepared = new Map(
     schemas.map((schema) => [
       schema,
-      { checks: schema.fields.map(checkOf), isPlainlyValid: compilePlainlyValid(schema) },
+      { checks: schema.fields.map(checkOf), isPlainlyValid: compileLengthRules(schema) },
     ]),
   );
   for (const schema of schemas) validator.validate(schema, { $typeName: schema.typeName } as Message);
@@ -75,7 +75,7 @@ function checkOf(field: DescField): Check {
   const location = field.jsonName;
   const read = readerOf(field);
   const problemOf = problemFinderOf(field);
-  const mostItems = field.fieldKind === "list" ? mostItemsOf(field) : undefined;
+  const mostItems = field.fieldKind === "list" ? maxItemsOf(field) : undefined;
 
   const checkValue = (value: unknown, index: number | undefined, errors: FieldError[]) => {
     const problem = problemOf(value as never);
@@ -95,10 +95,10 @@ type ProblemOf = (value: never) => string | undefined;
 
 /** Finds the problem of a field's value, or of an item's if it is a list. */
 function problemFinderOf(field: DescField): ProblemOf {
-  const longest = longestTextOf(field);
+  const longest = maxLengthOf(field);
   if (longest !== undefined) return problemOfText(longest);
   const typeName = field.message?.typeName;
-  if (typeName === FieldMaskSchema.typeName) return problemOfMask(mostItemsOf(field));
+  if (typeName === FieldMaskSchema.typeName) return problemOfMask(maxItemsOf(field));
   return (typeName !== undefined && problemFinders[typeName]) || (() => undefined);
 }
 
@@ -126,14 +126,14 @@ function problemOfMask(most = 0): (mask: FieldMask) => string | undefined {
 function problemOfMeta(value: JsonObject): string | undefined {
   const problem = problemOfJson(value, 1);
   if (problem !== undefined) return problem;
-  return Buffer.byteLength(JSON.stringify(value)) > largestField ? tooLarge : undefined;
+  return Buffer.byteLength(JSON.stringify(value)) > maxFieldBytes ? tooLarge : undefined;
 }
 
 function problemOfJson(value: JsonValue, depth: number): string | undefined {
   if (typeof value === "string") return problemOfCharacters(value);
   if (typeof value === "number") return Number.isFinite(value) ? undefined : "must contain only finite numbers";
   if (typeof value !== "object" || value === null) return undefined;
-  if (depth > deepestField) return tooDeep;
+  if (depth > maxDepth) return tooDeep;
   for (const [key, item] of Object.entries(value)) {
     const problem = problemOfCharacters(key) ?? problemOfJson(item, depth + 1);
     if (problem !== undefined) return problem;

@@ -1,26 +1,26 @@
 import type { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import { toAuditEvent, toFilter } from "../audit/convert.js";
 import type { AuditStore } from "../audit/store.js";
-import { authorOf, type Handlers, type Principal } from "../call/context.js";
+import { actorOf, type Handlers, type Principal } from "../call/context.js";
 import { workspaceNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
 import { type MintedSecret, mintSecret } from "../keys/secret.js";
 import type { NewKey } from "../keys/store.js";
-import { readPage, writePage } from "../pagination.js";
-import type { Holdings } from "../revocation/key-cache.js";
+import { parsePageRequest, buildPage } from "../pagination.js";
+import type { KeyCache } from "../revocation/key-cache.js";
 import { toWorkspace, writeReason } from "./convert.js";
 import type { WorkspacesStore } from "./store.js";
 
 /** The workspaces, for the operator, and the record of what was changed in them. */
-export function createWorkspacesService(store: WorkspacesStore, holdings: Holdings, audit: AuditStore) {
+export function createWorkspacesService(store: WorkspacesStore, holdings: KeyCache, audit: AuditStore) {
   return {
     async createWorkspace({ name }, context) {
       const secret = mintSecret();
       const workspaceId = mintId("ws");
       const firstKey = rootKey(workspaceId, secret, "first key", ["*"]);
       const answer = { workspaceId, keyId: firstKey.keyId, key: secret.plaintext };
-      const by = authorOf(context);
-      await store.insertWorkspace(context.call, workspaceId, name, firstKey, by, context.keep?.(answer));
+      const by = actorOf(context);
+      await store.insertWorkspace(context.call, workspaceId, name, firstKey, by, context.record?.(answer));
       return answer;
     },
 
@@ -28,8 +28,8 @@ export function createWorkspacesService(store: WorkspacesStore, holdings: Holdin
       const secret = mintSecret();
       const key = rootKey(workspaceId, secret, name, scopes.length > 0 ? scopes : ["*"]);
       const answer = { keyId: key.keyId, key: secret.plaintext };
-      const by = authorOf(context);
-      if (!(await store.insertRootKey(context.call, key, by, context.keep?.(answer)))) throw workspaceNotFound();
+      const by = actorOf(context);
+      if (!(await store.insertRootKey(context.call, key, by, context.record?.(answer)))) throw workspaceNotFound();
       return answer;
     },
 
@@ -40,36 +40,36 @@ export function createWorkspacesService(store: WorkspacesStore, holdings: Holdin
     },
 
     async listWorkspaces(request, context) {
-      const page = readPage("workspaces", request);
+      const page = parsePageRequest("workspaces", request);
       const found = await store.listWorkspaces(context.call, page);
-      const { rows, pagination } = writePage("workspaces", page, found, (row) => row.workspaceId);
+      const { rows, pagination } = buildPage("workspaces", page, found, (row) => row.workspaceId);
       return { workspaces: rows.map(toWorkspace), pagination };
     },
 
     async disableWorkspace({ workspaceId, reason, note }, context) {
       context.call.revokes = true;
-      const by = authorOf(context);
+      const by = actorOf(context);
       const row = await store.disableWorkspace(context.call, workspaceId, writeReason(reason), note ?? null, by);
       if (row === undefined) throw workspaceNotFound();
-      await holdings.changed();
+      await holdings.awaitPropagation();
       return { workspace: toWorkspace(row) };
     },
 
     async enableWorkspace({ workspaceId }, context) {
-      const row = await store.enableWorkspace(context.call, workspaceId, authorOf(context));
+      const row = await store.enableWorkspace(context.call, workspaceId, actorOf(context));
       if (row === undefined) throw workspaceNotFound();
-      await holdings.changed();
+      await holdings.awaitPropagation();
       return { workspace: toWorkspace(row) };
     },
 
     async listAuditEvents(request, context) {
-      const page = readPage("events", request);
+      const page = parsePageRequest("events", request);
       const found = await audit.listEvents(
         context.call,
         toFilter(request, visibleTo(context.caller, request.workspaceId)),
         page,
       );
-      const { rows, pagination } = writePage("events", page, found.rows, (row) => row.eventId, found.scannedTo);
+      const { rows, pagination } = buildPage("events", page, found.rows, (row) => row.eventId, found.scannedTo);
       return { events: rows.map(toAuditEvent), pagination };
     },
   } satisfies Handlers<typeof WorkspacesService>;

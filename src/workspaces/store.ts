@@ -1,7 +1,7 @@
-import { events, isChange } from "../audit/store.js";
-import type { Call, KeptAnswer } from "../call/call.js";
-import type { Author } from "../call/context.js";
-import { keeping } from "../idempotency/store.js";
+import { insertAuditEvents, hasChanged } from "../audit/store.js";
+import type { Call, IdempotencyRecord } from "../call/call.js";
+import type { Actor } from "../call/context.js";
+import { insertIdempotencyRecord } from "../idempotency/store.js";
 import { keyCreated, keyCreation, type NewKey } from "../keys/store.js";
 import type { PageRequest } from "../pagination.js";
 import type { Fragment, InSnapshot, Sql } from "../storage/postgres/connection.js";
@@ -28,12 +28,12 @@ export function createWorkspacesStore(sql: Sql) {
     workspaceId: string,
     type: "workspace.disable" | "workspace.enable",
     assignments: Fragment,
-    by: Author,
+    by: Actor,
   ): Promise<WorkspaceRow | undefined> {
     const told = sql`
       select (a.after).workspace_id, (a.after).workspace_id, audit_snapshot(b.before), audit_snapshot(a.after)
         from before b, after a
-        where ${isChange(sql)}`;
+        where ${hasChanged(sql)}`;
     const [row] = await run(
       call,
       sql<WorkspaceRow[]>`
@@ -42,7 +42,7 @@ export function createWorkspacesStore(sql: Sql) {
         after as (
           update workspaces set ${assignments} from before
           where workspaces.workspace_id = (before).workspace_id returning workspaces as after),
-        events as (${events(sql, by, [type, told])})
+        events as (${insertAuditEvents(sql, by, [type, told])})
       select ${columns} from (select (after).* from after) as changed`,
     );
     return row;
@@ -54,8 +54,8 @@ export function createWorkspacesStore(sql: Sql) {
       workspaceId: string,
       name: string,
       firstKey: NewKey,
-      by: Author,
-      answer: KeptAnswer | undefined,
+      by: Actor,
+      answer: IdempotencyRecord | undefined,
     ): Promise<void> {
       const told = sql`select (made).workspace_id, (made).workspace_id, null::json, audit_snapshot(made) from made`;
       await run(
@@ -65,21 +65,21 @@ export function createWorkspacesStore(sql: Sql) {
             insert into workspaces (workspace_id, name, created_at) values (${workspaceId}, ${name}, now())
             returning workspaces as made),
           ${keyCreation(sql, firstKey, sql`select null`)},
-          events as (${events(sql, by, ["workspace.create", told], keyCreated(sql))})
-          ${keeping(sql, answer, sql`created`)}
+          events as (${insertAuditEvents(sql, by, ["workspace.create", told], keyCreated(sql))})
+          ${insertIdempotencyRecord(sql, answer, sql`created`)}
         select from created`,
       );
     },
 
     /** False if there is no such workspace; then nothing is stored. */
-    async insertRootKey(call: Call, key: NewKey, by: Author, answer: KeptAnswer | undefined): Promise<boolean> {
+    async insertRootKey(call: Call, key: NewKey, by: Actor, answer: IdempotencyRecord | undefined): Promise<boolean> {
       const ofNobody = sql`select null from workspaces where workspace_id = ${key.workspaceId}`;
       const created = await run(
         call,
         sql`
         with ${keyCreation(sql, key, ofNobody)},
-          events as (${events(sql, by, keyCreated(sql))})
-          ${keeping(sql, answer, sql`created`)}
+          events as (${insertAuditEvents(sql, by, keyCreated(sql))})
+          ${insertIdempotencyRecord(sql, answer, sql`created`)}
         select from created`,
       );
       return created.length === 1;
@@ -103,7 +103,7 @@ export function createWorkspacesStore(sql: Sql) {
     },
 
     /** A workspace that is disabled already keeps the moment it was disabled at. */
-    disableWorkspace: (call: Call, workspaceId: string, reason: string, note: string | null, by: Author) =>
+    disableWorkspace: (call: Call, workspaceId: string, reason: string, note: string | null, by: Actor) =>
       change(
         call,
         workspaceId,
@@ -112,7 +112,7 @@ export function createWorkspacesStore(sql: Sql) {
         by,
       ),
 
-    enableWorkspace: (call: Call, workspaceId: string, by: Author) =>
+    enableWorkspace: (call: Call, workspaceId: string, by: Actor) =>
       change(
         call,
         workspaceId,
@@ -122,7 +122,7 @@ export function createWorkspacesStore(sql: Sql) {
       ),
 
     /** One statement, hence one snapshot: no change that it includes is missing. */
-    async readState(workspaceId: string, call?: Call): Promise<InSnapshot<{ enabled: boolean }> | undefined> {
+    async readWorkspaceState(workspaceId: string, call?: Call): Promise<InSnapshot<{ enabled: boolean }> | undefined> {
       const [row] = await runForAll(
         call,
         sql<InSnapshot<{ enabled: boolean }>[]>`

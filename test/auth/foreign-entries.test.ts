@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { mintSecret } from "../../src/keys/secret.js";
-import type { Terms } from "../../src/revocation/change-store.js";
+import type { LeaseTerms } from "../../src/revocation/change-store.js";
 import type { KeyRecord } from "../../src/revocation/key-state.js";
-import { type EntryForm, keyEntries, workspaceEntries } from "../../src/revocation/signed-entry.js";
+import { type EntryCodec, keyEntries, workspaceEntries } from "../../src/revocation/signed-entry.js";
 import { type Snapshot, snapshotBefore, writeSnapshot } from "../../src/revocation/snapshot.js";
 import { succeed } from "../calls.js";
 import { disable } from "./calls.js";
@@ -23,7 +23,7 @@ const replicas = openReplicas();
 let home: Shared;
 /** A key that may do nothing. */
 let poor: { keyId: string; key: string };
-let terms: Terms;
+let terms: LeaseTerms;
 
 beforeEach(async () => {
   home = await createShared(replicas.app, replicas.redis);
@@ -32,11 +32,11 @@ beforeEach(async () => {
 });
 
 /** The entry of a key that may do everything, as somebody with this seal would write it for the poor one. */
-function richEntry(history: string, asOf: Snapshot, form: EntryForm<KeyRecord> = keyEntries(() => history)): string {
-  const known = keyEntries(() => terms.history).open(hashOf(home.key), home.keyEntry);
+function richEntry(history: string, asOf: Snapshot, form: EntryCodec<KeyRecord> = keyEntries(() => history)): string {
+  const known = keyEntries(() => terms.history).verify(hashOf(home.key), home.keyEntry);
   if (known === undefined) return expect.fail("the entry of a key cannot be opened with the seal of its database");
   const value = { ...known.value, keyId: poor.keyId };
-  return form.seal(hashOf(poor.key), { value, rows: [poor.keyId], workspaceId: home.workspaceId, asOf });
+  return form.sign(hashOf(poor.key), { value, dependsOn: [poor.keyId], workspaceId: home.workspaceId, snapshot: asOf });
 }
 
 /** Of transactions that are yet to come. */
@@ -76,11 +76,11 @@ describe("scopes cannot be had by writing to Redis", () => {
 
 describe("a disabled workspace cannot be revived by writing to Redis", () => {
   const enabledAt = (asOf: Snapshot, history = terms.history) =>
-    workspaceEntries(() => history).seal(home.workspaceId, {
+    workspaceEntries(() => history).sign(home.workspaceId, {
       value: true,
-      rows: [home.workspaceId],
+      dependsOn: [home.workspaceId],
       workspaceId: home.workspaceId,
-      asOf,
+      snapshot: asOf,
     });
 
   it.each<[string, (other: Shared) => string]>([

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
-import { createHeartbeat, heartbeatSettings } from "../../src/revocation/change-poller.js";
+import { createChangePoller, pollerSettings } from "../../src/revocation/change-poller.js";
 import { createChangesStore } from "../../src/revocation/change-store.js";
 import { snapshotBefore } from "../../src/revocation/snapshot.js";
 import { openConnections } from "../../src/storage/postgres/database.js";
@@ -12,7 +12,7 @@ beforeAll(async () => {
 afterAll(() => database.drop());
 
 it("a server that takes over before the first question is noticed by that question, and the pool renewed", async () => {
-  const own = openConnections(database.url, heartbeatSettings);
+  const own = openConnections(database.url, pollerSettings);
   onTestFinished(own.close);
   const { history } = await createChangesStore(own.sql).readTerms();
   for (const [found, renewals] of [
@@ -20,7 +20,7 @@ it("a server that takes over before the first question is noticed by that questi
     ["that of the server before", 1],
   ] as const) {
     let renewed = 0;
-    const heartbeat = createHeartbeat(own, { renew: () => void renewed++ }, found);
+    const heartbeat = createChangePoller(own, { renew: () => void renewed++ }, found);
     await heartbeat.connect();
     await heartbeat.changedSince(snapshotBefore(0));
     await heartbeat.changedSince(snapshotBefore(0));

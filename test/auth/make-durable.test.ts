@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
 import { createChangesStore } from "../../src/revocation/change-store.js";
-import { createMakeDurable } from "../../src/revocation/make-durable.js";
+import { createDurabilityBarrier } from "../../src/revocation/make-durable.js";
 import { openConnections } from "../../src/storage/postgres/database.js";
 import { createDatabase } from "../harness.js";
 
@@ -13,7 +13,7 @@ afterAll(() => database.drop());
 it("what was read before another server took over is not confirmed by a commit on that server", async () => {
   const { sql, close } = openConnections(database.url, { connections: 1, statementMs: 10_000 });
   onTestFinished(close);
-  const makeDurable = createMakeDurable(sql);
+  const makeDurable = createDurabilityBarrier(sql);
   const call = { requestId: "req_test", deadline: Number.POSITIVE_INFINITY };
   const { history } = await createChangesStore(sql).readTerms();
   await makeDurable(call, history);

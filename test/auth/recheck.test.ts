@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
 import { createAuthentication } from "../../src/auth/authenticate.js";
 import { mintSecret } from "../../src/keys/secret.js";
-import { createChanges } from "../../src/revocation/change-log.js";
-import { createHoldings } from "../../src/revocation/key-cache.js";
+import { createChangeLog } from "../../src/revocation/change-log.js";
+import { createKeyCache } from "../../src/revocation/key-cache.js";
 import type { Lease } from "../../src/revocation/lease.js";
 import { snapshotBefore, writeSnapshot } from "../../src/revocation/snapshot.js";
 import { noCache } from "../../src/storage/redis/client.js";
@@ -33,8 +33,8 @@ it("a call is counted as one lookup, although the lease ends before its caller i
     left = 100;
   };
   const lease = { timeLeft: () => left, ensure } as unknown as Lease;
-  const sources = { readStanding: async () => standing, readState: async () => undefined, makeDurable: async () => {} };
-  const holdings = createHoldings(lease, createChanges(present, "the one"), noCache, sources, 1_000_000);
+  const sources = { readKeyRecord: async () => standing, readWorkspaceState: async () => undefined, makeDurable: async () => {} };
+  const holdings = createKeyCache(lease, createChangeLog(present, "the one"), noCache, sources, 1_000_000);
   const { authenticate, recheck } = createAuthentication("operator", holdings, { record() {} }, () => new Date());
   const call = { requestId: "req", deadline: Number.POSITIVE_INFINITY };
   const headers = [`Bearer ${mintSecret().plaintext}`];

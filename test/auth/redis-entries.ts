@@ -3,7 +3,7 @@ import type { Redis } from "ioredis";
 import { expect } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { hashSecret } from "../../src/keys/secret.js";
-import { createChangesStore, type Terms } from "../../src/revocation/change-store.js";
+import { createChangesStore, type LeaseTerms } from "../../src/revocation/change-store.js";
 import { connectPostgres } from "../../src/storage/postgres/connection.js";
 import { createWorkspace } from "../gateway/http.js";
 import type { TestApp } from "../harness.js";
@@ -49,7 +49,7 @@ export async function shareKey(app: TestApp, redis: Redis, key: string): Promise
 }
 
 /** The epoch of a service's database, and what its entries are sealed with. */
-export async function readTerms(app: TestApp): Promise<Terms> {
+export async function readTerms(app: TestApp): Promise<LeaseTerms> {
   const sql = connectPostgres(app.databaseUrl);
   try {
     return await createChangesStore(sql).readTerms();

@@ -1,7 +1,7 @@
 import { pino } from "pino";
 import { beforeEach, describe, expect, it, vi } from "vitest";
-import { createChanges } from "../../src/revocation/change-log.js";
-import type { Holdings } from "../../src/revocation/key-cache.js";
+import { createChangeLog } from "../../src/revocation/change-log.js";
+import type { KeyCache } from "../../src/revocation/key-cache.js";
 import type { KeyState } from "../../src/revocation/key-state.js";
 import { snapshotBefore } from "../../src/revocation/snapshot.js";
 import { type ReadUsable, withSpotChecks } from "../../src/revocation/spot-checks.js";
@@ -23,15 +23,15 @@ function checked(readUsable: ReadUsable, standing = { enabled: true, workspaceEn
   };
   const { enabled, workspaceEnabled } = standing;
   const found = { key: { keyId: "key_1", enabled }, workspaceEnabled } as KeyState;
-  const held = { held: () => undefined, find: async () => found } as unknown as Holdings;
+  const held = { held: () => undefined, find: async () => found } as unknown as KeyCache;
   const log = pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) });
-  return withSpotChecks(held, createChanges(snapshotBefore(knownXid + 1), "history"), readUsable, log, { monotonic });
+  return withSpotChecks(held, createChangeLog(snapshotBefore(knownXid + 1), "history"), readUsable, log, { monotonic });
 }
 
 /** Enough calls for so many checks, with time for each to end. */
 async function findUntilChecked(holdings: ReturnType<typeof checked>, checks: number): Promise<void> {
   for (let calls = 0; calls < 150 * checks; calls++) {
-    await holdings.find(hash);
+    await holdings.get(hash);
     await new Promise(setImmediate);
   }
 }

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { createChanges } from "../../src/revocation/change-log.js";
+import { createChangeLog } from "../../src/revocation/change-log.js";
 import type { ChangeSource } from "../../src/revocation/change-poller.js";
 import { createLease } from "../../src/revocation/lease.js";
 import { snapshotBefore } from "../../src/revocation/snapshot.js";
@@ -14,7 +14,7 @@ function openLease(whileAsleep: (clocks: { monotonic: number; wall: number }, sl
   let slept = 0;
   const source: ChangeSource = {
     connect: async () => {},
-    beginHistory: async () => {},
+    startTimeline: async () => {},
     changedSince: async (snapshot) => ({
       snapshot,
       leaseMs,
@@ -37,14 +37,14 @@ function openLease(whileAsleep: (clocks: { monotonic: number; wall: number }, sl
     },
   };
   return {
-    lease: createLease(source, createChanges(snapshotBefore(0), "the one"), leaseMs, clock),
+    lease: createLease(source, createChangeLog(snapshotBefore(0), "the one"), leaseMs, clock),
     slept: () => slept,
   };
 }
 
 it("a change waits until the slowest holder has lost its lease, by the fastest clock of a writer", async () => {
   const { lease, slept } = openLease(() => {});
-  await lease.outlast();
+  await lease.waitOut();
   expect(slept()).toBeGreaterThanOrEqual(waitMs);
   expect(slept()).toBeLessThan(waitMs + 5);
 });
@@ -53,7 +53,7 @@ it.each(["monotonic", "wall"] as const)("a change waits as long although its %s 
   const { lease, slept } = openLease((clocks) => {
     clocks[which] += 3_600_000;
   });
-  await lease.outlast();
+  await lease.waitOut();
   expect(slept()).toBeGreaterThanOrEqual(waitMs);
 });
 
@@ -62,7 +62,7 @@ it("a change goes on waiting although its timer fires at half the time", async (
     clocks.monotonic -= ms / 2;
     clocks.wall -= ms / 2;
   });
-  await lease.outlast();
+  await lease.waitOut();
   expect(slept() / 2).toBeGreaterThanOrEqual(waitMs);
 });
 
@@ -71,7 +71,7 @@ it("a change waits for no more than twice as long when its time of day is set ba
   const { lease, slept } = openLease((clocks) => {
     if (sleeps++ === 0) clocks.wall -= 3_600_000;
   });
-  await lease.outlast();
+  await lease.waitOut();
   expect(slept()).toBeGreaterThanOrEqual(waitMs);
   expect(slept()).toBeLessThan(2 * (waitMs + 5));
 });

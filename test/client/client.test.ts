@@ -12,7 +12,7 @@ import {
   type LatchkeyErrorCode,
   type LatchkeyErrorType,
 } from "../../src/client/client.js";
-import { Failure, failureCodes, pathOf } from "../../src/errors.js";
+import { ApiError, errorCodes, pathOf } from "../../src/errors.js";
 import { toConnectError } from "../../src/rpc/status.js";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
 
@@ -110,8 +110,8 @@ describe("the errors of a client", () => {
     return createLatchkeyClient({ key: "lk_any", transport: { unary: fail, stream: fail } });
   };
 
-  it.each(failureCodes.map((code) => [pathOf(code), code] as const))("tell %s by its name", async (path, code) => {
-    const sent = toConnectError(new Failure(code, "What happened."), "req_1");
+  it.each(errorCodes.map((code) => [pathOf(code), code] as const))("tell %s by its name", async (path, code) => {
+    const sent = toConnectError(new ApiError(code, "What happened."), "req_1");
     const error = await refusal(failing(sent).keys.listKeys({}));
     expect(isLatchkeyError(error, path as LatchkeyErrorType)).toBe(true);
     expect(isLatchkeyError(error, path.split("/")[1] as LatchkeyErrorCode)).toBe(true);

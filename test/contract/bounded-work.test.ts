@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { largestMessage } from "../../src/rpc/pipeline.js";
+import { maxMessageBytes } from "../../src/rpc/pipeline.js";
 import { largeBodies } from "../fuzz/large-bodies.js";
 import { operationNamed } from "../fuzz/operations.js";
 import { readOutcome } from "../fuzz/outcome.js";
@@ -23,7 +23,7 @@ afterAll(async () => {
 });
 
 /** As large as a request can be. */
-const size = Math.min(largestMessage, 128 * 1024) - 64;
+const size = Math.min(maxMessageBytes, 128 * 1024) - 64;
 
 /** The best of many, so that it is no longer on a busy machine. */
 const unit = workUnit();

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { mintId } from "../../src/ids.js";
 import { mintSecret } from "../../src/keys/secret.js";
-import { type ListName, writePage } from "../../src/pagination.js";
+import { type ListName, buildPage } from "../../src/pagination.js";
 import { redisInUse } from "../auth/calls.js";
 import { succeed } from "../calls.js";
 import { createWorkspace } from "../gateway/http.js";
@@ -63,7 +63,7 @@ let neighbour: { workspaceId: string; key: string };
 // waited for, which shows in nothing but time.
 beforeAll(async () => {
   provider.register();
-  app = await openTestApp({ ...patientWithRedis, guard: { admits: () => true } });
+  app = await openTestApp({ ...patientWithRedis, guard: { accepts: () => true } });
   await redisInUse(app);
   wire = openWire(app);
   sql = openSql(app.databaseUrl, { max: 2, onnotice: () => {} });
@@ -148,7 +148,7 @@ function inventThings(): Things {
 function cursorAfter(list: ListName | undefined, { keyId, identityId, eventId }: Things): string | undefined {
   const last = { keys: keyId, identities: identityId, events: eventId, workspaces: undefined }[list ?? "workspaces"];
   if (list === undefined || last === undefined) return undefined;
-  return writePage(list, { limit: 1, after: "" }, [last, ""], (id) => id).pagination.cursor;
+  return buildPage(list, { limit: 1, after: "" }, [last, ""], (id) => id).pagination.cursor;
 }
 
 /** Everything that there is to see of a call, with what is chance left out. */

@@ -19,7 +19,7 @@ beforeAll(async () => {
   sql = openSql(database.url, { max: 1, onnotice: () => {} });
   // A machine that is too busy to serve, or to renew a short lease, would be another reason to refuse.
   await sql`update cluster_state set lease_ms = 400, wait_ms = 400`;
-  app = await openTestApp({ databaseUrl: database.url, guard: { admits: () => true } });
+  app = await openTestApp({ databaseUrl: database.url, guard: { accepts: () => true } });
   wire = openWire(app);
 });
 afterAll(async () => {

@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import type { Backend, Run } from "../../src/embedded/backend.js";
-import { forgetful, openPostgres } from "../../src/embedded/postgres.js";
-import { keepRunning, type News } from "../../src/embedded/supervisor.js";
+import { nonDurable, openPostgres } from "../../src/embedded/postgres.js";
+import { supervise, type BackendEvent } from "../../src/embedded/supervisor.js";
 
 test("a stop does not wait for a backend that takes long to be started again", async () => {
   const killed = new AbortController();
@@ -22,9 +22,9 @@ test("a stop does not wait for a backend that takes long to be started again", a
     },
     discard: () => {},
   };
-  const told: News["kind"][] = [];
+  const told: BackendEvent["kind"][] = [];
   const unwanted = new AbortController();
-  const kept = await keepRunning(backend, ({ kind }) => told.push(kind), unwanted.signal);
+  const kept = await supervise(backend, ({ kind }) => told.push(kind), unwanted.signal);
   killed.abort();
   await expect.poll(() => starts).toBe(2);
   unwanted.abort();
@@ -35,7 +35,7 @@ test("a stop does not wait for a backend that takes long to be started again", a
 
 test("a PostgreSQL that is not wanted any more before it answers is ended, and can be started later", async () => {
   const dataDir = mkdtempSync(join(tmpdir(), "latchkey-unwanted-"));
-  const backend = await openPostgres(dataDir, forgetful);
+  const backend = await openPostgres(dataDir, nonDurable);
   onTestFinished(() => {
     backend.discard();
     rmSync(dataDir, { recursive: true, force: true });

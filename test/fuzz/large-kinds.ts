@@ -1,13 +1,13 @@
 import { brotliCompressSync, constants } from "node:zlib";
 import fc from "fast-check";
-import { largestMessage } from "../../src/rpc/pipeline.js";
+import { maxMessageBytes } from "../../src/rpc/pipeline.js";
 import { goodRequest } from "./good-requests.js";
 import { encode, type Kind } from "./kind.js";
 import { largeBodies } from "./large-bodies.js";
 import { resolved } from "./request.js";
 import { type DoorName, doorNames, type Headers, type Sent, sentTo } from "./sent.js";
 
-const largest = Math.min(largestMessage, 128 * 1024) - 64;
+const largest = Math.min(maxMessageBytes, 128 * 1024) - 64;
 
 /** Some below what a field may have, some above that, and some of what a body may have. */
 const sizes = [1_000, 4_000, 16_000, 40_000, 90_000, largest, largest];

@@ -4,7 +4,7 @@ import { type DescMessage, fromBinary, fromJson, type MessageShape } from "@bufb
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { type Status, StatusSchema } from "../../gen/google/rpc/status_pb.js";
-import { catalogue, type FailureCode, failureCodes, grpcStatusOf, pathOf, reasonOf } from "../../src/errors.js";
+import { catalogue, type ApiErrorCode, errorCodes, grpcStatusOf, pathOf, reasonOf } from "../../src/errors.js";
 import { toComparable } from "../contract/messages.js";
 import type { Operation } from "./operations.js";
 import type { Answer } from "./send.js";
@@ -168,8 +168,8 @@ export function statusOf(path: string): number {
   return catalogue[codeOf(path)].status;
 }
 
-function codeOf(path: string): FailureCode {
-  const code = failureCodes.find((each) => pathOf(each) === path);
+function codeOf(path: string): ApiErrorCode {
+  const code = errorCodes.find((each) => pathOf(each) === path);
   if (code === undefined) throw new Error(`"${path}" is not in the catalogue`);
   return code;
 }

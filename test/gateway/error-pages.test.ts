@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { catalogue, failureCodes, grpcNameOf, pathOf, reasonOf, titleOf } from "../../src/errors.js";
+import { catalogue, errorCodes, grpcNameOf, pathOf, reasonOf, titleOf } from "../../src/errors.js";
 import { mintSecret } from "../../src/keys/secret.js";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
 import { needsCurl } from "../left-out.js";
@@ -10,7 +10,7 @@ import { type Answer, ask, createWorkspace, expectFailure, expectSuccess, post }
 import { blocksOf, errorsPath, open, visibleText } from "./pages.js";
 
 const run = promisify(execFile);
-const named = failureCodes.map((code) => [pathOf(code), code] as const);
+const named = errorCodes.map((code) => [pathOf(code), code] as const);
 
 let app: TestApp;
 let origin: string;
@@ -165,7 +165,7 @@ describe("the README's table of errors agrees with the catalogue", () => {
   });
 
   it("names no error that is not in the catalogue", () => {
-    const known = failureCodes.map(pathOf);
+    const known = errorCodes.map(pathOf);
     expect([...readme().matchAll(row)].map(([, name]) => name).filter((name) => !known.includes(name ?? ""))).toEqual(
       [],
     );

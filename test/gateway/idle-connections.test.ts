@@ -4,7 +4,7 @@ import { expect, it, onTestFinished } from "vitest";
 import { openTestApp } from "../harness.js";
 
 it("a connection that was answered, and on which nothing more is asked, is closed after a while", async () => {
-  const app = await openTestApp({ limits: { idleMs: 200 } });
+  const app = await openTestApp({ limits: { keepAliveMs: 200 } });
   onTestFinished(() => app.close());
   const { hostname, port } = new URL(app.httpUrl);
   const socket = connect(Number(port), hostname);

@@ -1,11 +1,11 @@
-import { failureCodes, pathOf } from "../../src/errors.js";
+import { errorCodes, pathOf } from "../../src/errors.js";
 import { type Answer, ask } from "./http.js";
 
 /** Where the errors are listed; the page of each lies below. */
 export const errorsPath = "/api-reference/errors-v2/service";
 
 /** Every page that people open. */
-export const pagePaths = ["/", errorsPath, ...failureCodes.map((code) => `${errorsPath}/${pathOf(code)}`)];
+export const pagePaths = ["/", errorsPath, ...errorCodes.map((code) => `${errorsPath}/${pathOf(code)}`)];
 
 /** Opens a page as a browser would, without a credential. */
 export function open(origin: string, path: string): Promise<Answer> {

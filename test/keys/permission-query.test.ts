@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
 import { covers } from "../../src/call/permissions.js";
-import { Failure } from "../../src/errors.js";
+import { ApiError } from "../../src/errors.js";
 import { parsePermissionQuery } from "../../src/keys/permission-query.js";
 
 /** A query as a tree. */
@@ -53,18 +53,18 @@ function printOddly(expression: Expression, odd: (choices: readonly string[]) =>
 const openings = (text: string) => text.split("(").length - 1;
 
 /** The failure that a query is refused with; undefined if it is taken. */
-function refusalOf(text: string): Failure | undefined {
+function refusalOf(text: string): ApiError | undefined {
   try {
     parsePermissionQuery(text);
     return undefined;
   } catch (error) {
-    if (error instanceof Failure) return error;
+    if (error instanceof ApiError) return error;
     throw error;
   }
 }
 
 /** Holds a refusal against its form: invalid input of `permissions` that names the place of a token, or the end. */
-function expectNamesPosition(text: string, refusal: Failure): number {
+function expectNamesPosition(text: string, refusal: ApiError): number {
   expect(refusal.code).toBe(ErrorCode.APPLICATION_INVALID_INPUT);
   expect(refusal.more.fields).toEqual([
     { location: "permissions", message: expect.stringMatching(/^at position \d+: \S/) },

@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it, onTestFinished } from "vitest";
-import { createWindows } from "../../src/rate-limit/counter.js";
+import { createRequestCounter } from "../../src/rate-limit/counter.js";
 import { noCache } from "../../src/storage/redis/client.js";
 import { redisInUse } from "../auth/calls.js";
 import { ask, createWorkspace, expectSuccess } from "../gateway/http.js";
@@ -103,7 +103,7 @@ it("a Redis that does not count a workspace in time is not asked again for every
     asked += 1;
     return undefined;
   };
-  const windows = createWindows(rateLimit, { ...noCache, inUse: true, client: {} as Redis, store: hanging });
+  const windows = createRequestCounter(rateLimit, { ...noCache, inUse: true, client: {} as Redis, store: hanging });
   for (let used = 1; used <= 100; used++) expect(await windows.count("ws_1")).toMatchObject({ used });
   expect(asked).toBeLessThan(10);
   const askedBefore = asked;
@@ -113,7 +113,7 @@ it("a Redis that does not count a workspace in time is not asked again for every
 
 it("a Redis that is passed by is not asked to count", async () => {
   const store = () => expect.fail("it was asked");
-  const windows = createWindows(rateLimit, { ...noCache, inUse: false, client: {} as Redis, store });
+  const windows = createRequestCounter(rateLimit, { ...noCache, inUse: false, client: {} as Redis, store });
   expect(await windows.count("ws_1")).toMatchObject({ used: 1 });
 });
 
@@ -121,7 +121,7 @@ it("a window has an end also in its last moment, when Redis says that nothing is
   // In the words of the library's script: how many were counted, and for how many milliseconds they still are.
   const client = { rlflxIncr: async () => [1_001, 0] } as unknown as Redis;
   const store = <T>(_operation: string, command: () => Promise<T>) => command();
-  const windows = createWindows(rateLimit, { ...noCache, inUse: true, client, store });
+  const windows = createRequestCounter(rateLimit, { ...noCache, inUse: true, client, store });
   expect(await windows.count("ws_1")).toEqual({ used: 1_001, msLeft: 1 });
 });
 

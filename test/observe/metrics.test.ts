@@ -5,7 +5,7 @@ import { pino } from "pino";
 import { Registry } from "prom-client";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
-import { serveMetrics } from "../../src/http/metrics-server.js";
+import { openMetricsServer } from "../../src/http/metrics-server.js";
 import { standardLimits } from "../../src/overload/limits.js";
 import { type Doors, openDoors } from "../contract/doors.js";
 import { ask, createWorkspace, post } from "../gateway/http.js";
@@ -197,7 +197,7 @@ it("metrics that cannot be read are answered with 500, told in the log, and aske
     if (failing) throw new Error("a worker is gone");
     return new Registry();
   };
-  const server = await serveMetrics(read, "127.0.0.1", 0, log, standardLimits);
+  const server = await openMetricsServer(read, "127.0.0.1", 0, log, standardLimits);
   try {
     expect(await fetch(server.url)).toMatchObject({ status: 500 });
     expect(lines).toMatchObject([
@@ -213,7 +213,7 @@ it("metrics that cannot be read are answered with 500, told in the log, and aske
 describe("the metrics port keeps nobody for long", () => {
   /** A service whose limits pass soon, and how connections to its metrics port end. */
   async function openLimited() {
-    const limited = await openTestApp({ metricsPort: 0, limits: { headMs: 300, headBytes: 2_000 } });
+    const limited = await openTestApp({ metricsPort: 0, limits: { headersTimeoutMs: 300, maxHeaderBytes: 2_000 } });
     onTestFinished(() => limited.close());
     const { hostname, port } = new URL(limited.metricsUrl ?? "");
     return async function converse(bytes: string): Promise<string> {

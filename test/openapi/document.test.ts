@@ -1,7 +1,7 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { FastifyInstance } from "fastify";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { catalogue, failureCodes, pathOf } from "../../src/errors.js";
+import { catalogue, errorCodes, pathOf } from "../../src/errors.js";
 import { operationOf } from "../contract/operations.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import type { OpenApi } from "./reference.js";
@@ -35,7 +35,7 @@ test("the document has the routes that the gateway serves, and no others", () =>
 
 test("the document has an example of every failure of the catalogue, with its status and its address", () => {
   const shown = Object.entries(document.components.examples).map(([name, { value }]) => ({ name, ...value.error }));
-  const expected = failureCodes.map((code) => ({
+  const expected = errorCodes.map((code) => ({
     name: pathOf(code).replace("/", "."),
     status: catalogue[code].status,
     type: `${docsBase}/api-reference/errors-v2/service/${pathOf(code)}`,

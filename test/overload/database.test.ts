@@ -27,7 +27,7 @@ beforeAll(async () => {
   sql = openSql(database.url, { max: 1, onnotice: () => {} });
   // So long that on a busy machine none is refused for want of a lease; nor for want of time of this process.
   await sql`update cluster_state set lease_ms = 5000, wait_ms = 5000`;
-  app = await openTestApp({ databaseUrl: database.url, metricsPort: 0, guard: { admits: () => true } });
+  app = await openTestApp({ databaseUrl: database.url, metricsPort: 0, guard: { accepts: () => true } });
   key = (await createWorkspace(app.httpUrl)).key;
   // From now on the key is held: a call needs one statement, that of its change.
   expectSuccess(await post(app.httpUrl, "/v2/keys.verifyKey", key, { key }));

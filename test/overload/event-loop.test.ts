@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { createPatience } from "../../src/overload/codel.js";
-import { createLoopGuard } from "../../src/overload/event-loop.js";
+import { createCoDel } from "../../src/overload/codel.js";
+import { createLoadShedder } from "../../src/overload/event-loop.js";
 
 const bounds = { targetMs: 50, burstMs: 1_000, intervalMs: 250 };
 
 /** A process whose clock goes on by what calls take, and which is asked in turns of its event loop. */
 function openProcess() {
   let now = 10_000;
-  const guard = createLoopGuard(bounds, () => now);
+  const guard = createLoadShedder(bounds, () => now);
   return {
     pass(ms: number) {
       now += ms;
@@ -16,7 +16,7 @@ function openProcess() {
     async turn(calls: number, ms: number): Promise<number> {
       let served = 0;
       for (let call = 0; call < calls; call++) {
-        if (!guard.admits()) continue;
+        if (!guard.accepts()) continue;
         served += 1;
         now += ms;
       }
@@ -68,22 +68,22 @@ describe("of the calls that wait for the event loop", () => {
 
 describe("patience", () => {
   it("is long until everyone has waited for longer than the target during a whole interval", () => {
-    const patience = createPatience(bounds);
-    patience.waited(60, 1_000);
-    expect(patience.limit(1_249)).toBe(1_000);
-    expect(patience.limit(1_250)).toBe(50);
-    patience.waited(49, 1_240);
-    expect(patience.limit(1_500)).toBe(1_000);
-    patience.waited(60, 1_300);
-    expect(patience.limit(1_549)).toBe(1_000);
+    const patience = createCoDel(bounds);
+    patience.recordWait(60, 1_000);
+    expect(patience.maxWait(1_249)).toBe(1_000);
+    expect(patience.maxWait(1_250)).toBe(50);
+    patience.recordWait(49, 1_240);
+    expect(patience.maxWait(1_500)).toBe(1_000);
+    patience.recordWait(60, 1_300);
+    expect(patience.maxWait(1_549)).toBe(1_000);
   });
 
   it("stays short for a while after a queue has stood: it would grow again at once", () => {
-    const patience = createPatience(bounds);
-    patience.waited(60, 1_000);
-    patience.waited(60, 1_300);
-    patience.waited(0, 1_310);
-    expect(patience.limit(6_299)).toBe(50);
-    expect(patience.limit(6_300)).toBe(1_000);
+    const patience = createCoDel(bounds);
+    patience.recordWait(60, 1_000);
+    patience.recordWait(60, 1_300);
+    patience.recordWait(0, 1_310);
+    expect(patience.maxWait(6_299)).toBe(50);
+    expect(patience.maxWait(6_300)).toBe(1_000);
   });
 });

@@ -16,7 +16,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vites
 import { ServerReflectionRequestSchema } from "../../gen/grpc/reflection/v1/reflection_pb.js";
 import { VerifyKeyRequestSchema } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { standardLimits } from "../../src/overload/limits.js";
-import { largestMessage } from "../../src/rpc/pipeline.js";
+import { maxMessageBytes } from "../../src/rpc/pipeline.js";
 import { ask, createWorkspace, expectSuccess } from "../gateway/http.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import { readSamples, total } from "../observe/samples.js";
@@ -28,11 +28,11 @@ const watch = "/grpc.health.v1.Health/Watch";
 const reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 const empty = prefixed(Buffer.alloc(0));
 /** As large as a message may be: an unknown field of so many bytes. */
-const large = prefixed(Buffer.concat([Buffer.from([0xfa, 0x3f, 0xfa, 0xff, 0x07]), Buffer.alloc(largestMessage - 6)]));
+const large = prefixed(Buffer.concat([Buffer.from([0xfa, 0x3f, 0xfa, 0xff, 0x07]), Buffer.alloc(maxMessageBytes - 6)]));
 /** An unknown field of ten thousand bytes. */
 const tenThousand = Buffer.concat([Buffer.from([0xfa, 0x3f, 0x90, 0x4e]), Buffer.alloc(10_000)]);
 /** How many calls may be in flight on a gRPC connection. */
-const most = standardLimits.streams;
+const most = standardLimits.maxStreams;
 
 let app: TestApp;
 let key: string;
@@ -41,7 +41,7 @@ const socketOf = new WeakMap<ClientHttp2Session, Socket>();
 /** Whether the process has time. */
 let busy = false;
 beforeAll(async () => {
-  app = await openTestApp({ metricsPort: 0, guard: { admits: () => !busy } });
+  app = await openTestApp({ metricsPort: 0, guard: { accepts: () => !busy } });
   key = (await createWorkspace(app.httpUrl)).key;
 });
 afterAll(() => app.close());
@@ -77,7 +77,7 @@ describe("a message", () => {
 
   it("is refused if it comes in absurdly many pieces, or is larger than the largest", async () => {
     expect(await grpcStatusOf(callInPieces(large.subarray(0, 4_000), 1))).toBe(status.INVALID_ARGUMENT);
-    const larger = prefixed(Buffer.alloc(largestMessage + 1));
+    const larger = prefixed(Buffer.alloc(maxMessageBytes + 1));
     expect(await grpcStatusOf(callInPieces(larger.subarray(0, 1_000), 1_000))).toBe(status.RESOURCE_EXHAUSTED);
   });
 });
@@ -177,7 +177,7 @@ describe("streams that need no credential", () => {
   it("may be a few on a connection, more are refused, and those of another connection are served", async () => {
     const session = openSession();
     await once(session, "remoteSettings");
-    const watchers = Array.from({ length: standardLimits.publicStreams }, () => open(session, watch).end(empty));
+    const watchers = Array.from({ length: standardLimits.maxPublicStreams }, () => open(session, watch).end(empty));
     await Promise.all(watchers.map((stream) => once(stream.resume(), "data")));
     expect(await grpcStatusOf(open(session, watch).end(empty))).toBe(status.RESOURCE_EXHAUSTED);
     const other = open(openSession(), watch).end(empty);
@@ -216,7 +216,7 @@ it.each([
 ])("of streams that were refused (%s), nothing is left while their connection stays", async (_, path, wrong, code) => {
   const session = openSession();
   await once(session, "remoteSettings");
-  const watchers = Array.from({ length: standardLimits.publicStreams }, () => open(session, watch).end(empty));
+  const watchers = Array.from({ length: standardLimits.maxPublicStreams }, () => open(session, watch).end(empty));
   await Promise.all(watchers.map((stream) => once(stream.resume(), "data")));
   const before = await streamsInMemory();
   busy = code === status.UNAVAILABLE;
@@ -233,7 +233,7 @@ describe("a reflection stream", () => {
   it("takes so many requests, and says so to the next", async () => {
     const stream = open(openSession(), reflection);
     const ended = grpcStatusOf(stream);
-    stream.write(Buffer.concat(Array(standardLimits.reflectionRequests).fill(listServices)));
+    stream.write(Buffer.concat(Array(standardLimits.maxReflectionRequests).fill(listServices)));
     let bytes = 0;
     stream.on("data", (piece) => {
       bytes += piece.length;
@@ -242,7 +242,7 @@ describe("a reflection stream", () => {
     expect(await ended).toBe(status.RESOURCE_EXHAUSTED);
     const one = open(openSession(), reflection).end(listServices);
     const [answer] = await once(one, "data");
-    expect(bytes).toBe(standardLimits.reflectionRequests * answer.length);
+    expect(bytes).toBe(standardLimits.maxReflectionRequests * answer.length);
   });
 
   it("is ended when the process has no time, at its next request", async () => {

@@ -224,7 +224,7 @@ describe("when a few strangers have all that strangers have,", () => {
 describe("a response", () => {
   it("that is not read ends its connection in time, although its client goes on to send", async () => {
     const requestMs = 2_000;
-    const impatient = await openTestApp({ limits: { headMs: requestMs, requestMs } });
+    const impatient = await openTestApp({ limits: { headersTimeoutMs: requestMs, requestTimeoutMs: requestMs } });
     onTestFinished(() => impatient.close());
     const socket = openSocket(impatient.httpUrl).pause();
     // More than the kernel keeps for a reader who may yet come, and then a head that does not end.

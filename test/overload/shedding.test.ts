@@ -26,7 +26,7 @@ const lines: { msg: string; bottleneck?: string; code?: string }[] = [];
 beforeAll(async () => {
   app = await openTestApp({
     metricsPort: 0,
-    guard: { admits: () => !busy },
+    guard: { accepts: () => !busy },
     log: pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) }),
   });
   key = (await createWorkspace(app.httpUrl)).key;
@@ -128,7 +128,7 @@ describe("a call that the process has no time for", () => {
 });
 
 it("while the service stops, a refusal is the last answer on its connection, which is closed", async () => {
-  const stopping = await openTestApp({ guard: { admits: () => !busy }, lingerMs: 60_000 });
+  const stopping = await openTestApp({ guard: { accepts: () => !busy }, lingerMs: 60_000 });
   const clients = await Promise.all(
     [
       "POST /v1/keys.listKeys HTTP/1.1",

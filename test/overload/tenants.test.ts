@@ -22,7 +22,7 @@ let doors: readonly Door[];
 
 beforeAll(async () => {
   // This process is the clients, too: it is not to refuse calls for want of its own time.
-  app = await openTestApp({ metricsPort: 0, guard: { admits: () => true } });
+  app = await openTestApp({ metricsPort: 0, guard: { accepts: () => true } });
   sql = openSql(app.databaseUrl, { max: 2, onnotice: () => {} });
   [attacker, other] = await Promise.all([createWorkspace(app.httpUrl), createWorkspace(app.httpUrl)]);
   doors = [openHttp(app.httpUrl), openGrpc(`http://${app.grpcAddress}`), openConnect(app.httpUrl)];

@@ -10,7 +10,7 @@ it("over TLS, connections beyond MAX_CONNECTIONS are closed at once, silent ones
   const authority = await createAuthority();
   const files = writeFiles(await authority.issue(), authority.cert);
   const { certFile, keyFile } = files;
-  const limits = { handshakeMs: 1_000 };
+  const limits = { handshakeTimeoutMs: 1_000 };
   const tls = { certFile, keyFile, clientCaFile: undefined };
   const app = await openTestApp({ tls, maxConnections: 10, limits, metricsPort: 0 });
   onTestFinished(async () => {

@@ -75,7 +75,7 @@ describe("grpc.health.v1", () => {
 
 describe("a service that is told to stop", () => {
   it("says so before its ports close, and goes on serving until then", async () => {
-    const app = await openTestApp({ stopDelayMs: 1_500 });
+    const app = await openTestApp({ shutdownDelayMs: 1_500 });
     const health = healthOf(app);
     expect(await health.check()).toBe("SERVING");
 

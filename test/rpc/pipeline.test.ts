@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import { AccessSchema, access } from "../../gen/latchkey/v1/access_pb.js";
 import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
-import type { Once } from "../../src/idempotency/middleware.js";
+import type { Idempotency } from "../../src/idempotency/middleware.js";
 import { createProcedures } from "../../src/rpc/pipeline.js";
 
 const noCall = () => {
@@ -12,7 +12,7 @@ const noCall = () => {
 };
 const nobody = { authenticate: noCall, recheck: noCall, reread: noCall };
 
-const asItIs: Once = (_method, handle) => handle;
+const asItIs: Idempotency = (_method, handle) => handle;
 
 /** A service with some of its RPCs, and without handlers. */
 function only(descriptor: DescService, ...names: string[]): DescService {

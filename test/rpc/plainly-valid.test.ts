@@ -8,7 +8,7 @@ import {
   GetKeyRequestSchema,
   VerifyKeyRequestSchema,
 } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { compilePlainlyValid } from "../../src/rpc/length-rules.js";
+import { compileLengthRules } from "../../src/rpc/length-rules.js";
 
 const validator = createValidator();
 const isValid = (schema: DescMessage, message: Message) => validator.validate(schema, message).kind === "valid";
@@ -32,7 +32,7 @@ const cases: [string, DescMessage, (value: string) => Record<string, unknown>][]
 
 describe("what is valid at a glance", () => {
   it.each(cases)("is valid by protovalidate too: %s", (_name, schema, membersOf) => {
-    const isPlainlyValid = compilePlainlyValid(schema);
+    const isPlainlyValid = compileLengthRules(schema);
     let accepted = 0;
     fc.assert(
       fc.property(text, (value) => {
@@ -47,11 +47,11 @@ describe("what is valid at a glance", () => {
   });
 
   it("does not include a reference that is missing", () => {
-    expect(compilePlainlyValid(GetIdentityRequestSchema)(create(GetIdentityRequestSchema))).toBe(false);
+    expect(compileLengthRules(GetIdentityRequestSchema)(create(GetIdentityRequestSchema))).toBe(false);
   });
 
   it("includes nothing where rules are about more than the length of texts", () => {
-    const isPlainlyValid = compilePlainlyValid(CreateKeyRequestSchema);
+    const isPlainlyValid = compileLengthRules(CreateKeyRequestSchema);
     expect(isPlainlyValid(create(CreateKeyRequestSchema, { name: "a name" }))).toBe(false);
   });
 });

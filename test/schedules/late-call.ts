@@ -1,8 +1,8 @@
 import { EventEmitter } from "node:events";
 import { create } from "@bufbuild/protobuf";
 import { CreateKeyRequestSchema, KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { type Call, workFor } from "../../src/call/call.js";
-import { Failure, pathOf } from "../../src/errors.js";
+import { type Call, runUnlessAborted } from "../../src/call/call.js";
+import { ApiError, pathOf } from "../../src/errors.js";
 import { mintSecret } from "../../src/keys/secret.js";
 import { createProcedures, type Procedure, type Service } from "../../src/rpc/pipeline.js";
 import type { Replica } from "./replica.js";
@@ -29,10 +29,10 @@ export interface LateCallEnd {
 export class LateCall implements Call {
   readonly requestId = "req";
   readonly client = new EventEmitter();
-  readonly leaving = "gone";
+  readonly closeEvent = "gone";
   deadline = performance.now() + 1_000_000;
-  ended?: Failure | undefined;
-  work?: Set<() => void> | undefined;
+  abortReason?: ApiError | undefined;
+  onAbort?: Set<() => void> | undefined;
 
   constructor(readonly world: LateCallWorld) {}
 
@@ -54,13 +54,13 @@ export class LateCall implements Call {
       await procedure.perform(this, caller, () => request);
       return { bodyCame, code: "ok" };
     } catch (error) {
-      return { bodyCame, code: error instanceof Failure ? pathOf(error.code) : "unavailable" };
+      return { bodyCame, code: error instanceof ApiError ? pathOf(error.code) : "unavailable" };
     }
   }
 
   /** Ends it without an answer, so that it leaves no timer behind. */
   abandon(): void {
-    this.client.emit(this.leaving);
+    this.client.emit(this.closeEvent);
   }
 }
 
@@ -73,7 +73,7 @@ const handlers = {
     await handle();
     // Begun when somebody waits for it, as statements are.
     // biome-ignore lint/suspicious/noThenProperty: it is such a statement
-    if (change) await workFor(call, { then: (...told) => change().then(...told) }, () => {});
+    if (change) await runUnlessAborted(call, { then: (...told) => change().then(...told) }, () => {});
     return {};
   },
 };

@@ -1,5 +1,5 @@
 import type { ChangeSource } from "../../src/revocation/change-poller.js";
-import type { HoldingsSources } from "../../src/revocation/key-cache.js";
+import type { KeyCacheSources } from "../../src/revocation/key-cache.js";
 import type { LeaseTimes } from "../../src/revocation/lease-time.js";
 import { type Snapshot, sees, writeSnapshot } from "../../src/revocation/snapshot.js";
 import type { Dice } from "./dice.js";
@@ -39,7 +39,7 @@ export interface Postgres {
    */
   writeAsKey(who: string, made: () => void): Promise<void>;
   /** The connections of one replica. */
-  connect(who: string): ChangeSource & HoldingsSources;
+  connect(who: string): ChangeSource & KeyCacheSources;
   /** For how long leases last at present. */
   readonly leaseMs: number;
   /** The connection of somebody who changes the lease time. */
@@ -158,7 +158,7 @@ export function createPostgres(firstLeaseMs: number, step: Step, time: Time, dic
     },
     connect: (who) => ({
       connect: async () => {},
-      beginHistory: async () => {},
+      startTimeline: async () => {},
       async changedSince(seen) {
         await travel(`${who} asks for changes`);
         const changes = [...stamps].flatMap(([id, xid]) => (sees(seen, xid) ? [] : [{ id, xid }]));
@@ -175,13 +175,13 @@ export function createPostgres(firstLeaseMs: number, step: Step, time: Time, dic
         await travel(`${who} hears of changes`);
         return found;
       },
-      async readStanding() {
+      async readKeyRecord() {
         await travel(`${who} reads the key`);
         const found = standing(present(), writeSnapshot(snapshot()));
         await travel(`${who} gets the key`);
         return found;
       },
-      async readState() {
+      async readWorkspaceState() {
         await travel(`${who} reads the workspace`);
         const found = { enabled: present().workspaceEnabled, snapshot: writeSnapshot(snapshot()) };
         await travel(`${who} gets the workspace`);

@@ -1,7 +1,7 @@
 import { type Authentication, createAuthentication } from "../../src/auth/authenticate.js";
-import { createChanges } from "../../src/revocation/change-log.js";
+import { createChangeLog } from "../../src/revocation/change-log.js";
 import type { ChangeSource } from "../../src/revocation/change-poller.js";
-import { createHoldings, type Holdings, type HoldingsSources } from "../../src/revocation/key-cache.js";
+import { createKeyCache, type KeyCache, type KeyCacheSources } from "../../src/revocation/key-cache.js";
 import { createLease } from "../../src/revocation/lease.js";
 import type { Snapshot } from "../../src/revocation/snapshot.js";
 import type { Cache } from "../../src/storage/redis/client.js";
@@ -9,7 +9,7 @@ import type { Tally } from "./tally.js";
 import type { MachineClock } from "./time.js";
 
 /** One process with its clocks. */
-export interface Replica extends Holdings {
+export interface Replica extends KeyCache {
   readonly name: string;
   readonly authentication: Authentication;
   readonly clock: MachineClock;
@@ -25,7 +25,7 @@ export interface Machine {
   readonly name: string;
   readonly clock: MachineClock;
   readonly cache: Cache;
-  readonly postgres: ChangeSource & HoldingsSources;
+  readonly postgres: ChangeSource & KeyCacheSources;
 }
 
 /** The real lease, fence and holdings, put together as the application does it, on a simulated machine. */
@@ -40,9 +40,9 @@ export function startReplica(
   let readings = 0;
   let hits = 0;
 
-  const changes = createChanges(beginning, "the one", mostRemembered);
-  const { admit } = changes;
-  changes.admit = (fact) => {
+  const changes = createChangeLog(beginning, "the one", mostRemembered);
+  const { isCurrent: admit } = changes;
+  changes.isCurrent = (fact) => {
     const admitted = admit(fact);
     if (!admitted) tally.fenced += 1;
     return admitted;
@@ -50,7 +50,7 @@ export function startReplica(
 
   const source: ChangeSource = {
     connect: postgres.connect,
-    beginHistory: postgres.beginHistory,
+    startTimeline: postgres.startTimeline,
     changedSince(seen) {
       questions += 1;
       return postgres.changedSince(seen);
@@ -64,14 +64,14 @@ export function startReplica(
     if (questions > before) tally.leaseLost += 1;
   };
 
-  const sources: HoldingsSources = {
-    readStanding(hash) {
+  const sources: KeyCacheSources = {
+    readKeyRecord(hash) {
       readings += 1;
-      return postgres.readStanding(hash);
+      return postgres.readKeyRecord(hash);
     },
-    readState(workspaceId) {
+    readWorkspaceState(workspaceId) {
       readings += 1;
-      return postgres.readState(workspaceId);
+      return postgres.readWorkspaceState(workspaceId);
     },
     makeDurable: postgres.makeDurable,
   };
@@ -85,7 +85,7 @@ export function startReplica(
     },
   };
 
-  const holdings = createHoldings(lease, changes, counted, sources, 1_000_000);
+  const holdings = createKeyCache(lease, changes, counted, sources, 1_000_000);
   return {
     ...holdings,
     name,

@@ -1,8 +1,8 @@
 import type { Scheduler } from "fast-check";
 import { VerificationCode } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { judge } from "../../src/keys/verify.js";
-import { recentPast } from "../../src/revocation/lease.js";
-import { changeLease } from "../../src/revocation/lease-time.js";
+import { verify } from "../../src/keys/verify.js";
+import { recentSnapshot } from "../../src/revocation/lease.js";
+import { setLeaseTime } from "../../src/revocation/lease-time.js";
 import { chooseChange } from "./choose-change.js";
 import { createDice } from "./dice.js";
 import { LateCall } from "./late-call.js";
@@ -66,7 +66,7 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
       startReplica(
         machine,
         postgres.leaseMs,
-        dice.pick([recentPast(postgres.snapshot), postgres.snapshot]),
+        dice.pick([recentSnapshot(postgres.snapshot), postgres.snapshot]),
         dice.pick([1, 100_000]),
         tally,
       );
@@ -81,10 +81,10 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
     const beganAfter = acknowledged;
     const before = { steps, readings: replica.readings, hits: replica.hits, time: postgres.time };
     try {
-      const found = replica.held(hash) ?? (await replica.find(hash));
+      const found = replica.peek(hash) ?? (await replica.get(hash));
       const moments = postgres.history.slice(beganAfter);
       wrong ??= missing(found, moments);
-      const verdict = judge(found?.key, undefined, replica.databaseTime);
+      const verdict = verify(found?.key, undefined, replica.databaseTime);
       const isAccepted = found?.workspaceEnabled && verdict === VerificationCode.VALID;
       if (isAccepted) wrong ??= missingAtEnd("ok", moments);
       const { expiresAt } = found?.key ?? { expiresAt: null };
@@ -145,7 +145,7 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
     for (;;) {
       try {
         const commits = await postgres.write(replica.name, row, to);
-        await replica.changed();
+        await replica.awaitPropagation();
         acknowledged = Math.max(acknowledged, commits);
         tally.acknowledged += 1;
         return;
@@ -160,7 +160,7 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
     const clock = time.clockOf(who, dice.pick(speeds), timeOfDay);
     for (;;) {
       try {
-        if (await changeLease(postgres.leaseTimes(who), ms, clock)) tally.leaseTimeChanged += 1;
+        if (await setLeaseTime(postgres.leaseTimes(who), ms, clock)) tally.leaseTimeChanged += 1;
         return;
       } catch {
         // once more

@@ -36,12 +36,12 @@ describe("SIGTERM under full load cuts off no call, loses no write, and is not h
   });
 });
 
-describe("with STOP_DELAY_MS, SIGTERM under load is told before anybody is refused", () => {
+describe("with SHUTDOWN_DELAY_MS, SIGTERM under load is told before anybody is refused", () => {
   test.for([
     ["one process", {}],
     ["two workers", { WORKERS: "2" }],
   ] as const)("by %s", { timeout: 60_000 }, async ([, set]) => {
-    const { target, service, key } = await startService({ ...set, STOP_DELAY_MS: "3000" });
+    const { target, service, key } = await startService({ ...set, SHUTDOWN_DELAY_MS: "3000" });
     const load = startLoad(target, key);
     onTestFinished(load.close);
     const order: string[] = [];

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer, Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from "vitest";
 import { type Connections, openConnections } from "../../src/storage/postgres/database.js";
-import { troubleOf } from "../../src/storage/postgres/errors.js";
+import { classifyError } from "../../src/storage/postgres/errors.js";
 import { addressOf, byPort } from "../backend-address.js";
 import { createDatabase } from "../harness.js";
 
@@ -57,7 +57,7 @@ async function ending<T>(statement: PromiseLike<T>): Promise<T | "out of reach">
   try {
     return await statement;
   } catch (error) {
-    expect(troubleOf(error)?.sentence).toMatch(/cannot reach/);
+    expect(classifyError(error)?.sentence).toMatch(/cannot reach/);
     return "out of reach";
   }
 }

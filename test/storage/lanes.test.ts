@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Sql } from "../../src/storage/postgres/connection.js";
-import { createLanes, type Lane } from "../../src/storage/postgres/pool.js";
+import { createPool, type PooledConnection } from "../../src/storage/postgres/pool.js";
 import { fairRules, type Origin, type PoolRules } from "../../src/storage/postgres/shares.js";
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ["performance"] }));
@@ -9,12 +9,12 @@ afterEach(() => void vi.useRealTimers());
 /** Lanes over connections that are never used, in a process that has nothing to do but wait, and who got a turn where. */
 function openLanes(connections: number, rules?: PoolRules) {
   const pools = Array.from({ length: connections }, () => ({}) as Sql);
-  const turns: { who: string; lane: Lane }[] = [];
-  const lanes = createLanes(pools, rules, () => performance.now());
+  const turns: { who: string; lane: PooledConnection }[] = [];
+  const lanes = createPool(pools, rules, () => performance.now());
   return {
     lanes,
-    enter: (who: string, origin?: Origin) => lanes.enter({ origin, goOn: (lane) => turns.push({ who, lane }) }),
-    laneOf: (who: string) => turns.find((turn) => turn.who === who)?.lane as Lane,
+    enter: (who: string, origin?: Origin) => lanes.acquire({ origin, onAcquired: (lane) => turns.push({ who, lane }) }),
+    laneOf: (who: string) => turns.find((turn) => turn.who === who)?.lane as PooledConnection,
     turns: () => turns.map(({ who }) => who),
   };
 }
@@ -24,7 +24,7 @@ test("a statement gets a connection to itself while there is one, and shares one
   for (const who of ["first", "second", "third"]) enter(who);
   expect(turns()).toEqual(["first", "second", "third"]);
   expect(laneOf("first")).not.toBe(laneOf("second"));
-  expect(lanes.use()).toMatchObject({ busy: 2, free: 0, waiting: { ordinary: 1 } });
+  expect(lanes.usage()).toMatchObject({ busy: 2, free: 0, waiting: { ordinary: 1 } });
 });
 
 test("nobody is sent behind a statement that takes long", () => {
@@ -38,7 +38,7 @@ test("nobody is sent behind a statement that takes long", () => {
   vi.advanceTimersByTime(30);
   enter("waits");
   expect(turns()).not.toContain("waits");
-  expect(lanes.use()).toMatchObject({ busy: 2, free: 0, waiting: { ordinary: 2 } });
+  expect(lanes.usage()).toMatchObject({ busy: 2, free: 0, waiting: { ordinary: 2 } });
 });
 
 test("who waits has the next turn, before whoever comes later", () => {
@@ -49,7 +49,7 @@ test("who waits has the next turn, before whoever comes later", () => {
   enter("comes later");
   expect(turns()).toEqual(["slow"]);
 
-  lanes.leave(laneOf("slow"));
+  lanes.release(laneOf("slow"));
   expect(turns(), "a connection that has moved is shared as before").toEqual([
     "slow",
     "waits",
@@ -63,7 +63,7 @@ test("where statements take long, each connection has one at a time: nobody wait
   for (let round = 0; round < 20; round++) {
     enter(`slow ${round}`);
     vi.advanceTimersByTime(25);
-    lanes.leave(laneOf(`slow ${round}`));
+    lanes.release(laneOf(`slow ${round}`));
   }
   enter("first");
   enter("second");
@@ -74,21 +74,21 @@ test("where statements take long, each connection has one at a time: nobody wait
 test("who is taken back gets no turn", () => {
   const { lanes, turns } = openLanes(1);
   const withdrawn = {
-    goOn() {
+    onAcquired() {
       throw new Error("was taken back");
     },
   };
-  let lane: Lane | undefined;
-  lanes.enter({
-    goOn(entered) {
+  let lane: PooledConnection | undefined;
+  lanes.acquire({
+    onAcquired(entered) {
       lane = entered;
     },
   });
   vi.advanceTimersByTime(30);
-  lanes.enter(withdrawn);
-  expect(lanes.withdraw(withdrawn)).toBe(true);
-  lanes.leave(lane as unknown as Lane);
-  expect(lanes.withdraw(withdrawn), "there is nothing to take back").toBe(false);
+  lanes.acquire(withdrawn);
+  expect(lanes.cancel(withdrawn)).toBe(true);
+  lanes.release(lane as unknown as PooledConnection);
+  expect(lanes.cancel(withdrawn), "there is nothing to take back").toBe(false);
   expect(turns()).toEqual([]);
 });
 
@@ -107,15 +107,15 @@ describe("of ten connections", () => {
   test("one workspace uses three at most, and two more for revocations", () => {
     const opened = openLanes(10, fairRules);
     occupy(opened, of("attacker"));
-    expect(opened.lanes.use()).toMatchObject({ busy: 3, waiting: { ordinary: 17 } });
+    expect(opened.lanes.usage()).toMatchObject({ busy: 3, waiting: { ordinary: 17 } });
     occupy(opened, of("attacker", "revocation"));
-    expect(opened.lanes.use()).toMatchObject({ busy: 5, waiting: { ordinary: 17, revocation: 18 } });
+    expect(opened.lanes.usage()).toMatchObject({ busy: 5, waiting: { ordinary: 17, revocation: 18 } });
   });
 
   test("whatever many workspaces do together, one is left for each of lookups, revocations and the operator", () => {
     const opened = openLanes(10, fairRules);
     for (const account of ["a", "b", "c", "d"]) occupy(opened, of(account));
-    expect(opened.lanes.use()).toMatchObject({ busy: 7, free: 3 });
+    expect(opened.lanes.usage()).toMatchObject({ busy: 7, free: 3 });
     const { enter, turns } = opened;
     enter("lookup", of("strangers", "lookup"));
     enter("second lookup", of("another", "lookup"));
@@ -128,7 +128,7 @@ describe("of ten connections", () => {
   test("and many revocations together leave one for what is ordinary", () => {
     const opened = openLanes(10, fairRules);
     for (const account of ["a", "b", "c", "d", "e"]) occupy(opened, of(account, "revocation"));
-    expect(opened.lanes.use()).toMatchObject({ busy: 7, free: 3 });
+    expect(opened.lanes.usage()).toMatchObject({ busy: 7, free: 3 });
     opened.enter("ordinary", of("other"));
     expect(opened.turns()).toContain("ordinary");
   });
@@ -146,7 +146,7 @@ describe("of ten connections", () => {
     for (const who of ["first", "second", "third"]) enter(who, of("other", "revocation"));
     expect(turns()).toEqual(["first", "second"]);
     expect(laneOf("first")).not.toBe(laneOf("second"));
-    lanes.leave(laneOf("first"));
+    lanes.release(laneOf("first"));
     expect(turns()).toEqual(["first", "second", "third"]);
   });
 });
@@ -163,16 +163,16 @@ describe("workspaces that wait", () => {
     vi.advanceTimersByTime(30);
     for (let index = 0; index < 40; index++) enter(`attacker ${index}`, of("attacker"));
     for (const who of ["b", "c"]) enter(who, of(who));
-    lanes.leave(laneOf("slow"));
+    lanes.release(laneOf("slow"));
     // The attacker waited first.
     const sent = turns().length - 1;
     expect(sent).toBeGreaterThan(1);
     expect(sent).toBeLessThanOrEqual(16);
-    for (let index = 0; index < sent; index++) lanes.leave(laneOf(`attacker ${index}`));
+    for (let index = 0; index < sent; index++) lanes.release(laneOf(`attacker ${index}`));
     expect(turns().slice(1 + sent)).toEqual(["b"]);
-    lanes.leave(laneOf("b"));
+    lanes.release(laneOf("b"));
     expect(turns().slice(1 + sent)).toEqual(["b", "c"]);
-    lanes.leave(laneOf("c"));
+    lanes.release(laneOf("c"));
     expect(turns()[3 + sent]).toBe(`attacker ${sent}`);
   });
 
@@ -181,7 +181,7 @@ describe("workspaces that wait", () => {
     for (let index = 0; index < 5; index++) enter(`busy ${index}`, of("busy"));
     enter("other", of("other"));
     enter("busy 5", of("busy"));
-    for (let index = 0; index < 5; index++) lanes.leave(laneOf(`busy ${index}`));
+    for (let index = 0; index < 5; index++) lanes.release(laneOf(`busy ${index}`));
     expect(turns().slice(5)).toEqual(["other"]);
   });
 
@@ -197,7 +197,7 @@ describe("workspaces that wait", () => {
     enter("first", of("strangers", one));
     for (let index = 0; index < 3; index++) enter(`one ${index}`, of("strangers", one));
     enter("other", of("strangers", other));
-    for (const who of ["first", "one 0", "other"]) lanes.leave(laneOf(who));
+    for (const who of ["first", "one 0", "other"]) lanes.release(laneOf(who));
     expect(turns()).toEqual(["first", "one 0", "other", "one 1"]);
   });
 });
@@ -211,21 +211,21 @@ test("connections that are replaced take their statements out of every share", (
   }
   enter("waits", origin);
   lanes.replace(Array.from({ length: 10 }, () => ({}) as Sql));
-  expect(lanes.use()).toMatchObject({ busy: 1, free: 9 });
-  for (let index = 0; index < 3; index++) lanes.leave(laneOf(`${index}`));
-  expect(lanes.use()).toMatchObject({ busy: 1, free: 9 });
-  lanes.leave(laneOf("waits"));
-  expect(lanes.use()).toMatchObject({ busy: 0, free: 10 });
+  expect(lanes.usage()).toMatchObject({ busy: 1, free: 9 });
+  for (let index = 0; index < 3; index++) lanes.release(laneOf(`${index}`));
+  expect(lanes.usage()).toMatchObject({ busy: 1, free: 9 });
+  lanes.release(laneOf("waits"));
+  expect(lanes.usage()).toMatchObject({ busy: 0, free: 10 });
 });
 
 test("a process that is busy does not take a statement for slow whose answer it has not read yet", () => {
-  const lanes = createLanes([{} as Sql], undefined, () => 0);
-  const turns: Lane[] = [];
-  const enter = () => lanes.enter({ goOn: (lane) => turns.push(lane) });
+  const lanes = createPool([{} as Sql], undefined, () => 0);
+  const turns: PooledConnection[] = [];
+  const enter = () => lanes.acquire({ onAcquired: (lane) => turns.push(lane) });
   for (let round = 0; round < 20; round++) {
     enter();
     vi.advanceTimersByTime(25);
-    lanes.leave(turns.at(-1) as Lane);
+    lanes.release(turns.at(-1) as PooledConnection);
   }
   enter();
   enter();

@@ -4,7 +4,7 @@ import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { createLatchkeyClient } from "../../src/client/client.js";
-import { createTroubleLog } from "../../src/storage/postgres/outage-log.js";
+import { createOutageLog } from "../../src/storage/postgres/outage-log.js";
 import { readMetric } from "../auth/vitals.js";
 import { createWorkspace, expectFailure, expectSuccess, post } from "../gateway/http.js";
 import { createDatabase, openTestApp, type TestApp } from "../harness.js";
@@ -116,7 +116,7 @@ it("of trouble that lasts, the log says once that it is over: when what had fail
   const told: string[] = [];
   let now = 0;
   const write = (line: string) => void told.push(JSON.parse(line).msg);
-  const troubles = createTroubleLog(pino({ level: "info" }, { write }), () => now);
+  const troubles = createOutageLog(pino({ level: "info" }, { write }), () => now);
   const full = (query: string) => Object.assign(new Error("no room"), { code: "53100", query });
   troubles.succeeded("insert");
   troubles.failed(full("insert"));
@@ -134,7 +134,7 @@ it("trouble with connecting is over when any statement succeeds, but not what el
   const told: string[] = [];
   let now = 0;
   const write = (line: string) => void told.push(JSON.parse(line).msg);
-  const troubles = createTroubleLog(pino({ level: "info" }, { write }), () => now);
+  const troubles = createOutageLog(pino({ level: "info" }, { write }), () => now);
   const crowded = Object.assign(new Error("too many connections"), { code: "53300" });
   troubles.failed(crowded);
   troubles.succeeded("select"); // on one of the connections that are left

@@ -2,9 +2,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
-import { allOf } from "../../src/revocation/change-log.js";
+import { allRowsOf } from "../../src/revocation/change-log.js";
 import { type Change, createChangesStore } from "../../src/revocation/change-store.js";
-import { recentPast } from "../../src/revocation/lease.js";
+import { recentSnapshot } from "../../src/revocation/lease.js";
 import { type Snapshot, snapshotBefore } from "../../src/revocation/snapshot.js";
 import { openOwnPostgres } from "./own-postgres.js";
 import { disableRow, openSchema, type Schema } from "./schema.js";
@@ -106,7 +106,7 @@ describe("whoever asks for what it has not seen yet", () => {
     expect(changes).toHaveLength(2);
     expect(changes).toEqual(
       expect.arrayContaining([
-        { id: allOf(large), xid: undefined },
+        { id: allRowsOf(large), xid: undefined },
         { id: keyId, xid: expect.any(Number) },
       ]),
     );
@@ -120,7 +120,7 @@ describe("whoever asks for what it has not seen yet", () => {
     await schema.sql`delete from keys where key_id = ${deleted}`;
     expect(await follower.ask()).toEqual([]);
     await schema.sql`delete from keys where key_id = ${living}`;
-    expect(await follower.ask()).toEqual([{ id: allOf(workspaceId), xid: undefined }]);
+    expect(await follower.ask()).toEqual([{ id: allRowsOf(workspaceId), xid: undefined }]);
   });
 
   it("learns that it cannot be told, if a row was removed whose deletion it has not seen", async () => {
@@ -139,7 +139,7 @@ describe("whoever asks for what it has not seen yet", () => {
     const { snapshot } = await store.readTerms();
     const { changes } = await store.changedSince(snapshotBefore(snapshot.xmin - 1));
     expect(changes?.map(({ id }) => id)).toEqual([workspaceId]);
-    expect(recentPast(snapshot).xmax).toBeLessThan(snapshot.xmin);
+    expect(recentSnapshot(snapshot).xmax).toBeLessThan(snapshot.xmin);
   });
 });
 

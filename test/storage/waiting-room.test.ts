@@ -1,18 +1,18 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { createWaitingRoom } from "../../src/storage/postgres/acquire-queue.js";
+import { createAcquireQueue } from "../../src/storage/postgres/acquire-queue.js";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
 /** A room, and what became of those who came. */
 function openRoom() {
-  const room = createWaitingRoom<string>({ targetMs: 100, burstMs: 3_000, intervalMs: 1_000 });
+  const room = createAcquireQueue<string>({ targetMs: 100, burstMs: 3_000, intervalMs: 1_000 });
   const refused: string[] = [];
   const names = new Map<object, string>();
   const enter = (who: string, patient = false) => {
-    const waiter = patient ? { goOn() {} } : { goOn() {}, refuse: () => void refused.push(who) };
+    const waiter = patient ? { onAcquired() {} } : { onAcquired() {}, onRejected: () => void refused.push(who) };
     names.set(waiter, who);
-    room.enter(waiter);
+    room.add(waiter);
   };
   const next = () => names.get(room.next() ?? {});
   return { room, refused, enter, next };
@@ -87,7 +87,7 @@ test("a queue that has been empty for a while is a new one", () => {
   const { room, enter, refused } = openRoom();
   enter("burst");
   vi.advanceTimersByTime(3_000);
-  room.passedBy();
+  room.acquiredImmediately();
   vi.advanceTimersByTime(6_000);
   enter("later");
   vi.advanceTimersByTime(500);

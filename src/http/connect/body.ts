@@ -6,10 +6,10 @@ import {
   type JsonValue,
   ScalarType,
 } from "@bufbuild/protobuf";
-import { compressionUnsupported, type FieldError, invalidInput, isEnough, payloadTooLarge } from "../../errors.js";
+import { unsupportedCompression, type FieldError, invalidInput, isEnough, payloadTooLarge } from "../../errors.js";
 import { readBinary } from "../../rpc/decode-binary.js";
-import { mostItemsOf, tooManyItems } from "../../rpc/message-limits.js";
-import { largestMessage } from "../../rpc/pipeline.js";
+import { maxItemsOf, tooManyItems } from "../../rpc/message-limits.js";
+import { maxMessageBytes } from "../../rpc/pipeline.js";
 import { readJson } from "../json/strict-json.js";
 
 /** How a body is encoded: alone, or in a frame of gRPC-Web. */
@@ -36,16 +36,16 @@ export function refuseUndecodable(schema: DescMessage, { framed, codec }: BodyFo
 export function refuseCompressed({ framed }: BodyFormat, headers: NodeJS.Dict<string | string[]>): void {
   const header = framed ? "grpc-encoding" : "content-encoding";
   const encoding = headers[header] ?? "identity";
-  if (String(encoding).toLowerCase() !== "identity") throw compressionUnsupported(header);
+  if (String(encoding).toLowerCase() !== "identity") throw unsupportedCompression(header);
 }
 
 /** gRPC-Web puts one byte of flags and four of length before the message. A unary call has one message. */
 function messageIn(frame: Buffer): Buffer {
   const [flags = -1] = frame;
   if (frame.length < 5 || flags > compressedFlag || flags < 0) throw inBody("is not a gRPC-Web message");
-  if (flags === compressedFlag) throw compressionUnsupported("grpc-encoding");
+  if (flags === compressedFlag) throw unsupportedCompression("grpc-encoding");
   const length = frame.readUInt32BE(1);
-  if (length > largestMessage) throw payloadTooLarge("body", largestMessage);
+  if (length > maxMessageBytes) throw payloadTooLarge("body", maxMessageBytes);
   if (length !== frame.length - 5) throw inBody("is not exactly one gRPC-Web message");
   return frame.subarray(5);
 }
@@ -75,7 +75,7 @@ function findMistakes(schema: DescMessage, name: string, value: JsonValue, error
     return;
   }
   const items = field.fieldKind === "list" && Array.isArray(value) ? value : [];
-  const mostItems = mostItemsOf(field) ?? items.length;
+  const mostItems = maxItemsOf(field) ?? items.length;
   if (items.length > mostItems) {
     errors.push({ location: name, message: tooManyItems(mostItems) });
     return;

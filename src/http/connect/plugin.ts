@@ -5,12 +5,12 @@ import type { UniversalHandler, UniversalServerRequest } from "@connectrpc/conne
 import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { after } from "../../call/maybe-promise.js";
-import { type Failure, mediaTypeUnsupported } from "../../errors.js";
-import { largestMessage, type Procedure, toFailure } from "../../rpc/pipeline.js";
+import { chain } from "../../call/maybe-promise.js";
+import { type ApiError, unsupportedMediaType } from "../../errors.js";
+import { maxMessageBytes, type Procedure, toApiError } from "../../rpc/pipeline.js";
 import { toConnectError } from "../../rpc/status.js";
 import { refuseBadTimeout, timeoutMs } from "../../rpc/timeout.js";
-import { admitCall, type HttpCall, neverCached, performCall, type SendBody, tenantOf, toHttpFailure } from "../call.js";
+import { admitCall, type HttpCall, neverCached, performCall, type SendBody, tenantOf, toHttpError } from "../call.js";
 import { readBody } from "../request-body.js";
 import { type BodyFormat, refuseCompressed, refuseUndecodable } from "./body.js";
 
@@ -21,7 +21,7 @@ const callKey = createContextKey<HttpCall | undefined>(undefined);
  *
  * @param headersOf what any answer over HTTP brings along with a failure
  */
-export function connectDoor(procedures: readonly Procedure[], headersOf: HeadersOf, send: SendBody) {
+export function connectPlugin(procedures: readonly Procedure[], headersOf: HeadersOf, send: SendBody) {
   const byPath = new Map(procedures.map((procedure) => [procedure.path, procedure]));
   const { handlers } = createRouter(procedures);
 
@@ -36,10 +36,10 @@ export function connectDoor(procedures: readonly Procedure[], headersOf: Headers
       // From the first byte, however long the body takes to come.
       const [timeoutProtocol, timeout] = timeoutOf(request);
       call.deadline = Math.min(call.deadline, call.startedAt + timeoutMs(timeoutProtocol, timeout));
-      const admitted = after(admitCall(request, procedure), () => {
+      const admitted = chain(admitCall(request, procedure), () => {
         const protocol = protocolOf(request);
         if (protocol === undefined) {
-          throw mediaTypeUnsupported(
+          throw unsupportedMediaType(
             "An RPC is called with a body of application/json, application/proto or gRPC-Web.",
           );
         }
@@ -67,7 +67,7 @@ function createRouter(procedures: readonly Procedure[]) {
   const router = createConnectRouter({
     grpc: false,
     acceptCompression: [],
-    readMaxBytes: largestMessage,
+    readMaxBytes: maxMessageBytes,
     jsonOptions: { ignoreUnknownFields: false },
   });
   for (const { method } of procedures) router.rpc(method, handle);
@@ -121,12 +121,12 @@ async function handle(message: Message, context: HandlerContext): Promise<Messag
   try {
     return await performCall(call, () => message);
   } catch (error) {
-    call.failure = toFailure(error);
+    call.failure = toApiError(error);
     throw toConnectError(call.failure, call.requestId);
   }
 }
 
-type HeadersOf = (failure: Failure) => Readonly<Record<string, string>>;
+type HeadersOf = (failure: ApiError) => Readonly<Record<string, string>>;
 
 /**
  * Answers a call that was refused before Connect saw it, in the protocol that it came in. What came in none of them is
@@ -135,7 +135,7 @@ type HeadersOf = (failure: Failure) => Readonly<Record<string, string>>;
 function createWriteRefusal(headersOf: HeadersOf, send: SendBody) {
   return async (error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
     const { call } = request;
-    const failure = toHttpFailure(error);
+    const failure = toHttpError(error);
     const refusal = toRefusal(request.raw, failure, call.requestId);
     if (refusal === undefined) throw error;
     call.failure = failure;
@@ -155,7 +155,7 @@ export interface Refusal {
 }
 
 /** A failure in the protocol that a request came in; undefined if it came in none of them. */
-export function toRefusal(request: IncomingMessage, failure: Failure, requestId: string): Refusal | undefined {
+export function toRefusal(request: IncomingMessage, failure: ApiError, requestId: string): Refusal | undefined {
   const protocol = protocolOf(request);
   if (protocol === undefined || request.method !== "POST") return undefined;
   const error = toConnectError(failure, requestId);

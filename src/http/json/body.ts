@@ -1,5 +1,5 @@
 import type { FastifyRequest } from "fastify";
-import { compressionUnsupported, invalidInput } from "../../errors.js";
+import { unsupportedCompression, invalidInput } from "../../errors.js";
 import { readJson } from "./strict-json.js";
 
 /** Parses a JSON body. An empty one means `{}`: the documented listKeys call may send none. */
@@ -11,7 +11,7 @@ export function parseBody(request: FastifyRequest): unknown {
     throw invalidInput(parameters.map((location) => ({ location, message: "belongs in the body, not in the query" })));
   }
   if ((headers["content-encoding"] ?? "identity").toLowerCase() !== "identity") {
-    throw compressionUnsupported("Content-Encoding");
+    throw unsupportedCompression("Content-Encoding");
   }
   return body === undefined || body.length === 0 ? {} : readJson(body);
 }

@@ -5,7 +5,7 @@ import { create, type DescEnum, type DescField, type DescMessage, type Message, 
 import { StructSchema, type Timestamp, TimestampSchema, timestampFromMs, timestampMs } from "@bufbuild/protobuf/wkt";
 import { updateMaskOf } from "../../call/update-mask.js";
 import { type FieldError, invalidInput, isEnough } from "../../errors.js";
-import { mostItemsOf, tooManyItems } from "../../rpc/message-limits.js";
+import { maxItemsOf, tooManyItems } from "../../rpc/message-limits.js";
 
 /** Reads a request message from parsed JSON; throws `invalid_input` with every bad field named. */
 export type ReadMessage = (json: unknown) => Message;
@@ -92,7 +92,7 @@ function fieldReaderOf(field: DescField): ReadField {
   const { jsonName } = field;
   const read = readerOf(field);
   if (field.fieldKind !== "list") return (given, errors) => readValue(jsonName, read, given, errors);
-  const mostItems = mostItemsOf(field) ?? Number.POSITIVE_INFINITY;
+  const mostItems = maxItemsOf(field) ?? Number.POSITIVE_INFINITY;
   return (given, errors) => {
     if (Array.isArray(given) && given.length <= mostItems) {
       return given.map((item, index) => readValue(`${jsonName}[${index}]`, read, item, errors));

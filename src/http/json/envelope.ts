@@ -1,4 +1,4 @@
-import { catalogue, type Failure, pathOf, retryAfterOf, titleOf } from "../../errors.js";
+import { catalogue, type ApiError, pathOf, retryAfterOf, titleOf } from "../../errors.js";
 import { neverCached } from "../call.js";
 
 /** The body of a success, around its members as they were written. */
@@ -13,7 +13,7 @@ export function successMembers(data: unknown, pagination?: unknown): string {
 }
 
 /** The body of a failure, the same for every kind. */
-export function failureBody(failure: Failure, requestId: string, docsBase: string): string {
+export function errorBody(failure: ApiError, requestId: string, docsBase: string): string {
   const { code, detail, more } = failure;
   return JSON.stringify({
     meta: { requestId },
@@ -28,7 +28,7 @@ export function failureBody(failure: Failure, requestId: string, docsBase: strin
 }
 
 /** The headers that a failure brings along. */
-export function failureHeaders(failure: Failure): Record<string, string> {
+export function errorHeaders(failure: ApiError): Record<string, string> {
   const { code, more } = failure;
   const retryAfter = retryAfterOf(failure);
   return {
@@ -51,7 +51,7 @@ export function errorPagePath(path: string): string {
 }
 
 /** RFC 6750: a request without a credential gets no error code. */
-function challengeOf(code: Failure["code"]): string {
+function challengeOf(code: ApiError["code"]): string {
   return pathOf(code) === "authentication/missing"
     ? `Bearer realm="latchkey"`
     : `Bearer realm="latchkey", error="invalid_token"`;

@@ -2,7 +2,7 @@ import { type DescMessage, type DescMethodUnary, getOption, hasOption, type Mess
 import { http } from "../../../gen/google/api/annotations_pb.js";
 import type { HttpRule } from "../../../gen/google/api/http_pb.js";
 import { PaginationSchema } from "../../../gen/latchkey/v1/pagination_pb.js";
-import { writeOnce } from "../../rpc/memoize-encoding.js";
+import { memoizeEncoding } from "../../rpc/memoize-encoding.js";
 import type { Procedure } from "../../rpc/pipeline.js";
 import { compileQueryReader, compileReader, compileWriter, type ReadMessage } from "./codec.js";
 import { successMembers } from "./envelope.js";
@@ -49,11 +49,11 @@ function routeOf(procedure: Procedure, rule: HttpRule): Route {
 /** `response_body` names the field that is the data; a Pagination beside it is the list's. */
 function writerOf({ output }: DescMethodUnary, { responseBody }: HttpRule): Route["write"] {
   const write = compileWriter(output);
-  if (responseBody === "") return writeOnce((response) => successMembers(write(response)));
+  if (responseBody === "") return memoizeEncoding((response) => successMembers(write(response)));
   const dataName = jsonNameOf(output, ({ name }) => name === responseBody);
   if (dataName === undefined) throw new Error(`${output}: has no field ${responseBody} to be the response body`);
   const pageName = jsonNameOf(output, ({ message }) => message?.typeName === PaginationSchema.typeName);
-  return writeOnce((response) => {
+  return memoizeEncoding((response) => {
     const json = write(response);
     return successMembers(json[dataName], pageName && json[pageName]);
   });

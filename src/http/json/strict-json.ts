@@ -4,9 +4,9 @@
 // with.
 import { type FieldError, invalidInput } from "../../errors.js";
 import {
-  deepestField,
-  largestField,
-  mostMembers,
+  maxDepth,
+  maxFieldBytes,
+  maxMembers,
   smallBody,
   tooDeep,
   tooLarge,
@@ -88,11 +88,11 @@ function findMistake(text: string): FieldError | undefined {
     const character = text.charCodeAt(at);
     if (character <= space) continue;
     size += 1;
-    if (size > largestField) return mistake(tooLarge);
+    if (size > maxFieldBytes) return mistake(tooLarge);
     if (character === brace || character === bracket) {
       isName = character === brace;
       open.push(isName ? new Set() : undefined);
-      if (open.length > 1 + deepestField) return mistake(tooDeep);
+      if (open.length > 1 + maxDepth) return mistake(tooDeep);
     } else if (character === endBrace || character === endBracket) {
       open.pop();
     } else if (character === comma) {
@@ -108,7 +108,7 @@ function findMistake(text: string): FieldError | undefined {
         if (open.length === 1) {
           location = name;
           size = -':,"'.length; // what stands between it and the next name
-          if (names.size === mostMembers) return { location: "body", message: tooManyMembers };
+          if (names.size === maxMembers) return { location: "body", message: tooManyMembers };
         }
         if (names.has(name)) return has(open.length === 1 ? "given more than once" : memberTwice);
         names.add(name);
@@ -118,7 +118,7 @@ function findMistake(text: string): FieldError | undefined {
     } else if (character === minus || (character >= zero && character <= nine)) {
       const number = numberAt(text, at);
       size += number.length - 1;
-      if (size > largestField) return mistake(tooLarge);
+      if (size > maxFieldBytes) return mistake(tooLarge);
       if (isAltered(number)) return has("a number that cannot be kept as it is: send it as text");
       at += number.length - 1;
     }

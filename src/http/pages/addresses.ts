@@ -1,7 +1,7 @@
 import type { FastifyRequest } from "fastify";
 
 /** Where the doors are, as the one who asks sees them. */
-export interface Doors {
+export interface Addresses {
   /** HTTP/JSON and Connect: a URL without a path. */
   readonly http: string;
   /** gRPC: a host and a port. */
@@ -14,7 +14,7 @@ export interface Doors {
  * Tells the doors by the name that the asker used for this service: which names lead here, a service does not know. All
  * of it comes from the asker and is shown to the asker alone.
  */
-export function doorsOf({ host, headers, protocol, socket }: FastifyRequest, grpcPort: number): Doors {
+export function addressesOf({ host, headers, protocol, socket }: FastifyRequest, grpcPort: number): Addresses {
   // Nothing but a host and a port: what is shown will be pasted into a shell.
   const [name, hostname] = /^(\[[\da-f:.]+\]|[\w.-]+)(?::\d{1,5})?$/i.exec(host) ?? [];
   // A proxy that ends TLS says so here; of the gRPC port it tells nothing.

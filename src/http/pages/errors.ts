@@ -2,14 +2,14 @@ import {
   type Category,
   catalogue,
   categoryOf,
-  type FailureCode,
-  failureCodes,
+  type ApiErrorCode,
+  errorCodes,
   grpcNameOf,
   pathOf,
   reasonOf,
   titleOf,
 } from "../../errors.js";
-import { errorPagePath, failureBody } from "../json/envelope.js";
+import { errorPagePath, errorBody } from "../json/envelope.js";
 import { type Example, examples } from "./examples.js";
 import { command, html, json, type Markup, sentence } from "./html.js";
 import { type Page, paths } from "./layout.js";
@@ -25,11 +25,11 @@ const categories: Record<Category, string> = {
 
 const byCategory = (Object.keys(categories) as Category[]).map((category) => ({
   category,
-  codes: failureCodes.filter((code) => categoryOf(code) === category),
+  codes: errorCodes.filter((code) => categoryOf(code) === category),
 }));
 
 /** The page about one failure: what happened, why, and how to fix it. */
-export function errorPage(code: FailureCode, docsBase: string, api: string): Page {
+export function errorPage(code: ApiErrorCode, docsBase: string, api: string): Page {
   const { when, causes, remedy, seeAlso } = catalogue[code];
   const { answer, effect, given, command: text } = examples[code];
   const category = categoryOf(code);
@@ -45,7 +45,7 @@ ${factsOf(code)}
 <h2>How to fix it</h2>
 <p>${sentence(remedy)}</p>
 <h2>What the answer looks like</h2>
-${json(JSON.parse(failureBody(answer, "req_01jd9x2m5te4btvz7p3k8n6qwc", docsBase)))}
+${json(JSON.parse(errorBody(answer, "req_01jd9x2m5te4btvz7p3k8n6qwc", docsBase)))}
 <h2>${headings[effect]}</h2>
 <p>${sentence(given)}</p>
 ${command(text.replaceAll("$API", api))}
@@ -82,7 +82,7 @@ ${linesOf(codes)}
   };
 }
 
-function factsOf(code: FailureCode): Markup {
+function factsOf(code: ApiErrorCode): Markup {
   const grpc = grpcNameOf(code);
   return html`<dl class="facts">
 <div><dt>HTTP</dt><dd>${catalogue[code].status} ${titleOf(code)}</dd></div>
@@ -91,7 +91,7 @@ function factsOf(code: FailureCode): Markup {
 </dl>`;
 }
 
-function linesOf(codes: readonly FailureCode[]): Markup {
+function linesOf(codes: readonly ApiErrorCode[]): Markup {
   return html`<ul class="lines">
 ${codes.map(
   (code) => html`<li><a href="${errorPagePath(pathOf(code))}"><code>${categoryOf(code)}/<wbr>${nameOf(code)}</code></a>
@@ -101,7 +101,7 @@ ${codes.map(
 )}</ul>`;
 }
 
-function allErrors(current: FailureCode): Markup {
+function allErrors(current: ApiErrorCode): Markup {
   return html`<nav class="aside" aria-labelledby="all-errors">
 <h2 id="all-errors">All errors</h2>
 ${byCategory.map(
@@ -118,6 +118,6 @@ ${codes.map(
 )}</nav>`;
 }
 
-function nameOf(code: FailureCode): string {
+function nameOf(code: ApiErrorCode): string {
   return reasonOf(code).toLowerCase();
 }

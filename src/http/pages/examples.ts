@@ -1,10 +1,10 @@
 import { ErrorCode } from "../../../gen/latchkey/v1/errors_pb.js";
 import {
-  credentialMalformed,
-  credentialMissing,
+  malformedCredential,
+  missingCredential,
   deadlineExceeded,
-  type Failure,
-  type FailureCode,
+  type ApiError,
+  type ApiErrorCode,
   idempotencyConflict,
   identityAlreadyExists,
   identityNotFound,
@@ -12,24 +12,24 @@ import {
   keyDisabled,
   keyExpired,
   keyNotFound,
-  keyUnknown,
-  mediaTypeUnsupported,
+  unknownKey,
+  unsupportedMediaType,
   methodNotAllowed,
   payloadTooLarge,
   quotaExceeded,
   rateLimited,
   routeNotFound,
-  scopeLacking,
+  missingScope,
   serviceUnavailable,
   unexpectedError,
   workspaceDisabled,
   workspaceNotFound,
 } from "../../errors.js";
-import { largestMessage } from "../../rpc/pipeline.js";
+import { maxMessageBytes } from "../../rpc/pipeline.js";
 
 /** How a failure is shown on its page. */
 export interface Example {
-  readonly answer: Failure;
+  readonly answer: ApiError;
   /** Whether the command is answered by the failure, or gets past it: some cannot be had by asking. */
   readonly effect: "provokes" | "mends";
   /** What to know before the command is run. */
@@ -44,21 +44,21 @@ const listKeys = `curl -X POST $API/v1/keys.listKeys`;
 const anyKey = "`$KEY` is a key of yours.";
 
 /** Every failure once, as it is answered; a test runs the commands and compares. */
-export const examples: Record<FailureCode, Example> = {
+export const examples: Record<ApiErrorCode, Example> = {
   [ErrorCode.AUTHENTICATION_MISSING]: {
-    answer: credentialMissing(),
+    answer: missingCredential(),
     effect: "provokes",
     given: "A call without any credential.",
     command: listKeys,
   },
   [ErrorCode.AUTHENTICATION_MALFORMED]: {
-    answer: credentialMalformed("The credential is not an API key: its form or its checksum is wrong. Copy it again."),
+    answer: malformedCredential("The credential is not an API key: its form or its checksum is wrong. Copy it again."),
     effect: "provokes",
     given: "A credential that cannot be a key.",
     command: `${listKeys} \\\n  -H "Authorization: Bearer not-a-key"`,
   },
   [ErrorCode.AUTHENTICATION_KEY_NOT_FOUND]: {
-    answer: keyUnknown(),
+    answer: unknownKey(),
     effect: "provokes",
     given: "This key has the right form and checksum, and nobody holds it.",
     command: `${listKeys} \\\n  -H "Authorization: Bearer lk_0000000000000000000000000000000002WgCEo"`,
@@ -82,7 +82,7 @@ export const examples: Record<FailureCode, Example> = {
     command: `${listKeys} \\\n  ${bearerKey}`,
   },
   [ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS]: {
-    answer: scopeLacking("keys.read"),
+    answer: missingScope("keys.read"),
     effect: "provokes",
     given: "`$KEY` is a key that does not hold `keys.read`.",
     command: `${listKeys} \\\n  ${bearerKey}`,
@@ -167,7 +167,7 @@ curl $API/v2/keys.createKey \\
     command: `curl $API/v1/keys.listKeys`,
   },
   [ErrorCode.APPLICATION_UNSUPPORTED_MEDIA_TYPE]: {
-    answer: mediaTypeUnsupported("The body must be JSON: send it with `Content-Type: application/json`."),
+    answer: unsupportedMediaType("The body must be JSON: send it with `Content-Type: application/json`."),
     effect: "provokes",
     given: "`$KEY` is a key of yours. JSON that is not declared as such.",
     command: `curl $API/v1/keys.listKeys \\
@@ -175,7 +175,7 @@ curl $API/v2/keys.createKey \\
   -d '{"limit": 10}'`,
   },
   [ErrorCode.APPLICATION_PAYLOAD_TOO_LARGE]: {
-    answer: payloadTooLarge("body", largestMessage),
+    answer: payloadTooLarge("body", maxMessageBytes),
     effect: "provokes",
     given: "`$KEY` is a key of yours. Two million zeros are more than is read.",
     command: `head -c 2000000 /dev/zero | curl $API/v1/keys.listKeys \\

@@ -1,10 +1,10 @@
-import type { Doors } from "./addresses.js";
+import type { Addresses } from "./addresses.js";
 import { command, html, type Markup, sentence } from "./html.js";
 import { logo, type Page, paths } from "./layout.js";
 import { version } from "./version.js";
 
 /** The first page: what runs here, and where to go next. */
-export function homePage(doors: Doors): Page {
+export function homePage(doors: Addresses): Page {
   const { http, grpc } = doors;
   return {
     title: "Latchkey: API keys for your services",
@@ -31,7 +31,7 @@ ${[
 }
 
 /** The same in JSON, for programs and for curl. */
-export function homeData({ http, grpc }: Doors) {
+export function homeData({ http, grpc }: Addresses) {
   return {
     name: "Latchkey",
     version,
@@ -58,18 +58,18 @@ ${shown}
 `;
 }
 
-function httpCall({ http }: Doors): string {
+function httpCall({ http }: Addresses): string {
   return `curl -X POST ${http}/v1/keys.listKeys \\
   -H "Authorization: Bearer $KEY"`;
 }
 
-function grpcCall({ grpc, grpcOverTls }: Doors): string {
+function grpcCall({ grpc, grpcOverTls }: Addresses): string {
   return `npx buf curl --protocol grpc ${grpcOverTls ? "" : "--http2-prior-knowledge "}\\
   -H "Authorization: Bearer $KEY" \\
   ${grpcOverTls ? "https" : "http"}://${grpc}/latchkey.v1.KeysService/ListKeys`;
 }
 
-function connectCall({ http }: Doors): string {
+function connectCall({ http }: Addresses): string {
   return `curl ${http}/latchkey.v1.KeysService/ListKeys \\
   -H "Authorization: Bearer $KEY" \\
   -H 'Content-Type: application/json' -d '{}'`;

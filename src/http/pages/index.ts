@@ -2,13 +2,13 @@ import { createHash } from "node:crypto";
 import accepts from "@fastify/accepts";
 import type { FastifyInstance } from "fastify";
 import { LRUCache } from "lru-cache";
-import { failureCodes, pathOf } from "../../errors.js";
+import { errorCodes, pathOf } from "../../errors.js";
 import type { SendBody } from "../call.js";
 import { errorPagePath, successBody, successMembers } from "../json/envelope.js";
-import { type Doors, doorsOf } from "./addresses.js";
+import { type Addresses, addressesOf } from "./addresses.js";
 import { errorIndex, errorPage } from "./errors.js";
 import { homeData, homePage } from "./home.js";
-import { icon, layOut, type Page, paths } from "./layout.js";
+import { icon, renderPage, type Page, paths } from "./layout.js";
 import { style } from "./style.js";
 
 /**
@@ -28,7 +28,7 @@ export function pages(docsBase: () => string, grpcPort: () => number, send: Send
 
     // HTML for those who ask for it, as browsers do; curl, and whoever takes anything, gets JSON.
     scope.get(paths.home, async (request, reply) => {
-      const doors = doorsOf(request, grpcPort());
+      const doors = addressesOf(request, grpcPort());
       reply.header("vary", "accept");
       if (request.accepts().type(["json", "html"]) === "html") {
         send(request, reply.type(htmlType), pageFor(paths.home, doors, homePage));
@@ -40,7 +40,7 @@ export function pages(docsBase: () => string, grpcPort: () => number, send: Send
 
     servePage(paths.errors, errorIndex);
     servePage(`${paths.errors}/`, errorIndex);
-    for (const code of failureCodes) {
+    for (const code of errorCodes) {
       servePage(errorPagePath(pathOf(code)), ({ http }) => errorPage(code, docsBase(), http));
     }
 
@@ -49,19 +49,19 @@ export function pages(docsBase: () => string, grpcPort: () => number, send: Send
       return reply;
     });
 
-    function servePage(path: string, write: (doors: Doors) => Page): void {
+    function servePage(path: string, write: (doors: Addresses) => Page): void {
       scope.get(path, async (request, reply) => {
-        send(request, reply.type(htmlType), pageFor(path, doorsOf(request, grpcPort()), write));
+        send(request, reply.type(htmlType), pageFor(path, addressesOf(request, grpcPort()), write));
         return reply;
       });
     }
   };
 
-  function pageFor(path: string, doors: Doors, write: (doors: Doors) => Page): Buffer {
+  function pageFor(path: string, doors: Addresses, write: (doors: Addresses) => Page): Buffer {
     const name = `${path} ${doors.http} ${doors.grpc} ${doors.grpcOverTls}`;
     const known = made.get(name);
     if (known !== undefined) return known;
-    const page = Buffer.from(layOut(write(doors)));
+    const page = Buffer.from(renderPage(write(doors)));
     made.set(name, page);
     return page;
   }

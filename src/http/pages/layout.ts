@@ -27,7 +27,7 @@ export interface Page {
 }
 
 /** Lays a page out: the frame that all of them have. */
-export function layOut({ title, place, head, main, aside }: Page): string {
+export function renderPage({ title, place, head, main, aside }: Page): string {
   const link = (path: string, text: string) =>
     html`<li><a href="${path}"${path === place ? html` aria-current="true"` : ""}>${text}</a></li>`;
   return html`<!doctype html>

@@ -8,7 +8,7 @@ import { gzip } from "node:zlib";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { SendBody } from "../call.js";
 import { html } from "./html.js";
-import { layOut, paths } from "./layout.js";
+import { renderPage, paths } from "./layout.js";
 
 /** What the error URLs in the generated document begin with; where it is served, they begin with the real address. */
 export const exampleDocsBase = "http://127.0.0.1:8080";
@@ -43,7 +43,7 @@ const onlyFromHere = [
 ].join("; ");
 
 const pageFiles: Record<string, { type: string; read: () => Promise<Buffer> }> = {
-  [paths.reference]: { type: "text/html; charset=utf-8", read: async () => Buffer.from(layOut(page)) },
+  [paths.reference]: { type: "text/html; charset=utf-8", read: async () => Buffer.from(renderPage(page)) },
   "/docs/page.css": { type: "text/css; charset=utf-8", read: own("page.css") },
   "/docs/page.js": { type: "text/javascript; charset=utf-8", read: own("page.js") },
   "/docs/swagger-ui.css": { type: "text/css; charset=utf-8", read: swaggerUi("swagger-ui.css") },

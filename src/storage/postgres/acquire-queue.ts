@@ -1,23 +1,23 @@
-import { type Bounds, createPatience } from "../../overload/codel.js";
+import { type CoDelOptions, createCoDel } from "../../overload/codel.js";
 
 /** Who waits for something, and is told either that it is there or that there is no point in waiting. */
 export interface Waiter<T> {
-  goOn(what: T): void;
+  onAcquired(what: T): void;
   /** Absent: waits for as long as it takes. */
-  refuse?(): void;
+  onRejected?(): void;
 }
 
 /** Where statements wait for a connection, first come, first served. */
-export interface WaitingRoom<T> {
+export interface AcquireQueue<T> {
   readonly size: number;
   /** Lets somebody wait. In a queue that stands, those before who have waited too long make room. */
-  enter(waiter: Waiter<T>): void;
+  add(waiter: Waiter<T>): void;
   /** Takes out whoever is next. Those before who have waited too long are refused. */
   next(): Waiter<T> | undefined;
   /** Takes back who has not had a turn yet. False if it is too late. */
-  withdraw(waiter: Waiter<T>): boolean;
+  remove(waiter: Waiter<T>): boolean;
   /** Somebody had no need to wait. */
-  passedBy(): void;
+  acquiredImmediately(): void;
 }
 
 /**
@@ -25,7 +25,7 @@ export interface WaitingRoom<T> {
  * work, too. But who comes to a queue that has stood for a second may wait for 250 ms, and pushes out two of those who have
  * waited longer: a burst after which nobody comes is served whole, and of an overload no burst is left.
  */
-const waitingBounds: Bounds = { targetMs: 250, burstMs: 5_000, intervalMs: 1_000 };
+const waitingBounds: CoDelOptions = { targetMs: 250, burstMs: 5_000, intervalMs: 1_000 };
 
 /** When somebody last had a turn, in milliseconds. */
 export interface LastTurn {
@@ -33,12 +33,12 @@ export interface LastTurn {
 }
 
 /** @param lastTurn shared by queues that take turns, of which each moves less often than all of them together */
-export function createWaitingRoom<T>(
-  bounds: Bounds = waitingBounds,
+export function createAcquireQueue<T>(
+  bounds: CoDelOptions = waitingBounds,
   lastTurn: LastTurn = { at: Number.NEGATIVE_INFINITY },
-): WaitingRoom<T> {
+): AcquireQueue<T> {
   const { targetMs, intervalMs } = bounds;
-  const patience = createPatience(bounds);
+  const patience = createCoDel(bounds);
   const waiting = new Map<Waiter<T>, { readonly since: number; readonly limit: number }>();
   let looking: NodeJS.Timeout | undefined;
   /** When somebody came who found nobody waiting. */
@@ -48,7 +48,7 @@ export function createWaitingRoom<T>(
   function look(): void {
     const now = performance.now();
     const [[, first] = []] = waiting;
-    if (first !== undefined) patience.waited(now - first.since, now);
+    if (first !== undefined) patience.recordWait(now - first.since, now);
     const stuck = now - Math.max(lastTurn.at, begunAt) > intervalMs;
     for (const [waiter, { since, limit }] of waiting) {
       if (now - since > (stuck ? targetMs : limit)) refuse(waiter);
@@ -59,9 +59,9 @@ export function createWaitingRoom<T>(
   }
 
   function refuse(waiter: Waiter<T>): void {
-    if (waiter.refuse === undefined) return;
+    if (waiter.onRejected === undefined) return;
     waiting.delete(waiter);
-    waiter.refuse();
+    waiter.onRejected();
   }
 
   /** Refuses those who have waited for longest, if for too long: two, so that a queue to which others come gets shorter. */
@@ -77,9 +77,9 @@ export function createWaitingRoom<T>(
     get size() {
       return waiting.size;
     },
-    enter(waiter) {
+    add(waiter) {
       const now = performance.now();
-      const limit = patience.limit(now);
+      const limit = patience.maxWait(now);
       pushOut(now, limit);
       if (waiting.size === 0) begunAt = now;
       waiting.set(waiter, { since: now, limit });
@@ -89,8 +89,8 @@ export function createWaitingRoom<T>(
       const now = performance.now();
       lastTurn.at = now;
       for (const [waiter, { since, limit }] of waiting) {
-        patience.waited(now - since, now);
-        if (waiter.refuse === undefined || now - since <= limit) {
+        patience.recordWait(now - since, now);
+        if (waiter.onRejected === undefined || now - since <= limit) {
           waiting.delete(waiter);
           return waiter;
         }
@@ -98,7 +98,7 @@ export function createWaitingRoom<T>(
       }
       return undefined;
     },
-    withdraw: (waiter) => waiting.delete(waiter),
-    passedBy: () => patience.waited(0, 0),
+    remove: (waiter) => waiting.delete(waiter),
+    acquiredImmediately: () => patience.recordWait(0, 0),
   };
 }

@@ -15,12 +15,12 @@ export type InSnapshot<T> = T & { readonly snapshot: string };
 export type Fragment = postgres.Fragment;
 
 /** A parameter for a text[] column. */
-export function words(sql: Statement, value: readonly string[]) {
+export function textArrayParameter(sql: Statement, value: readonly string[]) {
   return sql.typed(value, textArray.to);
 }
 
 /** A parameter for a json column. `sql.json` would send jsonb, and the order of keys would be lost on the way. */
-export function jsonText(sql: Statement, value: JsonObject) {
+export function jsonParameter(sql: Statement, value: JsonObject) {
   return sql.typed(value, 114);
 }
 
@@ -105,12 +105,12 @@ const textArray = {
 };
 
 /** Whether a statement failed because a row with what this constraint keeps unique is there already. */
-export function isTaken(error: unknown, constraint: string): boolean {
+export function isUniqueViolation(error: unknown, constraint: string): boolean {
   return error instanceof postgres.PostgresError && error.code === "23505" && error.constraint_name === constraint;
 }
 
 /** What the driver or the operating system calls an error. */
-export function codeOf(error: unknown): string | undefined {
+export function errorCodeOf(error: unknown): string | undefined {
   const code = error instanceof Error && "code" in error ? error.code : undefined;
   return typeof code === "string" ? code : undefined;
 }

@@ -1,5 +1,5 @@
 import { connectPostgres, type PoolSettings, poolSettings, type Sql } from "./connection.js";
-import { createLanes, type LanesUse } from "./pool.js";
+import { createPool, type PoolUsage } from "./pool.js";
 import { reliable, type StatementWatch } from "./statement.js";
 
 /** Connections to the database that can be given up and made anew. */
@@ -9,7 +9,7 @@ export interface Connections {
   /** Gives them up: what comes next gets new ones, and what still waits on them has a moment left to be answered. */
   renew(): void;
   /** How many are in use, and how many could be. */
-  use(): LanesUse;
+  use(): PoolUsage;
   close(): Promise<void>;
 }
 
@@ -29,7 +29,7 @@ export function openConnections(
 ): Connections {
   let closing = false;
   let pools = open();
-  const lanes = createLanes(pools, settings.rules);
+  const lanes = createPool(pools, settings.rules);
 
   function open(): Sql[] {
     const opened = Array.from({ length: settings.connections }, () =>
@@ -62,7 +62,7 @@ export function openConnections(
   return {
     sql,
     renew,
-    use: lanes.use,
+    use: lanes.usage,
     async close() {
       closing = true;
       await Promise.all(pools.map((pool) => pool.end({ timeout: 5 })));

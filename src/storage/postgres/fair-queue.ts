@@ -1,4 +1,4 @@
-import { createWaitingRoom, type Waiter, type WaitingRoom } from "./acquire-queue.js";
+import { createAcquireQueue, type Waiter, type AcquireQueue } from "./acquire-queue.js";
 
 /**
  * Where the statements of one account wait: flow by flow in turn, within a flow in the order of their arrival. Each flow
@@ -19,12 +19,12 @@ export interface FairQueue<T> {
 export function createFairQueue<T>(): FairQueue<T> {
   const lastTurn = { at: Number.NEGATIVE_INFINITY };
   /** By flow, those in which somebody may wait, the next one first. */
-  const turns = new Map<unknown, WaitingRoom<T>>();
+  const turns = new Map<unknown, AcquireQueue<T>>();
   /** Of what names no flow. It stays while nobody waits, because it remembers whether it stood. */
   const unnamed = open();
 
-  function open(): WaitingRoom<T> {
-    return createWaitingRoom<T>(undefined, lastTurn);
+  function open(): AcquireQueue<T> {
+    return createAcquireQueue<T>(undefined, lastTurn);
   }
 
   const queueOf = (flow: unknown) => turns.get(flow) ?? (flow === undefined ? unnamed : undefined);
@@ -44,7 +44,7 @@ export function createFairQueue<T>(): FairQueue<T> {
     },
     enter(waiter, flow) {
       const queue = queueOf(flow) ?? open();
-      queue.enter(waiter);
+      queue.add(waiter);
       turns.set(flow, queue);
     },
     next() {
@@ -56,7 +56,7 @@ export function createFairQueue<T>(): FairQueue<T> {
       }
       return undefined;
     },
-    withdraw: (waiter, flow) => queueOf(flow)?.withdraw(waiter) ?? false,
-    skipped: (flow) => queueOf(flow)?.passedBy(),
+    withdraw: (waiter, flow) => queueOf(flow)?.remove(waiter) ?? false,
+    skipped: (flow) => queueOf(flow)?.acquiredImmediately(),
   };
 }

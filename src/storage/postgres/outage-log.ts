@@ -1,9 +1,9 @@
 import type { Log } from "../../observe/log.js";
-import { troubleOf } from "./errors.js";
+import { classifyError } from "./errors.js";
 import type { StatementWatch } from "./statement.js";
 
 /** The part of the watch that is about trouble. */
-export type TroubleLog = Pick<StatementWatch, "succeeded" | "failed">;
+export type OutageLog = Pick<StatementWatch, "succeeded" | "failed">;
 
 /** How long nothing may have failed before a success counts as the end. */
 const quietMs = 5_000;
@@ -17,7 +17,7 @@ const unsent = "";
  * succeeds, and none has failed for a while. Those that got no connection are over when any succeeds. A database that is
  * out of reach is told of by the lease.
  */
-export function createTroubleLog(log: Log, now: () => number = () => performance.now()): TroubleLog {
+export function createOutageLog(log: Log, now: () => number = () => performance.now()): OutageLog {
   const failing = new Set<string>();
   let lastFailureAt = 0;
 
@@ -30,8 +30,8 @@ export function createTroubleLog(log: Log, now: () => number = () => performance
       log.info("the database is well again");
     },
     failed(error) {
-      const trouble = troubleOf(error);
-      if (!trouble?.lasts) return;
+      const trouble = classifyError(error);
+      if (!trouble?.persistent) return;
       const { message, code, query } = error as Error & { code: string; query?: string | null };
       if (failing.size === 0)
         log.error({ reason: message, code }, `${trouble.sentence}; calls that need it are refused`);

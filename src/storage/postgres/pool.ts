@@ -7,42 +7,42 @@ import { createFairQueue, type FairQueue } from "./fair-queue.js";
 import { type ClassRules, type Origin, ownOrigin, type PoolRules, type StatementClass, unlimited } from "./shares.js";
 
 /** One connection, with what is on its way there. */
-export interface Lane {
+export interface PooledConnection {
   /** A postgres.js of its own, with one connection. */
   readonly sql: Sql;
-  underWay: number;
+  inFlight: number;
   /** When the statement that runs there got its turn, in milliseconds. */
-  movedAt: number;
+  lastProgressAt: number;
   /** The idle time of this process at that moment. */
-  idleAtMove: number;
+  idleAtProgress: number;
   /** Whose statements are on their way there: only those of one account at a time. */
   account: Account | undefined;
   /** Whether the server was ever asked to cancel what runs there. */
-  disturbed: boolean;
+  cancelSent: boolean;
 }
 
 /** A statement that needs a connection. */
-export interface LaneWaiter extends Waiter<Lane> {
+export interface PoolWaiter extends Waiter<PooledConnection> {
   /** Absent: it is the service's own. */
   readonly origin?: Origin | undefined;
 }
 
 /** Where statements get a connection. */
-export interface Lanes {
+export interface Pool {
   /** Some of the connections. */
-  readonly first: Lane;
+  readonly first: PooledConnection;
   /** Lets somebody go on with a lane: at once, or as soon as it is their turn. To be followed by `leave`. */
-  enter(waiter: LaneWaiter): void;
+  acquire(waiter: PoolWaiter): void;
   /** Takes back who has not had a turn yet. False if it is too late. */
-  withdraw(waiter: LaneWaiter): boolean;
-  leave(lane: Lane): void;
+  cancel(waiter: PoolWaiter): boolean;
+  release(lane: PooledConnection): void;
   /** Goes on with other connections. Who waits has not lost anything. */
   replace(pools: readonly Sql[]): void;
-  use(): LanesUse;
+  usage(): PoolUsage;
 }
 
 /** How many connections are in use, how many are not, and how many statements wait for others to be done. */
-export interface LanesUse {
+export interface PoolUsage {
   readonly busy: number;
   readonly free: number;
   readonly waiting: Readonly<Record<StatementClass, number>>;
@@ -66,7 +66,7 @@ interface Account {
   /** How many connections it uses. */
   lanes: number;
   /** Made when somebody has to wait: most never do. */
-  queue?: FairQueue<Lane>;
+  queue?: FairQueue<PooledConnection>;
 }
 
 /**
@@ -92,11 +92,11 @@ const slowestMs = 2 * slowMs;
  * @param idleMs for how long this process has had nothing to do so far. How long statements take is measured by that: a
  *   process that is busy reads an answer long after it came, and if it then sent less, it would get even less done
  */
-export function createLanes(
+export function createPool(
   pools: readonly Sql[],
   rules: PoolRules = unlimited,
   idleMs: () => number = () => performance.nodeTiming.idleTime,
-): Lanes {
+): Pool {
   let lanes = pools.map(openLane);
   let free = lanes.length;
   const classes = (Object.keys(rules) as StatementClass[]).map(
@@ -142,40 +142,40 @@ export function createLanes(
   }
 
   /** Where a statement can be sent right now: on a connection of its own, or behind others of its account. */
-  function findPlace(account: Account): Lane | undefined {
+  function findPlace(account: Account): PooledConnection | undefined {
     const { of } = account;
-    if (account.lanes < of.share && mayTake(of)) return lanes.find(({ underWay }) => underWay === 0);
+    if (account.lanes < of.share && mayTake(of)) return lanes.find(({ inFlight: underWay }) => underWay === 0);
     if (account.lanes === 0 || !of.pipelined || isContended(account)) return undefined;
-    let best: Lane | undefined;
+    let best: PooledConnection | undefined;
     for (const lane of lanes) {
-      if (lane.account === account && hasPlace(lane) && lane.underWay < (best?.underWay ?? mostUnderWay)) best = lane;
+      if (lane.account === account && hasPlace(lane) && lane.inFlight < (best?.inFlight ?? mostUnderWay)) best = lane;
     }
     return best;
   }
 
   /** Whether one more can be sent behind what is on its way: not while a statement takes long, nor if it would wait long. */
-  function hasPlace({ underWay, movedAt }: Lane): boolean {
+  function hasPlace({ inFlight: underWay, lastProgressAt: movedAt }: PooledConnection): boolean {
     return underWay < Math.min(mostUnderWay, slowMs / usualMs) && movedAt > performance.now() - slowMs;
   }
 
-  function noteMove(lane: Lane, idle: number): void {
-    lane.movedAt = performance.now();
-    lane.idleAtMove = idle;
+  function noteMove(lane: PooledConnection, idle: number): void {
+    lane.lastProgressAt = performance.now();
+    lane.idleAtProgress = idle;
   }
 
-  function admit(waiter: Waiter<Lane>, account: Account, lane: Lane): void {
-    if (lane.underWay === 0) {
+  function admit(waiter: Waiter<PooledConnection>, account: Account, lane: PooledConnection): void {
+    if (lane.inFlight === 0) {
       noteMove(lane, idleMs());
       lane.account = account;
       account.lanes += 1;
       account.of.lanes += 1;
       free -= 1;
     }
-    lane.underWay += 1;
-    waiter.goOn(lane);
+    lane.inFlight += 1;
+    waiter.onAcquired(lane);
   }
 
-  function release(lane: Lane, account: Account): void {
+  function release(lane: PooledConnection, account: Account): void {
     lane.account = undefined;
     account.lanes -= 1;
     account.of.lanes -= 1;
@@ -185,14 +185,14 @@ export function createLanes(
 
   /** Sends what waits, as far as it may be sent by now. */
   function admitWaiting(): void {
-    const given: Lane[] = [];
+    const given: PooledConnection[] = [];
     for (let lane = giveFree(); lane !== undefined; lane = giveFree()) given.push(lane);
     // As many as before there was a queue, or it would never end.
     for (const lane of given) fill(lane);
   }
 
   /** Gives a free connection to whoever is next. Undefined if there is none, or nobody who may have it. */
-  function giveFree(): Lane | undefined {
+  function giveFree(): PooledConnection | undefined {
     for (const one of classes) {
       for (const account of one.waiting) {
         if (!mayTake(one)) break;
@@ -202,7 +202,7 @@ export function createLanes(
         if (!account.queue?.isEmpty) one.waiting.add(account);
         else if (waiter === undefined) forgetIdle(account);
         if (waiter === undefined) continue;
-        const lane = lanes.find(({ underWay }) => underWay === 0) as Lane;
+        const lane = lanes.find(({ inFlight: underWay }) => underWay === 0) as PooledConnection;
         admit(waiter, account, lane);
         return lane;
       }
@@ -211,7 +211,7 @@ export function createLanes(
   }
 
   /** Sends what waits behind what is on its way, of the same account. */
-  function fill(lane: Lane): void {
+  function fill(lane: PooledConnection): void {
     const { account } = lane;
     if (!account?.of.pipelined) return;
     while (hasPlace(lane)) {
@@ -223,9 +223,9 @@ export function createLanes(
 
   return {
     get first() {
-      return lanes[0] as Lane;
+      return lanes[0] as PooledConnection;
     },
-    enter(waiter) {
+    acquire(waiter) {
       const { origin = ownOrigin } = waiter;
       const account = accountOf(origin);
       const lane = (account.queue?.isEmpty ?? true) ? findPlace(account) : undefined;
@@ -237,18 +237,18 @@ export function createLanes(
       account.queue.enter(waiter, origin.flow);
       account.of.waiting.add(account);
     },
-    withdraw(waiter) {
+    cancel(waiter) {
       const { origin = ownOrigin } = waiter;
       const account = classOf[origin.class].accounts.get(origin.account);
       return account?.queue?.withdraw(waiter, origin.flow) ?? false;
     },
-    leave(lane) {
+    release(lane) {
       const idle = idleMs();
-      usualMs += (Math.min(idle - lane.idleAtMove, slowestMs) - usualMs) * newest;
-      lane.underWay -= 1;
+      usualMs += (Math.min(idle - lane.idleAtProgress, slowestMs) - usualMs) * newest;
+      lane.inFlight -= 1;
       noteMove(lane, idle);
       const { account } = lane;
-      if (account !== undefined && lane.underWay === 0) release(lane, account);
+      if (account !== undefined && lane.inFlight === 0) release(lane, account);
       if (classes.every(({ waiting }) => waiting.size === 0)) return;
       admitWaiting();
       if (lane.account !== undefined && !isContended(lane.account)) fill(lane);
@@ -260,7 +260,7 @@ export function createLanes(
       free = lanes.length;
       admitWaiting();
     },
-    use() {
+    usage() {
       const busy = lanes.length - free;
       const waiting = Object.fromEntries(classes.map((one) => [one.name, countWaiting(one)]));
       return { busy, free, waiting: waiting as Record<StatementClass, number> };
@@ -270,11 +270,11 @@ export function createLanes(
   function countWaiting(one: Class): number {
     let waiting = 0;
     for (const { queue } of one.waiting) waiting += queue?.size ?? 0;
-    for (const { account, underWay } of lanes) if (account?.of === one) waiting += underWay - 1;
+    for (const { account, inFlight: underWay } of lanes) if (account?.of === one) waiting += underWay - 1;
     return waiting;
   }
 }
 
-function openLane(sql: Sql): Lane {
-  return { sql, underWay: 0, movedAt: 0, idleAtMove: 0, account: undefined, disturbed: false };
+function openLane(sql: Sql): PooledConnection {
+  return { sql, inFlight: 0, lastProgressAt: 0, idleAtProgress: 0, account: undefined, cancelSent: false };
 }

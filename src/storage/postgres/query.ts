@@ -1,6 +1,6 @@
 import type { Attributes, Span } from "@opentelemetry/api";
 import type { PendingQuery, Row, RowList } from "postgres";
-import { type Call, workFor } from "../../call/call.js";
+import { type Call, runUnlessAborted } from "../../call/call.js";
 import { inSpan } from "../../observe/tracing.js";
 import type { Origin } from "./shares.js";
 import { patiently, withOrigin } from "./statement.js";
@@ -24,7 +24,7 @@ function runAs<T extends Rows>(origin: Origin, call: Call, statement: PendingQue
   if (call.revokes) patiently(statement);
   return told(
     call.span,
-    workFor(call, statement, () => statement.cancel()),
+    runUnlessAborted(call, statement, () => statement.cancel()),
   );
 }
 

@@ -1,8 +1,8 @@
 import type { PendingQuery, Row, RowList } from "postgres";
 import { serviceOverloaded } from "../../errors.js";
-import { codeOf, listenForWarnings, type Sql } from "./connection.js";
+import { errorCodeOf, listenForWarnings, type Sql } from "./connection.js";
 import { OutcomeUnknown } from "./errors.js";
-import type { Lane, Lanes, LaneWaiter } from "./pool.js";
+import type { PooledConnection, Pool, PoolWaiter } from "./pool.js";
 import type { Origin } from "./shares.js";
 
 type Statement = PendingQuery<Row[]>;
@@ -41,7 +41,7 @@ const lookEveryMs = 20;
  */
 export function reliable(
   statement: Statement,
-  lanes: Lanes,
+  lanes: Pool,
   write: (sql: Sql) => Statement,
   watch?: StatementWatch,
 ): Statement {
@@ -91,14 +91,14 @@ interface Errand {
 }
 
 function send(
-  lanes: Lanes,
+  lanes: Pool,
   write: (sql: Sql) => Statement,
   watch: StatementWatch | undefined,
   isPatient: boolean,
   origin: Origin | undefined,
 ): Errand {
   let repeatsLeft = mostRepeats;
-  let running: { readonly statement: Statement & Inside; readonly lane: Lane } | undefined;
+  let running: { readonly statement: Statement & Inside; readonly lane: PooledConnection } | undefined;
   let cancelled = false;
   let resolve: (result: RowList<Row[]>) => void;
   let reject: (error: unknown) => void;
@@ -106,7 +106,7 @@ function send(
     [resolve, reject] = settle;
   });
 
-  function attempt(lane: Lane): void {
+  function attempt(lane: PooledConnection): void {
     const statement = write(lane.sql) as Statement & Inside;
     running = { statement, lane };
     let warning: string | undefined;
@@ -130,7 +130,7 @@ function send(
         leave(lane);
         stopListening();
         if (cancelled || repeatsLeft-- === 0 || !isVictim(error, lane)) fail(error);
-        else lanes.enter(waiter);
+        else lanes.acquire(waiter);
       },
     );
   }
@@ -140,9 +140,9 @@ function send(
     reject(error);
   }
 
-  function leave(lane: Lane): void {
+  function leave(lane: PooledConnection): void {
     running = undefined;
-    lanes.leave(lane);
+    lanes.release(lane);
   }
 
   function stop(): void {
@@ -150,7 +150,7 @@ function send(
     const { statement, lane } = running;
     const { active } = statement;
     if (active) {
-      lane.disturbed = true;
+      lane.cancelSent = true;
       statement.canceller(statement).catch(() => {});
     }
     setTimeout(stop, active ? cancelEveryMs : lookEveryMs).unref();
@@ -161,14 +161,14 @@ function send(
     reject(serviceOverloaded());
   }
 
-  const waiter: LaneWaiter =
-    watch === undefined || isPatient ? { goOn: attempt, origin } : { goOn: attempt, refuse, origin };
-  lanes.enter(waiter);
+  const waiter: PoolWaiter =
+    watch === undefined || isPatient ? { onAcquired: attempt, origin } : { onAcquired: attempt, onRejected: refuse, origin };
+  lanes.acquire(waiter);
   return {
     result,
     cancel() {
       cancelled = true;
-      if (lanes.withdraw(waiter)) reject(new Cancelled());
+      if (lanes.cancel(waiter)) reject(new Cancelled());
       else stop();
     },
   };
@@ -192,9 +192,9 @@ function isWhole(result: RowList<Row[]>, asked: object): boolean {
 }
 
 /** 40P01: a deadlock. 57014: cancelled, or out of time; of the latter, the next attempt will be, too. */
-function isVictim(error: unknown, lane: Lane): boolean {
-  const code = codeOf(error);
-  return code === "40P01" || (code === "57014" && lane.disturbed);
+function isVictim(error: unknown, lane: PooledConnection): boolean {
+  const code = errorCodeOf(error);
+  return code === "40P01" || (code === "57014" && lane.cancelSent);
 }
 
 /** Nothing can be said of what was asked. */

@@ -1,6 +1,6 @@
 import type { Span } from "@opentelemetry/api";
 import { Cluster, Redis, type RedisOptions, ReplyError } from "ioredis";
-import { createOutage } from "../../observe/episode.js";
+import { createEpisode } from "../../observe/episode.js";
 import type { Log } from "../../observe/log.js";
 import { inSpan } from "../../observe/tracing.js";
 import { createBreaker } from "./breaker.js";
@@ -52,7 +52,7 @@ export function connectRedis(address: RedisAddress, log: Log, limitMs = standard
   // A server that owes an answer for so long is connected to anew. Callers have given up by then: see `within`.
   const options = { ...clientOptions, socketTimeout: 10 * limitMs };
   const redis = address.cluster ? connectCluster(address.urls, options) : new Redis(address.urls[0] ?? "", options);
-  const outage = createOutage(log, {
+  const outage = createEpisode(log, {
     level: "warn",
     begun: "Redis is out of use; answering from Postgres alone",
     over: "Redis is back",
