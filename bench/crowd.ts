@@ -6,7 +6,7 @@ import { type Latchkey, startLatchkey } from "./latchkey.js";
 import { type HttpRequest, openHttpLoad } from "./load/http.js";
 import { runRound, type Side } from "./rounds.js";
 
-/** A Latchkey with more keys than could be made through its doors. */
+/** A Latchkey with more keys than could be made through its protocols. */
 export interface Crowd {
   readonly population: Population;
   readonly latchkey: Latchkey;

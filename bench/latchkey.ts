@@ -12,7 +12,7 @@ export interface Latchkey {
   /** Undefined unless a METRICS_PORT was given. */
   readonly metricsUrl: string | undefined;
   readonly databaseUrl: string;
-  /** Calls its HTTP door; anything but success is thrown. Returns the body of the answer. */
+  /** Calls its HTTP protocol; anything but success is thrown. Returns the body of the answer. */
   answer(path: string, credential: string, body: unknown): Promise<string>;
 }
 

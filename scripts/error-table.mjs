@@ -1,11 +1,11 @@
 // Writes the README's table of errors from the catalogue, which alone knows it. Needs a build.
 import { readFileSync, writeFileSync } from "node:fs";
-import { catalogue, failureCodes, grpcNameOf, pathOf } from "../dist/src/errors.js";
+import { catalogue, errorCodes, grpcNameOf, pathOf } from "../dist/src/errors.js";
 
 const begin = "<!-- errors: written by `npm run generate` from src/errors.ts -->\n";
 const end = "<!-- /errors -->";
 
-const rows = failureCodes.map((code) => {
+const rows = errorCodes.map((code) => {
   const { status, when } = catalogue[code];
   return `| \`${pathOf(code)}\` | ${status} | ${grpcNameOf(code) ?? "–"} | ${when} |`;
 });

@@ -18,7 +18,7 @@ import { mintId } from "./ids.js";
 import { createLastUsed } from "./keys/last-used.js";
 import { createKeysService } from "./keys/service.js";
 import { createKeysStore } from "./keys/store.js";
-import { addressOf, listenError, clientHost } from "./net/address.js";
+import { addressOf, clientHost, listenError } from "./net/address.js";
 import { type CertificateFiles, openCertificates } from "./net/certificates.js";
 import { stopListening } from "./net/sockets.js";
 import { createAccessLog } from "./observe/access-log.js";
@@ -43,7 +43,7 @@ import { systemClock } from "./revocation/clock.js";
 import { createKeyCache } from "./revocation/key-cache.js";
 import { createLease, recentSnapshot } from "./revocation/lease.js";
 import { startLeaseRenewal } from "./revocation/lease-renewal.js";
-import { setLeaseTime, createLeaseTimes } from "./revocation/lease-time.js";
+import { createLeaseTimes, setLeaseTime } from "./revocation/lease-time.js";
 import { createDurabilityBarrier } from "./revocation/make-durable.js";
 import { createReadiness } from "./revocation/readiness.js";
 import { withSpotChecks } from "./revocation/spot-checks.js";
@@ -108,7 +108,7 @@ export interface App {
   readonly grpcAddress: string;
   /** Undefined: metrics are not served. */
   readonly metricsUrl: string | undefined;
-  /** Creates a workspace without going through a door, unless there is one already. */
+  /** Creates a workspace without going through a protocol, unless there is one already. */
   createFirstWorkspace(name: string): Promise<{ workspaceId: string; key: string } | undefined>;
   /** What is measured, whether it is served or not. */
   metrics(): Promise<Metrics>;
@@ -127,7 +127,7 @@ const sweepEveryMs = 60_000;
 /** Within this time a client asks again that is in the middle of its work, even if it is far away or short of breath. */
 const lingerMs = 2_000;
 
-/** Connects everything: backends, stores, services, doors. Resolves when both ports are open. */
+/** Connects everything: backends, stores, services, protocols. Resolves when both ports are open. */
 export async function openApp(options: AppOptions): Promise<App> {
   const { host, log } = options;
   const undo: (() => unknown)[] = [];
@@ -203,10 +203,10 @@ export async function openApp(options: AppOptions): Promise<App> {
     const limits = { ...standardLimits, ...options.limits };
     const memory = createMemoryBudget(limits, shedding);
     const overload = { guard, shedding, maxConnections, limits, memory };
-    const doors = { procedures, readiness: readiness.read, certificates, ...drain, ...overload, logCall };
-    const gateway = await createHttpPort({ ...doors, docsBase, grpcPort: () => grpcPort });
+    const protocols = { procedures, readiness: readiness.read, certificates, ...drain, ...overload, logCall };
+    const gateway = await createHttpPort({ ...protocols, docsBase, grpcPort: () => grpcPort });
     const grpc = createGrpcPort({
-      ...doors,
+      ...protocols,
       keepaliveMs: options.grpcKeepaliveMs,
       maxConnectionAgeMs: options.grpcMaxConnectionAgeMs,
       reflection: options.grpcReflection,

@@ -128,7 +128,7 @@ export const catalogue: Record<ApiErrorCode, CatalogueEntry> = {
   [ErrorCode.LIMITS_RATE_LIMITED]: {
     status: 429,
     grpc: Code.ResourceExhausted,
-    when: "The workspace has made as many requests as it may for now. All of its keys, all doors and all replicas count together.",
+    when: "The workspace has made as many requests as it may for now. All of its keys, all protocols and all replicas count together.",
     causes: [
       "A client calls in a loop, or tries again at once whenever a call fails.",
       "Several clients share the workspace, and together they ask more often than it may.",
@@ -351,7 +351,7 @@ export function titleOf(code: ApiErrorCode): string {
   return STATUS_CODES[catalogue[code].status] ?? "";
 }
 
-/** After how long it is worth another try, as every door tells it; undefined: it is not said. */
+/** After how long it is worth another try, as every protocol tells it; undefined: it is not said. */
 export function retryAfterMsOf({ code, more }: ApiError): number | undefined {
   return more.retryAfterMs ?? catalogue[code].retryAfterMs;
 }
@@ -371,7 +371,7 @@ export interface FieldError {
 }
 
 /**
- * A failure that the caller is told about. Anything may throw one; each door translates it once. It has no stack: to
+ * A failure that the caller is told about. Anything may throw one; each protocol translates it once. It has no stack: to
  * capture one takes a tenth of the time of a refused call, and only that of an unexpected cause is logged.
  */
 export class ApiError extends Error {

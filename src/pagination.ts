@@ -40,7 +40,7 @@ export function buildPage<Row>(
 
 /**
  * What clients of gRPC take in one message, unless they are told otherwise, are 4 MiB. A page that would have more ends
- * earlier, through all doors alike. Not a bound on what is stored: that would have to be a fifth of what it is now, for the
+ * earlier, through all protocols alike. Not a bound on what is stored: that would have to be a fifth of what it is now, for the
  * sake of a page full of the worst.
  */
 const heaviestPage = 4_000_000;

@@ -47,8 +47,8 @@ describe("the configuration", () => {
   it("takes an empty variable for unset", () => {
     const names = ["HOST", "HTTP_PORT", "GRPC_PORT", "DATABASE_URL", "REDIS_URL", "DATA_DIR"];
     const more = ["OPERATOR_KEY", "DOCS_BASE_URL", "LOG_LEVEL", "REDIS_CLUSTER", "METRICS_PORT", "WORKERS", "CACHE_MB"];
-    const atTheDoor = ["TLS_CERT_FILE", "TLS_KEY_FILE", "TLS_CLIENT_CA_FILE", "SHUTDOWN_DELAY_MS", "GRPC_KEEPALIVE_MS"];
-    const all = [...names, ...more, ...atTheDoor, "RATE_LIMIT", "RATE_LIMIT_SECONDS"];
+    const onArrival = ["TLS_CERT_FILE", "TLS_KEY_FILE", "TLS_CLIENT_CA_FILE", "SHUTDOWN_DELAY_MS", "GRPC_KEEPALIVE_MS"];
+    const all = [...names, ...more, ...onArrival, "RATE_LIMIT", "RATE_LIMIT_SECONDS"];
     all.push("QUOTA_KEYS", "QUOTA_IDENTITIES", "QUOTA_STORED_MB", "AUDIT_RETENTION_DAYS");
     expect(readConfig(Object.fromEntries(all.map((name) => [name, ""])))).toEqual(defaults);
   });
@@ -203,7 +203,7 @@ describe("a configuration that cannot be used", () => {
     for (const name of Object.keys(wrong)) expect(message).toContain(`${name} must be `);
   });
 
-  it("with one port for both doors is refused, unless each is to get a free one", () => {
+  it("with one port for both protocols is refused, unless each is to get a free one", () => {
     expect(complaint({ HTTP_PORT: "9000", GRPC_PORT: "9000" })).toContain(
       "HTTP_PORT, GRPC_PORT and METRICS_PORT must differ",
     );
@@ -216,11 +216,11 @@ describe("a configuration that cannot be used", () => {
     { METRICS_PORT: "50051" },
     { METRICS_PORT: "9000", HTTP_PORT: "9000" },
     { METRICS_PORT: "9000", GRPC_PORT: "9000" },
-  ])("with the metrics on the port of a door is refused: %o", (ports) => {
+  ])("with the metrics on the port of a protocol is refused: %o", (ports) => {
     expect(complaint(ports)).toContain("HTTP_PORT, GRPC_PORT and METRICS_PORT must differ");
   });
 
-  it("with free ports for the doors and the metrics alike is taken", () => {
+  it("with free ports for the protocols and the metrics alike is taken", () => {
     const free = { HTTP_PORT: "0", GRPC_PORT: "0", METRICS_PORT: "0" };
     expect(readConfig(free)).toMatchObject({ httpPort: 0, grpcPort: 0, metricsPort: 0 });
   });

@@ -14,7 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => app.close());
 
-/** A list whose rows can be added and taken away through the front door. */
+/** A list whose rows can be added and taken away through the front protocol. */
 interface RowList {
   readonly operation: string;
   readonly idName: "keyId" | "identityId";

@@ -2,7 +2,7 @@ import { pino } from "pino";
 import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { openSql } from "../commands/open-sql.js";
-import { pathOf as errorPath, errorCodes } from "../src/errors.js";
+import { errorCodes, pathOf as errorPath } from "../src/errors.js";
 import { mintSecret } from "../src/keys/secret.js";
 import { allEvents, succeed } from "./calls.js";
 import { ask, sendBytes } from "./gateway/http.js";
@@ -17,7 +17,7 @@ import {
   requestsFor,
   rpcs,
   type Told,
-  type TourDoor,
+  type TourClient,
 } from "./secrets-tour.js";
 
 const written: string[] = [];
@@ -41,12 +41,12 @@ beforeAll(async () => {
   secrets.add(home.key);
   const http = openHttpTour(app);
   const grpc = openGrpcTour(app);
-  for (const door of [http, grpc, openConnectTour(app)]) {
-    await tourServed(door);
-    await tourRefused(door);
+  for (const protocol of [http, grpc, openConnectTour(app)]) {
+    await tourServed(protocol);
+    await tourRefused(protocol);
   }
   // What fails on our side is told to Connect as it is to gRPC, and on the HTTP port; to break it thrice takes long.
-  for (const door of [http, grpc]) await tourBroken(door);
+  for (const protocol of [http, grpc]) await tourBroken(protocol);
   grpc.close();
 });
 afterAll(async () => {
@@ -70,9 +70,9 @@ function keep(answer: Told): void {
 }
 
 /** Calls that succeed. */
-async function tourServed(door: TourDoor): Promise<void> {
+async function tourServed(protocol: TourClient): Promise<void> {
   for (const [operation, body] of requestsFor(home.workspaceId, await newKey())) {
-    const answer = await door.call(operation, credentialOf(operation), body);
+    const answer = await protocol.call(operation, credentialOf(operation), body);
     expect(answer, answer.text).toMatchObject({ ok: true });
     visited.add(operation);
     keep(answer);
@@ -80,7 +80,7 @@ async function tourServed(door: TourDoor): Promise<void> {
 }
 
 /** Calls that are refused: for their credential, or for a body that holds secrets where none belong. */
-async function tourRefused(door: TourDoor): Promise<void> {
+async function tourRefused(protocol: TourClient): Promise<void> {
   const { key: weak } = await newKey();
   const unknown = mintSecret().plaintext;
   const sent = mintSecret("sent").plaintext;
@@ -105,22 +105,22 @@ async function tourRefused(door: TourDoor): Promise<void> {
   for (const operation of rpcs.keys()) {
     const wrong = credentialOf(operation) === operatorKey ? home.key : operatorKey;
     const calls = [
-      ...[undefined, `${home.key}x`, unknown, weak].map((credential) => door.call(operation, credential, sent)),
-      ...(operation === "workspaces.listAuditEvents" ? [] : [door.call(operation, wrong, sent)]),
-      ...bodies.map((body) => door.call(operation, credentialOf(operation), body)),
+      ...[undefined, `${home.key}x`, unknown, weak].map((credential) => protocol.call(operation, credential, sent)),
+      ...(operation === "workspaces.listAuditEvents" ? [] : [protocol.call(operation, wrong, sent)]),
+      ...bodies.map((body) => protocol.call(operation, credentialOf(operation), body)),
     ];
     told.push(...(await Promise.all(calls)));
   }
   for (const operation of ["keys.listKeys", "identities.listIdentities", "workspaces.listAuditEvents"]) {
-    told.push(await door.call(operation, credentialOf(operation), { cursor: sent }));
+    told.push(await protocol.call(operation, credentialOf(operation), { cursor: sent }));
   }
-  told.push(await door.call("keys.createKey", home.key, { prefix: sent, permissions: [`${sent}!`] }));
-  told.push(await door.call("keys.whoami", home.key, { key: unknown }));
-  told.push(await door.call("keys.verifyKey", home.key, { key: `${unknown}x` }));
+  told.push(await protocol.call("keys.createKey", home.key, { prefix: sent, permissions: [`${sent}!`] }));
+  told.push(await protocol.call("keys.whoami", home.key, { key: unknown }));
+  told.push(await protocol.call("keys.verifyKey", home.key, { key: `${unknown}x` }));
 }
 
 /** Calls of which most fail on our side, because something is away that the database should have. */
-async function tourBroken(door: TourDoor): Promise<void> {
+async function tourBroken(protocol: TourClient): Promise<void> {
   const tables = ["keys", "audit_events", "identities", "workspaces"];
   // The lease needs some of the tables; what tells the audit of a row is needed by changes alone.
   const functions = ["keys", "identities", "workspaces"].map((table) => `audit_snapshot(${table})`);
@@ -131,17 +131,17 @@ async function tourBroken(door: TourDoor): Promise<void> {
   for (const [there, away, name] of parts) {
     const requests = requestsFor(home.workspaceId, await newKey());
     await sql.unsafe(`alter ${there} rename to ${name}_away`);
-    for (const [operation, body] of requests) keep(await door.call(operation, credentialOf(operation), body));
+    for (const [operation, body] of requests) keep(await protocol.call(operation, credentialOf(operation), body));
     await sql.unsafe(`alter ${away} rename to ${name}`);
     // What could still be changed while a table was away must not stand in the way of the next tour.
-    await vi.waitFor(() => tidyUp(door), { timeout: 10_000 });
+    await vi.waitFor(() => tidyUp(protocol), { timeout: 10_000 });
   }
 }
 
-async function tidyUp(door: TourDoor): Promise<void> {
-  const enabled = await door.call("workspaces.enableWorkspace", operatorKey, { workspaceId: home.workspaceId });
+async function tidyUp(protocol: TourClient): Promise<void> {
+  const enabled = await protocol.call("workspaces.enableWorkspace", operatorKey, { workspaceId: home.workspaceId });
   expect(enabled).toMatchObject({ ok: true });
-  const { ok, text } = await door.call("identities.deleteIdentity", home.key, { externalId: "user" });
+  const { ok, text } = await protocol.call("identities.deleteIdentity", home.key, { externalId: "user" });
   if (!ok) expect(text).toMatch(/identity_not_found/i);
 }
 
@@ -180,7 +180,7 @@ describe("after a tour of every RPC, served, refused and broken, no secret that 
     await sendBytes(app.httpUrl, "MADE /up\r\n\r\n");
     const samples = (await readSamples(app)).filter(({ name }) => /^latchkey_call/.test(name));
     const values = (label: string) => [...new Set(samples.flatMap(({ labels }) => labels[label] ?? []))];
-    expect(values("door").sort()).toEqual(["connect", "grpc", "http"]);
+    expect(values("protocol").sort()).toEqual(["connect", "grpc", "http"]);
     expect(values("method").sort()).toEqual(expect.arrayContaining([...rpcs.keys()].map(pathOf).sort()));
     const known = new Set(["other", ...[...rpcs.keys()].map(pathOf)]);
     expect(values("method").filter((method) => !known.has(method))).toEqual([]);
@@ -188,7 +188,7 @@ describe("after a tour of every RPC, served, refused and broken, no secret that 
     expect(values("code").length).toBeGreaterThan(5);
     expect(values("code").filter((code) => !codes.has(code))).toEqual([]);
     expect(new Set(samples.flatMap(({ labels }) => Object.keys(labels)))).toEqual(
-      new Set(["door", "method", "code", "le"]),
+      new Set(["protocol", "method", "code", "le"]),
     );
   });
 

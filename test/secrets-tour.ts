@@ -26,7 +26,7 @@ export interface Told {
 }
 
 /** A way to call: with a request that can be written, or with any text or bytes in its place. */
-export interface TourDoor {
+export interface TourClient {
   call(operation: string, key: string | undefined, body: Readonly<Record<string, unknown>> | string): Promise<Told>;
   close(): void;
 }
@@ -50,7 +50,7 @@ export const headers: Readonly<Record<string, string>> = Object.fromEntries(
   ].map((name) => [name, mintSecret("header").plaintext]),
 );
 
-export function openHttpTour(app: TestApp): TourDoor {
+export function openHttpTour(app: TestApp): TourClient {
   return openJsonTour(
     app,
     (operation) => `/v2/${operation}`,
@@ -58,19 +58,19 @@ export function openHttpTour(app: TestApp): TourDoor {
   );
 }
 
-export function openConnectTour(app: TestApp): TourDoor {
+export function openConnectTour(app: TestApp): TourClient {
   return openJsonTour(app, pathOf, (body, operation) => {
     const { input } = rpcOf(operation);
     return toJsonString(input, toRequestMessage(input, body));
   });
 }
 
-/** A door on the HTTP port, by its paths and its kind of JSON. */
+/** A protocol on the HTTP port, by its paths and its kind of JSON. */
 function openJsonTour(
   app: TestApp,
   path: (operation: string) => string,
   write: (body: Readonly<Record<string, unknown>>, operation: string) => string,
-): TourDoor {
+): TourClient {
   return {
     async call(operation, key, body) {
       const answer = await ask(app.httpUrl, path(operation), {
@@ -84,7 +84,7 @@ function openJsonTour(
   };
 }
 
-export function openGrpcTour(app: TestApp): TourDoor {
+export function openGrpcTour(app: TestApp): TourClient {
   const client = new Client(app.grpcAddress, credentials.createInsecure());
   return {
     call(operation, key, body) {

@@ -12,7 +12,7 @@ export const grpcVerify = grpcRow({
   opponent: { name: "bare grpc-js", file: "bare-grpc" },
 });
 
-/** The same against connect-node: why the gRPC door is not served by it. */
+/** The same against connect-node: why the gRPC protocol is not served by it. */
 export const grpcConnect = grpcRow({
   name: "grpc-connect",
   title: "gRPC VerifyKey / the same bare handler on connect-node",

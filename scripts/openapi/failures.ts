@@ -1,7 +1,7 @@
 import { STATUS_CODES } from "node:http";
 import { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
-import { catalogue, type ApiErrorCode, errorCodes, pathOf } from "../../src/errors.js";
-import { errorPagePath, errorBody } from "../../src/http/json/envelope.js";
+import { type ApiErrorCode, catalogue, errorCodes, pathOf } from "../../src/errors.js";
+import { errorBody, errorPagePath } from "../../src/http/json/envelope.js";
 import { examples } from "../../src/http/pages/examples.js";
 import { exampleDocsBase } from "../../src/http/pages/openapi.js";
 import type { JsonObject } from "./json.js";

@@ -3,8 +3,8 @@ import { http } from "../../gen/google/api/annotations_pb.js";
 import type { HttpRule } from "../../gen/google/api/http_pb.js";
 import { access } from "../../gen/latchkey/v1/access_pb.js";
 import { ErrorCode, fails_with } from "../../gen/latchkey/v1/errors_pb.js";
+import { accepts_idempotency_key } from "../../gen/latchkey/v1/idempotency_pb.js";
 import { PaginationSchema } from "../../gen/latchkey/v1/pagination_pb.js";
-import { repeatable } from "../../gen/latchkey/v1/repeatable_pb.js";
 import type { ApiErrorCode } from "../../src/errors.js";
 import { commentOf, headAndRest, paragraphs } from "./comments.js";
 import { envelopeOf, successResponse } from "./envelope.js";
@@ -39,7 +39,7 @@ function operationOf(method: DescMethod, rule: HttpRule, operationId: string, sc
   const takesBody = rule.pattern.case === "post";
   const { head, rest } = headAndRest(commentOf(method));
   const parameters = [
-    ...(getOption(method, repeatable) ? [repeatHeader] : []),
+    ...(getOption(method, accepts_idempotency_key) ? [repeatHeader] : []),
     ...(takesBody ? [] : schemas.query(method.input)),
   ];
   return {
@@ -64,7 +64,7 @@ const repeatHeader = { $ref: "#/components/parameters/Idempotency-Key" };
 /** What can be repeated can also be taken for something else. */
 function declaredFailures(method: DescMethod): ApiErrorCode[] {
   const declared = getOption(method, fails_with) as ApiErrorCode[];
-  return getOption(method, repeatable) ? [...declared, ErrorCode.DATA_IDEMPOTENCY_CONFLICT] : declared;
+  return getOption(method, accepts_idempotency_key) ? [...declared, ErrorCode.DATA_IDEMPOTENCY_CONFLICT] : declared;
 }
 
 /** The group that the operations of a service stand in. */

@@ -4,10 +4,10 @@ import type { KeyHolder, Operator, Principal } from "../call/context.js";
 import { bearerToken } from "../call/credential.js";
 import { chain, type MaybePromise } from "../call/maybe-promise.js";
 import {
-  malformedCredential,
-  missingCredential,
   keyDisabled,
   keyExpired,
+  malformedCredential,
+  missingCredential,
   unknownKey,
   workspaceDisabled,
 } from "../errors.js";
@@ -17,7 +17,7 @@ import { isOver } from "../keys/verify.js";
 import type { KeyCache } from "../revocation/key-cache.js";
 import type { KeyState } from "../revocation/key-state.js";
 
-/** Turns the Authorization headers of a call into the one who is calling, or refuses. Stands behind every door. */
+/** Turns the Authorization headers of a call into the one who is calling, or refuses. Stands behind every protocol. */
 export type Authenticate = (call: Call, authorization: readonly string[]) => MaybePromise<Principal>;
 
 /** Who calls: asked when the headers of a call are there, and again before it has any effect. */

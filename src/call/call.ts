@@ -1,15 +1,15 @@
 import type { EventEmitter } from "node:events";
 import type { Span } from "@opentelemetry/api";
-import { deadlineExceeded, type ApiError } from "../errors.js";
+import { type ApiError, deadlineExceeded } from "../errors.js";
 
-/** A call on its way through the service, whichever door it came through. */
+/** A call on its way through the service, whichever protocol it came through. */
 export interface Call {
   readonly requestId: string;
   /** When it is to be answered at the latest, by `performance.now()`: jumps of the wall clock do not move it. */
   readonly deadline: number;
   /** Every value of a header, by its name in small letters. A function, so that no secret stands on what may be logged. */
   readonly headers?: (name: string) => readonly string[];
-  /** What it came over, where the door can tell. */
+  /** What it came over, where the protocol can tell. */
   readonly connection?: object;
   /** What emits an event when the client goes away, and the name of that event. */
   readonly client?: EventEmitter;

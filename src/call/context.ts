@@ -25,7 +25,7 @@ export interface KeyHolder extends AuthorizedKey {
   readonly hash: string;
 }
 
-/** What a handler gets beside its request, whichever door the call came through. */
+/** What a handler gets beside its request, whichever protocol the call came through. */
 export interface CallContext {
   readonly caller: Principal;
   readonly call: Call;
@@ -59,7 +59,7 @@ export function authorizedKeyOf(caller: Principal): AuthorizedKey | undefined {
   return caller.kind === "key" ? caller : undefined;
 }
 
-/** A service's handlers: Connect's ServiceImpl, with a context that every door has, and answers that may be there. */
+/** A service's handlers: Connect's ServiceImpl, with a context that every protocol has, and answers that may be there. */
 export type Handlers<Service extends DescService> = {
   [Method in keyof Service["method"]]: (
     request: MessageShape<Service["method"][Method]["input"]>,

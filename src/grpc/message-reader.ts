@@ -1,4 +1,4 @@
-import { unsupportedCompression, type ApiError, invalidInput, payloadTooLarge } from "../errors.js";
+import { type ApiError, invalidInput, payloadTooLarge, unsupportedCompression } from "../errors.js";
 
 /** What the messages of one stream may be. */
 export interface MessageLimits {

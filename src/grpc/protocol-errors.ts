@@ -2,7 +2,7 @@
 // it reads a call.
 import type { OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
-import { type ApiError, invalidInput, unsupportedMediaType, routeNotFound } from "../errors.js";
+import { type ApiError, invalidInput, routeNotFound, unsupportedMediaType } from "../errors.js";
 import { mintId } from "../ids.js";
 import type { AccessLog } from "../observe/access-log.js";
 import { compressedRequest } from "./message-reader.js";

@@ -4,7 +4,7 @@ import { logVerbosity, Server, ServerCredentials, type ServerOptions, setLogVerb
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.js";
 import type { Certificates } from "../net/certificates.js";
-import { type SocketSet, trackSockets, stopListening } from "../net/sockets.js";
+import { type SocketSet, stopListening, trackSockets } from "../net/sockets.js";
 import type { AccessLog } from "../observe/access-log.js";
 import { memoizeEncoding } from "../rpc/memoize-encoding.js";
 import { maxMessageBytes, type Procedure } from "../rpc/pipeline.js";
@@ -28,9 +28,9 @@ export interface GrpcPortOptions extends Http2Limits {
   readonly maxConnectionAgeMs: number | undefined;
   /** Whether server reflection is offered. */
   readonly reflection: boolean;
-  /** For how long, once the door closes, it waits for clients that have only just connected. */
+  /** For how long, once the protocol closes, it waits for clients that have only just connected. */
   readonly lingerMs: number;
-  /** How long running calls may take to finish once the door closes. */
+  /** How long running calls may take to finish once the protocol closes. */
   readonly drainMs: number;
   readonly logCall: AccessLog;
 }
@@ -48,7 +48,7 @@ export interface GrpcPort {
 }
 
 /**
- * The gRPC door. grpc-js keeps its connections, and serves health and reflection; the procedures are served on its
+ * The gRPC protocol. grpc-js keeps its connections, and serves health and reflection; the procedures are served on its
  * HTTP/2 streams by ourselves.
  */
 export function createGrpcPort(options: GrpcPortOptions): GrpcPort {

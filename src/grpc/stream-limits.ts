@@ -1,10 +1,10 @@
 import { constants, type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
-import { deadlineExceeded, type ApiError, serviceOverloaded } from "../errors.js";
+import { type ApiError, deadlineExceeded, serviceOverloaded } from "../errors.js";
 import type { Connections, OpenConnection } from "../overload/connections.js";
 import { type Limits, timeoutCheckIntervalMs } from "../overload/limits.js";
 import type { MemoryAccount, MemoryBudget, Reservation } from "../overload/memory-budget.js";
-import { type MessageOwner, type MessageLimits, MessageReader } from "./message-reader.js";
+import { type MessageLimits, type MessageOwner, MessageReader } from "./message-reader.js";
 
 /** Keeps connections and streams within the limits. */
 export interface StreamLimits {
@@ -302,7 +302,11 @@ export function limitStreams(limits: Limits, memory: MemoryBudget, connections: 
     if (pingedAt !== undefined && now - pingedAt > pingMs) use.close();
     if (streams > 0 || pingedAt !== undefined) return;
     if (now - use.lastUsedAt > limits.grpcIdleMs) use.close();
-    if (session.destroyed || now - use.lastUsedAt < timeoutCheckIntervalMs || session.socket.bytesRead === connection.bytesAtPing)
+    if (
+      session.destroyed ||
+      now - use.lastUsedAt < timeoutCheckIntervalMs ||
+      session.socket.bytesRead === connection.bytesAtPing
+    )
       return;
     connection.pingedAt = now;
     session.ping(() => {

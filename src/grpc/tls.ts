@@ -4,7 +4,10 @@ import type { Certificates } from "../net/certificates.js";
 import type { Limits } from "../overload/limits.js";
 
 /** Credentials of a gRPC server that presents the certificates of the moment to every new connection. */
-export function reloadingCredentials(certificates: Certificates, { handshakeTimeoutMs: handshakeMs }: Limits): ServerCredentials {
+export function reloadingCredentials(
+  certificates: Certificates,
+  { handshakeTimeoutMs: handshakeMs }: Limits,
+): ServerCredentials {
   const credentials = new RenewedCredentials(
     { ...certificates.clients, handshakeTimeout: handshakeMs },
     certificates.current,

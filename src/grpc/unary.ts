@@ -1,7 +1,7 @@
 import type { Message } from "@bufbuild/protobuf";
 import type { Call } from "../call/call.js";
 import type { Principal } from "../call/context.js";
-import { cancelled, type ApiError, invalidInput, responseMemoryExhausted, serviceOverloaded } from "../errors.js";
+import { type ApiError, cancelled, invalidInput, responseMemoryExhausted, serviceOverloaded } from "../errors.js";
 import { mintId } from "../ids.js";
 import type { AccessLog } from "../observe/access-log.js";
 import { readBinary } from "../rpc/decode-binary.js";

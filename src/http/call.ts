@@ -4,17 +4,17 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Call } from "../call/call.js";
 import type { Principal } from "../call/context.js";
 import { chain, type MaybePromise } from "../call/maybe-promise.js";
-import { cancelled, type ApiError, invalidInput, unsupportedMediaType, responseMemoryExhausted } from "../errors.js";
+import { type ApiError, cancelled, invalidInput, responseMemoryExhausted, unsupportedMediaType } from "../errors.js";
 import { mintId } from "../ids.js";
 import type { AccessLog } from "../observe/access-log.js";
 import type { MemoryBudget } from "../overload/memory-budget.js";
 import { maxCallMs, type Procedure, toApiError } from "../rpc/pipeline.js";
 
-/** A call on the HTTP port, from its first byte to its last; shared by the two doors there. */
+/** A call on the HTTP port, from its first byte to its last; shared by the two protocols there. */
 export interface HttpCall extends Call {
   readonly startedAt: number;
   deadline: number;
-  door: "http" | "connect";
+  protocol: "http" | "connect";
   procedure: Procedure | undefined;
   caller: Principal | undefined;
   failure: ApiError | undefined;
@@ -53,7 +53,7 @@ export function beginCall(request: IncomingMessage, response: ServerResponse): H
     responseHeaders: undefined,
     abortReason: undefined,
     onAbort: undefined,
-    door: "http",
+    protocol: "http",
     procedure: undefined,
     caller: undefined,
     failure: undefined,
@@ -67,7 +67,7 @@ export function beginCall(request: IncomingMessage, response: ServerResponse): H
 /** Authenticates and authorises, before anything of the body is read. */
 export function admitCall({ call, raw }: FastifyRequest, procedure: Procedure): MaybePromise<void> {
   call.procedure = procedure;
-  call.span = procedure.beginSpan?.(call.door, (name) => raw.headers[name]?.toString());
+  call.span = procedure.beginSpan?.(call.protocol, (name) => raw.headers[name]?.toString());
   return chain(procedure.admit(call, valuesOf(raw, "authorization")), (caller) => {
     call.caller = caller;
   });
@@ -118,7 +118,7 @@ export function logHttpCall(logCall: AccessLog, request: FastifyRequest, reply: 
   call.logged = true;
   logCall({
     requestId: call.requestId,
-    protocol: call.door,
+    protocol: call.protocol,
     method: call.procedure?.path ?? `${request.method} ${request.routeOptions.url ?? "(no route)"}`,
     workspaceId: call.caller?.kind === "key" ? call.caller.workspaceId : undefined,
     startedAt: call.startedAt,

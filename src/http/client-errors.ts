@@ -2,9 +2,9 @@ import type { IncomingMessage, Server } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import {
+  type ApiError,
   catalogue,
   deadlineExceeded,
-  type ApiError,
   headerCountExceeded,
   invalidInput,
   methodNotAllowed,
@@ -108,7 +108,14 @@ function writeFailure(socket: Duplex, failure: ApiError, docsBase: string, logCa
     `x-request-id: ${requestId}`,
     "connection: close",
   ];
-  logCall({ requestId, protocol: "http", method: "(none)", workspaceId: undefined, startedAt: performance.now(), failure });
+  logCall({
+    requestId,
+    protocol: "http",
+    method: "(none)",
+    workspaceId: undefined,
+    startedAt: performance.now(),
+    failure,
+  });
   // Destroyed once it is said: a client that does not close its side must not keep the descriptor.
   socket.end(`${head.join("\r\n")}\r\n\r\n${body}`, () => setTimeout(() => socket.destroy(), 1_000).unref());
 }

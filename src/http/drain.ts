@@ -3,9 +3,9 @@
 import type { Socket } from "node:net";
 import { setImmediate as immediately, setTimeout as sleep } from "node:timers/promises";
 import type { FastifyInstance } from "fastify";
-import { responseInFlight, trackSockets, stopListening } from "../net/sockets.js";
+import { responseInFlight, stopListening, trackSockets } from "../net/sockets.js";
 
-/** How long the closing of a door may take. */
+/** How long the closing of a protocol may take. */
 export interface DrainTimes {
   /** For how long connections are served on that were open when it began. */
   readonly lingerMs: number;

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { listenError, clientHost } from "../net/address.js";
+import { clientHost, listenError } from "../net/address.js";
 import type { Log } from "../observe/log.js";
 import type { Metrics } from "../observe/metrics.js";
 import { type Limits, timeoutCheckIntervalMs } from "../overload/limits.js";

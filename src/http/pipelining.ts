@@ -10,7 +10,11 @@ import type { MemoryBudget } from "../overload/memory-budget.js";
  * So each request that runs has its connection to itself: what ends with the connection is told to it, and a request whose
  * connection has ended is not begun.
  */
-export function serveInTurn(serve: RequestListener, memory: MemoryBudget, { maxPipelined: pipelined }: Limits): RequestListener {
+export function serveInTurn(
+  serve: RequestListener,
+  memory: MemoryBudget,
+  { maxPipelined: pipelined }: Limits,
+): RequestListener {
   const waiting = new WeakMap<Socket, number>();
 
   return (request, response) => {

@@ -9,7 +9,7 @@ import type { Limits } from "../overload/limits.js";
 import type { MemoryBudget } from "../overload/memory-budget.js";
 import type { Procedure } from "../rpc/pipeline.js";
 import { admitCall, beginCall, logHttpCall, performCall, reserveResponse, tenantOf, toHttpError } from "./call.js";
-import { handleUnsupportedHttp, handleClientError, rejectUnsupportedHttp } from "./client-errors.js";
+import { handleClientError, handleUnsupportedHttp, rejectUnsupportedHttp } from "./client-errors.js";
 import { connectPlugin } from "./connect/plugin.js";
 import { watchConnections } from "./connections.js";
 import { type DrainTimes, drainOnClose } from "./drain.js";
@@ -39,7 +39,7 @@ export interface HttpPortOptions extends DrainTimes, ShedOptions {
   readonly logCall: AccessLog;
 }
 
-/** The HTTP port: the HTTP/JSON door, with the Connect door beside it. */
+/** The HTTP port: the HTTP/JSON protocol, with the Connect protocol beside it. */
 export async function createHttpPort(options: HttpPortOptions): Promise<FastifyInstance> {
   const { procedures, readiness, certificates, limits, memory, docsBase, grpcPort, logCall } = options;
   const server = fastify({

@@ -15,10 +15,10 @@ import type { Call } from "../call/call.js";
 import { authorizedKeyOf, type CallContext } from "../call/context.js";
 import { bearerToken } from "../call/credential.js";
 import type { MaybePromise } from "../call/maybe-promise.js";
-import { categoryOf, ApiError, idempotencyConflict, invalidInput } from "../errors.js";
+import { ApiError, categoryOf, idempotencyConflict, invalidInput } from "../errors.js";
 import type { KeyCache } from "../revocation/key-cache.js";
 import { createRecordCipher } from "./cipher.js";
-import { isDuplicateIdempotencyKey, type IdempotencyStore } from "./store.js";
+import { type IdempotencyStore, isDuplicateIdempotencyKey } from "./store.js";
 
 /** Answers a request, whichever RPC it is of. */
 export type Handle = (request: Message, context: CallContext) => MaybePromise<MessageInitShape<DescMessage>>;
@@ -33,7 +33,10 @@ export type Idempotency = (method: DescMethodUnary, handle: Handle) => Handle;
  *
  * @param holdings tell when all changes so far are durable, and every replica answers by them
  */
-export function createIdempotency(store: IdempotencyStore, holdings: Pick<KeyCache, "knownTimeline" | "awaitEarlierChanges">): Idempotency {
+export function createIdempotency(
+  store: IdempotencyStore,
+  holdings: Pick<KeyCache, "knownTimeline" | "awaitEarlierChanges">,
+): Idempotency {
   return (method, handle) => {
     async function handleOnce(request: Message, context: CallContext, key: string) {
       const { call } = context;
@@ -101,7 +104,7 @@ function credentialOf({ headers }: Call): string {
 
 const fingerprintLength = 32;
 
-/** The same for the same request of the same RPC, through whichever door it comes, and in whatever order its maps are. */
+/** The same for the same request of the same RPC, through whichever protocol it comes, and in whatever order its maps are. */
 function fingerprintOf({ parent, name, input }: DescMethodUnary, request: Message): Buffer {
   const text = JSON.stringify([parent.typeName, name, toJson(input, request)], inOrder);
   return createHash("sha256").update(text).digest();

@@ -14,7 +14,11 @@ const keptFor = "24 hours";
  *
  * @param made the part that has a row if there is a change; if it has none, nothing is kept
  */
-export function insertIdempotencyRecord(sql: Statement, answer: IdempotencyRecord | undefined, made: Fragment): Fragment {
+export function insertIdempotencyRecord(
+  sql: Statement,
+  answer: IdempotencyRecord | undefined,
+  made: Fragment,
+): Fragment {
   if (answer === undefined) return sql``;
   const { id, encrypted } = answer;
   return sql`,

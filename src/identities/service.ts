@@ -3,7 +3,7 @@ import { actorOf, callingKey, type Handlers } from "../call/context.js";
 import { changedFields } from "../call/update-mask.js";
 import { identityAlreadyExists, identityNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
-import { parsePageRequest, buildPage } from "../pagination.js";
+import { buildPage, parsePageRequest } from "../pagination.js";
 import type { KeyCache } from "../revocation/key-cache.js";
 import { toIdentity, toReference } from "./convert.js";
 import type { IdentitiesStore } from "./store.js";

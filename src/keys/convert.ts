@@ -36,7 +36,9 @@ export function toKey(row: KeyRow): MessageInitShape<typeof KeySchema> {
 }
 
 /** What a verification tells about a valid key. */
-export function toVerifyResponse(key: Omit<KeyRecord, "workspaceEnabled">): MessageInitShape<typeof VerifyKeyResponseSchema> {
+export function toVerifyResponse(
+  key: Omit<KeyRecord, "workspaceEnabled">,
+): MessageInitShape<typeof VerifyKeyResponseSchema> {
   return {
     valid: true,
     code: VerificationCode.VALID,

@@ -1,7 +1,7 @@
 import type { KeyHolder } from "../call/context.js";
 import { covers } from "../call/permissions.js";
-import { heirOutlives, scopeExceedsCaller, selfRaised, keyExceedsCaller } from "../errors.js";
-import type { KeyChanges, NewKey, KeyVersion } from "./store.js";
+import { heirOutlives, keyExceedsCaller, scopeExceedsCaller, selfRaised } from "../errors.js";
+import type { KeyChanges, KeyVersion, NewKey } from "./store.js";
 
 // The rules by which a key may act on keys, itself included:
 //

@@ -10,7 +10,7 @@ import { actorOf, type CallContext, callingKey, type Handlers } from "../call/co
 import { chain } from "../call/maybe-promise.js";
 import { identityNotFound, invalidInput, keyNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
-import { parsePageRequest, buildPage } from "../pagination.js";
+import { buildPage, parsePageRequest } from "../pagination.js";
 import type { KeyCache } from "../revocation/key-cache.js";
 import type { KeyState } from "../revocation/key-state.js";
 import { toChanges, toKey, toNewKey, toOwner, toVerifyResponse } from "./convert.js";

@@ -1,5 +1,5 @@
 import type { JsonObject } from "@bufbuild/protobuf";
-import { insertAuditEvents, hasChanged, type AuditFact } from "../audit/store.js";
+import { type AuditFact, hasChanged, insertAuditEvents } from "../audit/store.js";
 import type { Call, IdempotencyRecord } from "../call/call.js";
 import type { Actor } from "../call/context.js";
 import { insertIdempotencyRecord } from "../idempotency/store.js";
@@ -68,7 +68,8 @@ export type Owner =
   | { readonly kind: "named"; readonly identity: NewIdentity };
 
 /** What a change of a key is judged by. */
-export interface KeyVersion extends Pick<NewKey, "keyId" | "workspaceId" | "start" | "enabled" | "scopes" | "expiresAt"> {
+export interface KeyVersion
+  extends Pick<NewKey, "keyId" | "workspaceId" | "start" | "enabled" | "scopes" | "expiresAt"> {
   /** The expiry that it was given as a setting: a reroll may have ended it earlier. */
   readonly configuredExpiresAt: Date | null;
   /** Whether that has passed. */

@@ -30,17 +30,17 @@ export function createAccessLog(log: Log, tally: CallMetrics): AccessLog {
   // What is the same for every call of an RPC is found once.
   const prepared: Record<Protocol, Map<string, Prepared>> = { grpc: new Map(), connect: new Map(), http: new Map() };
 
-  function preparedFor(door: Protocol, method: string): Prepared {
-    const known = prepared[door].get(method);
+  function preparedFor(protocol: Protocol, method: string): Prepared {
+    const known = prepared[protocol].get(method);
     if (known !== undefined) return known;
-    const made = { write: createCallLines(log.child({ door, method })), count: tally.counterOf(door, method) };
-    prepared[door].set(method, made);
+    const made = { write: createCallLines(log.child({ protocol, method })), count: tally.counterOf(protocol, method) };
+    prepared[protocol].set(method, made);
     return made;
   }
 
   return (call) => {
-    const { requestId, protocol: door, method, workspaceId, startedAt, failure } = call;
-    const { write, count } = preparedFor(door, method);
+    const { requestId, protocol, method, workspaceId, startedAt, failure } = call;
+    const { write, count } = preparedFor(protocol, method);
     const code = callCodeOf(call);
     const durationMs = performance.now() - startedAt;
     count(code, durationMs);

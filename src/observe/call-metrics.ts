@@ -2,10 +2,10 @@
 // and every call would pay for it. It is told the sums when somebody asks.
 import type { Protocol } from "./access-log.js";
 
-/** Counts a call of one RPC through one door. */
+/** Counts a call of one RPC through one protocol. */
 export type CountCall = (code: string, durationMs: number) => void;
 
-/** The calls of one RPC through one door so far. */
+/** The calls of one RPC through one protocol so far. */
 export interface CallCounts {
   readonly protocol: Protocol;
   readonly method: string;
@@ -18,7 +18,7 @@ export interface CallCounts {
 
 /** Counts the calls of a process. */
 export interface CallMetrics {
-  counterOf(door: Protocol, method: string): CountCall;
+  counterOf(protocol: Protocol, method: string): CountCall;
   read(): readonly CallCounts[];
 }
 
@@ -33,10 +33,10 @@ export function createCallMetrics(methods: readonly string[]): CallMetrics {
   const all = new Map<string, ReturnType<typeof createCounts>>();
 
   return {
-    counterOf(door, method) {
+    counterOf(protocol, method) {
       const label = known.has(method) ? method : "other";
-      const place = `${door} ${label}`;
-      const counts = all.get(place) ?? createCounts(door, label);
+      const place = `${protocol} ${label}`;
+      const counts = all.get(place) ?? createCounts(protocol, label);
       all.set(place, counts);
       return counts.count;
     },
@@ -44,7 +44,7 @@ export function createCallMetrics(methods: readonly string[]): CallMetrics {
   };
 }
 
-function createCounts(door: Protocol, method: string) {
+function createCounts(protocol: Protocol, method: string) {
   const byCode = new Map<string, number>();
   // Plain numbers side by side, so that an addition makes no garbage. The last is the sum of all durations.
   const durations = new Float64Array(durationBounds.length + 2);
@@ -64,7 +64,7 @@ function createCounts(door: Protocol, method: string) {
       byCode.set(code, (byCode.get(code) ?? 0) + 1);
     },
     read: (): CallCounts => ({
-      protocol: door,
+      protocol: protocol,
       method,
       byCode,
       byDuration: [...durations.subarray(0, sum)],

@@ -34,13 +34,17 @@ export function createMetrics(vitals: MetricSources): Metrics {
   const registry = new Registry();
   const { counter, gauge, histogram } = metersIn(registry);
 
-  counter("calls_total", "Calls that were answered, by the code of the answer.", ["door", "method", "code"], () =>
+  counter("calls_total", "Calls that were answered, by the code of the answer.", ["protocol", "method", "code"], () =>
     vitals
       .calls()
-      .flatMap(({ protocol: door, method, byCode }) => [...byCode].map(([code, value]) => [{ door, method, code }, value])),
+      .flatMap(({ protocol, method, byCode }) =>
+        [...byCode].map(([code, value]) => [{ protocol, method, code }, value]),
+      ),
   );
   histogram("call_duration_seconds", "How long calls took, from their head to their answer.", durationBounds, () =>
-    vitals.calls().map(({ protocol: door, method, byDuration, seconds }) => ({ labels: { door, method }, byDuration, seconds })),
+    vitals
+      .calls()
+      .map(({ protocol, method, byDuration, seconds }) => ({ labels: { protocol, method }, byDuration, seconds })),
   );
   counter("lookups_total", "Lookups of keys and workspaces, by where the answer came from.", ["kind", "source"], () =>
     Object.entries(vitals.lookups).flatMap(([kind, sources]) =>

@@ -12,7 +12,7 @@ import {
   trace,
 } from "@opentelemetry/api";
 import { catalogue, grpcStatusOf } from "../errors.js";
-import { type CallRecord, callCodeOf, type Protocol, type AccessLog } from "./access-log.js";
+import { type AccessLog, type CallRecord, callCodeOf, type Protocol } from "./access-log.js";
 
 /** Reads a header of a call, or its like in gRPC. */
 export type ReadHeader = (name: string) => string | undefined;
@@ -20,14 +20,14 @@ export type ReadHeader = (name: string) => string | undefined;
 /** What makes the spans of calls. */
 export interface Tracing {
   /** Begins the span of a call of this RPC, under the one that its client tells of. */
-  beginSpan(path: string, door: Protocol, header: ReadHeader): Span;
+  beginSpan(path: string, protocol: Protocol, header: ReadHeader): Span;
   /** Ends the span of each call that is told of, with how it went. */
   endSpans(logCall: AccessLog): AccessLog;
   /** Sends the spans that still wait to be sent. */
   flush(): Promise<void>;
 }
 
-/** What the conventions call our doors. For HTTP/JSON they have no name. */
+/** What the conventions call our protocols. For HTTP/JSON they have no name. */
 const systems: Record<Protocol, string> = { grpc: "grpc", connect: "connect_rpc", http: "http_json" };
 
 /** How long the end of the service waits for spans to be sent. */
@@ -39,9 +39,9 @@ export function createTracing(): Tracing | undefined {
   if (provider === undefined) return undefined;
 
   return {
-    beginSpan(path, door, header) {
+    beginSpan(path, protocol, header) {
       const [, service = "", method = ""] = path.split("/");
-      const attributes = { "rpc.system": systems[door], "rpc.service": service, "rpc.method": method };
+      const attributes = { "rpc.system": systems[protocol], "rpc.service": service, "rpc.method": method };
       const parent = propagation.extract(ROOT_CONTEXT, header, { keys: () => [], get: (read, name) => read(name) });
       return tracer().startSpan(`${service}/${method}`, { kind: SpanKind.SERVER, attributes }, parent);
     },
@@ -70,12 +70,12 @@ function registeredProvider(): (TracerProvider & { forceFlush?(): Promise<void> 
 
 /** As the conventions have it, a span failed if the service is at fault. */
 function endCallSpan(span: Span, record: CallRecord): void {
-  const { failure, protocol: door, requestId, workspaceId } = record;
+  const { failure, protocol, requestId, workspaceId } = record;
   const code = callCodeOf(record);
   span.setAttributes({ "latchkey.code": code, "latchkey.request_id": requestId });
   if (workspaceId !== undefined) span.setAttribute("latchkey.workspace_id", workspaceId);
   if (code !== "ok") span.setAttribute("error.type", code);
-  if (door === "grpc") span.setAttribute("rpc.grpc.status_code", failure ? grpcStatusOf(failure.code) : 0);
+  if (protocol === "grpc") span.setAttribute("rpc.grpc.status_code", failure ? grpcStatusOf(failure.code) : 0);
   const atFault = failure !== undefined && !failure.more.cancelled && catalogue[failure.code].status >= 500;
   if (atFault) span.setStatus({ code: SpanStatusCode.ERROR });
   span.end();

@@ -20,7 +20,10 @@ const fewCalls = 128;
  * after 25 ms of it has waited for at least as long. It costs a look at the clock; what could tell of a single call when
  * it arrived is not to be had in Node.
  */
-export function createLoadShedder(bounds: CoDelOptions = loopBounds, now: () => number = () => performance.now()): LoadShedder {
+export function createLoadShedder(
+  bounds: CoDelOptions = loopBounds,
+  now: () => number = () => performance.now(),
+): LoadShedder {
   const patience = createCoDel(bounds);
   let beganAt: number | undefined;
   let endedAt = Number.NEGATIVE_INFINITY;

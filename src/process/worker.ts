@@ -5,7 +5,7 @@
 import { type App, openApp } from "../app.js";
 import { UserError } from "../errors.js";
 import { createLog } from "../observe/log.js";
-import type { WorkerResponse, WorkerRequest, WorkerCalls } from "./cluster.js";
+import type { WorkerCalls, WorkerRequest, WorkerResponse } from "./cluster.js";
 import { limitHeapGrowth } from "./gc.js";
 
 limitHeapGrowth();

@@ -30,7 +30,10 @@ const pause = { ttl: 1_000, max: 10_000 };
  * Counts for all replicas together, in Redis; while that is passed by, or if there is none, for this process alone. So
  * counting never fails. One name in Redis for each workspace, so that a cluster can have it.
  */
-export function createRequestCounter({ requests, windowSeconds }: RateLimit, redis: RedisCache | undefined): RequestCounter {
+export function createRequestCounter(
+  { requests, windowSeconds }: RateLimit,
+  redis: RedisCache | undefined,
+): RequestCounter {
   // With another length, other windows: those of before would end too late.
   const keyPrefix = `latchkey:rate:${windowSeconds}`;
   const terms = { points: requests, duration: windowSeconds, keyPrefix };

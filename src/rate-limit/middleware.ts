@@ -14,7 +14,12 @@ const mostSpent = 10_000;
  * Counts a call as soon as its key is accepted, before its scope and its body are judged: whatever a key may do, its
  * calls cost something. The operator's are not counted, nor is what is refused for its credential.
  */
-export function withRateLimit(authenticate: Authenticate, limit: RateLimit, windows: RequestCounter, log: Log): Authenticate {
+export function withRateLimit(
+  authenticate: Authenticate,
+  limit: RateLimit,
+  windows: RequestCounter,
+  log: Log,
+): Authenticate {
   const { requests, windowSeconds } = limit;
   const policy = `"workspace";q=${requests};w=${windowSeconds}`;
   /** Refused until their window ends, without asking anybody: who asks too often is not to keep Redis busy. */

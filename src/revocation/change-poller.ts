@@ -41,7 +41,11 @@ export const pollerSettings = {
  *
  * @param history the one that the other connections were found to lead to
  */
-export function createChangePoller(own: Connections, others: Pick<Connections, "renew">, history: string): ChangeSource {
+export function createChangePoller(
+  own: Connections,
+  others: Pick<Connections, "renew">,
+  history: string,
+): ChangeSource {
   const store = createChangesStore(own.sql);
   let connected = false;
   let connecting: Promise<void> | undefined;

@@ -10,7 +10,7 @@ import { keyEntries, workspaceEntries } from "./signed-entry.js";
 import { parseSnapshot, type Snapshot } from "./snapshot.js";
 import { createTieredCache, type TieredCache } from "./tiered-cache.js";
 
-/** Answers, for all doors, how a key and its workspace stand. */
+/** Answers, for all protocols, how a key and its workspace stand. */
 export interface KeyCache {
   /** How often keys and workspaces were found where. */
   readonly lookups: Readonly<Record<"key" | "workspace", TieredCache<unknown>["lookups"]>>;
@@ -47,7 +47,10 @@ export interface KeyCache {
 /** Where facts come from when they are not held, and what makes changes durable. */
 export interface KeyCacheSources {
   readonly readKeyRecord: (hash: string, call?: Call) => Promise<InSnapshot<KeyRecord> | undefined>;
-  readonly readWorkspaceState: (workspaceId: string, call?: Call) => Promise<InSnapshot<{ enabled: boolean }> | undefined>;
+  readonly readWorkspaceState: (
+    workspaceId: string,
+    call?: Call,
+  ) => Promise<InSnapshot<{ enabled: boolean }> | undefined>;
   readonly makeDurable: (call: Call, history: string) => Promise<void>;
 }
 
@@ -91,7 +94,12 @@ export function createKeyCache(
       if (standing === undefined) return undefined;
       const { snapshot, ...value } = standing;
       const { keyId, identityId, workspaceId } = value;
-      return { value, dependsOn: identityId ? [keyId, identityId] : [keyId], workspaceId, snapshot: parseSnapshot(snapshot) };
+      return {
+        value,
+        dependsOn: identityId ? [keyId, identityId] : [keyId],
+        workspaceId,
+        snapshot: parseSnapshot(snapshot),
+      };
     },
     // A key is read together with the state of its workspace.
     onLoad: ({ value: { workspaceId, workspaceEnabled }, snapshot: asOf }) => {
@@ -118,8 +126,8 @@ export function createKeyCache(
     const from = heldKey ? "redis" : "postgres";
     const { workspaceId } = key;
     const heldState = workspaces.peek(workspaceId);
-    if (countsHeld && heldKey !== undefined) keys.lookups.held += 1;
-    if (countsHeld && heldState !== undefined) workspaces.lookups.held += 1;
+    if (countsHeld && heldKey !== undefined) keys.lookups.memory += 1;
+    if (countsHeld && heldState !== undefined) workspaces.lookups.memory += 1;
     return { key, workspaceEnabled: heldState ?? (await workspaces.load(workspaceId, from, call)) ?? false };
   }
 
@@ -129,8 +137,8 @@ export function createKeyCache(
     peek(hash) {
       const found = heldNow(hash);
       if (found === undefined) return undefined;
-      keys.lookups.held += 1;
-      workspaces.lookups.held += 1;
+      keys.lookups.memory += 1;
+      workspaces.lookups.memory += 1;
       return found;
     },
 

@@ -9,7 +9,7 @@ import { includes } from "./snapshot.js";
 /** Facts of one kind: some held in this process, more of them in Redis, all of them in Postgres. */
 export interface TieredCache<T> {
   /** How often something was found where; that it was held is counted by who uses it. */
-  readonly lookups: Record<"held" | "redis" | "postgres", number>;
+  readonly lookups: Record<"memory" | "redis" | "postgres", number>;
   /** What is held, unless a known change is missing in it. */
   peek(id: string): T | undefined;
   /** Undefined if there is no such thing; throws when nobody can be asked. */
@@ -57,13 +57,21 @@ interface Holding<T> {
   version: number;
 }
 
-export function createTieredCache<T>({ form, changes, cache, read, onLoad: onArrival, capacity, sizeOf: weigh }: TieredCacheOptions<T>): TieredCache<T> {
+export function createTieredCache<T>({
+  form,
+  changes,
+  cache,
+  read,
+  onLoad: onArrival,
+  capacity,
+  sizeOf: weigh,
+}: TieredCacheOptions<T>): TieredCache<T> {
   const holdings = new LRUCache<string, Holding<T>>({ maxSize: capacity });
   /** Goes through all that is held, the longest unused first. */
   let walk = holdings.rvalues();
   let upNext: Holding<T> | undefined;
   const underWay = new Map<string, Promise<Versioned<T> | undefined>>();
-  const lookups = { held: 0, redis: 0, postgres: 0 };
+  const lookups = { memory: 0, redis: 0, postgres: 0 };
   let { timeline: history, appended: learnt } = changes;
 
   /** Whether no known change is missing in it; then it is as good as read at present. If one is, it is dropped. */
@@ -144,7 +152,11 @@ export function createTieredCache<T>({ form, changes, cache, read, onLoad: onArr
   }
 
   /** Callers who want the same at the same time share one fetch. */
-  function fetchOnce(id: string, from: "redis" | "postgres", call: Call | undefined): Promise<Versioned<T> | undefined> {
+  function fetchOnce(
+    id: string,
+    from: "redis" | "postgres",
+    call: Call | undefined,
+  ): Promise<Versioned<T> | undefined> {
     if (underWay.size >= mostUnderWay) throw serviceUnavailable(new Error("too much is being fetched already"));
     const fetching = (async () => (from === "redis" && (await readRedis(id, call))) || (await readPostgres(id, call)))()
       .then((fact) => {

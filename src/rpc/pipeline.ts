@@ -11,19 +11,19 @@ import {
 } from "@bufbuild/protobuf";
 import type { Span } from "@opentelemetry/api";
 import { type Access, access } from "../../gen/latchkey/v1/access_pb.js";
-import { repeatable } from "../../gen/latchkey/v1/repeatable_pb.js";
+import { accepts_idempotency_key } from "../../gen/latchkey/v1/idempotency_pb.js";
 import type { Authentication } from "../auth/authenticate.js";
-import { type Call, abortCall, throwIfAborted } from "../call/call.js";
+import { abortCall, type Call, throwIfAborted } from "../call/call.js";
 import type { CallContext, Handlers, Principal } from "../call/context.js";
 import { chain, type MaybePromise } from "../call/maybe-promise.js";
 import { covers } from "../call/permissions.js";
 import {
+  ApiError,
   cancelled,
   deadlineExceeded,
-  ApiError,
   keyRequired,
-  operatorOnly,
   missingScope,
+  operatorOnly,
   serviceUnavailable,
   unexpectedError,
 } from "../errors.js";
@@ -50,13 +50,13 @@ export function service<Descriptor extends DescService>(
   return { descriptor, handlers };
 }
 
-/** One RPC as every door calls it: first admit, then perform. */
+/** One RPC as every protocol calls it: first admit, then perform. */
 export interface Procedure {
   readonly method: DescMethodUnary;
   /** The path that every RPC protocol calls it by: `/latchkey.v1.KeysService/ListKeys`. */
   readonly path: string;
   /** Begins the span of a call, which ends when the call is logged. Undefined: nobody listens. */
-  readonly beginSpan: ((door: Protocol, header: ReadHeader) => Span) | undefined;
+  readonly beginSpan: ((protocol: Protocol, header: ReadHeader) => Span) | undefined;
   /** authenticate -> authorise. Comes before the body is looked at: who may not call learns nothing about it. */
   admit(call: Call, authorization: readonly string[]): MaybePromise<Principal>;
   /**
@@ -94,7 +94,9 @@ export function createProcedures(
         validate.rules(method.input, request);
         return handler(request, context);
       };
-      const answerOnce = getOption(method, repeatable) ? once(method, validateAndHandle) : validateAndHandle;
+      const answerOnce = getOption(method, accepts_idempotency_key)
+        ? once(method, validateAndHandle)
+        : validateAndHandle;
       // What is compared with a request before is bounded first; its rules may have come to refuse it meanwhile.
       const answer: Handle = (request, context) => {
         validate.form(method.input, request);
@@ -106,7 +108,7 @@ export function createProcedures(
       return {
         method,
         path,
-        beginSpan: tracing && ((door, header) => tracing.beginSpan(path, door, header)),
+        beginSpan: tracing && ((protocol, header) => tracing.beginSpan(path, protocol, header)),
         admit: (call, authorization) =>
           whileAwaited(
             call,

@@ -7,8 +7,8 @@ import { compileLengthRules } from "./length-rules.js";
 import {
   maxDepth,
   maxFieldBytes,
-  maxLengthOf,
   maxItemsOf,
+  maxLengthOf,
   tooDeep,
   tooLarge,
   tooLong,

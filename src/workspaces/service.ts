@@ -6,7 +6,7 @@ import { workspaceNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
 import { type MintedSecret, mintSecret } from "../keys/secret.js";
 import type { NewKey } from "../keys/store.js";
-import { parsePageRequest, buildPage } from "../pagination.js";
+import { buildPage, parsePageRequest } from "../pagination.js";
 import type { KeyCache } from "../revocation/key-cache.js";
 import { toWorkspace, writeReason } from "./convert.js";
 import type { WorkspacesStore } from "./store.js";

@@ -1,14 +1,14 @@
 import { toBinary } from "@bufbuild/protobuf";
 import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import { expect } from "vitest";
-import type { CallRequest } from "../contract/door.js";
 import { toRequestMessage } from "../contract/messages.js";
 import { type OperationName, operationOf } from "../contract/operations.js";
+import type { CallRequest } from "../contract/protocol-client.js";
 import { expectFailure, post } from "../gateway/http.js";
 import type { TestApp } from "../harness.js";
 import { startStopwatch } from "../stopwatch.js";
 
-/** How a call was answered, by the name of its gRPC status whatever the door, and how long that took, without what a busy machine added. */
+/** How a call was answered, by the name of its gRPC status whatever the protocol, and how long that took, without what a busy machine added. */
 export interface Answered {
   readonly outcome: string;
   readonly ms: number;

@@ -11,7 +11,11 @@ function upTo(xid: number, ...inProgress: number[]): Snapshot {
   return { xmin: Math.min(xid + 1, ...inProgress), xmax: xid + 1, inProgress };
 }
 
-const factAt = (snapshot: Snapshot, ...dependsOn: string[]) => ({ dependsOn: dependsOn.length ? dependsOn : [key], workspaceId, snapshot });
+const factAt = (snapshot: Snapshot, ...dependsOn: string[]) => ({
+  dependsOn: dependsOn.length ? dependsOn : [key],
+  workspaceId,
+  snapshot,
+});
 const fact = (xid: number, ...dependsOn: string[]) => factAt(upTo(xid), ...dependsOn);
 
 /** The changes from the beginning, row by row, each with its transaction. */

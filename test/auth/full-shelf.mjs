@@ -1,14 +1,14 @@
 // Fills a shelf far beyond its capacity, with keys as another replica left them in Redis, and prints by how many bytes the
 // heap has grown. In a process of its own, since only there nothing else is on the heap.
 import { randomBytes } from "node:crypto";
-import { createChanges } from "../../dist/src/auth/changes.js";
-import { keyEntries } from "../../dist/src/auth/entries.js";
-import { createShelf } from "../../dist/src/auth/shelf.js";
-import { snapshotBefore } from "../../dist/src/auth/snapshot.js";
-import { weightOf } from "../../dist/src/auth/weight.js";
 import { mintId } from "../../dist/src/ids.js";
 import { mintSecret } from "../../dist/src/keys/secret.js";
-import { noCache } from "../../dist/src/storage/redis.js";
+import { createChangeLog } from "../../dist/src/revocation/change-log.js";
+import { heapSizeOf } from "../../dist/src/revocation/heap-size.js";
+import { keyEntries } from "../../dist/src/revocation/signed-entry.js";
+import { snapshotBefore } from "../../dist/src/revocation/snapshot.js";
+import { createTieredCache } from "../../dist/src/revocation/tiered-cache.js";
+import { noCache } from "../../dist/src/storage/redis/client.js";
 
 const [kind, capacity, entries] = process.argv.slice(2);
 const text = (length) => randomBytes(length).toString("hex").slice(0, length);
@@ -20,12 +20,12 @@ const metas = {
 };
 
 const form = keyEntries(() => "a secret");
-const shelf = createShelf({
+const cache = createTieredCache({
   form,
-  changes: createChanges(snapshotBefore(0), "one"),
+  changes: createChangeLog(snapshotBefore(0), "one"),
   cache: noCache,
   capacity: Number(capacity),
-  weigh: weightOf,
+  sizeOf: heapSizeOf,
   async read(id) {
     const [keyId, identityId] = [mintId("key"), mintId("id")];
     const identity = { identityId, externalId: text(10), identityMeta: { plan: text(5) } };
@@ -39,16 +39,19 @@ const shelf = createShelf({
     };
     const workspaceId = mintId("ws");
     const value = { keyId, workspaceId, workspaceEnabled: true, ...settings, ...identity, ...dates };
-    return form.open(id, form.seal(id, { value, rows: [keyId, identityId], workspaceId, asOf: snapshotBefore(0) }));
+    return form.verify(
+      id,
+      form.sign(id, { value, dependsOn: [keyId, identityId], workspaceId, snapshot: snapshotBefore(0) }),
+    );
   },
 });
 
 const before = heapUsed();
 for (let entry = 0; entry < Number(entries); entry++) {
-  await shelf.fetch(mintSecret().hash, "postgres");
+  await cache.load(mintSecret().hash, "postgres");
 }
 process.stdout.write(`${heapUsed() - before}`);
-shelf.held("until here");
+cache.peek("until here");
 
 function heapUsed() {
   for (let times = 0; times < 3; times++) globalThis.gc();

@@ -25,15 +25,15 @@ afterAll(async () => {
 
 it("the lease time is raised and lowered while replicas run: every answer is right, and none is 503", async () => {
   const { workspaceId, key } = workspace;
-  const { apps, doors } = replicas;
+  const { apps, protocols } = replicas;
   const answers = new Set<string>();
   let rounds = 0;
   let going = true;
 
   /** So that every replica answers from what it holds, at any moment. */
-  async function callAgainAndAgain(door: Replicas["doors"][number]): Promise<void> {
+  async function callAgainAndAgain(protocol: Replicas["protocols"][number]): Promise<void> {
     while (going) {
-      const outcome = await door.call("verifyKey", key, { key });
+      const outcome = await protocol.call("verifyKey", key, { key });
       answers.add(outcome.ok ? "ok" : outcome.code);
       await sleep(1);
     }
@@ -42,9 +42,9 @@ it("the lease time is raised and lowered while replicas run: every answer is rig
   async function changeAgainAndAgain(): Promise<void> {
     for (; going; rounds++) {
       await replicas.change("disableWorkspace", operatorKey, { workspaceId, reason: "UNPAID_BILLING" });
-      expect(await replicas.outcomes(key)).toEqual(doors.map(() => "authorization/workspace_disabled"));
+      expect(await replicas.outcomes(key)).toEqual(protocols.map(() => "authorization/workspace_disabled"));
       await replicas.change("enableWorkspace", operatorKey, { workspaceId });
-      expect(await replicas.outcomes(key)).toEqual(doors.map(() => "ok"));
+      expect(await replicas.outcomes(key)).toEqual(protocols.map(() => "ok"));
     }
   }
 
@@ -64,7 +64,7 @@ it("the lease time is raised and lowered while replicas run: every answer is rig
   const changed = changeLeaseTimes().finally(() => {
     going = false;
   });
-  await Promise.all([changed, changeAgainAndAgain(), ...doors.map(callAgainAndAgain)]);
+  await Promise.all([changed, changeAgainAndAgain(), ...protocols.map(callAgainAndAgain)]);
   expect([...answers].sort()).toEqual(["authorization/workspace_disabled", "ok"]);
   for (const app of apps) expect(await readMetric(app, "stale_accept_total")).toBe(0);
 }, 120_000);

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
 import { succeed } from "../calls.js";
-import { openGrpcDoor } from "../contract/grpc-door.js";
+import { openGrpcClient } from "../contract/grpc-client.js";
 import { openTestApp } from "../harness.js";
 import { callGrpc, callHttp } from "./answered.js";
 import { type BehindProxy, openBehindProxy } from "./behind-proxy.js";
@@ -17,18 +17,18 @@ describe("while the lease lasts", () => {
   it("a key that is held is judged without a round trip: 200 calls in a row while no backend says a word", async () => {
     setting = await openBehindProxy(5_000, { redis: undefined });
     const { app, key, proxy } = setting;
-    const door = openGrpcDoor(app.grpcAddress);
-    await door.call("verifyKey", key, { key });
+    const protocol = openGrpcClient(app.grpcAddress);
+    await protocol.call("verifyKey", key, { key });
     const [keys, workspaces] = [await readLookups(app, "key"), await readLookups(app, "workspace")];
     proxy.stall();
     for (let calls = 0; calls < 200; calls++) {
-      expect(await door.call("verifyKey", key, { key })).toMatchObject({ ok: true, data: { valid: true } });
+      expect(await protocol.call("verifyKey", key, { key })).toMatchObject({ ok: true, data: { valid: true } });
     }
     proxy.resume();
-    door.close();
+    protocol.close();
     // Each call looks up who calls and what is verified.
-    expect(await readLookups(app, "key")).toEqual({ ...keys, held: keys.held + 400 });
-    expect(await readLookups(app, "workspace")).toEqual({ ...workspaces, held: workspaces.held + 400 });
+    expect(await readLookups(app, "key")).toEqual({ ...keys, memory: keys.memory + 400 });
+    expect(await readLookups(app, "workspace")).toEqual({ ...workspaces, memory: workspaces.memory + 400 });
   });
 
   it("200 calls at once with one key that is not held cost one read of Postgres", async () => {
@@ -37,10 +37,10 @@ describe("while the lease lasts", () => {
     await verify(callHttp);
     const cold = await succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, { scopes: ["*"] });
     const before = await readLookups(app, "key");
-    const door = openGrpcDoor(app.grpcAddress);
-    const calls = Array.from({ length: 200 }, () => door.call("verifyKey", cold.key, { key: cold.key }));
+    const protocol = openGrpcClient(app.grpcAddress);
+    const calls = Array.from({ length: 200 }, () => protocol.call("verifyKey", cold.key, { key: cold.key }));
     for (const outcome of await Promise.all(calls)) expect(outcome).toMatchObject({ ok: true, data: { valid: true } });
-    door.close();
+    protocol.close();
     expect((await readLookups(app, "key")).postgres).toBe(before.postgres + 1);
   });
 });

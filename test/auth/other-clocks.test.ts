@@ -7,9 +7,9 @@ import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { project } from "../../commands/project.js";
 import type { Answers } from "../contract/answers.js";
-import type { CallRequest, Door } from "../contract/door.js";
-import { type Doors, openDoors } from "../contract/doors.js";
 import type { OperationName } from "../contract/operations.js";
+import type { CallRequest, ProtocolClient } from "../contract/protocol-client.js";
+import { openProtocols, type ProtocolClients } from "../contract/protocol-clients.js";
 import { openReplica, type Replica } from "../faults/replica.js";
 import { createDatabase, operatorKey } from "../harness.js";
 
@@ -17,7 +17,7 @@ import { createDatabase, operatorKey } from "../harness.js";
 interface Elsewhere {
   readonly aheadMs: number;
   readonly replica: Replica;
-  readonly doors: Doors;
+  readonly protocols: ProtocolClients;
 }
 
 const places = { "3 s behind": -3_000, "in step": 0, "3 s ahead": 3_000 } as const;
@@ -53,15 +53,18 @@ beforeAll(async () => {
     const aheadMs = places[name];
     const replica = await openReplica(name, installation, { clock: { aheadMs } });
     const address = (port: number) => `127.0.0.1:${port}`;
-    const doors = openDoors({ httpUrl: `http://${address(replica.httpPort)}`, grpcAddress: address(replica.grpcPort) });
-    replicas.set(name, { aheadMs, replica, doors });
+    const protocols = openProtocols({
+      httpUrl: `http://${address(replica.httpPort)}`,
+      grpcAddress: address(replica.grpcPort),
+    });
+    replicas.set(name, { aheadMs, replica, protocols });
   }
   sql = openSql(database.url, { max: 1 });
-  home = await succeed(at("in step").doors.grpc, "createWorkspace", operatorKey, { name: "home" });
+  home = await succeed(at("in step").protocols.grpc, "createWorkspace", operatorKey, { name: "home" });
 });
 afterAll(async () => {
-  for (const { replica, doors } of replicas.values()) {
-    doors.close();
+  for (const { replica, protocols } of replicas.values()) {
+    protocols.close();
     await replica.close();
   }
   await sql.end();
@@ -69,28 +72,33 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-async function succeed<Name extends OperationName>(door: Door, name: Name, credential: string, request: CallRequest) {
-  const outcome = await door.call(name, credential, request);
+async function succeed<Name extends OperationName>(
+  protocol: ProtocolClient,
+  name: Name,
+  credential: string,
+  request: CallRequest,
+) {
+  const outcome = await protocol.call(name, credential, request);
   if (!outcome.ok) return expect.fail(`${name} was refused: ${outcome.code}: ${outcome.detail}`);
   return outcome.data as Answers[Name];
 }
 
-/** Both doors of a replica. */
-const bothDoors = ({ doors }: Elsewhere): Door[] => [doors.http, doors.grpc];
+/** Both protocols of a replica. */
+const bothProtocols = ({ protocols }: Elsewhere): ProtocolClient[] => [protocols.http, protocols.grpc];
 
 /** Whether a key is accepted, asked in both ways: what another key is told about it, and what it may do itself. */
-async function answers(door: Door, key: string): Promise<string[]> {
+async function answers(protocol: ProtocolClient, key: string): Promise<string[]> {
   const [verdict, call] = await Promise.all([
-    succeed(door, "verifyKey", home.key, { key }),
-    door.call("listKeys", key, {}),
+    succeed(protocol, "verifyKey", home.key, { key }),
+    protocol.call("listKeys", key, {}),
   ]);
   return [verdict.code, call.ok ? "ok" : call.code];
 }
 
 /** A key that the replica holds. */
 async function heldKey(holder: Elsewhere, request: CallRequest = {}) {
-  const made = await succeed(holder.doors.http, "createKey", home.key, { scopes: ["keys.read"], ...request });
-  for (const door of bothDoors(holder)) expect(await answers(door, made.key)).toEqual(["VALID", "ok"]);
+  const made = await succeed(holder.protocols.http, "createKey", home.key, { scopes: ["keys.read"], ...request });
+  for (const protocol of bothProtocols(holder)) expect(await answers(protocol, made.key)).toEqual(["VALID", "ok"]);
   return made;
 }
 
@@ -100,8 +108,8 @@ let judged = 0;
 async function expectOver(holder: Elsewhere, key: string): Promise<void> {
   const wrong: string[] = [];
   for (let volley = 0; volley < volleys; volley++) {
-    const doors = Array.from({ length: atOnce }, () => bothDoors(holder)).flat();
-    const told = (await Promise.all(doors.map((door) => answers(door, key)))).flat();
+    const protocols = Array.from({ length: atOnce }, () => bothProtocols(holder)).flat();
+    const told = (await Promise.all(protocols.map((protocol) => answers(protocol, key)))).flat();
     judged += told.length;
     wrong.push(...told.filter((answer) => answer !== "EXPIRED" && answer !== "authentication/key_expired"));
     await sleep(10);
@@ -125,24 +133,24 @@ describe.each(pairs)("a replica that is $holder obeys, as soon as one that is $w
   it("a reroll without a grace period", async () => {
     for (let round = 0; round < rounds; round++) {
       const { key, keyId } = await heldKey(holder());
-      const door = bothDoors(writer())[round % 2] as Door;
-      const successor = await succeed(door, "rerollKey", home.key, { keyId, expiration: 0 });
+      const protocol = bothProtocols(writer())[round % 2] as ProtocolClient;
+      const successor = await succeed(protocol, "rerollKey", home.key, { keyId, expiration: 0 });
       await expectOver(holder(), key);
-      expect(await answers(holder().doors.grpc, successor.key)).toEqual(["VALID", "ok"]);
+      expect(await answers(holder().protocols.grpc, successor.key)).toEqual(["VALID", "ok"]);
     }
   });
 
   it("an update to an expiry that has passed", async () => {
     for (let round = 0; round < rounds; round++) {
       const { key, keyId } = await heldKey(holder());
-      const door = bothDoors(writer())[round % 2] as Door;
+      const protocol = bothProtocols(writer())[round % 2] as ProtocolClient;
       // Nobody accepts an expiry that has passed by its own clock; where that is behind, it may have by the database's.
       const expires = Date.now() + writer().aheadMs + 100;
-      await succeed(door, "updateKey", home.key, { keyId, expires });
+      await succeed(protocol, "updateKey", home.key, { keyId, expires });
       await passedInDatabase(expires);
       await expectOver(holder(), key);
-      await succeed(door, "updateKey", home.key, { keyId, expires: Date.now() + 3_600_000 });
-      for (const each of bothDoors(holder())) expect(await answers(each, key)).toEqual(["VALID", "ok"]);
+      await succeed(protocol, "updateKey", home.key, { keyId, expires: Date.now() + 3_600_000 });
+      for (const each of bothProtocols(holder())) expect(await answers(each, key)).toEqual(["VALID", "ok"]);
     }
   });
 });
@@ -155,7 +163,7 @@ describe.each(names)("on a replica that is %s", (name) => {
     const told: { left: number; code: string }[] = [];
     for (let left = 1; left > -500; ) {
       left = expires - Date.now();
-      const given = await Promise.all(bothDoors(holder).map((door) => answers(door, key)));
+      const given = await Promise.all(bothProtocols(holder).map((protocol) => answers(protocol, key)));
       told.push(...given.flat().map((code) => ({ left, code })));
       if (left > 300) await sleep(50);
     }

@@ -18,7 +18,7 @@ describe.each(["refuses every connection", "falls silent"])("while Postgres %s",
 
   const fail = () => (failure === "falls silent" ? setting.proxy.stall() : setting.proxy.cut());
 
-  /** Calls of keys and of the operator, of what is held and of what is not, through both doors, all at once. */
+  /** Calls of keys and of the operator, of what is held and of what is not, through both protocols, all at once. */
   function everyCall(): Promise<Answered[]> {
     const { app, key, workspaceId } = setting;
     return Promise.all(

@@ -33,18 +33,22 @@ it("a call is counted as one lookup, although the lease ends before its caller i
     left = 100;
   };
   const lease = { timeLeft: () => left, ensure } as unknown as Lease;
-  const sources = { readKeyRecord: async () => standing, readWorkspaceState: async () => undefined, makeDurable: async () => {} };
+  const sources = {
+    readKeyRecord: async () => standing,
+    readWorkspaceState: async () => undefined,
+    makeDurable: async () => {},
+  };
   const holdings = createKeyCache(lease, createChangeLog(present, "the one"), noCache, sources, 1_000_000);
   const { authenticate, recheck } = createAuthentication("operator", holdings, { record() {} }, () => new Date());
   const call = { requestId: "req", deadline: Number.POSITIVE_INFINITY };
   const headers = [`Bearer ${mintSecret().plaintext}`];
 
   await recheck(call, await authenticate(call, headers));
-  expect(holdings.lookups.key).toEqual({ held: 0, redis: 0, postgres: 1 });
+  expect(holdings.lookups.key).toEqual({ memory: 0, redis: 0, postgres: 1 });
   const caller = await authenticate(call, headers);
   left = 0;
   await recheck(call, caller);
   expect(left, "the lease was lost, and got again").toBe(100);
-  expect(holdings.lookups.key).toEqual({ held: 1, redis: 0, postgres: 1 });
-  expect(holdings.lookups.workspace).toEqual({ held: 2, redis: 0, postgres: 0 });
+  expect(holdings.lookups.key).toEqual({ memory: 1, redis: 0, postgres: 1 });
+  expect(holdings.lookups.workspace).toEqual({ memory: 2, redis: 0, postgres: 0 });
 });

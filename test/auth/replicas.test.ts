@@ -27,7 +27,7 @@ describe.each([
 
     const change: Replicas["change"] = (...call) => replicas.change(...call);
     const outcomes = (key: string) => replicas.outcomes(key);
-    const all = <T>(value: T) => replicas.doors.map(() => value);
+    const all = <T>(value: T) => replicas.protocols.map(() => value);
     const verdicts = (key: string, permissions?: string) =>
       replicas.ask("verifyKey", home.key, { key, ...(permissions && { permissions }) });
 

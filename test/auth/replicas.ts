@@ -1,8 +1,8 @@
 import { expect } from "vitest";
 import type { Answers } from "../contract/answers.js";
-import type { CallRequest, Door } from "../contract/door.js";
-import { openDoors } from "../contract/doors.js";
 import type { OperationName } from "../contract/operations.js";
+import type { CallRequest, ProtocolClient } from "../contract/protocol-client.js";
+import { openProtocols } from "../contract/protocol-clients.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import { readLookups } from "./vitals.js";
 
@@ -10,12 +10,12 @@ import { readLookups } from "./vitals.js";
 export interface Replicas {
   readonly apps: readonly TestApp[];
   /** gRPC and HTTP of each. */
-  readonly doors: readonly Door[];
-  /** Changes something, by way of another replica and another door each time. */
+  readonly protocols: readonly ProtocolClient[];
+  /** Changes something, by way of another replica and another protocol each time. */
   change<Name extends OperationName>(name: Name, credential: string, request: CallRequest): Promise<Answers[Name]>;
-  /** Asks every replica through both doors at once; each must answer. */
+  /** Asks every replica through both protocols at once; each must answer. */
   ask<Name extends OperationName>(name: Name, credential: string, request: CallRequest): Promise<Answers[Name][]>;
-  /** How a key is answered that calls by itself, at every door. */
+  /** How a key is answered that calls by itself, at every protocol. */
   outcomes(key: string): Promise<string[]>;
   /** Makes sure that every replica answers about this key from what it holds. */
   expectHeld(key: string): Promise<void>;
@@ -28,14 +28,14 @@ export async function openReplicas(count: number, databaseUrl?: string): Promise
   for (let url = databaseUrl; apps.length < count; url = apps[0]?.databaseUrl) {
     apps.push(await openTestApp({ metricsPort: 0, ...(url !== undefined && { databaseUrl: url }) }));
   }
-  const opened = apps.map(openDoors);
-  const doors = opened.flatMap(({ grpc, http }): Door[] => [grpc, http]);
+  const opened = apps.map(openProtocols);
+  const protocols = opened.flatMap(({ grpc, http }): ProtocolClient[] => [grpc, http]);
   let changes = 0;
 
   const outcomes = (key: string) =>
     Promise.all(
-      doors.map(async (door) => {
-        const outcome = await door.call("listKeys", key, {});
+      protocols.map(async (protocol) => {
+        const outcome = await protocol.call("listKeys", key, {});
         return outcome.ok ? "ok" : outcome.code;
       }),
     );
@@ -43,18 +43,18 @@ export async function openReplicas(count: number, databaseUrl?: string): Promise
 
   return {
     apps,
-    doors,
-    change: (...call) => succeed(doors[changes++ % doors.length] as Door, ...call),
-    ask: (...call) => Promise.all(doors.map((door) => succeed(door, ...call))),
+    protocols,
+    change: (...call) => succeed(protocols[changes++ % protocols.length] as ProtocolClient, ...call),
+    ask: (...call) => Promise.all(protocols.map((protocol) => succeed(protocol, ...call))),
     outcomes,
     async expectHeld(key) {
       await outcomes(key);
       const before = await countLookups();
       await outcomes(key);
-      for (const [index, { held, ...elsewhere }] of (await countLookups()).entries()) {
-        const { held: heldBefore = Number.NaN, ...elsewhereBefore } = before[index] ?? {};
+      for (const [index, { memory, ...elsewhere }] of (await countLookups()).entries()) {
+        const { memory: memoryBefore = Number.NaN, ...elsewhereBefore } = before[index] ?? {};
         expect(elsewhere).toEqual(elsewhereBefore);
-        expect(held).toBe(heldBefore + 2);
+        expect(memory).toBe(memoryBefore + 2);
       }
     },
     async close() {
@@ -66,12 +66,12 @@ export async function openReplicas(count: number, databaseUrl?: string): Promise
 }
 
 async function succeed<Name extends OperationName>(
-  door: Door,
+  protocol: ProtocolClient,
   name: Name,
   credential: string,
   request: CallRequest,
 ): Promise<Answers[Name]> {
-  const outcome = await door.call(name, credential, request);
-  if (!outcome.ok) return expect.fail(`${name} over ${door.name} was refused: ${outcome.code}: ${outcome.detail}`);
+  const outcome = await protocol.call(name, credential, request);
+  if (!outcome.ok) return expect.fail(`${name} over ${protocol.name} was refused: ${outcome.code}: ${outcome.detail}`);
   return outcome.data as Answers[Name];
 }

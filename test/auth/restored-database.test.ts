@@ -41,9 +41,9 @@ it("a database that is put back to an older copy of itself is believed, against 
 
   await expect.poll(() => enable(app, workspaceId).then(() => "done", String), soon).toBe("done");
   await expect.poll(() => call(app), soon).toBe("OK");
-  const { held } = await readLookups(app, "key");
+  const { memory } = await readLookups(app, "key");
   expect(await call(app)).toBe("OK");
-  expect((await readLookups(app, "key")).held).toBe(held + 1);
+  expect((await readLookups(app, "key")).memory).toBe(memory + 1);
   const { snapshot: lost } = await readTerms(app);
 
   await postgres.whileStopped((folder) => {

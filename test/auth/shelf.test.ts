@@ -151,7 +151,7 @@ describe("what is in Redis", () => {
     redis.set(form.keyOf("a"), form.sign("a", fact("a", true, 0)));
     expect(await shelf.load("a", "redis")).toBe(true);
     expect(shelf.peek("a")).toBe(true);
-    expect(shelf.lookups).toEqual({ held: 0, redis: 1, postgres: 0 }); // that it was held, its user counts
+    expect(shelf.lookups).toEqual({ memory: 0, redis: 1, postgres: 0 }); // that it was held, its user counts
   });
 
   it.each([

@@ -11,6 +11,6 @@ export async function readMetric(app: TestApp, name: string, labels: Record<stri
 /** How often keys or workspaces were found where, so far. */
 export async function readLookups(app: TestApp, kind: "key" | "workspace") {
   const read = (source: string) => readMetric(app, "lookups_total", { kind, source });
-  const [held, redis, postgres] = await Promise.all([read("held"), read("redis"), read("postgres")]);
-  return { held, redis, postgres };
+  const [memory, redis, postgres] = await Promise.all([read("memory"), read("redis"), read("postgres")]);
+  return { memory, redis, postgres };
 }

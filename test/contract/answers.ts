@@ -3,7 +3,7 @@ import type { OperationName } from "./operations.js";
 /** A JSON object of the caller's own making. */
 export type Meta = Record<string, unknown>;
 
-/** An identity as every door answers it, in the names and times of HTTP. */
+/** An identity as every protocol answers it, in the names and times of HTTP. */
 export interface IdentityAnswer {
   identityId: string;
   externalId: string;
@@ -12,7 +12,7 @@ export interface IdentityAnswer {
   updatedAt: number;
 }
 
-/** A key as every door answers it. */
+/** A key as every protocol answers it. */
 export interface KeyAnswer {
   keyId: string;
   workspaceId: string;
@@ -29,13 +29,13 @@ export interface KeyAnswer {
   lastUsedAt?: number;
 }
 
-/** How a verification ended, as every door answers it. */
+/** How a verification ended, as every protocol answers it. */
 export interface VerificationAnswer extends Partial<Omit<KeyAnswer, "workspaceId" | "start" | "scopes">> {
   valid: boolean;
   code: string;
 }
 
-/** A change that was made, as every door answers it. */
+/** A change that was made, as every protocol answers it. */
 export interface EventAnswer {
   eventId: string;
   workspaceId: string;
@@ -48,7 +48,7 @@ export interface EventAnswer {
   after?: Meta;
 }
 
-/** A workspace as every door answers it. */
+/** A workspace as every protocol answers it. */
 export interface WorkspaceAnswer {
   workspaceId: string;
   name: string;

@@ -5,7 +5,7 @@ import { openContract } from "./cases.js";
 import { createFullKey } from "./key-settings.js";
 import type { Scene } from "./scene.js";
 
-const { everyDoor } = openContract();
+const { everyProtocol } = openContract();
 
 /** Makes one change of each kind; gives what the events must tell, newest first. */
 async function makeChanges({ ok, home }: Scene) {
@@ -27,7 +27,7 @@ function told({ type, actor, resourceId }: EventAnswer) {
 }
 
 describe("listing audit events", () => {
-  everyDoor("the operator and a key with audit.read see the same of a workspace, newest first", async (scene) => {
+  everyProtocol("the operator and a key with audit.read see the same of a workspace, newest first", async (scene) => {
     const { workspaceId, keyId: actor } = scene.home;
     const { keyId, identityId } = await makeChanges(scene);
     const { key } = await scene.ok("createKey", scene.home.key, { scopes: ["audit.read"] });
@@ -57,7 +57,7 @@ describe("listing audit events", () => {
     );
   });
 
-  everyDoor("a key that names another workspace, or one that never was, is told there is none", async (scene) => {
+  everyProtocol("a key that names another workspace, or one that never was, is told there is none", async (scene) => {
     const other = await scene.newWorkspace();
     const refusals = [];
     for (const workspaceId of [other.workspaceId, "ws_01jcz0000000000000000000zz", "no id at all"]) {
@@ -67,7 +67,7 @@ describe("listing audit events", () => {
     for (const refusal of refusals) expect(refusal).toEqual(refusals[0]);
   });
 
-  everyDoor("a key sees nothing of another workspace, also by a resource's id", async (scene) => {
+  everyProtocol("a key sees nothing of another workspace, also by a resource's id", async (scene) => {
     const other = await scene.newWorkspace();
     const { keyId } = await scene.ok("createKey", other.key, { name: "theirs" });
     for (const resourceId of [keyId, other.workspaceId]) {
@@ -77,7 +77,7 @@ describe("listing audit events", () => {
     expect(JSON.stringify(events)).not.toContain(other.workspaceId);
   });
 
-  everyDoor("filters by type, by resource and by time, and by several at once", async (scene) => {
+  everyProtocol("filters by type, by resource and by time, and by several at once", async (scene) => {
     await makeChanges(scene);
     await scene.clock.advance(60_000);
     const since = scene.clock.now();
@@ -97,7 +97,7 @@ describe("listing audit events", () => {
     expect(await typesOf({ since, until, type: "key.create", resourceId: keyId })).toEqual(["key.create"]);
   });
 
-  everyDoor("a walk in pages of any size sees each event once, newest first", async (scene) => {
+  everyProtocol("a walk in pages of any size sees each event once, newest first", async (scene) => {
     await makeChanges(scene);
     const all = await scene.ok("listAuditEvents", scene.home.key);
     const times = all.map(({ at }) => at);
@@ -116,14 +116,14 @@ describe("listing audit events", () => {
     }
   });
 
-  everyDoor("no event holds a secret", async (scene) => {
+  everyProtocol("no event holds a secret", async (scene) => {
     const { keyId, key } = await createFullKey(scene);
     const rerolled = await scene.ok("rerollKey", scene.home.key, { keyId });
     const events = JSON.stringify(await scene.ok("listAuditEvents", scene.home.key));
     for (const secret of [key, rerolled.key, scene.home.key]) expect(events).not.toContain(secret.slice(-34));
   });
 
-  everyDoor("what was refused leaves no event", async (scene) => {
+  everyProtocol("what was refused leaves no event", async (scene) => {
     const before = await scene.ok("listAuditEvents", scene.home.key);
     await scene.refused("data/key_not_found", "deleteKey", scene.home.key, { keyId: "nobody" });
     await scene.refused("data/identity_not_found", "createKey", scene.home.key, { identityId: "nobody" });

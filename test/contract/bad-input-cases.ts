@@ -11,7 +11,7 @@ export interface BadInput {
 
 const controlCharacters = ["\u0001", "\t", "\n", "\r", "\u001b", "\u001f", "\u007f", "\u0080", "\u0085", "\u009f"];
 
-/** Objects that cannot be stored and given back through every door. */
+/** Objects that cannot be stored and given back through every protocol. */
 const metas: Record<string, Record<string, unknown>[]> = {
   "NUL in a value": [{ a: "x\0y" }, { a: [{ b: ["\0"] }] }],
   "NUL in a key": [{ "x\0y": 1 }, { a: { b: [{ "\0": 1 }] } }],
@@ -129,7 +129,7 @@ const updating: readonly BadInput[] = [
   ),
 ];
 
-/** Bad fields that every door can send. */
+/** Bad fields that every protocol can send. */
 export const badInputs: readonly BadInput[] = [
   ...creating,
   ...updating,

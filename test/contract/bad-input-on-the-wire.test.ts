@@ -8,8 +8,8 @@ import { CreateIdentityRequestSchema } from "../../gen/latchkey/v1/identities_se
 import { succeed } from "../calls.js";
 import { type Answer, ask, createWorkspace, expectInvalid, expectSuccess } from "../gateway/http.js";
 import { openTestApp, type TestApp } from "../harness.js";
-import { openDoors } from "./doors.js";
 import { toRequestMessage } from "./messages.js";
+import { openProtocols } from "./protocol-clients.js";
 
 // What the fuzz has found, each as a case of its own.
 
@@ -95,19 +95,19 @@ describe("a name that is empty is shown by its quotes", () => {
   });
 });
 
-describe("names of prototypes in meta come back through every door", () => {
+describe("names of prototypes in meta come back through every protocol", () => {
   it.each(["__proto__", "constructor", "prototype", "toString", "$typeName"])("%s", async (name) => {
     const text = `{"${name}":{"${name}":[{"${name}":"a"}]}}`;
-    const doors = openDoors(app);
+    const protocols = openProtocols(app);
     expectSuccess(await post(overHttp, `{"externalId":"of ${name}","meta":${text}}`));
     try {
-      for (const door of [doors.http, doors.grpc, doors.connect, doors["grpc-web"]]) {
-        const outcome = await door.call("getIdentity", key, { externalId: `of ${name}` });
+      for (const protocol of [protocols.http, protocols.grpc, protocols.connect, protocols["grpc-web"]]) {
+        const outcome = await protocol.call("getIdentity", key, { externalId: `of ${name}` });
         const { meta } = (outcome as unknown as { data: { meta: unknown } }).data;
-        expect(JSON.stringify(meta), door.name).toBe(text);
+        expect(JSON.stringify(meta), protocol.name).toBe(text);
       }
     } finally {
-      doors.close();
+      protocols.close();
     }
   });
 });

@@ -7,7 +7,7 @@ import type { Refusal } from "./outcome.js";
 import { openScene, type Scene } from "./scene.js";
 
 const contract = openContract();
-const { everyDoor, someDoors } = contract;
+const { everyProtocol, someProtocols } = contract;
 const invalid = "application/invalid_input";
 
 /** The fields that a refusal names. */
@@ -26,7 +26,7 @@ async function expectNothingStored({ ok, home }: Scene): Promise<void> {
 describe("what is not as documented is refused, the field named, and nothing stored", () => {
   for (const { what, operations, location, requests } of badInputs) {
     for (const operation of operations) {
-      everyDoor(`${operation} refuses ${what} and names ${location}`, async (scene) => {
+      everyProtocol(`${operation} refuses ${what} and names ${location}`, async (scene) => {
         const credential = operationOf(operation).scope === undefined ? operatorKey : scene.home.key;
         for (const request of requests) {
           const refusal = await scene.refused(invalid, operation, credential, request);
@@ -38,13 +38,16 @@ describe("what is not as documented is refused, the field named, and nothing sto
   }
 
   for (const operation of ["getIdentity", "deleteIdentity"] as const) {
-    everyDoor(`${operation} without a reference is refused and the three ways to refer are named`, async (scene) => {
-      const [named] = locations(await scene.refused(invalid, operation, scene.home.key, {})) ?? [];
-      for (const field of ["identityId", "externalId", "identity"]) expect(named?.split("|")).toContain(field);
-    });
+    everyProtocol(
+      `${operation} without a reference is refused and the three ways to refer are named`,
+      async (scene) => {
+        const [named] = locations(await scene.refused(invalid, operation, scene.home.key, {})) ?? [];
+        for (const field of ["identityId", "externalId", "identity"]) expect(named?.split("|")).toContain(field);
+      },
+    );
   }
 
-  everyDoor("every bad field of a request is named, not only the first", async (scene) => {
+  everyProtocol("every bad field of a request is named, not only the first", async (scene) => {
     const request = { name: "", prefix: "a b", permissions: ["keys.read", "bad one", "worse one"], externalId: "" };
     const refusal = await scene.refused(invalid, "createKey", scene.home.key, request);
     expect(locations(refusal)?.sort()).toEqual(["externalId", "name", "permissions[1]", "permissions[2]", "prefix"]);
@@ -60,7 +63,7 @@ describe("what is not as documented is refused, the field named, and nothing sto
     ["with a note of 1001 characters", { reason: "OWNER_REQUEST", note: "x".repeat(1001) }, "note"],
     ["with NUL in the note", { reason: "OWNER_REQUEST", note: "\0" }, "note"],
   ] as const) {
-    everyDoor(`disableWorkspace ${what} is refused, names ${location} and disables nothing`, async (scene) => {
+    everyProtocol(`disableWorkspace ${what} is refused, names ${location} and disables nothing`, async (scene) => {
       const { workspaceId } = scene.home;
       const refusal = await scene.refused(invalid, "disableWorkspace", operatorKey, { workspaceId, ...request });
       expect(locations(refusal)).toEqual([location]);
@@ -71,16 +74,20 @@ describe("what is not as documented is refused, the field named, and nothing sto
 
 describe("what only messages can say is refused as well", () => {
   for (const reason of [0, 8, 99, -1]) {
-    someDoors(["grpc", "connect", "grpc-web"], `the reason of number ${reason} is refused and named`, async (scene) => {
-      const { workspaceId } = scene.home;
-      const refusal = await scene.refused(invalid, "disableWorkspace", operatorKey, { workspaceId, reason });
-      expect(locations(refusal)).toEqual(["reason"]);
-      await expectNothingStored(scene);
-    });
+    someProtocols(
+      ["grpc", "connect", "grpc-web"],
+      `the reason of number ${reason} is refused and named`,
+      async (scene) => {
+        const { workspaceId } = scene.home;
+        const refusal = await scene.refused(invalid, "disableWorkspace", operatorKey, { workspaceId, reason });
+        expect(locations(refusal)).toEqual(["reason"]);
+        await expectNothingStored(scene);
+      },
+    );
   }
 
   for (const number of [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]) {
-    someDoors(["grpc", "grpc-web"], `${number} in meta is refused and meta named`, async (scene) => {
+    someProtocols(["grpc", "grpc-web"], `${number} in meta is refused and meta named`, async (scene) => {
       for (const meta of [{ number }, { list: [{ number }] }]) {
         const request = { externalId: "user_1", meta };
         for (const operation of ["createIdentity", "createKey"] as const) {
@@ -99,7 +106,7 @@ describe("what only messages can say is refused as well", () => {
     ["with a billion nanoseconds", { seconds: 253_402_300_000n, nanos: 1_000_000_000 }],
     ["with negative nanoseconds", { seconds: 253_402_300_000n, nanos: -1 }],
   ] as const) {
-    someDoors(["grpc", "grpc-web"], `an expiry ${what} is refused and named`, async (scene) => {
+    someProtocols(["grpc", "grpc-web"], `an expiry ${what} is refused and named`, async (scene) => {
       const refusal = await scene.refused(invalid, "createKey", scene.home.key, { expires });
       expect(locations(refusal)).toEqual(["expires"]);
       await expectNothingStored(scene);
@@ -135,7 +142,7 @@ describe("bytes over gRPC that are no sound message are refused, and the server 
     ],
     ["a meta of 2000 levels", Buffer.concat([externalId, field(2, deep(2000))]), ["body", "meta"]],
   ])("%s", async (_what, bytes, possible) => {
-    const { grpc } = contract.doors;
+    const { grpc } = contract.protocols;
     const scene = await openScene(grpc, contract.clock);
     const outcome = await grpc.callBytes("createIdentity", scene.home.key, bytes);
     if (outcome.ok) return expect.fail("it was answered");

@@ -1,11 +1,11 @@
 import type postgres from "postgres";
 import { describe, expect } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
-import { allDoors, openContract } from "./cases.js";
-import type { CallRequest } from "./door.js";
+import { allProtocols, openContract } from "./cases.js";
+import type { CallRequest } from "./protocol-client.js";
 import type { Scene } from "./scene.js";
 
-const contract = openContract(allDoors);
+const contract = openContract(allProtocols);
 
 /** More than one page looks through, and less than two. */
 const many = 6_000;
@@ -39,7 +39,7 @@ async function walk<Name extends "listIdentities" | "listKeys" | "listAuditEvent
 const later = (prefix: string) => `${prefix}_7`;
 
 describe("a filter that matches little of a large workspace is answered in pages, some of which are empty", () => {
-  contract.everyDoor("listIdentities by search finds what is behind thousands of others, once", async (scene) => {
+  contract.everyProtocol("listIdentities by search finds what is behind thousands of others, once", async (scene) => {
     const { ok, home } = scene;
     const { identityId } = await ok("createIdentity", home.key, { externalId: "Needle, first" });
     await inDatabase(
@@ -58,7 +58,7 @@ describe("a filter that matches little of a large workspace is answered in pages
     expect(page).toMatchObject({ data: Array(7).fill({}), pagination: { hasMore: true } });
   });
 
-  contract.everyDoor("listKeys by enabled and by externalId", async (scene) => {
+  contract.everyProtocol("listKeys by enabled and by externalId", async (scene) => {
     const { ok, home } = scene;
     const { keyId } = await ok("createKey", home.key, { externalId: "user_1", name: "first" });
     await inDatabase(
@@ -78,7 +78,7 @@ describe("a filter that matches little of a large workspace is answered in pages
     expect(disabled).toMatchObject({ data: Array(5).fill({ enabled: false }), pagination: { hasMore: true } });
   });
 
-  contract.everyDoor("listAuditEvents by type and time, newest first", async (scene) => {
+  contract.everyProtocol("listAuditEvents by type and time, newest first", async (scene) => {
     const { home } = scene;
     await inDatabase(
       (sql) => sql`

@@ -4,7 +4,7 @@ import { largeBodies } from "../fuzz/large-bodies.js";
 import { operationNamed } from "../fuzz/operations.js";
 import { readOutcome } from "../fuzz/outcome.js";
 import { createSender, type Sender } from "../fuzz/send.js";
-import { doorNames, sentTo } from "../fuzz/sent.js";
+import { protocolNames, sentTo } from "../fuzz/sent.js";
 import { createWorkspace } from "../gateway/http.js";
 import { openTestApp, type TestApp } from "../harness.js";
 import { watchLoop, workUnit } from "../loop-watch.js";
@@ -34,11 +34,11 @@ const mostUnits = 8;
 describe.each(["createKey", "updateKey", "verifyKey"])("a large %s", (name) => {
   const operation = operationNamed(name);
 
-  describe.each(doorNames)("through %s", (door) => {
-    it.each(largeBodies(operation, door).map((large) => [large.name, large.location, large] as const))(
+  describe.each(protocolNames)("through %s", (protocol) => {
+    it.each(largeBodies(operation, protocol).map((large) => [large.name, large.location, large] as const))(
       "of %s is refused by naming %s, and stops nobody else",
       async (_name, location, large) => {
-        const sent = sentTo(door, operation, key, large.make(size));
+        const sent = sentTo(protocol, operation, key, large.make(size));
         const times: number[] = [];
         // The best of a few: the first call compiles, and any may meet the garbage collector.
         for (let attempt = 0; attempt < 8 && Math.min(...times) > mostUnits * unit; attempt++) {

@@ -2,7 +2,7 @@ import { describe, expect } from "vitest";
 import { operatorKey } from "../harness.js";
 import { openContract } from "./cases.js";
 
-const { everyDoor } = openContract();
+const { everyProtocol } = openContract();
 
 const lastMillisecond = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
 
@@ -15,7 +15,7 @@ describe("the bounds themselves are allowed", () => {
     ["quotes, slashes and wildcards", `'"\\/%_*;--?#&`],
     ["private and unassigned characters", "\ue000\u{10ffff}"],
   ] as const) {
-    everyDoor(`an externalId of ${what} is stored and found as it was given`, async (scene) => {
+    everyProtocol(`an externalId of ${what} is stored and found as it was given`, async (scene) => {
       const { identityId } = await scene.ok("createIdentity", scene.home.key, { externalId });
       expect(await scene.ok("getIdentity", scene.home.key, { externalId })).toMatchObject({ identityId, externalId });
       await scene.ok("createKey", scene.home.key, { externalId });
@@ -24,20 +24,20 @@ describe("the bounds themselves are allowed", () => {
     });
   }
 
-  everyDoor("a key may have 100 permissions, of 100 characters each, in the order given", async (scene) => {
+  everyProtocol("a key may have 100 permissions, of 100 characters each, in the order given", async (scene) => {
     const permissions = Array.from({ length: 100 }, (_, index) => `p${99 - index}.`.padEnd(100, "x"));
     await scene.ok("createKey", scene.home.key, { permissions });
     const [, key] = await scene.ok("listKeys", scene.home.key);
     expect(key?.permissions).toEqual(permissions);
   });
 
-  everyDoor("a key may end with the year 9999", async (scene) => {
+  everyProtocol("a key may end with the year 9999", async (scene) => {
     await scene.ok("createKey", scene.home.key, { expires: lastMillisecond });
     const [, key] = await scene.ok("listKeys", scene.home.key);
     expect(key?.expires).toBe(lastMillisecond);
   });
 
-  everyDoor("names of 255 characters and a note of 1000 are kept", async (scene) => {
+  everyProtocol("names of 255 characters and a note of 1000 are kept", async (scene) => {
     const name = "ü".repeat(255);
     const note = "n".repeat(1000);
     await scene.ok("createKey", scene.home.key, { name });
@@ -48,21 +48,21 @@ describe("the bounds themselves are allowed", () => {
     expect(disabled).toMatchObject({ name, disabledNote: note });
   });
 
-  everyDoor("a meta of 16 KiB, of which protobuf makes the most, is stored", async (scene) => {
+  everyProtocol("a meta of 16 KiB, of which protobuf makes the most, is stored", async (scene) => {
     const meta = { a: Array((16 * 1024 - '{"a":[]}'.length) / 2).fill(1) };
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_1", meta });
     const identity = await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
     expect(identity.meta).toEqual(meta);
   });
 
-  everyDoor("a meta of 16 KiB is stored, wherever among the fields it stands", async (scene) => {
+  everyProtocol("a meta of 16 KiB is stored, wherever among the fields it stands", async (scene) => {
     const meta = { a: "x".repeat(16 * 1024 - '{"a":""}'.length) };
     const { identityId } = await scene.ok("createIdentity", scene.home.key, { meta, externalId: "user_1" });
     const identity = await scene.ok("getIdentity", scene.home.key, { identityId });
     expect(identity.meta).toEqual(meta);
   });
 
-  everyDoor("a meta of 16 KiB comes back whole, and a larger one is refused by name", async (scene) => {
+  everyProtocol("a meta of 16 KiB comes back whole, and a larger one is refused by name", async (scene) => {
     const meta = { text: "é".repeat((16 * 1024 - '{"text":""}'.length - 1) / 2) };
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_1", meta });
     const identity = await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });

@@ -28,7 +28,7 @@ afterAll(async () => {
 
 const named = rpcs.map((rpc) => ({ ...rpc, rpc }));
 
-describe.each(named)("$name, whoever calls it, through every door", ({ rpc }) => {
+describe.each(named)("$name, whoever calls it, through every protocol", ({ rpc }) => {
   test("refuses by who calls, before it looks at the body, and changes nothing", async () => {
     const before = await readEverything();
     for (const way of wire.waysTo(rpc)) {

@@ -1,33 +1,33 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { AppOptions } from "../../src/app.js";
 import { openTestApp, type TestApp } from "../harness.js";
-import type { DoorName } from "./door.js";
-import { type Doors, openDoors } from "./doors.js";
+import type { ProtocolName } from "./protocol-client.js";
+import { openProtocols, type ProtocolClients } from "./protocol-clients.js";
 import { type Clock, openScene, type Scene } from "./scene.js";
 
-/** A case of the contract: plays on one door, and asserts what every door must do. */
+/** A case of the contract: plays on one protocol, and asserts what every protocol must do. */
 export type Scenario = (scene: Scene) => Promise<void>;
 
-/** The application of a test file with its doors, and the way to run cases through them. */
+/** The application of a test file with its protocols, and the way to run cases through them. */
 export interface Contract {
   readonly app: TestApp;
-  readonly doors: Doors;
+  readonly protocols: ProtocolClients;
   readonly clock: Clock;
-  /** Runs a case through each door in turn, then compares what the doors answered. */
-  everyDoor(guarantee: string, scenario: Scenario): void;
-  /** The same, through some of the doors. */
-  someDoors(names: readonly DoorName[], guarantee: string, scenario: Scenario): void;
+  /** Runs a case through each protocol in turn, then compares what the protocols answered. */
+  everyProtocol(guarantee: string, scenario: Scenario): void;
+  /** The same, through some of the protocols. */
+  someProtocols(names: readonly ProtocolName[], guarantee: string, scenario: Scenario): void;
 }
 
-const threeDoors: readonly DoorName[] = ["grpc", "http", "connect"];
+const threeProtocols: readonly ProtocolName[] = ["grpc", "http", "connect"];
 
-/** The three doors, with gRPC-Web as well as Connect at the third: for the cases where every wire format counts. */
-export const allDoors: readonly DoorName[] = [...threeDoors, "grpc-web"];
+/** The three protocols, with gRPC-Web as well as Connect at the third: for the cases where every wire format counts. */
+export const allProtocols: readonly ProtocolName[] = [...threeProtocols, "grpc-web"];
 
 /** Opens an application for the tests of a file; call it once, at the top. */
-export function openContract(everyDoor = threeDoors, options: Partial<AppOptions> = {}): Contract {
+export function openContract(everyProtocol = threeProtocols, options: Partial<AppOptions> = {}): Contract {
   let app: TestApp | undefined;
-  let doors: Doors | undefined;
+  let protocols: ProtocolClients | undefined;
   let ahead = 0;
   const clock: Clock = {
     now: () => Date.now() + ahead,
@@ -39,10 +39,10 @@ export function openContract(everyDoor = threeDoors, options: Partial<AppOptions
 
   beforeAll(async () => {
     app = await openTestApp(options);
-    doors = openDoors(app);
+    protocols = openProtocols(app);
   });
   afterAll(async () => {
-    doors?.close();
+    protocols?.close();
     await app?.close();
   });
 
@@ -50,16 +50,16 @@ export function openContract(everyDoor = threeDoors, options: Partial<AppOptions
     get app() {
       return opened(app);
     },
-    get doors() {
-      return opened(doors);
+    get protocols() {
+      return opened(protocols);
     },
     clock,
-    everyDoor: (guarantee, scenario) => contract.someDoors(everyDoor, guarantee, scenario),
-    someDoors(names, guarantee, scenario) {
+    everyProtocol: (guarantee, scenario) => contract.someProtocols(everyProtocol, guarantee, scenario),
+    someProtocols(names, guarantee, scenario) {
       test(guarantee, async () => {
-        const records: [DoorName, unknown][] = [];
+        const records: [ProtocolName, unknown][] = [];
         for (const name of names) {
-          const scene = await openScene(contract.doors[name], clock);
+          const scene = await openScene(contract.protocols[name], clock);
           await scenario(scene).catch((error: Error) => failAt(name, error));
           records.push([name, withoutChance(scene.transcript)]);
         }
@@ -76,7 +76,7 @@ function opened<T>(thing: T | undefined): T {
   return thing;
 }
 
-function failAt(name: DoorName, error: Error): never {
+function failAt(name: ProtocolName, error: Error): never {
   error.message = `through ${name}: ${error.message}`;
   throw error;
 }

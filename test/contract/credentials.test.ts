@@ -1,20 +1,20 @@
 import { request as httpRequest } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
-import { allDoors, openContract } from "./cases.js";
-import { openHttpDoor } from "./http-door.js";
+import { allProtocols, openContract } from "./cases.js";
+import { openHttpClient } from "./http-client.js";
 import { type OperationName, operationOf } from "./operations.js";
 import type { Scene } from "./scene.js";
 
-const contract = openContract(allDoors);
-const { everyDoor } = contract;
+const contract = openContract(allProtocols);
+const { everyProtocol } = contract;
 
 /** Another installation, whose keys are of the right form and unknown here. */
 let elsewhere: TestApp;
 let foreignKey = "";
 beforeAll(async () => {
   elsewhere = await openTestApp();
-  const outcome = await openHttpDoor(elsewhere.httpUrl).call("createWorkspace", operatorKey, { name: "elsewhere" });
+  const outcome = await openHttpClient(elsewhere.httpUrl).call("createWorkspace", operatorKey, { name: "elsewhere" });
   if (outcome.ok) foreignKey = (outcome.data as { key: string }).key;
 });
 afterAll(() => elsewhere.close());
@@ -56,7 +56,7 @@ function changed(text: string, index: number): string {
 
 describe("bad credentials", () => {
   for (const [what, { code, authorization }] of Object.entries(badCredentials)) {
-    everyDoor(`${what} is refused with ${code}, whatever the operation and the body`, async (scene) => {
+    everyProtocol(`${what} is refused with ${code}, whatever the operation and the body`, async (scene) => {
       for (const operation of ["listKeys", "createIdentity", "createWorkspace"] as const) {
         await refusedWhateverTheBody(scene, code, operation, authorization(scene.home.key));
       }
@@ -66,7 +66,7 @@ describe("bad credentials", () => {
   test.each(["/v1/keys.listKeys", "/latchkey.v1.KeysService/ListKeys"])(
     "two separate Authorization header lines are refused at %s, though each is good",
     async (path) => {
-      const created = await contract.doors.http.call("createWorkspace", operatorKey, { name: "acme" });
+      const created = await contract.protocols.http.call("createWorkspace", operatorKey, { name: "acme" });
       if (!created.ok) return expect.fail(created.detail);
       const { key } = created.data as { key: string };
       const answer = await post(`${contract.app.httpUrl}${path}`, [`Bearer ${key}`, `Bearer ${key}`]);

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { mintId } from "../../src/ids.js";
 import { mintSecret } from "../../src/keys/secret.js";
-import { type ListName, buildPage } from "../../src/pagination.js";
+import { buildPage, type ListName } from "../../src/pagination.js";
 import { redisInUse } from "../auth/calls.js";
 import { succeed } from "../calls.js";
 import { createWorkspace } from "../gateway/http.js";
@@ -210,7 +210,7 @@ async function backendsAsked(requestId: string | undefined): Promise<unknown[]> 
 async function readCounts(): Promise<number[]> {
   const samples = parseSamples(await (await app.metrics()).metrics());
   const lookups = samples
-    .filter(({ name, labels }) => name === "latchkey_lookups_total" && labels["source"] !== "held")
+    .filter(({ name, labels }) => name === "latchkey_lookups_total" && labels["source"] !== "memory")
     .map(({ value }) => value);
   const [rows] = await sql<{ events: number; identities: number }[]>`
     select (select count(*)::int from audit_events) as events, (select count(*)::int from identities) as identities`;

@@ -1,10 +1,10 @@
 import { describe, expect } from "vitest";
 import { openContract } from "./cases.js";
-import type { CallRequest } from "./door.js";
 import { day, readAllSettings, readSettings } from "./key-settings.js";
+import type { CallRequest } from "./protocol-client.js";
 import type { Scene } from "./scene.js";
 
-const { everyDoor } = openContract();
+const { everyProtocol } = openContract();
 const code = "authorization/insufficient_permissions";
 
 /** A caller that ends in ten days, with all that it takes to leave an heir. */
@@ -20,7 +20,7 @@ function later(end: number): CallRequest[] {
 
 describe("a key that has an expiry", () => {
   for (const scopes of [["*"], ["keys.*"], ["keys.create"]]) {
-    everyDoor(`cannot create a key with the scopes ${scopes} that ends later`, async (scene) => {
+    everyProtocol(`cannot create a key with the scopes ${scopes} that ends later`, async (scene) => {
       const caller = await expiringCaller(scene);
       const before = await readAllSettings(scene);
       for (const end of later(caller.expires)) {
@@ -36,7 +36,7 @@ describe("a key that has an expiry", () => {
     });
   }
 
-  everyDoor("can create a key with scopes that ends no later", async (scene) => {
+  everyProtocol("can create a key with scopes that ends no later", async (scene) => {
     const caller = await expiringCaller(scene);
     for (const expires of [caller.expires, caller.expires - day]) {
       const { keyId } = await scene.ok("createKey", caller.key, { scopes: ["*"], expires });
@@ -44,7 +44,7 @@ describe("a key that has an expiry", () => {
     }
   });
 
-  everyDoor("can create a key without scopes that never ends, and prolong, enable and reroll it", async (scene) => {
+  everyProtocol("can create a key without scopes that never ends, and prolong, enable and reroll it", async (scene) => {
     const { ok, clock } = scene;
     const caller = await expiringCaller(scene);
     const permissions = ["*", "keys.*"];
@@ -54,7 +54,7 @@ describe("a key that has an expiry", () => {
     expect(await readSettings(scene, successor.keyId)).not.toHaveProperty("expires");
   });
 
-  everyDoor("cannot give scopes to a key that ends later", async (scene) => {
+  everyProtocol("cannot give scopes to a key that ends later", async (scene) => {
     const { ok, refused, home } = scene;
     const caller = await expiringCaller(scene);
     const bare = await ok("createKey", caller.key);
@@ -73,7 +73,7 @@ describe("a key that has an expiry", () => {
     expect(granted).toMatchObject({ scopes: ["*"], expires: caller.expires });
   });
 
-  everyDoor("cannot prolong a key with scopes beyond its own end", async (scene) => {
+  everyProtocol("cannot prolong a key with scopes beyond its own end", async (scene) => {
     const { ok, refused, home, clock } = scene;
     const caller = await expiringCaller(scene);
     const { keyId } = await ok("createKey", home.key, { scopes: ["keys.read"], expires: clock.now() + day });
@@ -87,7 +87,7 @@ describe("a key that has an expiry", () => {
     expect(await ok("updateKey", caller.key, { keyId, expires: null, scopes: [] })).not.toHaveProperty("expires");
   });
 
-  everyDoor("cannot enable a key with scopes that ends later", async (scene) => {
+  everyProtocol("cannot enable a key with scopes that ends later", async (scene) => {
     const { ok, refused, home } = scene;
     const caller = await expiringCaller(scene);
     const { keyId } = await ok("createKey", home.key, { scopes: ["keys.read"], enabled: false });
@@ -96,7 +96,7 @@ describe("a key that has an expiry", () => {
     expect(await ok("updateKey", caller.key, revived)).toMatchObject({ enabled: true, expires: caller.expires });
   });
 
-  everyDoor("cannot reroll a key with scopes whose successor would end later", async (scene) => {
+  everyProtocol("cannot reroll a key with scopes whose successor would end later", async (scene) => {
     const { ok, refused, home, clock } = scene;
     const caller = await expiringCaller(scene);
     const endless = await ok("createKey", home.key, { scopes: ["keys.read"] });
@@ -113,13 +113,13 @@ describe("a key that has an expiry", () => {
     await ok("rerollKey", caller.key, { keyId: shorter.keyId });
   });
 
-  everyDoor("rerolls itself to a key that ends as it does", async (scene) => {
+  everyProtocol("rerolls itself to a key that ends as it does", async (scene) => {
     const caller = await expiringCaller(scene, ["keys.create"]);
     const successor = await scene.ok("rerollKey", caller.key, { keyId: caller.keyId });
     expect(await readSettings(scene, successor.keyId)).toMatchObject({ expires: caller.expires });
   });
 
-  everyDoor("that was replaced leaves no second heir during its grace period", async (scene) => {
+  everyProtocol("that was replaced leaves no second heir during its grace period", async (scene) => {
     const { ok, refused, home } = scene;
     const { keyId, key } = await ok("createKey", home.key, { scopes: ["keys.create"] });
     await ok("rerollKey", key, { keyId, expiration: day });
@@ -129,7 +129,7 @@ describe("a key that has an expiry", () => {
     expect(await readAllSettings(scene)).toEqual(before);
   });
 
-  everyDoor("can still end, strip and rename keys that end later", async (scene) => {
+  everyProtocol("can still end, strip and rename keys that end later", async (scene) => {
     const { ok, home } = scene;
     const caller = await expiringCaller(scene);
     const { keyId } = await ok("createKey", home.key, { scopes: ["keys.read", "keys.create"] });

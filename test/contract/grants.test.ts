@@ -1,10 +1,10 @@
 import { describe, expect } from "vitest";
 import { openContract } from "./cases.js";
-import type { CallRequest } from "./door.js";
 import { day, readAllSettings, readSettings } from "./key-settings.js";
+import type { CallRequest } from "./protocol-client.js";
 import type { Scene } from "./scene.js";
 
-const { everyDoor } = openContract();
+const { everyProtocol } = openContract();
 const code = "authorization/insufficient_permissions";
 
 /** Which scopes a key with these scopes may give, and which not. */
@@ -37,7 +37,7 @@ const grants: { holds: string[]; may: string[][]; mayNot: string[][] }[] = [
 describe.each(grants)("a key with the scopes $holds", ({ holds, may, mayNot }) => {
   for (const scopes of may) {
     const what = scopes.join(" and ") || "none";
-    everyDoor(`may give ${what}, and change, reroll and delete a key that holds it`, async (scene) => {
+    everyProtocol(`may give ${what}, and change, reroll and delete a key that holds it`, async (scene) => {
       const caller = await scene.ok("createKey", scene.home.key, { scopes: holds });
       const { keyId } = await scene.ok("createKey", caller.key, { scopes });
       expect(await readSettings(scene, keyId)).toMatchObject({ scopes });
@@ -55,7 +55,7 @@ describe.each(grants)("a key with the scopes $holds", ({ holds, may, mayNot }) =
 
   for (const scopes of mayNot) {
     const what = scopes.join(" and ");
-    everyDoor(`may not give ${what} to a new key, another or itself`, async (scene) => {
+    everyProtocol(`may not give ${what} to a new key, another or itself`, async (scene) => {
       const caller = await scene.ok("createKey", scene.home.key, { scopes: holds });
       const weaker = await scene.ok("createKey", scene.home.key, { scopes: ["keys.create"] });
       const before = await readAllSettings(scene);
@@ -69,7 +69,7 @@ describe.each(grants)("a key with the scopes $holds", ({ holds, may, mayNot }) =
       expect(await scene.ok("listIdentities", scene.home.key)).toEqual([]);
     });
 
-    everyDoor(`may neither change, reroll nor delete a key with ${what}, and is not told why`, async (scene) => {
+    everyProtocol(`may neither change, reroll nor delete a key with ${what}, and is not told why`, async (scene) => {
       const { ok, refused, home, clock } = scene;
       const caller = await ok("createKey", home.key, { scopes: holds });
       const enabled = await ok("createKey", home.key, { scopes, expires: clock.now() + 30 * day });
@@ -114,7 +114,7 @@ describe("the key with every scope", () => {
   /** A key that has what it takes to end others, and no more. */
   const attackers = ["keys.update", "keys.delete", "keys.create"];
 
-  everyDoor("cannot be ended by a key that holds no more than the scopes to do so", async (scene) => {
+  everyProtocol("cannot be ended by a key that holds no more than the scopes to do so", async (scene) => {
     const { ok, refused, home, clock } = scene;
     const before = (await readAllSettings(scene)).filter(({ keyId }) => keyId === home.keyId);
     for (const scopes of [...attackers.map((scope) => [scope]), attackers, ["keys.*"]]) {
@@ -132,7 +132,7 @@ describe("the key with every scope", () => {
     expect((await readAllSettings(scene)).filter(({ keyId }) => keyId === home.keyId)).toEqual(before);
   });
 
-  everyDoor("can be ended by another that holds every scope", async (scene) => {
+  everyProtocol("can be ended by another that holds every scope", async (scene) => {
     const spare = await scene.ok("createKey", scene.home.key, { scopes: ["*"] });
     await scene.ok("updateKey", spare.key, { keyId: scene.home.keyId, enabled: false });
     await scene.refused("authorization/key_disabled", "listKeys", scene.home.key);
@@ -144,19 +144,19 @@ describe("a key and itself", () => {
   /** A key with these scopes. */
   const make = ({ ok, home }: Scene, scopes: string[], more = {}) => ok("createKey", home.key, { scopes, ...more });
 
-  everyDoor("it can disable itself", async (scene) => {
+  everyProtocol("it can disable itself", async (scene) => {
     const { keyId, key } = await make(scene, ["keys.update"]);
     expect(await scene.ok("updateKey", key, { keyId, enabled: false })).toMatchObject({ enabled: false });
     await scene.refused("authorization/key_disabled", "updateKey", key, { keyId, enabled: true });
   });
 
-  everyDoor("it can delete itself", async (scene) => {
+  everyProtocol("it can delete itself", async (scene) => {
     const { keyId, key } = await make(scene, ["keys.delete"]);
     await scene.ok("deleteKey", key, { keyId });
     await scene.refused("authentication/key_not_found", "deleteKey", key, { keyId });
   });
 
-  everyDoor("it can end itself earlier, and give up scopes", async (scene) => {
+  everyProtocol("it can end itself earlier, and give up scopes", async (scene) => {
     const { keyId, key } = await make(scene, ["keys.update", "keys.create"]);
     for (const days of [30, 20]) {
       const expires = scene.clock.now() + days * day;
@@ -166,14 +166,14 @@ describe("a key and itself", () => {
     await scene.refused(code, "createKey", key);
   });
 
-  everyDoor("it cannot take back a scope that it gave up", async (scene) => {
+  everyProtocol("it cannot take back a scope that it gave up", async (scene) => {
     const { keyId, key } = await make(scene, ["keys.update", "keys.create"]);
     await scene.ok("updateKey", key, { keyId, scopes: ["keys.update"] });
     await scene.refused(code, "updateKey", key, { keyId, scopes: ["keys.update", "keys.create"] });
     await scene.refused(code, "createKey", key);
   });
 
-  everyDoor("it cannot reroll itself to the scopes that it had", async (scene) => {
+  everyProtocol("it cannot reroll itself to the scopes that it had", async (scene) => {
     const { keyId, key } = await make(scene, ["keys.create", "*"]);
     await scene.ok("updateKey", scene.home.key, { keyId, scopes: ["keys.create"] });
     const successor = await scene.ok("rerollKey", key, { keyId });
@@ -181,7 +181,7 @@ describe("a key and itself", () => {
   });
 
   for (const scopes of [["keys.update"], ["keys.*"], ["*"]]) {
-    everyDoor(`with ${scopes} it can neither lift nor postpone its own expiry`, async (scene) => {
+    everyProtocol(`with ${scopes} it can neither lift nor postpone its own expiry`, async (scene) => {
       const expires = scene.clock.now() + day;
       const { keyId, key } = await make(scene, scopes, { expires });
       for (const change of [
@@ -199,7 +199,7 @@ describe("a key and itself", () => {
     });
   }
 
-  everyDoor("it can change the rest of itself while its expiry stays", async (scene) => {
+  everyProtocol("it can change the rest of itself while its expiry stays", async (scene) => {
     const expires = scene.clock.now() + day;
     const { keyId, key } = await make(scene, ["keys.update"], { expires });
     const changed = await scene.ok("updateKey", key, { keyId, name: "renamed", expires, permissions: ["*"] });
@@ -207,7 +207,7 @@ describe("a key and itself", () => {
   });
 });
 
-everyDoor("an update whose new owner is nobody is refused with identity_not_found", async (scene) => {
+everyProtocol("an update whose new owner is nobody is refused with identity_not_found", async (scene) => {
   const { keyId } = await scene.ok("createKey", scene.home.key, { enabled: false });
   const revival = { keyId, enabled: true, identityId: "id_nobody" };
   await scene.refused("data/identity_not_found", "updateKey", scene.home.key, revival);

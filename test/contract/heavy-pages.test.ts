@@ -9,7 +9,7 @@ const meta = { a: Array(8188).fill(1) };
 const count = 50;
 
 test("a list whose rows are more than a client of gRPC takes at once comes in pages that it takes, through HTTP, too", async () => {
-  const { ok, home } = await openScene(contract.doors.http, contract.clock);
+  const { ok, home } = await openScene(contract.protocols.http, contract.clock);
   await ok("createIdentity", home.key, { externalId: "user_1", meta });
   const createKey = () => ok("createKey", home.key, { externalId: "user_1", meta });
   await Promise.all(Array.from({ length: count }, createKey));
@@ -20,7 +20,7 @@ test("a list whose rows are more than a client of gRPC takes at once comes in pa
   ] as const) {
     const lengths = new Map<string, number[]>();
     for (const name of ["grpc", "http"] as const) {
-      const scene = await openScene(contract.doors[name], contract.clock);
+      const scene = await openScene(contract.protocols[name], contract.clock);
       const pages: number[] = [];
       let cursor: string | undefined;
       do {

@@ -2,14 +2,14 @@ import { describe, expect, test } from "vitest";
 import { operatorKey } from "../harness.js";
 import type { Answers } from "./answers.js";
 import { openContract } from "./cases.js";
-import { readAnswer, sendRequest } from "./http-door.js";
+import { readAnswer, sendRequest } from "./http-client.js";
 import type { HttpRoute } from "./operations.js";
 import { openScene } from "./scene.js";
 
 const contract = openContract();
 
 function openHttpScene() {
-  return openScene(contract.doors.http, contract.clock);
+  return openScene(contract.protocols.http, contract.clock);
 }
 
 describe("the documented routes", () => {

@@ -5,10 +5,10 @@ import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { createDatabase, openTestApp, type TestApp } from "../harness.js";
-import { allDoors, openContract } from "./cases.js";
-import { type Doors, openDoors } from "./doors.js";
+import { allProtocols, openContract } from "./cases.js";
 import type { OperationName } from "./operations.js";
 import type { Outcome } from "./outcome.js";
+import { openProtocols, type ProtocolClients } from "./protocol-clients.js";
 import { newCall, newKey, type RepeatableCall, withKey } from "./repeats.js";
 import { openScene, type Scene } from "./scene.js";
 
@@ -16,24 +16,29 @@ const contract = openContract();
 const conflict = "data/idempotency_conflict";
 
 let replica: TestApp;
-let replicaDoors: Doors;
+let replicaClients: ProtocolClients;
 let sql: postgres.Sql;
 beforeAll(async () => {
   replica = await openTestApp({ databaseUrl: contract.app.databaseUrl });
-  replicaDoors = openDoors(replica);
+  replicaClients = openProtocols(replica);
   sql = openSql(contract.app.databaseUrl, { max: 3 });
 });
 afterAll(async () => {
   await sql.end({ timeout: 1 });
-  replicaDoors.close();
+  replicaClients.close();
   await replica.close();
 });
 
-/** Makes 20 calls at once with one Idempotency-Key, through all doors of two replicas in turn. */
+/** Makes 20 calls at once with one Idempotency-Key, through all protocols of two replicas in turn. */
 function atOnce(operation: OperationName, callOf: (index: number) => RepeatableCall): Promise<Outcome[]> {
-  const doors = [contract.doors, replicaDoors].flatMap((doors) => allDoors.map((name) => doors[name]));
-  const inTurn = Array.from({ length: 20 }, (_, index) => doors[index % doors.length] ?? contract.doors.http);
-  return Promise.all(inTurn.map((door, index) => door.call(operation, ...callOf(index))));
+  const protocols = [contract.protocols, replicaClients].flatMap((protocols) =>
+    allProtocols.map((name) => protocols[name]),
+  );
+  const inTurn = Array.from(
+    { length: 20 },
+    (_, index) => protocols[index % protocols.length] ?? contract.protocols.http,
+  );
+  return Promise.all(inTurn.map((protocol, index) => protocol.call(operation, ...callOf(index))));
 }
 
 type Table = "keys" | "identities" | "workspaces" | "audit_events" | "idempotency_records";
@@ -43,7 +48,7 @@ async function countRows(table: Table): Promise<number> {
   return row?.count ?? Number.NaN;
 }
 
-describe("of 20 calls at once with one Idempotency-Key, on two replicas and through all doors,", () => {
+describe("of 20 calls at once with one Idempotency-Key, on two replicas and through all protocols,", () => {
   const tables = {
     createKey: "keys",
     rerollKey: "keys",
@@ -52,7 +57,7 @@ describe("of 20 calls at once with one Idempotency-Key, on two replicas and thro
   } as const;
   for (const [operation, table] of Object.entries(tables) as [keyof typeof tables, Table][]) {
     test(`one makes the change, and all get its answer: ${operation}`, async () => {
-      const call = await newCall(operation, await openScene(contract.doors.http, contract.clock));
+      const call = await newCall(operation, await openScene(contract.protocols.http, contract.clock));
       const before = await countRows(table);
       const outcomes = await atOnce(operation, () => call);
       expect(outcomes[0]).toMatchObject({ ok: true });
@@ -62,7 +67,7 @@ describe("of 20 calls at once with one Idempotency-Key, on two replicas and thro
   }
 
   test("one makes the change, and the others are told of a conflict if their body is another", async () => {
-    const { ok, home } = await openScene(contract.doors.http, contract.clock);
+    const { ok, home } = await openScene(contract.protocols.http, contract.clock);
     // The same externalId: were it not for the key, the others would be told that the identity exists.
     const bodies = [0, 1].map((index) => ({ externalId: "user_1", meta: { index } }));
     const key = newKey();
@@ -130,13 +135,13 @@ describe("after a call that got no answer, the same call", () => {
   }
 
   test("makes the one change, if the first was ended by its deadline", async () => {
-    const scene = await openScene(contract.doors.grpc, contract.clock);
+    const scene = await openScene(contract.protocols.grpc, contract.clock);
     expect(await failing(scene.home.key, 700, async () => {})).toBe("DeadlineExceeded");
     await expectOneKey(scene);
   });
 
   test("makes the one change, if the connection to the database broke under the first", async () => {
-    const scene = await openScene(contract.doors.grpc, contract.clock);
+    const scene = await openScene(contract.protocols.grpc, contract.clock);
     const breaking = async () => {
       for (const { pid } of await waiting()) await sql`select pg_terminate_backend(${pid})`;
     };
@@ -151,11 +156,11 @@ describe("after a call that got no answer, the same call", () => {
     const leaseMs = 500;
     await own`update cluster_state set lease_ms = ${leaseMs}, wait_ms = ${leaseMs}`;
     const apps = await Promise.all([1, 2].map(() => openTestApp({ databaseUrl: database.url })));
-    const doors = apps.map(openDoors) as [Doors, Doors];
+    const protocols = apps.map(openProtocols) as [ProtocolClients, ProtocolClients];
     try {
-      const { ok, home } = await openScene(doors[0].grpc, contract.clock);
+      const { ok, home } = await openScene(protocols[0].grpc, contract.clock);
       const old = await ok("createKey", home.key, { scopes: ["*"] });
-      await doors[1].grpc.call("listKeys", old.key, {}); // from now on it is held there
+      await protocols[1].grpc.call("listKeys", old.key, {}); // from now on it is held there
       const client = new AbortController();
       const way = overGrpc(apps[0] as TestApp);
       const lost = way.unary(rerollKey, client.signal, undefined, headersOf(home.key), { keyId: old.keyId });
@@ -168,12 +173,14 @@ describe("after a call that got no answer, the same call", () => {
       const { keyId, key } = await ok("rerollKey", home.key, { keyId: old.keyId }, withKey("again"));
       // Every replica may have learnt of the change by chance. It must have, when a lease has passed.
       expect(performance.now() - repeatedAt).toBeGreaterThanOrEqual(leaseMs);
-      expect(await doors[1].grpc.call("listKeys", old.key, {})).toMatchObject({ code: "authentication/key_expired" });
-      expect(await doors[1].grpc.call("listKeys", key, {})).toMatchObject({ ok: true });
+      expect(await protocols[1].grpc.call("listKeys", old.key, {})).toMatchObject({
+        code: "authentication/key_expired",
+      });
+      expect(await protocols[1].grpc.call("listKeys", key, {})).toMatchObject({ ok: true });
       const all = await ok("listKeys", home.key);
       expect(all.map((one) => one.keyId)).toEqual([home.keyId, old.keyId, keyId]);
     } finally {
-      for (const one of doors) one.close();
+      for (const one of protocols) one.close();
       await Promise.all(apps.map((app) => app.close()));
       await own.end();
       await database.drop();

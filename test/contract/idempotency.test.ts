@@ -4,14 +4,14 @@ import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { operatorKey } from "../harness.js";
-import { allDoors, openContract } from "./cases.js";
-import type { HeaderLines } from "./door.js";
-import { keyOperations, operationOf, operatorOperations, repeatableOperations } from "./operations.js";
+import { allProtocols, openContract } from "./cases.js";
+import { idempotentOperations, keyOperations, operationOf, operatorOperations } from "./operations.js";
+import type { HeaderLines } from "./protocol-client.js";
 import { credentialFor, newCall, newKey, withKey } from "./repeats.js";
 import { openScene } from "./scene.js";
 
-const contract = openContract(allDoors);
-const { everyDoor, someDoors } = contract;
+const contract = openContract(allProtocols);
+const { everyProtocol, someProtocols } = contract;
 const conflict = "data/idempotency_conflict";
 const day = 86_400_000;
 
@@ -37,7 +37,7 @@ async function changingNothing<T>(work: () => Promise<T>): Promise<T> {
 
 describe("a request that is repeated with its Idempotency-Key", () => {
   test("can be any of the five that create something", () => {
-    expect(repeatableOperations).toEqual([
+    expect(idempotentOperations).toEqual([
       "createKey",
       "rerollKey",
       "createIdentity",
@@ -46,20 +46,23 @@ describe("a request that is repeated with its Idempotency-Key", () => {
     ]);
   });
 
-  for (const operation of repeatableOperations) {
-    test(`gets the first answer through whichever door it comes again, and changes nothing: ${operation}`, async () => {
-      for (const one of allDoors) {
-        const scene = await openScene(contract.doors[one], contract.clock);
+  for (const operation of idempotentOperations) {
+    test(`gets the first answer through whichever protocol it comes again, and changes nothing: ${operation}`, async () => {
+      for (const one of allProtocols) {
+        const scene = await openScene(contract.protocols[one], contract.clock);
         const call = await newCall(operation, scene);
         const first = await scene.ok(operation, ...call);
-        const again = () => Promise.all(allDoors.map((other) => contract.doors[other].call(operation, ...call)));
-        expect(await changingNothing(again), `after ${one}`).toEqual(allDoors.map(() => ({ ok: true, data: first })));
+        const again = () =>
+          Promise.all(allProtocols.map((other) => contract.protocols[other].call(operation, ...call)));
+        expect(await changingNothing(again), `after ${one}`).toEqual(
+          allProtocols.map(() => ({ ok: true, data: first })),
+        );
       }
     });
   }
 
   test("has a request id of its own", async () => {
-    const { home } = await openScene(contract.doors.http, contract.clock);
+    const { home } = await openScene(contract.protocols.http, contract.clock);
     const headers = {
       authorization: `Bearer ${home.key}`,
       "Idempotency-Key": "one",
@@ -72,7 +75,7 @@ describe("a request that is repeated with its Idempotency-Key", () => {
     expect(again?.meta.requestId).not.toBe(first?.meta.requestId);
   });
 
-  everyDoor("gets the first answer, whatever became of what was made", async ({ ok, refused, home }) => {
+  everyProtocol("gets the first answer, whatever became of what was made", async ({ ok, refused, home }) => {
     const [forIdentity, forKey] = [newKey(), newKey()];
     const identity = { externalId: "user_1" };
     const made = await ok("createIdentity", home.key, identity, forIdentity);
@@ -85,21 +88,21 @@ describe("a request that is repeated with its Idempotency-Key", () => {
     await refused("data/key_not_found", "getKey", home.key, { keyId: key.keyId });
   });
 
-  everyDoor("is the same request in whatever order the keys of its meta are", async ({ ok, home }) => {
+  everyProtocol("is the same request in whatever order the keys of its meta are", async ({ ok, home }) => {
     const key = newKey();
     const [one, other] = [{ meta: { a: 1, b: { c: 2, d: 3 } } }, { meta: { b: { d: 3, c: 2 }, a: 1 } }];
     expect(await ok("createKey", home.key, other, key)).toEqual(await ok("createKey", home.key, one, key));
   });
 
   test("is not refused because its `expires` has passed meanwhile", async () => {
-    const { ok, home } = await openScene(contract.doors.http, contract.clock);
+    const { ok, home } = await openScene(contract.protocols.http, contract.clock);
     const [request, key] = [{ expires: Date.now() + 300 }, newKey()];
     const first = await ok("createKey", home.key, request, key);
     await sleep(request.expires - Date.now() + 1);
     expect(await ok("createKey", home.key, request, key)).toEqual(first);
   });
 
-  everyDoor("is answered for 24 hours; then it makes the change anew", async ({ ok, home, clock }) => {
+  everyProtocol("is answered for 24 hours; then it makes the change anew", async ({ ok, home, clock }) => {
     const key = newKey();
     const first = await ok("createKey", home.key, {}, key);
     await clock.advance(day - 60_000);
@@ -112,7 +115,7 @@ describe("a request that is repeated with its Idempotency-Key", () => {
 });
 
 describe("a request with an Idempotency-Key that was used", () => {
-  everyDoor("for another body is refused, and changes nothing", async ({ ok, refused, home }) => {
+  everyProtocol("for another body is refused, and changes nothing", async ({ ok, refused, home }) => {
     const key = newKey();
     const first = await ok("createKey", home.key, { name: "ci", meta: { a: [1, 2] } }, key);
     for (const other of [{}, { name: "CI", meta: { a: [1, 2] } }, { name: "ci", meta: { a: [2, 1] } }]) {
@@ -121,15 +124,18 @@ describe("a request with an Idempotency-Key that was used", () => {
     expect(await ok("createKey", home.key, { name: "ci", meta: { a: [1, 2] } }, key)).toEqual(first);
   });
 
-  everyDoor("for another operation is refused, even if the request reads the same", async ({ ok, refused, home }) => {
-    const key = newKey();
-    const request = { externalId: "user_1" };
-    const { keyId } = await ok("createKey", home.key, request, key);
-    await changingNothing(() => refused(conflict, "createIdentity", home.key, request, key));
-    await changingNothing(() => refused(conflict, "rerollKey", home.key, { keyId }, key));
-  });
+  everyProtocol(
+    "for another operation is refused, even if the request reads the same",
+    async ({ ok, refused, home }) => {
+      const key = newKey();
+      const request = { externalId: "user_1" };
+      const { keyId } = await ok("createKey", home.key, request, key);
+      await changingNothing(() => refused(conflict, "createIdentity", home.key, request, key));
+      await changingNothing(() => refused(conflict, "rerollKey", home.key, { keyId }, key));
+    },
+  );
 
-  everyDoor("by another caller is a request of its own", async ({ ok, home, newWorkspace }) => {
+  everyProtocol("by another caller is a request of its own", async ({ ok, home, newWorkspace }) => {
     const key = newKey();
     const neighbour = await newWorkspace();
     const colleague = await ok("createKey", home.key, { scopes: ["*"] });
@@ -142,7 +148,7 @@ describe("a request with an Idempotency-Key that was used", () => {
     await ok("createIdentity", (await newWorkspace()).key, { externalId: "user_1" }, key);
   });
 
-  everyDoor("without success is as the first one: a failure is not kept", async ({ ok, refused, home }) => {
+  everyProtocol("without success is as the first one: a failure is not kept", async ({ ok, refused, home }) => {
     const key = newKey();
     const { identityId } = await ok("createIdentity", home.key, { externalId: "user_1" });
     await refused("data/identity_already_exists", "createIdentity", home.key, { externalId: "user_1" }, key);
@@ -155,7 +161,7 @@ describe("a request with an Idempotency-Key that was used", () => {
 });
 
 describe("who may not call any more gets no answer again:", () => {
-  everyDoor("a disabled workspace", async ({ ok, refused, home }) => {
+  everyProtocol("a disabled workspace", async ({ ok, refused, home }) => {
     const key = newKey();
     const first = await ok("createKey", home.key, {}, key);
     await ok("disableWorkspace", operatorKey, { workspaceId: home.workspaceId, reason: "OWNER_REQUEST" });
@@ -164,7 +170,7 @@ describe("who may not call any more gets no answer again:", () => {
     expect(await ok("createKey", home.key, {}, key)).toEqual(first);
   });
 
-  everyDoor("a key without the scope, a disabled key, a deleted key", async ({ ok, refused, home }) => {
+  everyProtocol("a key without the scope, a disabled key, a deleted key", async ({ ok, refused, home }) => {
     const key = newKey();
     const caller = await ok("createKey", home.key, { scopes: ["*"] });
     const { keyId } = caller;
@@ -190,14 +196,17 @@ describe("an Idempotency-Key", () => {
     ["comes twice", [...withKey("a"), ...withKey("b")]],
     ["comes twice with the same value", [...withKey("a"), ...withKey("a")]],
   ];
-  everyDoor(`that ${malformed.map(([what]) => what).join(", ")} is refused, by its name`, async ({ call, home }) => {
-    for (const [what, headers] of malformed) {
-      expect(await changingNothing(() => call("createKey", home.key, {}, headers)), what).toMatchObject(refusal);
-    }
-  });
+  everyProtocol(
+    `that ${malformed.map(([what]) => what).join(", ")} is refused, by its name`,
+    async ({ call, home }) => {
+      for (const [what, headers] of malformed) {
+        expect(await changingNothing(() => call("createKey", home.key, {}, headers)), what).toMatchObject(refusal);
+      }
+    },
+  );
 
-  everyDoor("that is malformed is refused by every operation that takes one", async (scene) => {
-    for (const operation of repeatableOperations) {
+  everyProtocol("that is malformed is refused by every operation that takes one", async (scene) => {
+    for (const operation of idempotentOperations) {
       const [credential, request] = await newCall(operation, scene);
       const refused = () => scene.call(operation, credential, request, withKey(""));
       expect(await changingNothing(refused)).toMatchObject(refusal);
@@ -205,12 +214,16 @@ describe("an Idempotency-Key", () => {
   });
 
   // A gRPC client does not even send this; for a bare one, see unread-calls.test.ts.
-  someDoors(["http", "connect", "grpc-web"], "that is not ASCII is refused, by its name", async ({ call, home }) => {
-    expect(await call("createKey", home.key, {}, withKey("clé"))).toMatchObject(refusal);
-  });
+  someProtocols(
+    ["http", "connect", "grpc-web"],
+    "that is not ASCII is refused, by its name",
+    async ({ call, home }) => {
+      expect(await call("createKey", home.key, {}, withKey("clé"))).toMatchObject(refusal);
+    },
+  );
 
   test("that comes in two lines of HTTP is refused", async () => {
-    const { home } = await openScene(contract.doors.http, contract.clock);
+    const { home } = await openScene(contract.protocols.http, contract.clock);
     const lines = ["Idempotency-Key", "a", "idempotency-key", "a", "content-type", "application/json"];
     const headers = ["authorization", `Bearer ${home.key}`, ...lines];
     const url = new URL("/v2/keys.createKey", contract.app.httpUrl);
@@ -224,22 +237,22 @@ describe("an Idempotency-Key", () => {
     expect(status).toBe(400);
   });
 
-  everyDoor("may have 255 characters, all that can be printed among them", async ({ ok, home }) => {
+  everyProtocol("may have 255 characters, all that can be printed among them", async ({ ok, home }) => {
     const printable = Array.from({ length: 0x5f }, (_, index) => String.fromCharCode(0x20 + index)).join("");
     const key = withKey(`x${printable.replace(",", "")}`.padEnd(255, "x"));
     expect(await ok("createKey", home.key, {}, key)).toEqual(await ok("createKey", home.key, {}, key));
   });
 
-  everyDoor("is told of only to those who may call", async ({ refused, home }) => {
+  everyProtocol("is told of only to those who may call", async ({ refused, home }) => {
     await refused("authentication/missing", "createKey", [], {}, withKey(""));
     await refused("authorization/insufficient_permissions", "createWorkspace", home.key, {}, withKey(""));
   });
 
   test("is ignored where nothing is created, however malformed it is", async () => {
-    const others = [...keyOperations, ...operatorOperations].filter((name) => !operationOf(name).repeatable);
+    const others = [...keyOperations, ...operatorOperations].filter((name) => !operationOf(name).acceptsIdempotencyKey);
     expect(others.length).toBeGreaterThan(10);
-    for (const door of allDoors) {
-      const scene = await openScene(contract.doors[door], contract.clock);
+    for (const protocol of allProtocols) {
+      const scene = await openScene(contract.protocols[protocol], contract.clock);
       const outcomes = others.map((operation) =>
         scene.call(operation, credentialFor(operation, scene), operationOf(operation).wellFormed, withKey("")),
       );

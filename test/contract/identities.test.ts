@@ -2,7 +2,7 @@ import { describe, expect } from "vitest";
 import { openContract } from "./cases.js";
 import { nested } from "./meta.js";
 
-const { everyDoor } = openContract();
+const { everyProtocol } = openContract();
 
 /** JSON objects that must come back as they were sent. */
 const metas: Record<string, Record<string, unknown>> = {
@@ -27,32 +27,35 @@ const metas: Record<string, Record<string, unknown>> = {
 };
 
 describe("creating and reading an identity", () => {
-  everyDoor("createIdentity answers the new identity's id and nothing else", async (scene) => {
+  everyProtocol("createIdentity answers the new identity's id and nothing else", async (scene) => {
     const created = await scene.ok("createIdentity", scene.home.key, { externalId: "user_1", meta: { plan: "pro" } });
     expect(created).toEqual({ identityId: expect.stringMatching(/^id_[0-9a-z]{26}$/) });
   });
 
-  everyDoor("an identity is found by identityId, by externalId and by identity, the same each time", async (scene) => {
-    const before = scene.clock.now();
-    const request = { externalId: "user_1", meta: { plan: "pro" } };
-    const { identityId } = await scene.ok("createIdentity", scene.home.key, request);
-    const found = await scene.ok("getIdentity", scene.home.key, { identityId });
-    expect(found).toEqual({ identityId, ...request, createdAt: expect.any(Number), updatedAt: found.createdAt });
-    expect(found.createdAt).toBeGreaterThanOrEqual(before);
-    expect(found.createdAt).toBeLessThanOrEqual(scene.clock.now());
-    for (const reference of [{ externalId: "user_1" }, { identity: identityId }, { identity: "user_1" }]) {
-      expect(await scene.ok("getIdentity", scene.home.key, reference)).toEqual(found);
-    }
-    expect(await scene.ok("listIdentities", scene.home.key)).toEqual([found]);
-  });
+  everyProtocol(
+    "an identity is found by identityId, by externalId and by identity, the same each time",
+    async (scene) => {
+      const before = scene.clock.now();
+      const request = { externalId: "user_1", meta: { plan: "pro" } };
+      const { identityId } = await scene.ok("createIdentity", scene.home.key, request);
+      const found = await scene.ok("getIdentity", scene.home.key, { identityId });
+      expect(found).toEqual({ identityId, ...request, createdAt: expect.any(Number), updatedAt: found.createdAt });
+      expect(found.createdAt).toBeGreaterThanOrEqual(before);
+      expect(found.createdAt).toBeLessThanOrEqual(scene.clock.now());
+      for (const reference of [{ externalId: "user_1" }, { identity: identityId }, { identity: "user_1" }]) {
+        expect(await scene.ok("getIdentity", scene.home.key, reference)).toEqual(found);
+      }
+      expect(await scene.ok("listIdentities", scene.home.key)).toEqual([found]);
+    },
+  );
 
-  everyDoor("an identity without meta has the empty object", async (scene) => {
+  everyProtocol("an identity without meta has the empty object", async (scene) => {
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_1" });
     expect(await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" })).toMatchObject({ meta: {} });
   });
 
   for (const [what, meta] of Object.entries(metas)) {
-    everyDoor(`meta with ${what} comes back deep-equal, of identities and of keys`, async (scene) => {
+    everyProtocol(`meta with ${what} comes back deep-equal, of identities and of keys`, async (scene) => {
       const { identityId } = await scene.ok("createIdentity", scene.home.key, { externalId: "user_1", meta });
       await scene.ok("createKey", scene.home.key, { identityId, meta });
       expect((await scene.ok("getIdentity", scene.home.key, { identityId })).meta).toStrictEqual(meta);
@@ -62,7 +65,7 @@ describe("creating and reading an identity", () => {
     });
   }
 
-  everyDoor("an externalId that is taken is refused, and the identity stays as it was", async (scene) => {
+  everyProtocol("an externalId that is taken is refused, and the identity stays as it was", async (scene) => {
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_1", meta: { first: true } });
     const again = { externalId: "user_1", meta: { first: false } };
     await scene.refused("data/identity_already_exists", "createIdentity", scene.home.key, again);
@@ -70,7 +73,7 @@ describe("creating and reading an identity", () => {
     expect(identities.map(({ meta }) => meta)).toEqual([{ first: true }]);
   });
 
-  everyDoor("externalIds are compared byte for byte: letter case and composition count", async (scene) => {
+  everyProtocol("externalIds are compared byte for byte: letter case and composition count", async (scene) => {
     const externalIds = ["user", "User", "USER", "\u00e9", "e\u0301", " user", "user ", "ß", "ss"];
     for (const externalId of externalIds) await scene.ok("createIdentity", scene.home.key, { externalId });
     for (const externalId of externalIds) {
@@ -80,7 +83,7 @@ describe("creating and reading an identity", () => {
     expect(listed.map((identity) => identity.externalId)).toEqual(externalIds);
   });
 
-  everyDoor(
+  everyProtocol(
     "where one identity's externalId is another's identityId, each is still found by its own",
     async (scene) => {
       const { identityId } = await scene.ok("createIdentity", scene.home.key, { externalId: "user_1" });
@@ -93,7 +96,7 @@ describe("creating and reading an identity", () => {
 
 describe("deleting an identity", () => {
   for (const by of ["identityId", "externalId", "identity"]) {
-    everyDoor(`an identity can be deleted by ${by}; it alone goes`, async (scene) => {
+    everyProtocol(`an identity can be deleted by ${by}; it alone goes`, async (scene) => {
       const { identityId } = await scene.ok("createIdentity", scene.home.key, { externalId: "user_1" });
       await scene.ok("createIdentity", scene.home.key, { externalId: "user_2" });
       const reference = { [by]: by === "identityId" ? identityId : "user_1" };
@@ -103,7 +106,7 @@ describe("deleting an identity", () => {
     });
   }
 
-  everyDoor("the externalId of a deleted identity can be used again at once, for a new identity", async (scene) => {
+  everyProtocol("the externalId of a deleted identity can be used again at once, for a new identity", async (scene) => {
     const request = { externalId: "user_1", meta: { life: 1 } };
     const first = await scene.ok("createIdentity", scene.home.key, request);
     await scene.ok("deleteIdentity", scene.home.key, first);

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { operatorKey } from "../harness.js";
-import { allDoors, openContract } from "./cases.js";
+import { allProtocols, openContract } from "./cases.js";
 import type { Scene } from "./scene.js";
 
-const contract = openContract(allDoors);
-const { everyDoor } = contract;
+const contract = openContract(allProtocols);
+const { everyProtocol } = contract;
 const code = "data/identity_not_found";
 
 /** Each cause of section 7.2: the two identifiers, either of which must not be found in the caller's workspace. */
@@ -44,7 +44,7 @@ function otherEnding(id: string): string {
 describe.each(Object.entries(causes))("an identity is not found for %s", (cause, arrange) => {
   for (const operation of ["getIdentity", "updateIdentity", "deleteIdentity"] as const) {
     const more = operation === "updateIdentity" ? { meta: { plan: "free" } } : {};
-    everyDoor(`${operation} with ${cause} is refused with identity_not_found`, async (scene) => {
+    everyProtocol(`${operation} with ${cause} is refused with identity_not_found`, async (scene) => {
       const { identityId, externalId } = await arrange(scene);
       const byEither =
         cause === "the two identifiers exchanged" ? [] : [{ identity: identityId }, { identity: externalId }];
@@ -56,7 +56,7 @@ describe.each(Object.entries(causes))("an identity is not found for %s", (cause,
     });
   }
 
-  everyDoor(`createKey with ${cause} as identityId is refused and stores nothing`, async (scene) => {
+  everyProtocol(`createKey with ${cause} as identityId is refused and stores nothing`, async (scene) => {
     const { identityId } = await arrange(scene);
     const identities = await scene.ok("listIdentities", scene.home.key);
     await scene.refused(code, "createKey", scene.home.key, { identityId });
@@ -64,7 +64,7 @@ describe.each(Object.entries(causes))("an identity is not found for %s", (cause,
     expect(await scene.ok("listIdentities", scene.home.key)).toEqual(identities);
   });
 
-  everyDoor(`updateKey with ${cause} as identityId is refused and changes nothing`, async (scene) => {
+  everyProtocol(`updateKey with ${cause} as identityId is refused and changes nothing`, async (scene) => {
     const { keyId } = await scene.ok("createKey", scene.home.key, { externalId: "owner", name: "first" });
     const { identityId } = await arrange(scene);
     const before = await scene.ok("getKey", scene.home.key, { keyId });
@@ -75,8 +75,8 @@ describe.each(Object.entries(causes))("an identity is not found for %s", (cause,
 
 describe("identity_not_found", () => {
   test("is answered over HTTP exactly as the specification's section 7.2 says", async () => {
-    const { app, doors } = contract;
-    const created = await doors.grpc.call("createWorkspace", operatorKey, { name: "acme" });
+    const { app, protocols } = contract;
+    const created = await protocols.grpc.call("createWorkspace", operatorKey, { name: "acme" });
     if (!created.ok) return expect.fail(created.detail);
     const { key } = created.data as { key: string };
     const response = await fetch(`${app.httpUrl}/v1/identities.getIdentity`, {
@@ -96,7 +96,7 @@ describe("identity_not_found", () => {
     });
   });
 
-  everyDoor("tells a deleted identity, a foreign one and one that never was apart in nothing", async (scene) => {
+  everyProtocol("tells a deleted identity, a foreign one and one that never was apart in nothing", async (scene) => {
     const other = await scene.newWorkspace();
     const foreign = await scene.ok("createIdentity", other.key, { externalId: "user_1" });
     const deleted = await scene.ok("createIdentity", scene.home.key, { externalId: "user_1" });
@@ -110,13 +110,13 @@ describe("identity_not_found", () => {
     expect(refusals[1]).toEqual(refusals[2]);
   });
 
-  everyDoor("ends when the identity is created again", async (scene) => {
+  everyProtocol("ends when the identity is created again", async (scene) => {
     await scene.refused(code, "getIdentity", scene.home.key, { externalId: "user_1" });
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_1" });
     await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
   });
 
-  everyDoor("keeps an identity of another workspace out of every reach, and unharmed", async (scene) => {
+  everyProtocol("keeps an identity of another workspace out of every reach, and unharmed", async (scene) => {
     const other = await scene.newWorkspace();
     const { identityId } = await scene.ok("createIdentity", other.key, {
       externalId: "theirs",

@@ -2,36 +2,36 @@ import type postgres from "postgres";
 import { describe, expect, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import type { Answers } from "./answers.js";
-import { allDoors, openContract } from "./cases.js";
-import type { CallRequest } from "./door.js";
+import { allProtocols, openContract } from "./cases.js";
 import type { OperationName } from "./operations.js";
 import type { Outcome } from "./outcome.js";
+import type { CallRequest } from "./protocol-client.js";
 import { openScene } from "./scene.js";
 
 const contract = openContract();
 
-/** Makes so many calls at once, through all doors in turn. */
+/** Makes so many calls at once, through all protocols in turn. */
 function atOnce(
   count: number,
   operation: OperationName,
   key: string,
   requestOf: (index: number) => CallRequest,
 ): Promise<Outcome[]> {
-  const doors = Array.from(
+  const protocols = Array.from(
     { length: count },
-    (_, index) => contract.doors[allDoors[index % allDoors.length] ?? "http"],
+    (_, index) => contract.protocols[allProtocols[index % allProtocols.length] ?? "http"],
   );
-  return Promise.all(doors.map((door, index) => door.call(operation, key, requestOf(index))));
+  return Promise.all(protocols.map((protocol, index) => protocol.call(operation, key, requestOf(index))));
 }
 
 function refusalsOf(outcomes: readonly Outcome[]): string[] {
   return outcomes.flatMap((outcome) => (outcome.ok ? [] : [outcome.code]));
 }
 
-describe("at once, through all doors", () => {
+describe("at once, through all protocols", () => {
   for (const round of [1, 2, 3]) {
     test(`of 20 creates of one externalId exactly one wins, the others are told that it exists (${round})`, async () => {
-      const { ok, home } = await openScene(contract.doors.http, contract.clock);
+      const { ok, home } = await openScene(contract.protocols.http, contract.clock);
       const requestOf = (index: number) => ({ externalId: "user_1", meta: { index } });
       const outcomes = await atOnce(20, "createIdentity", home.key, requestOf);
       expect(refusalsOf(outcomes)).toEqual(Array(19).fill("data/identity_already_exists"));
@@ -48,7 +48,7 @@ describe("at once, through all doors", () => {
   }
 
   test("20 keys made for one unknown externalId share one identity, and none is refused", async () => {
-    const { ok, home } = await openScene(contract.doors.http, contract.clock);
+    const { ok, home } = await openScene(contract.protocols.http, contract.clock);
     const outcomes = await atOnce(20, "createKey", home.key, () => ({ externalId: "user_1" }));
     expect(refusalsOf(outcomes)).toEqual([]);
     const [identity, ...more] = await ok("listIdentities", home.key);
@@ -58,7 +58,7 @@ describe("at once, through all doors", () => {
   });
 
   test("of 20 deletions of one identity or one key exactly one finds it", async () => {
-    const { ok, home } = await openScene(contract.doors.http, contract.clock);
+    const { ok, home } = await openScene(contract.protocols.http, contract.clock);
     const { keyId } = await ok("createKey", home.key, { externalId: "user_1" });
     const identities = await atOnce(20, "deleteIdentity", home.key, () => ({ externalId: "user_1" }));
     expect(refusalsOf(identities)).toEqual(Array(19).fill("data/identity_not_found"));
@@ -67,7 +67,7 @@ describe("at once, through all doors", () => {
   });
 
   test("an identity that is created and deleted over and over is there once or not at all", async () => {
-    const { ok, home } = await openScene(contract.doors.http, contract.clock);
+    const { ok, home } = await openScene(contract.protocols.http, contract.clock);
     const request = { externalId: "user_1" };
     for (let round = 0; round < 2; round++) {
       const [created, deleted, keys] = await Promise.all([
@@ -86,7 +86,7 @@ describe("at once, through all doors", () => {
   });
 
   test("of 10 rerolls of one key each gives a key of its own, and the old secret has ended", async () => {
-    const scene = await openScene(contract.doors.http, contract.clock);
+    const scene = await openScene(contract.protocols.http, contract.clock);
     const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.read"] });
     const outcomes = await atOnce(10, "rerollKey", scene.home.key, () => ({ keyId }));
     expect(refusalsOf(outcomes)).toEqual([]);
@@ -95,7 +95,7 @@ describe("at once, through all doors", () => {
   });
 
   test("20 updates of different fields of one key are all kept", async () => {
-    const { ok, home } = await openScene(contract.doors.http, contract.clock);
+    const { ok, home } = await openScene(contract.protocols.http, contract.clock);
     const { keyId } = await ok("createKey", home.key);
     const changes = [{ name: "second" }, { meta: { a: 1 } }, { enabled: false }, { permissions: ["a"] }];
     const outcomes = await atOnce(20, "updateKey", home.key, (index) => ({ keyId, ...changes[index % 4] }));
@@ -107,13 +107,13 @@ describe("at once, through all doors", () => {
 describe("an identity that is deleted just while a key is to get it by its externalId", () => {
   for (const operation of ["createKey", "updateKey"] as const) {
     test(`is made anew, as if it had been deleted a moment before: ${operation}`, async () => {
-      const { ok, home } = await openScene(contract.doors.http, contract.clock);
+      const { ok, home } = await openScene(contract.protocols.http, contract.clock);
       const { identityId } = await ok("createIdentity", home.key, { externalId: "user_1" });
       const { keyId } = await ok("createKey", home.key);
       const request = { externalId: "user_1", ...(operation === "updateKey" && { keyId }) };
       const outcome = await whileChanging(
         (transaction) => transaction`delete from identities where identity_id = ${identityId}`,
-        () => contract.doors.grpc.call(operation, home.key, request),
+        () => contract.protocols.grpc.call(operation, home.key, request),
       );
       expect(refusalsOf([outcome])).toEqual([]);
       const identity = await ok("getIdentity", home.key, { externalId: "user_1" });
@@ -135,14 +135,14 @@ describe("a key that changes just while another key changes it is judged as it i
     ["given more scopes, and deleted", "deleteKey", {}, strengthening],
   ] as const) {
     test(what, async () => {
-      const { ok, home } = await openScene(contract.doors.http, contract.clock);
+      const { ok, home } = await openScene(contract.protocols.http, contract.clock);
       const expires = contract.clock.now() + 60_000;
       const { keyId } = await ok("createKey", home.key, { scopes: ["keys.update"], expires });
       const weak = await ok("createKey", home.key, { scopes: ["keys.create", "keys.update", "keys.delete"] });
       const shorter = "expires" in request && request.expires && { expires: contract.clock.now() + request.expires };
       const outcome = await whileChanging(
         (transaction) => transaction.unsafe(`update keys set ${change} where key_id = $1`, [keyId]),
-        () => contract.doors.grpc.call(operation, weak.key, { keyId, ...request, ...shorter }),
+        () => contract.protocols.grpc.call(operation, weak.key, { keyId, ...request, ...shorter }),
       );
       expect(refusalsOf([outcome])).toEqual(["authorization/insufficient_permissions"]);
       const enabled = change === strengthening;
@@ -160,11 +160,11 @@ describe("a key that is changed just while it changes itself gains nothing back:
     ["stripped of a scope", { scopes: ["keys.*"] }, "scopes = '{keys.update}'", { scopes: ["keys.update"] }, lacking],
   ] as const) {
     test(what, async () => {
-      const { ok, home } = await openScene(contract.doors.http, contract.clock);
+      const { ok, home } = await openScene(contract.protocols.http, contract.clock);
       const { keyId, key } = await ok("createKey", home.key, { scopes: ["keys.*"] });
       const outcome = await whileChanging(
         (transaction) => transaction.unsafe(`update keys set ${change} where key_id = $1`, [keyId]),
-        () => contract.doors.grpc.call("updateKey", key, { keyId, ...request }),
+        () => contract.protocols.grpc.call("updateKey", key, { keyId, ...request }),
       );
       expect(refusalsOf([outcome])).toEqual([refusal]);
       expect(await ok("getKey", home.key, { keyId })).toMatchObject(left);
@@ -172,12 +172,12 @@ describe("a key that is changed just while it changes itself gains nothing back:
   }
 
   test("replaced by itself, twice: the second leaves no heir that never ends", async () => {
-    const { ok, home } = await openScene(contract.doors.http, contract.clock);
+    const { ok, home } = await openScene(contract.protocols.http, contract.clock);
     const { keyId, key } = await ok("createKey", home.key, { scopes: ["keys.create"] });
     const end = "configured_expires_at = 'infinity', expires_at = now() + interval '1 hour'";
     const outcome = await whileChanging(
       (transaction) => transaction.unsafe(`update keys set ${end} where key_id = $1`, [keyId]),
-      () => contract.doors.grpc.call("rerollKey", key, { keyId, expiration: 60_000 }),
+      () => contract.protocols.grpc.call("rerollKey", key, { keyId, expiration: 60_000 }),
     );
     expect(refusalsOf([outcome])).toEqual(["authorization/insufficient_permissions"]);
     expect(await ok("listKeys", home.key)).toHaveLength(2);

@@ -1,30 +1,33 @@
 import { describe, expect } from "vitest";
 import { openContract } from "./cases.js";
 
-const { everyDoor } = openContract();
+const { everyProtocol } = openContract();
 
 describe("updating an identity", () => {
   for (const by of ["identityId", "externalId", "identity", "identity, its identityId"]) {
-    everyDoor(`meta can be replaced as a whole, the identity named by ${by}; nothing else changes`, async (scene) => {
-      const request = { externalId: "user_1", meta: { plan: "pro", seats: 5 } };
-      const { identityId } = await scene.ok("createIdentity", scene.home.key, request);
-      await scene.ok("createIdentity", scene.home.key, { externalId: "user_2", meta: { other: true } });
-      const [before, other] = await scene.ok("listIdentities", scene.home.key);
-      await scene.clock.advance(1000);
-      const value = by.endsWith("identityId") ? identityId : "user_1";
-      const update = { [by.split(",")[0] ?? ""]: value, meta: { plan: "free", nested: [{ a: null }] } };
-      const after = await scene.ok("updateIdentity", scene.home.key, update);
-      expect(after).toEqual({ ...before, meta: update.meta, updatedAt: expect.any(Number) });
-      expect(after.updatedAt).toBeGreaterThanOrEqual(after.createdAt + 1000);
-      expect(await scene.ok("listIdentities", scene.home.key)).toEqual([after, other]);
-    });
+    everyProtocol(
+      `meta can be replaced as a whole, the identity named by ${by}; nothing else changes`,
+      async (scene) => {
+        const request = { externalId: "user_1", meta: { plan: "pro", seats: 5 } };
+        const { identityId } = await scene.ok("createIdentity", scene.home.key, request);
+        await scene.ok("createIdentity", scene.home.key, { externalId: "user_2", meta: { other: true } });
+        const [before, other] = await scene.ok("listIdentities", scene.home.key);
+        await scene.clock.advance(1000);
+        const value = by.endsWith("identityId") ? identityId : "user_1";
+        const update = { [by.split(",")[0] ?? ""]: value, meta: { plan: "free", nested: [{ a: null }] } };
+        const after = await scene.ok("updateIdentity", scene.home.key, update);
+        expect(after).toEqual({ ...before, meta: update.meta, updatedAt: expect.any(Number) });
+        expect(after.updatedAt).toBeGreaterThanOrEqual(after.createdAt + 1000);
+        expect(await scene.ok("listIdentities", scene.home.key)).toEqual([after, other]);
+      },
+    );
   }
 
   for (const [how, meta] of [
     ["null", null],
     ["the empty object", {}],
   ] as const) {
-    everyDoor(`meta can be cleared by ${how}: it is then the empty object`, async (scene) => {
+    everyProtocol(`meta can be cleared by ${how}: it is then the empty object`, async (scene) => {
       await scene.ok("createIdentity", scene.home.key, { externalId: "user_1", meta: { plan: "pro" } });
       const after = await scene.ok("updateIdentity", scene.home.key, { externalId: "user_1", meta });
       expect(after.meta).toStrictEqual({});
@@ -32,7 +35,7 @@ describe("updating an identity", () => {
     });
   }
 
-  everyDoor("an update that says nothing is answered with the identity, and changes nothing", async (scene) => {
+  everyProtocol("an update that says nothing is answered with the identity, and changes nothing", async (scene) => {
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_1", meta: { plan: "pro" } });
     const before = await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
     await scene.clock.advance(1000);
@@ -41,14 +44,14 @@ describe("updating an identity", () => {
     expect(events.map(({ type }) => type)).toEqual(["identity.create"]);
   });
 
-  everyDoor("the change shows at once in the identity's keys, and in their verification", async (scene) => {
+  everyProtocol("the change shows at once in the identity's keys, and in their verification", async (scene) => {
     const { keyId, key } = await scene.ok("createKey", scene.home.key, { externalId: "user_1" });
     const identity = await scene.ok("updateIdentity", scene.home.key, { externalId: "user_1", meta: { plan: "free" } });
     expect((await scene.ok("getKey", scene.home.key, { keyId })).identity).toEqual(identity);
     expect((await scene.ok("verifyKey", scene.home.key, { key })).identity).toEqual(identity);
   });
 
-  everyDoor("without a reference is refused and the three ways to refer are named", async (scene) => {
+  everyProtocol("without a reference is refused and the three ways to refer are named", async (scene) => {
     const request = { meta: { plan: "free" } };
     const { fields } = await scene.refused("application/invalid_input", "updateIdentity", scene.home.key, request);
     const [named] = fields?.map(({ location }) => location.split("|")) ?? [];
@@ -94,16 +97,19 @@ describe("searching identities", () => {
     [" ", []],
   ];
 
-  everyDoor("finds those whose externalId contains the text, letter case aside, and no wildcards", async (scene) => {
-    for (const externalId of externalIds) await scene.ok("createIdentity", scene.home.key, { externalId });
-    for (const [search, found] of searches) {
-      const { data, pagination } = await scene.page("listIdentities", scene.home.key, { search });
-      expect({ search, found: data.map(({ externalId }) => externalId) }).toEqual({ search, found });
-      expect(pagination).toEqual({ hasMore: false });
-    }
-  });
+  everyProtocol(
+    "finds those whose externalId contains the text, letter case aside, and no wildcards",
+    async (scene) => {
+      for (const externalId of externalIds) await scene.ok("createIdentity", scene.home.key, { externalId });
+      for (const [search, found] of searches) {
+        const { data, pagination } = await scene.page("listIdentities", scene.home.key, { search });
+        expect({ search, found: data.map(({ externalId }) => externalId) }).toEqual({ search, found });
+        expect(pagination).toEqual({ hasMore: false });
+      }
+    },
+  );
 
-  everyDoor("goes in pages, each of which is full but the last", async (scene) => {
+  everyProtocol("goes in pages, each of which is full but the last", async (scene) => {
     for (const externalId of externalIds) await scene.ok("createIdentity", scene.home.key, { externalId });
     const first = await scene.page("listIdentities", scene.home.key, { search: "user", limit: 2 });
     expect(first.data.map(({ externalId }) => externalId)).toEqual(["user_1", "User_2"]);
@@ -113,7 +119,7 @@ describe("searching identities", () => {
     expect(second.pagination).toEqual({ hasMore: false });
   });
 
-  everyDoor("finds neither what was deleted nor what is another workspace's", async (scene) => {
+  everyProtocol("finds neither what was deleted nor what is another workspace's", async (scene) => {
     const other = await scene.newWorkspace();
     await scene.ok("createIdentity", other.key, { externalId: "user_theirs" });
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_gone" });

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { operatorKey } from "../harness.js";
 import { openContract } from "./cases.js";
-import { readAnswer } from "./http-door.js";
+import { readAnswer } from "./http-client.js";
 import { type OperationName, operationOf } from "./operations.js";
 import { requestIdForm } from "./outcome.js";
 import { openScene, type Scene } from "./scene.js";
@@ -77,9 +77,9 @@ const bodies: readonly [operation: OperationName, body: string, locations: strin
   ["disableWorkspace", `{"workspaceId":"ws","reason":1}`, ["reason"], false],
 ];
 
-describe("a JSON body that is not as documented is refused by the HTTP door, the field named, and nothing stored", () => {
+describe("a JSON body that is not as documented is refused by the HTTP protocol, the field named, and nothing stored", () => {
   test.each(bodies)("%s %s", async (operation, body, locations) => {
-    const scene = await openScene(contract.doors.http, contract.clock);
+    const scene = await openScene(contract.protocols.http, contract.clock);
     const outcome = await readAnswer(await post(operationOf(operation).routes[0][1], scene, operation, body), false);
     if (outcome.ok) return expect.fail("it was answered");
     expect(outcome.code).toBe("application/invalid_input");
@@ -88,7 +88,7 @@ describe("a JSON body that is not as documented is refused by the HTTP door, the
   });
 
   test("a number that cannot be kept as it is, is to be sent as text", async () => {
-    const scene = await openScene(contract.doors.http, contract.clock);
+    const scene = await openScene(contract.protocols.http, contract.clock);
     const body = `{"externalId":"user_1","meta":{"a":12345678901234567890}}`;
     const outcome = await readAnswer(await post("/v2/identities.createIdentity", scene, "createIdentity", body), false);
     const message = "has a number that cannot be kept as it is: send it as text";
@@ -96,7 +96,7 @@ describe("a JSON body that is not as documented is refused by the HTTP door, the
   });
 
   test("bytes that are not UTF-8 are refused", async () => {
-    const scene = await openScene(contract.doors.http, contract.clock);
+    const scene = await openScene(contract.protocols.http, contract.clock);
     const body = Buffer.concat([Buffer.from(`{"externalId":"`), Buffer.of(0xff, 0xfe), Buffer.from(`"}`)]);
     const outcome = await readAnswer(await post("/v2/identities.createIdentity", scene, "createIdentity", body), false);
     expect(outcome).toMatchObject({ code: "application/invalid_input", fields: [{ location: "body" }] });
@@ -104,7 +104,7 @@ describe("a JSON body that is not as documented is refused by the HTTP door, the
   });
 
   test("a meta of fifty thousand levels is refused, and the server unharmed", async () => {
-    const scene = await openScene(contract.doors.http, contract.clock);
+    const scene = await openScene(contract.protocols.http, contract.clock);
     const body = `{"externalId":"user_1","meta":{"a":${"[".repeat(5e4)}${"]".repeat(5e4)}}}`;
     const outcome = await readAnswer(await post("/v2/identities.createIdentity", scene, "createIdentity", body), false);
     expect(outcome).toMatchObject({ code: "application/invalid_input", fields: [{ location: "meta" }] });
@@ -124,7 +124,7 @@ describe("a JSON body that is not as documented is refused by the HTTP door, the
     ["nonsense=1", "nonsense"],
     ["Limit=1", "Limit"],
   ])("GET /v1/identities.listIdentities?%s names %s", async (query, location) => {
-    const { home } = await openScene(contract.doors.http, contract.clock);
+    const { home } = await openScene(contract.protocols.http, contract.clock);
     const headers = { Authorization: `Bearer ${home.key}` };
     const response = await fetch(`${contract.app.httpUrl}/v1/identities.listIdentities?${query}`, { headers });
     expect(await readAnswer(response, true)).toMatchObject({
@@ -149,7 +149,7 @@ describe("numbers in meta that a double holds, or that are rounded as everywhere
   ];
 
   test.each([...large, ...others])("%s", async (number) => {
-    const scene = await openScene(contract.doors.http, contract.clock);
+    const scene = await openScene(contract.protocols.http, contract.clock);
     for (const [path, externalId] of [
       ["/v2/identities.createIdentity", "user_1"],
       ["/latchkey.v1.IdentitiesService/CreateIdentity", "user_2"],
@@ -162,7 +162,7 @@ describe("numbers in meta that a double holds, or that are rounded as everywhere
   });
 });
 
-describe("the Connect door refuses the same JSON", () => {
+describe("the Connect protocol refuses the same JSON", () => {
   const overConnect = bodies.filter(([, , , overConnect]) => overConnect);
 
   test.each(overConnect)("with the same error of the catalogue: %s %s", async (operation, body) => {
@@ -180,7 +180,7 @@ describe("the Connect door refuses the same JSON", () => {
 });
 
 async function postOverConnect(operation: OperationName, body: string) {
-  const scene = await openScene(contract.doors.connect, contract.clock);
+  const scene = await openScene(contract.protocols.connect, contract.clock);
   const { rpc } = operationOf(operation);
   const response = await post(`/${rpc.parent.typeName}/${rpc.name}`, scene, operation, body);
   const { code, details = [] } = (await response.json()) as {

@@ -2,12 +2,12 @@ import { describe, expect } from "vitest";
 import { openContract } from "./cases.js";
 import { createFullKey } from "./key-settings.js";
 
-const { everyDoor } = openContract();
+const { everyProtocol } = openContract();
 const code = "data/key_not_found";
 
 describe("a deleted key", () => {
   for (const operation of ["getKey", "updateKey", "deleteKey", "rerollKey"] as const) {
-    everyDoor(`does not exist for ${operation}`, async (scene) => {
+    everyProtocol(`does not exist for ${operation}`, async (scene) => {
       const { keyId } = await createFullKey(scene);
       expect(await scene.ok("deleteKey", scene.home.key, { keyId })).toEqual({});
       const { detail, fields } = await scene.refused(code, operation, scene.home.key, { keyId });
@@ -16,7 +16,7 @@ describe("a deleted key", () => {
     });
   }
 
-  everyDoor("does not exist for whoami, nor for verifyKey, which tells nothing of it", async (scene) => {
+  everyProtocol("does not exist for whoami, nor for verifyKey, which tells nothing of it", async (scene) => {
     const { keyId, key } = await createFullKey(scene);
     await scene.ok("deleteKey", scene.home.key, { keyId });
     await scene.refused(code, "whoami", scene.home.key, { key });
@@ -24,7 +24,7 @@ describe("a deleted key", () => {
     expect({ permissions: [], ...verdict }).toEqual({ valid: false, code: "NOT_FOUND", permissions: [] });
   });
 
-  everyDoor("is refused as a bearer with key_not_found, in whatever state it was", async (scene) => {
+  everyProtocol("is refused as a bearer with key_not_found, in whatever state it was", async (scene) => {
     for (const state of [{}, { scopes: ["*"] }, { enabled: false }]) {
       const { keyId, key } = await createFullKey(scene, state);
       await scene.ok("deleteKey", scene.home.key, { keyId });
@@ -32,7 +32,7 @@ describe("a deleted key", () => {
     }
   });
 
-  everyDoor("is gone from every list, and it alone", async (scene) => {
+  everyProtocol("is gone from every list, and it alone", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const other = await createFullKey(scene);
     await scene.ok("deleteKey", scene.home.key, { keyId });
@@ -46,26 +46,26 @@ describe("a deleted key", () => {
     }
   });
 
-  everyDoor("leaves its identity behind", async (scene) => {
+  everyProtocol("leaves its identity behind", async (scene) => {
     const { keyId } = await createFullKey(scene);
     await scene.ok("deleteKey", scene.home.key, { keyId });
     await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
   });
 
-  everyDoor("stays deleted when its identity is deleted", async (scene) => {
+  everyProtocol("stays deleted when its identity is deleted", async (scene) => {
     const { keyId } = await createFullKey(scene);
     await scene.ok("deleteKey", scene.home.key, { keyId });
     await scene.ok("deleteIdentity", scene.home.key, { externalId: "user_1" });
     await scene.refused(code, "getKey", scene.home.key, { keyId });
   });
 
-  everyDoor("may have been the caller's own", async (scene) => {
+  everyProtocol("may have been the caller's own", async (scene) => {
     const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.delete"] });
     expect(await scene.ok("deleteKey", key, { keyId })).toEqual({});
     await scene.refused("authentication/key_not_found", "deleteKey", key, { keyId });
   });
 
-  everyDoor("can be told from one that never was, or from another workspace's, in nothing", async (scene) => {
+  everyProtocol("can be told from one that never was, or from another workspace's, in nothing", async (scene) => {
     const other = await scene.newWorkspace();
     const { keyId } = await createFullKey(scene);
     await scene.ok("deleteKey", scene.home.key, { keyId });

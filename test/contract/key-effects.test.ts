@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
-import { allDoors, openContract } from "./cases.js";
+import { allProtocols, openContract } from "./cases.js";
 import { day } from "./key-settings.js";
 import { openScene } from "./scene.js";
 
 const contract = openContract();
-const { everyDoor } = contract;
+const { everyProtocol } = contract;
 
 describe("a change of a key takes effect at once", () => {
-  everyDoor("a key that is disabled is refused until it is enabled again", async (scene) => {
+  everyProtocol("a key that is disabled is refused until it is enabled again", async (scene) => {
     const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.read"] });
     for (let round = 0; round < 3; round++) {
       await scene.ok("listKeys", key);
@@ -18,7 +18,7 @@ describe("a change of a key takes effect at once", () => {
     }
   });
 
-  everyDoor("a key that loses a scope is refused what needs it, and nothing else", async (scene) => {
+  everyProtocol("a key that loses a scope is refused what needs it, and nothing else", async (scene) => {
     const scopes = ["keys.read", "identities.read"];
     const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes });
     await scene.ok("listKeys", key);
@@ -27,14 +27,14 @@ describe("a change of a key takes effect at once", () => {
     await scene.ok("listIdentities", key);
   });
 
-  everyDoor("a key that gains a scope can use it", async (scene) => {
+  everyProtocol("a key that gains a scope can use it", async (scene) => {
     const { keyId, key } = await scene.ok("createKey", scene.home.key);
     await scene.refused("authorization/insufficient_permissions", "listKeys", key);
     await scene.ok("updateKey", scene.home.key, { keyId, scopes: ["keys.*"] });
     await scene.ok("listKeys", key);
   });
 
-  everyDoor("a key that is given an expiry works until then and no longer, unless it is cleared", async (scene) => {
+  everyProtocol("a key that is given an expiry works until then and no longer, unless it is cleared", async (scene) => {
     const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.read"] });
     await scene.ok("updateKey", scene.home.key, { keyId, expires: scene.clock.now() + day });
     await scene.ok("listKeys", key);
@@ -45,7 +45,7 @@ describe("a change of a key takes effect at once", () => {
     await scene.ok("listKeys", key);
   });
 
-  everyDoor("an expiry that is put off lets the key work on", async (scene) => {
+  everyProtocol("an expiry that is put off lets the key work on", async (scene) => {
     const expires = scene.clock.now() + day;
     const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.read"], expires });
     await scene.ok("updateKey", scene.home.key, { keyId, expires: expires + day });
@@ -55,25 +55,26 @@ describe("a change of a key takes effect at once", () => {
     await scene.refused("authentication/key_expired", "listKeys", key);
   });
 
-  everyDoor("a key may disable itself, and is refused from then on", async (scene) => {
+  everyProtocol("a key may disable itself, and is refused from then on", async (scene) => {
     const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.update"] });
     expect(await scene.ok("updateKey", key, { keyId, enabled: false })).toMatchObject({ enabled: false });
     await scene.refused("authorization/key_disabled", "updateKey", key, { keyId, enabled: true });
   });
 
-  test.each(allDoors)("a change made through %s is seen at every door", async (name) => {
-    const { doors, clock } = contract;
-    const { ok, home } = await openScene(doors[name], clock);
+  test.each(allProtocols)("a change made through %s is seen at every protocol", async (name) => {
+    const { protocols, clock } = contract;
+    const { ok, home } = await openScene(protocols[name], clock);
     const { keyId, key } = await ok("createKey", home.key, { scopes: ["keys.read"] });
-    const seenAtEveryDoor = async (expected: object) => {
-      for (const door of allDoors) expect(await doors[door].call("listKeys", key, {})).toMatchObject(expected);
+    const seenOverEveryProtocol = async (expected: object) => {
+      for (const protocol of allProtocols)
+        expect(await protocols[protocol].call("listKeys", key, {})).toMatchObject(expected);
     };
-    await seenAtEveryDoor({ ok: true });
+    await seenOverEveryProtocol({ ok: true });
     await ok("updateKey", home.key, { keyId, scopes: null });
-    await seenAtEveryDoor({ ok: false, code: "authorization/insufficient_permissions" });
+    await seenOverEveryProtocol({ ok: false, code: "authorization/insufficient_permissions" });
     await ok("updateKey", home.key, { keyId, enabled: false });
-    await seenAtEveryDoor({ ok: false, code: "authorization/key_disabled" });
+    await seenOverEveryProtocol({ ok: false, code: "authorization/key_disabled" });
     await ok("deleteKey", home.key, { keyId });
-    await seenAtEveryDoor({ ok: false, code: "authentication/key_not_found" });
+    await seenOverEveryProtocol({ ok: false, code: "authentication/key_not_found" });
   });
 });

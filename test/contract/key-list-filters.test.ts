@@ -2,7 +2,7 @@ import { describe, expect } from "vitest";
 import { openContract } from "./cases.js";
 import type { Scene } from "./scene.js";
 
-const { everyDoor } = openContract();
+const { everyProtocol } = openContract();
 
 /** Keys of two identities and of none, enabled and disabled; by name. */
 const keys: Record<string, Record<string, unknown>> = {
@@ -49,7 +49,7 @@ async function walk({ page, home }: Scene, request: Record<string, unknown>) {
 }
 
 describe("the filters of listKeys", () => {
-  everyDoor("let through the keys of an identity, of a state, or of both, in pages too", async (scene) => {
+  everyProtocol("let through the keys of an identity, of a state, or of both, in pages too", async (scene) => {
     await fill(scene);
     for (const [filter, names] of filters) {
       const what = JSON.stringify(filter);
@@ -62,7 +62,7 @@ describe("the filters of listKeys", () => {
     }
   });
 
-  everyDoor("an identity's filter follows the key when it changes hands, or loses its identity", async (scene) => {
+  everyProtocol("an identity's filter follows the key when it changes hands, or loses its identity", async (scene) => {
     const { keyId } = await scene.ok("createKey", scene.home.key, { name: "k", externalId: "a" });
     await scene.ok("updateKey", scene.home.key, { keyId, externalId: "b" });
     expect(await walk(scene, { externalId: "a" })).toEqual([[]]);
@@ -73,13 +73,13 @@ describe("the filters of listKeys", () => {
     expect(await walk(scene, { externalId: "b" })).toEqual([[]]);
   });
 
-  everyDoor("an identity of the same externalId in another workspace lends no keys", async (scene) => {
+  everyProtocol("an identity of the same externalId in another workspace lends no keys", async (scene) => {
     const other = await scene.newWorkspace();
     await scene.ok("createKey", other.key, { externalId: "a" });
     expect(await walk(scene, { externalId: "a" })).toEqual([[]]);
   });
 
-  everyDoor("the state of a key's expiry or workspace is no matter of enabled", async (scene) => {
+  everyProtocol("the state of a key's expiry or workspace is no matter of enabled", async (scene) => {
     await scene.newExpiredKey({ name: "late" });
     expect(await walk(scene, { enabled: true })).toEqual([["first key", "late"]]);
   });

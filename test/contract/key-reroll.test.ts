@@ -3,7 +3,7 @@ import { openContract } from "./cases.js";
 import { createFullKey, day, readSettings } from "./key-settings.js";
 import type { Scene } from "./scene.js";
 
-const { everyDoor } = openContract();
+const { everyProtocol } = openContract();
 const expired = "authentication/key_expired";
 const invalid = "application/invalid_input";
 
@@ -23,7 +23,7 @@ describe("the key that a reroll makes", () => {
     ["a prefix of 16 characters", { prefix: "sixteen_letters_" }],
     ["an empty meta and neither scopes nor permissions", { meta: {}, scopes: [], permissions: [] }],
   ] as const) {
-    everyDoor(`has the settings of the old one, and an id and a secret of its own: ${what}`, async (scene) => {
+    everyProtocol(`has the settings of the old one, and an id and a secret of its own: ${what}`, async (scene) => {
       const old = await createFullKey(scene, request);
       const before = await readSettings(scene, old.keyId);
       await scene.clock.advance(1000);
@@ -42,14 +42,14 @@ describe("the key that a reroll makes", () => {
     });
   }
 
-  everyDoor("leaves unset what was unset", async (scene) => {
+  everyProtocol("leaves unset what was unset", async (scene) => {
     const old = await scene.ok("createKey", scene.home.key);
     const { keyId } = await scene.ok("rerollKey", scene.home.key, { keyId: old.keyId, expiration: day });
     const left = ["keyId", "workspaceId", "start", "enabled", "scopes", "permissions", "createdAt", "updatedAt"];
     expect(Object.keys(await readSettings(scene, keyId)).sort()).toEqual(left.sort());
   });
 
-  everyDoor("works at once, and can be rerolled itself", async (scene) => {
+  everyProtocol("works at once, and can be rerolled itself", async (scene) => {
     const first = await newReader(scene);
     const second = await scene.ok("rerollKey", scene.home.key, { keyId: first.keyId });
     await scene.ok("listKeys", second.key);
@@ -58,7 +58,7 @@ describe("the key that a reroll makes", () => {
     await scene.refused(expired, "listKeys", second.key);
   });
 
-  everyDoor("works on after the old one's grace period, and ends with its own expiry", async (scene) => {
+  everyProtocol("works on after the old one's grace period, and ends with its own expiry", async (scene) => {
     const old = await newReader(scene, { expires: scene.clock.now() + 2 * day });
     const { key } = await scene.ok("rerollKey", scene.home.key, { keyId: old.keyId, expiration: day });
     await scene.clock.advance(day);
@@ -67,7 +67,7 @@ describe("the key that a reroll makes", () => {
     await scene.refused(expired, "listKeys", key);
   });
 
-  everyDoor("is disabled where the old one was: a reroll brings no key back", async (scene) => {
+  everyProtocol("is disabled where the old one was: a reroll brings no key back", async (scene) => {
     const old = await newReader(scene, { enabled: false });
     const { key } = await scene.ok("rerollKey", scene.home.key, { keyId: old.keyId });
     await scene.refused("authorization/key_disabled", "listKeys", key);
@@ -75,7 +75,7 @@ describe("the key that a reroll makes", () => {
 });
 
 describe("a key that was rerolled already", () => {
-  everyDoor("can be rerolled again, as by a client that got no answer, and each successor works", async (scene) => {
+  everyProtocol("can be rerolled again, as by a client that got no answer, and each successor works", async (scene) => {
     const { keyId, key } = await newReader(scene);
     for (const expiration of [0, day, 0]) {
       const successor = await scene.ok("rerollKey", scene.home.key, { keyId, expiration });
@@ -85,7 +85,7 @@ describe("a key that was rerolled already", () => {
     await scene.refused(expired, "listKeys", key);
   });
 
-  everyDoor("hands on the expiry that it was given, not the end that a reroll gave it", async (scene) => {
+  everyProtocol("hands on the expiry that it was given, not the end that a reroll gave it", async (scene) => {
     const expires = scene.clock.now() + 30 * day;
     const { keyId } = await newReader(scene, { expires });
     for (const expiration of [day, 0]) {
@@ -94,7 +94,7 @@ describe("a key that was rerolled already", () => {
     }
   });
 
-  everyDoor("hands on the expiry that it was given since, or that it was given none", async (scene) => {
+  everyProtocol("hands on the expiry that it was given since, or that it was given none", async (scene) => {
     const { keyId } = await newReader(scene, { expires: scene.clock.now() + day });
     for (const expires of [scene.clock.now() + 2 * day, null, scene.clock.now() + 3 * day]) {
       await scene.ok("rerollKey", scene.home.key, { keyId });
@@ -107,19 +107,22 @@ describe("a key that was rerolled already", () => {
 });
 
 describe("a key whose expiry has passed", () => {
-  everyDoor("is not rerolled, since its successor would be dead at birth, until it is given another", async (scene) => {
-    const key = await scene.newExpiredKey();
-    const { keyId } = await scene.ok("whoami", scene.home.key, { key });
-    const { fields } = await scene.refused(invalid, "rerollKey", scene.home.key, { keyId, expiration: day });
-    expect(fields).toEqual([{ location: "keyId", message: expect.stringContaining("set `expires` with updateKey") }]);
-    expect(await scene.ok("listKeys", scene.home.key)).toHaveLength(2);
-    await scene.ok("updateKey", scene.home.key, { keyId, expires: null });
-    const successor = await scene.ok("rerollKey", scene.home.key, { keyId });
-    expect(await verdictOf(scene, successor.key)).toBe("VALID");
-    await scene.refused(expired, "listKeys", key);
-  });
+  everyProtocol(
+    "is not rerolled, since its successor would be dead at birth, until it is given another",
+    async (scene) => {
+      const key = await scene.newExpiredKey();
+      const { keyId } = await scene.ok("whoami", scene.home.key, { key });
+      const { fields } = await scene.refused(invalid, "rerollKey", scene.home.key, { keyId, expiration: day });
+      expect(fields).toEqual([{ location: "keyId", message: expect.stringContaining("set `expires` with updateKey") }]);
+      expect(await scene.ok("listKeys", scene.home.key)).toHaveLength(2);
+      await scene.ok("updateKey", scene.home.key, { keyId, expires: null });
+      const successor = await scene.ok("rerollKey", scene.home.key, { keyId });
+      expect(await verdictOf(scene, successor.key)).toBe("VALID");
+      await scene.refused(expired, "listKeys", key);
+    },
+  );
 
-  everyDoor("is not rerolled if a reroll had ended it before", async (scene) => {
+  everyProtocol("is not rerolled if a reroll had ended it before", async (scene) => {
     const { keyId } = await newReader(scene, { expires: scene.clock.now() + day });
     await scene.ok("rerollKey", scene.home.key, { keyId });
     await scene.clock.advance(day);
@@ -132,7 +135,7 @@ describe("the old secret of a rerolled key", () => {
     ["no expiration", {}],
     ["the expiration 0", { expiration: 0 }],
   ] as const) {
-    everyDoor(`ends at once with ${how}`, async (scene) => {
+    everyProtocol(`ends at once with ${how}`, async (scene) => {
       const { keyId, key } = await newReader(scene);
       await scene.ok("rerollKey", scene.home.key, { keyId, ...request });
       await scene.refused(expired, "listKeys", key);
@@ -140,7 +143,7 @@ describe("the old secret of a rerolled key", () => {
     });
   }
 
-  everyDoor(
+  everyProtocol(
     "stays at its end although the database's clock is set back, unless it is given a later expiry",
     async (scene) => {
       const { keyId, key } = await newReader(scene);
@@ -158,7 +161,7 @@ describe("the old secret of a rerolled key", () => {
     },
   );
 
-  everyDoor("goes on until the grace period has passed, beside the new one", async (scene) => {
+  everyProtocol("goes on until the grace period has passed, beside the new one", async (scene) => {
     const old = await newReader(scene);
     const { key } = await scene.ok("rerollKey", scene.home.key, { keyId: old.keyId, expiration: day });
     await scene.clock.advance(day - 60_000);
@@ -171,7 +174,7 @@ describe("the old secret of a rerolled key", () => {
     await scene.ok("listKeys", key);
   });
 
-  everyDoor("never goes on beyond its own expiry, however long the grace period", async (scene) => {
+  everyProtocol("never goes on beyond its own expiry, however long the grace period", async (scene) => {
     const expires = scene.clock.now() + day;
     const { keyId, key } = await newReader(scene, { expires });
     await scene.ok("rerollKey", scene.home.key, { keyId, expiration: 365 * day });
@@ -180,7 +183,7 @@ describe("the old secret of a rerolled key", () => {
     await scene.refused(expired, "listKeys", key);
   });
 
-  everyDoor("is cut shorter by a second reroll, and never goes on for longer", async (scene) => {
+  everyProtocol("is cut shorter by a second reroll, and never goes on for longer", async (scene) => {
     const { keyId, key } = await newReader(scene);
     await scene.ok("rerollKey", scene.home.key, { keyId, expiration: day });
     await scene.ok("rerollKey", scene.home.key, { keyId, expiration: 30 * day });
@@ -188,7 +191,7 @@ describe("the old secret of a rerolled key", () => {
     await scene.refused(expired, "listKeys", key);
   });
 
-  everyDoor("ends with the call in which the key rerolls itself", async (scene) => {
+  everyProtocol("ends with the call in which the key rerolls itself", async (scene) => {
     const old = await scene.ok("createKey", scene.home.key, { scopes: ["keys.create"] });
     const { key } = await scene.ok("rerollKey", old.key, { keyId: old.keyId });
     await scene.refused(expired, "rerollKey", old.key, { keyId: old.keyId });
@@ -198,7 +201,7 @@ describe("the old secret of a rerolled key", () => {
 
 describe("a grace period", () => {
   for (const expiration of [-1, 365 * day + 1]) {
-    everyDoor(`of ${expiration} ms is refused and named, and the key stays as it is`, async (scene) => {
+    everyProtocol(`of ${expiration} ms is refused and named, and the key stays as it is`, async (scene) => {
       const { keyId, key } = await newReader(scene);
       const { fields } = await scene.refused(invalid, "rerollKey", scene.home.key, { keyId, expiration });
       expect(fields?.map(({ location }) => location)).toEqual(["expiration"]);

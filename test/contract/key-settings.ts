@@ -1,5 +1,5 @@
 import type { Answers, KeyAnswer } from "./answers.js";
-import type { CallRequest } from "./door.js";
+import type { CallRequest } from "./protocol-client.js";
 import type { Scene } from "./scene.js";
 
 /** A day, in milliseconds. */

@@ -2,12 +2,12 @@ import { describe, expect } from "vitest";
 import { openContract } from "./cases.js";
 import { createFullKey, readSettings } from "./key-settings.js";
 
-const { everyDoor, someDoors } = openContract();
-const messageDoors = ["grpc", "connect", "grpc-web"] as const;
+const { everyProtocol, someProtocols } = openContract();
+const messageProtocols = ["grpc", "connect", "grpc-web"] as const;
 const invalid = "application/invalid_input";
 
 describe("the identity of a key", () => {
-  everyDoor("can be changed by identityId, and nothing else changes", async (scene) => {
+  everyProtocol("can be changed by identityId, and nothing else changes", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const before = await readSettings(scene, keyId);
     const { identityId } = await scene.ok("createIdentity", scene.home.key, { externalId: "user_2", meta: { a: 1 } });
@@ -16,7 +16,7 @@ describe("the identity of a key", () => {
     expect(after).toEqual({ ...before, identity, updatedAt: after.updatedAt });
   });
 
-  everyDoor("can be changed by an externalId that the workspace knows, which is used as it is", async (scene) => {
+  everyProtocol("can be changed by an externalId that the workspace knows, which is used as it is", async (scene) => {
     const { keyId } = await createFullKey(scene);
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_2", meta: { a: 1 } });
     const { identity } = await scene.ok("updateKey", scene.home.key, { keyId, externalId: "user_2" });
@@ -25,7 +25,7 @@ describe("the identity of a key", () => {
     expect(await scene.ok("listIdentities", scene.home.key)).toHaveLength(2);
   });
 
-  everyDoor("can be changed by an externalId that the workspace does not know, which is created", async (scene) => {
+  everyProtocol("can be changed by an externalId that the workspace does not know, which is created", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const { identity } = await scene.ok("updateKey", scene.home.key, { keyId, externalId: "user_new" });
     expect(identity).toMatchObject({ externalId: "user_new", meta: {} });
@@ -33,25 +33,31 @@ describe("the identity of a key", () => {
     expect(await scene.ok("listIdentities", scene.home.key)).toHaveLength(2);
   });
 
-  everyDoor("can be given to a key that had none, and taken away again; the identity itself stays", async (scene) => {
-    const { keyId } = await scene.ok("createKey", scene.home.key);
-    const given = await scene.ok("updateKey", scene.home.key, { keyId, externalId: "user_1" });
-    expect(given.identity?.externalId).toBe("user_1");
-    const taken = await scene.ok("updateKey", scene.home.key, { keyId, identityId: null });
-    expect(taken).not.toHaveProperty("identity");
-    await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
-  });
+  everyProtocol(
+    "can be given to a key that had none, and taken away again; the identity itself stays",
+    async (scene) => {
+      const { keyId } = await scene.ok("createKey", scene.home.key);
+      const given = await scene.ok("updateKey", scene.home.key, { keyId, externalId: "user_1" });
+      expect(given.identity?.externalId).toBe("user_1");
+      const taken = await scene.ok("updateKey", scene.home.key, { keyId, identityId: null });
+      expect(taken).not.toHaveProperty("identity");
+      await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
+    },
+  );
 
-  everyDoor("is the one that is given where the other way to name it is cleared in the same update", async (scene) => {
-    const { keyId } = await createFullKey(scene);
-    const { identityId } = await scene.ok("createIdentity", scene.home.key, { externalId: "user_2" });
-    const byId = await scene.ok("updateKey", scene.home.key, { keyId, identityId, externalId: null });
-    expect(byId.identity?.externalId).toBe("user_2");
-    const byName = await scene.ok("updateKey", scene.home.key, { keyId, identityId: null, externalId: "user_3" });
-    expect(byName.identity?.externalId).toBe("user_3");
-  });
+  everyProtocol(
+    "is the one that is given where the other way to name it is cleared in the same update",
+    async (scene) => {
+      const { keyId } = await createFullKey(scene);
+      const { identityId } = await scene.ok("createIdentity", scene.home.key, { externalId: "user_2" });
+      const byId = await scene.ok("updateKey", scene.home.key, { keyId, identityId, externalId: null });
+      expect(byId.identity?.externalId).toBe("user_2");
+      const byName = await scene.ok("updateKey", scene.home.key, { keyId, identityId: null, externalId: "user_3" });
+      expect(byName.identity?.externalId).toBe("user_3");
+    },
+  );
 
-  everyDoor("that does not exist is refused, and nothing of the update is made", async (scene) => {
+  everyProtocol("that does not exist is refused, and nothing of the update is made", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const before = await readSettings(scene, keyId);
     const request = { keyId, identityId: "id_01jcz0000000000000000000zz", name: "second" };
@@ -59,13 +65,13 @@ describe("the identity of a key", () => {
     expect(await readSettings(scene, keyId)).toEqual(before);
   });
 
-  everyDoor("is not created for a key that does not exist", async (scene) => {
+  everyProtocol("is not created for a key that does not exist", async (scene) => {
     const request = { keyId: "key_01jcz0000000000000000000zz", externalId: "user_1" };
     await scene.refused("data/key_not_found", "updateKey", scene.home.key, request);
     expect(await scene.ok("listIdentities", scene.home.key)).toEqual([]);
   });
 
-  someDoors(["http"], "cannot be given in both ways at once", async (scene) => {
+  someProtocols(["http"], "cannot be given in both ways at once", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const { identityId } = await scene.ok("createIdentity", scene.home.key, { externalId: "user_2" });
     const request = { keyId, identityId, externalId: "user_3" };
@@ -74,7 +80,7 @@ describe("the identity of a key", () => {
     expect((await readSettings(scene, keyId)).identity?.externalId).toBe("user_1");
   });
 
-  someDoors(messageDoors, "is not changed to one that the mask does not name", async (scene) => {
+  someProtocols(messageProtocols, "is not changed to one that the mask does not name", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const request = { keyId, externalId: "user_new", updateMask: { paths: ["identity_id"] } };
     const outcome = await scene.call("updateKey", scene.home.key, request);

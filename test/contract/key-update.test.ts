@@ -3,7 +3,7 @@ import { openContract } from "./cases.js";
 import { createFullKey, day, readAllSettings, readSettings, type Settings, settingsOf } from "./key-settings.js";
 import type { Scene } from "./scene.js";
 
-const { everyDoor } = openContract();
+const { everyProtocol } = openContract();
 const invalid = "application/invalid_input";
 
 /** Each field with another value. */
@@ -27,7 +27,7 @@ function without(settings: Settings, ...fields: string[]): Partial<Settings> {
 
 describe("updating a key", () => {
   for (const [what, changeOf] of Object.entries(changes)) {
-    everyDoor(`${what} can be set; every field left out stays, and updatedAt tells of it`, async (scene) => {
+    everyProtocol(`${what} can be set; every field left out stays, and updatedAt tells of it`, async (scene) => {
       const { keyId } = await createFullKey(scene);
       const before = await readSettings(scene, keyId);
       await scene.clock.advance(1000);
@@ -40,7 +40,7 @@ describe("updating a key", () => {
   }
 
   for (const [field, part] of Object.entries(clearable)) {
-    everyDoor(`${field} can be cleared, and nothing else goes`, async (scene) => {
+    everyProtocol(`${field} can be cleared, and nothing else goes`, async (scene) => {
       const { keyId } = await createFullKey(scene);
       const before = await readSettings(scene, keyId);
       const after = await scene.ok("updateKey", scene.home.key, { keyId, [field]: null });
@@ -48,7 +48,7 @@ describe("updating a key", () => {
       expect(await readSettings(scene, keyId)).toEqual(after);
     });
 
-    everyDoor(`${field} that is unset can be cleared again`, async (scene) => {
+    everyProtocol(`${field} that is unset can be cleared again`, async (scene) => {
       const { keyId } = await scene.ok("createKey", scene.home.key);
       const before = await readSettings(scene, keyId);
       const after = await scene.ok("updateKey", scene.home.key, { keyId, [field]: null });
@@ -60,7 +60,7 @@ describe("updating a key", () => {
     ["null", null],
     ["an empty list", []],
   ] as const) {
-    everyDoor(`scopes can be cleared by ${how}: the key can then only be verified`, async (scene) => {
+    everyProtocol(`scopes can be cleared by ${how}: the key can then only be verified`, async (scene) => {
       const { keyId, key } = await createFullKey(scene, { scopes: ["*"] });
       const before = await readSettings(scene, keyId);
       const after = await scene.ok("updateKey", scene.home.key, { keyId, scopes: none });
@@ -69,18 +69,23 @@ describe("updating a key", () => {
       expect(await scene.ok("verifyKey", scene.home.key, { key })).toMatchObject({ code: "VALID" });
     });
 
-    everyDoor(`permissions can be cleared by ${how}: the key then holds none, and keeps its scopes`, async (scene) => {
-      const { keyId, key } = await createFullKey(scene, { scopes: ["keys.read"], permissions: ["*"] });
-      const before = await readSettings(scene, keyId);
-      const after = await scene.ok("updateKey", scene.home.key, { keyId, permissions: none });
-      expect(after).toEqual({ ...before, permissions: [], updatedAt: after.updatedAt });
-      await scene.ok("listKeys", key);
-      const request = { key, permissions: "documents.read" };
-      expect(await scene.ok("verifyKey", scene.home.key, request)).toMatchObject({ code: "INSUFFICIENT_PERMISSIONS" });
-    });
+    everyProtocol(
+      `permissions can be cleared by ${how}: the key then holds none, and keeps its scopes`,
+      async (scene) => {
+        const { keyId, key } = await createFullKey(scene, { scopes: ["keys.read"], permissions: ["*"] });
+        const before = await readSettings(scene, keyId);
+        const after = await scene.ok("updateKey", scene.home.key, { keyId, permissions: none });
+        expect(after).toEqual({ ...before, permissions: [], updatedAt: after.updatedAt });
+        await scene.ok("listKeys", key);
+        const request = { key, permissions: "documents.read" };
+        expect(await scene.ok("verifyKey", scene.home.key, request)).toMatchObject({
+          code: "INSUFFICIENT_PERMISSIONS",
+        });
+      },
+    );
   }
 
-  everyDoor("one update can set some fields and clear others", async (scene) => {
+  everyProtocol("one update can set some fields and clear others", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const before = await readSettings(scene, keyId);
     const request = {
@@ -98,7 +103,7 @@ describe("updating a key", () => {
     expect(after).toEqual({ ...without(before, "meta", "expires"), ...changed });
   });
 
-  everyDoor("all that can be cleared can be cleared in one update", async (scene) => {
+  everyProtocol("all that can be cleared can be cleared in one update", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const cleared = { name: null, externalId: null, scopes: null, permissions: null, meta: null, expires: null };
     const after = await scene.ok("updateKey", scene.home.key, { keyId, ...cleared });
@@ -106,13 +111,13 @@ describe("updating a key", () => {
     expect(Object.keys(after).sort()).toEqual(left.sort());
   });
 
-  everyDoor("meta is replaced as a whole, not merged", async (scene) => {
+  everyProtocol("meta is replaced as a whole, not merged", async (scene) => {
     const { keyId } = await createFullKey(scene, { meta: { a: 1, b: { c: 2 } } });
     expect((await scene.ok("updateKey", scene.home.key, { keyId, meta: { b: {} } })).meta).toStrictEqual({ b: {} });
     expect((await scene.ok("updateKey", scene.home.key, { keyId, meta: {} })).meta).toStrictEqual({});
   });
 
-  everyDoor("enabled cannot be cleared: it is named, and nothing of the update is made", async (scene) => {
+  everyProtocol("enabled cannot be cleared: it is named, and nothing of the update is made", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const before = await readSettings(scene, keyId);
     const request = { keyId, name: "second", enabled: null };
@@ -121,7 +126,7 @@ describe("updating a key", () => {
     expect(await readSettings(scene, keyId)).toEqual(before);
   });
 
-  everyDoor("an update that says nothing is answered with the key, and changes nothing of it", async (scene) => {
+  everyProtocol("an update that says nothing is answered with the key, and changes nothing of it", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const before = await readSettings(scene, keyId);
     await scene.clock.advance(1000);
@@ -129,7 +134,7 @@ describe("updating a key", () => {
     expect(without(after, "updatedAt")).toEqual(without(before, "updatedAt"));
   });
 
-  everyDoor("an update that says nothing is no change: updatedAt stays and no event tells of it", async (scene) => {
+  everyProtocol("an update that says nothing is no change: updatedAt stays and no event tells of it", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const { updatedAt } = await readSettings(scene, keyId);
     await scene.clock.advance(1000);
@@ -138,7 +143,7 @@ describe("updating a key", () => {
     expect(events.map(({ type }) => type)).toEqual(["key.create"]);
   });
 
-  everyDoor("an update changes one key alone", async (scene) => {
+  everyProtocol("an update changes one key alone", async (scene) => {
     const { keyId } = await createFullKey(scene);
     await createFullKey(scene);
     const before = await readAllSettings(scene);
@@ -146,7 +151,7 @@ describe("updating a key", () => {
     expect(await readAllSettings(scene)).toEqual(before.map((entry) => (entry.keyId === keyId ? after : entry)));
   });
 
-  everyDoor("an update never shows or changes the secret", async (scene) => {
+  everyProtocol("an update never shows or changes the secret", async (scene) => {
     const { keyId, key } = await createFullKey(scene);
     const after = await scene.ok("updateKey", scene.home.key, { keyId, name: "second" });
     expect(JSON.stringify(after)).not.toContain(key.slice("acme_live_".length + 5));

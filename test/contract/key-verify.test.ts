@@ -1,9 +1,9 @@
 import { describe, expect } from "vitest";
-import { allDoors, openContract } from "./cases.js";
+import { allProtocols, openContract } from "./cases.js";
 import { createFullKey, readSettings } from "./key-settings.js";
 import type { Scene } from "./scene.js";
 
-const { everyDoor } = openContract(allDoors);
+const { everyProtocol } = openContract(allProtocols);
 
 /** Says that the secret is not good, and nothing else about it. */
 async function expectRefusal({ ok, home }: Scene, code: string, request: Record<string, unknown>): Promise<void> {
@@ -30,7 +30,7 @@ const unknown: Record<string, (scene: Scene) => Promise<string>> = {
 };
 
 describe("verifying a key", () => {
-  everyDoor("a good key is VALID, with its settings and identity as getKey has them", async (scene) => {
+  everyProtocol("a good key is VALID, with its settings and identity as getKey has them", async (scene) => {
     const { keyId, key } = await createFullKey(scene);
     const { name, meta, expires, enabled, permissions, identity } = await readSettings(scene, keyId);
     const verdict = await scene.ok("verifyKey", scene.home.key, { key });
@@ -39,14 +39,14 @@ describe("verifying a key", () => {
     expect(verdict).toMatchObject({ name: "first name", enabled: true, identity: { externalId: "user_1" } });
   });
 
-  everyDoor("a key with nothing is VALID, and what is unset is left out", async (scene) => {
+  everyProtocol("a key with nothing is VALID, and what is unset is left out", async (scene) => {
     const { keyId, key } = await scene.ok("createKey", scene.home.key);
     const verdict = await scene.ok("verifyKey", scene.home.key, { key });
     expect(verdict).toEqual({ valid: true, code: "VALID", keyId, enabled: true, permissions: [] });
   });
 
   for (const [what, secretOf] of Object.entries(unknown)) {
-    everyDoor(`${what} is NOT_FOUND for verifyKey and does not exist for whoami`, async (scene) => {
+    everyProtocol(`${what} is NOT_FOUND for verifyKey and does not exist for whoami`, async (scene) => {
       const key = await secretOf(scene);
       await expectRefusal(scene, "NOT_FOUND", { key });
       await expectRefusal(scene, "NOT_FOUND", { key, permissions: "documents.read" });
@@ -54,16 +54,16 @@ describe("verifying a key", () => {
     });
   }
 
-  everyDoor("a disabled key is DISABLED", async (scene) => {
+  everyProtocol("a disabled key is DISABLED", async (scene) => {
     const { key } = await createFullKey(scene, { enabled: false });
     await expectRefusal(scene, "DISABLED", { key });
   });
 
-  everyDoor("an expired key is EXPIRED", async (scene) => {
+  everyProtocol("an expired key is EXPIRED", async (scene) => {
     await expectRefusal(scene, "EXPIRED", { key: await scene.newExpiredKey() });
   });
 
-  everyDoor("a key that lacks what is asked for has INSUFFICIENT_PERMISSIONS", async (scene) => {
+  everyProtocol("a key that lacks what is asked for has INSUFFICIENT_PERMISSIONS", async (scene) => {
     const { key } = await createFullKey(scene, { permissions: ["documents.read"] });
     await expectRefusal(scene, "INSUFFICIENT_PERMISSIONS", { key, permissions: "documents.write" });
     expect(await scene.ok("verifyKey", scene.home.key, { key, permissions: "documents.read" })).toMatchObject({
@@ -72,7 +72,7 @@ describe("verifying a key", () => {
     });
   });
 
-  everyDoor("disabled speaks before expired, and expired before insufficient permissions", async (scene) => {
+  everyProtocol("disabled speaks before expired, and expired before insufficient permissions", async (scene) => {
     const request = { permissions: "documents.read" };
     const both = await scene.newExpiredKey({ enabled: false });
     await expectRefusal(scene, "DISABLED", { key: both, ...request });
@@ -80,7 +80,7 @@ describe("verifying a key", () => {
     await expectRefusal(scene, "EXPIRED", { key: late, ...request });
   });
 
-  everyDoor("the caller's scope to verify says nothing about the key's, nor the key's about it", async (scene) => {
+  everyProtocol("the caller's scope to verify says nothing about the key's, nor the key's about it", async (scene) => {
     const verifier = await scene.ok("createKey", scene.home.key, {
       scopes: ["keys.verify"],
       permissions: ["documents.write"],
@@ -94,7 +94,7 @@ describe("verifying a key", () => {
     });
   });
 
-  everyDoor("no answer ever holds the secret", async (scene) => {
+  everyProtocol("no answer ever holds the secret", async (scene) => {
     const { key } = await createFullKey(scene);
     const verdict = await scene.ok("verifyKey", scene.home.key, { key });
     const found = await scene.ok("whoami", scene.home.key, { key });
@@ -103,7 +103,7 @@ describe("verifying a key", () => {
 });
 
 describe("reading a key", () => {
-  everyDoor("getKey, whoami and listKeys tell the same of a key", async (scene) => {
+  everyProtocol("getKey, whoami and listKeys tell the same of a key", async (scene) => {
     const { keyId, key } = await createFullKey(scene);
     const found = await scene.ok("getKey", scene.home.key, { keyId });
     expect(found).toMatchObject({ keyId, workspaceId: scene.home.workspaceId, start: key.slice(0, 14) });
@@ -111,14 +111,14 @@ describe("reading a key", () => {
     expect(await scene.ok("listKeys", scene.home.key, { externalId: "user_1" })).toEqual([found]);
   });
 
-  everyDoor("whoami finds a key in whatever state it is", async (scene) => {
+  everyProtocol("whoami finds a key in whatever state it is", async (scene) => {
     const disabled = await createFullKey(scene, { enabled: false });
     expect(await scene.ok("whoami", scene.home.key, { key: disabled.key })).toMatchObject({ enabled: false });
     const key = await scene.newExpiredKey();
     expect((await scene.ok("whoami", scene.home.key, { key })).expires).toBeLessThanOrEqual(scene.clock.now());
   });
 
-  everyDoor("whoami tells a key about itself, and another caller about it", async (scene) => {
+  everyProtocol("whoami tells a key about itself, and another caller about it", async (scene) => {
     const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.read"] });
     expect(await scene.ok("whoami", key, { key })).toMatchObject({ keyId });
     expect(await scene.ok("whoami", key, { key: scene.home.key })).toMatchObject({ keyId: scene.home.keyId });

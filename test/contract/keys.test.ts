@@ -1,12 +1,12 @@
 import { describe, expect } from "vitest";
-import { allDoors, openContract } from "./cases.js";
+import { allProtocols, openContract } from "./cases.js";
 
-const { everyDoor } = openContract(allDoors);
+const { everyProtocol } = openContract(allProtocols);
 
 const unknownIdentity = "id_01jcz0000000000000000000zz";
 
 describe("listing keys", () => {
-  everyDoor("a workspace begins with one key, enabled and with every scope", async (scene) => {
+  everyProtocol("a workspace begins with one key, enabled and with every scope", async (scene) => {
     const { data, pagination } = await scene.page("listKeys", scene.home.key);
     expect(data).toHaveLength(1);
     expect(data[0]).toMatchObject({
@@ -20,7 +20,7 @@ describe("listing keys", () => {
     expect(pagination).toEqual({ hasMore: false });
   });
 
-  everyDoor("the list never shows a secret or a hash, only fields that are documented", async (scene) => {
+  everyProtocol("the list never shows a secret or a hash, only fields that are documented", async (scene) => {
     const { key } = await scene.ok("createKey", scene.home.key, { name: "one", externalId: "user_1", meta: { a: 1 } });
     const keys = await scene.ok("listKeys", scene.home.key);
     const documented = [
@@ -41,7 +41,7 @@ describe("listing keys", () => {
     }
   });
 
-  everyDoor("the list holds the keys of the caller's workspace and no others", async (scene) => {
+  everyProtocol("the list holds the keys of the caller's workspace and no others", async (scene) => {
     const other = await scene.newWorkspace();
     const { keyId } = await scene.ok("createKey", scene.home.key, { name: "mine" });
     await scene.ok("createKey", other.key, { name: "theirs" });
@@ -52,7 +52,7 @@ describe("listing keys", () => {
 });
 
 describe("creating keys", () => {
-  everyDoor(
+  everyProtocol(
     "a key created with nothing is enabled, has neither scopes nor permissions, and leaves out what is unset",
     async (scene) => {
       const { keyId, key } = await scene.ok("createKey", scene.home.key);
@@ -71,7 +71,7 @@ describe("creating keys", () => {
     },
   );
 
-  everyDoor("a key created with everything is listed with everything, to the millisecond", async (scene) => {
+  everyProtocol("a key created with everything is listed with everything, to the millisecond", async (scene) => {
     const { identityId } = await scene.ok("createIdentity", scene.home.key, {
       externalId: "user_1",
       meta: { plan: "pro" },
@@ -91,21 +91,21 @@ describe("creating keys", () => {
     expect(created).toMatchObject({ ...request, keyId, identity, start: key.slice(0, "acme_live_".length + 4) });
   });
 
-  everyDoor("every key has a secret and an id of its own", async (scene) => {
+  everyProtocol("every key has a secret and an id of its own", async (scene) => {
     const one = await scene.ok("createKey", scene.home.key, { name: "twin" });
     const two = await scene.ok("createKey", scene.home.key, { name: "twin" });
     expect(one.key).not.toBe(two.key);
     expect(one.keyId).not.toBe(two.keyId);
   });
 
-  everyDoor("a new key works at once, and to the limit of its scopes", async (scene) => {
+  everyProtocol("a new key works at once, and to the limit of its scopes", async (scene) => {
     const { key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.read"] });
     expect(await scene.ok("listKeys", key)).toHaveLength(2);
     await scene.refused("authorization/insufficient_permissions", "listIdentities", key);
   });
 
   for (const prefix of ["a", "A_1", "x_", "_", "sixteen_letters_"]) {
-    everyDoor(`a key with the prefix ${prefix} begins with it, and works`, async (scene) => {
+    everyProtocol(`a key with the prefix ${prefix} begins with it, and works`, async (scene) => {
       const { key } = await scene.ok("createKey", scene.home.key, { prefix, scopes: ["keys.read"] });
       expect(key.slice(0, prefix.length + 1)).toBe(`${prefix}_`);
       const keys = await scene.ok("listKeys", key);
@@ -113,12 +113,12 @@ describe("creating keys", () => {
     });
   }
 
-  everyDoor("a key that is created disabled is refused with key_disabled", async (scene) => {
+  everyProtocol("a key that is created disabled is refused with key_disabled", async (scene) => {
     const { key } = await scene.ok("createKey", scene.home.key, { scopes: ["*"], enabled: false });
     await scene.refused("authorization/key_disabled", "listKeys", key);
   });
 
-  everyDoor("a key works until it expires and not at all from then on", async (scene) => {
+  everyProtocol("a key works until it expires and not at all from then on", async (scene) => {
     const expires = scene.clock.now() + 60_000;
     const { key } = await scene.ok("createKey", scene.home.key, { scopes: ["*"], expires });
     await scene.ok("listKeys", key);
@@ -128,7 +128,7 @@ describe("creating keys", () => {
 });
 
 describe("creating keys for an identity", () => {
-  everyDoor("an externalId that the workspace does not know yet becomes an identity", async (scene) => {
+  everyProtocol("an externalId that the workspace does not know yet becomes an identity", async (scene) => {
     await scene.ok("createKey", scene.home.key, { externalId: "user_new" });
     const identity = await scene.ok("getIdentity", scene.home.key, { externalId: "user_new" });
     expect(identity).toMatchObject({ externalId: "user_new", meta: {} });
@@ -136,7 +136,7 @@ describe("creating keys for an identity", () => {
     expect(key?.identity).toEqual(identity);
   });
 
-  everyDoor("an externalId that the workspace knows is used, not created again or changed", async (scene) => {
+  everyProtocol("an externalId that the workspace knows is used, not created again or changed", async (scene) => {
     const request = { externalId: "user_1", meta: { plan: "pro" } };
     const { identityId } = await scene.ok("createIdentity", scene.home.key, request);
     await scene.ok("createKey", scene.home.key, { externalId: "user_1" });
@@ -147,14 +147,14 @@ describe("creating keys for an identity", () => {
     expect(keys.map((key) => key.identity?.identityId)).toEqual([undefined, identityId, identityId]);
   });
 
-  everyDoor("an unknown identityId is refused with identity_not_found and no key is stored", async (scene) => {
+  everyProtocol("an unknown identityId is refused with identity_not_found and no key is stored", async (scene) => {
     const request = { identityId: unknownIdentity };
     await scene.refused("data/identity_not_found", "createKey", scene.home.key, request);
     expect(await scene.ok("listKeys", scene.home.key)).toHaveLength(1);
     expect(await scene.ok("listIdentities", scene.home.key)).toEqual([]);
   });
 
-  everyDoor("the keys of a deleted identity keep working, without an identity", async (scene) => {
+  everyProtocol("the keys of a deleted identity keep working, without an identity", async (scene) => {
     const request = { externalId: "user_1", scopes: ["keys.read"] };
     const { key, keyId } = await scene.ok("createKey", scene.home.key, request);
     await scene.ok("deleteIdentity", scene.home.key, { externalId: "user_1" });

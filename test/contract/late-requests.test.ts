@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { succeed } from "../calls.js";
 import { createDatabase, openTestApp, type TestApp } from "../harness.js";
-import type { CallRequest } from "./door.js";
+import type { CallRequest } from "./protocol-client.js";
 import { createVictim, revocations, type Victim } from "./revocations.js";
 import { type Rpc, requestOf, rpcs } from "./rpcs.js";
 import { openWire, type SendOptions, type Way, type Wire } from "./wire.js";

@@ -11,7 +11,7 @@ import {
 import { FieldMaskSchema, StructSchema, TimestampSchema, timestampFromMs } from "@bufbuild/protobuf/wkt";
 
 /**
- * A request, written once in the names, times and enum names of HTTP, as the message that the other doors send. A time
+ * A request, written once in the names, times and enum names of HTTP, as the message that the other protocols send. A time
  * or an enum may also be given as the message has it, to say what HTTP cannot. `null` leaves a field unset and, in an
  * update, has the mask name the fields that are given, which clears it; so does the empty list, which has no presence.
  */

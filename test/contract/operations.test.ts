@@ -1,9 +1,9 @@
 import { getOption, hasOption } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
 import { access } from "../../gen/latchkey/v1/access_pb.js";
+import { accepts_idempotency_key } from "../../gen/latchkey/v1/idempotency_pb.js";
 import { IdentitiesService } from "../../gen/latchkey/v1/identities_service_pb.js";
 import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { repeatable } from "../../gen/latchkey/v1/repeatable_pb.js";
 import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import { keyOperations, operationOf, operatorOperations } from "./operations.js";
 
@@ -19,7 +19,7 @@ describe("the operations that the cases go through", () => {
       const [documented] = found;
       expect(scope).toBe(documented?.scope ?? "");
       expect(operator).toBe(documented?.scope === undefined || documented.alsoOperator === true);
-      expect(getOption(rpc, repeatable)).toBe(documented?.repeatable === true);
+      expect(getOption(rpc, accepts_idempotency_key)).toBe(documented?.acceptsIdempotencyKey === true);
     });
   }
 });

@@ -9,7 +9,7 @@ export type HttpRoute = readonly ["GET" | "POST", string];
 /** One operation of the contract: its RPC, its documented HTTP routes and who may call it. */
 export interface Operation {
   readonly rpc: DescMethodUnary;
-  /** The first is the one that the HTTP door uses. */
+  /** The first is the one that the HTTP protocol uses. */
   readonly routes: readonly [HttpRoute, ...HttpRoute[]];
   /** The field of the RPC's response that is `data` over HTTP; left out where the whole response is. */
   readonly data?: string;
@@ -18,10 +18,10 @@ export interface Operation {
   /** That the operator may call as well, where keys may. */
   readonly alsoOperator?: true;
   /** That it takes an Idempotency-Key. */
-  readonly repeatable?: true;
+  readonly acceptsIdempotencyKey?: true;
   /** A request whose form is right, whether or not what it refers to exists. */
   readonly wellFormed: Readonly<Record<string, unknown>>;
-  /** A request that every door can send and that must be refused for its form. */
+  /** A request that every protocol can send and that must be refused for its form. */
   readonly malformed: Readonly<Record<string, unknown>>;
 }
 
@@ -45,7 +45,7 @@ export const operations = {
     rpc: KeysService.method.createKey,
     routes: [["POST", "/v2/keys.createKey"]],
     scope: "keys.create",
-    repeatable: true,
+    acceptsIdempotencyKey: true,
     wellFormed: {},
     malformed: { prefix: "not a prefix" },
   },
@@ -76,7 +76,7 @@ export const operations = {
     rpc: KeysService.method.rerollKey,
     routes: [["POST", "/v2/keys.rerollKey"]],
     scope: "keys.create",
-    repeatable: true,
+    acceptsIdempotencyKey: true,
     wellFormed: { keyId: noKey, expiration: 1000 },
     malformed: { keyId: noKey, expiration: -1 },
   },
@@ -121,7 +121,7 @@ export const operations = {
     rpc: IdentitiesService.method.createIdentity,
     routes: [["POST", "/v2/identities.createIdentity"]],
     scope: "identities.create",
-    repeatable: true,
+    acceptsIdempotencyKey: true,
     wellFormed: { externalId: "user_1" },
     malformed: { externalId: "" },
   },
@@ -143,14 +143,14 @@ export const operations = {
   createWorkspace: {
     rpc: WorkspacesService.method.createWorkspace,
     routes: [["POST", "/v2/workspaces.createWorkspace"]],
-    repeatable: true,
+    acceptsIdempotencyKey: true,
     wellFormed: { name: "acme" },
     malformed: { name: "" },
   },
   createRootKey: {
     rpc: WorkspacesService.method.createRootKey,
     routes: [["POST", "/v2/workspaces.createRootKey"]],
-    repeatable: true,
+    acceptsIdempotencyKey: true,
     wellFormed: { workspaceId: noWorkspace },
     malformed: { workspaceId: "" },
   },
@@ -196,7 +196,7 @@ export const operations = {
 /** The name of an operation. */
 export type OperationName = keyof typeof operations;
 
-/** The operation of a name, as the doors need it. */
+/** The operation of a name, as the protocols need it. */
 export function operationOf(name: OperationName): Operation {
   return operations[name];
 }
@@ -210,4 +210,4 @@ export const keyOperations = names.filter((name) => operationOf(name).scope !== 
 export const operatorOperations = names.filter((name) => operationOf(name).scope === undefined);
 
 /** The operations that take an Idempotency-Key. */
-export const repeatableOperations = names.filter((name) => operationOf(name).repeatable);
+export const idempotentOperations = names.filter((name) => operationOf(name).acceptsIdempotencyKey);

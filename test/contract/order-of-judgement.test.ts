@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest";
 import { operatorKey } from "../harness.js";
 import { openContract } from "./cases.js";
-import type { CallerCredential } from "./door.js";
-import { readAnswer } from "./http-door.js";
+import { readAnswer } from "./http-client.js";
+import type { CallerCredential } from "./protocol-client.js";
 import { openScene, type Scene } from "./scene.js";
 
 const contract = openContract();
-const { everyDoor } = contract;
+const { everyProtocol } = contract;
 
 /**
  * The order of API.md, section 5. Each caller has the flaw it is named for and every flaw that is judged after it, as
@@ -58,14 +58,14 @@ const badBodies: Record<string, { type: string; body: string }> = {
   "an unknown field": { type: "application/json", body: `{"externalId":"x","nonsense":1}` },
 };
 
-/** Bodies that the HTTP door refuses without reading them, hence with a code of their own. */
+/** Bodies that the HTTP protocol refuses without reading them, hence with a code of their own. */
 const unreadBodies: Record<string, { type: string; body: string; code: string }> = {
   "a wrong media type": { type: "text/plain", body: "{}", code: "application/unsupported_media_type" },
   "two megabytes": { type: "application/json", body: " ".repeat(2 ** 21), code: "application/payload_too_large" },
 };
 
 describe.each(callers)("of $flaw and every later flaw, $flaw is judged", ({ flaw, code, credential }) => {
-  everyDoor(`${flaw} speaks before a bad field`, async (scene) => {
+  everyProtocol(`${flaw} speaks before a bad field`, async (scene) => {
     const caller = await credential(scene);
     await scene.refused(code, "createIdentity", caller, { externalId: "" });
   });
@@ -84,7 +84,7 @@ describe.each(callers)("of $flaw and every later flaw, $flaw is judged", ({ flaw
   }
 
   test(`${flaw} speaks before bytes that are no message over gRPC`, async () => {
-    const { grpc } = contract.doors;
+    const { grpc } = contract.protocols;
     const caller = await credential(await sceneAt("grpc"));
     const outcome = await grpc.callBytes("createIdentity", caller, Uint8Array.of(0xff, 0xff, 0xff));
     expect(outcome).toMatchObject({ ok: false, code });
@@ -92,12 +92,12 @@ describe.each(callers)("of $flaw and every later flaw, $flaw is judged", ({ flaw
 });
 
 describe("of a bad body and what it refers to", () => {
-  everyDoor("a bad field speaks before an identity that does not exist", async (scene) => {
+  everyProtocol("a bad field speaks before an identity that does not exist", async (scene) => {
     const request = { identityId: "id_nobody", prefix: "not a prefix" };
     await scene.refused("application/invalid_input", "createKey", scene.home.key, request);
   });
 
-  everyDoor("a scope that cannot be given speaks before an identity that does not exist", async (scene) => {
+  everyProtocol("a scope that cannot be given speaks before an identity that does not exist", async (scene) => {
     const { key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.create"] });
     const request = { identityId: "id_nobody", scopes: ["*"] };
     await scene.refused("authorization/insufficient_permissions", "createKey", key, request);
@@ -105,7 +105,7 @@ describe("of a bad body and what it refers to", () => {
 });
 
 function sceneAt(name: "grpc" | "http"): Promise<Scene> {
-  return openScene(contract.doors[name], contract.clock);
+  return openScene(contract.protocols[name], contract.clock);
 }
 
 async function postBody(credential: (scene: Scene) => Promise<CallerCredential>, type: string, body: string) {

@@ -4,7 +4,7 @@ import type { BadRequest, ErrorInfo } from "../../gen/google/rpc/error_details_p
 import { keep } from "../evidence.js";
 import type { PaginationAnswer } from "./answers.js";
 
-/** How a call ended, in a form in which the doors can be compared. */
+/** How a call ended, in a form in which the protocols can be compared. */
 export type Outcome = Success | Refusal;
 
 /** A call that was answered. */
@@ -50,7 +50,7 @@ export const errorTable: Readonly<Record<string, { http: number; title: string; 
   "application/service_unavailable": { http: 503, title: "Service Unavailable", grpc: status.UNAVAILABLE },
 };
 
-/** What a door that speaks of errors as gRPC does has received. */
+/** What a protocol that speaks of errors as gRPC does has received. */
 export interface GrpcError {
   readonly grpcCode: number;
   readonly message: string;

@@ -5,7 +5,7 @@ import { openContract } from "./cases.js";
 import type { OperationName } from "./operations.js";
 import type { Scene } from "./scene.js";
 
-const { everyDoor } = openContract();
+const { everyProtocol } = openContract();
 const invalid = "application/invalid_input";
 
 /** The lists of a workspace: how to add a row, and how many rows are there from the start. */
@@ -54,19 +54,22 @@ async function cursorOf(scene: Scene, list: OperationName, credential: string): 
 
 describe.each(Object.keys(lists) as ListName[])("the pages of %s", (list) => {
   for (const limit of [1, 2, 5, 100]) {
-    everyDoor(`a walk through ${list} in pages of ${limit} sees each of 5 rows once, newest last`, async (scene) => {
-      const ids = await fill(scene, list, 5);
-      const { pages, paginations } = await walk(scene, list, limit);
-      expect(pages.flat()).toEqual(ids);
-      expect(pages).toHaveLength(Math.ceil(5 / limit));
-      expect(paginations.at(-1)).toEqual({ hasMore: false });
-      for (const pagination of paginations.slice(0, -1)) {
-        expect(pagination).toEqual({ hasMore: true, cursor: expect.stringMatching(/./) });
-      }
-    });
+    everyProtocol(
+      `a walk through ${list} in pages of ${limit} sees each of 5 rows once, newest last`,
+      async (scene) => {
+        const ids = await fill(scene, list, 5);
+        const { pages, paginations } = await walk(scene, list, limit);
+        expect(pages.flat()).toEqual(ids);
+        expect(pages).toHaveLength(Math.ceil(5 / limit));
+        expect(paginations.at(-1)).toEqual({ hasMore: false });
+        for (const pagination of paginations.slice(0, -1)) {
+          expect(pagination).toEqual({ hasMore: true, cursor: expect.stringMatching(/./) });
+        }
+      },
+    );
   }
 
-  everyDoor(`a row added during a walk through ${list} is seen at its end, and none twice`, async (scene) => {
+  everyProtocol(`a row added during a walk through ${list} is seen at its end, and none twice`, async (scene) => {
     const ids = await fill(scene, list, 3);
     const { data, pagination } = await scene.page(list, scene.home.key, { limit: 2 });
     ids.push(await lists[list].add(scene, 3));
@@ -75,13 +78,13 @@ describe.each(Object.keys(lists) as ListName[])("the pages of %s", (list) => {
   });
 
   for (const limit of [0, 101, -1, 2147483647]) {
-    everyDoor(`${list} with the limit ${limit} is refused and the limit named`, async (scene) => {
+    everyProtocol(`${list} with the limit ${limit} is refused and the limit named`, async (scene) => {
       const { fields } = await scene.refused(invalid, list, scene.home.key, { limit });
       expect(fields?.map(({ location }) => location)).toEqual(["limit"]);
     });
   }
 
-  everyDoor(`${list} refuses a cursor that was never issued, and names it`, async (scene) => {
+  everyProtocol(`${list} refuses a cursor that was never issued, and names it`, async (scene) => {
     await fill(scene, list, 3);
     const cursor = await cursorOf(scene, list, scene.home.key);
     const lastId = Buffer.from(scene.home.keyId).toString("base64url");
@@ -101,10 +104,10 @@ describe.each(Object.keys(lists) as ListName[])("the pages of %s", (list) => {
     }
   });
 
-  everyDoor(`${list} refuses the cursors of the other lists`, async (scene) => {
+  everyProtocol(`${list} refuses the cursors of the other lists`, async (scene) => {
     const other = list === "listKeys" ? "listIdentities" : "listKeys";
     await fill(scene, other, 2);
-    const ofWorkspaces = await scene.door.call("listWorkspaces", operatorKey, { limit: 1 });
+    const ofWorkspaces = await scene.protocol.call("listWorkspaces", operatorKey, { limit: 1 });
     const cursors = [await cursorOf(scene, other, scene.home.key)];
     if (ofWorkspaces.ok) cursors.push(ofWorkspaces.pagination?.cursor ?? "");
     for (const cursor of cursors) {
@@ -113,7 +116,7 @@ describe.each(Object.keys(lists) as ListName[])("the pages of %s", (list) => {
     }
   });
 
-  everyDoor(`another workspace's cursor of ${list} opens no view into that workspace`, async (scene) => {
+  everyProtocol(`another workspace's cursor of ${list} opens no view into that workspace`, async (scene) => {
     const ids = await fill(scene, list, 3);
     const cursor = await cursorOf(scene, list, scene.home.key);
     const other = await scene.newWorkspace();
@@ -123,7 +126,7 @@ describe.each(Object.keys(lists) as ListName[])("the pages of %s", (list) => {
   });
 });
 
-everyDoor("a list shows at most 100 rows unless asked for fewer", async (scene) => {
+everyProtocol("a list shows at most 100 rows unless asked for fewer", async (scene) => {
   const ids = await fill(scene, "listIdentities", 101);
   const { data, pagination } = await scene.page("listIdentities", scene.home.key);
   expect(idsOf(data)).toEqual(ids.slice(0, 100));

@@ -1,7 +1,7 @@
 import { describe, expect } from "vitest";
 import { openContract } from "./cases.js";
 
-const { everyDoor } = openContract();
+const { everyProtocol } = openContract();
 
 /** What keys with these permissions hold, and what they do not. */
 const queries: { held: string[]; holds: string[]; lacks: string[] }[] = [
@@ -71,7 +71,7 @@ const unreadable: [query: string, position: number][] = [
 
 describe("a permission query", () => {
   for (const { held, holds, lacks } of queries) {
-    everyDoor(`is answered for a key that holds ${held.join(" and ") || "nothing"}`, async (scene) => {
+    everyProtocol(`is answered for a key that holds ${held.join(" and ") || "nothing"}`, async (scene) => {
       const { key } = await scene.ok("createKey", scene.home.key, { permissions: held });
       const found: Record<string, string> = {};
       for (const permissions of [...holds, ...lacks]) {
@@ -85,7 +85,7 @@ describe("a permission query", () => {
     });
   }
 
-  everyDoor("that cannot be read is refused, and the position named", async (scene) => {
+  everyProtocol("that cannot be read is refused, and the position named", async (scene) => {
     for (const [permissions, position] of unreadable) {
       const request = { key: scene.home.key, permissions };
       const { fields } = await scene.refused("application/invalid_input", "verifyKey", scene.home.key, request);
@@ -95,7 +95,7 @@ describe("a permission query", () => {
     }
   });
 
-  everyDoor("that cannot be read is refused whatever the key: it tells nothing of it", async (scene) => {
+  everyProtocol("that cannot be read is refused whatever the key: it tells nothing of it", async (scene) => {
     const { key: disabled } = await scene.ok("createKey", scene.home.key, { enabled: false });
     const refusals = [];
     for (const key of [scene.home.key, "lk_unknown", disabled]) {
@@ -105,7 +105,7 @@ describe("a permission query", () => {
     for (const refusal of refusals) expect(refusal).toEqual(refusals[0]);
   });
 
-  everyDoor("of 1000 characters is read; a longer one, an empty one or one too deep is refused", async (scene) => {
+  everyProtocol("of 1000 characters is read; a longer one, an empty one or one too deep is refused", async (scene) => {
     const { home } = scene;
     const { key } = await scene.ok("createKey", home.key, { permissions: ["a"] });
     const longest = `${"a OR ".repeat(199)}abcde`;

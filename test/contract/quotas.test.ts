@@ -2,15 +2,15 @@ import { describe, expect, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { operatorKey } from "../harness.js";
 import { findHalves } from "../wholeness.js";
-import { allDoors, openContract } from "./cases.js";
-import type { CallRequest } from "./door.js";
+import { allProtocols, openContract } from "./cases.js";
 import type { OperationName } from "./operations.js";
+import type { CallRequest } from "./protocol-client.js";
 import type { Scene } from "./scene.js";
 
 const exceeded = "limits/quota_exceeded";
 
 describe("a workspace that has reached its quota of keys", () => {
-  const contract = openContract(allDoors, { quotas: { keys: 3, identities: 100, bytes: 1e9 } });
+  const contract = openContract(allProtocols, { quotas: { keys: 3, identities: 100, bytes: 1e9 } });
 
   async function fill({ ok, home }: Scene) {
     const first = await ok("createKey", home.key, { name: "first", permissions: ["a", "b"] });
@@ -18,7 +18,7 @@ describe("a workspace that has reached its quota of keys", () => {
     return { first, second };
   }
 
-  contract.everyDoor("gets no further key: the error names the quota, its limit and the way out", async (scene) => {
+  contract.everyProtocol("gets no further key: the error names the quota, its limit and the way out", async (scene) => {
     const { first } = await fill(scene);
     for (const [operation, request] of [
       ["createKey", {}],
@@ -37,22 +37,25 @@ describe("a workspace that has reached its quota of keys", () => {
     expect(await scene.ok("verifyKey", scene.home.key, { key: first.key })).toMatchObject({ valid: true });
   });
 
-  contract.everyDoor("gets another after one was deleted, and no more than that", async (scene) => {
+  contract.everyProtocol("gets another after one was deleted, and no more than that", async (scene) => {
     const { first } = await fill(scene);
     await scene.ok("deleteKey", scene.home.key, { keyId: first.keyId });
     await scene.ok("createKey", scene.home.key);
     await scene.refused(exceeded, "createKey", scene.home.key);
   });
 
-  contract.everyDoor("still changes its keys and identities, and other workspaces are not affected", async (scene) => {
-    const { first } = await fill(scene);
-    await scene.ok("updateKey", scene.home.key, { keyId: first.keyId, name: "other", externalId: "somebody new" });
-    await scene.ok("createIdentity", scene.home.key, { externalId: "user_2" });
-    const other = await scene.newWorkspace();
-    await scene.ok("createKey", other.key);
-  });
+  contract.everyProtocol(
+    "still changes its keys and identities, and other workspaces are not affected",
+    async (scene) => {
+      const { first } = await fill(scene);
+      await scene.ok("updateKey", scene.home.key, { keyId: first.keyId, name: "other", externalId: "somebody new" });
+      await scene.ok("createIdentity", scene.home.key, { externalId: "user_2" });
+      const other = await scene.newWorkspace();
+      await scene.ok("createKey", other.key);
+    },
+  );
 
-  contract.everyDoor("answers a create that is repeated with its Idempotency-Key", async (scene) => {
+  contract.everyProtocol("answers a create that is repeated with its Idempotency-Key", async (scene) => {
     const repeated = [["idempotency-key", "nightly"]] as const;
     await scene.ok("createKey", scene.home.key);
     const made = await scene.ok("createKey", scene.home.key, { name: "last" }, repeated);
@@ -60,16 +63,19 @@ describe("a workspace that has reached its quota of keys", () => {
     await scene.refused(exceeded, "createKey", scene.home.key, { name: "last" });
   });
 
-  contract.everyDoor("says the same of an unknown identity as of a known one: the quota comes first", async (scene) => {
-    await fill(scene);
-    await scene.refused(exceeded, "createKey", scene.home.key, { identityId: "id_00000000000000000000000000" });
-  });
+  contract.everyProtocol(
+    "says the same of an unknown identity as of a known one: the quota comes first",
+    async (scene) => {
+      await fill(scene);
+      await scene.refused(exceeded, "createKey", scene.home.key, { identityId: "id_00000000000000000000000000" });
+    },
+  );
 });
 
 describe("a workspace that has reached its quota of identities", () => {
-  const contract = openContract(allDoors, { quotas: { keys: 100, identities: 2, bytes: 1e9 } });
+  const contract = openContract(allProtocols, { quotas: { keys: 100, identities: 2, bytes: 1e9 } });
 
-  contract.everyDoor(
+  contract.everyProtocol(
     "gets no further identity by any operation, and one more for each that is deleted",
     async (scene) => {
       const { ok, home, refused } = scene;
@@ -95,12 +101,12 @@ describe("a workspace that has reached its quota of identities", () => {
   );
 
   test("of many creates at once it exceeds its quota by no more than were in flight, and not any more later", async () => {
-    const { key } = (await contract.doors.http
+    const { key } = (await contract.protocols.http
       .call("createWorkspace", operatorKey, { name: "busy" })
       .then((made) => (made.ok ? made.data : expect.fail(made.detail)))) as { key: string };
     const create = (round: number) => async (_: unknown, index: number) => {
-      const door = contract.doors[allDoors[index % allDoors.length] ?? "http"];
-      const outcome = await door.call("createIdentity", key, { externalId: `user_${round}_${index}` });
+      const protocol = contract.protocols[allProtocols[index % allProtocols.length] ?? "http"];
+      const outcome = await protocol.call("createIdentity", key, { externalId: `user_${round}_${index}` });
       return outcome.ok ? "ok" : outcome.code;
     };
     const first = await Promise.all(Array.from({ length: 16 }, create(1)));
@@ -111,7 +117,7 @@ describe("a workspace that has reached its quota of identities", () => {
 });
 
 describe("a workspace that has reached its quota of stored bytes", () => {
-  const contract = openContract(allDoors, { quotas: { keys: 100, identities: 100, bytes: 50_000 } });
+  const contract = openContract(allProtocols, { quotas: { keys: 100, identities: 100, bytes: 50_000 } });
   const meta = { text: "x".repeat(9_000) };
 
   /** What is large is created last: until then there is room for all of it. */
@@ -124,7 +130,7 @@ describe("a workspace that has reached its quota of stored bytes", () => {
     return { keyId, disabled, expires };
   }
 
-  contract.everyDoor("stores nothing more: the error names the quota and the ways out", async (scene) => {
+  contract.everyProtocol("stores nothing more: the error names the quota and the ways out", async (scene) => {
     const { keyId, disabled, expires } = await fill(scene);
     for (const [operation, request] of [
       ["createKey", {}],
@@ -148,7 +154,7 @@ describe("a workspace that has reached its quota of stored bytes", () => {
     }
   });
 
-  contract.everyDoor("is refused nothing that takes away: revocation does not wait for room", async (scene) => {
+  contract.everyProtocol("is refused nothing that takes away: revocation does not wait for room", async (scene) => {
     const { keyId, disabled } = await fill(scene);
     const { ok, home, clock } = scene;
     for (const change of [

@@ -1,6 +1,6 @@
 import { operatorKey } from "../harness.js";
-import type { CallRequest, HeaderLines } from "./door.js";
 import { type OperationName, operationOf } from "./operations.js";
+import type { CallRequest, HeaderLines } from "./protocol-client.js";
 import type { Scene } from "./scene.js";
 
 const day = 86_400_000;

@@ -1,10 +1,10 @@
 import { describe, expect } from "vitest";
 import { operatorKey } from "../harness.js";
-import { allDoors, openContract } from "./cases.js";
+import { allProtocols, openContract } from "./cases.js";
 import { newKey } from "./repeats.js";
 import type { Scene } from "./scene.js";
 
-const { everyDoor } = openContract(allDoors);
+const { everyProtocol } = openContract(allProtocols);
 
 function createRootKey({ ok, home: { workspaceId } }: Scene, request = {}) {
   return ok("createRootKey", operatorKey, { workspaceId, ...request });
@@ -23,7 +23,7 @@ const losses: Record<string, (scene: Scene) => Promise<unknown>> = {
 
 describe("the operator can open a workspace again whose keys are all", () => {
   for (const [what, lose] of Object.entries(losses)) {
-    everyDoor(what, async (scene) => {
+    everyProtocol(what, async (scene) => {
       const customer = await scene.ok("createKey", scene.home.key, { permissions: ["documents.read"] });
       await lose(scene);
       expect((await scene.call("listKeys", scene.home.key)).ok).toBe(false);
@@ -43,7 +43,7 @@ describe("the operator can open a workspace again whose keys are all", () => {
 });
 
 describe("a root key", () => {
-  everyDoor("has the name and the scopes that are asked for, and no more", async (scene) => {
+  everyProtocol("has the name and the scopes that are asked for, and no more", async (scene) => {
     const { keyId, key } = await createRootKey(scene, { name: "reader", scopes: ["keys.read"] });
     const made = await scene.ok("getKey", key, { keyId });
     expect(made).toMatchObject({ name: "reader", scopes: ["keys.read"], permissions: [] });
@@ -51,7 +51,7 @@ describe("a root key", () => {
     await scene.refused("authorization/insufficient_permissions", "createKey", key);
   });
 
-  everyDoor("of a disabled workspace is made, and refused until the workspace is enabled", async (scene) => {
+  everyProtocol("of a disabled workspace is made, and refused until the workspace is enabled", async (scene) => {
     const { workspaceId } = scene.home;
     await scene.ok("disableWorkspace", operatorKey, { workspaceId, reason: "SUSPICIOUS_ACTIVITY" });
     const { key } = await createRootKey(scene);
@@ -60,19 +60,19 @@ describe("a root key", () => {
     expect(await scene.ok("listKeys", key)).toHaveLength(2);
   });
 
-  everyDoor("of a workspace that does not exist is refused, and nothing is stored", async (scene) => {
+  everyProtocol("of a workspace that does not exist is refused, and nothing is stored", async (scene) => {
     const request = { workspaceId: "ws_00000000000000000000000000" };
     await scene.refused("data/workspace_not_found", "createRootKey", operatorKey, request);
     expect(await scene.ok("listAuditEvents", operatorKey, request)).toEqual([]);
   });
 
-  everyDoor("is the operator's to make: no key of the workspace may", async (scene) => {
+  everyProtocol("is the operator's to make: no key of the workspace may", async (scene) => {
     const { workspaceId, key } = scene.home;
     await scene.refused("authorization/insufficient_permissions", "createRootKey", key, { workspaceId });
     expect(await scene.ok("listKeys", key)).toHaveLength(1);
   });
 
-  everyDoor("leaves one event, key.create by the operator", async (scene) => {
+  everyProtocol("leaves one event, key.create by the operator", async (scene) => {
     const { keyId } = await createRootKey(scene, { scopes: ["keys.*"] });
     const [event, ...more] = await scene.ok("listAuditEvents", scene.home.key, { resourceId: keyId });
     expect(more).toEqual([]);
@@ -84,7 +84,7 @@ describe("a root key", () => {
     });
   });
 
-  everyDoor("is made once for each Idempotency-Key", async (scene) => {
+  everyProtocol("is made once for each Idempotency-Key", async (scene) => {
     const headers = newKey();
     const request = { workspaceId: scene.home.workspaceId };
     const first = await scene.ok("createRootKey", operatorKey, request, headers);

@@ -1,9 +1,9 @@
 import { expect } from "vitest";
 import { operatorKey } from "../harness.js";
 import type { Answers, PaginationAnswer } from "./answers.js";
-import type { CallerCredential, CallRequest, Door, HeaderLines } from "./door.js";
 import type { OperationName } from "./operations.js";
 import type { Outcome, Refusal } from "./outcome.js";
+import type { CallerCredential, CallRequest, HeaderLines, ProtocolClient } from "./protocol-client.js";
 
 /** The clock of the service's database, which tests can move. */
 export interface Clock {
@@ -11,9 +11,9 @@ export interface Clock {
   advance(ms: number): Promise<void>;
 }
 
-/** The stage of one case at one door: fresh workspaces, and a record of everything that was answered. */
+/** The stage of one case at one protocol: fresh workspaces, and a record of everything that was answered. */
 export interface Scene {
-  readonly door: Door;
+  readonly protocol: ProtocolClient;
   readonly clock: Clock;
   /** A fresh workspace, with its first key. */
   readonly home: Answers["createWorkspace"];
@@ -54,12 +54,12 @@ export interface Scene {
   newExpiredKey(request?: CallRequest): Promise<string>;
 }
 
-/** Sets the stage: makes a workspace through the door itself. */
-export async function openScene(door: Door, clock: Clock): Promise<Scene> {
+/** Sets the stage: makes a workspace through the protocol itself. */
+export async function openScene(protocol: ProtocolClient, clock: Clock): Promise<Scene> {
   const transcript: { operation: OperationName; outcome: Outcome }[] = [];
 
   const call: Scene["call"] = async (operation, credential, request = {}, headers = []) => {
-    const outcome = await door.call(operation, credential, request, headers);
+    const outcome = await protocol.call(operation, credential, request, headers);
     transcript.push({ operation, outcome });
     return outcome;
   };
@@ -76,7 +76,7 @@ export async function openScene(door: Door, clock: Clock): Promise<Scene> {
   const home = await newWorkspace();
 
   return {
-    door,
+    protocol,
     clock,
     home,
     transcript,

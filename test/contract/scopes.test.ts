@@ -1,8 +1,8 @@
 import { describe, expect } from "vitest";
-import { allDoors, openContract } from "./cases.js";
+import { allProtocols, openContract } from "./cases.js";
 import { keyOperations, operationOf, operatorOperations } from "./operations.js";
 
-const { everyDoor } = openContract(allDoors);
+const { everyProtocol } = openContract(allProtocols);
 const code = "authorization/insufficient_permissions";
 
 const scopesOfService = [...new Set(keyOperations.flatMap((name) => operationOf(name).scope ?? []))];
@@ -15,7 +15,7 @@ describe("the permissions of a customer's key allow nothing here, whatever they 
     ["identities.*", "audit.*", "keys.*"],
     scopesOfService,
   ]) {
-    everyDoor(`${permissions.slice(0, 3).join(", ")} cannot call any operation`, async (scene) => {
+    everyProtocol(`${permissions.slice(0, 3).join(", ")} cannot call any operation`, async (scene) => {
       const { ok, refused, home } = scene;
       const { keyId, key } = await ok("createKey", home.key, { permissions });
       for (const operation of [...keyOperations, ...operatorOperations]) {
@@ -30,7 +30,7 @@ describe("the permissions of a customer's key allow nothing here, whatever they 
 });
 
 describe("scopes and permissions", () => {
-  everyDoor("any caller that may create or change keys may give any permissions", async (scene) => {
+  everyProtocol("any caller that may create or change keys may give any permissions", async (scene) => {
     const { ok, home } = scene;
     const { key } = await ok("createKey", home.key, { scopes: ["keys.create", "keys.update"] });
     for (const permissions of [["*"], ["keys.*", "documents:write"], ["identities.read"]]) {
@@ -41,7 +41,7 @@ describe("scopes and permissions", () => {
     }
   });
 
-  everyDoor("a verification compares permissions alone, and does not tell the scopes", async (scene) => {
+  everyProtocol("a verification compares permissions alone, and does not tell the scopes", async (scene) => {
     const { ok, home } = scene;
     const { key } = await ok("createKey", home.key, { scopes: ["*"], permissions: ["documents.read"] });
     const verdict = await ok("verifyKey", home.key, { key, permissions: "documents.read" });
@@ -53,7 +53,7 @@ describe("scopes and permissions", () => {
     }
   });
 
-  everyDoor("a permission of the form noun:verb is stored, told and asked for", async (scene) => {
+  everyProtocol("a permission of the form noun:verb is stored, told and asked for", async (scene) => {
     const { ok, home } = scene;
     const permissions = ["documents:write", "a:b.c:d", ":", "files:read.*"];
     const { key } = await ok("createKey", home.key, { permissions });

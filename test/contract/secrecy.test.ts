@@ -1,12 +1,12 @@
 import { describe, expect } from "vitest";
 import type { Answers } from "./answers.js";
 import { openContract } from "./cases.js";
-import type { CallRequest } from "./door.js";
 import { createFullKey, readAllSettings } from "./key-settings.js";
 import { keyOperations, type OperationName, operationOf } from "./operations.js";
+import type { CallRequest } from "./protocol-client.js";
 import type { Scene } from "./scene.js";
 
-const { everyDoor } = openContract();
+const { everyProtocol } = openContract();
 const lacking = "authorization/insufficient_permissions";
 
 /** A key and its identity: what an operation can refer to. */
@@ -62,7 +62,7 @@ function requestsOf(operation: OperationName, things: Things): CallRequest[] {
 }
 
 describe("a caller without the scope", () => {
-  everyDoor("is told the same by every operation, whether what it asks for exists or not", async (scene) => {
+  everyProtocol("is told the same by every operation, whether what it asks for exists or not", async (scene) => {
     const things = await makeThings(scene);
     const weak = await scene.ok("createKey", scene.home.key);
     for (const operation of keyOperations) {
@@ -80,7 +80,7 @@ describe("a caller without the scope", () => {
     expect(await scene.ok("listIdentities", scene.home.key)).toHaveLength(1);
   });
 
-  everyDoor("is not told what a more powerful key holds when it may not reroll it", async (scene) => {
+  everyProtocol("is not told what a more powerful key holds when it may not reroll it", async (scene) => {
     const { key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.create"] });
     const refusals = [];
     for (const scopes of [["payroll.approve"], ["*"], ["identities.read", "keys.create"]]) {
@@ -92,7 +92,7 @@ describe("a caller without the scope", () => {
 });
 
 describe("another workspace", () => {
-  everyDoor("can be neither seen nor changed: every operation answers as if nothing were there", async (scene) => {
+  everyProtocol("can be neither seen nor changed: every operation answers as if nothing were there", async (scene) => {
     const things = await makeThings(scene);
     const keys = await readAllSettings(scene);
     const identities = await scene.ok("listIdentities", scene.home.key);

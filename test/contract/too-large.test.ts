@@ -2,22 +2,22 @@ import { Agent, request as httpRequest } from "node:http";
 import { setTimeout as after } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { openTestApp } from "../harness.js";
-import type { DoorName } from "./door.js";
-import { openDoors } from "./doors.js";
+import type { ProtocolName } from "./protocol-client.js";
+import { openProtocols } from "./protocol-clients.js";
 import { openScene } from "./scene.js";
 
-const doorNames: readonly DoorName[] = ["grpc", "http", "connect", "grpc-web"];
+const protocolNames: readonly ProtocolName[] = ["grpc", "http", "connect", "grpc-web"];
 const tooLarge = { externalId: "user_1", meta: { text: "x".repeat(2 ** 21) } };
 
 describe("a request of two megabytes", () => {
-  test.each(doorNames)("is refused with payload_too_large through %s, and nothing stored", async (name) => {
+  test.each(protocolNames)("is refused with payload_too_large through %s, and nothing stored", async (name) => {
     const { scene, openAnother } = await openStage(name);
     await scene.refused("application/payload_too_large", "createIdentity", scene.home.key, tooLarge);
     const outcome = await openAnother().call("listIdentities", scene.home.key, {});
     expect(outcome).toMatchObject({ ok: true, data: [] });
   });
 
-  test.each(doorNames)("does not keep the service from closing when it came through %s", async (name) => {
+  test.each(protocolNames)("does not keep the service from closing when it came through %s", async (name) => {
     const { scene, closesWithin } = await openStage(name);
     await scene.call("createIdentity", scene.home.key, tooLarge).catch(() => {}); // how it is refused: see above
     expect(await closesWithin(5000)).toBe(true);
@@ -41,15 +41,15 @@ describe("a request of two megabytes", () => {
 });
 
 /** An application of the test's own: what a request does to it, or to a connection, reaches no other test. */
-async function openStage(name: DoorName) {
+async function openStage(name: ProtocolName) {
   const app = await openTestApp();
-  const doors = openDoors(app);
-  const others = openDoors(app);
+  const protocols = openProtocols(app);
+  const others = openProtocols(app);
   let closed: Promise<boolean> | undefined;
 
   /** Closes the clients, then the application; whether it was closed in time. */
   const closesWithin = (ms: number): Promise<boolean> => {
-    doors.close();
+    protocols.close();
     others.close();
     closed ??= app.close().then(() => true);
     return Promise.race([closed, after(ms, false)]);
@@ -58,7 +58,7 @@ async function openStage(name: DoorName) {
     await closesWithin(1000);
   });
   const clock = { now: Date.now, advance: app.advance };
-  return { app, scene: await openScene(doors[name], clock), openAnother: () => others[name], closesWithin };
+  return { app, scene: await openScene(protocols[name], clock), openAnother: () => others[name], closesWithin };
 }
 
 /** Posts over the agent's one connection; the status, or what went wrong. */

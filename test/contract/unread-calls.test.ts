@@ -42,10 +42,10 @@ interface Odd {
   readonly body?: Buffer;
 }
 
-/** A call through a door, sound but for what is odd about it. */
-function callBy(door: "grpc" | "grpc-web" | "http", { path, headers = [], body }: Odd): Sent {
-  const good = encode(door, operation, { externalId: "unread" });
-  const sound = sentTo(door, operation, home.key, good);
+/** A call through a protocol, sound but for what is odd about it. */
+function callBy(protocol: "grpc" | "grpc-web" | "http", { path, headers = [], body }: Odd): Sent {
+  const good = encode(protocol, operation, { externalId: "unread" });
+  const sound = sentTo(protocol, operation, home.key, good);
   if (sound.by === "socket") throw new Error("a sound call is not sent as bytes");
   return {
     ...sound,
@@ -115,7 +115,7 @@ const unread: readonly {
 ];
 
 describe.each(unread)("$what over gRPC", ({ odd, code, locations, overHttp, notOverWeb }) => {
-  it(`is refused with ${code}, as through another door`, async () => {
+  it(`is refused with ${code}, as through another protocol`, async () => {
     const refusal = { ok: false, code, locations };
     expect((await send(callBy("grpc", odd))).outcome).toMatchObject(refusal);
     const like = overHttp ? callBy("http", overHttp) : callBy("grpc-web", odd);
@@ -135,7 +135,7 @@ describe.each(unread)("$what over gRPC", ({ odd, code, locations, overHttp, notO
     const { workspaceId } = home;
     await expect
       .poll(line, { timeout: 5_000 })
-      .toMatchObject({ door: "grpc", method: operation.rpcPath, code, workspaceId });
+      .toMatchObject({ protocol: "grpc", method: operation.rpcPath, code, workspaceId });
   });
 });
 
@@ -155,7 +155,7 @@ describe("what is for no method of ours", () => {
     expect((await send(callBy("http", odd))).outcome).toMatchObject({ ok: false, code });
     expect(answer.headers["grpc-status"]).toBe("12");
     const line = () => lines.find((each) => each["requestId"] === outcome.requestId);
-    await expect.poll(line, { timeout: 5_000 }).toMatchObject({ door: "grpc", method: "(none)", code });
+    await expect.poll(line, { timeout: 5_000 }).toMatchObject({ protocol: "grpc", method: "(none)", code });
   });
 
   it.each<[string, string, Buffer]>([
@@ -213,7 +213,7 @@ describe("what grpc-js would leave out of a head, and nobody would know:", () =>
     const before = lines.length;
     const credential = ["authorization", `Bearer ${home.key}`] as const;
     socket.write(callWithHead([[":path", operation.rpcPath], credential, credential], frame(message)));
-    const refusal = { door: "grpc", method: operation.rpcPath, code: "authentication/malformed" };
+    const refusal = { protocol: "grpc", method: operation.rpcPath, code: "authentication/malformed" };
     await expect.poll(() => lines.slice(before), { timeout: 5_000 }).toMatchObject([refusal]);
     socket.destroy();
   });

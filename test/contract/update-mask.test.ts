@@ -2,20 +2,30 @@ import { describe, expect } from "vitest";
 import { openContract } from "./cases.js";
 import { createFullKey, readSettings } from "./key-settings.js";
 
-const { someDoors } = openContract();
-const messageDoors = ["grpc", "connect", "grpc-web"] as const;
+const { someProtocols } = openContract();
+const messageProtocols = ["grpc", "connect", "grpc-web"] as const;
 const invalid = "application/invalid_input";
 
 describe("the mask of an update", () => {
-  someDoors(messageDoors, "changes the fields that it names, and leaves those that are only set", async (scene) => {
-    const { keyId } = await createFullKey(scene);
-    const before = await readSettings(scene, keyId);
-    const request = { keyId, name: "second", enabled: false, meta: { a: 1 }, updateMask: { paths: ["name", "meta"] } };
-    const after = await scene.ok("updateKey", scene.home.key, request);
-    expect(after).toEqual({ ...before, name: "second", meta: { a: 1 }, updatedAt: after.updatedAt });
-  });
+  someProtocols(
+    messageProtocols,
+    "changes the fields that it names, and leaves those that are only set",
+    async (scene) => {
+      const { keyId } = await createFullKey(scene);
+      const before = await readSettings(scene, keyId);
+      const request = {
+        keyId,
+        name: "second",
+        enabled: false,
+        meta: { a: 1 },
+        updateMask: { paths: ["name", "meta"] },
+      };
+      const after = await scene.ok("updateKey", scene.home.key, request);
+      expect(after).toEqual({ ...before, name: "second", meta: { a: 1 }, updatedAt: after.updatedAt });
+    },
+  );
 
-  someDoors(messageDoors, "clears the fields that it names and that are not set", async (scene) => {
+  someProtocols(messageProtocols, "clears the fields that it names and that are not set", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const updateMask = { paths: ["name", "external_id", "scopes", "permissions", "meta", "expires"] };
     const after = await scene.ok("updateKey", scene.home.key, { keyId, enabled: false, updateMask });
@@ -23,43 +33,51 @@ describe("the mask of an update", () => {
     for (const field of ["name", "identity", "meta", "expires"]) expect(after).not.toHaveProperty(field);
   });
 
-  someDoors(messageDoors, "can be left out: then the fields that are set change", async (scene) => {
+  someProtocols(messageProtocols, "can be left out: then the fields that are set change", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const before = await readSettings(scene, keyId);
     const after = await scene.ok("updateKey", scene.home.key, { keyId, name: "second", enabled: false });
     expect(after).toEqual({ ...before, name: "second", enabled: false, updatedAt: after.updatedAt });
   });
 
-  someDoors(messageDoors, "may name a field twice", async (scene) => {
+  someProtocols(messageProtocols, "may name a field twice", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const request = { keyId, name: "second", updateMask: { paths: ["name", "name"] } };
     expect(await scene.ok("updateKey", scene.home.key, request)).toMatchObject({ name: "second" });
   });
 
   for (const path of ["nonsense", "prefix", "key_id", "update_mask", "start", "*", "meta.plan", "expires.seconds"]) {
-    someDoors(["grpc", "grpc-web"], `of a key that names ${path} is refused, and nothing changed`, async (scene) => {
-      const { keyId } = await createFullKey(scene);
-      const before = await readSettings(scene, keyId);
-      const request = { keyId, name: "second", meta: { plan: "free" }, updateMask: { paths: ["name", path] } };
-      const { fields } = await scene.refused(invalid, "updateKey", scene.home.key, request);
-      expect(fields?.map(({ location }) => location)).toEqual(["updateMask"]);
-      expect(await readSettings(scene, keyId)).toEqual(before);
-    });
+    someProtocols(
+      ["grpc", "grpc-web"],
+      `of a key that names ${path} is refused, and nothing changed`,
+      async (scene) => {
+        const { keyId } = await createFullKey(scene);
+        const before = await readSettings(scene, keyId);
+        const request = { keyId, name: "second", meta: { plan: "free" }, updateMask: { paths: ["name", path] } };
+        const { fields } = await scene.refused(invalid, "updateKey", scene.home.key, request);
+        expect(fields?.map(({ location }) => location)).toEqual(["updateMask"]);
+        expect(await readSettings(scene, keyId)).toEqual(before);
+      },
+    );
   }
 
   for (const path of ["nonsense", "external_id", "meta.plan"]) {
-    someDoors(messageDoors, `of an identity that names ${path} is refused, and nothing changed`, async (scene) => {
-      const request = { externalId: "user_1", meta: { plan: "pro" } };
-      await scene.ok("createIdentity", scene.home.key, request);
-      const before = await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
-      const update = { ...request, meta: { plan: "free" }, updateMask: { paths: [path] } };
-      const { fields } = await scene.refused(invalid, "updateIdentity", scene.home.key, update);
-      expect(fields?.map(({ location }) => location)).toEqual(["updateMask"]);
-      expect(await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" })).toEqual(before);
-    });
+    someProtocols(
+      messageProtocols,
+      `of an identity that names ${path} is refused, and nothing changed`,
+      async (scene) => {
+        const request = { externalId: "user_1", meta: { plan: "pro" } };
+        await scene.ok("createIdentity", scene.home.key, request);
+        const before = await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
+        const update = { ...request, meta: { plan: "free" }, updateMask: { paths: [path] } };
+        const { fields } = await scene.refused(invalid, "updateIdentity", scene.home.key, update);
+        expect(fields?.map(({ location }) => location)).toEqual(["updateMask"]);
+        expect(await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" })).toEqual(before);
+      },
+    );
   }
 
-  someDoors(["http"], "is no field of HTTP, where null clears", async (scene) => {
+  someProtocols(["http"], "is no field of HTTP, where null clears", async (scene) => {
     const { keyId } = await createFullKey(scene);
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_2" });
     for (const updateMask of ["name", { paths: ["name"] }, null]) {

@@ -5,25 +5,25 @@ import { readMetric } from "../auth/vitals.js";
 import { succeed } from "../calls.js";
 import { post as postJson } from "../gateway/http.js";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
-import type { CallRequest, HeaderLines } from "./door.js";
-import { type Doors, openDoors } from "./doors.js";
 import type { OperationName } from "./operations.js";
+import type { CallRequest, HeaderLines } from "./protocol-client.js";
+import { openProtocols, type ProtocolClients } from "./protocol-clients.js";
 import { createVictim, revocations, type Victim } from "./revocations.js";
 
 /** Two replicas on one database: where one has no connection left, the other can still revoke. */
 let busy: TestApp;
 let other: TestApp;
-let doors: Doors;
+let protocols: ProtocolClients;
 let sql: postgres.Sql;
 
 beforeAll(async () => {
   busy = await openTestApp({ metricsPort: 0 });
   other = await openTestApp({ databaseUrl: busy.databaseUrl });
-  doors = openDoors(busy);
+  protocols = openProtocols(busy);
   sql = openSql(busy.databaseUrl, { max: 3, onnotice: () => {} });
 });
 afterAll(async () => {
-  doors.close();
+  protocols.close();
   await sql.end({ timeout: 1 });
   await other.close();
   await busy.close();
@@ -71,8 +71,8 @@ const changesOfItself = ({ keyId }: Victim): Call[] => [
 function makeCalls({ key }: Victim, calls: readonly Call[]): Promise<string[]> {
   return Promise.all(
     calls.map(async ([operation, request, headers], index) => {
-      const door = index % 2 === 0 ? doors.grpc : doors.http;
-      const outcome = await door.call(operation, key, request, headers);
+      const protocol = index % 2 === 0 ? protocols.grpc : protocols.http;
+      const outcome = await protocol.call(operation, key, request, headers);
       return outcome.ok ? "ok" : outcome.code;
     }),
   );

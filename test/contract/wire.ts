@@ -6,11 +6,11 @@ import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { expect } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
-import type { CallRequest } from "./door.js";
-import { readAnswer } from "./http-door.js";
+import { readAnswer } from "./http-client.js";
 import { toRequestMessage } from "./messages.js";
 import type { HttpRoute } from "./operations.js";
 import { toRefusal } from "./outcome.js";
+import type { CallRequest } from "./protocol-client.js";
 import type { Rpc } from "./rpcs.js";
 
 /** What came back, as it was sent: headers, and behind them trailers, in their order. */
@@ -34,16 +34,16 @@ export interface SendOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** One way to call one RPC: through one door, or on one of its HTTP routes. */
+/** One way to call one RPC: through one protocol, or on one of its HTTP routes. */
 export interface Way {
   readonly name: string;
   /** Whether a refusal has the status and the headers of HTTP. */
   readonly isHttp: boolean;
   write(request: CallRequest): Payload;
-  /** What no door could read as a request. */
+  /** What no protocol could read as a request. */
   readonly garbage: Payload;
   send(authorization: string | undefined, payload: Payload, how?: SendOptions): Promise<WireAnswer>;
-  /** Holds an answer against the form of all answers of this door, and says how the call ended. */
+  /** Holds an answer against the form of all answers of this protocol, and says how the call ended. */
   read(answer: WireAnswer): Promise<Ending>;
 }
 

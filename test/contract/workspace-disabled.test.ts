@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
 import { operatorKey } from "../harness.js";
-import { allDoors, openContract } from "./cases.js";
+import { allProtocols, openContract } from "./cases.js";
 import { keyOperations, operationOf, operatorOperations } from "./operations.js";
 import type { Scene } from "./scene.js";
 
-const contract = openContract(allDoors);
-const { everyDoor } = contract;
+const contract = openContract(allProtocols);
+const { everyProtocol } = contract;
 const code = "authorization/workspace_disabled";
 
 /** Every state that a key can be in, and how to make such a key. */
@@ -27,7 +27,7 @@ async function disable({ ok, home: { workspaceId } }: Scene): Promise<void> {
 
 describe("every key of a disabled workspace", () => {
   for (const [state, makeKey] of Object.entries(keyStates)) {
-    everyDoor(
+    everyProtocol(
       `${state} is told by every operation that the workspace is disabled, whatever the body`,
       async (scene) => {
         const key = await makeKey(scene);
@@ -47,11 +47,11 @@ describe("every key of a disabled workspace", () => {
 
 describe("a disabled workspace", () => {
   test("is answered over HTTP exactly as the specification's section 7.1 says", async () => {
-    const { app, doors } = contract;
-    const created = await doors.http.call("createWorkspace", operatorKey, { name: "acme" });
+    const { app, protocols } = contract;
+    const created = await protocols.http.call("createWorkspace", operatorKey, { name: "acme" });
     if (!created.ok) return expect.fail(created.detail);
     const { workspaceId, key } = created.data as { workspaceId: string; key: string };
-    await doors.grpc.call("disableWorkspace", operatorKey, { workspaceId, reason: "UNPAID_BILLING" });
+    await protocols.grpc.call("disableWorkspace", operatorKey, { workspaceId, reason: "UNPAID_BILLING" });
     const response = await fetch(`${app.httpUrl}/v1/keys.listKeys`, {
       method: "POST",
       headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" },
@@ -68,7 +68,7 @@ describe("a disabled workspace", () => {
     });
   });
 
-  everyDoor("stops no key of another workspace", async (scene) => {
+  everyProtocol("stops no key of another workspace", async (scene) => {
     const other = await scene.newWorkspace();
     await disable(scene);
     await scene.refused(code, "listKeys", scene.home.key);
@@ -76,7 +76,7 @@ describe("a disabled workspace", () => {
     await scene.ok("createIdentity", other.key, { externalId: "user_1" });
   });
 
-  everyDoor("changes nothing while it refuses", async (scene) => {
+  everyProtocol("changes nothing while it refuses", async (scene) => {
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_1" });
     const { keyId, key } = await scene.ok("createKey", scene.home.key, { name: "first", scopes: ["keys.read"] });
     await disable(scene);
@@ -94,7 +94,7 @@ describe("a disabled workspace", () => {
     expect(keys.map(({ name }) => name)).toEqual(["first key", "first"]);
   });
 
-  everyDoor("once enabled again, judges every key by its own state as before", async (scene) => {
+  everyProtocol("once enabled again, judges every key by its own state as before", async (scene) => {
     const keys: Record<string, string> = {};
     for (const [state, makeKey] of Object.entries(keyStates)) keys[state] = await makeKey(scene);
     await disable(scene);
@@ -116,7 +116,7 @@ describe("a disabled workspace", () => {
     });
   });
 
-  everyDoor("can be disabled and enabled over and over, each time with effect at once", async (scene) => {
+  everyProtocol("can be disabled and enabled over and over, each time with effect at once", async (scene) => {
     for (let round = 0; round < 5; round++) {
       await disable(scene);
       await scene.refused(code, "listKeys", scene.home.key);

@@ -1,10 +1,10 @@
 import { describe, expect } from "vitest";
 import { operatorKey } from "../harness.js";
 import type { WorkspaceAnswer } from "./answers.js";
-import { allDoors, openContract } from "./cases.js";
+import { allProtocols, openContract } from "./cases.js";
 import type { Scene } from "./scene.js";
 
-const { everyDoor } = openContract(allDoors);
+const { everyProtocol } = openContract(allProtocols);
 
 const reasons = [
   "UNPAID_BILLING",
@@ -19,7 +19,7 @@ const reasons = [
 const unknownWorkspace = "ws_01jcz0000000000000000000zz";
 
 describe("the operator's workspaces", () => {
-  everyDoor(
+  everyProtocol(
     "a new workspace comes with its id, its first key's id and the key's secret, and nothing else",
     async (scene) => {
       const created = await scene.ok("createWorkspace", operatorKey, { name: "Zoë & Söhne" });
@@ -31,7 +31,7 @@ describe("the operator's workspaces", () => {
     },
   );
 
-  everyDoor("a new workspace is enabled, bears its name and gives no reason", async (scene) => {
+  everyProtocol("a new workspace is enabled, bears its name and gives no reason", async (scene) => {
     const before = scene.clock.now();
     const { workspaceId } = await scene.ok("createWorkspace", operatorKey, { name: "Zoë & Söhne" });
     const workspace = await scene.ok("getWorkspace", operatorKey, { workspaceId });
@@ -40,13 +40,13 @@ describe("the operator's workspaces", () => {
     expect(workspace.createdAt).toBeLessThanOrEqual(scene.clock.now());
   });
 
-  everyDoor("two workspaces may bear the same name", async (scene) => {
+  everyProtocol("two workspaces may bear the same name", async (scene) => {
     const { workspaceId } = await scene.newWorkspace();
     const other = await scene.newWorkspace();
     expect(other.workspaceId).not.toBe(workspaceId);
   });
 
-  everyDoor("the list shows a workspace as getWorkspace does, enabled or disabled", async (scene) => {
+  everyProtocol("the list shows a workspace as getWorkspace does, enabled or disabled", async (scene) => {
     const { workspaceId } = scene.home;
     const disabled = await scene.newWorkspace();
     await scene.ok("disableWorkspace", operatorKey, { workspaceId: disabled.workspaceId, reason: "OWNER_REQUEST" });
@@ -58,7 +58,7 @@ describe("the operator's workspaces", () => {
   });
 
   for (const reason of reasons) {
-    everyDoor(
+    everyProtocol(
       `a workspace can be disabled for the reason ${reason}, and says so until it is enabled`,
       async (scene) => {
         const { workspaceId } = scene.home;
@@ -83,7 +83,7 @@ describe("the operator's workspaces", () => {
     );
   }
 
-  everyDoor("the operator's note is kept with the reason and goes with it", async (scene) => {
+  everyProtocol("the operator's note is kept with the reason and goes with it", async (scene) => {
     const { workspaceId } = scene.home;
     const note = "invoice 2024-118, “third reminder” ✉️";
     const request = { workspaceId, reason: "UNPAID_BILLING", note };
@@ -92,7 +92,7 @@ describe("the operator's workspaces", () => {
     expect(await scene.ok("enableWorkspace", operatorKey, { workspaceId })).not.toHaveProperty("disabledNote");
   });
 
-  everyDoor("disabling twice is as disabling once, and keeps the moment of the first time", async (scene) => {
+  everyProtocol("disabling twice is as disabling once, and keeps the moment of the first time", async (scene) => {
     const request = { workspaceId: scene.home.workspaceId, reason: "QUOTA_EXCEEDED", note: "over by far" };
     const first = await scene.ok("disableWorkspace", operatorKey, request);
     await scene.clock.advance(1000);
@@ -100,7 +100,7 @@ describe("the operator's workspaces", () => {
     await scene.refused("authorization/workspace_disabled", "listKeys", scene.home.key);
   });
 
-  everyDoor("enabling an enabled workspace changes nothing", async (scene) => {
+  everyProtocol("enabling an enabled workspace changes nothing", async (scene) => {
     const { workspaceId } = scene.home;
     const before = await scene.ok("getWorkspace", operatorKey, { workspaceId });
     expect(await scene.ok("enableWorkspace", operatorKey, { workspaceId })).toEqual(before);
@@ -109,23 +109,26 @@ describe("the operator's workspaces", () => {
   });
 
   for (const operation of ["getWorkspace", "disableWorkspace", "enableWorkspace"] as const) {
-    everyDoor(`${operation} of a workspace that does not exist is refused with workspace_not_found`, async (scene) => {
-      const more = operation === "disableWorkspace" ? { reason: "OWNER_REQUEST" } : {};
-      const code = "data/workspace_not_found";
-      await scene.refused(code, operation, operatorKey, { workspaceId: unknownWorkspace, ...more });
-      await scene.refused(code, operation, operatorKey, { workspaceId: "no id at all", ...more });
-      const shouted = scene.home.workspaceId.toUpperCase();
-      await scene.refused(code, operation, operatorKey, { workspaceId: shouted, ...more });
-    });
+    everyProtocol(
+      `${operation} of a workspace that does not exist is refused with workspace_not_found`,
+      async (scene) => {
+        const more = operation === "disableWorkspace" ? { reason: "OWNER_REQUEST" } : {};
+        const code = "data/workspace_not_found";
+        await scene.refused(code, operation, operatorKey, { workspaceId: unknownWorkspace, ...more });
+        await scene.refused(code, operation, operatorKey, { workspaceId: "no id at all", ...more });
+        const shouted = scene.home.workspaceId.toUpperCase();
+        await scene.refused(code, operation, operatorKey, { workspaceId: shouted, ...more });
+      },
+    );
   }
 });
 
 /** Walks all pages, away from the transcript: the other tests' workspaces are there as well. */
-async function listAll({ door }: Scene): Promise<WorkspaceAnswer[]> {
+async function listAll({ protocol }: Scene): Promise<WorkspaceAnswer[]> {
   const all: WorkspaceAnswer[] = [];
   let cursor: string | undefined;
   do {
-    const outcome = await door.call("listWorkspaces", operatorKey, cursor === undefined ? {} : { cursor });
+    const outcome = await protocol.call("listWorkspaces", operatorKey, cursor === undefined ? {} : { cursor });
     if (!outcome.ok) return expect.fail(outcome.detail);
     all.push(...(outcome.data as WorkspaceAnswer[]));
     cursor = outcome.pagination?.cursor;

@@ -6,7 +6,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import type { Backend, Run } from "../../src/embedded/backend.js";
 import { nonDurable, openPostgres } from "../../src/embedded/postgres.js";
-import { supervise, type BackendEvent } from "../../src/embedded/supervisor.js";
+import { type BackendEvent, supervise } from "../../src/embedded/supervisor.js";
 
 test("a stop does not wait for a backend that takes long to be started again", async () => {
   const killed = new AbortController();

@@ -42,8 +42,8 @@ export function toText(state: RunState, { seed, design, postgres, failings }: Re
     ]),
     section("Changes", [["acknowledged", tally.writesAcknowledged], ...sorted(tally.writes)]),
     section("Calls meanwhile", [
-      ...sorted(tally.callsByDoor),
-      ["all", total(tally.callsByDoor)],
+      ...sorted(tally.callsByProtocol),
+      ["all", total(tally.callsByProtocol)],
       ["judged", tally.judged],
       ["without judgement", total(tally.unavailable)],
       ...sorted(tally.unexpected).map(([what, count]) => [`unexpected: ${what}`, count] as const),

@@ -56,7 +56,7 @@ const behindMs = 1_500;
 const fault = "primary lost";
 
 /**
- * Makes changes through two doors, loses the primary under them, and looks whether all that was acknowledged is there on
+ * Makes changes through two protocols, loses the primary under them, and looks whether all that was acknowledged is there on
  * its successor. Before, the standby gets nothing for a while, and commits that wait for it are cancelled.
  */
 export async function runRounds(laboratory: Laboratory, options: RunOptions): Promise<RunState> {
@@ -116,7 +116,7 @@ export async function runRounds(laboratory: Laboratory, options: RunOptions): Pr
     over = true;
     traffic.stop();
     await Promise.all(lives);
-    for (const { doors } of entrances) for (const door of doors) door.close();
+    for (const { protocols } of entrances) for (const protocol of protocols) protocol.close();
   }
   const crashes = replicas.reduce((sum, replica) => sum + replica.crashes(), 0);
   return { tally, promotions, cancelled, subjects: subjects.length, audited, lost, awayMs, crashes };

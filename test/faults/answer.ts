@@ -12,7 +12,7 @@ export type Answer =
   | { readonly kind: "unsent" };
 
 /** A way into one replica. */
-export interface Door {
+export interface ProtocolClient {
   readonly name: "grpc" | "http" | "connect";
   call(request: Request, done: (answer: Answer) => void): void;
   close(): void;

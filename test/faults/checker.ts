@@ -19,7 +19,7 @@ export interface Observation {
 export interface JudgedCall {
   readonly begin: number;
   readonly end: number;
-  /** Through which door, on which replica, and what was answered: for people. */
+  /** Through which protocol, on which replica, and what was answered: for people. */
   readonly label: string;
 }
 

@@ -9,13 +9,13 @@ import { add, type Tally } from "./tally.js";
 import type { Entrance } from "./traffic.js";
 import type { WriteOutcome } from "./writer.js";
 
-/** Calls through a door and on a replica chosen anew each time. */
+/** Calls through a protocol and on a replica chosen anew each time. */
 export type Ask = (request: Request) => Promise<Answer>;
 
 export function createAsk(entrances: readonly Entrance[], random: Random): Ask {
   return (request) => {
-    const door = random.pick(random.pick(entrances).doors);
-    return new Promise((resolve) => door.call(request, resolve));
+    const protocol = random.pick(random.pick(entrances).protocols);
+    return new Promise((resolve) => protocol.call(request, resolve));
   };
 }
 

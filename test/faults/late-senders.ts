@@ -5,9 +5,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fromBinary } from "@bufbuild/protobuf";
 import { Metadata } from "@grpc/grpc-js";
 import { type Answer, patienceMs } from "./answer.js";
-import { readConnect } from "./connect-door.js";
-import { readError } from "./grpc-door.js";
-import { readAnswer } from "./http-door.js";
+import { readConnect } from "./connect-client.js";
+import { readError } from "./grpc-client.js";
+import { readAnswer } from "./http-client.js";
 import type { Replica } from "./replica.js";
 import type { Request } from "./request.js";
 

@@ -1,4 +1,4 @@
-import { openHttpDoor } from "./http-door.js";
+import { openHttpClient } from "./http-client.js";
 import type { Replica } from "./replica.js";
 import { prepare } from "./request.js";
 import { openSession } from "./session.js";
@@ -28,7 +28,7 @@ export async function createOccupant(
 
   return {
     async occupy(replica) {
-      const door = openHttpDoor(replica.httpPort);
+      const protocol = openHttpClient(replica.httpPort);
       // A session of its own: an older one may have ended with its server.
       const own = openSession(databaseUrl);
       await own`begin`;
@@ -37,13 +37,13 @@ export async function createOccupant(
           select from identities where workspace_id = ${workspaceId} and external_id = ${externalId} for update`;
       }
       const answered = Array.from({ length: changes }, () =>
-        change.map((request) => new Promise<void>((resolve) => door.call(request, () => resolve()))),
+        change.map((request) => new Promise<void>((resolve) => protocol.call(request, () => resolve()))),
       );
       return async () => {
         await own`rollback`;
         await own.end({ timeout: 1 });
         await Promise.all(answered.flat());
-        door.close();
+        protocol.close();
       };
     },
   };

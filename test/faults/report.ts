@@ -35,7 +35,7 @@ export function toText(state: RoundState, facts: ReportFacts): string {
     ([name, { count, p50, p99, max }]) =>
       `  ${name.padEnd(36)}${cell(count)}${cell(p50.toFixed(0))}${cell(p99.toFixed(0))}${cell(max.toFixed(0))}`,
   );
-  const lost = total(tally.callsByDoor) - tally.judged;
+  const lost = total(tally.callsByProtocol) - tally.judged;
   const bounds = latencyOf(tally.boundsMs);
   return [
     section("Round", [
@@ -49,10 +49,10 @@ export function toText(state: RoundState, facts: ReportFacts): string {
       ["CPU of the laboratory itself", `${(facts.ownCpu * 100).toFixed(0)} % of a core`],
     ]),
     section("Calls", [
-      ...sorted(tally.callsByDoor),
-      ["all", total(tally.callsByDoor)],
+      ...sorted(tally.callsByProtocol),
+      ["all", total(tally.callsByProtocol)],
       ["judged", tally.judged],
-      ["without a usable answer", `${lost} (${((lost / total(tally.callsByDoor)) * 100).toFixed(1)} %)`],
+      ["without a usable answer", `${lost} (${((lost / total(tally.callsByProtocol)) * 100).toFixed(1)} %)`],
       ["judged per second", perSecond(tally.judged, elapsedMs).toFixed(0)],
       ["judged per second, with faults on", perSecond(tally.judgedWhileFaultsOn, faultsOnMs).toFixed(0)],
     ]),

@@ -21,7 +21,7 @@ const operations = {
 
 export type OperationName = keyof typeof operations;
 
-/** A call in the form in which each door sends it, made once and sent many times: the client has to be light. */
+/** A call in the form in which each protocol sends it, made once and sent many times: the client has to be light. */
 export interface Request {
   readonly operation: OperationName;
   readonly method: DescMethodUnary;

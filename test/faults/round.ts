@@ -3,7 +3,7 @@ import type { Answer } from "./answer.js";
 import { audit } from "./audit.js";
 import { watchEffects } from "./effects.js";
 import type { FaultKind } from "./faults.js";
-import { openHttpDoor } from "./http-door.js";
+import { openHttpClient } from "./http-client.js";
 import { type Injector, startInjector } from "./injector.js";
 import { createAsk, makeAndDeleteKeys } from "./insisting.js";
 import { liveAsKeys } from "./key-life.js";
@@ -137,7 +137,7 @@ export async function runRound(laboratory: Laboratory, options: RoundOptions): P
     await lateClients.stop();
     await Promise.all(lives);
     await effects.stop();
-    for (const { doors } of entrances) for (const door of doors) door.close();
+    for (const { protocols } of entrances) for (const protocol of protocols) protocol.close();
   }
   return last;
 }
@@ -147,9 +147,9 @@ function createRoundTrip([home]: readonly WorkspaceSubject[]) {
   const request = prepare("getIdentity", home?.secret ?? "", { externalId: "nobody" });
   return async ({ httpPort, workers }: Replica): Promise<boolean> => {
     const answered = Array.from({ length: workers === 1 ? 1 : 2 * workers }, async () => {
-      const door = openHttpDoor(httpPort);
-      const answer = await new Promise<Answer>((resolve) => door.call(request, resolve));
-      door.close();
+      const protocol = openHttpClient(httpPort);
+      const answer = await new Promise<Answer>((resolve) => protocol.call(request, resolve));
+      protocol.close();
       return answer.kind === "success" || answer.kind === "refused";
     });
     return (await Promise.all(answered)).every(Boolean);

@@ -2,7 +2,7 @@ import type { Violation } from "./checker.js";
 
 /** What a round counts. */
 export interface Tally {
-  readonly callsByDoor: Count;
+  readonly callsByProtocol: Count;
   /** Calls that were judged: accepted or refused. */
   judged: number;
   judgedWhileFaultsOn: number;
@@ -35,7 +35,7 @@ export type Count = Map<string, number>;
 
 export function createTally(): Tally {
   return {
-    callsByDoor: new Map(),
+    callsByProtocol: new Map(),
     judged: 0,
     judgedWhileFaultsOn: 0,
     words: new Map(),

@@ -1,26 +1,26 @@
-import type { Door } from "./answer.js";
+import type { ProtocolClient } from "./answer.js";
 import type { Call } from "./calls.js";
 import { judge } from "./checker.js";
-import { openConnectDoor } from "./connect-door.js";
-import { openGrpcDoor } from "./grpc-door.js";
-import { openHttpDoor } from "./http-door.js";
+import { openConnectClient } from "./connect-client.js";
+import { openGrpcClient } from "./grpc-client.js";
+import { openHttpClient } from "./http-client.js";
 import type { Random } from "./random.js";
 import type { Replica } from "./replica.js";
 import { add, keepViolations, type Tally } from "./tally.js";
 
-/** The doors of one replica. */
+/** The protocols of one replica. */
 export interface Entrance {
   readonly replica: Replica;
-  readonly doors: readonly Door[];
+  readonly protocols: readonly ProtocolClient[];
 }
 
 /** Every way into each of these replicas. */
 export function openEntrances(replicas: readonly Replica[]): Entrance[] {
-  return replicas.map((replica) => ({ replica, doors: doorsOf(replica) }));
+  return replicas.map((replica) => ({ replica, protocols: clientsOf(replica) }));
 }
 
-function doorsOf({ grpcPort, httpPort }: Replica): Door[] {
-  return [openGrpcDoor(grpcPort), openHttpDoor(httpPort), openConnectDoor(httpPort)];
+function clientsOf({ grpcPort, httpPort }: Replica): ProtocolClient[] {
+  return [openGrpcClient(grpcPort), openHttpClient(httpPort), openConnectClient(httpPort)];
 }
 
 /** Where the calls come from: those that tell about the subjects that are there now. */
@@ -28,14 +28,14 @@ export interface CallSource {
   next(): Call | undefined;
 }
 
-/** Most calls under way through one door; a replica that does not answer must not use up the laboratory. */
+/** Most calls under way through one protocol; a replica that does not answer must not use up the laboratory. */
 const mostUnderWay = 12;
 const tickMs = 4;
 
 /** A replica that is away says so at once: without a rest, and one call at a time from then on, all would go there. */
 const restMs = 50;
 
-/** Makes calls at this rate through all doors of all replicas and judges each answer. Returns how to stop. */
+/** Makes calls at this rate through all protocols of all replicas and judges each answer. Returns how to stop. */
 export function startTraffic(
   entrances: readonly Entrance[],
   callsPerSecond: number,
@@ -44,8 +44,8 @@ export function startTraffic(
   faultsOn: () => readonly string[],
   random: Random,
 ): { stop(): void } {
-  const ways = entrances.flatMap(({ replica, doors }) =>
-    doors.map((door) => ({ replica, door, underWay: 0, mayHave: mostUnderWay, restsUntil: 0 })),
+  const ways = entrances.flatMap(({ replica, protocols }) =>
+    protocols.map((protocol) => ({ replica, protocol, underWay: 0, mayHave: mostUnderWay, restsUntil: 0 })),
   );
   type Way = (typeof ways)[number];
   let owed = 0;
@@ -54,9 +54,9 @@ export function startTraffic(
 
   function make(way: Way, call: Call): void {
     way.underWay++;
-    add(tally.callsByDoor, way.door.name);
+    add(tally.callsByProtocol, way.protocol.name);
     const begin = performance.now();
-    way.door.call(call.request, (answer) => {
+    way.protocol.call(call.request, (answer) => {
       way.underWay--;
       if (stopped) return;
       const end = performance.now();
@@ -71,8 +71,8 @@ export function startTraffic(
       if (faultsOn().length > 0) tally.judgedWhileFaultsOn++;
       add(tally.words, word);
       if (observations === undefined) return add(tally.unexpected, `${call.request.operation}: ${word}`);
-      const { replica, door } = way;
-      const label = `${call.request.operation} by ${door.name} on ${replica.describe()}: ${word}`;
+      const { replica, protocol } = way;
+      const label = `${call.request.operation} by ${protocol.name} on ${replica.describe()}: ${word}`;
       const judged = { begin: replica.suspends.countsFrom(begin), end, label };
       keepViolations(tally, judge(judged, observations), faultsOn());
     });

@@ -6,7 +6,7 @@ import type { Request } from "./request.js";
 import { add, type Tally } from "./tally.js";
 import type { Entrance } from "./traffic.js";
 
-/** One who changes things, through a door and on a replica chosen anew for each attempt. */
+/** One who changes things, through a protocol and on a replica chosen anew for each attempt. */
 export interface Writer {
   readonly random: Random;
   /** False once the round is over. */
@@ -39,8 +39,8 @@ export function createWriter(
   writing: () => boolean,
 ): Writer {
   function ask(request: Request): Promise<Answer> {
-    const door = random.pick(random.pick(entrances).doors);
-    return new Promise((resolve) => door.call(request, resolve));
+    const protocol = random.pick(random.pick(entrances).protocols);
+    return new Promise((resolve) => protocol.call(request, resolve));
   }
 
   return {

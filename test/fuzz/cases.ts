@@ -2,39 +2,41 @@ import fc from "fast-check";
 import type { Draft, Kind } from "./kind.js";
 import { kinds } from "./kinds.js";
 import { type Operation, operations } from "./operations.js";
-import { type DoorName, describe, type Sent } from "./sent.js";
+import { describe, type ProtocolName, type Sent } from "./sent.js";
 
 /** One thing to try. */
 export interface Case {
   readonly operation: Operation;
-  readonly door: DoorName;
+  readonly protocol: ProtocolName;
   readonly kind: string;
   readonly draft: Draft;
   /** What was sent, once it was: it says more than how it was made. */
   sent?: Sent;
 }
 
-/** The two doors that most come through get the most. */
-const shares: Record<DoorName, number> = { http: 4, grpc: 4, connect: 1, "connect-proto": 1, "grpc-web": 1 };
+/** The two protocols that most come through get the most. */
+const shares: Record<ProtocolName, number> = { http: 4, grpc: 4, connect: 1, "connect-proto": 1, "grpc-web": 1 };
 
-/** Any case: of every kind, for every operation that it applies to, through every door that it can be sent by. */
+/** Any case: of every kind, for every operation that it applies to, through every protocol that it can be sent by. */
 export function anyCase(): fc.Arbitrary<Case> {
   return fc.oneof(...kinds.flatMap(ofKind));
 }
 
 function ofKind(kind: Kind): { weight: number; arbitrary: fc.Arbitrary<Case> }[] {
   const applied = operations.filter((operation) => kind.applies?.(operation) ?? true);
-  const share = kind.doors.reduce((sum, door) => sum + shares[door], 0) * applied.length;
+  const share = kind.protocols.reduce((sum, protocol) => sum + shares[protocol], 0) * applied.length;
   return applied.flatMap((operation) =>
-    kind.doors.map((door) => ({
-      weight: Math.ceil((10_000 * (kind.weight ?? 10) * shares[door]) / share),
-      arbitrary: kind.make(operation, door).map((draft) => described({ operation, door, kind: kind.name, draft })),
+    kind.protocols.map((protocol) => ({
+      weight: Math.ceil((10_000 * (kind.weight ?? 10) * shares[protocol]) / share),
+      arbitrary: kind
+        .make(operation, protocol)
+        .map((draft) => described({ operation, protocol, kind: kind.name, draft })),
     })),
   );
 }
 
 function described(made: Case): Case {
   const text = () =>
-    `${made.operation.name} through ${made.door}, ${made.kind}: ${made.sent ? describe(made.sent) : "not sent"}`;
+    `${made.operation.name} through ${made.protocol}, ${made.kind}: ${made.sent ? describe(made.sent) : "not sent"}`;
   return Object.assign(made, { toString: text });
 }

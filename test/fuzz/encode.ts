@@ -1,4 +1,4 @@
-// Requests as each door wants them. By hand, and not by the library that the service reads them with: it would not write
+// Requests as each protocol wants them. By hand, and not by the library that the service reads them with: it would not write
 // what is to be tried here, such as bytes that are no UTF-8 or a Struct of ten thousand levels.
 import { type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";

@@ -6,14 +6,14 @@ import type { Operation } from "./operations.js";
 import { resolved, type Template } from "./request.js";
 import { frame, type StreamSent, sentTo } from "./sent.js";
 
-const doors = ["grpc"] as const;
+const protocols = ["grpc"] as const;
 
 /** Good messages in odd gRPC. */
 export const grpcKinds: readonly Kind[] = [
   {
     name: "odd frames",
     weight: 20,
-    doors,
+    protocols,
     make: (operation) =>
       fc
         .tuple(goodRequest(operation.rpc.input), fc.constantFrom(...Object.entries(oddFrames)))
@@ -23,7 +23,7 @@ export const grpcKinds: readonly Kind[] = [
   },
   {
     name: "compressed frames",
-    doors,
+    protocols,
     make: (operation) =>
       fc
         .tuple(
@@ -41,7 +41,7 @@ export const grpcKinds: readonly Kind[] = [
   },
   {
     name: "odd metadata",
-    doors,
+    protocols,
     make: (operation) => {
       const name = fc.constantFrom(
         "x-a",
@@ -72,7 +72,7 @@ export const grpcKinds: readonly Kind[] = [
   {
     name: "odd content types of gRPC",
     weight: 4,
-    doors,
+    protocols,
     make: (operation) =>
       fc
         .tuple(
@@ -96,7 +96,7 @@ export const grpcKinds: readonly Kind[] = [
   {
     name: "unknown paths of gRPC",
     weight: 4,
-    doors,
+    protocols,
     make: (operation) =>
       fc
         .tuple(goodRequest(operation.rpc.input), fc.constantFrom("/", "x", "%00", "?a=b", "//", "/../", " ".trim()))

@@ -4,9 +4,9 @@ import { anyCharacter, goodRequest } from "./good-requests.js";
 import { type Draft, encode, type Input, type Kind, spoilt } from "./kind.js";
 import type { HttpRoute, Operation } from "./operations.js";
 import { type Request, type Resolve, resolved, type Template } from "./request.js";
-import { type BytesSent, type DoorName, type HttpSent, sentTo, wireOf } from "./sent.js";
+import { type BytesSent, type HttpSent, type ProtocolName, sentTo, wireOf } from "./sent.js";
 
-const doors: readonly DoorName[] = ["http", "connect", "connect-proto", "grpc-web"];
+const protocols: readonly ProtocolName[] = ["http", "connect", "connect-proto", "grpc-web"];
 const mebibyte = 1024 * 1024;
 
 /** Good requests in odd HTTP. */
@@ -14,7 +14,7 @@ export const httpKinds: readonly Kind[] = [
   {
     name: "good, by GET",
     weight: 3,
-    doors: ["http"],
+    protocols: ["http"],
     applies: ({ routes }) => routes.some(({ verb }) => verb === "GET"),
     make: (operation) => {
       const route = operation.routes.find(({ verb }) => verb === "GET") as HttpRoute;
@@ -36,8 +36,8 @@ export const httpKinds: readonly Kind[] = [
   },
   {
     name: "odd content types",
-    doors,
-    make: (operation, door) =>
+    protocols,
+    make: (operation, protocol) =>
       fc
         .tuple(
           goodRequest(operation.rpc.input),
@@ -62,7 +62,7 @@ export const httpKinds: readonly Kind[] = [
           ),
         )
         .map(([good, type]) =>
-          changed(operation, door, good, (sent) => ({
+          changed(operation, protocol, good, (sent) => ({
             ...sent,
             headers: sent.headers.map(([name, value]) => [name, name === "content-type" ? type : value] as const),
           })),
@@ -70,8 +70,8 @@ export const httpKinds: readonly Kind[] = [
   },
   {
     name: "odd content encodings",
-    doors,
-    make: (operation, door) =>
+    protocols,
+    make: (operation, protocol) =>
       fc
         .tuple(
           goodRequest(operation.rpc.input),
@@ -79,7 +79,7 @@ export const httpKinds: readonly Kind[] = [
           fc.boolean(),
         )
         .map(([good, encoding, isTrue]) =>
-          changed(operation, door, good, (sent) => ({
+          changed(operation, protocol, good, (sent) => ({
             ...sent,
             headers: [...sent.headers, ["content-encoding", encoding]],
             body: isTrue ? gzipSync(sent.body, { level: 1 }) : sent.body,
@@ -89,12 +89,12 @@ export const httpKinds: readonly Kind[] = [
   {
     name: "a small body that expands",
     weight: 1,
-    doors: ["http", "connect", "connect-proto"],
-    make: (operation, door) =>
+    protocols: ["http", "connect", "connect-proto"],
+    make: (operation, protocol) =>
       goodRequest(operation.rpc.input).map((good) =>
         changed(
           operation,
-          door,
+          protocol,
           good,
           (sent) => ({
             ...sent,
@@ -107,16 +107,18 @@ export const httpKinds: readonly Kind[] = [
   },
   {
     name: "a body in pieces",
-    doors,
-    make: (operation, door) =>
+    protocols,
+    make: (operation, protocol) =>
       fc
         .tuple(goodRequest(operation.rpc.input), fc.array(fc.nat(20), { minLength: 1, maxLength: 8 }))
-        .map(([good, pieces]) => changed(operation, door, good, (sent) => ({ ...sent, pieces }), { form: "sound" })),
+        .map(([good, pieces]) =>
+          changed(operation, protocol, good, (sent) => ({ ...sent, pieces }), { form: "sound" }),
+        ),
   },
   {
     name: "odd chunks",
-    doors,
-    make: (operation, door) =>
+    protocols,
+    make: (operation, protocol) =>
       fc
         .tuple(
           goodRequest(operation.rpc.input),
@@ -133,7 +135,7 @@ export const httpKinds: readonly Kind[] = [
           ),
         )
         .map(([good, extension, end]) =>
-          bytes(operation, door, good, (sent) => {
+          bytes(operation, protocol, good, (sent) => {
             const size = `${sent.body.length.toString(16)}${extension}\r\n`;
             const chunks = Buffer.concat([Buffer.from(size), sent.body, Buffer.from(`\r\n${end}`)]);
             // After an empty chunk there is nothing left to cut off.
@@ -144,10 +146,10 @@ export const httpKinds: readonly Kind[] = [
   },
   {
     name: "a Content-Length that lies",
-    doors,
-    make: (operation, door) =>
+    protocols,
+    make: (operation, protocol) =>
       fc.tuple(goodRequest(operation.rpc.input), fc.constantFrom(1, 10, 5_000, -1, -5)).map(([good, more]) =>
-        bytes(operation, door, good, (sent) => {
+        bytes(operation, protocol, good, (sent) => {
           const length = `${Math.max(0, sent.body.length + more)}`;
           return { bytes: wireOf(sent, [["content-length", length]], sent.body), isCut: more > 0 };
         }),
@@ -155,12 +157,12 @@ export const httpKinds: readonly Kind[] = [
   },
   {
     name: "a request cut off",
-    doors,
-    make: (operation, door) =>
+    protocols,
+    make: (operation, protocol) =>
       fc.tuple(goodRequest(operation.rpc.input), fc.nat()).map(([good, at]) =>
         bytes(
           operation,
-          door,
+          protocol,
           good,
           (sent) => {
             const whole = wireOf(sent, [["content-length", `${sent.body.length + 1}`]], sent.body);
@@ -172,8 +174,8 @@ export const httpKinds: readonly Kind[] = [
   },
   {
     name: "odd headers",
-    doors,
-    make: (operation, door) => {
+    protocols,
+    make: (operation, protocol) => {
       const value = fc.oneof(
         fc.string({
           unit: fc
@@ -216,7 +218,7 @@ export const httpKinds: readonly Kind[] = [
         .map(([good, more, times]) =>
           bytes(
             operation,
-            door,
+            protocol,
             good,
             (sent) => {
               const odd = Array.from({ length: times }, () => more).flat();
@@ -230,8 +232,8 @@ export const httpKinds: readonly Kind[] = [
   },
   {
     name: "odd queries",
-    doors: ["http"],
-    make: (operation, door) => {
+    protocols: ["http"],
+    make: (operation, protocol) => {
       const names = fc.constantFrom(
         ...operation.rpc.input.fields.map(({ jsonName }) => jsonName),
         "__proto__",
@@ -250,7 +252,7 @@ export const httpKinds: readonly Kind[] = [
       );
       const route = fc.constantFrom(...operation.routes);
       return fc.tuple(goodRequest(operation.rpc.input), route, query).map(([good, { verb, path }, parts]) =>
-        changed(operation, door, good, (sent) => ({ ...sent, verb, path: `${path}?${parts.join("&")}` }), {
+        changed(operation, protocol, good, (sent) => ({ ...sent, verb, path: `${path}?${parts.join("&")}` }), {
           form: verb === "POST" ? "unsound" : "either",
         }),
       );
@@ -258,8 +260,8 @@ export const httpKinds: readonly Kind[] = [
   },
   {
     name: "odd paths",
-    doors,
-    make: (operation, door) => {
+    protocols,
+    make: (operation, protocol) => {
       const odd = fc.constantFrom(
         "%",
         "%2e",
@@ -279,7 +281,7 @@ export const httpKinds: readonly Kind[] = [
         "~",
       );
       return fc.tuple(goodRequest(operation.rpc.input), odd, fc.nat(), fc.boolean()).map(([good, odd, at, isEncoded]) =>
-        changed(operation, door, good, (sent) => {
+        changed(operation, protocol, good, (sent) => {
           const { path } = sent;
           const where = 1 + (at % path.length);
           const encoded = `%${path.charCodeAt(where - 1).toString(16)}`;
@@ -294,22 +296,22 @@ export const httpKinds: readonly Kind[] = [
   {
     name: "other methods",
     weight: 4,
-    doors,
-    make: (operation, door) =>
+    protocols,
+    make: (operation, protocol) =>
       fc
         .tuple(
           goodRequest(operation.rpc.input),
           fc.constantFrom("PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY", "GET"),
         )
-        .map(([good, verb]) => changed(operation, door, good, (sent) => ({ ...sent, verb }), { form: "either" })),
+        .map(([good, verb]) => changed(operation, protocol, good, (sent) => ({ ...sent, verb }), { form: "either" })),
   },
   {
     name: "HEAD",
-    doors,
-    make: (operation, door) =>
+    protocols,
+    make: (operation, protocol) =>
       goodRequest(operation.rpc.input).map((good): Draft => {
         const path = ({ routes, rpcPath }: Operation, resolve: Resolve) => {
-          if (door !== "http") return rpcPath;
+          if (protocol !== "http") return rpcPath;
           const byGet = routes.find(({ verb }) => verb === "GET");
           return byGet ? withQuery(byGet, resolved(good, resolve)) : (routes[0]?.path ?? "");
         };
@@ -323,12 +325,12 @@ export const httpKinds: readonly Kind[] = [
   {
     name: "oversized",
     weight: 1,
-    doors: [...doors, "grpc"],
-    make: (operation, door) =>
+    protocols: [...protocols, "grpc"],
+    make: (operation, protocol) =>
       fc
         .tuple(goodRequest(operation.rpc.input), fc.constantFrom(mebibyte / 8 + 1, mebibyte, 3 * mebibyte))
         .map(([good, size]) =>
-          spoilt(operation, door, good, (body) => Buffer.concat([body, Buffer.alloc(size, " ")]), {
+          spoilt(operation, protocol, good, (body) => Buffer.concat([body, Buffer.alloc(size, " ")]), {
             form: "unsound",
             codes: ["application/payload_too_large"],
           }),
@@ -347,32 +349,32 @@ const expanding = gzipSync(Buffer.alloc(20 * mebibyte, " "));
 /** A good request that is sent by HTTP in a changed way. */
 function changed(
   operation: Operation,
-  door: DoorName,
+  protocol: ProtocolName,
   good: Template,
   change: (sent: HttpSent) => HttpSent,
   more: Omit<Input, "sent"> = { form: "either" },
 ): Draft {
-  return (means) => ({ sent: change(soundly(operation, door, good, means)), ...more });
+  return (means) => ({ sent: change(soundly(operation, protocol, good, means)), ...more });
 }
 
 /** A good request, as bytes for a socket that are odd in some way. */
 function bytes(
   operation: Operation,
-  door: DoorName,
+  protocol: ProtocolName,
   good: Template,
   write: (sent: HttpSent) => Omit<BytesSent, "by">,
   more: Omit<Input, "sent"> = { form: "either" },
 ): Draft {
-  return (means) => ({ sent: { by: "socket", ...write(soundly(operation, door, good, means)) }, ...more });
+  return (means) => ({ sent: { by: "socket", ...write(soundly(operation, protocol, good, means)) }, ...more });
 }
 
 function soundly(
   operation: Operation,
-  door: DoorName,
+  protocol: ProtocolName,
   good: Template,
   { credential, resolve }: Parameters<Draft>[0],
 ): HttpSent {
-  const sent = sentTo(door, operation, credential, encode(door, operation, resolved(good, resolve)));
-  if (sent.by !== "http") throw new Error(`${door} is not asked by HTTP/1.1`);
+  const sent = sentTo(protocol, operation, credential, encode(protocol, operation, resolved(good, resolve)));
+  if (sent.by !== "http") throw new Error(`${protocol} is not asked by HTTP/1.1`);
   return sent;
 }

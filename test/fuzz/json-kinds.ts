@@ -9,32 +9,34 @@ import { type Draft, type Input, type Kind, spoilt } from "./kind.js";
 import type { Operation } from "./operations.js";
 import { type Request, resolved, type Template } from "./request.js";
 import { structsIn, withField } from "./request-kinds.js";
-import { type DoorName, sentTo } from "./sent.js";
+import { type ProtocolName, sentTo } from "./sent.js";
 
-const doors: readonly DoorName[] = ["http", "connect"];
+const protocols: readonly ProtocolName[] = ["http", "connect"];
 const levels = 10_000;
 
 /** Bodies that are odd as JSON. */
 export const jsonKinds: readonly Kind[] = [
   {
     name: "arbitrary JSON",
-    doors,
-    make: (operation, door) =>
-      fc.oneof(fc.jsonValue(), fc.object()).map((json) => written(operation, door, {}, () => json, { form: "either" })),
+    protocols,
+    make: (operation, protocol) =>
+      fc
+        .oneof(fc.jsonValue(), fc.object())
+        .map((json) => written(operation, protocol, {}, () => json, { form: "either" })),
   },
   {
     name: "wrong type",
-    doors,
-    make: (operation, door) => {
+    protocols,
+    make: (operation, protocol) => {
       const field = fc.constantFrom(...operation.rpc.input.fields.filter(isReadByHttp));
       return field
         .chain((field) =>
           fc.tuple(goodRequest(operation.rpc.input), fc.constant(field), fc.constantFrom(...wrongFor(field))),
         )
         .map(([good, field, wrong]) =>
-          written(operation, door, good, (request) => withField(request, field, wrong), {
+          written(operation, protocol, good, (request) => withField(request, field, wrong), {
             // ProtoJSON reads numbers from texts, and enums from numbers.
-            ...(door === "http" ? { form: "unsound", location: field.jsonName } : { form: "either" }),
+            ...(protocol === "http" ? { form: "unsound", location: field.jsonName } : { form: "either" }),
           }),
         );
     },
@@ -42,8 +44,8 @@ export const jsonKinds: readonly Kind[] = [
   {
     name: "deep nesting",
     weight: 6,
-    doors,
-    make: (operation, door) => {
+    protocols,
+    make: (operation, protocol) => {
       const deep = fc.constantFrom(
         `${"[".repeat(levels)}${"]".repeat(levels)}`,
         `${`{"a":`.repeat(levels)}1${"}".repeat(levels)}`,
@@ -54,17 +56,23 @@ export const jsonKinds: readonly Kind[] = [
         ...operation.rpc.input.fields.filter(isReadByHttp),
       );
       return fc.tuple(goodRequest(operation.rpc.input), field, deep).map(([good, field, verbatim]) =>
-        written(operation, door, good, (request) => (field ? withField(request, field, { verbatim }) : { verbatim }), {
-          form: "unsound",
-          ...(field && { location: field.jsonName }),
-        }),
+        written(
+          operation,
+          protocol,
+          good,
+          (request) => (field ? withField(request, field, { verbatim }) : { verbatim }),
+          {
+            form: "unsound",
+            ...(field && { location: field.jsonName }),
+          },
+        ),
       );
     },
   },
   {
     name: "duplicate keys",
-    doors,
-    make: (operation, door) => {
+    protocols,
+    make: (operation, protocol) => {
       const field = fc.constantFrom(...operation.rpc.input.fields.filter(isReadByHttp));
       return field
         .chain((field) =>
@@ -73,7 +81,7 @@ export const jsonKinds: readonly Kind[] = [
         .map(([good, field, first, isInside]) =>
           written(
             operation,
-            door,
+            protocol,
             withField(good, field, first),
             (request) => {
               const isStruct = field.message?.typeName === StructSchema.typeName;
@@ -90,8 +98,8 @@ export const jsonKinds: readonly Kind[] = [
   },
   {
     name: "numbers beyond bounds",
-    doors,
-    make: (operation, door) => {
+    protocols,
+    make: (operation, protocol) => {
       const numbers = [
         "1e400",
         "-1e400",
@@ -113,11 +121,11 @@ export const jsonKinds: readonly Kind[] = [
             isStruct && ["9007199254740993", "1e-400", "123456789012345678901234567890"].includes(verbatim);
           const given = isStruct ? { a: [{ verbatim }] } : { verbatim };
           // Where a mask says what is updated, it is made before this field is put in, and may not name it.
-          const isUpdated = isStruct && (door === "http" || updateMaskOf(operation.rpc.input) === undefined);
+          const isUpdated = isStruct && (protocol === "http" || updateMaskOf(operation.rpc.input) === undefined);
           const meant = isUpdated && { meant: { [field.jsonName]: { a: [Number(verbatim)] } } };
           const isUnsound =
-            isInfinite || isAltered || (!isStruct && field.scalar === ScalarType.STRING && door === "http");
-          return written(operation, door, good, (request) => withField(request, field, given), {
+            isInfinite || isAltered || (!isStruct && field.scalar === ScalarType.STRING && protocol === "http");
+          return written(operation, protocol, good, (request) => withField(request, field, given), {
             ...(isUnsound
               ? { form: "unsound", location: field.jsonName }
               : { form: isUpdated ? "sound" : "either", ...meant }),
@@ -127,13 +135,13 @@ export const jsonKinds: readonly Kind[] = [
   },
   {
     name: "lone surrogates",
-    doors,
-    make: (operation, door) => {
+    protocols,
+    make: (operation, protocol) => {
       const field = fc.constantFrom(...operation.rpc.input.fields.filter(isTextOrStruct));
       const odd = fc.constantFrom("\ud800", "a\udfff", "\udc00\ud800", "\ud83d\ud83d\udddd");
       return fc.tuple(goodRequest(operation.rpc.input), field, odd).map(([good, field, odd]) => {
         const given = field.message ? { [odd]: odd } : field.fieldKind === "list" ? [odd] : odd;
-        return written(operation, door, good, (request) => withField(request, field, given), {
+        return written(operation, protocol, good, (request) => withField(request, field, given), {
           form: "unsound",
           location: field.jsonName,
         });
@@ -142,8 +150,8 @@ export const jsonKinds: readonly Kind[] = [
   },
   {
     name: "invalid UTF-8",
-    doors,
-    make: (operation, door) => {
+    protocols,
+    make: (operation, protocol) => {
       const bytes = fc.constantFrom([0xff], [0xc3], [0xed, 0xa0, 0x80], [0xc0, 0x80], [0xf4, 0x90, 0x80, 0x80], [0x80]);
       const field = fc.constantFrom(...operation.rpc.input.fields.filter(isTextOrStruct));
       return fc.tuple(goodRequest(operation.rpc.input), field, bytes).map(([good, field, bytes]) => {
@@ -152,14 +160,14 @@ export const jsonKinds: readonly Kind[] = [
           const at = body.lastIndexOf("@@@");
           return Buffer.concat([body.subarray(0, at), Buffer.from(bytes), body.subarray(at + 3)]);
         };
-        return spoilt(operation, door, withField(good, field, marked), spoil, { form: "unsound" });
+        return spoilt(operation, protocol, withField(good, field, marked), spoil, { form: "unsound" });
       });
     },
   },
   {
     name: "unknown fields",
-    doors,
-    make: (operation, door) => {
+    protocols,
+    make: (operation, protocol) => {
       const names = fc.oneof(
         fc.constantFrom(
           "__proto__",
@@ -177,7 +185,7 @@ export const jsonKinds: readonly Kind[] = [
         .tuple(goodRequest(operation.rpc.input), names, fc.jsonValue())
         .filter(([, name]) => !operation.rpc.input.fields.some((field) => [field.jsonName, field.name].includes(name)))
         .map(([good, name, value]) =>
-          written(operation, door, good, (request) => ({ ...request, ...Object.fromEntries([[name, value]]) }), {
+          written(operation, protocol, good, (request) => ({ ...request, ...Object.fromEntries([[name, value]]) }), {
             form: "unsound",
           }),
         );
@@ -185,24 +193,24 @@ export const jsonKinds: readonly Kind[] = [
   },
   {
     name: "cut JSON",
-    doors,
-    make: (operation, door) =>
-      fc
-        .tuple(goodRequest(operation.rpc.input), fc.nat())
-        .map(([good, at]) =>
-          spoilt(operation, door, good, (body) => body.subarray(0, 1 + (at % (body.length - 1))), { form: "unsound" }),
-        ),
+    protocols,
+    make: (operation, protocol) =>
+      fc.tuple(goodRequest(operation.rpc.input), fc.nat()).map(([good, at]) =>
+        spoilt(operation, protocol, good, (body) => body.subarray(0, 1 + (at % (body.length - 1))), {
+          form: "unsound",
+        }),
+      ),
   },
   {
     name: "a byte of JSON changed",
-    doors,
-    make: (operation, door) =>
+    protocols,
+    make: (operation, protocol) =>
       fc
         .tuple(goodRequest(operation.rpc.input), fc.nat(), fc.nat(255))
         .map(([good, at, byte]) =>
           spoilt(
             operation,
-            door,
+            protocol,
             good,
             (body) =>
               Buffer.concat([
@@ -216,18 +224,18 @@ export const jsonKinds: readonly Kind[] = [
   },
 ];
 
-/** A draft whose body is made from a good request, as the door writes it, by a change to its JSON. */
+/** A draft whose body is made from a good request, as the protocol writes it, by a change to its JSON. */
 function written(
   operation: Operation,
-  door: DoorName,
+  protocol: ProtocolName,
   good: Template,
   change: (json: Request) => unknown,
   more: Omit<Input, "sent">,
 ): Draft {
   return ({ credential, resolve }) => {
     const request = resolved(good, resolve);
-    const json = change(door === "http" ? request : toProtoJson(operation.rpc.input, request));
-    return { sent: sentTo(door, operation, credential, Buffer.from(jsonText(json))), ...more };
+    const json = change(protocol === "http" ? request : toProtoJson(operation.rpc.input, request));
+    return { sent: sentTo(protocol, operation, credential, Buffer.from(jsonText(json))), ...more };
   };
 }
 

@@ -3,17 +3,17 @@ import { toProto, toProtoJson } from "./encode.js";
 import { jsonText } from "./json-text.js";
 import type { Operation } from "./operations.js";
 import { type Request, type Resolve, resolved, type Template } from "./request.js";
-import { type DoorName, type Sent, sentTo } from "./sent.js";
+import { type ProtocolName, type Sent, sentTo } from "./sent.js";
 
 /** A kind of input: what is odd about it, where it can be sent, and how it must be answered. */
 export interface Kind {
   readonly name: string;
   /** How often it comes, relative to others; 10 unless told. */
   readonly weight?: number;
-  readonly doors: readonly DoorName[];
+  readonly protocols: readonly ProtocolName[];
   /** Whether there is such input for an operation; yes, unless told. */
   applies?(operation: Operation): boolean;
-  make(operation: Operation, door: DoorName): fc.Arbitrary<Draft>;
+  make(operation: Operation, protocol: ProtocolName): fc.Arbitrary<Draft>;
 }
 
 /** Input that can be sent once it is known what there is to refer to. */
@@ -44,31 +44,36 @@ export interface Input {
   readonly meant?: Request;
 }
 
-/** The body of a request, as a door wants it. */
-export function encode(door: DoorName, { rpc }: Operation, request: Request): Buffer {
-  if (door === "http") return Buffer.from(jsonText(request));
-  return door === "connect" ? Buffer.from(jsonText(toProtoJson(rpc.input, request))) : toProto(rpc.input, request);
+/** The body of a request, as a protocol wants it. */
+export function encode(protocol: ProtocolName, { rpc }: Operation, request: Request): Buffer {
+  if (protocol === "http") return Buffer.from(jsonText(request));
+  return protocol === "connect" ? Buffer.from(jsonText(toProtoJson(rpc.input, request))) : toProto(rpc.input, request);
 }
 
 /** A draft that sends a request whole, with what is to come of it. */
-export function asIs(operation: Operation, door: DoorName, template: Template, more: Omit<Input, "sent">): Draft {
+export function asIs(
+  operation: Operation,
+  protocol: ProtocolName,
+  template: Template,
+  more: Omit<Input, "sent">,
+): Draft {
   return ({ credential, resolve }) => {
     const request = resolved(template, resolve);
     const meant = more.form === "sound" ? { meant: request } : {};
-    return { sent: sentTo(door, operation, credential, encode(door, operation, request)), ...meant, ...more };
+    return { sent: sentTo(protocol, operation, credential, encode(protocol, operation, request)), ...meant, ...more };
   };
 }
 
 /** A draft that sends something else in place of a good body. */
 export function spoilt(
   operation: Operation,
-  door: DoorName,
+  protocol: ProtocolName,
   template: Template,
   spoil: (good: Buffer) => Buffer,
   more: Omit<Input, "sent">,
 ): Draft {
   return ({ credential, resolve }) => {
-    const body = spoil(encode(door, operation, resolved(template, resolve)));
-    return { sent: sentTo(door, operation, credential, body), ...more };
+    const body = spoil(encode(protocol, operation, resolved(template, resolve)));
+    return { sent: sentTo(protocol, operation, credential, body), ...more };
   };
 }

@@ -9,7 +9,7 @@ import { type Accepted, type Outcome, readOutcome, statusOf } from "./outcome.js
 import { differences, readingOf } from "./read-back.js";
 import type { PoolName, Request, Resolve } from "./request.js";
 import type { Answer, Sender } from "./send.js";
-import { type DoorName, type Sent, sentTo } from "./sent.js";
+import { type ProtocolName, type Sent, sentTo } from "./sent.js";
 import { add, type Tally } from "./tally.js";
 
 /** What is known about a request that was answered, for the search in the database. */
@@ -89,11 +89,11 @@ export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptio
   }
 
   /** Makes a request that must succeed. */
-  async function succeed(name: string, request: Request, door: DoorName = "http"): Promise<Accepted> {
+  async function succeed(name: string, request: Request, protocol: ProtocolName = "http"): Promise<Accepted> {
     const operation = operationNamed(name);
-    const sent = sentTo(door, operation, credentialFor(operation), encode(door, operation, request));
+    const sent = sentTo(protocol, operation, credentialFor(operation), encode(protocol, operation, request));
     const { outcome } = await send(operation, sent, () => `${name} of the lane itself`);
-    if (!outcome.ok) throw new Error(`${name} through ${door} was refused: ${outcome.code} ${outcome.locations}`);
+    if (!outcome.ok) throw new Error(`${name} through ${protocol} was refused: ${outcome.code} ${outcome.locations}`);
     learn(name, request, outcome.response);
     return outcome;
   }
@@ -130,11 +130,16 @@ export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptio
     while (size("workspaceId") < fewest) await succeed("createWorkspace", { name: "spare" });
   }
 
-  /** What was accepted is read through another door, and must be what was meant. */
-  async function readBack(name: string, door: DoorName, meant: Request, response: Accepted["response"]): Promise<void> {
+  /** What was accepted is read through another protocol, and must be what was meant. */
+  async function readBack(
+    name: string,
+    protocol: ProtocolName,
+    meant: Request,
+    response: Accepted["response"],
+  ): Promise<void> {
     const reading = readingOf(name, meant, response);
     if (reading === undefined) return;
-    const read = await succeed(reading.operation, reading.request, door === "http" ? "grpc" : "http");
+    const read = await succeed(reading.operation, reading.request, protocol === "http" ? "grpc" : "http");
     const resource = read.response[reading.resource] as Record<string, unknown>;
     const different = differences(name, meant, resource);
     if (different.length > 0)
@@ -168,7 +173,7 @@ export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptio
   return {
     async play(made) {
       await topUp();
-      const { operation, door, kind } = made;
+      const { operation, protocol, kind } = made;
       const input = made.draft({ credential: credentialFor(operation), resolve });
       made.sent = input.sent;
       const { answer, outcome } = await send(operation, input.sent, () => String(made), input.isTimed);
@@ -178,7 +183,7 @@ export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptio
 
       tally.cases += 1;
       add(tally.byOperation, operation.name);
-      add(tally.byDoor, door);
+      add(tally.byProtocol, protocol);
       add(tally.byKind, kind);
       add(tally.byOutcome, outcome.ok ? "accepted" : outcome.code);
       if (!outcome.ok) return;
@@ -186,7 +191,7 @@ export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptio
       add(tally.acceptedByOperation, operation.name);
       const meant = input.meant ?? meantBy(made);
       learn(operation.name, meant ?? {}, outcome.response);
-      if (meant !== undefined) await readBack(operation.name, door, meant, outcome.response);
+      if (meant !== undefined) await readBack(operation.name, protocol, meant, outcome.response);
       if (input.again !== undefined) await repeat(operation, input.again, () => String(made), outcome);
     },
   };
@@ -223,12 +228,12 @@ function withoutChance({ status, headers }: Answer): object {
 }
 
 /** What bytes mean that are odd in a way that cannot be foreseen; undefined if that is not worth finding out. */
-function meantBy({ door, operation, sent }: Case): Request | undefined {
+function meantBy({ protocol, operation, sent }: Case): Request | undefined {
   if (sent === undefined || sent.by === "socket" || sent.body.length === 0) return undefined;
-  if (door === "http")
+  if (protocol === "http")
     return sent.headers.some(([name]) => name === "content-encoding") ? undefined : JSON.parse(sent.body.toString());
-  if (door === "connect" || sent.headers.some(([, value]) => value === "gzip")) return undefined;
-  const bytes = door === "connect-proto" ? sent.body : sent.body.subarray(5, 5 + sent.body.readUInt32BE(1));
+  if (protocol === "connect" || sent.headers.some(([, value]) => value === "gzip")) return undefined;
+  const bytes = protocol === "connect-proto" ? sent.body : sent.body.subarray(5, 5 + sent.body.readUInt32BE(1));
   const { input } = operation.rpc;
   const { updateMask, ...meant } = toComparable(input, fromBinary(input, bytes));
   // A list without items is as good as none.

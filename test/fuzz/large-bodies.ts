@@ -2,7 +2,7 @@ import { type DescField, ScalarType } from "@bufbuild/protobuf";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { FieldMaskSchema, StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import type { Operation } from "./operations.js";
-import type { DoorName } from "./sent.js";
+import type { ProtocolName } from "./sent.js";
 
 /** A body of as many bytes as are allowed, made so that a reader which does not count has as much work as possible. */
 export interface LargeBody {
@@ -14,9 +14,9 @@ export interface LargeBody {
 }
 
 /** The large bodies that an operation can be sent, in the encoding that this protocol has. */
-export function largeBodies(operation: Operation, door: DoorName): LargeBody[] {
-  const isJson = door === "http" || door === "connect";
-  const fields = operation.rpc.input.fields.filter((field) => door !== "http" || !isMask(field));
+export function largeBodies(operation: Operation, protocol: ProtocolName): LargeBody[] {
+  const isJson = protocol === "http" || protocol === "connect";
+  const fields = operation.rpc.input.fields.filter((field) => protocol !== "http" || !isMask(field));
   return [
     ...(isJson ? manyUnknown : manyUnknownOfProtobuf),
     ...fields.flatMap((field) => {

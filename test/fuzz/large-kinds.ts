@@ -5,7 +5,7 @@ import { goodRequest } from "./good-requests.js";
 import { encode, type Kind } from "./kind.js";
 import { largeBodies } from "./large-bodies.js";
 import { resolved } from "./request.js";
-import { type DoorName, doorNames, type Headers, type Sent, sentTo } from "./sent.js";
+import { type Headers, type ProtocolName, protocolNames, type Sent, sentTo } from "./sent.js";
 
 const largest = Math.min(maxMessageBytes, 128 * 1024) - 64;
 
@@ -20,22 +20,22 @@ export const largeKinds: readonly Kind[] = [
   {
     name: "large bodies",
     weight: 15,
-    doors: doorNames,
-    make: (operation, door) =>
+    protocols: protocolNames,
+    make: (operation, protocol) =>
       fc
-        .tuple(fc.constantFrom(...largeBodies(operation, door)), fc.constantFrom(...sizes))
+        .tuple(fc.constantFrom(...largeBodies(operation, protocol)), fc.constantFrom(...sizes))
         .map(([{ make, location }, bytes]) => {
           const expected = bytes < wrongFrom ? ({ form: "either" } as const) : ({ form: "unsound", location } as const);
-          return ({ credential }) => ({ sent: sentTo(door, operation, credential, make(bytes)), ...expected });
+          return ({ credential }) => ({ sent: sentTo(protocol, operation, credential, make(bytes)), ...expected });
         }),
   },
   {
     name: "large bodies, compressed",
     weight: 2,
-    doors: ["connect", "connect-proto"],
-    make: (operation, door) =>
-      fc.constantFrom(...largeBodies(operation, door)).map(({ make }) => ({ credential }) => {
-        const sent = sentTo(door, operation, credential, compressed(make(largest)));
+    protocols: ["connect", "connect-proto"],
+    make: (operation, protocol) =>
+      fc.constantFrom(...largeBodies(operation, protocol)).map(({ make }) => ({ credential }) => {
+        const sent = sentTo(protocol, operation, credential, compressed(make(largest)));
         const codes = ["application/invalid_input", "application/unsupported_media_type"];
         return { sent: withHeaders(sent, [["content-encoding", "br"]]), form: "unsound", codes };
       }),
@@ -43,18 +43,18 @@ export const largeKinds: readonly Kind[] = [
   {
     name: "large headers",
     weight: 5,
-    doors: doorNames,
-    make: (operation, door) =>
+    protocols: protocolNames,
+    make: (operation, protocol) =>
       fc
         .tuple(
           goodRequest(operation.rpc.input),
-          fc.constantFrom(...namesFor(door)),
+          fc.constantFrom(...namesFor(protocol)),
           fc.constantFrom(",", "a,", "a;q=0.1,", "%", "=", " ", "a b", "1", "-", "gzip,", '"', "\\"),
           fc.constantFrom(1_000, 6_000, 13_000), // HTTP/2 counts 32 bytes more for each header
           fc.constantFrom(1, 1, 60),
         )
         .map(([good, name, part, bytes, times]) => ({ credential, resolve }) => {
-          const sent = sentTo(door, operation, credential, encode(door, operation, resolved(good, resolve)));
+          const sent = sentTo(protocol, operation, credential, encode(protocol, operation, resolved(good, resolve)));
           const value = part.repeat(Math.floor(bytes / times / part.length)).trim();
           const headers = Array.from(
             { length: times },
@@ -65,9 +65,9 @@ export const largeKinds: readonly Kind[] = [
   },
 ];
 
-function namesFor(door: DoorName): string[] {
+function namesFor(protocol: ProtocolName): string[] {
   const common = ["accept", "traceparent", "tracestate", "idempotency-key", "user-agent", "cookie", "accept-encoding"];
-  if (door === "grpc") return [...common, "grpc-timeout", "grpc-accept-encoding", "x-bin"];
+  if (protocol === "grpc") return [...common, "grpc-timeout", "grpc-accept-encoding", "x-bin"];
   return [...common, "connect-timeout-ms", "if-none-match", "range", "x-forwarded-for"];
 }
 

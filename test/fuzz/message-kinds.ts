@@ -6,42 +6,42 @@ import { anyCharacter, goodRequest } from "./good-requests.js";
 import { asIs, type Kind, spoilt } from "./kind.js";
 import type { Operation } from "./operations.js";
 import { structsIn, withField } from "./request-kinds.js";
-import type { DoorName } from "./sent.js";
+import type { ProtocolName } from "./sent.js";
 
-const doors: readonly DoorName[] = ["grpc", "connect-proto", "grpc-web"];
+const protocols: readonly ProtocolName[] = ["grpc", "connect-proto", "grpc-web"];
 
 /** Bodies that are odd as protobuf. */
 export const messageKinds: readonly Kind[] = [
   {
     name: "random bytes",
-    doors,
-    make: (operation, door) =>
+    protocols,
+    make: (operation, protocol) =>
       fc
         .uint8Array({ maxLength: 200 })
-        .map((bytes) => spoilt(operation, door, {}, () => Buffer.from(bytes), { form: "either" })),
+        .map((bytes) => spoilt(operation, protocol, {}, () => Buffer.from(bytes), { form: "either" })),
   },
   {
     name: "flipped bits",
-    doors,
-    make: (operation, door) =>
+    protocols,
+    make: (operation, protocol) =>
       fc
         .tuple(goodRequest(operation.rpc.input), fc.array(fc.nat(), { minLength: 1, maxLength: 3 }))
-        .map(([good, bits]) => spoilt(operation, door, good, (body) => flipped(body, bits), { form: "either" })),
+        .map(([good, bits]) => spoilt(operation, protocol, good, (body) => flipped(body, bits), { form: "either" })),
   },
   {
     name: "cut message",
-    doors,
-    make: (operation, door) =>
-      fc
-        .tuple(goodRequest(operation.rpc.input), fc.nat())
-        .map(([good, at]) =>
-          spoilt(operation, door, good, (body) => body.subarray(0, at % Math.max(1, body.length)), { form: "either" }),
-        ),
+    protocols,
+    make: (operation, protocol) =>
+      fc.tuple(goodRequest(operation.rpc.input), fc.nat()).map(([good, at]) =>
+        spoilt(operation, protocol, good, (body) => body.subarray(0, at % Math.max(1, body.length)), {
+          form: "either",
+        }),
+      ),
   },
   {
     name: "wrong wire types",
-    doors,
-    make: (operation, door) =>
+    protocols,
+    make: (operation, protocol) =>
       fc
         .tuple(
           goodRequest(operation.rpc.input),
@@ -50,36 +50,36 @@ export const messageKinds: readonly Kind[] = [
           fc.uint8Array({ maxLength: 12 }),
         )
         .map(([good, number, wireType, content]) =>
-          appended(operation, door, good, Buffer.of((number << 3) | wireType, ...content), "either"),
+          appended(operation, protocol, good, Buffer.of((number << 3) | wireType, ...content), "either"),
         ),
   },
   {
     name: "over-long varints",
-    doors,
-    make: (operation, door) =>
+    protocols,
+    make: (operation, protocol) =>
       fc
         .tuple(goodRequest(operation.rpc.input), fc.integer({ min: 5, max: 40 }), fc.boolean(), fc.nat(127))
         .map(([good, length, asTag, last]) => {
           const varint = [...Array.from({ length }, () => 0x80), last];
-          return appended(operation, door, good, Buffer.of(...(asTag ? [] : [0xc0, 0x0c]), ...varint), "either");
+          return appended(operation, protocol, good, Buffer.of(...(asTag ? [] : [0xc0, 0x0c]), ...varint), "either");
         }),
   },
   {
     name: "groups",
-    doors,
-    make: (operation, door) =>
+    protocols,
+    make: (operation, protocol) =>
       fc
         .tuple(goodRequest(operation.rpc.input), fc.constantFrom(1, 3, 99, 10_000), fc.boolean())
         .map(([good, depth, isClosed]) => {
           const begin = Buffer.alloc(depth, (15 << 3) | WireType.StartGroup);
           const end = Buffer.alloc(isClosed ? depth : 0, (15 << 3) | WireType.EndGroup);
-          return appended(operation, door, good, Buffer.concat([begin, end]), isClosed ? "either" : "unsound");
+          return appended(operation, protocol, good, Buffer.concat([begin, end]), isClosed ? "either" : "unsound");
         }),
   },
   {
     name: "huge lengths",
-    doors,
-    make: (operation, door) =>
+    protocols,
+    make: (operation, protocol) =>
       fc
         .tuple(
           goodRequest(operation.rpc.input),
@@ -88,19 +88,19 @@ export const messageKinds: readonly Kind[] = [
         )
         .map(([good, number, length]) => {
           const lie = new BinaryWriter().tag(number, WireType.LengthDelimited).uint32(length).finish();
-          return appended(operation, door, good, lie, "unsound");
+          return appended(operation, protocol, good, lie, "unsound");
         }),
   },
   {
     name: "text that is not UTF-8",
-    doors,
-    make: (operation, door) => {
+    protocols,
+    make: (operation, protocol) => {
       const bytes = fc.constantFrom([0xff, 0xfe], [0xc3], [0xed, 0xa0, 0x80], [0xc0, 0x80], [0xf4, 0x90, 0x80, 0x80]);
       return fc
         .tuple(goodRequest(operation.rpc.input), fc.constantFrom(...textFields(operation)), bytes)
         .map(([good, field, bytes]) => {
           const value = Buffer.from(bytes);
-          return asIs(operation, door, withField(good, field, field.fieldKind === "list" ? [value] : value), {
+          return asIs(operation, protocol, withField(good, field, field.fieldKind === "list" ? [value] : value), {
             form: "unsound",
           });
         });
@@ -109,9 +109,9 @@ export const messageKinds: readonly Kind[] = [
   {
     name: "deep Struct",
     weight: 6,
-    doors,
+    protocols,
     applies: (operation) => structsIn(operation).length > 0,
-    make: (operation, door) =>
+    make: (operation, protocol) =>
       fc
         .tuple(
           goodRequest(operation.rpc.input),
@@ -124,13 +124,13 @@ export const messageKinds: readonly Kind[] = [
             .tag(field.number, WireType.LengthDelimited)
             .bytes(deepStruct(levels))
             .finish();
-          return appended(operation, door, others, written, "unsound");
+          return appended(operation, protocol, others, written, "unsound");
         }),
   },
   {
     name: "unknown fields of protobuf",
-    doors,
-    make: (operation, door) =>
+    protocols,
+    make: (operation, protocol) =>
       fc
         .tuple(
           goodRequest(operation.rpc.input),
@@ -140,14 +140,14 @@ export const messageKinds: readonly Kind[] = [
         // As protobuf has it, they are passed over: a newer client can talk to an older service.
         .map(([good, number, content]) => {
           const unknown = new BinaryWriter().tag(number, WireType.LengthDelimited).bytes(content).finish();
-          return appended(operation, door, good, unknown, "sound");
+          return appended(operation, protocol, good, unknown, "sound");
         }),
   },
   {
     name: "odd update masks",
-    doors,
+    protocols,
     applies: ({ rpc }) => rpc.input.fields.some(isMask),
-    make: (operation, door) => {
+    make: (operation, protocol) => {
       const fields = operation.rpc.input.fields;
       const names = fc.constantFrom(
         ...fields.map(({ name }) => name),
@@ -162,7 +162,7 @@ export const messageKinds: readonly Kind[] = [
       return fc.tuple(goodRequest(operation.rpc.input), paths).map(([good, paths]) => {
         const writer = new BinaryWriter().tag(fields.find(isMask)?.number ?? 0, WireType.LengthDelimited).fork();
         for (const path of paths) writer.tag(1, WireType.LengthDelimited).string(path);
-        return appended(operation, door, good, writer.join().finish(), "either");
+        return appended(operation, protocol, good, writer.join().finish(), "either");
       });
     },
   },
@@ -179,12 +179,12 @@ function isMask({ message }: { message?: { typeName: string } | undefined }): bo
 /** A good message with more bytes at its end. */
 function appended(
   operation: Operation,
-  door: DoorName,
+  protocol: ProtocolName,
   good: Readonly<Record<string, unknown>>,
   more: Uint8Array,
   form: "sound" | "unsound" | "either",
 ) {
-  return spoilt(operation, door, good, (body) => Buffer.concat([body, more]), { form });
+  return spoilt(operation, protocol, good, (body) => Buffer.concat([body, more]), { form });
 }
 
 function flipped(body: Buffer, bits: readonly number[]): Buffer {

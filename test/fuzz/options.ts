@@ -10,7 +10,7 @@ const path = {
 /** What a run is to be like. Wrong usage and the wish for help are told to the user, and thrown. */
 export const { read: readOptions } = createCommandLine({
   name: "fuzz",
-  about: "Sends bad input of all kinds to every operation of a Latchkey of its own, through every door.",
+  about: "Sends bad input of all kinds to every operation of a Latchkey of its own, through every protocol.",
   entries: {
     cases: option("N", "how many", wholeNumberAbove0, 20_000),
     seed: seed("which; the same seed, the same cases", wholeNumberAbove0),

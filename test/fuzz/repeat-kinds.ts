@@ -1,37 +1,41 @@
 import { getOption } from "@bufbuild/protobuf";
 import fc from "fast-check";
-import { repeatable } from "../../gen/latchkey/v1/repeatable_pb.js";
+import { accepts_idempotency_key } from "../../gen/latchkey/v1/idempotency_pb.js";
 import { goodRequest } from "./good-requests.js";
 import { type Draft, encode, type Kind, type Means } from "./kind.js";
 import type { Operation } from "./operations.js";
 import { resolved, type Template } from "./request.js";
-import { type DoorName, doorNames, type Sent, sentTo } from "./sent.js";
+import { type ProtocolName, protocolNames, type Sent, sentTo } from "./sent.js";
 
 /** Good requests that bring an Idempotency-Key, or something in its place. */
 export const repeatKinds: readonly Kind[] = [
   {
     name: "an Idempotency-Key",
     weight: 20,
-    doors: doorNames,
-    make: (operation, door) =>
+    protocols: protocolNames,
+    make: (operation, protocol) =>
       fc.tuple(goodRequest(operation.rpc.input), fineKey).map(([good, key]): Draft => {
         const keyed = sendWith(operation, good, [key]);
-        // What is made once is answered again the same, also through another door.
-        const again = (means: Means) => ({ again: keyed(door === "http" ? "grpc" : "http", means) });
-        return (means) => ({ sent: keyed(door, means), form: "sound", ...(isRepeatable(operation) && again(means)) });
+        // What is made once is answered again the same, also through another protocol.
+        const again = (means: Means) => ({ again: keyed(protocol === "http" ? "grpc" : "http", means) });
+        return (means) => ({
+          sent: keyed(protocol, means),
+          form: "sound",
+          ...(isRepeatable(operation) && again(means)),
+        });
       }),
   },
   {
     name: "odd Idempotency-Keys",
-    doors: doorNames,
-    make: (operation, door) =>
+    protocols: protocolNames,
+    make: (operation, protocol) =>
       fc.tuple(goodRequest(operation.rpc.input), oddKeys).map(([good, keys]): Draft => {
         const keyed = sendWith(operation, good, keys);
         // Operations that create nothing do not look at it.
         const expected = isRepeatable(operation)
           ? ({ form: "unsound", location: "Idempotency-Key" } as const)
           : ({ form: "either" } as const);
-        return (means) => ({ sent: keyed(door, means), ...expected });
+        return (means) => ({ sent: keyed(protocol, means), ...expected });
       }),
   },
 ];
@@ -47,13 +51,13 @@ const oddKeys = fc.oneof(
 );
 
 function isRepeatable({ rpc }: Operation): boolean {
-  return getOption(rpc, repeatable);
+  return getOption(rpc, accepts_idempotency_key);
 }
 
 function sendWith(operation: Operation, good: Template, keys: readonly string[]) {
-  return (door: DoorName, { credential, resolve }: Means): Sent => {
-    const sent = sentTo(door, operation, credential, encode(door, operation, resolved(good, resolve)));
-    if (sent.by === "socket") throw new Error(`${door} is not asked by bytes`);
+  return (protocol: ProtocolName, { credential, resolve }: Means): Sent => {
+    const sent = sentTo(protocol, operation, credential, encode(protocol, operation, resolved(good, resolve)));
+    if (sent.by === "socket") throw new Error(`${protocol} is not asked by bytes`);
     return { ...sent, headers: [...sent.headers, ...keys.map((key) => ["idempotency-key", key] as const)] };
   };
 }

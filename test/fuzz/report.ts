@@ -11,11 +11,11 @@ export function toText({ tally, elapsedMs, slowest, failings }: Run, { seed }: P
   const seconds = elapsedMs / 1_000;
   return [
     `${tally.cases} cases in ${seconds.toFixed(1)} s (${(tally.cases / seconds).toFixed(0)}/s), seed ${seed}`,
-    `${tally.accepted} accepted, ${tally.readBack} of them read back through another door`,
+    `${tally.accepted} accepted, ${tally.readBack} of them read back through another protocol`,
     `${tally.repeated} sent again with their Idempotency-Key, and answered the same`,
     `${tally.triedAgain} times the service was not ready, and was asked again`,
     `The slowest case took ${slowest.toFixed(1)} times as long as JSON.parse of the largest body`,
-    section("Doors", tally.byDoor),
+    section("ProtocolClients", tally.byProtocol),
     section("Operations", tally.byOperation, tally.acceptedByOperation),
     section("Kinds", tally.byKind),
     section("Outcomes", tally.byOutcome),

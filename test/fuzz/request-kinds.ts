@@ -5,48 +5,48 @@ import { boundsOf, goodRequest, rulesOf, text } from "./good-requests.js";
 import { asIs, type Kind } from "./kind.js";
 import type { Operation } from "./operations.js";
 import type { resolved } from "./request.js";
-import { type DoorName, doorNames } from "./sent.js";
+import { type ProtocolName, protocolNames } from "./sent.js";
 
-/** Requests that every door can be sent, odd in what they say and not in how. */
+/** Requests that every protocol can be sent, odd in what they say and not in how. */
 export const requestKinds: readonly Kind[] = [
   {
     name: "good",
     weight: 90,
-    doors: doorNames,
-    make: (operation, door) =>
-      goodRequest(operation.rpc.input).map((good) => asIs(operation, door, good, { form: "sound" })),
+    protocols: protocolNames,
+    make: (operation, protocol) =>
+      goodRequest(operation.rpc.input).map((good) => asIs(operation, protocol, good, { form: "sound" })),
   },
   {
     name: "at a bound",
     weight: 40,
-    doors: doorNames,
-    make: (operation, door) =>
+    protocols: protocolNames,
+    make: (operation, protocol) =>
       fc.tuple(goodRequest(operation.rpc.input), fc.constantFrom(...boundsIn(operation))).map(([good, bound]) => {
         const { field, value, form } = bound;
         const expected = form === "unsound" ? { form, location: field.jsonName } : { form };
-        return asIs(operation, door, withField(good, field, value), expected);
+        return asIs(operation, protocol, withField(good, field, value), expected);
       }),
   },
   {
     name: "NUL",
-    doors: doorNames,
-    make: (operation, door) => withText(operation, door, fc.constant("\0")),
+    protocols: protocolNames,
+    make: (operation, protocol) => withText(operation, protocol, fc.constant("\0")),
   },
   {
     name: "over-long text",
-    doors: doorNames,
-    make: (operation, door) =>
+    protocols: protocolNames,
+    make: (operation, protocol) =>
       withText(
         operation,
-        door,
+        protocol,
         fc.integer({ min: 1_001, max: 50_000 }).map((n) => "x".repeat(n)),
       ),
   },
   {
     name: "names of prototypes",
-    doors: doorNames,
+    protocols: protocolNames,
     applies: (operation) => structsIn(operation).length > 0,
-    make: (operation, door) =>
+    make: (operation, protocol) =>
       fc
         .tuple(
           goodRequest(operation.rpc.input),
@@ -56,14 +56,14 @@ export const requestKinds: readonly Kind[] = [
         )
         .map(([good, field, names, inner]) => {
           const made = Object.fromEntries(names.map((name) => [name, inner]));
-          return asIs(operation, door, withField(good, field, { ...inner, a: [made], ...made }), { form: "sound" });
+          return asIs(operation, protocol, withField(good, field, { ...inner, a: [made], ...made }), { form: "sound" });
         }),
   },
   {
     name: "numbers that JSON has not",
-    doors: ["grpc", "connect-proto", "grpc-web"],
+    protocols: ["grpc", "connect-proto", "grpc-web"],
     applies: (operation) => structsIn(operation).length > 0,
-    make: (operation, door) =>
+    make: (operation, protocol) =>
       fc
         .tuple(
           goodRequest(operation.rpc.input),
@@ -72,7 +72,7 @@ export const requestKinds: readonly Kind[] = [
           fc.boolean(),
         )
         .map(([good, field, number, deeper]) =>
-          asIs(operation, door, withField(good, field, deeper ? { a: [{ b: number }] } : { number }), {
+          asIs(operation, protocol, withField(good, field, deeper ? { a: [{ b: number }] } : { number }), {
             form: "unsound",
             location: field.jsonName,
           }),
@@ -94,7 +94,7 @@ const prototypeNames = fc.uniqueArray(
 );
 
 /** A request of which one text contains something that does not belong there. */
-function withText(operation: Operation, door: DoorName, part: fc.Arbitrary<string>) {
+function withText(operation: Operation, protocol: ProtocolName, part: fc.Arbitrary<string>) {
   const fields = fc.constantFrom(...operation.rpc.input.fields.filter(holdsText));
   return fc
     .tuple(goodRequest(operation.rpc.input), fields, text, part, fc.boolean())
@@ -106,7 +106,7 @@ function withText(operation: Operation, door: DoorName, part: fc.Arbitrary<strin
       const isFine = isStruct && odd !== "\0" && Buffer.byteLength(JSON.stringify(struct)) <= largestMeta;
       const given = isStruct ? struct : field.fieldKind === "list" ? [value] : value;
       const expected = isFine ? ({ form: "sound" } as const) : ({ form: "unsound", location: field.jsonName } as const);
-      return asIs(operation, door, withField(good, field, given), expected);
+      return asIs(operation, protocol, withField(good, field, given), expected);
     });
 }
 

@@ -4,7 +4,7 @@ import { kinds } from "./kinds.js";
 import { type Ledger, mostAttempts, openLane } from "./lane.js";
 import { operations } from "./operations.js";
 import { createSender } from "./send.js";
-import { doorNames } from "./sent.js";
+import { protocolNames } from "./sent.js";
 import { watchCases } from "./slow-cases.js";
 import { findMisstored } from "./stored.js";
 import { createTally, type Tally } from "./tally.js";
@@ -133,7 +133,7 @@ export function gapsIn(tally: Tally, cases: number): string[] {
     ...operations
       .filter(({ name }) => !tally.acceptedByOperation.has(name))
       .map(({ name }) => `${name} was never accepted`),
-    ...doorNames.filter((name) => !tally.byDoor.has(name)).map((name) => `nothing came through ${name}`),
+    ...protocolNames.filter((name) => !tally.byProtocol.has(name)).map((name) => `nothing came through ${name}`),
     ...kinds.filter(({ name }) => !tally.byKind.has(name)).map(({ name }) => `there was nothing of the kind "${name}"`),
     ...(tally.accepted < cases / 5 ? [`only ${tally.accepted} of ${cases} cases were accepted`] : []),
     ...(tally.repeated < cases / 1_000 ? [`only ${tally.repeated} of ${cases} cases were repeated`] : []),

@@ -1,8 +1,8 @@
 import type { Operation } from "./operations.js";
 
-/** The doors, with Connect in both its encodings. */
-export const doorNames = ["http", "grpc", "connect", "connect-proto", "grpc-web"] as const;
-export type DoorName = (typeof doorNames)[number];
+/** The protocols, with Connect in both its encodings. */
+export const protocolNames = ["http", "grpc", "connect", "connect-proto", "grpc-web"] as const;
+export type ProtocolName = (typeof protocolNames)[number];
 
 /** Headers in their order; over HTTP/1.1, a name may come more than once. */
 export type Headers = readonly (readonly [string, string])[];
@@ -36,10 +36,10 @@ export interface StreamSent {
 
 export type Sent = HttpSent | BytesSent | StreamSent;
 
-/** A well-formed request to a door around the bytes of a body. */
-export function sentTo(door: DoorName, { routes, rpcPath }: Operation, credential: string, body: Buffer): Sent {
+/** A well-formed request to a protocol around the bytes of a body. */
+export function sentTo(protocol: ProtocolName, { routes, rpcPath }: Operation, credential: string, body: Buffer): Sent {
   const authorization = ["authorization", `Bearer ${credential}`] as const;
-  if (door === "grpc") {
+  if (protocol === "grpc") {
     const headers = [authorization, ["content-type", "application/grpc+proto"], ["te", "trailers"]] as const;
     return { by: "http2", path: rpcPath, headers, body: frame(body) };
   }
@@ -48,8 +48,8 @@ export function sentTo(door: DoorName, { routes, rpcPath }: Operation, credentia
     connect: ["application/json", rpcPath],
     "connect-proto": ["application/proto", rpcPath],
     "grpc-web": ["application/grpc-web+proto", rpcPath],
-  }[door] as [string, string];
-  const framed = door === "grpc-web" ? frame(body) : body;
+  }[protocol] as [string, string];
+  const framed = protocol === "grpc-web" ? frame(body) : body;
   return { by: "http", verb: "POST", path, headers: [authorization, ["content-type", type]], body: framed };
 }
 

@@ -4,10 +4,10 @@ export interface Tally {
   accepted: number;
   readonly byOperation: Count;
   readonly acceptedByOperation: Count;
-  readonly byDoor: Count;
+  readonly byProtocol: Count;
   readonly byKind: Count;
   readonly byOutcome: Count;
-  /** How often something that was accepted was read through another door, and was the same. */
+  /** How often something that was accepted was read through another protocol, and was the same. */
   readBack: number;
   /** How often something that was accepted was sent again, with its Idempotency-Key, and answered the same. */
   repeated: number;
@@ -23,7 +23,7 @@ export function createTally(): Tally {
     accepted: 0,
     byOperation: new Map(),
     acceptedByOperation: new Map(),
-    byDoor: new Map(),
+    byProtocol: new Map(),
     byKind: new Map(),
     byOutcome: new Map(),
     readBack: 0,

@@ -69,7 +69,7 @@ describe("a body is as large as a valid one can be", () => {
   it.each([
     ["HTTP/JSON", "/v2/keys.createKey"],
     ["Connect", "/latchkey.v1.KeysService/CreateKey"],
-  ])("16 KiB of meta, each character of it escaped, beside 100 long permissions (%s)", async (_door, createKey) => {
+  ])("16 KiB of meta, each character of it escaped, beside 100 long permissions (%s)", async (_protocol, createKey) => {
     const app = await openTestApp();
     onTestFinished(() => app.close());
     const { key } = await createWorkspace(app.httpUrl);

@@ -45,13 +45,13 @@ describe("a success", () => {
 describe("no cache keeps an answer, and no browser takes it for something else:", () => {
   const kept = { "cache-control": "no-store", "x-content-type-options": "nosniff" };
 
-  it("a success, through each door", async () => {
+  it("a success, through each protocol", async () => {
     for (const path of ["/v2/keys.createKey", "/latchkey.v1.KeysService/CreateKey"]) {
       expect((await post(origin, path, key, {})).headers).toMatchObject(kept);
     }
   });
 
-  it("a failure, through each door, and of what is not HTTP", async () => {
+  it("a failure, through each protocol, and of what is not HTTP", async () => {
     for (const path of ["/v2/keys.createKey", "/latchkey.v1.KeysService/CreateKey", "/nothing"]) {
       expect((await post(origin, path, undefined, {})).headers).toMatchObject(kept);
     }

@@ -23,7 +23,7 @@ beforeAll(async () => {
 afterAll(() => app.close());
 
 describe("the first page", () => {
-  it("says to a browser which version runs, and where its doors are", async () => {
+  it("says to a browser which version runs, and where its protocols are", async () => {
     const { headers, text } = await open(origin, "/");
     expect(headers["content-type"]).toBe("text/html; charset=utf-8");
     for (const fact of [`Latchkey ${version} runs here`, origin, app.grpcAddress]) {
@@ -40,7 +40,7 @@ describe("the first page", () => {
       expect(expectSuccess(answer)).toEqual({
         name: "Latchkey",
         version,
-        doors: { http: origin, connect: origin, grpc: app.grpcAddress },
+        protocols: { http: origin, connect: origin, grpc: app.grpcAddress },
         links: {
           reference: `${origin}/docs`,
           openapi: `${origin}/openapi.json`,
@@ -52,17 +52,17 @@ describe("the first page", () => {
     },
   );
 
-  it("tells the doors by the name that the asker uses, and https where a proxy ends it", async () => {
+  it("tells the protocols by the name that the asker uses, and https where a proxy ends it", async () => {
     const { port } = new URL(`http://${app.grpcAddress}`);
-    const doorsFor = async (headers: Record<string, string>) =>
-      (expectSuccess(await ask(origin, "/", { method: "GET", headers })) as { doors: unknown }).doors;
+    const clientsFor = async (headers: Record<string, string>) =>
+      (expectSuccess(await ask(origin, "/", { method: "GET", headers })) as { protocols: unknown }).protocols;
     const plain = "http://keys.example.com:81";
-    expect(await doorsFor({ host: "keys.example.com:81" })).toEqual({
+    expect(await clientsFor({ host: "keys.example.com:81" })).toEqual({
       http: plain,
       connect: plain,
       grpc: `keys.example.com:${port}`,
     });
-    expect(await doorsFor({ host: "[::1]", "x-forwarded-proto": "https" })).toEqual({
+    expect(await clientsFor({ host: "[::1]", "x-forwarded-proto": "https" })).toEqual({
       http: "https://[::1]",
       connect: "https://[::1]",
       grpc: `[::1]:${port}`,
@@ -78,7 +78,7 @@ describe("the first page", () => {
     },
   );
 
-  it("shows commands that work as they are pasted, one for each door", async (context) => {
+  it("shows commands that work as they are pasted, one for each protocol", async (context) => {
     needsCurl(context);
     const { key } = await createWorkspace(origin);
     const [, ...commands] = blocksOf("command", (await open(origin, "/")).text);

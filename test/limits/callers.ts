@@ -5,13 +5,13 @@ import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/conn
 import { Client, credentials, Metadata, type ServiceError } from "@grpc/grpc-js";
 import { ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
-import type { DoorName } from "../contract/door.js";
 import { toRequestMessage } from "../contract/messages.js";
 import { type OperationName, operationOf } from "../contract/operations.js";
+import type { ProtocolName } from "../contract/protocol-client.js";
 import { post } from "../gateway/http.js";
 import type { TestApp } from "../harness.js";
 
-/** What a caller is told beside the answer, whichever door it is. */
+/** What a caller is told beside the answer, whichever protocol it is. */
 export interface Told {
   /** `ok`, or `<category>/<code>`. */
   readonly code: string;
@@ -19,15 +19,15 @@ export interface Told {
   readonly policy: string | undefined;
   readonly limit: string | undefined;
   readonly retryAfter: string | undefined;
-  /** By the google.rpc.RetryInfo, where the door has one. */
+  /** By the google.rpc.RetryInfo, where the protocol has one. */
   readonly retryDelayMs: number | undefined;
 }
 
 /** Calls an operation, which without a request gets an empty one, and tells what came beside the answer. */
 export type Caller = (app: TestApp, key: string, operation?: OperationName, request?: object) => Promise<Told>;
 
-/** A caller for each door, with a real client. */
-export const callers: Record<DoorName, Caller> = {
+/** A caller for each protocol, with a real client. */
+export const callers: Record<ProtocolName, Caller> = {
   http: async (app, key, operation = "listKeys", request = {}) => {
     const [, path] = operationOf(operation).routes[0];
     const { status, headers, text } = await post(app.httpUrl, path, key, request);
@@ -54,8 +54,8 @@ export const callers: Record<DoorName, Caller> = {
   "grpc-web": byTransport((baseUrl) => createGrpcWebTransport({ baseUrl, httpVersion: "1.1" })),
 };
 
-/** The doors by name. */
-export const doorNames = Object.keys(callers) as DoorName[];
+/** The protocols by name. */
+export const protocolNames = Object.keys(callers) as ProtocolName[];
 
 function toldByGrpc(failure: ServiceError | null, trailers: Metadata): Told {
   const header = (name: string) => trailers.get(name)[0]?.toString();

@@ -6,11 +6,11 @@ import { exitCodeOf } from "../../src/cli/exit-codes.js";
 import { createLatchkeyClient, isLatchkeyError } from "../../src/client/client.js";
 import { disable, enable, redisInUse } from "../auth/calls.js";
 import { succeed } from "../calls.js";
-import { sendRequest } from "../contract/http-door.js";
+import { sendRequest } from "../contract/http-client.js";
 import { createWorkspace } from "../gateway/http.js";
 import { openTestApp, operatorKey, patientWithRedis, type TestApp } from "../harness.js";
 import { openReference } from "../openapi/reference.js";
-import { callers, doorNames } from "./callers.js";
+import { callers, protocolNames } from "./callers.js";
 
 const { http } = callers;
 
@@ -49,25 +49,25 @@ describe("where requests are limited", () => {
     return workspace;
   }
 
-  it.each(doorNames)("answers over %s count down, and the first too many is refused", async (door) => {
+  it.each(protocolNames)("answers over %s count down, and the first too many is refused", async (protocol) => {
     const { key } = await createWorkspace(app.httpUrl);
     for (const remaining of [3, 2, 1, 0]) {
-      expect(await callers[door](app, key)).toMatchObject({ code: "ok", policy, limit: left(remaining) });
+      expect(await callers[protocol](app, key)).toMatchObject({ code: "ok", policy, limit: left(remaining) });
     }
     // Twice: the second is refused by what is remembered here.
     for (let times = 0; times < 2; times++) {
-      const told = await callers[door](app, key);
+      const told = await callers[protocol](app, key);
       expect(told).toMatchObject({ ...refused, policy, limit: left(0) });
-      if (door !== "grpc") expect(Number(told.retryAfter)).toSatisfy((wait) => wait > 500 && wait <= 600);
-      if (door !== "http") expect(told.retryDelayMs).toSatisfy((wait) => wait > 500_000 && wait <= 600_000);
+      if (protocol !== "grpc") expect(Number(told.retryAfter)).toSatisfy((wait) => wait > 500 && wait <= 600);
+      if (protocol !== "http") expect(told.retryDelayMs).toSatisfy((wait) => wait > 500_000 && wait <= 600_000);
     }
   });
 
-  it("all doors and all replicas count together", async () => {
+  it("all protocols and all replicas count together", async () => {
     const { key } = await createWorkspace(app.httpUrl);
     const replicas = [app, other, app, other];
-    for (const [index, door] of doorNames.entries()) {
-      const told = await callers[door](replicas[index] ?? app, key);
+    for (const [index, protocol] of protocolNames.entries()) {
+      const told = await callers[protocol](replicas[index] ?? app, key);
       expect(told).toMatchObject({ code: "ok", limit: left(3 - index) });
     }
     for (const replica of [app, other]) expect(await http(replica, key)).toMatchObject(refused);
@@ -90,11 +90,11 @@ describe("where requests are limited", () => {
     expect(codes.filter((code) => code === refused.code)).toHaveLength(20 - minutes.requests);
   });
 
-  it.each(doorNames)(
+  it.each(protocolNames)(
     "what the accepted key of a call may not do counts, and so does a bad body, over %s",
-    async (door) => {
+    async (protocol) => {
       const { key } = await createWorkspace(app.httpUrl);
-      const call = callers[door];
+      const call = callers[protocol];
       const lacking = { code: "authorization/insufficient_permissions", policy, limit: left(3) };
       expect(await call(app, key, "listWorkspaces")).toMatchObject(lacking);
       const invalid = { code: "application/invalid_input", policy, limit: left(2) };
@@ -116,16 +116,16 @@ describe("where requests are limited", () => {
     expect(await http(app, key)).toMatchObject(refused);
     await disable(app, workspaceId);
     const disabled = { code: "authorization/workspace_disabled", policy: undefined, limit: undefined };
-    for (const door of doorNames) {
-      for (const replica of [app, other]) expect(await callers[door](replica, key)).toMatchObject(disabled);
+    for (const protocol of protocolNames) {
+      for (const replica of [app, other]) expect(await callers[protocol](replica, key)).toMatchObject(disabled);
     }
     await enable(app, workspaceId);
     expect(await http(app, key)).toMatchObject(refused);
   });
 
-  it.each(doorNames)("the operator is not limited over %s, and is told of no limit", async (door) => {
+  it.each(protocolNames)("the operator is not limited over %s, and is told of no limit", async (protocol) => {
     for (let made = 0; made < 2 * minutes.requests; made++) {
-      const told = await callers[door](app, operatorKey, "listWorkspaces");
+      const told = await callers[protocol](app, operatorKey, "listWorkspaces");
       expect(told).toMatchObject({ code: "ok", policy: undefined, limit: undefined });
     }
   });
@@ -153,7 +153,7 @@ describe("where requests are limited", () => {
     const counted = () => redis.get(`latchkey:rate:600:${workspaceId}`);
     expect(await http(app, key)).toMatchObject(refused);
     expect(await counted()).toBe("5");
-    for (const door of doorNames) expect(await callers[door](app, key)).toMatchObject(refused);
+    for (const protocol of protocolNames) expect(await callers[protocol](app, key)).toMatchObject(refused);
     expect(await counted()).toBe("5");
   });
 
@@ -177,21 +177,21 @@ describe("where requests are limited", () => {
   });
 });
 
-it("who was refused is served after the time that was told, through every door", async () => {
+it("who was refused is served after the time that was told, through every protocol", async () => {
   const app = await openTestApp({ rateLimit: seconds, ...patientWithRedis });
   try {
     await redisInUse(app);
     await Promise.all(
-      doorNames.map(async (door) => {
+      protocolNames.map(async (protocol) => {
         const { key } = await createWorkspace(app.httpUrl);
-        let told = await callers[door](app, key);
-        for (let made = 1; told.code === "ok" && made < 100; made++) told = await callers[door](app, key);
+        let told = await callers[protocol](app, key);
+        for (let made = 1; told.code === "ok" && made < 100; made++) told = await callers[protocol](app, key);
         expect(told).toMatchObject(refused);
         const waitMs = told.retryDelayMs ?? 1_000 * Number(told.retryAfter);
         expect(waitMs).toBeLessThanOrEqual(1_000 * seconds.windowSeconds);
         // Timers may fire a moment early.
         await sleep(waitMs + 5);
-        expect(await callers[door](app, key)).toMatchObject({ code: "ok", limit: `"workspace";r=1;t=2` });
+        expect(await callers[protocol](app, key)).toMatchObject({ code: "ok", limit: `"workspace";r=1;t=2` });
       }),
     );
   } finally {
@@ -206,9 +206,9 @@ describe("where requests are not limited", () => {
   });
   afterAll(() => app.close());
 
-  it.each(doorNames)("none is told of over %s", async (door) => {
+  it.each(protocolNames)("none is told of over %s", async (protocol) => {
     const { key } = await createWorkspace(app.httpUrl);
     const plain = { code: "ok", policy: undefined, limit: undefined, retryAfter: undefined, retryDelayMs: undefined };
-    expect(await callers[door](app, key)).toEqual(plain);
+    expect(await callers[protocol](app, key)).toEqual(plain);
   });
 });

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { createLatchkeyClient, isLatchkeyError } from "../../src/client/client.js";
 import { type BehindProxy, openBehindProxy } from "../auth/behind-proxy.js";
-import { callers, doorNames } from "./callers.js";
+import { callers, protocolNames } from "./callers.js";
 
 let away: BehindProxy;
 
@@ -11,14 +11,14 @@ beforeAll(async () => {
 });
 afterAll(() => away.close());
 
-it.each(doorNames)("a service that cannot serve now says over %s when to try again", async (door) => {
+it.each(protocolNames)("a service that cannot serve now says over %s when to try again", async (protocol) => {
   const unavailable = { code: "application/service_unavailable" };
-  const call = () => callers[door](away.app, away.key);
+  const call = () => callers[protocol](away.app, away.key);
   await expect.poll(call, { timeout: 10_000 }).toMatchObject(unavailable);
   const { retryAfter, retryDelayMs } = await call();
   // gRPC has no such header; plain HTTP has no such detail.
-  expect(retryAfter).toBe(door === "grpc" ? undefined : "1");
-  expect(retryDelayMs).toBe(door === "http" ? undefined : 1_000);
+  expect(retryAfter).toBe(protocol === "grpc" ? undefined : "1");
+  expect(retryDelayMs).toBe(protocol === "http" ? undefined : 1_000);
 });
 
 it("and the client says it in milliseconds", async () => {

@@ -1,9 +1,9 @@
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { CallerCredential, CallRequest } from "../contract/door.js";
-import { type Doors, openDoors } from "../contract/doors.js";
 import { type OperationName, operationOf } from "../contract/operations.js";
 import { requestIdForm } from "../contract/outcome.js";
+import type { CallerCredential, CallRequest } from "../contract/protocol-client.js";
+import { openProtocols, type ProtocolClients } from "../contract/protocol-clients.js";
 import { ask, createWorkspace, sendBytes } from "../gateway/http.js";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
 
@@ -12,16 +12,16 @@ const lines: Record<string, unknown>[] = [];
 const log = pino({ level: "info", base: null }, { write: (line: string) => void lines.push(JSON.parse(line)) });
 
 let app: TestApp;
-let doors: Doors;
+let protocols: ProtocolClients;
 let home: { workspaceId: string; key: string };
 
 beforeAll(async () => {
   app = await openTestApp({ log });
-  doors = openDoors(app);
+  protocols = openProtocols(app);
   home = await createWorkspace(app.httpUrl);
 });
 afterAll(async () => {
-  doors.close();
+  protocols.close();
   await app.close();
 });
 
@@ -36,7 +36,7 @@ async function linesOf(count: number, work: () => Promise<unknown>): Promise<Rec
   return calls().slice(0, -1);
 }
 
-describe.each(["http", "grpc", "connect"] as const)("a call over %s is one line of the log", (door) => {
+describe.each(["http", "grpc", "connect"] as const)("a call over %s is one line of the log", (protocol) => {
   const cases: [string, OperationName, () => CallerCredential, CallRequest, string, boolean][] = [
     ["that was answered", "listKeys", () => home.key, {}, "ok", true],
     ["of the operator, who has no workspace", "listWorkspaces", () => operatorKey, {}, "ok", false],
@@ -46,13 +46,13 @@ describe.each(["http", "grpc", "connect"] as const)("a call over %s is one line 
   ];
 
   it.each(cases)("%s", async (_which, operation, credential, request, code, ofWorkspace) => {
-    const written = await linesOf(1, () => doors[door].call(operation, credential(), request));
+    const written = await linesOf(1, () => protocols[protocol].call(operation, credential(), request));
     const { rpc } = operationOf(operation);
     expect(written).toEqual([
       {
         level: 30,
         time: expect.anything(),
-        door,
+        protocol,
         method: `/${rpc.parent.typeName}/${rpc.name}`,
         requestId: expect.stringMatching(requestIdForm),
         code,
@@ -82,7 +82,7 @@ describe("the line of a call", () => {
     ["that is no HTTP has no method", () => sendBytes(app.httpUrl, "nonsense\r\n\r\n"), "(none)"],
   ])("%s", async (_which, work, method) => {
     const written = await linesOf(1, work);
-    expect(written).toMatchObject([{ door: "http", method, requestId: expect.stringMatching(requestIdForm) }]);
+    expect(written).toMatchObject([{ protocol: "http", method, requestId: expect.stringMatching(requestIdForm) }]);
     expect(written[0]?.["durationMs"]).toBeGreaterThanOrEqual(0);
   });
 });

@@ -7,22 +7,22 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vites
 import { openSql } from "../../commands/open-sql.js";
 import { openMetricsServer } from "../../src/http/metrics-server.js";
 import { standardLimits } from "../../src/overload/limits.js";
-import { type Doors, openDoors } from "../contract/doors.js";
+import { openProtocols, type ProtocolClients } from "../contract/protocol-clients.js";
 import { ask, createWorkspace, post } from "../gateway/http.js";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
 import { parseSamples, readMetricsText, readSamples, type Sample, total } from "./samples.js";
 
 let app: TestApp;
-let doors: Doors;
+let protocols: ProtocolClients;
 let home: { workspaceId: string; key: string };
 
 beforeAll(async () => {
   app = await openTestApp({ metricsPort: 0 });
-  doors = openDoors(app);
+  protocols = openProtocols(app);
   home = await createWorkspace(app.httpUrl);
 });
 afterAll(async () => {
-  doors.close();
+  protocols.close();
   await app.close();
 });
 
@@ -38,26 +38,26 @@ async function growth(work: () => Promise<unknown>) {
   return (name: string, labels: Record<string, string>) => total(after, name, labels) - total(before, name, labels);
 }
 
-describe.each(["http", "grpc", "connect"] as const)("calls over %s", (door) => {
+describe.each(["http", "grpc", "connect"] as const)("calls over %s", (protocol) => {
   it("are counted by method and by the code of their answer", async () => {
     const grown = await growth(async () => {
-      for (let call = 0; call < 3; call++) await doors[door].call("listKeys", home.key, {});
-      await doors[door].call("listKeys", home.key, { limit: 0 });
-      await doors[door].call("listKeys", [], {});
-      await doors[door].call("getWorkspace", operatorKey, { workspaceId: home.workspaceId });
-      // The Connect door counts when the answer is out, which its client may learn first.
-      await expect.poll(async () => total(await readSamples(app), calls, { door })).toBeGreaterThanOrEqual(6);
+      for (let call = 0; call < 3; call++) await protocols[protocol].call("listKeys", home.key, {});
+      await protocols[protocol].call("listKeys", home.key, { limit: 0 });
+      await protocols[protocol].call("listKeys", [], {});
+      await protocols[protocol].call("getWorkspace", operatorKey, { workspaceId: home.workspaceId });
+      // The Connect protocol counts when the answer is out, which its client may learn first.
+      await expect.poll(async () => total(await readSamples(app), calls, { protocol })).toBeGreaterThanOrEqual(6);
     });
-    expect(grown(calls, { door, method: listKeys, code: "ok" })).toBe(3);
-    expect(grown(calls, { door, method: listKeys, code: "application/invalid_input" })).toBe(1);
-    expect(grown(calls, { door, method: listKeys, code: "authentication/missing" })).toBe(1);
-    expect(grown(calls, { door, method: "/latchkey.v1.WorkspacesService/GetWorkspace" })).toBe(1);
+    expect(grown(calls, { protocol, method: listKeys, code: "ok" })).toBe(3);
+    expect(grown(calls, { protocol, method: listKeys, code: "application/invalid_input" })).toBe(1);
+    expect(grown(calls, { protocol, method: listKeys, code: "authentication/missing" })).toBe(1);
+    expect(grown(calls, { protocol, method: "/latchkey.v1.WorkspacesService/GetWorkspace" })).toBe(1);
   });
 
   it("are counted by how long they took: buckets that hold those before them, a sum and a count", async () => {
-    await doors[door].call("listKeys", home.key, {});
+    await protocols[protocol].call("listKeys", home.key, {});
     const samples = await readSamples(app);
-    const labels = { door, method: listKeys };
+    const labels = { protocol, method: listKeys };
     const buckets = samples.filter((sample) => sample.name === `${duration}_bucket` && isOf(sample, labels));
     const bounds = buckets.map((bucket) => Number(bucket.labels["le"]?.replace("+Inf", "Infinity")));
     const counts = buckets.map(({ value }) => value);
@@ -72,7 +72,7 @@ describe.each(["http", "grpc", "connect"] as const)("calls over %s", (door) => {
 });
 
 it("a call that takes long is in the buckets of long calls, and in the sum", async () => {
-  const labels = { door: "http", method: "/latchkey.v1.WorkspacesService/ListAuditEvents" };
+  const labels = { protocol: "http", method: "/latchkey.v1.WorkspacesService/ListAuditEvents" };
   const grown = await growth(() =>
     withAuditHeld(app.databaseUrl, 1, async (release) => {
       await expect.poll(busy).toBe(1);
@@ -88,7 +88,7 @@ it("a call that takes long is in the buckets of long calls, and in the sum", asy
 it("what is no RPC counts as other, whatever method and path the caller made up", async () => {
   const paths = ["/livez", "/some/where", "/latchkey.v1.KeysService/Made-up", "/v2/keys.getKey/made-up?made=up"];
   const grown = await growth(() => Promise.all(paths.map((path) => ask(app.httpUrl, path, { method: "GET" }))));
-  expect(grown(calls, { door: "http", method: "other" })).toBe(4);
+  expect(grown(calls, { protocol: "http", method: "other" })).toBe(4);
   expect(grown(calls, { method: "other", code: "application/route_not_found" })).toBe(3);
   const labels = (await readSamples(app)).flatMap((sample) => Object.values(sample.labels));
   expect(labels.filter((value) => /made|where|livez/i.test(value))).toEqual([]);

@@ -43,7 +43,7 @@ const parent = { traceId: "0af7651916cd43dd8448eb211c80319c", spanId: "b7ad6b716
 const traceparent = `00-${parent.traceId}-${parent.spanId}-01`;
 
 /** Ways to list keys as a client that is traced. */
-const listings: [door: string, system: string, list: () => Promise<unknown>][] = [
+const listings: [protocol: string, system: string, list: () => Promise<unknown>][] = [
   [
     "HTTP",
     "http_json",
@@ -75,7 +75,7 @@ const under = (span: ReadableSpan) =>
     .getFinishedSpans()
     .filter(({ parentSpanContext }) => parentSpanContext?.spanId === span.spanContext().spanId);
 
-describe.each(listings)("with an SDK, a call over %s", (_door, system, list) => {
+describe.each(listings)("with an SDK, a call over %s", (_protocol, system, list) => {
   it("is a span under its client's, and its statement is one under that", async () => {
     await list();
     const call = await serverSpan();

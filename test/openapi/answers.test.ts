@@ -53,13 +53,13 @@ describe("what is answered is as documented, at each path:", () => {
 });
 
 test.each(names)("%s fails with all that its RPC declares", async (name) => {
-  const { routes, repeatable, wellFormed } = operationOf(name);
+  const { routes, acceptsIdempotencyKey, wellFormed } = operationOf(name);
   const [route] = routes;
   const told: (string | undefined)[] = [];
   for (const makeRequest of refused[name]) {
     told.push((await call(route, credentialFor(name), await makeRequest(stage))).code);
   }
-  if (repeatable) {
+  if (acceptsIdempotencyKey) {
     const key = [["idempotency-key", `of ${name}`]] as const;
     await call(route, credentialFor(name), await succeeding[name](stage), key);
     told.push((await call(route, credentialFor(name), wellFormed, key)).code);

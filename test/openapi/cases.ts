@@ -1,5 +1,5 @@
-import type { CallRequest } from "../contract/door.js";
 import type { OperationName } from "../contract/operations.js";
+import type { CallRequest } from "../contract/protocol-client.js";
 import type { Stage } from "./stage.js";
 
 /** Makes a request for the stage. */

@@ -54,11 +54,11 @@ test.each(names)("the document says who may call %s", (name) => {
 });
 
 test.each(names)("the document says whether %s takes an Idempotency-Key", (name) => {
-  const { repeatable, routes } = operationOf(name);
+  const { acceptsIdempotencyKey, routes } = operationOf(name);
   for (const [method, path] of routes) {
     const { parameters = [] } = document.paths[path]?.[method.toLowerCase()] ?? {};
     const takesKey = parameters.some((one) => "$ref" in one && String(one.$ref).endsWith("/Idempotency-Key"));
-    expect(takesKey).toBe(repeatable === true);
+    expect(takesKey).toBe(acceptsIdempotencyKey === true);
   }
 });
 

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import type { CallRequest } from "../contract/door.js";
 import { type OperationName, operationOf } from "../contract/operations.js";
+import type { CallRequest } from "../contract/protocol-client.js";
 import type { FieldSchema } from "./reference.js";
 import { names, openStage } from "./stage.js";
 

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, expect } from "vitest";
-import type { CallRequest, HeaderLines } from "../contract/door.js";
-import { sendRequest } from "../contract/http-door.js";
+import { sendRequest } from "../contract/http-client.js";
 import {
   type HttpRoute,
   keyOperations,
@@ -8,6 +7,7 @@ import {
   operationOf,
   operatorOperations,
 } from "../contract/operations.js";
+import type { CallRequest, HeaderLines } from "../contract/protocol-client.js";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
 import { openReference, type Reference } from "./reference.js";
 

@@ -79,8 +79,8 @@ describe("a call that the process has no time for", () => {
 
   it.each(["Connect", "gRPC-Web", "gRPC, by connect-node"])(
     "is UNAVAILABLE over %s, with its details",
-    async (door) => {
-      const error = await failureOf(transports()[door] as Transport);
+    async (protocol) => {
+      const error = await failureOf(transports()[protocol] as Transport);
       expect(error.code).toBe(Code.Unavailable);
       const [info] = error.findDetails(ErrorInfoSchema);
       expect(info).toMatchObject({ reason: "SERVICE_UNAVAILABLE", domain: "latchkey" });

@@ -7,7 +7,7 @@ import type { OperationName } from "../contract/operations.js";
 import { createWorkspace } from "../gateway/http.js";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
 import { readSamples, total } from "../observe/samples.js";
-import { type Door, openConnect, openGrpc, openHttp } from "../soak/doors.js";
+import { openConnect, openGrpc, openHttp, type ProtocolClient } from "../soak/protocol-clients.js";
 
 interface Tenant {
   readonly workspaceId: string;
@@ -18,17 +18,17 @@ let app: TestApp;
 let sql: postgres.Sql;
 let attacker: Tenant;
 let other: Tenant;
-let doors: readonly Door[];
+let protocols: readonly ProtocolClient[];
 
 beforeAll(async () => {
   // This process is the clients, too: it is not to refuse calls for want of its own time.
   app = await openTestApp({ metricsPort: 0, guard: { accepts: () => true } });
   sql = openSql(app.databaseUrl, { max: 2, onnotice: () => {} });
   [attacker, other] = await Promise.all([createWorkspace(app.httpUrl), createWorkspace(app.httpUrl)]);
-  doors = [openHttp(app.httpUrl), openGrpc(`http://${app.grpcAddress}`), openConnect(app.httpUrl)];
+  protocols = [openHttp(app.httpUrl), openGrpc(`http://${app.grpcAddress}`), openConnect(app.httpUrl)];
 });
 afterAll(async () => {
-  for (const door of doors) door.close();
+  for (const protocol of protocols) protocol.close();
   await sql.end({ timeout: 1 });
   await app.close();
 });
@@ -39,17 +39,17 @@ const rounds = 3;
 /** What is shorter than this is told from no time at all by nothing but the machine. */
 const leastMs = 150;
 
-/** How many calls the attacker has open at any time, on each door. */
+/** How many calls the attacker has open at any time, on each protocol. */
 const open = 8;
 
-async function succeed(door: Door, operation: OperationName, credential: string, request: object) {
-  const answer = await door.call(operation, credential, request);
-  if ("failed" in answer) throw new Error(`${operation} over ${door.name}: ${answer.failed} (${answer.detail})`);
+async function succeed(protocol: ProtocolClient, operation: OperationName, credential: string, request: object) {
+  const answer = await protocol.call(operation, credential, request);
+  if ("failed" in answer) throw new Error(`${operation} over ${protocol.name}: ${answer.failed} (${answer.detail})`);
   return answer.fields as Record<string, string>;
 }
 
 async function makeKey({ key }: Tenant): Promise<string> {
-  const { keyId } = await succeed(doors[0] as Door, "createKey", key, {});
+  const { keyId } = await succeed(protocols[0] as ProtocolClient, "createKey", key, {});
   return keyId as string;
 }
 
@@ -79,14 +79,16 @@ async function attack(lockedId: string): Promise<() => Promise<void>> {
     ["verifyKey", () => ({ key: mintSecret().plaintext })],
   ];
   let stopped = false;
-  const callOnAndOn = async (door: Door, first: number) => {
+  const callOnAndOn = async (protocol: ProtocolClient, first: number) => {
     for (let index = first; !stopped; index++) {
       const [operation, request] = worst[index % worst.length] ?? [];
-      if (operation !== undefined) await door.call(operation, attacker.key, request?.() ?? {});
+      if (operation !== undefined) await protocol.call(operation, attacker.key, request?.() ?? {});
       await sleep(100);
     }
   };
-  const calls = doors.flatMap((door) => Array.from({ length: open }, (_, index) => callOnAndOn(door, index)));
+  const calls = protocols.flatMap((protocol) =>
+    Array.from({ length: open }, (_, index) => callOnAndOn(protocol, index)),
+  );
   const end = async () => {
     stopped = true;
     await Promise.all(calls);
@@ -97,24 +99,24 @@ async function attack(lockedId: string): Promise<() => Promise<void>> {
   return end;
 }
 
-/** The calls that have to go on, and how long each took every time, by door. */
+/** The calls that have to go on, and how long each took every time, by protocol. */
 async function measure(rounds: number): Promise<Map<string, number[]>> {
   const times = new Map<string, number[]>();
-  const timed = async (door: Door, operation: OperationName, credential: string, request: object) => {
+  const timed = async (protocol: ProtocolClient, operation: OperationName, credential: string, request: object) => {
     const startedAt = performance.now();
-    await succeed(door, operation, credential, request);
-    const name = `${operation} over ${door.name}`;
+    await succeed(protocol, operation, credential, request);
+    const name = `${operation} over ${protocol.name}`;
     times.set(name, [...(times.get(name) ?? []), performance.now() - startedAt]);
   };
   for (let round = 0; round < rounds; round++) {
-    for (const door of doors) {
+    for (const protocol of protocols) {
       const keyId = await makeKey(other);
-      await timed(door, "listKeys", other.key, {});
-      await timed(door, "updateKey", other.key, { keyId, enabled: false });
-      await timed(door, "deleteKey", other.key, { keyId });
+      await timed(protocol, "listKeys", other.key, {});
+      await timed(protocol, "updateKey", other.key, { keyId, enabled: false });
+      await timed(protocol, "deleteKey", other.key, { keyId });
       const { workspaceId } = attacker;
-      await timed(door, "disableWorkspace", operatorKey, { workspaceId, reason: "TERMS_VIOLATION" });
-      await succeed(door, "enableWorkspace", operatorKey, { workspaceId });
+      await timed(protocol, "disableWorkspace", operatorKey, { workspaceId, reason: "TERMS_VIOLATION" });
+      await succeed(protocol, "enableWorkspace", operatorKey, { workspaceId });
     }
   }
   return times;
@@ -144,15 +146,15 @@ describe("while one tenant does its worst", () => {
       const usualMs = Math.max(leastMs, ...(before.get(name) ?? []), ...(after.get(name) ?? []));
       expect(median(times), `${name}, usually up to ${usualMs} ms`).toBeLessThan(2 * usualMs);
     }
-    expect(attacked.size).toBe(4 * doors.length);
+    expect(attacked.size).toBe(4 * protocols.length);
   }, 120_000);
 
   it("a key of its that is locked does not keep another tenant's key, used at the same time, from being revoked", async () => {
-    const door = doors[0] as Door;
+    const protocol = protocols[0] as ProtocolClient;
     // The keys of the other tenant are the older ones: they are locked first when it is stored that all were used.
-    const others = await Promise.all(Array.from({ length: 4 }, () => succeed(door, "createKey", other.key, {})));
-    const locked = await succeed(door, "createKey", attacker.key, {});
-    const use = (key: string | undefined, by: Tenant) => succeed(door, "verifyKey", by.key, { key });
+    const others = await Promise.all(Array.from({ length: 4 }, () => succeed(protocol, "createKey", other.key, {})));
+    const locked = await succeed(protocol, "createKey", attacker.key, {});
+    const use = (key: string | undefined, by: Tenant) => succeed(protocol, "verifyKey", by.key, { key });
 
     /** Uses the keys of both, waits until that is being stored, and tells how long it then takes to disable one. */
     async function disableAfterUse({ key, keyId }: Record<string, string> = {}): Promise<number> {
@@ -160,7 +162,7 @@ describe("while one tenant does its worst", () => {
       await use(locked["key"], attacker);
       await sleep(2_500);
       const startedAt = performance.now();
-      await succeed(door, "updateKey", other.key, { keyId, enabled: false });
+      await succeed(protocol, "updateKey", other.key, { keyId, enabled: false });
       return performance.now() - startedAt;
     }
     const readLastUse = async () => {
@@ -178,9 +180,9 @@ describe("while one tenant does its worst", () => {
 });
 
 it("a thousand unknown keys that strangers bring refuse nobody whose key has to be looked up", async () => {
-  const [door] = doors as [Door];
+  const [protocol] = protocols as [ProtocolClient];
   const made = await Promise.all(
-    Array.from({ length: 9 }, () => succeed(door, "createKey", other.key, { scopes: ["keys.read"] })),
+    Array.from({ length: 9 }, () => succeed(protocol, "createKey", other.key, { scopes: ["keys.read"] })),
   );
   const strangers = [openHttp(app.httpUrl), openGrpc(`http://${app.grpcAddress}`), openConnect(app.httpUrl)];
   onTestFinished(() => {
@@ -188,7 +190,7 @@ it("a thousand unknown keys that strangers bring refuse nobody whose key has to 
   });
   const outcomes = new Map<string, number>();
   let left = 1_000;
-  const bring = async (stranger: Door) => {
+  const bring = async (stranger: ProtocolClient) => {
     while (left-- > 0) {
       const answer = await stranger.call("listKeys", mintSecret().plaintext, {});
       const outcome = "failed" in answer ? answer.failed : "OK";
@@ -197,20 +199,23 @@ it("a thousand unknown keys that strangers bring refuse nobody whose key has to 
   };
   const flood = Promise.all(strangers.flatMap((stranger) => Array.from({ length: 25 }, () => bring(stranger))));
   for (const [index, { key }] of made.entries()) {
-    await succeed(doors[index % doors.length] as Door, "listKeys", key as string, {});
+    await succeed(protocols[index % protocols.length] as ProtocolClient, "listKeys", key as string, {});
   }
   await flood;
   expect([...outcomes]).toEqual([["Unauthenticated", 1_000]]);
 }, 120_000);
 
 it("a stolen key that revokes all the time does not keep its owner from revoking it", async () => {
-  const [door] = doors as [Door];
-  const thief = await succeed(door, "createKey", other.key, { scopes: ["keys.update", "keys.read"] });
+  const [protocol] = protocols as [ProtocolClient];
+  const thief = await succeed(protocol, "createKey", other.key, { scopes: ["keys.update", "keys.read"] });
   const lockedId = await makeKey(other);
   const others = await Promise.all(Array.from({ length: 40 }, () => makeKey(other)));
   const release = await lockKey(lockedId);
   const revoke = (keyId: string, place: number) =>
-    (doors[place % doors.length] as Door).call("updateKey", thief["key"] as string, { keyId, permissions: ["less"] });
+    (protocols[place % protocols.length] as ProtocolClient).call("updateKey", thief["key"] as string, {
+      keyId,
+      permissions: ["less"],
+    });
   // These have both connections that a workspace has for revocations; the others wait behind them.
   const first = [lockedId, lockedId].map(revoke);
   const waiting = async () =>
@@ -219,7 +224,7 @@ it("a stolen key that revokes all the time does not keep its owner from revoking
   const queue = others.map(revoke);
   const queued = async () => total(await readSamples(app), "latchkey_pool_waiting_statements");
   await expect.poll(queued, { timeout: 10_000 }).toBeGreaterThanOrEqual(others.length);
-  const ended = succeed(door, "deleteKey", other.key, { keyId: thief["keyId"] });
+  const ended = succeed(protocol, "deleteKey", other.key, { keyId: thief["keyId"] });
   await expect.poll(queued, { timeout: 10_000 }).toBeGreaterThanOrEqual(others.length + 1);
   await release();
   await ended;

@@ -19,7 +19,7 @@ it("over TLS, connections beyond MAX_CONNECTIONS are closed at once, silent ones
   });
   const all = callers(app, { ca: authority.cert });
   const turnedAway = async () => total(await readSamples(app), "latchkey_shed_total", { bottleneck: "connections" });
-  for (const [url, door] of [
+  for (const [url, protocol] of [
     [app.httpUrl, "http"],
     [`https://${app.grpcAddress}`, "grpc, by grpc-js"],
   ] as const) {
@@ -33,6 +33,6 @@ it("over TLS, connections beyond MAX_CONNECTIONS are closed at once, silent ones
     // Five at once, the others when they have not agreed on the encryption in time: the close alone does not say which.
     await Promise.all(silent.map((socket) => socket.closed || once(socket, "close")));
     expect(await turnedAway()).toBe(before + 5);
-    expect(await all[door]()).toBe(0);
+    expect(await all[protocol]()).toBe(0);
   }
 });

@@ -33,15 +33,15 @@ let app: TestApp;
 let sql: postgres.Sql;
 let key: string;
 const lines: Line[] = [];
-const doors = new Map<string, Transport>();
+const protocols = new Map<string, Transport>();
 
 beforeAll(async () => {
   app = await openTestApp({ log: pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) }) });
   sql = openSql(app.databaseUrl, { max: 2, onnotice: () => {} });
   const { httpUrl, grpcAddress } = app;
-  doors.set("gRPC", createGrpcTransport({ baseUrl: `http://${grpcAddress}` }));
-  doors.set("Connect", createConnectTransport({ baseUrl: httpUrl, httpVersion: "1.1" }));
-  doors.set("gRPC-Web", createGrpcWebTransport({ baseUrl: httpUrl, httpVersion: "1.1" }));
+  protocols.set("gRPC", createGrpcTransport({ baseUrl: `http://${grpcAddress}` }));
+  protocols.set("Connect", createConnectTransport({ baseUrl: httpUrl, httpVersion: "1.1" }));
+  protocols.set("gRPC-Web", createGrpcWebTransport({ baseUrl: httpUrl, httpVersion: "1.1" }));
 });
 afterAll(async () => {
   await sql.end({ timeout: 1 });
@@ -54,10 +54,10 @@ beforeEach(async () => {
 });
 
 /** Creates a key of this name; resolves to OK or the name of the code. */
-async function create(door: string, name: string, options: { signal?: AbortSignal; timeoutMs?: number } = {}) {
+async function create(protocol: string, name: string, options: { signal?: AbortSignal; timeoutMs?: number } = {}) {
   const headers = { authorization: `Bearer ${key}` };
   try {
-    await doors.get(door)?.unary(createKey, options.signal, options.timeoutMs, headers, { name });
+    await protocols.get(protocol)?.unary(createKey, options.signal, options.timeoutMs, headers, { name });
     return "OK";
   } catch (error) {
     return Code[ConnectError.from(error).code];
@@ -67,7 +67,7 @@ async function create(door: string, name: string, options: { signal?: AbortSigna
 /** The names of all keys of the workspace. */
 async function names(): Promise<string[]> {
   const headers = { authorization: `Bearer ${key}` };
-  const answer = await doors.get("gRPC")?.unary(listKeys, undefined, 5_000, headers, {});
+  const answer = await protocols.get("gRPC")?.unary(listKeys, undefined, 5_000, headers, {});
   return answer?.message.keys.map(({ name }) => name ?? "") ?? [];
 }
 
@@ -120,10 +120,10 @@ it.each([constants.NGHTTP2_NO_ERROR, constants.NGHTTP2_CANCEL])(
   },
 );
 
-describe.each(["gRPC", "Connect", "gRPC-Web"])("over %s, when nobody waits any more for a change", (door) => {
+describe.each(["gRPC", "Connect", "gRPC-Web"])("over %s, when nobody waits any more for a change", (protocol) => {
   it("because its deadline has passed, its statement is ended in Postgres", async () => {
     await locking(async () => {
-      const late = create(door, "late", { timeoutMs: 1_000 });
+      const late = create(protocol, "late", { timeoutMs: 1_000 });
       await waiting(1);
       expect(await late).toBe("DeadlineExceeded");
       await waiting(0);
@@ -134,7 +134,7 @@ describe.each(["gRPC", "Connect", "gRPC-Web"])("over %s, when nobody waits any m
   it("because its client has cancelled it, its statement is ended in Postgres, and the log says so", async () => {
     await locking(async () => {
       const client = new AbortController();
-      const cancelled = create(door, "cancelled", { signal: client.signal });
+      const cancelled = create(protocol, "cancelled", { signal: client.signal });
       await waiting(1);
       client.abort();
       expect(await cancelled).toBe("Canceled");

@@ -157,13 +157,13 @@ export const mutants: readonly Mutant[] = [
   {
     name: "what arrives is held as of its arrival",
     file: shelf,
-    text: "if (!changes.admit(fact)) return false;",
-    replacement: "fact = { ...fact, asOf: changes.present };",
+    text: "if (!changes.isCurrent(fact)) return false;",
+    replacement: "fact = { ...fact, snapshot: changes.present };",
   },
   {
     name: "what is held is used whatever has changed",
     file: shelf,
-    text: "if (!changes.admit(fact)) {",
+    text: "if (!changes.isCurrent(fact)) {",
     replacement: "if (false) {",
   },
   {
@@ -175,32 +175,32 @@ export const mutants: readonly Mutant[] = [
   {
     name: "Redis is believed",
     file: shelf,
-    text: "if (fact === undefined || !includes(changes.present, fact.asOf) || !changes.admit(fact)) return undefined;",
-    replacement: "if (fact === undefined) return undefined;\n    return { ...fact, asOf: changes.present };",
+    text: "if (fact === undefined || !includes(changes.present, fact.snapshot) || !changes.isCurrent(fact)) return undefined;",
+    replacement: "if (fact === undefined) return undefined;\n    return { ...fact, snapshot: changes.present };",
   },
   {
     name: "a fetch that somebody else began is believed",
     file: shelf,
-    text: "fact !== undefined && changes.admit(fact)",
+    text: "fact !== undefined && changes.isCurrent(fact)",
     replacement: "fact !== undefined",
   },
   {
     name: "Redis is asked without a lease",
     file: holdings,
-    text: "await lease.ensure();\n    const heldKey = keys.held(hash);",
-    replacement: "const heldKey = lease.timeLeft() > 0 ? keys.held(hash) : undefined;",
+    text: "await lease.ensure();\n    const heldKey = keys.peek(hash);",
+    replacement: "const heldKey = lease.remaining() > 0 ? keys.peek(hash) : undefined;",
   },
   {
     name: "what is held is used without a lease",
     file: holdings,
-    text: "const key = lease.timeLeft() > 0 ? keys.held(hash) : undefined;",
-    replacement: "const key = keys.held(hash);",
+    text: "const key = lease.remaining() > 0 ? keys.peek(hash) : undefined;",
+    replacement: "const key = keys.peek(hash);",
   },
   {
     name: "a caller is checked when its headers are there, and never again",
     file: pipeline,
-    text: "after(recheck(call, caller), (present) => {",
-    replacement: "after(caller, (present) => {",
+    text: "chain(recheck(call, caller), (present) => {",
+    replacement: "chain(caller, (present) => {",
   },
   {
     name: "a change is made whoever its caller is by then",

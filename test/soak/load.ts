@@ -2,14 +2,14 @@ import { once } from "node:events";
 import { get, type IncomingMessage } from "node:http";
 import type { OperationName } from "../contract/operations.js";
 import type { Random } from "../faults/random.js";
-import { type Door, openConnect, openGrpc, openHttp } from "./doors.js";
+import { openConnect, openGrpc, openHttp, type ProtocolClient } from "./protocol-clients.js";
 import type { Scene } from "./scene.js";
 import type { SoakedService } from "./service.js";
 
 /** What the load has done so far. */
 export interface Tally {
   calls: number;
-  readonly byDoor: Map<string, number>;
+  readonly byProtocol: Map<string, number>;
   readonly byOperation: Map<OperationName, number>;
   aborted: number;
   refused: number;
@@ -34,12 +34,12 @@ const verifications = 60;
 
 /**
  * Tells one story over and over, in many voices: each makes its own identity and keys, does with them all that can be
- * done, and deletes them. Every telling comes over connections of its own, through one of the doors.
+ * done, and deletes them. Every telling comes over connections of its own, through one of the protocols.
  */
 export function startLoad(service: SoakedService, scene: Scene, random: Random): Load {
   const tally: Tally = {
     calls: 0,
-    byDoor: new Map(),
+    byProtocol: new Map(),
     byOperation: new Map(),
     aborted: 0,
     refused: 0,
@@ -56,27 +56,27 @@ export function startLoad(service: SoakedService, scene: Scene, random: Random):
 
   /** Makes one call. Undefined: it did not succeed, as was expected; what was not expected ends the story. */
   async function call(
-    door: Door,
+    protocol: ProtocolClient,
     operation: OperationName,
     credential: string,
     request: object,
     expected: readonly string[] = [],
     signal?: AbortSignal,
   ): Promise<Record<string, string> | undefined> {
-    const answer = await door.call(operation, credential, request, signal);
+    const answer = await protocol.call(operation, credential, request, signal);
     tally.calls += 1;
-    add(tally.byDoor, door.name);
+    add(tally.byProtocol, protocol.name);
     add(tally.byOperation, operation);
     if ("fields" in answer) return answer.fields as Record<string, string>;
     if (expected.includes(answer.failed)) return undefined;
     if (load.faultOn && /^(Unavailable|DeadlineExceeded)$/.test(answer.failed)) tally.unavailable += 1;
-    else add(tally.unexpected, `${operation} by ${door.name}: ${answer.failed} (${answer.detail})`);
+    else add(tally.unexpected, `${operation} by ${protocol.name}: ${answer.failed} (${answer.detail})`);
     throw new StoryCut();
   }
 
-  async function tell(door: Door, spare: string, number: string): Promise<void> {
+  async function tell(protocol: ProtocolClient, spare: string, number: string): Promise<void> {
     const { key, operatorKey, workspaceId } = scene;
-    const ask = (operation: OperationName, request: object) => call(door, operation, key, request);
+    const ask = (operation: OperationName, request: object) => call(protocol, operation, key, request);
     const identityId = (await ask("createIdentity", { externalId: number, meta: { plan: "pro" } }))?.["identityId"];
     await ask("getIdentity", { externalId: number });
     await ask("updateIdentity", { identityId, meta: { plan: "free" } });
@@ -88,39 +88,39 @@ export function startLoad(service: SoakedService, scene: Scene, random: Random):
     for (let times = 0; times < verifications; times++) await ask("verifyKey", { key: made?.["key"] });
     await ask("updateKey", { keyId: made?.["keyId"], name: "renamed" });
     const rerolled = await ask("rerollKey", { keyId: made?.["keyId"], expiration: 0 });
-    await refuse(door, made?.["key"] ?? "");
-    await abort(door, identityId ?? "");
+    await refuse(protocol, made?.["key"] ?? "");
+    await abort(protocol, identityId ?? "");
     for (const one of [made, rerolled]) await ask("deleteKey", { keyId: one?.["keyId"] });
     await ask("deleteIdentity", { identityId });
 
-    const operate = (operation: OperationName, request: object) => call(door, operation, operatorKey, request);
+    const operate = (operation: OperationName, request: object) => call(protocol, operation, operatorKey, request);
     await operate("disableWorkspace", { workspaceId: spare, reason: "OWNER_REQUEST" });
     await operate("getWorkspace", { workspaceId: spare });
     await operate("enableWorkspace", { workspaceId: spare });
     await operate("listWorkspaces", { limit: 5 });
     const root = await operate("createRootKey", { workspaceId: spare });
-    await call(door, "deleteKey", root?.["key"] ?? "", { keyId: root?.["keyId"] });
+    await call(protocol, "deleteKey", root?.["key"] ?? "", { keyId: root?.["keyId"] });
     await operate("listAuditEvents", { workspaceId, limit: 5 });
     // A workspace cannot be deleted.
     if (random.chance(0.02)) await operate("createWorkspace", { name: "soak" });
   }
 
-  async function refuse(door: Door, other: string): Promise<void> {
-    await call(door, "listKeys", "", {}, ["Unauthenticated"]);
-    await call(door, "listKeys", "lk_unknown", {}, ["Unauthenticated"]);
-    await call(door, "listKeys", other, {}, ["Unauthenticated", "PermissionDenied"]);
-    await call(door, "getKey", scene.key, { keyId: "" }, ["InvalidArgument"]);
-    await call(door, "getIdentity", scene.key, { externalId: "nobody" }, ["NotFound"]);
+  async function refuse(protocol: ProtocolClient, other: string): Promise<void> {
+    await call(protocol, "listKeys", "", {}, ["Unauthenticated"]);
+    await call(protocol, "listKeys", "lk_unknown", {}, ["Unauthenticated"]);
+    await call(protocol, "listKeys", other, {}, ["Unauthenticated", "PermissionDenied"]);
+    await call(protocol, "getKey", scene.key, { keyId: "" }, ["InvalidArgument"]);
+    await call(protocol, "getIdentity", scene.key, { externalId: "nobody" }, ["NotFound"]);
     tally.refused += 5;
   }
 
   /** Goes away before the answer is there, now and then. */
-  async function abort(door: Door, identityId: string): Promise<void> {
+  async function abort(protocol: ProtocolClient, identityId: string): Promise<void> {
     for (const operation of ["listAuditEvents", "updateIdentity"] as const) {
       const request = operation === "updateIdentity" ? { identityId, meta: { n: random.between(0, 9) } } : {};
       const gone = new AbortController();
       setTimeout(() => gone.abort(), random.between(0, 20));
-      const answer = await call(door, operation, scene.key, request, ["Canceled"], gone.signal);
+      const answer = await call(protocol, operation, scene.key, request, ["Canceled"], gone.signal);
       if (answer === undefined) tally.aborted += 1;
     }
   }
@@ -128,15 +128,15 @@ export function startLoad(service: SoakedService, scene: Scene, random: Random):
   async function tellOnAndOn(voice: number): Promise<void> {
     const spare = await scene.makeWorkspace();
     for (let times = 0; !stopped; times++) {
-      const door = openings[(voice + times) % openings.length]?.() as Door;
+      const protocol = openings[(voice + times) % openings.length]?.() as ProtocolClient;
       try {
-        await tell(door, spare, `story_${voice}_${times}`);
+        await tell(protocol, spare, `story_${voice}_${times}`);
         await askWhetherReady(service.httpUrl);
       } catch (error) {
         if (!(error instanceof StoryCut)) throw error;
         await new Promise((next) => setTimeout(next, 100));
       } finally {
-        door.close();
+        protocol.close();
       }
     }
   }

@@ -5,7 +5,7 @@ export function toJson(result: RoundResult, facts: object): string {
   const { tally } = result;
   const counted = {
     ...tally,
-    byDoor: Object.fromEntries(tally.byDoor),
+    byProtocol: Object.fromEntries(tally.byProtocol),
     byOperation: Object.fromEntries(tally.byOperation),
     unexpected: Object.fromEntries(tally.unexpected),
   };
@@ -13,10 +13,10 @@ export function toJson(result: RoundResult, facts: object): string {
 }
 
 export function toText({ seconds, tally, faults, samples, before, after, memory, failings }: RoundResult): string {
-  const { calls, aborted, refused, unavailable, byDoor, byOperation } = tally;
+  const { calls, aborted, refused, unavailable, byProtocol, byOperation } = tally;
   const rows: [string, string][] = [
     ["lasted", `${(seconds / 60).toFixed(1)} minutes`],
-    ["calls", `${calls} (${(calls / seconds).toFixed(0)}/s): ${list(byDoor)}`],
+    ["calls", `${calls} (${(calls / seconds).toFixed(0)}/s): ${list(byProtocol)}`],
     ["operations", `${byOperation.size}: ${list(byOperation)}`],
     ["refused, aborted", `${refused}, ${aborted}`],
     ["faults", `${faults}; ${unavailable} calls were unavailable`],

@@ -2,7 +2,7 @@ import type postgres from "postgres";
 import { openSql } from "../../commands/open-sql.js";
 import { mintId } from "../../src/ids.js";
 import { mintSecret } from "../../src/keys/secret.js";
-import { type Door, openHttp } from "./doors.js";
+import { openHttp, type ProtocolClient } from "./protocol-clients.js";
 import type { SoakedService } from "./service.js";
 
 /** Whom the calls are about. */
@@ -17,8 +17,8 @@ export interface Scene {
 
 export async function makeScene({ httpUrl, operatorKey }: SoakedService): Promise<Scene> {
   const make = async () => {
-    const door = openHttp(httpUrl);
-    const answer = await door.call("createWorkspace", operatorKey, { name: "soak" }).finally(door.close);
+    const protocol = openHttp(httpUrl);
+    const answer = await protocol.call("createWorkspace", operatorKey, { name: "soak" }).finally(protocol.close);
     if ("failed" in answer) throw new Error(`no workspace could be made: ${answer.failed}`);
     return answer.fields as { workspaceId: string; key: string };
   };
@@ -37,12 +37,12 @@ const manyKeys = 8_000;
 /** Fills what is bounded to its bounds, which would otherwise fill for an hour and look like a leak. */
 export async function fillToTheBrim(databaseUrl: string, service: SoakedService, scene: Scene): Promise<void> {
   const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
-  const door = openHttp(service.httpUrl);
+  const protocol = openHttp(service.httpUrl);
   try {
     await fillChanges(sql, service, scene);
-    await fillKeys(sql, door, scene);
+    await fillKeys(sql, protocol, scene);
   } finally {
-    door.close();
+    protocol.close();
     await sql.end();
   }
 }
@@ -67,7 +67,7 @@ async function fillChanges(sql: postgres.Sql, service: SoakedService, { workspac
   }
 }
 
-async function fillKeys(sql: postgres.Sql, door: Door, { workspaceId, key }: Scene): Promise<void> {
+async function fillKeys(sql: postgres.Sql, protocol: ProtocolClient, { workspaceId, key }: Scene): Promise<void> {
   const secrets = Array.from({ length: manyKeys }, () => mintSecret());
   const ids = secrets.map(() => mintId("key"));
   await sql`
@@ -77,7 +77,7 @@ async function fillKeys(sql: postgres.Sql, door: Door, { workspaceId, key }: Sce
   const left = [...secrets];
   const verifyAll = async () => {
     for (let next = left.pop(); next !== undefined; next = left.pop()) {
-      await door.call("verifyKey", key, { key: next.plaintext });
+      await protocol.call("verifyKey", key, { key: next.plaintext });
     }
   };
   await Promise.all(Array.from({ length: 16 }, verifyAll));

@@ -182,13 +182,13 @@ export async function paste(command: string, place: Place): Promise<Ending> {
   );
 }
 
-/** The answer of the HTTP/JSON door. */
+/** The answer of the HTTP/JSON protocol. */
 export interface Answer {
   readonly status: number;
   readonly data: Record<string, unknown> | Record<string, unknown>[] | undefined;
 }
 
-/** Makes one call through the HTTP/JSON door. */
+/** Makes one call through the HTTP/JSON protocol. */
 export async function call(
   { httpUrl }: Service,
   path: string,

@@ -35,18 +35,18 @@ describe("with WORKERS=2", () => {
       const lines = linesOf(service).filter(({ method }) => /ListKeys$/.test(`${method}`));
       return lines.length === 8 ? lines : undefined;
     });
-    for (const door of ["http", "grpc"]) {
-      const servedBy = calls.filter((line) => line["door"] === door).map(({ worker }) => worker);
-      expect(servedBy.sort(), door).toEqual([1, 1, 2, 2]);
+    for (const protocol of ["http", "grpc"]) {
+      const servedBy = calls.filter((line) => line["protocol"] === protocol).map(({ worker }) => worker);
+      expect(servedBy.sort(), protocol).toEqual([1, 1, 2, 2]);
     }
     const after = await readMetrics(service);
     const grown = (name: string, labels = {}) => total(after, name, labels) - total(before, name, labels);
     expect(grown("latchkey_lookups_total", { kind: "key" }), "counters are added up").toBe(8);
     const method = "/latchkey.v1.KeysService/ListKeys";
-    for (const door of ["http", "grpc"]) {
-      expect(grown("latchkey_calls_total", { door, method, code: "ok" })).toBe(4);
-      expect(grown("latchkey_call_duration_seconds_count", { door, method }), "and so are histograms").toBe(4);
-      expect(grown("latchkey_call_duration_seconds_bucket", { door, method, le: "+Inf" })).toBe(4);
+    for (const protocol of ["http", "grpc"]) {
+      expect(grown("latchkey_calls_total", { protocol, method, code: "ok" })).toBe(4);
+      expect(grown("latchkey_call_duration_seconds_count", { protocol, method }), "and so are histograms").toBe(4);
+      expect(grown("latchkey_call_duration_seconds_bucket", { protocol, method, le: "+Inf" })).toBe(4);
     }
     expect(total(after, "latchkey_pool_connections"), "ten of each").toBe(20);
     expect(total(after, "latchkey_redis_in_use"), "what is the same in all is not added").toBe(1);

@@ -88,7 +88,7 @@ describe("PostgreSQL stopped by SIGSTOP", () => {
   });
 });
 
-/** Creates and reads through both doors without a pause, and keeps what was acknowledged. */
+/** Creates and reads through both protocols without a pause, and keeps what was acknowledged. */
 function startLoad() {
   const acknowledged: string[] = [];
   const refusals = new Set<string>();

@@ -34,7 +34,7 @@ afterAll(async () => {
   await server?.kill();
 });
 
-/** Calls with keys that nobody has asked about yet, through both doors, are all served. */
+/** Calls with keys that nobody has asked about yet, through both protocols, are all served. */
 async function expectServed(): Promise<void> {
   for (let times = 0; times < 5; times++) {
     const fresh = await succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, { scopes: ["keys.read"] });

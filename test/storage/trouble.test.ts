@@ -59,7 +59,7 @@ it("of trouble that lasts, the log says once that it began, however many calls f
   expect(said).toMatchObject([{ reason: "made up" }]);
 });
 
-describe("what is the matter with the database is told through both doors, as unavailable", () => {
+describe("what is the matter with the database is told through both protocols, as unavailable", () => {
   it.each([
     ["53100", "The service's database has no disk space left"],
     ["53200", "The service's database has no memory left"],

@@ -3,9 +3,9 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { openSql } from "../../commands/open-sql.js";
 import { changeLeaseTime, migrateDatabase } from "../../src/app.js";
 import { succeed } from "../calls.js";
-import type { CallRequest, Door, HeaderLines } from "../contract/door.js";
-import { type Doors, openDoors } from "../contract/doors.js";
 import type { OperationName } from "../contract/operations.js";
+import type { CallRequest, HeaderLines, ProtocolClient } from "../contract/protocol-client.js";
+import { openProtocols, type ProtocolClients } from "../contract/protocol-clients.js";
 import { newKey } from "../contract/repeats.js";
 import { createWorkspace } from "../gateway/http.js";
 import { openTestApp, operatorKey, type TestApp } from "../harness.js";
@@ -13,7 +13,7 @@ import { type OwnPostgres, openOwnPostgres } from "./own-postgres.js";
 
 let own: OwnPostgres;
 let app: TestApp;
-let doors: Doors;
+let protocols: ProtocolClients;
 let sql: postgres.Sql;
 let workspaceId: string;
 let key: string;
@@ -24,10 +24,10 @@ beforeAll(async () => {
   sql = openSql(own.url, { max: 1, onnotice: () => {} });
   await sql`update cluster_state set lease_ms = 50, wait_ms = 50`;
   app = await openTestApp({ databaseUrl: own.url });
-  doors = openDoors(app);
+  protocols = openProtocols(app);
 });
 afterAll(async () => {
-  doors?.close();
+  protocols?.close();
   await app?.close();
   await sql?.end({ timeout: 1 });
   await own?.close();
@@ -73,19 +73,19 @@ const createKey = (name: string) => create<{ keyId: string }>("keys.createKey", 
 const createIdentity = (externalId: string) =>
   create<{ identityId: string }>("identities.createIdentity", { externalId });
 
-/** A call, made anew for each door. */
-type Prepare = (door: Door) => Promise<CallRequest>;
+/** A call, made anew for each protocol. */
+type Prepare = (protocol: ProtocolClient) => Promise<CallRequest>;
 const keyIdOnly: Prepare = async ({ name }) => ({ keyId: (await createKey(name)).keyId });
 const identityIdOnly: Prepare = async ({ name }) => ({ identityId: (await createIdentity(name)).identityId });
 
 describe("a change whose wait for a synchronous standby was cancelled is told as unknown, not as done:", () => {
   it.each<[OperationName, Prepare]>([
     ["createKey", async () => ({ name: "new" })],
-    ["updateKey", async (door) => ({ ...(await keyIdOnly(door)), enabled: false })],
+    ["updateKey", async (protocol) => ({ ...(await keyIdOnly(protocol)), enabled: false })],
     ["deleteKey", keyIdOnly],
     ["rerollKey", keyIdOnly],
     ["createIdentity", async ({ name }) => ({ externalId: `${name} new` })],
-    ["updateIdentity", async (door) => ({ ...(await identityIdOnly(door)), meta: { plan: "pro" } })],
+    ["updateIdentity", async (protocol) => ({ ...(await identityIdOnly(protocol)), meta: { plan: "pro" } })],
     ["deleteIdentity", identityIdOnly],
     ["disableWorkspace", async () => ({ workspaceId, reason: "UNPAID_BILLING" })],
     ["enableWorkspace", async () => ({ workspaceId })],
@@ -93,10 +93,10 @@ describe("a change whose wait for a synchronous standby was cancelled is told as
     ["createRootKey", async () => ({ workspaceId })],
   ])("%s", async (operation, prepare) => {
     const credential = operation.includes("Workspace") || operation === "createRootKey" ? operatorKey : key;
-    for (const door of [doors.http, doors.grpc]) {
-      const request = await prepare(door);
+    for (const protocol of [protocols.http, protocols.grpc]) {
+      const request = await prepare(protocol);
       await awaitStandby(true);
-      expect(await cancelWaits(door.call(operation, credential, request))).toEqual(unknown);
+      expect(await cancelWaits(protocol.call(operation, credential, request))).toEqual(unknown);
       await awaitStandby(false);
     }
   });
@@ -117,14 +117,15 @@ describe("an answer that acknowledges an earlier change, and makes none itself, 
     ["an identity that exists already", "createIdentity", async () => ({ externalId: "y" }), noHeaders, exists],
     ["a repeated reroll", "rerollKey", keyIdOnly, newKey(), { ok: true }],
   ])("%s (%s)", async (_what, operation, prepare, headers, answer) => {
-    const request = await prepare(doors.http);
-    const call = (door: Door) => door.call(operation, key, request, headers);
+    const request = await prepare(protocols.http);
+    const call = (protocol: ProtocolClient) => protocol.call(operation, key, request, headers);
     await awaitStandby(true);
     // The first may make the change. All that is left for the others is to tell of it.
-    for (const door of [doors.http, doors.http, doors.grpc]) expect(await cancelWaits(call(door))).toEqual(unknown);
+    for (const protocol of [protocols.http, protocols.http, protocols.grpc])
+      expect(await cancelWaits(call(protocol))).toEqual(unknown);
     await awaitStandby(false);
-    expect(await call(doors.grpc)).toMatchObject(answer);
-    expect(await call(doors.http)).toMatchObject(answer);
+    expect(await call(protocols.grpc)).toMatchObject(answer);
+    expect(await call(protocols.http)).toMatchObject(answer);
   });
 });
 

@@ -19,7 +19,7 @@ beforeAll(async () => {
   pair = await authority.issue();
 });
 
-const doors = ["http", "connect", "grpc-web", "grpc, by connect-node", "grpc, by grpc-js"] as const;
+const protocols = ["http", "connect", "grpc-web", "grpc, by connect-node", "grpc, by grpc-js"] as const;
 
 /** A service with its certificates, which can be exchanged, and its log. */
 async function openSecured(mutual: boolean, presented = pair) {
@@ -50,10 +50,10 @@ describe("with TLS_CERT_FILE and TLS_KEY_FILE", () => {
   });
   afterAll(() => secured.close());
 
-  it.each(doors)("%s is served to who trusts the certificate, and to nobody else", async (door) => {
-    expect(await callers(app, { ca: authority.cert })[door]()).toBe(0);
+  it.each(protocols)("%s is served to who trusts the certificate, and to nobody else", async (protocol) => {
+    expect(await callers(app, { ca: authority.cert })[protocol]()).toBe(0);
     const { cert: stranger } = await createAuthority("Somebody else");
-    await expect(callers(app, { ca: stranger })[door]()).rejects.toThrow(/certificate|signature/);
+    await expect(callers(app, { ca: stranger })[protocol]()).rejects.toThrow(/certificate|signature/);
   });
 
   it("who speaks plain text is refused on both ports, and is no call", async () => {
@@ -98,7 +98,7 @@ describe("with TLS_CERT_FILE and TLS_KEY_FILE", () => {
     expect(http).not.toBe(before);
     expect(grpc).toBe(http);
     for (const ask of old) expect(await ask()).toBe(200);
-    for (const door of doors) expect(await callers(app, { ca: authority.cert })[door](), door).toBe(0);
+    for (const protocol of protocols) expect(await callers(app, { ca: authority.cert })[protocol](), protocol).toBe(0);
   });
 });
 
@@ -165,13 +165,16 @@ describe("with TLS_CLIENT_CA_FILE", () => {
   });
   afterAll(() => secured.close());
 
-  it.each(doors)("%s is served to a client whose certificate that authority signed, and to no other", async (door) => {
-    const call = (trust: Partial<Trust>) => callers(secured.app, { ca: authority.cert, ...trust })[door]();
-    expect(await call(await authority.issue())).toBe(0);
-    await expect(call({}), "without a certificate").rejects.toThrow();
-    const impostor = await createAuthority(); // of the same name
-    await expect(call(await impostor.issue()), "with one of another authority").rejects.toThrow();
-  });
+  it.each(protocols)(
+    "%s is served to a client whose certificate that authority signed, and to no other",
+    async (protocol) => {
+      const call = (trust: Partial<Trust>) => callers(secured.app, { ca: authority.cert, ...trust })[protocol]();
+      expect(await call(await authority.issue())).toBe(0);
+      await expect(call({}), "without a certificate").rejects.toThrow();
+      const impostor = await createAuthority(); // of the same name
+      await expect(call(await impostor.issue()), "with one of another authority").rejects.toThrow();
+    },
+  );
 });
 
 describe("a stop over TLS is not held up by", () => {
@@ -180,7 +183,7 @@ describe("a stop over TLS is not held up by", () => {
     const socket = await connectTls(app[port], { ca: authority.cert });
     const closed = once(socket.resume(), "close");
     // So the connection before these has been accepted.
-    for (const door of doors) await callers(app, { ca: authority.cert })[door]();
+    for (const protocol of protocols) await callers(app, { ca: authority.cert })[protocol]();
     const elapsed = startStopwatch();
     await close();
     await closed;

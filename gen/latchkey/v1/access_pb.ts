@@ -45,7 +45,7 @@ export const AccessSchema: GenMessage<Access> = /*@__PURE__*/
   messageDesc(file_latchkey_v1_access, 0);
 
 /**
- * Who may call this RPC, read from the descriptor on every door.
+ * Who may call this RPC, read from the descriptor on every protocol.
  *
  * @generated from extension: latchkey.v1.Access access = 51790;
  */

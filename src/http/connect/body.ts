@@ -6,7 +6,7 @@ import {
   type JsonValue,
   ScalarType,
 } from "@bufbuild/protobuf";
-import { unsupportedCompression, type FieldError, invalidInput, isEnough, payloadTooLarge } from "../../errors.js";
+import { type FieldError, invalidInput, isEnough, payloadTooLarge, unsupportedCompression } from "../../errors.js";
 import { readBinary } from "../../rpc/decode-binary.js";
 import { maxItemsOf, tooManyItems } from "../../rpc/message-limits.js";
 import { maxMessageBytes } from "../../rpc/pipeline.js";

@@ -17,7 +17,7 @@ import { type BodyFormat, refuseCompressed, refuseUndecodable } from "./body.js"
 const callKey = createContextKey<HttpCall | undefined>(undefined);
 
 /**
- * The Connect and gRPC-Web door, in a scope of its own on the HTTP port.
+ * The Connect and gRPC-Web protocol, in a scope of its own on the HTTP port.
  *
  * @param headersOf what any answer over HTTP brings along with a failure
  */
@@ -32,7 +32,7 @@ export function connectPlugin(procedures: readonly Procedure[], headersOf: Heade
       const procedure = byPath.get(request.routeOptions.url ?? "");
       if (procedure === undefined) return done();
       const { call } = request;
-      call.door = "connect";
+      call.protocol = "connect";
       // From the first byte, however long the body takes to come.
       const [timeoutProtocol, timeout] = timeoutOf(request);
       call.deadline = Math.min(call.deadline, call.startedAt + timeoutMs(timeoutProtocol, timeout));

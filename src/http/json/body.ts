@@ -1,5 +1,5 @@
 import type { FastifyRequest } from "fastify";
-import { unsupportedCompression, invalidInput } from "../../errors.js";
+import { invalidInput, unsupportedCompression } from "../../errors.js";
 import { readJson } from "./strict-json.js";
 
 /** Parses a JSON body. An empty one means `{}`: the documented listKeys call may send none. */

@@ -1,4 +1,4 @@
-// The JSON of the HTTP door. By hand, because it is not ProtoJSON: times are milliseconds, 64-bit counts are numbers,
+// The JSON of the HTTP protocol. By hand, because it is not ProtoJSON: times are milliseconds, 64-bit counts are numbers,
 // enums go without their prefix, and every mistake is named by its field. Codecs are compiled once, from descriptors;
 // a field of a kind that no message has yet fails there, at start-up.
 import { create, type DescEnum, type DescField, type DescMessage, type Message, ScalarType } from "@bufbuild/protobuf";

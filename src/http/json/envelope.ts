@@ -1,4 +1,4 @@
-import { catalogue, type ApiError, pathOf, retryAfterOf, titleOf } from "../../errors.js";
+import { type ApiError, catalogue, pathOf, retryAfterOf, titleOf } from "../../errors.js";
 import { neverCached } from "../call.js";
 
 /** The body of a success, around its members as they were written. */

@@ -151,7 +151,7 @@ function numberAt(text: string, begin: number): string {
 
 /**
  * Whether a number would come back as another: an integer with too many digits, or what is too small not to be 0. All others
- * are rounded to the nearest that a double holds, as everywhere. What is too large for one is refused behind every door.
+ * are rounded to the nearest that a double holds, as everywhere. What is too large for one is refused behind every protocol.
  */
 function isAltered(number: string): boolean {
   if (number.length <= 15 && !number.includes("e") && !number.includes("E")) return false;

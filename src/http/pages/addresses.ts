@@ -1,6 +1,6 @@
 import type { FastifyRequest } from "fastify";
 
-/** Where the doors are, as the one who asks sees them. */
+/** Where the protocols are, as the one who asks sees them. */
 export interface Addresses {
   /** HTTP/JSON and Connect: a URL without a path. */
   readonly http: string;
@@ -11,7 +11,7 @@ export interface Addresses {
 }
 
 /**
- * Tells the doors by the name that the asker used for this service: which names lead here, a service does not know. All
+ * Tells the protocols by the name that the asker used for this service: which names lead here, a service does not know. All
  * of it comes from the asker and is shown to the asker alone.
  */
 export function addressesOf({ host, headers, protocol, socket }: FastifyRequest, grpcPort: number): Addresses {

@@ -1,15 +1,15 @@
 import {
+  type ApiErrorCode,
   type Category,
   catalogue,
   categoryOf,
-  type ApiErrorCode,
   errorCodes,
   grpcNameOf,
   pathOf,
   reasonOf,
   titleOf,
 } from "../../errors.js";
-import { errorPagePath, errorBody } from "../json/envelope.js";
+import { errorBody, errorPagePath } from "../json/envelope.js";
 import { type Example, examples } from "./examples.js";
 import { command, html, json, type Markup, sentence } from "./html.js";
 import { type Page, paths } from "./layout.js";

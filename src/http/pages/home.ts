@@ -4,8 +4,8 @@ import { logo, type Page, paths } from "./layout.js";
 import { version } from "./version.js";
 
 /** The first page: what runs here, and where to go next. */
-export function homePage(doors: Addresses): Page {
-  const { http, grpc } = doors;
+export function homePage(protocols: Addresses): Page {
+  const { http, grpc } = protocols;
   return {
     title: "Latchkey: API keys for your services",
     main: html`<div class="row hero">
@@ -22,10 +22,10 @@ ${[
     "The first start keeps one in a file. If this is not your installation, ask its operator.",
     command("KEY=$(cat .latchkey/first.key)"),
   ),
-  row("HTTP/JSON", `For external clients, at \`${http}\``, command(httpCall(doors))),
-  row("gRPC", `For internal services, at \`${grpc}\`, with server reflection`, command(grpcCall(doors))),
-  row("Connect, gRPC-Web", `For browsers and TypeScript, at \`${http}\``, command(connectCall(doors))),
-  row("Go on", "All doors give the same results and the same errors.", furtherPages),
+  row("HTTP/JSON", `For external clients, at \`${http}\``, command(httpCall(protocols))),
+  row("gRPC", `For internal services, at \`${grpc}\`, with server reflection`, command(grpcCall(protocols))),
+  row("Connect, gRPC-Web", `For browsers and TypeScript, at \`${http}\``, command(connectCall(protocols))),
+  row("Go on", "All protocols give the same results and the same errors.", furtherPages),
 ]}`,
   };
 }
@@ -35,7 +35,7 @@ export function homeData({ http, grpc }: Addresses) {
   return {
     name: "Latchkey",
     version,
-    doors: { http, connect: http, grpc },
+    protocols: { http, connect: http, grpc },
     links: {
       reference: http + paths.reference,
       openapi: http + paths.openapi,

@@ -8,7 +8,7 @@ import { errorPagePath, successBody, successMembers } from "../json/envelope.js"
 import { type Addresses, addressesOf } from "./addresses.js";
 import { errorIndex, errorPage } from "./errors.js";
 import { homeData, homePage } from "./home.js";
-import { icon, renderPage, type Page, paths } from "./layout.js";
+import { icon, type Page, paths, renderPage } from "./layout.js";
 import { style } from "./style.js";
 
 /**
@@ -28,12 +28,12 @@ export function pages(docsBase: () => string, grpcPort: () => number, send: Send
 
     // HTML for those who ask for it, as browsers do; curl, and whoever takes anything, gets JSON.
     scope.get(paths.home, async (request, reply) => {
-      const doors = addressesOf(request, grpcPort());
+      const protocols = addressesOf(request, grpcPort());
       reply.header("vary", "accept");
       if (request.accepts().type(["json", "html"]) === "html") {
-        send(request, reply.type(htmlType), pageFor(paths.home, doors, homePage));
+        send(request, reply.type(htmlType), pageFor(paths.home, protocols, homePage));
       } else {
-        send(request, reply.type(jsonType), successBody(request.call.requestId, successMembers(homeData(doors))));
+        send(request, reply.type(jsonType), successBody(request.call.requestId, successMembers(homeData(protocols))));
       }
       return reply;
     });
@@ -49,7 +49,7 @@ export function pages(docsBase: () => string, grpcPort: () => number, send: Send
       return reply;
     });
 
-    function servePage(path: string, write: (doors: Addresses) => Page): void {
+    function servePage(path: string, write: (protocols: Addresses) => Page): void {
       scope.get(path, async (request, reply) => {
         send(request, reply.type(htmlType), pageFor(path, addressesOf(request, grpcPort()), write));
         return reply;
@@ -57,11 +57,11 @@ export function pages(docsBase: () => string, grpcPort: () => number, send: Send
     }
   };
 
-  function pageFor(path: string, doors: Addresses, write: (doors: Addresses) => Page): Buffer {
-    const name = `${path} ${doors.http} ${doors.grpc} ${doors.grpcOverTls}`;
+  function pageFor(path: string, protocols: Addresses, write: (protocols: Addresses) => Page): Buffer {
+    const name = `${path} ${protocols.http} ${protocols.grpc} ${protocols.grpcOverTls}`;
     const known = made.get(name);
     if (known !== undefined) return known;
-    const page = Buffer.from(renderPage(write(doors)));
+    const page = Buffer.from(renderPage(write(protocols)));
     made.set(name, page);
     return page;
   }

@@ -8,7 +8,7 @@ import { gzip } from "node:zlib";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { SendBody } from "../call.js";
 import { html } from "./html.js";
-import { renderPage, paths } from "./layout.js";
+import { paths, renderPage } from "./layout.js";
 
 /** What the error URLs in the generated document begin with; where it is served, they begin with the real address. */
 export const exampleDocsBase = "http://127.0.0.1:8080";

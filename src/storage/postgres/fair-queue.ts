@@ -1,4 +1,4 @@
-import { createAcquireQueue, type Waiter, type AcquireQueue } from "./acquire-queue.js";
+import { type AcquireQueue, createAcquireQueue, type Waiter } from "./acquire-queue.js";
 
 /**
  * Where the statements of one account wait: flow by flow in turn, within a flow in the order of their arrival. Each flow

@@ -2,7 +2,7 @@ import type { PendingQuery, Row, RowList } from "postgres";
 import { serviceOverloaded } from "../../errors.js";
 import { errorCodeOf, listenForWarnings, type Sql } from "./connection.js";
 import { OutcomeUnknown } from "./errors.js";
-import type { PooledConnection, Pool, PoolWaiter } from "./pool.js";
+import type { Pool, PooledConnection, PoolWaiter } from "./pool.js";
 import type { Origin } from "./shares.js";
 
 type Statement = PendingQuery<Row[]>;
@@ -162,7 +162,9 @@ function send(
   }
 
   const waiter: PoolWaiter =
-    watch === undefined || isPatient ? { onAcquired: attempt, origin } : { onAcquired: attempt, onRejected: refuse, origin };
+    watch === undefined || isPatient
+      ? { onAcquired: attempt, origin }
+      : { onAcquired: attempt, onRejected: refuse, origin };
   lanes.acquire(waiter);
   return {
     result,

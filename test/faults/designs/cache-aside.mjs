@@ -2,7 +2,7 @@
 // writes the new state over the old one. Broken, because Redis may miss that write, or hold an older one afterwards.
 const lifetimeMs = 10 * 60_000;
 
-export function createHoldings(_lease, _changes, cache, sources) {
+export function createKeyCache(_lease, _changes, cache, sources) {
   const nameOf = (workspaceId) => `latchkey:ws:${workspaceId}`;
   const remember = (workspaceId, enabled) =>
     cache.set(nameOf(workspaceId), enabled ? "enabled" : "disabled", lifetimeMs);
@@ -12,7 +12,7 @@ export function createHoldings(_lease, _changes, cache, sources) {
   /** A change does not say here what it has changed, so the state of all workspaces that were asked for lately is written. */
   async function overwrite() {
     for (const workspaceId of [...known].slice(-20)) {
-      const state = await sources.readState(workspaceId);
+      const state = await sources.readWorkspaceState(workspaceId);
       if (state !== undefined) await remember(workspaceId, state.enabled);
     }
   }
@@ -21,29 +21,29 @@ export function createHoldings(_lease, _changes, cache, sources) {
     known.add(workspaceId);
     const cached = await cache.get(nameOf(workspaceId));
     if (cached !== undefined) return cached === "enabled";
-    const state = await sources.readState(workspaceId);
+    const state = await sources.readWorkspaceState(workspaceId);
     if (state !== undefined) await remember(workspaceId, state.enabled);
     return state?.enabled ?? false;
   }
 
   async function find(hash) {
-    const key = await sources.readStanding(hash);
+    const key = await sources.readKeyRecord(hash);
     return key && { key, workspaceEnabled: await isEnabled(key.workspaceId) };
   }
 
   return {
-    held: () => undefined,
+    peek: () => undefined,
     recheck: find,
-    read: async (hash) => {
-      const key = await sources.readStanding(hash);
+    readThrough: async (hash) => {
+      const key = await sources.readKeyRecord(hash);
       return key && { key, workspaceEnabled: key.workspaceEnabled };
     },
-    find,
-    ready: async () => {},
-    changed: overwrite,
-    settled: overwrite,
-    durable: async () => {},
+    get: find,
+    ensureLease: async () => {},
+    awaitPropagation: overwrite,
+    awaitEarlierChanges: overwrite,
+    awaitDurability: async () => {},
     confirm: () => {},
-    knownHistory: () => "",
+    knownTimeline: () => "",
   };
 }

@@ -1,8 +1,8 @@
 // The service's own design, except that a commit counts on whichever server it is made. Broken, because what is repeated may
 // have been read on a primary that was lost meanwhile, and the standby that took over does not have it.
-import { createMakeDurable as createSound } from "./make-durable.as-built.js";
+import { createDurabilityBarrier as createSound } from "./make-durable.as-built.js";
 
-export function createMakeDurable(sql) {
+export function createDurabilityBarrier(sql) {
   const makeDurable = createSound(sql);
   return (call, history) =>
     makeDurable(call, history).catch((error) => {

@@ -8,7 +8,7 @@ export function createLease(source, changes, leaseMs, clock) {
   const lease = createSound(source, changes, leaseMs, clock);
   return {
     ...lease,
-    async outlast() {
+    async waitOut() {
       await clock.sleep((leaseMs + 5) * 1.01 + 1);
       await lease.ensure();
     },

@@ -1,7 +1,7 @@
 // The service's own design, except that a change returns as soon as it is committed. Broken, because other replicas go
 // on by what they hold until their leases end.
-import { createHoldings as createSound } from "./key-cache.as-built.js";
+import { createKeyCache as createSound } from "./key-cache.as-built.js";
 
-export function createHoldings(lease, ...rest) {
-  return createSound({ ...lease, outlast: async () => {} }, ...rest);
+export function createKeyCache(lease, ...rest) {
+  return createSound({ ...lease, waitOut: async () => {} }, ...rest);
 }

@@ -4,7 +4,7 @@ import { Redis } from "ioredis";
 
 const channel = "latchkey:changed";
 
-export function createHoldings(_lease, _changes, _cache, sources) {
+export function createKeyCache(_lease, _changes, _cache, sources) {
   const held = new Map();
   const publisher = connect();
   const subscriber = connect();
@@ -21,26 +21,26 @@ export function createHoldings(_lease, _changes, _cache, sources) {
   }
 
   async function find(hash) {
-    const standing = held.get(hash) ?? (await sources.readStanding(hash));
+    const standing = held.get(hash) ?? (await sources.readKeyRecord(hash));
     if (standing === undefined) return undefined;
     held.set(hash, standing);
     return { key: standing, workspaceEnabled: standing.workspaceEnabled };
   }
 
   return {
-    held: () => undefined,
+    peek: () => undefined,
     recheck: find,
-    read: async (hash) => {
-      const key = await sources.readStanding(hash);
+    readThrough: async (hash) => {
+      const key = await sources.readKeyRecord(hash);
       return key && { key, workspaceEnabled: key.workspaceEnabled };
     },
-    find,
-    ready: async () => {},
-    changed: tellAll,
-    settled: tellAll,
-    durable: async () => {},
+    get: find,
+    ensureLease: async () => {},
+    awaitPropagation: tellAll,
+    awaitEarlierChanges: tellAll,
+    awaitDurability: async () => {},
     confirm: () => {},
-    knownHistory: () => "",
+    knownTimeline: () => "",
   };
 }
 

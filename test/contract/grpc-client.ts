@@ -4,18 +4,18 @@ import { Client, credentials, Metadata, type ServiceError } from "@grpc/grpc-js"
 import { expect } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { type Status, StatusSchema } from "../../gen/google/rpc/status_pb.js";
-import { type CallerCredential, type Door, type HeaderLines, headersOf } from "./door.js";
 import { toComparable, toRequestMessage } from "./messages.js";
 import { type OperationName, operationOf } from "./operations.js";
 import { type Outcome, requestIdForm, type Success, toRefusal } from "./outcome.js";
+import { type CallerCredential, type HeaderLines, headersOf, type ProtocolClient } from "./protocol-client.js";
 
-/** The gRPC door, which can also send bytes that are no message. */
-export interface GrpcDoor extends Door {
+/** The gRPC protocol, which can also send bytes that are no message. */
+export interface GrpcClient extends ProtocolClient {
   callBytes(operation: OperationName, credential: CallerCredential, bytes: Uint8Array): Promise<Outcome>;
 }
 
-/** The gRPC door, by a real @grpc/grpc-js client. */
-export function openGrpcDoor(address: string): GrpcDoor {
+/** The gRPC protocol, by a real @grpc/grpc-js client. */
+export function openGrpcClient(address: string): GrpcClient {
   const client = new Client(address, credentials.createInsecure());
 
   async function callBytes(

@@ -10,13 +10,13 @@ export type CallRequest = Readonly<Record<string, unknown>>;
 /** Headers, or metadata, to send beside the credential; a name may come twice. */
 export type HeaderLines = readonly (readonly [name: string, value: string])[];
 
-/** The doors by name. Connect is spoken in JSON, as browsers do; gRPC-Web in binary. */
-export type DoorName = "grpc" | "http" | "connect" | "grpc-web";
+/** The protocols by name. Connect is spoken in JSON, as browsers do; gRPC-Web in binary. */
+export type ProtocolName = "grpc" | "http" | "connect" | "grpc-web";
 
 /** One way into the service, by a real client. */
-export interface Door {
-  readonly name: DoorName;
-  /** Calls, checks everything about the answer that holds for every answer of this door, and says how it ended. */
+export interface ProtocolClient {
+  readonly name: ProtocolName;
+  /** Calls, checks everything about the answer that holds for every answer of this protocol, and says how it ended. */
   call(
     operation: OperationName,
     credential: CallerCredential,

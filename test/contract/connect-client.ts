@@ -3,26 +3,26 @@ import { ConnectError, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import { expect } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
-import { type Door, type DoorName, headersOf } from "./door.js";
-import { toSuccess } from "./grpc-door.js";
+import { toSuccess } from "./grpc-client.js";
 import { toRequestMessage } from "./messages.js";
 import { operationOf } from "./operations.js";
 import { requestIdForm, toRefusal } from "./outcome.js";
+import { headersOf, type ProtocolClient, type ProtocolName } from "./protocol-client.js";
 
-/** The Connect door, by a real Connect client that speaks JSON, as browsers do. */
-export function openConnectDoor(baseUrl: string): Door {
-  return openDoor("connect", (nodeOptions) =>
+/** The Connect protocol, by a real Connect client that speaks JSON, as browsers do. */
+export function openConnectClient(baseUrl: string): ProtocolClient {
+  return openClient("connect", (nodeOptions) =>
     createConnectTransport({ baseUrl, httpVersion: "1.1", useBinaryFormat: false, nodeOptions }),
   );
 }
 
-/** The gRPC-Web door, by a real gRPC-Web client that speaks binary. */
-export function openGrpcWebDoor(baseUrl: string): Door {
-  return openDoor("grpc-web", (nodeOptions) => createGrpcWebTransport({ baseUrl, httpVersion: "1.1", nodeOptions }));
+/** The gRPC-Web protocol, by a real gRPC-Web client that speaks binary. */
+export function openGrpcWebClient(baseUrl: string): ProtocolClient {
+  return openClient("grpc-web", (nodeOptions) => createGrpcWebTransport({ baseUrl, httpVersion: "1.1", nodeOptions }));
 }
 
-function openDoor(name: DoorName, createTransport: (nodeOptions: { agent: Agent }) => Transport): Door {
-  // Connections of its own: what one door does to a connection does not reach another's calls.
+function openClient(name: ProtocolName, createTransport: (nodeOptions: { agent: Agent }) => Transport): ProtocolClient {
+  // Connections of its own: what one protocol does to a connection does not reach another's calls.
   const agent = new Agent({ keepAlive: true });
   const transport = createTransport({ agent });
   return {

@@ -1,11 +1,11 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
-import { type Answer, type Door, withoutJudgement } from "./answer.js";
-import { openSocketDoor } from "./socket-door.js";
+import { type Answer, type ProtocolClient, withoutJudgement } from "./answer.js";
+import { openSocketClient } from "./socket-client.js";
 
 /** Connect with JSON, over HTTP/1.1. */
-export function openConnectDoor(port: number): Door {
-  return openSocketDoor(port, { name: "connect", write: ({ connect }) => connect.whole, read: readConnect });
+export function openConnectClient(port: number): ProtocolClient {
+  return openSocketClient(port, { name: "connect", write: ({ connect }) => connect.whole, read: readConnect });
 }
 
 /** An answer of Connect, once it is here as a whole. */

@@ -1,9 +1,9 @@
-import { type Answer, type Door, withoutJudgement } from "./answer.js";
-import { openSocketDoor } from "./socket-door.js";
+import { type Answer, type ProtocolClient, withoutJudgement } from "./answer.js";
+import { openSocketClient } from "./socket-client.js";
 
 /** HTTP/JSON. */
-export function openHttpDoor(port: number): Door {
-  return openSocketDoor(port, { name: "http", write: ({ http }) => http, read: readAnswer });
+export function openHttpClient(port: number): ProtocolClient {
+  return openSocketClient(port, { name: "http", write: ({ http }) => http, read: readAnswer });
 }
 
 /** The answer, once it is here as a whole. */

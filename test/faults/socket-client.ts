@@ -1,5 +1,5 @@
 import { connect, type Socket } from "node:net";
-import { type Answer, type Door, patienceMs } from "./answer.js";
+import { type Answer, type ProtocolClient, patienceMs } from "./answer.js";
 import type { Request } from "./request.js";
 
 /** How a protocol over HTTP/1.1 writes a request, and reads an answer once it is here as a whole. */
@@ -13,7 +13,7 @@ export interface Protocol {
  * HTTP/1.1 over connections that are kept, one call at a time on each. By hand, on bare sockets: Node's own client
  * would take as much of the machine as a replica.
  */
-export function openSocketDoor(port: number, protocol: Protocol): Door {
+export function openSocketClient(port: number, protocol: Protocol): ProtocolClient {
   const idle: Connection[] = [];
   const all = new Set<Connection>();
   const sweep = setInterval(() => {

@@ -1,13 +1,13 @@
 import { expect } from "vitest";
 import { keep } from "../evidence.js";
-import { type CallerCredential, type Door, type HeaderLines, headersOf } from "./door.js";
 import { type HttpRoute, operationOf } from "./operations.js";
 import { errorTable, type Outcome, requestIdForm, type Success } from "./outcome.js";
+import { type CallerCredential, type HeaderLines, headersOf, type ProtocolClient } from "./protocol-client.js";
 
 const typeForm = /^(http:\/\/127\.0\.0\.1:\d+)\/api-reference\/errors-v2\/service\/([a-z]+\/[a-z_]+)$/;
 
-/** The HTTP/JSON door, by fetch, on the first documented route of each operation. */
-export function openHttpDoor(httpUrl: string): Door {
+/** The HTTP/JSON protocol, by fetch, on the first documented route of each operation. */
+export function openHttpClient(httpUrl: string): ProtocolClient {
   return {
     name: "http",
     call: (operation, credential, request, headers) => {

@@ -5,19 +5,19 @@ import { createConnectTransport, createGrpcTransport, Http2SessionManager } from
 import { toRequestMessage } from "../contract/messages.js";
 import { type OperationName, operationOf } from "../contract/operations.js";
 
-/** How a call ended: with fields, or with the gRPC status of its failure, whatever the door. */
+/** How a call ended: with fields, or with the gRPC status of its failure, whatever the protocol. */
 export type Answer =
   | { readonly fields: Record<string, unknown> }
   | { readonly failed: string; readonly detail?: string | undefined };
 
 /** A way into the service that is opened, used for a while, and closed. */
-export interface Door {
+export interface ProtocolClient {
   readonly name: "http" | "grpc" | "connect";
   call(operation: OperationName, credential: string, request: object, signal?: AbortSignal): Promise<Answer>;
   close(): void;
 }
 
-export function openHttp(baseUrl: string): Door {
+export function openHttp(baseUrl: string): ProtocolClient {
   const agent = new Agent({ keepAlive: true });
   return {
     name: "http",
@@ -61,19 +61,19 @@ const byStatus: Readonly<Record<number, string>> = {
   504: "DeadlineExceeded",
 };
 
-export function openGrpc(baseUrl: string): Door {
+export function openGrpc(baseUrl: string): ProtocolClient {
   const sessionManager = new Http2SessionManager(baseUrl);
   const transport = createGrpcTransport({ baseUrl, sessionManager });
   return overTransport("grpc", transport, () => sessionManager.abort());
 }
 
-export function openConnect(baseUrl: string): Door {
+export function openConnect(baseUrl: string): ProtocolClient {
   const agent = new Agent({ keepAlive: true });
   const transport = createConnectTransport({ baseUrl, httpVersion: "1.1", nodeOptions: { agent } });
   return overTransport("connect", transport, () => agent.destroy());
 }
 
-function overTransport(name: Door["name"], transport: Transport, close: () => void): Door {
+function overTransport(name: ProtocolClient["name"], transport: Transport, close: () => void): ProtocolClient {
   return {
     name,
     async call(operation, credential, request, signal) {

@@ -3,10 +3,10 @@ import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { Client, credentials, type ServiceError, status } from "@grpc/grpc-js";
 import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
-import { type Answer, type Door, patienceMs, withoutJudgement } from "./answer.js";
+import { type Answer, type ProtocolClient, patienceMs, withoutJudgement } from "./answer.js";
 
 /** gRPC over one channel that lives as long as the laboratory and finds its replica again after each restart. */
-export function openGrpcDoor(port: number): Door {
+export function openGrpcClient(port: number): ProtocolClient {
   const client = new Client(`127.0.0.1:${port}`, credentials.createInsecure(), {
     "grpc.initial_reconnect_backoff_ms": 100,
     "grpc.max_reconnect_backoff_ms": 500,
