@@ -1,6 +1,6 @@
 -- What can alter a decision about a key is stamped with the id of the transaction that did it, and no longer with an epoch
 -- from one row, for which all changes of all workspaces had to wait. Which transactions a reading includes, its snapshot
--- tells: see docs/decisions/0029-transaction-ids-and-snapshots.md.
+-- tells: see docs/decisions/0029-transaction-ids-instead-of-epochs.md.
 alter table workspaces drop column changed_epoch, add column changed_xid xid8 not null default '0';
 alter table identities drop column changed_epoch, add column changed_xid xid8 not null default '0';
 alter table keys drop column changed_epoch, add column changed_xid xid8 not null default '0';
