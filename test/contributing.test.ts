@@ -3,6 +3,8 @@ import { describe, expect, it } from "vitest";
 
 const dependencies = readFileSync("docs/architecture/dependencies.md", "utf8");
 const overview = readFileSync("docs/architecture/overview.md", "utf8");
+const configuration = readFileSync("docs/reference/configuration.md", "utf8");
+const readme = readFileSync("README.md", "utf8");
 
 /** The text under a heading of a document. */
 function section(document: string, heading: string): string {
@@ -28,5 +30,31 @@ describe("the architecture documents", () => {
     const entries = readdirSync("src", { withFileTypes: true });
     const folders = entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
     expect(named.sort()).toEqual(folders.sort());
+  });
+});
+
+describe("the documented variables", () => {
+  /** The rows of all tables of variables in a document: the names in the first cell, and the default. */
+  const variablesIn = (document: string) =>
+    [...document.matchAll(/^\| ((?:`[A-Z_]+`(?:, )?)+) \| ([^|]+) \|/gm)].flatMap(([, names = "", fallback = ""]) =>
+      names.split(", ").map((name) => [name.replaceAll("`", ""), fallback] as const),
+    );
+
+  it("are those that the configuration reads", () => {
+    const read = [...readFileSync("src/config.ts", "utf8").matchAll(/\bread(?:<[^(]*>)?\(\s*"([A-Z_]+)"/g)];
+    const names = new Set(read.map(([, name]) => name));
+    expect(names.size).toBeGreaterThan(20);
+    expect(
+      variablesIn(configuration)
+        .map(([name]) => name)
+        .sort(),
+    ).toEqual([...names].sort());
+  });
+
+  it("have the same defaults in the README", () => {
+    const reference = new Map(variablesIn(configuration));
+    const first = variablesIn(section(readme, "Configuration"));
+    expect(first.length).toBeGreaterThan(7);
+    expect(first.filter(([name, fallback]) => !reference.get(name)?.startsWith(fallback))).toEqual([]);
   });
 });

@@ -124,7 +124,7 @@ describe("the story of the examples: made, verified, disabled, refused", () => {
     const path = await pathWithGrpc();
     if (path === undefined) leaveOut(context, "no python3 on this machine has the packages grpc and google.protobuf");
     const readme = readFileSync("examples/README.md", "utf8");
-    const [, commands = ""] = /Python wants its stubs first:\n\n```sh\n(.*?)```/s.exec(readme) ?? [];
+    const [, commands = ""] = /Python needs its stubs first:\n\n```sh\n(.*?)```/s.exec(readme) ?? [];
     symlinkSync(join(project.package, "dist"), join(project.folder, "dist"));
     expect(await tell("sh", ["-euc", commands], { PATH: path })).toMatch(story);
   });
