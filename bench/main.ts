@@ -8,7 +8,7 @@ import { type Backends, startBackends } from "../src/embedded/start.js";
 import { openBench, paces } from "./bench.js";
 import { describeMachine } from "./machine.js";
 import { readOptions } from "./options.js";
-import { toPicture, writeReadme } from "./readme.js";
+import { toPicture, writeResults } from "./readme.js";
 import { exitCodeOf, type Report, type Result, toJson, toText } from "./report.js";
 import type { Row } from "./row.js";
 import { rows } from "./rows.js";
@@ -36,7 +36,7 @@ try {
 progress.clear();
 const report: Report = { machine: describeMachine(), quick: options.quick, results };
 if (options.svg !== undefined) writeFileSync(options.svg, toPicture(report));
-if (options.write) writeReadme(report);
+if (options.write) writeResults(report);
 process.stdout.write(`${options.json ? toJson(report) : toText(report)}\n`);
 process.exit(exitCodeOf(report));
 

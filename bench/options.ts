@@ -1,5 +1,6 @@
 import { createCommandLine, flag, option, parts } from "../commands/command-line.js";
 import { file } from "../commands/kinds.js";
+import { pictureFile, resultsFile, summaryFile } from "./readme.js";
 import type { Row } from "./row.js";
 
 /** What is to be measured, and what becomes of it. Wrong usage and the wish for help are told to the user, and thrown. */
@@ -12,12 +13,12 @@ export function readOptions(args: readonly string[], known: readonly Row[]) {
       quick: flag("short rounds, all in less than two minutes; the figures are rough"),
       json: flag("the results as JSON"),
       svg: option("file", "write the picture to this file", file),
-      write: flag("write the results of a full run into README.md, and the picture into docs/bench.svg"),
+      write: flag(`write the results of a full run into ${resultsFile}, ${summaryFile} and ${pictureFile}`),
     },
     failsIf: "a goal is missed or a row fails",
   });
   const { rows, ...options } = read(args);
-  // What stands in the README must be all of it, and no rough figures.
+  // The documents show full results only, and no rough figures.
   if (options.write && (options.quick || rows.length > 0)) refuse("--write is for a full run of all rows");
   return { ...options, rows: rows.length > 0 ? rows : known };
 }

@@ -8,26 +8,53 @@ import { reaches } from "./row.js";
 const opening = "<!-- bench: written by `npm run bench -- --write` -->\n";
 const closing = "<!-- /bench -->";
 
-/** Has the README, and the picture in it, show a report. */
-export function writeReadme(report: Report): void {
-  const file = join(project, "README.md");
-  writeFileSync(file, withResults(readFileSync(file, "utf8"), report));
-  writeFileSync(join(project, "docs/bench.svg"), toPicture(report));
+/** The documents that show a report: the table, one sentence about its goals, and the picture in both. */
+export const resultsFile = "docs/architecture/performance.md";
+export const summaryFile = "README.md";
+export const pictureFile = "docs/bench.svg";
+
+/** Writes a report into the documents. */
+export function writeResults(report: Report): void {
+  edit(resultsFile, (text) => withResults(text, report));
+  edit(summaryFile, (text) => withSummary(text, report));
+  writeFileSync(join(project, pictureFile), toPicture(report));
+}
+
+function edit(path: string, change: (text: string) => string): void {
+  const file = join(project, path);
+  writeFileSync(file, change(readFileSync(file, "utf8")));
 }
 
 export function toPicture(report: Report): string {
   return toSvg(linesOf(report), machineLines(report.machine)[0] ?? "");
 }
 
-/** Puts the results between their marks in a text. */
+/** Puts the table of results between the marks in a text. */
 export function withResults(text: string, report: Report): string {
-  const from = text.indexOf(opening) + opening.length;
-  const to = text.indexOf(closing, from);
-  if (from < opening.length || to < 0) throw new Error("README.md has no place for the results of the benchmark");
-  return text.slice(0, from) + toMarkdown(report) + text.slice(to);
+  return betweenMarks(text, toTable(report));
 }
 
-function toMarkdown(report: Report): string {
+/** Puts a sentence between the marks in a text: how many goals are reached, and which are missed. */
+export function withSummary(text: string, report: Report): string {
+  return betweenMarks(text, toSummary(report));
+}
+
+function betweenMarks(text: string, content: string): string {
+  const from = text.indexOf(opening) + opening.length;
+  const to = text.indexOf(closing, from);
+  if (from < opening.length || to < 0) throw new Error("the document has no place for the results of the benchmark");
+  return text.slice(0, from) + content + text.slice(to);
+}
+
+function toSummary(report: Report): string {
+  const lines = linesOf(report).filter(({ goal }) => goal !== undefined);
+  const missed = lines.filter((line) => !reaches(line));
+  const list = missed.map((line) => `${line.title} (${withUnit(line)}, goal ${tellGoal(line.goal)})`).join("; ");
+  const reached = `On ${report.machine.date}, ${lines.length - missed.length} of ${lines.length} goals were reached.`;
+  return `${reached}${missed.length > 0 ? ` Missed: ${list}.` : ""}\n`;
+}
+
+function toTable(report: Report): string {
   const rows = linesOf(report).map((line) =>
     [
       line.title,

@@ -1,7 +1,8 @@
-// Writes the README's table of errors from the catalogue, which alone knows it. Needs a build.
+// Writes the table of errors in the documentation from the catalogue. Needs a build.
 import { readFileSync, writeFileSync } from "node:fs";
 import { catalogue, errorCodes, grpcNameOf, pathOf } from "../dist/src/errors.js";
 
+const file = "docs/reference/errors.md";
 const begin = "<!-- errors: written by `npm run generate` from src/errors.ts -->\n";
 const end = "<!-- /errors -->";
 
@@ -11,16 +12,16 @@ const rows = errorCodes.map((code) => {
 });
 const table = ["| Error | HTTP | gRPC | When |", "|---|---|---|---|", ...rows, ""].join("\n");
 
-const readme = readFileSync("README.md", "utf8");
-const [before, rest] = readme.split(begin);
+const document = readFileSync(file, "utf8");
+const [before, rest] = document.split(begin);
 const [, after] = rest.split(end);
 const written = before + begin + table + end + after;
 
 if (process.argv.includes("--check")) {
-  if (written !== readme) {
-    process.stderr.write("README.md: the table of errors is not what src/errors.ts says; run `npm run generate`\n");
+  if (written !== document) {
+    process.stderr.write(`${file}: the table of errors differs from src/errors.ts; run \`npm run generate\`\n`);
     process.exitCode = 1;
   }
 } else {
-  writeFileSync("README.md", written);
+  writeFileSync(file, written);
 }

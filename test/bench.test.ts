@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -11,7 +11,7 @@ import { grpcRequest, openGrpcLoad } from "../bench/load/grpc.js";
 import { openHttpLoad, postRequest } from "../bench/load/http.js";
 import { openOpenLoop } from "../bench/load/open-loop.js";
 import { readOptions } from "../bench/options.js";
-import { withResults } from "../bench/readme.js";
+import { resultsFile, summaryFile, withResults, withSummary } from "../bench/readme.js";
 import { exitCodeOf, type Report, toJson, toText } from "../bench/report.js";
 import type { Line } from "../bench/row.js";
 import { capacityOf, workers } from "../bench/rows/workers.js";
@@ -34,7 +34,7 @@ describe("the command line", () => {
     for (const { name } of rows) expect(`${told.mock.calls}`).toContain(`  ${name} `);
   });
 
-  it("writes no rough figures into the README", () => {
+  it("writes no rough figures into the documents", () => {
     const told = vi.spyOn(process.stderr, "write").mockReturnValue(true);
     onTestFinished(() => told.mockRestore());
     expect(() => readOptions(["--write", "--quick"], rows)).toThrow("full run");
@@ -91,12 +91,36 @@ describe("the report", () => {
     expect(toText(report)).toContain("broken could not be measured: it broke");
   });
 
-  it("replaces what stands between the marks in the README, and nothing else", () => {
+  it("replaces the text between the marks in a document, and nothing else", () => {
     const mark = "<!-- bench: written by `npm run bench -- --write` -->";
     const text = withResults(`before\n${mark}\nold\n<!-- /bench -->\nafter\n`, reportOf(lineOf(0.5, { atLeast: 0.7 })));
     expect(text).toMatch(/^before\n<!--.*-->\n\| .*\*\*0\.50\*\* \(missed\).*<!-- \/bench -->\nafter\n$/s);
     expect(text).not.toContain("old");
     expect(() => withResults("no marks", reportOf())).toThrow("no place");
+  });
+
+  it("is summarised in the README: how many goals are reached, and which are missed", () => {
+    const document = "<!-- bench: written by `npm run bench -- --write` -->\nold\n<!-- /bench -->\n";
+    const summary = (...lines: Line[]) => withSummary(document, reportOf(...lines)).split("\n")[1];
+    const reached = lineOf(2, { atMost: 2 });
+    expect(summary(reached, lineOf(0.1))).toBe("On 2026-11-15, 1 of 1 goals were reached.");
+    expect(summary(reached, lineOf(0.5, { atLeast: 0.7 }))).toBe(
+      "On 2026-11-15, 1 of 2 goals were reached. Missed: a line (0.50, goal at least 0.7).",
+    );
+  });
+
+  it("has its place in the documents, and the README misses the same goals as the table", () => {
+    for (const file of [resultsFile, summaryFile]) {
+      expect(withResults(readFileSync(file, "utf8"), reportOf())).toContain("| | Median |");
+    }
+    const rows = readFileSync(resultsFile, "utf8")
+      .split("\n")
+      .filter((row) => row.includes("(missed)"));
+    const [, list = ""] = / goals were reached\. Missed: (.*)\.\n/.exec(readFileSync(summaryFile, "utf8")) ?? [];
+    const missed = rows.map((row) => row.split("|").map((cell) => cell.trim()));
+    expect(list === "" ? [] : list.split("; ")).toEqual(
+      missed.map(([, title, value = "", , , goal]) => `${title} (${value.split("**")[1]}, goal ${goal})`),
+    );
   });
 
   it("the picture is well-formed, and tells what it shows", () => {

@@ -1,27 +1,60 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 
-const contributing = readFileSync("CONTRIBUTING.md", "utf8");
+const dependencies = readFileSync("docs/architecture/dependencies.md", "utf8");
+const overview = readFileSync("docs/architecture/overview.md", "utf8");
+const configuration = readFileSync("docs/reference/configuration.md", "utf8");
+const readme = readFileSync("README.md", "utf8");
 
-/** What stands under a heading. */
-function section(heading: string): string {
-  return contributing.split(/^## /m).find((text) => text.startsWith(`${heading}\n`)) ?? "";
+/** The text under a heading of a document. */
+function section(document: string, heading: string): string {
+  return document.split(/^## /m).find((text) => text.startsWith(`${heading}\n`)) ?? "";
 }
 
-describe("the tour of the house", () => {
-  it("gives a reason for each dependency, and for no other package", () => {
-    const { dependencies, optionalDependencies, devDependencies } = JSON.parse(readFileSync("package.json", "utf8"));
-    const rows = section("Dependencies").matchAll(/^\| (`[^|]+`) \| \S[^|]*\|$/gm);
+describe("the architecture documents", () => {
+  it("give a reason for each dependency, and for no other package", () => {
+    const manifest = JSON.parse(readFileSync("package.json", "utf8"));
+    const rows = section(dependencies, "Packages").matchAll(/^\| (`[^|]+`) \| \S[^|]*\|$/gm);
     const named = [...rows].flatMap(([, packages = ""]) => packages.replaceAll("`", "").split(", "));
-    const installed = Object.keys({ ...dependencies, ...optionalDependencies, ...devDependencies });
+    const installed = Object.keys({
+      ...manifest.dependencies,
+      ...manifest.optionalDependencies,
+      ...manifest.devDependencies,
+    });
     expect(named.sort()).toEqual(installed.sort());
   });
 
-  it("passes through every folder of src", () => {
-    const [, tree = ""] = /^src\/\n((?: .*\n)+)/m.exec(section("The tree")) ?? [];
-    const told = [...tree.matchAll(/^ {2}(\S+)\/ /gm)].map(([, folder]) => folder);
+  it("name every folder of src", () => {
+    const [, tree = ""] = /^src\/\n((?: .*\n)+)/m.exec(section(overview, "Tree")) ?? [];
+    const named = [...tree.matchAll(/^ {2}(\S+)\/ /gm)].map(([, folder]) => folder);
     const entries = readdirSync("src", { withFileTypes: true });
     const folders = entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
-    expect(told.sort()).toEqual(folders.sort());
+    expect(named.sort()).toEqual(folders.sort());
+  });
+});
+
+describe("the documented variables", () => {
+  /** The rows of all tables of variables in a document: the names in the first cell, and the default. */
+  const variablesIn = (document: string) =>
+    [...document.matchAll(/^\| ((?:`[A-Z_]+`(?:, )?)+) \| ([^|]+) \|/gm)].flatMap(([, names = "", fallback = ""]) =>
+      names.split(", ").map((name) => [name.replaceAll("`", ""), fallback] as const),
+    );
+
+  it("are those that the configuration reads", () => {
+    const read = [...readFileSync("src/config.ts", "utf8").matchAll(/\bread(?:<[^(]*>)?\(\s*"([A-Z_]+)"/g)];
+    const names = new Set(read.map(([, name]) => name));
+    expect(names.size).toBeGreaterThan(20);
+    expect(
+      variablesIn(configuration)
+        .map(([name]) => name)
+        .sort(),
+    ).toEqual([...names].sort());
+  });
+
+  it("have the same defaults in the README", () => {
+    const reference = new Map(variablesIn(configuration));
+    const first = variablesIn(section(readme, "Configuration"));
+    expect(first.length).toBeGreaterThan(7);
+    expect(first.filter(([name, fallback]) => !reference.get(name)?.startsWith(fallback))).toEqual([]);
   });
 });

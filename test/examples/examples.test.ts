@@ -10,6 +10,9 @@ import { installPackage, type Project } from "./installed.js";
 
 const run = promisify(execFile);
 
+/** The documents that show the client, each as a program that is made of its blocks. */
+const clientDocuments = { readme: "README.md", clients: "docs/guides/clients.md" };
+
 /** What the client needs, for gRPC, too; what the example of grpc-js needs; what the compiler needs to know Node. */
 const needed = [
   ...["@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-web", "@connectrpc/connect-node"],
@@ -25,7 +28,9 @@ beforeAll(async () => {
   const { workspaces } = createLatchkeyClient({ url: app.httpUrl, key: operatorKey });
   const { key } = await workspaces.createWorkspace({ name: "Acme" });
   const addresses = { LATCHKEY_URL: app.httpUrl, LATCHKEY_ADDRESS: app.grpcAddress };
-  writeFileSync(join(project.folder, "examples/typescript/readme.ts"), readmeProgram());
+  for (const [name, document] of Object.entries(clientDocuments)) {
+    writeFileSync(join(project.folder, `examples/typescript/${name}.ts`), programOf(document));
+  }
   env = { PATH: process.env["PATH"], ...addresses, LATCHKEY_CREDENTIAL: key };
 });
 afterAll(async () => {
@@ -56,14 +61,19 @@ describe("the package", () => {
 
   it("does what the README says of its client", async () => {
     await build();
-    const told = await tell("node", ["built/readme.js"], { KEY: env["LATCHKEY_CREDENTIAL"] });
+    expect(await tell("node", ["built/readme.js"], { KEY: env["LATCHKEY_CREDENTIAL"] })).toBe("true\n");
+  });
+
+  it("does what the guide says of its client", async () => {
+    await build();
+    const told = await tell("node", ["built/clients.js"], { KEY: env["LATCHKEY_CREDENTIAL"] });
     expect(told).toMatch(/^true \[\]\nThe request is not valid: externalId .*location: 'externalId'.*\n\[ .* \]\n$/s);
   });
 });
 
-/** What the README shows of the client, as one program that finds this test's service. */
-function readmeProgram(): string {
-  const blocks = readFileSync("README.md", "utf8").matchAll(/<!-- client -->\n```ts\n(.*?)```/gs);
+/** What a document shows of the client, as one program that finds this test's service. */
+function programOf(document: string): string {
+  const blocks = readFileSync(document, "utf8").matchAll(/<!-- client -->\n```ts\n(.*?)```/gs);
   const pasted = [...blocks].map(([, block]) => block).join("\n");
   return pasted.replace("http://127.0.0.1:8080", app.httpUrl).replace("127.0.0.1:50051", app.grpcAddress);
 }
@@ -114,7 +124,7 @@ describe("the story of the examples: made, verified, disabled, refused", () => {
     const path = await pathWithGrpc();
     if (path === undefined) leaveOut(context, "no python3 on this machine has the packages grpc and google.protobuf");
     const readme = readFileSync("examples/README.md", "utf8");
-    const [, commands = ""] = /Python wants its stubs first:\n\n```sh\n(.*?)```/s.exec(readme) ?? [];
+    const [, commands = ""] = /Python needs its stubs first:\n\n```sh\n(.*?)```/s.exec(readme) ?? [];
     symlinkSync(join(project.package, "dist"), join(project.folder, "dist"));
     expect(await tell("sh", ["-euc", commands], { PATH: path })).toMatch(story);
   });

@@ -33,7 +33,7 @@ export interface Cluster {
 }
 
 export interface ClusterOptions {
-  /** Whether commits wait for the standby, as the README asks for. */
+  /** Whether commits wait for the standby, as docs/operations/deployment.md requires. */
   readonly synchronous?: boolean;
   /** Beside those that every cluster of tests has, as in postgresql.conf. */
   readonly settings?: Readonly<Record<string, string>>;

@@ -153,12 +153,12 @@ it("a configured documentation address begins every type, and the pages are serv
   }
 });
 
-describe("the README's table of errors agrees with the catalogue", () => {
-  const readme = () => readFileSync(new URL("../../README.md", import.meta.url), "utf8");
+describe("the documented table of errors agrees with the catalogue", () => {
+  const document = () => readFileSync(new URL("../../docs/reference/errors.md", import.meta.url), "utf8");
   const row = /^\| *`([a-z]+\/[a-z_]+)` *\| *(\d{3}) *\| *`?([A-Z_]+|–)`? *\|/gm;
 
   it.each(named)("%s", (path, code) => {
-    const found = [...readme().matchAll(row)].filter(([, name]) => name === path);
+    const found = [...document().matchAll(row)].filter(([, name]) => name === path);
     expect(found.map(([, , status, grpc]) => ({ status, grpc }))).toEqual([
       { status: `${catalogue[code].status}`, grpc: grpcNameOf(code) ?? "–" },
     ]);
@@ -166,7 +166,7 @@ describe("the README's table of errors agrees with the catalogue", () => {
 
   it("names no error that is not in the catalogue", () => {
     const known = errorCodes.map(pathOf);
-    expect([...readme().matchAll(row)].map(([, name]) => name).filter((name) => !known.includes(name ?? ""))).toEqual(
+    expect([...document().matchAll(row)].map(([, name]) => name).filter((name) => !known.includes(name ?? ""))).toEqual(
       [],
     );
   });

@@ -82,20 +82,28 @@ describe("the dashboard", () => {
   });
 });
 
-describe("the README", () => {
-  const readme = readFileSync("README.md", "utf8");
+describe("the documentation", () => {
+  const reference = readFileSync("docs/reference/metrics-and-logs.md", "utf8");
 
   it("names every metric of ours, and none that is not there", () => {
-    const named = new Set(readme.match(/\blatchkey_[a-z_]+/g));
+    const named = new Set(reference.match(/\blatchkey_[a-z_]+/g));
     const ours = [...types.keys()].filter((name) => name.startsWith("latchkey_"));
     expect([...named].sort()).toEqual(ours.sort());
   });
 
   it("names metrics of the process that are there", () => {
-    const named = readme.match(/\b(process|nodejs)_[a-z0-9_]+[a-z0-9]\b/g) ?? [];
+    const named = reference.match(/\b(process|nodejs)_[a-z0-9_]+[a-z0-9]\b/g) ?? [];
     expect(named).not.toEqual([]);
     expect(named.filter((name) => !types.has(name))).toEqual([]);
   });
+
+  it.each(["README.md", "docs/operations/deployment.md", "docs/architecture/revocation.md"])(
+    "names no metric that is not there in %s",
+    (path) => {
+      const named = readFileSync(path, "utf8").match(/\blatchkey_[a-z_]+/g) ?? [];
+      expect(named.filter((name) => !types.has(name))).toEqual([]);
+    },
+  );
 });
 
 /** What a query selects and groups by, and what of it is not PromQL. */

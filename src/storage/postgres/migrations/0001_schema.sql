@@ -4,7 +4,7 @@
 -- database has. Times have milliseconds, as the API has.
 --
 -- changed_xid is the id of the transaction that last changed a row in a way that can change a decision about a key.
--- Replicas find the changes since their last poll by it: see docs/decisions/0029-transaction-ids-instead-of-epochs.md.
+-- Replicas find the changes since their last poll by it: see docs/decisions/0029-transaction-ids-and-snapshots.md.
 -- It is '0' in a new row: no process can have cached an older version of it.
 
 -- Tables ---------------------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ $$;
 create table cluster_state (
   only_row boolean primary key default true check (only_row),
   -- How long a process may use its cached key state after it asked for changes. Change both times by `latchkey lease`
-  -- alone: see docs/decisions/0030-the-lease-time-changes-online.md.
+  -- alone: see docs/decisions/0030-online-lease-time-change.md.
   lease_ms integer not null default 250,
   -- How long a change waits before it is acknowledged: never less than the lease of any process. Longer than lease_ms
   -- while that is being lowered.
