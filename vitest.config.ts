@@ -1,34 +1,37 @@
 import { defineConfig } from "vitest/config";
-import { mutantsPlugin } from "./test/schedules/mutants-plugin.js";
+import { mutantsPlugin } from "./test/verification/schedules/mutants-plugin.js";
 
-/** Starts and ends the whole service, many times over: `npm run test:start`. */
-const starts = "test/start/**/*.test.ts";
+const unit = "test/unit/**/*.test.ts";
 
-/** That revocation is immediate: `npm run test:revocation`. All else is `npm test`. */
-const revocation = ["model", "schedules", "faults", "failover"].map((folder) => `test/${folder}/**/*.test.ts`);
+/** Starts and stops the whole service, many times: `npm run test:e2e`. */
+const e2e = "test/e2e/**/*.test.ts";
 
-/** Named by each project: named once for all, the backends would be started for the root, too, which has no tests. */
-const globalSetup = ["test/backends.ts"];
+/** Immediate revocation: `npm run test:revocation`. */
+const revocation = "test/verification/**/*.test.ts";
+
+/** Set for each project: set once for all, it would also run for the root, which has no tests. */
+const globalSetup = ["test/support/backends.ts"];
 
 export default defineConfig({
   plugins: [mutantsPlugin(import.meta.dirname)],
   test: {
-    // Real servers on two cores: generous limits, so that a busy machine does not fail a sound test.
+    // Real servers on two cores: generous limits, so that a busy machine does not fail a correct test.
     testTimeout: 30_000,
     hookTimeout: 60_000,
-    // In the end, all that was left behind is searched for secrets.
+    // The teardown scans all that the run has left behind for secrets.
     teardownTimeout: 60_000,
-    // Much of the time is waiting for processes and leases, so three share two cores well; and modules are loaded once
-    // for each of them, not for each file: every file opens applications and databases of its own anyway.
+    // Tests mostly wait for processes and leases, so three share two cores well. Without isolation, modules are loaded once
+    // for each of them, not for each file: every file opens its own applications and databases anyway.
     maxWorkers: 3,
     isolate: false,
     projects: [
+      { extends: true, test: { name: "unit", include: [unit] } },
       {
         extends: true,
-        test: { name: "service", include: ["test/**/*.test.ts"], exclude: [starts, ...revocation], globalSetup },
+        test: { name: "service", include: ["test/**/*.test.ts"], exclude: [unit, e2e, revocation], globalSetup },
       },
-      { extends: true, test: { name: "revocation", include: revocation, globalSetup } },
-      { extends: true, test: { name: "start", include: [starts], globalSetup, testTimeout: 120_000 } },
+      { extends: true, test: { name: "revocation", include: [revocation], globalSetup } },
+      { extends: true, test: { name: "e2e", include: [e2e], globalSetup, testTimeout: 120_000 } },
     ],
   },
 });

@@ -1,4 +1,4 @@
-import { readSamples, total } from "../../test/observe/samples.js";
+import { readSamples, total } from "../../test/support/metric-samples.js";
 import type { Bench } from "../bench.js";
 import type { Latchkey } from "../latchkey.js";
 import { percentile } from "../statistics.js";

@@ -1,4 +1,4 @@
-import { createRandom } from "../../test/faults/random.js";
+import { createRandom } from "../../test/verification/faults/random.js";
 import type { Bench } from "../bench.js";
 import { type Crowd, counted, fillDatabase, million, runUntil, startCrowd } from "../crowd.js";
 import { compareThroughput, type Side } from "../rounds.js";

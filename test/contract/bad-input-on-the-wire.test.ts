@@ -5,11 +5,11 @@ import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { CreateIdentityRequestSchema } from "../../gen/latchkey/v1/identities_service_pb.js";
-import { succeed } from "../calls.js";
-import { type Answer, ask, createWorkspace, expectInvalid, expectSuccess } from "../gateway/http.js";
-import { openTestApp, type TestApp } from "../harness.js";
+import { succeed } from "../support/calls.js";
+import { openProtocols } from "../support/clients/all.js";
+import { type Answer, ask, createWorkspace, expectInvalid, expectSuccess } from "../support/clients/http-requests.js";
+import { openTestApp, type TestApp } from "../support/harness.js";
 import { toRequestMessage } from "./messages.js";
-import { openProtocols } from "./protocol-clients.js";
 
 // What the fuzz has found, each as a case of its own.
 

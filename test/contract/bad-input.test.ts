@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { operatorKey } from "../harness.js";
+import { operatorKey } from "../support/harness.js";
 import { badInputs } from "./bad-input-cases.js";
 import { openContract } from "./cases.js";
 import { operationOf } from "./operations.js";

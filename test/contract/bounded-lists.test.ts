@@ -1,8 +1,8 @@
 import type postgres from "postgres";
 import { describe, expect } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
+import type { CallRequest } from "../support/clients/protocol-client.js";
 import { allProtocols, openContract } from "./cases.js";
-import type { CallRequest } from "./protocol-client.js";
 import type { Scene } from "./scene.js";
 
 const contract = openContract(allProtocols);

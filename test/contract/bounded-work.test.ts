@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { maxMessageBytes } from "../../src/rpc/pipeline.js";
-import { largeBodies } from "../fuzz/large-bodies.js";
-import { operationNamed } from "../fuzz/operations.js";
-import { readOutcome } from "../fuzz/outcome.js";
-import { createSender, type Sender } from "../fuzz/send.js";
-import { protocolNames, sentTo } from "../fuzz/sent.js";
-import { createWorkspace } from "../gateway/http.js";
-import { openTestApp, type TestApp } from "../harness.js";
-import { watchLoop, workUnit } from "../loop-watch.js";
+import { largeBodies } from "../robustness/fuzz/large-bodies.js";
+import { operationNamed } from "../robustness/fuzz/operations.js";
+import { readOutcome } from "../robustness/fuzz/outcome.js";
+import { createSender, type Sender } from "../robustness/fuzz/send.js";
+import { protocolNames, sentTo } from "../robustness/fuzz/sent.js";
+import { createWorkspace } from "../support/clients/http-requests.js";
+import { openTestApp, type TestApp } from "../support/harness.js";
+import { watchLoop, workUnit } from "../support/loop-watch.js";
 
 let app: TestApp;
 let sender: Sender;

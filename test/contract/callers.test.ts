@@ -2,12 +2,12 @@ import { randomUUID } from "node:crypto";
 import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
-import { succeed } from "../calls.js";
-import { openTestApp, operatorKey, type TestApp } from "../harness.js";
+import { succeed } from "../support/calls.js";
+import { headerOf, openWire, type Way, type Wire, type WireAnswer } from "../support/clients/wire.js";
+import { openTestApp, operatorKey, type TestApp } from "../support/harness.js";
 import { type Caller, type Cast, callersOf, castCallers } from "./callers.js";
 import { errorTable } from "./outcome.js";
 import { type Rpc, requestOf, rpcs, type Things } from "./rpcs.js";
-import { headerOf, openWire, type Way, type Wire, type WireAnswer } from "./wire.js";
 
 let app: TestApp;
 let wire: Wire;

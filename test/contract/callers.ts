@@ -1,6 +1,6 @@
 import { mintSecret } from "../../src/keys/secret.js";
-import { succeed } from "../calls.js";
-import { operatorKey, type TestApp } from "../harness.js";
+import { succeed } from "../support/calls.js";
+import { operatorKey, type TestApp } from "../support/harness.js";
 import type { Rpc, Things } from "./rpcs.js";
 
 /** Somebody who calls, and how they are answered. */

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { AppOptions } from "../../src/app.js";
-import { openTestApp, type TestApp } from "../harness.js";
-import type { ProtocolName } from "./protocol-client.js";
-import { openProtocols, type ProtocolClients } from "./protocol-clients.js";
+import { openProtocols, type ProtocolClients } from "../support/clients/all.js";
+import type { ProtocolName } from "../support/clients/protocol-client.js";
+import { openTestApp, type TestApp } from "../support/harness.js";
 import { type Clock, openScene, type Scene } from "./scene.js";
 
 /** A case of the contract: plays on one protocol, and asserts what every protocol must do. */

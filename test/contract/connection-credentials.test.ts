@@ -1,7 +1,7 @@
 import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { App } from "../../src/app.js";
-import { openTestApp, operatorKey } from "../harness.js";
+import { openTestApp, operatorKey } from "../support/harness.js";
 
 // A connection is remembered by the credential that it brought last; here one connection brings several.
 let app: Awaited<ReturnType<typeof openTestApp>>;

@@ -1,8 +1,8 @@
 import { request as httpRequest } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openTestApp, operatorKey, type TestApp } from "../harness.js";
+import { openHttpClient } from "../support/clients/http.js";
+import { openTestApp, operatorKey, type TestApp } from "../support/harness.js";
 import { allProtocols, openContract } from "./cases.js";
-import { openHttpClient } from "./http-client.js";
 import { type OperationName, operationOf } from "./operations.js";
 import type { Scene } from "./scene.js";
 

@@ -1,7 +1,7 @@
 import { describe, expect } from "vitest";
+import type { CallRequest } from "../support/clients/protocol-client.js";
 import { openContract } from "./cases.js";
 import { day, readAllSettings, readSettings } from "./key-settings.js";
-import type { CallRequest } from "./protocol-client.js";
 import type { Scene } from "./scene.js";
 
 const { everyProtocol } = openContract();

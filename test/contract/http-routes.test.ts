@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { operatorKey } from "../harness.js";
+import { readAnswer, sendRequest } from "../support/clients/http.js";
+import { operatorKey } from "../support/harness.js";
 import type { Answers } from "./answers.js";
 import { openContract } from "./cases.js";
-import { readAnswer, sendRequest } from "./http-client.js";
 import type { HttpRoute } from "./operations.js";
 import { openScene } from "./scene.js";
 

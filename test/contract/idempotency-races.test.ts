@@ -4,12 +4,12 @@ import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { createDatabase, openTestApp, type TestApp } from "../harness.js";
+import { openProtocols, type ProtocolClients } from "../support/clients/all.js";
+import { createDatabase, openTestApp, type TestApp } from "../support/harness.js";
 import { allProtocols, openContract } from "./cases.js";
 import type { OperationName } from "./operations.js";
 import type { Outcome } from "./outcome.js";
-import { openProtocols, type ProtocolClients } from "./protocol-clients.js";
-import { newCall, newKey, type RepeatableCall, withKey } from "./repeats.js";
+import { newCall, newKey, type RepeatableCall, withKey } from "./retries.js";
 import { openScene, type Scene } from "./scene.js";
 
 const contract = openContract();

@@ -3,11 +3,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
-import { operatorKey } from "../harness.js";
+import type { HeaderLines } from "../support/clients/protocol-client.js";
+import { operatorKey } from "../support/harness.js";
 import { allProtocols, openContract } from "./cases.js";
 import { idempotentOperations, keyOperations, operationOf, operatorOperations } from "./operations.js";
-import type { HeaderLines } from "./protocol-client.js";
-import { credentialFor, newCall, newKey, withKey } from "./repeats.js";
+import { credentialFor, newCall, newKey, withKey } from "./retries.js";
 import { openScene } from "./scene.js";
 
 const contract = openContract(allProtocols);

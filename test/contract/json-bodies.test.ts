@@ -1,9 +1,9 @@
 import { type DescMessage, fromBinary } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
-import { operatorKey } from "../harness.js";
+import { readAnswer } from "../support/clients/http.js";
+import { operatorKey } from "../support/harness.js";
 import { openContract } from "./cases.js";
-import { readAnswer } from "./http-client.js";
 import { type OperationName, operationOf } from "./operations.js";
 import { requestIdForm } from "./outcome.js";
 import { openScene, type Scene } from "./scene.js";

@@ -1,5 +1,5 @@
+import type { CallRequest } from "../support/clients/protocol-client.js";
 import type { Answers, KeyAnswer } from "./answers.js";
-import type { CallRequest } from "./protocol-client.js";
 import type { Scene } from "./scene.js";
 
 /** A day, in milliseconds. */

@@ -2,12 +2,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
-import { succeed } from "../calls.js";
-import { createDatabase, openTestApp, type TestApp } from "../harness.js";
-import type { CallRequest } from "./protocol-client.js";
+import { succeed } from "../support/calls.js";
+import type { CallRequest } from "../support/clients/protocol-client.js";
+import { openWire, type SendOptions, type Way, type Wire } from "../support/clients/wire.js";
+import { createDatabase, openTestApp, type TestApp } from "../support/harness.js";
 import { createVictim, revocations, type Victim } from "./revocations.js";
 import { type Rpc, requestOf, rpcs } from "./rpcs.js";
-import { openWire, type SendOptions, type Way, type Wire } from "./wire.js";
 
 let app: TestApp;
 let wire: Wire;

@@ -1,7 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import { expect } from "vitest";
 import type { BadRequest, ErrorInfo } from "../../gen/google/rpc/error_details_pb.js";
-import { keep } from "../evidence.js";
+import { keep } from "../support/artifacts.js";
 import type { PaginationAnswer } from "./answers.js";
 
 /** How a call ended, in a form in which the protocols can be compared. */

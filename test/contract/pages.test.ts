@@ -1,5 +1,5 @@
 import { describe, expect } from "vitest";
-import { operatorKey } from "../harness.js";
+import { operatorKey } from "../support/harness.js";
 import type { PaginationAnswer } from "./answers.js";
 import { openContract } from "./cases.js";
 import type { OperationName } from "./operations.js";

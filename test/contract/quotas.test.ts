@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
-import { operatorKey } from "../harness.js";
-import { findHalves } from "../wholeness.js";
+import type { CallRequest } from "../support/clients/protocol-client.js";
+import { operatorKey } from "../support/harness.js";
+import { findHalves } from "../support/integrity.js";
 import { allProtocols, openContract } from "./cases.js";
 import type { OperationName } from "./operations.js";
-import type { CallRequest } from "./protocol-client.js";
 import type { Scene } from "./scene.js";
 
 const exceeded = "limits/quota_exceeded";

@@ -1,5 +1,5 @@
-import { succeed } from "../calls.js";
-import { operatorKey, type TestApp } from "../harness.js";
+import { succeed } from "../support/calls.js";
+import { operatorKey, type TestApp } from "../support/harness.js";
 
 /** A key that is about to be revoked, in a workspace of its own whose first key is left alone. */
 export interface Victim {

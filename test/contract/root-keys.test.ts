@@ -1,7 +1,7 @@
 import { describe, expect } from "vitest";
-import { operatorKey } from "../harness.js";
+import { operatorKey } from "../support/harness.js";
 import { allProtocols, openContract } from "./cases.js";
-import { newKey } from "./repeats.js";
+import { newKey } from "./retries.js";
 import type { Scene } from "./scene.js";
 
 const { everyProtocol } = openContract(allProtocols);

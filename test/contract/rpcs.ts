@@ -4,8 +4,8 @@ import { StructSchema } from "@bufbuild/protobuf/wkt";
 import { http } from "../../gen/google/api/annotations_pb.js";
 import { type Access, access } from "../../gen/latchkey/v1/access_pb.js";
 import { ErrorCode, fails_with } from "../../gen/latchkey/v1/errors_pb.js";
+import type { CallRequest } from "../support/clients/protocol-client.js";
 import type { HttpRoute } from "./operations.js";
-import type { CallRequest } from "./protocol-client.js";
 
 /** An RPC as its descriptor tells of it: what is said of all of them is so said of one that is yet to be added. */
 export interface Rpc {

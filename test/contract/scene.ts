@@ -1,9 +1,9 @@
 import { expect } from "vitest";
-import { operatorKey } from "../harness.js";
+import type { CallerCredential, CallRequest, HeaderLines, ProtocolClient } from "../support/clients/protocol-client.js";
+import { operatorKey } from "../support/harness.js";
 import type { Answers, PaginationAnswer } from "./answers.js";
 import type { OperationName } from "./operations.js";
 import type { Outcome, Refusal } from "./outcome.js";
-import type { CallerCredential, CallRequest, HeaderLines, ProtocolClient } from "./protocol-client.js";
 
 /** The clock of the service's database, which tests can move. */
 export interface Clock {

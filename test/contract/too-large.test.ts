@@ -1,9 +1,9 @@
 import { Agent, request as httpRequest } from "node:http";
 import { setTimeout as after } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { openTestApp } from "../harness.js";
-import type { ProtocolName } from "./protocol-client.js";
-import { openProtocols } from "./protocol-clients.js";
+import { openProtocols } from "../support/clients/all.js";
+import type { ProtocolName } from "../support/clients/protocol-client.js";
+import { openTestApp } from "../support/harness.js";
 import { openScene } from "./scene.js";
 
 const protocolNames: readonly ProtocolName[] = ["grpc", "http", "connect", "grpc-web"];

@@ -1,13 +1,13 @@
 import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
-import { readMetric } from "../auth/vitals.js";
-import { succeed } from "../calls.js";
-import { post as postJson } from "../gateway/http.js";
-import { openTestApp, operatorKey, type TestApp } from "../harness.js";
+import { succeed } from "../support/calls.js";
+import { openProtocols, type ProtocolClients } from "../support/clients/all.js";
+import { post as postJson } from "../support/clients/http-requests.js";
+import type { CallRequest, HeaderLines } from "../support/clients/protocol-client.js";
+import { openTestApp, operatorKey, type TestApp } from "../support/harness.js";
+import { readMetric } from "../support/metrics.js";
 import type { OperationName } from "./operations.js";
-import type { CallRequest, HeaderLines } from "./protocol-client.js";
-import { openProtocols, type ProtocolClients } from "./protocol-clients.js";
 import { createVictim, revocations, type Victim } from "./revocations.js";
 
 /** Two replicas on one database: where one has no connection left, the other can still revoke. */

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { operatorKey } from "../harness.js";
+import { operatorKey } from "../support/harness.js";
 import { allProtocols, openContract } from "./cases.js";
 import { keyOperations, operationOf, operatorOperations } from "./operations.js";
 import type { Scene } from "./scene.js";

@@ -1,5 +1,5 @@
 import { describe, expect } from "vitest";
-import { operatorKey } from "../harness.js";
+import { operatorKey } from "../support/harness.js";
 import type { WorkspaceAnswer } from "./answers.js";
 import { allProtocols, openContract } from "./cases.js";
 import type { Scene } from "./scene.js";

@@ -1,0 +1,147 @@
+import { existsSync, writeFileSync } from "node:fs";
+import { connect, createServer } from "node:net";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { createDatabase } from "../support/harness.js";
+import { leaveOut } from "../support/skip.js";
+import { leftOf } from "./processes.js";
+import { call, deadPort, ending, expectReadableFailure, launch, makePlace, type Place, start } from "./service.js";
+
+describe("a value that cannot be used is named, with what is expected instead:", () => {
+  test.each([
+    ["HOST", "two words", /127\.0\.0\.1/],
+    ["HTTP_PORT", "http", /port number/],
+    ["HTTP_PORT", "65536", /65535/],
+    ["GRPC_PORT", "-1", /port number/],
+    ["DATABASE_URL", "mysql://localhost/db", /postgres:\/\//],
+    ["DATABASE_URL", "localhost", /postgres:\/\//],
+    ["REDIS_URL", "http://localhost", /redis:\/\//],
+    ["OPERATOR_KEY", "too-short", /24/],
+    ["OPERATOR_KEY", "long enough but with spaces in it", /without spaces/],
+    ["DOCS_BASE_URL", "docs.example.com", /https:\/\//],
+    ["LOG_LEVEL", "loud", /info.*debug/],
+  ])("%s=%s", async (variable, value, expected) => {
+    const { place, failure } = await fail({ [variable]: value });
+    expectReadableFailure(failure, variable, expected);
+    expect(existsSync(place.dataDir), "nothing was begun").toBe(false);
+  });
+
+  test("all that is wrong is told at once", async () => {
+    const bad = { HOST: "two words", HTTP_PORT: "x", GRPC_PORT: "x", DATABASE_URL: "x", REDIS_URL: "x" };
+    const alsoBad = { OPERATOR_KEY: "x", DOCS_BASE_URL: "x", LOG_LEVEL: "x" };
+    const { failure } = await fail({ ...bad, ...alsoBad });
+    expectReadableFailure(failure, ...Object.keys({ ...bad, ...alsoBad }));
+  });
+
+  test("HTTP_PORT and GRPC_PORT that are the same", async () => {
+    const port = `${await deadPort()}`;
+    const { failure } = await fail({ HTTP_PORT: port, GRPC_PORT: port });
+    expectReadableFailure(failure, "HTTP_PORT", "GRPC_PORT", /differ/);
+  });
+
+  test("a secret is not repeated in the message", async () => {
+    const secrets = { OPERATOR_KEY: "my secret", DATABASE_URL: "mysql://me:my-secret@localhost/db" };
+    const { failure } = await fail({ ...secrets, REDIS_URL: "http://:my-secret@localhost" });
+    expectReadableFailure(failure, "OPERATOR_KEY", "DATABASE_URL", "REDIS_URL");
+    expect(failure.stderr).not.toMatch(/my.secret/);
+  });
+});
+
+describe("a value that turns out to be unusable is named too:", () => {
+  test("HOST that is not an address of this machine", async () => {
+    // 192.0.2.0/24 is kept for documentation: no machine has it.
+    const { failure } = await fail({ HOST: "192.0.2.1", DATABASE_URL: await freshDatabase() });
+    expectReadableFailure(failure, "HOST", "192.0.2.1");
+  });
+
+  test("HOST that nobody knows", async () => {
+    const { failure } = await fail({ HOST: "no-such-host.invalid", DATABASE_URL: await freshDatabase() });
+    expectReadableFailure(failure, "HOST", "no-such-host.invalid");
+  });
+
+  test("DATA_DIR that is a file", async () => {
+    const place = makePlace();
+    writeFileSync(place.dataDir, "not a folder");
+    const { failure } = await fail({}, place);
+    expectReadableFailure(failure, "DATA_DIR", place.dataDir);
+  });
+
+  test("DATA_DIR below a place where no folder can be made", async () => {
+    const { failure } = await fail({ DATA_DIR: "/dev/null/data" });
+    expectReadableFailure(failure, "DATA_DIR", "/dev/null/data");
+  });
+
+  test("DATABASE_URL that nobody listens on, within a few seconds", async () => {
+    const startedAt = Date.now();
+    await fail({ HOST: "two words" }); // as long as this machine takes for a start that fails at once
+    const began = Date.now();
+    const { failure } = await fail({ DATABASE_URL: `postgres://me:my-secret@127.0.0.1:${await deadPort()}/db` });
+    expectReadableFailure(failure, "DATABASE_URL");
+    expect(failure.stderr).not.toContain("my-secret");
+    expect(Date.now() - began).toBeLessThan(2 * (began - startedAt) + 10_000);
+  });
+
+  test("DATABASE_URL with a host that nobody knows", async () => {
+    const { failure } = await fail({ DATABASE_URL: "postgres://me:my-secret@no-such-host.invalid/db" });
+    expectReadableFailure(failure, "DATABASE_URL");
+    expect(failure.stderr).not.toContain("my-secret");
+  });
+
+  test("DATABASE_URL with a wrong password", async () => {
+    const url = new URL(await freshDatabase());
+    url.password = "my-secret";
+    const { failure } = await fail({ DATABASE_URL: url.href });
+    expectReadableFailure(failure, "DATABASE_URL");
+    expect(failure.stderr).not.toContain("my-secret");
+  });
+
+  test("DATABASE_URL with a database that does not exist", async () => {
+    const url = new URL(await freshDatabase());
+    url.pathname = "/no_such_database";
+    const { failure } = await fail({ DATABASE_URL: url.href });
+    expectReadableFailure(failure, "DATABASE_URL", "no_such_database");
+  });
+});
+
+describe("the printed addresses can be called when the service listens on", () => {
+  test.for(["localhost", "0.0.0.0", "::1", "::"])("HOST=%s", async (HOST, ctx) => {
+    if (HOST.includes(":") && !(await hasIpv6())) leaveOut(ctx, "this machine has no IPv6");
+    const set = { HOST, DATABASE_URL: await freshDatabase(), OPERATOR_KEY: operatorKey };
+    const service = await start(makePlace(), { set });
+    expect(await call(service, "/v2/workspaces.listWorkspaces", operatorKey)).toMatchObject({ status: 200, data: [] });
+    const { hostname, port } = new URL(`http://${service.grpcAddress}`);
+    await expect(connects(Number(port), hostname.replace(/^\[|\]$/g, ""))).resolves.toBe(true);
+  });
+});
+
+const operatorKey = "operator-credential-of-the-start-tests";
+
+async function hasIpv6(): Promise<boolean> {
+  const server = createServer();
+  return new Promise((resolve) => {
+    server.once("error", () => resolve(false));
+    server.listen(0, "::1", () => server.close(() => resolve(true)));
+  });
+}
+
+function connects(port: number, host: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, host);
+    socket.once("connect", () => resolve(true));
+    socket.once("error", () => resolve(false));
+    onTestFinished(() => void socket.destroy());
+  });
+}
+
+/** Launches with these variables, which is to fail, and sees that nothing is left of it. */
+async function fail(set: Record<string, string>, place: Place = makePlace()) {
+  const launched = launch(place, { set });
+  const failure = await ending(launched);
+  expect(await leftOf([], place.folder)).toEqual([]);
+  return { place, failure };
+}
+
+async function freshDatabase(): Promise<string> {
+  const database = await createDatabase();
+  onTestFinished(() => database.drop());
+  return database.url;
+}

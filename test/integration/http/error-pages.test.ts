@@ -1,0 +1,180 @@
+import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { catalogue, errorCodes, grpcNameOf, pathOf, reasonOf, titleOf } from "../../../src/errors.js";
+import { mintSecret } from "../../../src/keys/secret.js";
+import {
+  type Answer,
+  ask,
+  createWorkspace,
+  expectFailure,
+  expectSuccess,
+  post,
+} from "../../support/clients/http-requests.js";
+import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import { needsCurl } from "../../support/skip.js";
+import { blocksOf, errorsPath, open, visibleText } from "./pages.js";
+
+const run = promisify(execFile);
+const named = errorCodes.map((code) => [pathOf(code), code] as const);
+
+let app: TestApp;
+let origin: string;
+let key: string;
+
+beforeAll(async () => {
+  app = await openTestApp();
+  origin = app.httpUrl;
+  key = (await createWorkspace(origin)).key;
+});
+afterAll(() => app.close());
+
+function typeOf({ text }: Answer): string {
+  return JSON.parse(text).error.type;
+}
+
+describe("the type URL of an error opens as a page that explains it", () => {
+  const realErrors: [string, () => Promise<Answer>][] = [
+    ["authentication/missing", () => post(origin, "/v1/keys.listKeys", undefined, {})],
+    ["authentication/malformed", () => post(origin, "/v1/keys.listKeys", "nonsense", {})],
+    ["authentication/key_not_found", () => post(origin, "/v1/keys.listKeys", mintSecret().plaintext, {})],
+    ["authorization/insufficient_permissions", () => post(origin, "/v2/workspaces.listWorkspaces", key, {})],
+    ["data/identity_not_found", () => post(origin, "/v1/identities.getIdentity", key, { identityId: "id_none" })],
+    ["application/invalid_input", () => post(origin, "/v1/keys.listKeys", key, { surprise: 1 })],
+    ["application/route_not_found", () => post(origin, "/nowhere", key, {})],
+    ["application/method_not_allowed", () => ask(origin, "/v1/keys.listKeys", { method: "GET" })],
+    ["application/unsupported_media_type", () => ask(origin, "/v1/keys.listKeys", { key, body: "{}" })],
+  ];
+  it.each(realErrors)("%s, as it was answered", async (path, provoke) => {
+    const type = typeOf(await provoke());
+    expect(type).toBe(`${origin}/api-reference/errors-v2/service/${path}`);
+    const page = await open(origin, new URL(type).pathname);
+    expect(page.status).toBe(200);
+    expect(page.headers["content-type"]).toMatch(/^text\/html\b/);
+    expect(visibleText(page.text)).toContain(path);
+  });
+
+  it.each(named)("%s, of the catalogue", async (path, code) => {
+    const page = await open(origin, `${errorsPath}/${path}`);
+    expect(page.status).toBe(200);
+    expect(page.headers["content-type"]).toMatch(/^text\/html\b/);
+    expect(page.headers["x-request-id"]).toMatch(/^req_/);
+    const text = visibleText(page.text);
+    const { status, when, causes, remedy } = catalogue[code];
+    const facts = [path, `${status} ${titleOf(code)}`, grpcNameOf(code) ?? "over HTTP only", reasonOf(code)];
+    for (const part of [...facts, when, ...causes, remedy]) expect(text).toContain(part.replaceAll("`", ""));
+  });
+
+  it("and every page, and the list of errors, links to all", async () => {
+    for (const path of [errorsPath, `${errorsPath}/`, ...named.map(([name]) => `${errorsPath}/${name}`)]) {
+      const { text } = await open(origin, path);
+      for (const [name] of named) expect(text).toContain(`href="${errorsPath}/${name}"`);
+    }
+  });
+});
+
+describe("the command on an error's page", () => {
+  let credentials: Record<string, string>;
+  let keyId: string;
+
+  beforeAll(async () => {
+    const create = async (settings: object) =>
+      expectSuccess(await post(origin, "/v2/keys.createKey", key, settings)) as { key: string; keyId: string };
+    const make = async (settings: object) => (await create(settings)).key;
+    ({ keyId } = await create({}));
+    const other = await createWorkspace(origin);
+    const reason = { workspaceId: other.workspaceId, reason: "UNPAID_BILLING" };
+    expectSuccess(await post(origin, "/v2/workspaces.disableWorkspace", operatorKey, reason));
+    expectSuccess(await post(origin, "/v2/identities.createIdentity", key, { externalId: "user_42" }));
+    credentials = {
+      "authentication/key_expired": await make({ scopes: ["*"], expires: Date.now() + 3_600_000 }),
+      "authorization/workspace_disabled": other.key,
+      "authorization/key_disabled": await make({ scopes: ["*"], enabled: false }),
+      "authorization/insufficient_permissions": await make({ scopes: ["keys.verify"] }),
+    };
+    await app.advance(3_600_001);
+  });
+
+  /** Pastes the command of a page into a shell, where the variables are as the page says. */
+  async function paste(page: string, path: string): Promise<string> {
+    const [command = ""] = blocksOf("command", page);
+    const env = { PATH: process.env["PATH"], KEY: credentials[path] ?? key, KEY_ID: keyId, OPERATOR: operatorKey };
+    return (await run("bash", ["-c", command], { env })).stdout;
+  }
+
+  // These cannot be had by asking: their commands get past them.
+  const ofBadDays = [
+    "limits/rate_limited",
+    "limits/quota_exceeded",
+    "application/deadline_exceeded",
+    "application/service_unavailable",
+    "application/unexpected_error",
+  ];
+
+  it.for(named.map(([path]) => path).filter((path) => !ofBadDays.includes(path)))(
+    "%s: is answered by the very example that the page shows",
+    async (path, context) => {
+      needsCurl(context);
+      const { text } = await open(origin, `${errorsPath}/${path}`);
+      const [example = ""] = blocksOf("json", text);
+      const answer = JSON.parse(await paste(text, path));
+      expect(answer.error).toMatchObject({ type: `${origin}${errorsPath}/${path}` });
+      expect(JSON.parse(example)).toEqual({ ...answer, meta: { requestId: expect.stringMatching(/^req_/) } });
+    },
+  );
+
+  it.for(ofBadDays)(
+    "%s: succeeds once the service is well, and the example is a whole envelope",
+    async (path, context) => {
+      needsCurl(context);
+      const { text } = await open(origin, `${errorsPath}/${path}`);
+      const [example = ""] = blocksOf("json", text);
+      expect(JSON.parse(example)).toEqual({
+        meta: { requestId: expect.stringMatching(/^req_[0-9a-z]{26}$/) },
+        error: {
+          detail: expect.stringMatching(/\S/),
+          status: expect.any(Number),
+          title: expect.any(String),
+          type: `${origin}${errorsPath}/${path}`,
+        },
+      });
+      expect(await paste(text, path)).toMatch(/"data":/);
+    },
+  );
+});
+
+it("a configured documentation address begins every type, and the pages are served here all the same", async () => {
+  const elsewhere = "https://docs.example.com/latchkey";
+  const documented = await openTestApp({ docsBaseUrl: elsewhere });
+  try {
+    const answer = await ask(documented.httpUrl, "/nowhere");
+    expectFailure(answer, 404, "application/route_not_found", elsewhere);
+    const local = typeOf(answer).replace(elsewhere, documented.httpUrl);
+    expect(await open(documented.httpUrl, new URL(local).pathname)).toMatchObject({
+      status: 200,
+      text: expect.stringContaining(elsewhere),
+    });
+  } finally {
+    await documented.close();
+  }
+});
+
+describe("the documented table of errors agrees with the catalogue", () => {
+  const document = () => readFileSync(new URL("../../../docs/reference/errors.md", import.meta.url), "utf8");
+  const row = /^\| *`([a-z]+\/[a-z_]+)` *\| *(\d{3}) *\| *`?([A-Z_]+|–)`? *\|/gm;
+
+  it.each(named)("%s", (path, code) => {
+    const found = [...document().matchAll(row)].filter(([, name]) => name === path);
+    expect(found.map(([, , status, grpc]) => ({ status, grpc }))).toEqual([
+      { status: `${catalogue[code].status}`, grpc: grpcNameOf(code) ?? "–" },
+    ]);
+  });
+
+  it("names no error that is not in the catalogue", () => {
+    const known = errorCodes.map(pathOf);
+    expect([...document().matchAll(row)].map(([, name]) => name).filter((name) => !known.includes(name ?? ""))).toEqual(
+      [],
+    );
+  });
+});

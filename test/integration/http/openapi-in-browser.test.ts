@@ -1,0 +1,80 @@
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { executable, noBrowser, openBrowser } from "../../support/browser.js";
+import { createWorkspace } from "../../support/clients/http-requests.js";
+import { openTestApp, type TestApp } from "../../support/harness.js";
+import { leaveOut } from "../../support/skip.js";
+
+let app: TestApp | undefined;
+let browser: Browser | undefined;
+let page: Page;
+/** What the browser was asked to fetch, and what it complained about, since the page was opened. */
+const asked: { url: string; authorization: string | undefined }[] = [];
+const complaints: string[] = [];
+
+beforeAll(async () => {
+  if (!executable) return;
+  app = await openTestApp();
+  browser = await openBrowser();
+  page = await browser.newPage({ baseURL: app.httpUrl });
+  page.on("request", (request) => {
+    asked.push({ url: request.url(), authorization: request.headers()["authorization"] });
+  });
+  page.on("console", (message) => complaints.push(message.text()));
+  page.on("pageerror", ({ message }) => complaints.push(message));
+  await page.goto("/docs");
+  await page.locator(".opblock").first().waitFor();
+});
+afterAll(async () => {
+  await browser?.close();
+  await app?.close();
+});
+
+/** A test on the page; left out where there is no browser. */
+function onPage(name: string, test: (httpUrl: string) => Promise<void>): void {
+  it(name, async (context) => {
+    if (app === undefined) return leaveOut(context, noBrowser);
+    await test(app.httpUrl);
+    expect(complaints).toEqual([]);
+  });
+}
+
+onPage("the reference is light or dark as the reader prefers, also when that changes", async () => {
+  for (const [colorScheme, paper] of [
+    ["light", "rgb(251, 249, 245)"],
+    ["dark", "rgb(23, 21, 16)"],
+    ["light", "rgb(251, 249, 245)"],
+  ] as const) {
+    await page.emulateMedia({ colorScheme });
+    await expect.poll(() => page.evaluate("getComputedStyle(document.body).backgroundColor")).toBe(paper);
+    await expect.poll(() => page.locator(":root.dark-mode").count()).toBe(colorScheme === "dark" ? 1 : 0);
+  }
+});
+
+onPage("the reference fits a phone, an open operation too", async () => {
+  await page.setViewportSize({ width: 360, height: 800 });
+  const operation = page.locator(".opblock").filter({ hasText: "/v2/keys.verifyKey" });
+  await operation.locator(".opblock-summary-control").click();
+  await operation.locator(".responses-wrapper").waitFor();
+  expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(360);
+});
+
+onPage("a reader tries a call with a key, which goes to this service and nowhere else", async (httpUrl) => {
+  const { key } = await createWorkspace(httpUrl);
+  await page.setViewportSize({ width: 1280, height: 800 });
+  await page.locator(".btn.authorize").first().click();
+  await page.locator("#auth-bearer-value").first().fill(key);
+  await page.locator(".auth-btn-wrapper .authorize").first().click();
+  await page.locator(".auth-btn-wrapper .btn-done").first().click();
+  const operation = page.locator(".opblock").filter({ hasText: "/v1/identities.listIdentities" });
+  await operation.locator(".opblock-summary-control").click();
+  await operation.locator(".try-out__btn").click();
+  await operation.locator(".execute").click();
+  await operation.locator(".live-responses-table").getByText('"hasMore"').first().waitFor();
+
+  const call = { url: `${httpUrl}/v1/identities.listIdentities`, authorization: `Bearer ${key}` };
+  expect(asked.filter(({ authorization }) => authorization !== undefined)).toEqual([call]);
+  expect(asked.filter(({ url }) => !url.startsWith(`${httpUrl}/`) && !url.startsWith("data:"))).toEqual([]);
+  const kept = await page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]");
+  expect(kept).toEqual([0, 0, ""]);
+});

@@ -1,0 +1,160 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import {
+  ask,
+  createWorkspace,
+  expectFailure,
+  expectInvalid,
+  expectSuccess,
+  postText,
+  sendBytes,
+} from "../../support/clients/http-requests.js";
+import { openTestApp, type TestApp } from "../../support/harness.js";
+
+let app: TestApp;
+let origin: string;
+let key: string;
+
+beforeAll(async () => {
+  app = await openTestApp();
+  origin = app.httpUrl;
+  key = (await createWorkspace(origin)).key;
+});
+afterAll(async () => {
+  expectSuccess(await ask(origin, "/v1/keys.listKeys", { key }));
+  await app.close();
+});
+
+describe("a path that does not exist is 404, whatever the method", () => {
+  it.each([
+    ["GET", "/index.html"],
+    ["POST", "/v3/keys.listKeys"],
+    ["POST", "/v1/keys.listkeys"],
+    ["POST", "/v1/keys.listKeys/"],
+    ["POST", "//v1/keys.listKeys"],
+    ["POST", "/v1/keys.createKey"],
+    ["GET", "/v2/identities.createIdentity/x?y=z"],
+    ["DELETE", "/v2"],
+    ["OPTIONS", "/nothing"],
+    ["TRACE", "/nothing"],
+    ["PROPFIND", "/nothing"],
+    ["GET", "/api-reference/errors-v2/service/data/nothing"],
+    ["POST", "/latchkey.v1.KeysService/Nothing"],
+    ["GET", "/__proto__"],
+    ["GET", "/%00"],
+    ["GET", "/%E2%82%AC/<script>"],
+    ["GET", `/${"x".repeat(8_000)}`],
+    ["POST", "/v1/keys%2elistKeys"],
+    ["POST", "/%76%31/keys.listKeys"],
+    ["POST", "/v2/workspaces%2ElistWorkspaces"],
+    ["POST", "/latchkey.v1.KeysService%2FListKeys"],
+    ["GET", "/docs%2Fswagger-ui.js"],
+  ])("%s %s", async (method, path) => {
+    expectFailure(await ask(origin, path, { method }), 404, "application/route_not_found");
+  });
+
+  it("also where more than a query follows it", async () => {
+    const answer = await sendBytes(origin, "GET /livez#fragment HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+    expectFailure(answer, 404, "application/route_not_found");
+  });
+
+  it("even with a body that could not be read", async () => {
+    expectFailure(await postText(origin, "/v1/nothing", undefined, "{"), 404, "application/route_not_found");
+  });
+});
+
+describe("a method that a path does not take is 405, and Allow names those that it takes", () => {
+  it.each([
+    ["GET", "/v1/keys.listKeys", "POST"],
+    ["GET", "/v1/keys.listKeys?limit=1", "POST"],
+    ["HEAD", "/v1/keys.listKeys", "POST"],
+    ["PUT", "/v2/keys.createKey", "POST"],
+    ["PATCH", "/v2/keys.createKey", "POST"],
+    ["DELETE", "/v2/identities.deleteIdentity", "POST"],
+    ["OPTIONS", "/v2/identities.createIdentity", "POST"],
+    ["TRACE", "/v2/identities.createIdentity", "POST"],
+    ["PROPFIND", "/v2/identities.createIdentity", "POST"],
+    ["POST", "/v1/identities.listIdentities", "GET, HEAD"],
+    ["DELETE", "/v1/identities.listIdentities", "GET, HEAD"],
+    ["GET", "/v2/identities.listIdentities", "POST"],
+    ["POST", "/v2/liveness", "GET, HEAD"],
+    ["OPTIONS", "/v2/liveness", "GET, HEAD"],
+    ["POST", "/api-reference/errors-v2/service/data/identity_not_found", "GET, HEAD"],
+    ["GET", "/latchkey.v1.KeysService/ListKeys", "POST"],
+    ["DELETE", "/latchkey.v1.KeysService/ListKeys", "POST"],
+  ])("%s %s", async (method, path, allow) => {
+    const answer = await ask(origin, path, { method });
+    expect(answer.headers.allow).toBe(allow);
+    if (method === "HEAD") expect(answer).toMatchObject({ status: 405, text: "" });
+    else expectFailure(answer, 405, "application/method_not_allowed");
+  });
+
+  it("without asking who calls, or reading what was sent", async () => {
+    const headers = { "content-type": "application/xml" };
+    const answer = await ask(origin, "/v1/keys.listKeys", { method: "PUT", headers, body: "<a/>" });
+    expectFailure(answer, 405, "application/method_not_allowed");
+  });
+});
+
+describe("what reaches an RPC's path in none of the RPC protocols is answered as plain HTTP", () => {
+  const path = "/latchkey.v1.KeysService/ListKeys";
+
+  it("without a credential", async () => {
+    expectFailure(await ask(origin, path), 401, "authentication/missing");
+  });
+
+  it("with a body of another type", async () => {
+    const headers = { "content-type": "text/plain" };
+    expectFailure(await ask(origin, path, { key, headers, body: "{}" }), 415, "application/unsupported_media_type");
+  });
+
+  it("with no content type", async () => {
+    expectFailure(await ask(origin, path, { key }), 415, "application/unsupported_media_type");
+  });
+});
+
+describe("a URL that cannot be read is 400", () => {
+  it.each(["/%zz", "/v1/%", "/%c3%28", "/v1/keys.listKeys%f"])("%s", async (path) => {
+    expectFailure(await ask(origin, path, { method: "GET" }), 400, "application/invalid_input");
+  });
+});
+
+describe("a query", () => {
+  const list = (query: string) => ask(origin, `/v1/identities.listIdentities${query}`, { method: "GET", key });
+
+  it.each(["", "?", "?limit=1", "?limit=%31", "?&limit=1&"])("%j is read", async (query) => {
+    expectSuccess(await list(query));
+  });
+
+  it.each([
+    ["?surprise=1", ["surprise"]],
+    ["?surprise", ["surprise"]],
+    ["?__proto__=1", ["__proto__"]],
+    ["?constructor=1&toString=2", ["constructor", "toString"]],
+    ["?Limit=1", ["Limit"]],
+    ["?limit[]=1", ["limit[]"]],
+    ["?limit=x&surprise=1", ["limit", "surprise"]],
+  ])("%s is refused with what is unknown or wrong named", async (query, locations) => {
+    expect(expectInvalid(await list(query))).toEqual(locations);
+  });
+
+  it.each(["?limit=1&limit=1", "?limit=1&limit=2"])("%s is refused, as given twice", async (query) => {
+    expect(expectInvalid(await list(query))).toEqual(["limit"]);
+  });
+
+  it.each(["", "0", "-1", "101", "1.5", "1e1", "0x10", "ten", "99999999999", "%zz", "%00"])(
+    "limit=%s is refused and named",
+    async (limit) => {
+      expect(expectInvalid(await list(`?limit=${limit}`))).toEqual(["limit"]);
+    },
+  );
+
+  it("is refused on a path that takes its input in the body, not silently ignored", async () => {
+    expect(expectInvalid(await ask(origin, "/v1/keys.listKeys?limit=1", { key }))).toEqual(["limit"]);
+    expect(expectInvalid(await ask(origin, "/v1/keys.listKeys?surprise=1", { key }))).toEqual(["surprise"]);
+  });
+
+  it("does not carry a credential", async () => {
+    const answer = await ask(origin, `/v1/identities.listIdentities?authorization=Bearer%20${key}`, { method: "GET" });
+    expectFailure(answer, 401, "authentication/missing");
+  });
+});

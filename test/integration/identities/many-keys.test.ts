@@ -1,0 +1,73 @@
+import type postgres from "postgres";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { openSql } from "../../../commands/open-sql.js";
+import { succeed } from "../../support/calls.js";
+import { createWorkspace, post } from "../../support/clients/http-requests.js";
+import { openTestApp, type TestApp } from "../../support/harness.js";
+
+let app: TestApp;
+let sql: postgres.Sql;
+let workspaceId: string;
+let key: string;
+
+/** One by one, they would take seconds to change. */
+const many = 60_000;
+
+beforeAll(async () => {
+  app = await openTestApp();
+  sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
+  ({ workspaceId, key } = await createWorkspace(app.httpUrl));
+});
+afterAll(async () => {
+  await sql.end();
+  await app.close();
+});
+
+const timed = async (work: () => Promise<unknown>) => {
+  const begun = performance.now();
+  await work();
+  return performance.now() - begun;
+};
+
+it("an identity with many keys is deleted as fast as one with none, and delays no other workspace", async () => {
+  const { identityId } = await succeed<{ identityId: string }>(app.httpUrl, "identities.createIdentity", key, {
+    externalId: "owner of many",
+  });
+  const owned = await succeed<{ keyId: string; key: string }>(app.httpUrl, "keys.createKey", key, { identityId });
+  await sql`
+    insert into keys (key_id, workspace_id, hash, start, enabled, permissions, identity_id, created_at, updated_at)
+    select 'key_' || lpad(n::text, 26, '0'), ${workspaceId}, sha256(n::text::bytea), 'lk_test', true, '{}', ${identityId},
+      now(), now() from generate_series(1, ${many}) as n`;
+  await sql`analyze keys`;
+
+  const other = await createWorkspace(app.httpUrl);
+  const { keyId } = await succeed<{ keyId: string }>(app.httpUrl, "keys.createKey", other.key, {});
+  const disable = (enabled: boolean) =>
+    timed(() => succeed(app.httpUrl, "keys.updateKey", other.key, { keyId, enabled }));
+  const deleteIdentity = (externalId: string) =>
+    timed(() => succeed(app.httpUrl, "identities.deleteIdentity", key, { externalId }));
+
+  const usual = { disable: 0, deleteIdentity: 0 };
+  for (let round = 0; round < 3; round++) {
+    await succeed(app.httpUrl, "identities.createIdentity", key, { externalId: "owner of none" });
+    usual.deleteIdentity = Math.max(usual.deleteIdentity, await deleteIdentity("owner of none"));
+    usual.disable = Math.max(usual.disable, await disable(round % 2 === 1));
+  }
+  const [deletion, change] = await Promise.all([deleteIdentity("owner of many"), disable(true)]);
+  expect(deletion, `usually ${usual.deleteIdentity} ms`).toBeLessThan(5 * usual.deleteIdentity);
+  expect(change, `usually ${usual.disable} ms`).toBeLessThan(5 * usual.disable);
+
+  // And all of its keys are without an identity.
+  const answer = await post(app.httpUrl, "/v2/identities.getIdentity", key, { identityId });
+  expect(answer.status).toBe(404);
+  const verdict = await succeed<object>(app.httpUrl, "keys.verifyKey", key, { key: owned.key });
+  expect(verdict).toMatchObject({ code: "VALID" });
+  for (const shown of [verdict, await succeed<object>(app.httpUrl, "keys.getKey", key, { keyId: owned.keyId })]) {
+    expect(shown).not.toHaveProperty("identity");
+  }
+  const listed = await succeed<object[]>(app.httpUrl, "keys.listKeys", key, {});
+  expect(listed.filter((each) => "identity" in each)).toEqual([]);
+  // The identity's name is free, and whoever gets it gets none of these keys.
+  await succeed(app.httpUrl, "identities.createIdentity", key, { externalId: "owner of many" });
+  expect(await succeed(app.httpUrl, "keys.listKeys", key, { externalId: "owner of many" })).toEqual([]);
+});

@@ -1,0 +1,151 @@
+import { pino } from "pino";
+import type postgres from "postgres";
+import { afterEach, beforeEach, describe, expect, inject, it } from "vitest";
+import { openSql } from "../../../commands/open-sql.js";
+import { succeed } from "../../support/calls.js";
+import { createWorkspace, post } from "../../support/clients/http-requests.js";
+import { createDatabase, openTestApp, type TestApp } from "../../support/harness.js";
+import { openProxy } from "../../support/proxy.js";
+
+interface Made {
+  readonly keyId: string;
+  readonly key: string;
+}
+
+let database: Awaited<ReturnType<typeof createDatabase>>;
+let sql: postgres.Sql;
+let app: TestApp;
+let caller: string;
+
+beforeEach(async () => {
+  database = await createDatabase(inject("template"));
+  sql = openSql(database.url, { max: 1, onnotice: () => {} });
+  app = await openTestApp({ databaseUrl: database.url });
+  caller = (await createWorkspace(app.httpUrl)).key;
+});
+afterEach(async () => {
+  await app.close();
+  await sql.end();
+  await database.drop();
+});
+
+const createKey = (body: object = {}) => succeed<Made>(app.httpUrl, "keys.createKey", caller, body);
+const verify = (key: string, more: object = {}) =>
+  succeed<{ code: string }>(app.httpUrl, "keys.verifyKey", caller, { key, ...more }).then(({ code }) => code);
+
+/** When a key was last used, as the database has it. */
+async function storedUse({ keyId }: Made): Promise<number | undefined> {
+  const [row] = await sql<{ at: Date | null }[]>`select last_used_at as at from keys where key_id = ${keyId}`;
+  return row?.at?.getTime();
+}
+
+/** Within a few seconds the database has it. */
+async function expectStored(made: Made, from: number, until: number): Promise<void> {
+  await expect.poll(() => storedUse(made), { timeout: 6_000, interval: 100 }).toBeGreaterThanOrEqual(from);
+  expect(await storedUse(made)).toBeLessThanOrEqual(until);
+}
+
+describe("when a key was last used is stored within a few seconds", () => {
+  it("after a verification that found it valid, and after a call that it made; and is told with the key", async () => {
+    const verified = await createKey();
+    const calling = await createKey({ scopes: ["keys.read"] });
+    const from = Date.now();
+    expect(await verify(verified.key)).toBe("VALID");
+    await succeed(app.httpUrl, "keys.listKeys", calling.key, {});
+    const until = Date.now();
+    await expectStored(verified, from, until);
+    await expectStored(calling, from, until);
+    const told = await succeed<{ lastUsedAt: number }>(app.httpUrl, "keys.getKey", caller, { keyId: verified.keyId });
+    expect(told.lastUsedAt).toBe(await storedUse(verified));
+  });
+
+  it("but not after one that found it invalid, a refused call of its own, or a mere look at it", async () => {
+    const disabled = await createKey({ enabled: false, scopes: ["*"] });
+    const expired = await createKey({ expires: Date.now() + 60_000, scopes: ["*"] });
+    const lacking = await createKey({ permissions: ["documents.read"] });
+    const seen = await createKey();
+    await app.advance(60_000);
+    expect(await verify(disabled.key)).toBe("DISABLED");
+    expect(await verify(expired.key)).toBe("EXPIRED");
+    expect(await verify(lacking.key, { permissions: "documents.write" })).toBe("INSUFFICIENT_PERMISSIONS");
+    for (const { key } of [disabled, expired]) {
+      expect((await post(app.httpUrl, "/v2/keys.listKeys", key, {})).status).toBeGreaterThan(400);
+    }
+    await succeed(app.httpUrl, "keys.whoami", caller, { key: seen.key });
+    await succeed(app.httpUrl, "keys.getKey", caller, { keyId: seen.keyId });
+    const used = await createKey();
+    expect(await verify(used.key)).toBe("VALID");
+    await app.close();
+    expect(await storedUse(used)).toBeDefined();
+    for (const unused of [disabled, expired, lacking, seen]) expect(await storedUse(unused)).toBeUndefined();
+  });
+});
+
+describe("recording costs little", () => {
+  it("a key that is verified all the time is written at most once a second, and does not count as changed", async () => {
+    const { keyId, key } = await createKey();
+    await sql`create table writes (key_id text)`;
+    await sql`create function count_write() returns trigger language plpgsql as
+      $$ begin insert into writes values (new.key_id); return null; end $$`;
+    await sql`create trigger writes after update on keys for each row execute function count_write()`;
+    const stamp = () => sql`select changed_xid::text from keys where key_id = ${keyId}`;
+    const before = await stamp();
+    const [from, lastsMs] = [Date.now(), 4_500];
+    let calls = 0;
+    const verifyOnAndOn = async () => {
+      for (; Date.now() < from + lastsMs; calls++) expect(await verify(key)).toBe("VALID");
+    };
+    await Promise.all(Array.from({ length: 8 }, verifyOnAndOn));
+    const seconds = (Date.now() - from) / 1_000;
+    const writes = await sql`select from writes where key_id = ${keyId}`;
+    expect(writes.length).toBeGreaterThan(0);
+    expect(writes.length, `writes for ${calls} calls in ${seconds} s`).toBeLessThanOrEqual(seconds + 1);
+    expect(await stamp()).toEqual(before);
+  });
+});
+
+describe("nothing is lost", () => {
+  it("at a normal stop: what was used just before is told by the next service on the database", async () => {
+    const made = await Promise.all(Array.from({ length: 20 }, () => createKey()));
+    const from = Date.now();
+    for (const { key } of made) expect(await verify(key)).toBe("VALID");
+    await app.close();
+    app = await openTestApp({ databaseUrl: database.url });
+    for (const { keyId } of made) {
+      const told = await succeed<{ lastUsedAt?: number }>(app.httpUrl, "keys.getKey", caller, { keyId });
+      expect(told.lastUsedAt).toBeGreaterThanOrEqual(from);
+    }
+  });
+
+  it("while Postgres is away: it is stored when Postgres is back", async () => {
+    const made = await createKey();
+    const proxy = await openProxy(database.url);
+    const lines: string[] = [];
+    const log = pino({ level: "warn" }, { write: (line: string) => void lines.push(line) });
+    const behind = await openTestApp({ databaseUrl: proxy.url, log });
+    try {
+      const from = Date.now();
+      await succeed(behind.httpUrl, "keys.verifyKey", caller, { key: made.key });
+      const until = Date.now();
+      proxy.cut();
+      await expect.poll(() => lines.join(), { timeout: 10_000 }).toMatch(/last used/);
+      expect(await storedUse(made)).toBeUndefined();
+      proxy.resume();
+      await expectStored(made, from, until);
+    } finally {
+      await behind.close();
+      await proxy.close();
+    }
+  });
+
+  it("to a service whose clock is behind: a time is never set back", async () => {
+    const made = await createKey();
+    const used = await createKey();
+    const hourAhead = Date.now() + 3_600_000;
+    await sql`update keys set last_used_at = ${new Date(hourAhead)} where key_id = ${made.keyId}`;
+    for (const { key } of [made, used]) expect(await verify(key)).toBe("VALID");
+    await app.close();
+    expect(await storedUse(used)).toBeLessThan(hourAhead);
+    expect(await storedUse(made)).toBe(hourAhead);
+  });
+});

@@ -1,0 +1,88 @@
+import { pino } from "pino";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type OperationName, operationOf } from "../../contract/operations.js";
+import { requestIdForm } from "../../contract/outcome.js";
+import { openProtocols, type ProtocolClients } from "../../support/clients/all.js";
+import { ask, createWorkspace, sendBytes } from "../../support/clients/http-requests.js";
+import type { CallerCredential, CallRequest } from "../../support/clients/protocol-client.js";
+import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+
+/** Lines of the log, as they are read by machines. */
+const lines: Record<string, unknown>[] = [];
+const log = pino({ level: "info", base: null }, { write: (line: string) => void lines.push(JSON.parse(line)) });
+
+let app: TestApp;
+let protocols: ProtocolClients;
+let home: { workspaceId: string; key: string };
+
+beforeAll(async () => {
+  app = await openTestApp({ log });
+  protocols = openProtocols(app);
+  home = await createWorkspace(app.httpUrl);
+});
+afterAll(async () => {
+  protocols.close();
+  await app.close();
+});
+
+/** What is written while something is done: the lines of calls, once there are that many and no more come. */
+async function linesOf(count: number, work: () => Promise<unknown>): Promise<Record<string, unknown>[]> {
+  const before = lines.length;
+  const calls = () => lines.slice(before).filter(({ msg }) => msg === "call");
+  await work();
+  await expect.poll(() => calls().length, { timeout: 5_000 }).toBeGreaterThanOrEqual(count);
+  await ask(app.httpUrl, "/livez", { method: "GET" }); // a line of its own, after which nothing of the others is late
+  await expect.poll(() => calls().at(-1), { timeout: 5_000 }).toMatchObject({ method: "GET /livez" });
+  return calls().slice(0, -1);
+}
+
+describe.each(["http", "grpc", "connect"] as const)("a call over %s is one line of the log", (protocol) => {
+  const cases: [string, OperationName, () => CallerCredential, CallRequest, string, boolean][] = [
+    ["that was answered", "listKeys", () => home.key, {}, "ok", true],
+    ["of the operator, who has no workspace", "listWorkspaces", () => operatorKey, {}, "ok", false],
+    ["without a credential", "listKeys", () => [], {}, "authentication/missing", false],
+    ["that was refused", "listWorkspaces", () => home.key, {}, "authorization/insufficient_permissions", false],
+    ["with bad input", "listKeys", () => home.key, { limit: 0 }, "application/invalid_input", true],
+  ];
+
+  it.each(cases)("%s", async (_which, operation, credential, request, code, ofWorkspace) => {
+    const written = await linesOf(1, () => protocols[protocol].call(operation, credential(), request));
+    const { rpc } = operationOf(operation);
+    expect(written).toEqual([
+      {
+        level: 30,
+        time: expect.anything(),
+        protocol,
+        method: `/${rpc.parent.typeName}/${rpc.name}`,
+        requestId: expect.stringMatching(requestIdForm),
+        code,
+        durationMs: expect.any(Number),
+        msg: "call",
+        ...(ofWorkspace && { workspaceId: home.workspaceId }),
+      },
+    ]);
+    const durationMs = Number(written[0]?.["durationMs"]);
+    expect(durationMs).toBeGreaterThan(0);
+    expect(durationMs, "in milliseconds, to the microsecond").toBe(Number(durationMs.toFixed(3)));
+  });
+});
+
+describe("the line of a call", () => {
+  it("has the request id that the caller was told", async () => {
+    let told: unknown;
+    const [line] = await linesOf(1, async () => {
+      const { headers } = await ask(app.httpUrl, "/v1/keys.listKeys", { key: home.key });
+      told = headers["x-request-id"];
+    });
+    expect(line?.["requestId"]).toBe(told);
+  });
+
+  it.each([
+    ["of an unknown path does not repeat it", () => ask(app.httpUrl, "/some/where?else=1"), "POST (no route)"],
+    ["that is no HTTP has no method", () => sendBytes(app.httpUrl, "nonsense\r\n\r\n"), "(none)"],
+  ])("%s", async (_which, work, method) => {
+    const written = await linesOf(1, work);
+    expect(written).toMatchObject([{ protocol: "http", method, requestId: expect.stringMatching(requestIdForm) }]);
+    expect(written[0]?.["durationMs"]).toBeGreaterThanOrEqual(0);
+  });
+});

@@ -1,0 +1,260 @@
+import { once } from "node:events";
+import { connect } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { pino } from "pino";
+import { Registry } from "prom-client";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { openSql } from "../../../commands/open-sql.js";
+import { openMetricsServer } from "../../../src/http/metrics-server.js";
+import { standardLimits } from "../../../src/overload/limits.js";
+import { openProtocols, type ProtocolClients } from "../../support/clients/all.js";
+import { ask, createWorkspace, post } from "../../support/clients/http-requests.js";
+import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import { parseSamples, readMetricsText, readSamples, type Sample, total } from "../../support/metric-samples.js";
+
+let app: TestApp;
+let protocols: ProtocolClients;
+let home: { workspaceId: string; key: string };
+
+beforeAll(async () => {
+  app = await openTestApp({ metricsPort: 0 });
+  protocols = openProtocols(app);
+  home = await createWorkspace(app.httpUrl);
+});
+afterAll(async () => {
+  protocols.close();
+  await app.close();
+});
+
+const calls = "latchkey_calls_total";
+const duration = "latchkey_call_duration_seconds";
+const listKeys = "/latchkey.v1.KeysService/ListKeys";
+
+/** By how much metrics grew while something was done. */
+async function growth(work: () => Promise<unknown>) {
+  const before = await readSamples(app);
+  await work();
+  const after = await readSamples(app);
+  return (name: string, labels: Record<string, string>) => total(after, name, labels) - total(before, name, labels);
+}
+
+describe.each(["http", "grpc", "connect"] as const)("calls over %s", (protocol) => {
+  it("are counted by method and by the code of their answer", async () => {
+    const grown = await growth(async () => {
+      for (let call = 0; call < 3; call++) await protocols[protocol].call("listKeys", home.key, {});
+      await protocols[protocol].call("listKeys", home.key, { limit: 0 });
+      await protocols[protocol].call("listKeys", [], {});
+      await protocols[protocol].call("getWorkspace", operatorKey, { workspaceId: home.workspaceId });
+      // The Connect protocol counts when the answer is out, which its client may learn first.
+      await expect.poll(async () => total(await readSamples(app), calls, { protocol })).toBeGreaterThanOrEqual(6);
+    });
+    expect(grown(calls, { protocol, method: listKeys, code: "ok" })).toBe(3);
+    expect(grown(calls, { protocol, method: listKeys, code: "application/invalid_input" })).toBe(1);
+    expect(grown(calls, { protocol, method: listKeys, code: "authentication/missing" })).toBe(1);
+    expect(grown(calls, { protocol, method: "/latchkey.v1.WorkspacesService/GetWorkspace" })).toBe(1);
+  });
+
+  it("are counted by how long they took: buckets that hold those before them, a sum and a count", async () => {
+    await protocols[protocol].call("listKeys", home.key, {});
+    const samples = await readSamples(app);
+    const labels = { protocol, method: listKeys };
+    const buckets = samples.filter((sample) => sample.name === `${duration}_bucket` && isOf(sample, labels));
+    const bounds = buckets.map((bucket) => Number(bucket.labels["le"]?.replace("+Inf", "Infinity")));
+    const counts = buckets.map(({ value }) => value);
+    expect(bounds.length).toBeGreaterThan(10);
+    expect(bounds, "in order, and the last one holds all").toEqual([...new Set(bounds)].sort((a, b) => a - b));
+    expect(bounds.at(-1)).toBe(Number.POSITIVE_INFINITY);
+    expect(counts).toEqual([...counts].sort((a, b) => a - b));
+    expect(counts.at(-1)).toBe(total(samples, `${duration}_count`, labels));
+    expect(counts.at(-1)).toBe(total(samples, calls, labels));
+    expect(total(samples, `${duration}_sum`, labels)).toBeGreaterThan(0);
+  });
+});
+
+it("a call that takes long is in the buckets of long calls, and in the sum", async () => {
+  const labels = { protocol: "http", method: "/latchkey.v1.WorkspacesService/ListAuditEvents" };
+  const grown = await growth(() =>
+    withAuditHeld(app.databaseUrl, 1, async (release) => {
+      await expect.poll(busy).toBe(1);
+      await sleep(300);
+      await release();
+    }),
+  );
+  expect(grown(`${duration}_count`, labels)).toBe(1);
+  expect(grown(`${duration}_bucket`, { ...labels, le: "0.25" })).toBe(0);
+  expect(grown(`${duration}_sum`, labels)).toBeGreaterThan(0.3);
+});
+
+it("what is no RPC counts as other, whatever method and path the caller made up", async () => {
+  const paths = ["/livez", "/some/where", "/latchkey.v1.KeysService/Made-up", "/v2/keys.getKey/made-up?made=up"];
+  const grown = await growth(() => Promise.all(paths.map((path) => ask(app.httpUrl, path, { method: "GET" }))));
+  expect(grown(calls, { protocol: "http", method: "other" })).toBe(4);
+  expect(grown(calls, { method: "other", code: "application/route_not_found" })).toBe(3);
+  const labels = (await readSamples(app)).flatMap((sample) => Object.values(sample.labels));
+  expect(labels.filter((value) => /made|where|livez/i.test(value))).toEqual([]);
+});
+
+it("connections of the pool are busy while they are used, and what finds none free waits", async () => {
+  const read = async () => {
+    const samples = await readSamples(app);
+    const state = (state: string) => total(samples, "latchkey_pool_connections", { state });
+    const waiting = (one: string) => total(samples, "latchkey_pool_waiting_statements", { class: one });
+    return [state("busy"), state("free"), waiting("operator"), waiting("ordinary")];
+  };
+  await expect.poll(read).toEqual([0, 10, 0, 0]);
+  await withAuditHeld(app.databaseUrl, 6, async (release) => {
+    await expect.poll(read).toEqual([3, 7, 3, 0]);
+    await release();
+  });
+  await expect.poll(read).toEqual([0, 10, 0, 0]);
+});
+
+describe("of the process", () => {
+  it("the event loop's lag is told", async () => {
+    await readSamples(app); // from here on
+    await sleep(50); // the first look at the clock after that has none before it to be late by
+    for (const until = performance.now() + 200; performance.now() < until; );
+    await sleep(50); // that it was late is known when it looks again
+    const samples = await readSamples(app);
+    expect(total(samples, "nodejs_eventloop_lag_max_seconds")).toBeGreaterThan(0.15);
+    expect(total(samples, "nodejs_eventloop_lag_p99_seconds")).toBeGreaterThan(0);
+  });
+
+  it("memory, CPU time and open files are told, once for all applications in it", async () => {
+    const other = await openTestApp({ metricsPort: 0 });
+    const text = await readMetricsText(other).finally(() => other.close());
+    const samples = parseSamples(text);
+    for (const name of ["process_resident_memory_bytes", "process_cpu_seconds_total", "nodejs_heap_size_used_bytes"]) {
+      expect(samples.filter((sample) => sample.name === name)).toEqual([
+        { name, labels: {}, value: expect.any(Number) },
+      ]);
+      expect(total(samples, name)).toBeGreaterThan(0);
+    }
+  });
+});
+
+describe("the port of the metrics", () => {
+  it("has them at /metrics, whatever the query, in the form of Prometheus", async () => {
+    const response = await fetch(`${app.metricsUrl}?debug=true`);
+    expect(response.headers.get("content-type")).toMatch(/^text\/plain; version=0\.0\.4/);
+    expect(parseSamples(await response.text()).length).toBeGreaterThan(20);
+  });
+
+  it("has nothing else", async () => {
+    expect((await fetch(new URL("/livez", app.metricsUrl))).status).toBe(404);
+  });
+
+  it("is not the port of the callers", async () => {
+    expect((await ask(app.httpUrl, "/metrics", { method: "GET" })).status).toBe(404);
+  });
+});
+
+function isOf(sample: Sample, labels: Readonly<Record<string, string>>): boolean {
+  return Object.entries(labels).every(([label, value]) => sample.labels[label] === value);
+}
+
+async function busy(): Promise<number> {
+  return total(await readSamples(app), "latchkey_pool_connections", { state: "busy" });
+}
+
+/** Sends calls that wait in the database, and does something until it lets them go. They must all succeed. */
+async function withAuditHeld(url: string, count: number, work: (release: () => Promise<unknown>) => Promise<void>) {
+  const sql = openSql(url, { max: 1, onnotice: () => {} });
+  let release = () => {};
+  const held = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  const locked = new Promise<void>((resolve, reject) => {
+    sql
+      .begin(async (transaction) => {
+        await transaction`lock table audit_events in access exclusive mode`;
+        resolve();
+        await held;
+      })
+      .catch(reject);
+  });
+  await locked;
+  const answers = Promise.all(
+    Array.from({ length: count }, () => post(app.httpUrl, "/v2/workspaces.listAuditEvents", operatorKey, {})),
+  );
+  try {
+    await work(() => {
+      release();
+      return answers;
+    });
+    expect((await answers).map(({ status }) => status)).toEqual(Array(count).fill(200));
+  } finally {
+    release();
+    await sql.end();
+  }
+}
+
+it("metrics that cannot be read are answered with 500, told in the log, and asked for again", async () => {
+  const lines: { level: number; msg: string }[] = [];
+  const log = pino({}, { write: (line: string) => void lines.push(JSON.parse(line)) });
+  let failing = true;
+  const read = async () => {
+    if (failing) throw new Error("a worker is gone");
+    return new Registry();
+  };
+  const server = await openMetricsServer(read, "127.0.0.1", 0, log, standardLimits);
+  try {
+    expect(await fetch(server.url)).toMatchObject({ status: 500 });
+    expect(lines).toMatchObject([
+      { level: 50, msg: "the metrics cannot be read", err: { message: "a worker is gone" } },
+    ]);
+    failing = false;
+    expect(await fetch(server.url)).toMatchObject({ status: 200 });
+  } finally {
+    server.close();
+  }
+});
+
+describe("the metrics port keeps nobody for long", () => {
+  /** A service whose limits pass soon, and how connections to its metrics port end. */
+  async function openLimited() {
+    const limited = await openTestApp({ metricsPort: 0, limits: { headersTimeoutMs: 300, maxHeaderBytes: 2_000 } });
+    onTestFinished(() => limited.close());
+    const { hostname, port } = new URL(limited.metricsUrl ?? "");
+    return async function converse(bytes: string): Promise<string> {
+      const socket = connect(Number(port), hostname);
+      onTestFinished(() => void socket.destroy());
+      socket.on("error", () => {});
+      socket.write(bytes);
+      const chunks: Buffer[] = [];
+      socket.on("data", (chunk) => chunks.push(chunk));
+      await once(socket, "close");
+      return Buffer.concat(chunks).toString();
+    };
+  }
+
+  const get = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+
+  it.each([
+    ["the head does not end", "GET /metrics HTTP/1.1\r\nHost: a\r\n", / 408 /],
+    ["the head is too large", `GET /metrics HTTP/1.1\r\nHost: a\r\nx-a: ${"x".repeat(4_000)}\r\n\r\n`, / 431 /],
+    ["a page was read", get, / 200 /],
+  ])("a connection is closed when %s", async (_what, bytes, status) => {
+    const converse = await openLimited();
+    expect((await converse(bytes)).split("\r\n")[0]).toMatch(status);
+  });
+
+  it("of requests that are pipelined one is served", async () => {
+    const converse = await openLimited();
+    expect((await converse(get.repeat(20))).match(/^# HELP latchkey_calls_total/gm)).toHaveLength(1);
+  });
+
+  it("those that are open are few, and one that closes makes place for another", async () => {
+    const limited = await openTestApp({ metricsPort: 0 });
+    onTestFinished(() => limited.close());
+    const { hostname, port } = new URL(limited.metricsUrl ?? "");
+    const sockets = Array.from({ length: 100 }, () => connect(Number(port), hostname).on("error", () => {}));
+    onTestFinished(() => sockets.forEach((socket) => void socket.destroy()));
+    await expect.poll(() => sockets.filter(({ closed }) => closed).length, { timeout: 10_000 }).toBeGreaterThan(50);
+    const open = sockets.filter(({ closed }) => !closed);
+    expect(open.length).toBeGreaterThan(10);
+    await expect(fetch(limited.metricsUrl ?? "")).rejects.toThrow();
+    for (const socket of open) socket.destroy();
+    await expect.poll(async () => (await fetch(limited.metricsUrl ?? "")).status).toBe(200);
+  });
+});

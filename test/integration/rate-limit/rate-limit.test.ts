@@ -1,0 +1,214 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redis } from "ioredis";
+import { pino } from "pino";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { exitCodeOf } from "../../../src/cli/exit-codes.js";
+import { createLatchkeyClient, isLatchkeyError } from "../../../src/client/client.js";
+import { openReference } from "../../meta/openapi/reference.js";
+import { succeed } from "../../support/calls.js";
+import { sendRequest } from "../../support/clients/http.js";
+import { createWorkspace } from "../../support/clients/http-requests.js";
+import { disable, enable, redisInUse } from "../../support/clients/verify-calls.js";
+import { openTestApp, operatorKey, patientWithRedis, type TestApp } from "../../support/harness.js";
+import { callers, protocolNames } from "./callers.js";
+
+const { http } = callers;
+
+/** Long enough that no window ends within a test. */
+const minutes = { requests: 4, windowSeconds: 600 };
+const seconds = { requests: 2, windowSeconds: 2 };
+
+const refused = { code: "limits/rate_limited" };
+
+describe("where requests are limited", () => {
+  let app: TestApp;
+  let other: TestApp;
+  let redis: Redis;
+  const logged: { msg: string; workspaceId?: string }[] = [];
+  const log = pino({ level: "info" }, { write: (line: string) => void logged.push(JSON.parse(line)) });
+
+  beforeAll(async () => {
+    redis = new Redis(inject("redisUrl"));
+    app = await openTestApp({ rateLimit: minutes, ...patientWithRedis, log });
+    other = await openTestApp({ rateLimit: minutes, ...patientWithRedis, databaseUrl: app.databaseUrl, log });
+    for (const replica of [app, other]) await redisInUse(replica);
+  });
+  afterAll(async () => {
+    redis.disconnect();
+    await other.close();
+    await app.close();
+  });
+
+  const policy = `"workspace";q=4;w=600`;
+  const left = (remaining: number) => expect.stringMatching(new RegExp(`^"workspace";r=${remaining};t=(600|5\\d\\d)$`));
+
+  /** A workspace that has made all requests that it may. */
+  async function spentWorkspace() {
+    const workspace = await createWorkspace(app.httpUrl);
+    for (let made = 0; made < minutes.requests; made++) await http(app, workspace.key);
+    return workspace;
+  }
+
+  it.each(protocolNames)("answers over %s count down, and the first too many is refused", async (protocol) => {
+    const { key } = await createWorkspace(app.httpUrl);
+    for (const remaining of [3, 2, 1, 0]) {
+      expect(await callers[protocol](app, key)).toMatchObject({ code: "ok", policy, limit: left(remaining) });
+    }
+    // Twice: the second is refused by what is remembered here.
+    for (let times = 0; times < 2; times++) {
+      const told = await callers[protocol](app, key);
+      expect(told).toMatchObject({ ...refused, policy, limit: left(0) });
+      if (protocol !== "grpc") expect(Number(told.retryAfter)).toSatisfy((wait) => wait > 500 && wait <= 600);
+      if (protocol !== "http") expect(told.retryDelayMs).toSatisfy((wait) => wait > 500_000 && wait <= 600_000);
+    }
+  });
+
+  it("all protocols and all replicas count together", async () => {
+    const { key } = await createWorkspace(app.httpUrl);
+    const replicas = [app, other, app, other];
+    for (const [index, protocol] of protocolNames.entries()) {
+      const told = await callers[protocol](replicas[index] ?? app, key);
+      expect(told).toMatchObject({ code: "ok", limit: left(3 - index) });
+    }
+    for (const replica of [app, other]) expect(await http(replica, key)).toMatchObject(refused);
+  });
+
+  it("all keys of a workspace count together, and those of another do not", async () => {
+    const { key } = await createWorkspace(app.httpUrl);
+    const own = { scopes: ["keys.read"] };
+    const sibling = await succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, own);
+    expect(await http(app, sibling.key)).toMatchObject({ code: "ok", limit: left(2) });
+    const { key: foreign } = await createWorkspace(app.httpUrl);
+    expect(await http(app, foreign)).toMatchObject({ code: "ok", limit: left(3) });
+  });
+
+  it("of many at once, exactly as many are served as may be", async () => {
+    const { key } = await createWorkspace(app.httpUrl);
+    const calls = Array.from({ length: 20 }, (_, index) => http(index % 2 === 0 ? app : other, key));
+    const codes = (await Promise.all(calls)).map(({ code }) => code);
+    expect(codes.filter((code) => code === "ok")).toHaveLength(minutes.requests);
+    expect(codes.filter((code) => code === refused.code)).toHaveLength(20 - minutes.requests);
+  });
+
+  it.each(protocolNames)(
+    "what the accepted key of a call may not do counts, and so does a bad body, over %s",
+    async (protocol) => {
+      const { key } = await createWorkspace(app.httpUrl);
+      const call = callers[protocol];
+      const lacking = { code: "authorization/insufficient_permissions", policy, limit: left(3) };
+      expect(await call(app, key, "listWorkspaces")).toMatchObject(lacking);
+      const invalid = { code: "application/invalid_input", policy, limit: left(2) };
+      expect(await call(app, key, "listKeys", { limit: 1_000 })).toMatchObject(invalid);
+      const absent = { code: "data/identity_not_found", policy, limit: left(1) };
+      expect(await call(app, key, "getIdentity", { externalId: "nobody" })).toMatchObject(absent);
+    },
+  );
+
+  it("the limit speaks before the scope and the body", async () => {
+    const { key } = await spentWorkspace();
+    expect(await http(app, key, "listWorkspaces")).toMatchObject(refused);
+    expect(await http(app, key, "listKeys", { limit: 1_000 })).toMatchObject(refused);
+    expect(await callers.grpc(app, key, "listWorkspaces")).toMatchObject(refused);
+  });
+
+  it("revocation speaks before the limit, on every replica", async () => {
+    const { key, workspaceId } = await spentWorkspace();
+    expect(await http(app, key)).toMatchObject(refused);
+    await disable(app, workspaceId);
+    const disabled = { code: "authorization/workspace_disabled", policy: undefined, limit: undefined };
+    for (const protocol of protocolNames) {
+      for (const replica of [app, other]) expect(await callers[protocol](replica, key)).toMatchObject(disabled);
+    }
+    await enable(app, workspaceId);
+    expect(await http(app, key)).toMatchObject(refused);
+  });
+
+  it.each(protocolNames)("the operator is not limited over %s, and is told of no limit", async (protocol) => {
+    for (let made = 0; made < 2 * minutes.requests; made++) {
+      const told = await callers[protocol](app, operatorKey, "listWorkspaces");
+      expect(told).toMatchObject({ code: "ok", policy: undefined, limit: undefined });
+    }
+  });
+
+  it("what is refused for its credential is neither counted nor told of a limit", async () => {
+    const { key } = await createWorkspace(app.httpUrl);
+    const { key: disabled } = await succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, { enabled: false });
+    for (let made = 0; made < 2 * minutes.requests; made++) {
+      const told = await http(app, disabled);
+      expect(told).toMatchObject({ code: "authorization/key_disabled", policy: undefined, limit: undefined });
+    }
+    expect(await http(app, "nonsense")).toMatchObject({ code: "authentication/malformed", limit: undefined });
+    expect(await http(app, key)).toMatchObject({ code: "ok", limit: left(2) });
+  });
+
+  it("the first refusal of a window is logged with its workspace, and no other", async () => {
+    const { workspaceId, key } = await spentWorkspace();
+    for (const replica of [app, other, app, other]) expect(await http(replica, key)).toMatchObject(refused);
+    const lines = logged.filter((line) => line.workspaceId === workspaceId && line.msg !== "call");
+    expect(lines).toMatchObject([{ msg: "a workspace has used up its requests" }]);
+  });
+
+  it("who has used up their requests is refused without Redis being asked again", async () => {
+    const { workspaceId, key } = await spentWorkspace();
+    const counted = () => redis.get(`latchkey:rate:600:${workspaceId}`);
+    expect(await http(app, key)).toMatchObject(refused);
+    expect(await counted()).toBe("5");
+    for (const protocol of protocolNames) expect(await callers[protocol](app, key)).toMatchObject(refused);
+    expect(await counted()).toBe("5");
+  });
+
+  it("answers are as the OpenAPI document has them", async () => {
+    const reference = await openReference(app.httpUrl);
+    const { key } = await createWorkspace(app.httpUrl);
+    for (const status of [200, 200, 200, 200, 429]) {
+      const response = await sendRequest(app.httpUrl, ["POST", "/v1/keys.listKeys"], key, {});
+      expect(response.status).toBe(status);
+      await reference.holds(["POST", "/v1/keys.listKeys"], response);
+    }
+  });
+
+  it("the client is told when to try again, and the command line ends as for what is unavailable", async () => {
+    const { key } = await spentWorkspace();
+    const { keys } = createLatchkeyClient({ url: app.httpUrl, key });
+    const error = await keys.listKeys({}).catch((error: unknown) => error);
+    if (!isLatchkeyError(error, "rate_limited")) return expect.fail(String(error));
+    expect(error.retryAfterMs).toSatisfy((wait) => wait > 500_000 && wait <= 600_000);
+    expect(exitCodeOf(error)).toBe(7);
+  });
+});
+
+it("who was refused is served after the time that was told, through every protocol", async () => {
+  const app = await openTestApp({ rateLimit: seconds, ...patientWithRedis });
+  try {
+    await redisInUse(app);
+    await Promise.all(
+      protocolNames.map(async (protocol) => {
+        const { key } = await createWorkspace(app.httpUrl);
+        let told = await callers[protocol](app, key);
+        for (let made = 1; told.code === "ok" && made < 100; made++) told = await callers[protocol](app, key);
+        expect(told).toMatchObject(refused);
+        const waitMs = told.retryDelayMs ?? 1_000 * Number(told.retryAfter);
+        expect(waitMs).toBeLessThanOrEqual(1_000 * seconds.windowSeconds);
+        // Timers may fire a moment early.
+        await sleep(waitMs + 5);
+        expect(await callers[protocol](app, key)).toMatchObject({ code: "ok", limit: `"workspace";r=1;t=2` });
+      }),
+    );
+  } finally {
+    await app.close();
+  }
+});
+
+describe("where requests are not limited", () => {
+  let app: TestApp;
+  beforeAll(async () => {
+    app = await openTestApp();
+  });
+  afterAll(() => app.close());
+
+  it.each(protocolNames)("none is told of over %s", async (protocol) => {
+    const { key } = await createWorkspace(app.httpUrl);
+    const plain = { code: "ok", policy: undefined, limit: undefined, retryAfter: undefined, retryDelayMs: undefined };
+    expect(await callers[protocol](app, key)).toEqual(plain);
+  });
+});

@@ -1,0 +1,164 @@
+import { Redis } from "ioredis";
+import { pino } from "pino";
+import type postgres from "postgres";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { openSql } from "../../../commands/open-sql.js";
+import { allEvents, succeed } from "../../support/calls.js";
+import { createWorkspace } from "../../support/clients/http-requests.js";
+import { listKeys, redisInUse } from "../../support/clients/verify-calls.js";
+import { openTestApp, patientWithRedis, type TestApp } from "../../support/harness.js";
+import { findHalves } from "../../support/integrity.js";
+import { askBoth, keyEntryOf, outcomes, readLookups, shareKey } from "../../support/redis-entries.js";
+
+const dayMs = 24 * 60 * 60 * 1_000;
+const swept = { sweepEveryMs: 100, auditRetentionDays: 90, metricsPort: 0, ...patientWithRedis };
+
+let app: TestApp;
+let other: TestApp;
+let sql: postgres.Sql;
+let redis: Redis;
+const lines: string[] = [];
+
+beforeAll(async () => {
+  const log = pino({ level: "info", base: null }, { write: (line: string) => lines.push(line) });
+  app = await openTestApp({ ...swept, log });
+  other = await openTestApp({ ...swept, databaseUrl: app.databaseUrl, auditRetentionDays: "forever", log });
+  sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
+  redis = new Redis(inject("redisUrl"));
+  await Promise.all([redisInUse(app), redisInUse(other)]);
+});
+afterAll(async () => {
+  redis.disconnect();
+  await sql.end();
+  await other.close();
+  await app.close();
+});
+
+/** For both: they use one database. */
+const advance = (ms: number) => app.advance(ms);
+
+const rowsOf = async (table: "keys" | "identities", ids: readonly string[]) => {
+  const id = table === "keys" ? sql`key_id` : sql`identity_id`;
+  return (await sql`select from ${sql(table)} where ${id} in ${sql(ids)}`).length;
+};
+
+describe("the rows of deleted keys and identities", () => {
+  it("are removed after a day, and what was deleted stays so on every replica, whatever comes back in Redis", async () => {
+    const { key } = await createWorkspace(app.httpUrl);
+    const made = await succeed<{ keyId: string; key: string }>(app.httpUrl, "keys.createKey", key, {
+      externalId: "user_1",
+      scopes: ["keys.read"],
+    });
+    const living = await succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, { scopes: ["keys.read"] });
+    const { identityId } = await succeed<{ identityId: string }>(app.httpUrl, "identities.getIdentity", key, {
+      externalId: "user_1",
+    });
+    const entry = await shareKey(app, redis, made.key);
+    await succeed(app.httpUrl, "keys.deleteKey", key, { keyId: made.keyId });
+    await succeed(app.httpUrl, "identities.deleteIdentity", key, { externalId: "user_1" });
+
+    // Not before its time: whoever follows the changes one by one sees the deletion.
+    await advance(dayMs - 60_000);
+    await sql`select pg_sleep(0.5)`;
+    expect(await rowsOf("keys", [made.keyId])).toBe(1);
+    // Both hold a living key, which is not forgotten for the removal of others.
+    expect(await askBoth([app, other], living.key)).toEqual(outcomes.served);
+    const before = await readLookups(app);
+
+    await advance(120_000);
+    await expect.poll(() => rowsOf("keys", [made.keyId]), { timeout: 10_000 }).toBe(0);
+    await expect.poll(() => rowsOf("identities", [identityId]), { timeout: 10_000 }).toBe(0);
+    expect((await listKeys(app, living.key)).status).toBe(200);
+    const after = await readLookups(app);
+    expect(after["key postgres"]).toBe(before["key postgres"]);
+    expect(after["key redis"]).toBe(before["key redis"]);
+
+    await redis.set(keyEntryOf(made.key), entry);
+    expect(await askBoth([app, other], made.key)).toEqual(outcomes.keyUnknown);
+    // One that starts now has never seen the deletion.
+    const late = await openTestApp({ ...swept, databaseUrl: app.databaseUrl });
+    try {
+      await redisInUse(late);
+      await redis.set(keyEntryOf(made.key), entry);
+      expect(await askBoth([late, late], made.key)).toEqual(outcomes.keyUnknown);
+    } finally {
+      await late.close();
+    }
+    // Whichever of them removed it says so, when its round is over.
+    await expect.poll(() => lines.join(), { timeout: 10_000 }).toContain("older than they are kept");
+  });
+
+  it("stay of an identity for as long as a key names it, without the identity's content", async () => {
+    const { key } = await createWorkspace(app.httpUrl);
+    const { identityId } = await succeed<{ identityId: string }>(app.httpUrl, "identities.createIdentity", key, {
+      externalId: "user_1",
+      meta: { private: "text" },
+    });
+    const { keyId } = await succeed<{ keyId: string }>(app.httpUrl, "keys.createKey", key, { identityId });
+    await succeed(app.httpUrl, "identities.deleteIdentity", key, { identityId });
+    expect(await sql`select external_id, meta from identities where identity_id = ${identityId}`).toEqual([
+      { external_id: "", meta: {} },
+    ]);
+    await advance(2 * dayMs);
+    await sql`select pg_sleep(0.5)`;
+    expect(await rowsOf("identities", [identityId])).toBe(1);
+    await succeed(app.httpUrl, "keys.updateKey", key, { keyId, name: "still there" });
+    await succeed(app.httpUrl, "keys.deleteKey", key, { keyId });
+    await advance(2 * dayMs);
+    await expect.poll(() => rowsOf("identities", [identityId]), { timeout: 10_000 }).toBe(0);
+  });
+
+  it("of an identity is removed although thousands that were deleted before are still named by keys", async () => {
+    const { workspaceId, key } = await createWorkspace(app.httpUrl);
+    await sql`
+      insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
+      select 'id_' || lpad(n::text, 26, '0'), ${workspaceId}, 'user ' || n, '{}', now(), now()
+      from generate_series(1, 4500) as n`;
+    await sql`
+      insert into keys (key_id, workspace_id, hash, start, enabled, scopes, permissions, identity_id, created_at, updated_at)
+      select 'key_' || lpad(n::text, 26, '0'), ${workspaceId}, sha256(n::text::bytea), 'lk_0000', true, '{}', '{}',
+        'id_' || lpad(n::text, 26, '0'), now(), now()
+      from generate_series(1, 4500) as n`;
+    await sql`
+      update identities set deleted_at = now() - right(identity_id, 26)::int * interval '1 second'
+      where workspace_id = ${workspaceId}`;
+    const { identityId } = await succeed<{ identityId: string }>(app.httpUrl, "identities.createIdentity", key, {
+      externalId: "user_1",
+    });
+    await succeed(app.httpUrl, "identities.deleteIdentity", key, { identityId });
+    await advance(2 * dayMs);
+    await expect.poll(() => rowsOf("identities", [identityId]), { timeout: 20_000 }).toBe(0);
+    const [left] = await sql`select count(*)::int from identities where workspace_id = ${workspaceId}`;
+    expect(left).toEqual({ count: 4_500 });
+    await sql`delete from keys where workspace_id = ${workspaceId} and start = 'lk_0000'`;
+  });
+});
+
+describe("audit events", () => {
+  it("are removed when they are as old as configured, in batches, and make room in the quota", async () => {
+    const { workspaceId, key } = await createWorkspace(app.httpUrl);
+    // Three batches.
+    await sql`
+      insert into audit_events (event_id, workspace_id, type, actor, resource_id, request_id, at)
+      select 'evt_' || lpad(n::text, 26, '0'), ${workspaceId}, 'key.update', 'operator', 'key_1', 'req_' || n,
+        to_timestamp(${(await succeed<{ createdAt: number }[]>(app.httpUrl, "keys.listKeys", key, {}))[0]?.createdAt ?? 0} / 1000.0)
+      from generate_series(1, 1200) as n`;
+    const bytes = async () =>
+      Number((await sql`select sum(bytes) as bytes from usage where workspace_id = ${workspaceId}`)[0]?.["bytes"]);
+    const full = await bytes();
+    await advance(89 * dayMs);
+    await succeed(app.httpUrl, "keys.createKey", key, { name: "younger" });
+    await sql`select pg_sleep(0.5)`;
+    const count = async () =>
+      (await allEvents(app.httpUrl)).filter((event) => event.workspaceId === workspaceId).length;
+    expect(await count()).toBe(1_203);
+    await advance(2 * dayMs);
+    await expect.poll(count, { timeout: 20_000 }).toBe(1);
+    expect(await bytes()).toBeLessThan(full / 10);
+  });
+
+  it("leave counts that are exact", async () => {
+    const halves = await findHalves(sql);
+    expect(halves.filter((half) => half.includes("usage"))).toEqual([]);
+  });
+});

@@ -1,0 +1,89 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
+import { changeLeaseTime } from "../../../src/app.js";
+import { createLeaseTimes } from "../../../src/revocation/lease-time.js";
+import { connectPostgres } from "../../../src/storage/postgres/connection.js";
+import { createDatabase, operatorKey } from "../../support/harness.js";
+import { readMetric } from "../../support/metrics.js";
+import { openReplicas, type Replicas } from "../../support/replicas.js";
+
+let database: Awaited<ReturnType<typeof createDatabase>>;
+let replicas: Replicas;
+let workspace: { workspaceId: string; key: string };
+
+beforeAll(async () => {
+  database = await createDatabase(inject("template"));
+  await changeLeaseTime(database.url, 250);
+  replicas = await openReplicas(2, database.url);
+  workspace = await replicas.change("createWorkspace", operatorKey, { name: "test" });
+  await replicas.expectHeld(workspace.key);
+});
+afterAll(async () => {
+  await replicas.close();
+  await database.drop();
+});
+
+it("the lease time is raised and lowered while replicas run: every answer is right, and none is 503", async () => {
+  const { workspaceId, key } = workspace;
+  const { apps, protocols } = replicas;
+  const answers = new Set<string>();
+  let rounds = 0;
+  let going = true;
+
+  /** So that every replica answers from what it holds, at any moment. */
+  async function callAgainAndAgain(protocol: Replicas["protocols"][number]): Promise<void> {
+    while (going) {
+      const outcome = await protocol.call("verifyKey", key, { key });
+      answers.add(outcome.ok ? "ok" : outcome.code);
+      await sleep(1);
+    }
+  }
+
+  async function changeAgainAndAgain(): Promise<void> {
+    for (; going; rounds++) {
+      await replicas.change("disableWorkspace", operatorKey, { workspaceId, reason: "UNPAID_BILLING" });
+      expect(await replicas.outcomes(key)).toEqual(protocols.map(() => "authorization/workspace_disabled"));
+      await replicas.change("enableWorkspace", operatorKey, { workspaceId });
+      expect(await replicas.outcomes(key)).toEqual(protocols.map(() => "ok"));
+    }
+  }
+
+  async function changeLeaseTimes(): Promise<void> {
+    for (const ms of [1_000, 250, 1_000, 250]) {
+      await changeLeaseTime(database.url, ms);
+      const before = rounds;
+      await expect.poll(() => rounds, { timeout: 20_000 }).toBeGreaterThan(before + 1);
+      for (const app of apps) {
+        const left = () => readMetric(app, "lease_seconds_left");
+        if (ms === 1_000) await expect.poll(left).toBeGreaterThan(0.25);
+        else expect(await left()).toBeLessThanOrEqual(0.25);
+      }
+    }
+  }
+
+  const changed = changeLeaseTimes().finally(() => {
+    going = false;
+  });
+  await Promise.all([changed, changeAgainAndAgain(), ...protocols.map(callAgainAndAgain)]);
+  expect([...answers].sort()).toEqual(["authorization/workspace_disabled", "ok"]);
+  for (const app of apps) expect(await readMetric(app, "stale_accept_total")).toBe(0);
+}, 120_000);
+
+it("of two who change the lease time at once, the first does not lower the wait that the other one's leases need", async () => {
+  const sql = connectPostgres(database.url, { connections: 1, statementMs: 10_000 });
+  onTestFinished(() => sql.end());
+  const times = createLeaseTimes(sql);
+  const read = async () => (await sql`select lease_ms, wait_ms from cluster_state`)[0];
+
+  expect(await times.setLease(1_000), "a lease that changes would not wait for").toBeUndefined();
+  await expect(sql`update cluster_state set lease_ms = 1000`, "by hand").rejects.toMatchObject({ code: "23514" });
+  await times.raiseWait(1_000);
+  const first = await times.setLease(250);
+  // The other one raises the lease and lowers it again, and the row says what it said.
+  await times.setLease(1_000);
+  const second = await times.setLease(250);
+  expect(await times.setWait(250, first?.version ?? "")).toBe(false);
+  expect(await read()).toEqual({ leaseMs: 250, waitMs: 1_000 });
+  expect(await times.setWait(250, second?.version ?? "")).toBe(true);
+  expect(await read()).toEqual({ leaseMs: 250, waitMs: 250 });
+});

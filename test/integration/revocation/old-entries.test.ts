@@ -1,0 +1,98 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { beforeEach, describe, expect, it } from "vitest";
+import { succeed } from "../../support/calls.js";
+import { disable, enable, listKeys, redisInUse } from "../../support/clients/verify-calls.js";
+import { openTestApp } from "../../support/harness.js";
+import {
+  askBoth,
+  createShared,
+  keyEntryOf,
+  outcomes,
+  type Shared,
+  shareKey,
+  workspaceEntryOf,
+} from "../../support/redis-entries.js";
+import { openReplicas } from "../../support/redis-replicas.js";
+
+const replicas = openReplicas();
+let home: Shared;
+/** A key beside the first one, so that it can change without the others losing their right to look. */
+let reader: { keyId: string; key: string };
+
+beforeEach(async () => {
+  home = await createShared(replicas.app, replicas.redis);
+  reader = await succeed(replicas.app.httpUrl, "keys.createKey", home.key, { scopes: ["keys.read"] });
+});
+
+/** Puts every entry back as it was, byte for byte, after something was done. */
+async function replayedAfter(act: () => Promise<unknown>): Promise<void> {
+  const keyEntry = await shareKey(replicas.app, replicas.redis, reader.key);
+  const workspaceEntry = (await replicas.redis.get(workspaceEntryOf(home.workspaceId))) ?? "";
+  expect(workspaceEntry).not.toBe("");
+  await act();
+  await replicas.redis.set(keyEntryOf(reader.key), keyEntry);
+  await replicas.redis.set(workspaceEntryOf(home.workspaceId), workspaceEntry);
+}
+
+const change = (operation: string, body: object) => () =>
+  succeed(replicas.app.httpUrl, operation, home.key, { keyId: reader.keyId, ...body });
+
+describe("old entries that come back to a replica that does not know the key", () => {
+  it("do not undo a disable", async () => {
+    await replayedAfter(() => disable(replicas.app, home.workspaceId));
+    expect(await askBoth(replicas.others, reader.key)).toEqual(outcomes.workspaceDisabled);
+  });
+
+  it("do not undo an enable", async () => {
+    await disable(replicas.app, home.workspaceId);
+    await listKeys(replicas.app, reader.key);
+    await expect.poll(() => replicas.redis.get(workspaceEntryOf(home.workspaceId))).toContain(".disabled@");
+    await replayedAfter(() => enable(replicas.app, home.workspaceId));
+    expect(await replicas.redis.get(keyEntryOf(reader.key))).toContain('"workspaceEnabled":false');
+    expect(await askBoth(replicas.others, reader.key)).toEqual(outcomes.served);
+  });
+
+  it.each([
+    ["a key being disabled", "keys.updateKey", { enabled: false }, outcomes.keyDisabled],
+    ["a key losing its scopes", "keys.updateKey", { scopes: [] }, outcomes.notPermitted],
+    ["a key being deleted", "keys.deleteKey", {}, outcomes.keyUnknown],
+    ["a key being rerolled", "keys.rerollKey", {}, outcomes.keyExpired],
+  ])("do not undo %s", async (_what, operation, body, outcome) => {
+    await replayedAfter(change(operation, body));
+    expect(await askBoth(replicas.others, reader.key)).toEqual(outcome);
+  });
+
+  it("do not undo a key being enabled again", async () => {
+    await change("keys.updateKey", { enabled: false })();
+    await replayedAfter(change("keys.updateKey", { enabled: true }));
+    expect(await askBoth(replicas.others, reader.key)).toEqual(outcomes.served);
+  });
+
+  it("do not undo an end that was brought forward", async () => {
+    const soon = Date.now() + 1_000;
+    await replayedAfter(change("keys.updateKey", { expires: soon }));
+    await sleep(soon - Date.now() + 1);
+    expect(await askBoth(replicas.others, reader.key)).toEqual(outcomes.keyExpired);
+  });
+});
+
+it("old entries that come back to a replica that holds the key do not undo a change either", async () => {
+  expect(await askBoth(replicas.others, reader.key)).toEqual(outcomes.served);
+  await replayedAfter(() => disable(replicas.app, home.workspaceId));
+  expect(await askBoth(replicas.others, reader.key)).toEqual(outcomes.workspaceDisabled);
+  await replayedAfter(() => enable(replicas.app, home.workspaceId));
+  expect(await askBoth(replicas.others, reader.key)).toEqual(outcomes.served);
+  await replayedAfter(change("keys.updateKey", { enabled: false }));
+  expect(await askBoth(replicas.others, reader.key)).toEqual(outcomes.keyDisabled);
+});
+
+it("a replica that starts after the changes does not believe what was there before them", async () => {
+  await replayedAfter(change("keys.updateKey", { scopes: [] }));
+  const late = await openTestApp({ databaseUrl: replicas.app.databaseUrl });
+  try {
+    await redisInUse(late);
+    expect((await listKeys(late, reader.key)).status).toBe(403);
+  } finally {
+    await late.close();
+  }
+});

@@ -1,0 +1,42 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type Answered, callGrpc, callHttp } from "../../support/answered.js";
+import { type BehindProxy, openBehindProxy } from "../../support/behind-proxy.js";
+import { operatorKey } from "../../support/harness.js";
+import { startStopwatch } from "../../support/stopwatch.js";
+
+let setting: BehindProxy;
+beforeAll(async () => {
+  setting = await openBehindProxy();
+});
+afterAll(() => setting.close());
+
+const served = ({ outcome }: Answered) => outcome === "OK";
+
+/** Calls that need Postgres beside the lease, and one that does not. */
+function everyCall(): Promise<Answered[]> {
+  const { app, key } = setting;
+  return Promise.all(
+    [callHttp, callGrpc].flatMap((call) => [
+      call(app, "listKeys", key),
+      call(app, "verifyKey", key, { key }),
+      call(app, "listWorkspaces", operatorKey),
+    ]),
+  );
+}
+
+// As a firewall does that has forgotten the connections it let through.
+describe("when the network swallows what the present connections carry, but lets new ones through", () => {
+  it("calls are soon served on new ones, and those before are refused as unavailable", async () => {
+    await Promise.all(Array.from({ length: 5 }, everyCall));
+    setting.proxy.blackhole();
+    const elapsed = startStopwatch();
+    const answers: Answered[] = [];
+    for (let last: Answered[] = []; last.length === 0 || !last.every(served); answers.push(...last)) {
+      last = await everyCall();
+      if (elapsed() > 15_000) break;
+    }
+    const told = answers.map(({ outcome, ms }) => `${outcome} after ${Math.round(ms)} ms`).join(", ");
+    expect(elapsed(), told).toBeLessThan(4_000);
+    expect(answers.filter(({ outcome }) => outcome !== "OK" && outcome !== "UNAVAILABLE")).toEqual([]);
+  });
+});

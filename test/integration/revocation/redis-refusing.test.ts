@@ -1,0 +1,31 @@
+import { Redis } from "ioredis";
+import { pino } from "pino";
+import { expect, inject, it, onTestFinished } from "vitest";
+import { ask, createWorkspace, expectSuccess } from "../../support/clients/http-requests.js";
+import { listKeys } from "../../support/clients/verify-calls.js";
+import { openTestApp, redisAt } from "../../support/harness.js";
+
+it("a Redis that greets but refuses every command is out of use, and the log says so", async () => {
+  const admin = new Redis(inject("redisUrl"));
+  const user = `greeter${Date.now()}`;
+  await admin.call("ACL", "SETUSER", user, "on", ">secret", "+@connection", "+info");
+  const url = new URL(inject("redisUrl"));
+  url.username = user;
+  url.password = "secret";
+  const lines: string[] = [];
+  const log = pino({ level: "info" }, { write: (line: string) => void lines.push(JSON.parse(line).msg) });
+  const app = await openTestApp({ redis: redisAt(url.href), log });
+  onTestFinished(async () => {
+    await app.close();
+    await admin.call("ACL", "DELUSER", user);
+    admin.disconnect();
+  });
+  const warned = async () => {
+    // New keys, so that Redis is wanted all the time.
+    const { key } = await createWorkspace(app.httpUrl);
+    expectSuccess(await listKeys(app, key));
+    return lines.filter((line) => line.startsWith("Redis")).join("\n");
+  };
+  await expect.poll(warned, { timeout: 10_000, interval: 20 }).toContain("Redis is out of use");
+  expect(expectSuccess(await ask(app.httpUrl, "/readyz", { method: "GET" }))).toMatchObject({ redis: "out of use" });
+});

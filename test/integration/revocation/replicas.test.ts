@@ -1,0 +1,126 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Answers } from "../../contract/answers.js";
+import { createDatabase, operatorKey } from "../../support/harness.js";
+import { readMetric } from "../../support/metrics.js";
+import { openReplicas, type Replicas } from "../../support/replicas.js";
+
+// The tests' own databases have a short lease; whoever installs the service has the default.
+describe.each([
+  { lease: "short", rounds: 3 },
+  { lease: "default", rounds: 1 },
+])(
+  "what one replica has acknowledged is what every other answers by, at once, with the $lease lease",
+  ({ lease, rounds }) => {
+    let database: Awaited<ReturnType<typeof createDatabase>> | undefined;
+    let replicas: Replicas;
+    let home: Answers["createWorkspace"];
+
+    beforeAll(async () => {
+      if (lease === "default") database = await createDatabase();
+      replicas = await openReplicas(3, database?.url);
+      home = await replicas.change("createWorkspace", operatorKey, { name: "home" });
+    });
+    afterAll(async () => {
+      await replicas.close();
+      await database?.drop();
+    });
+
+    const change: Replicas["change"] = (...call) => replicas.change(...call);
+    const outcomes = (key: string) => replicas.outcomes(key);
+    const all = <T>(value: T) => replicas.protocols.map(() => value);
+    const verdicts = (key: string, permissions?: string) =>
+      replicas.ask("verifyKey", home.key, { key, ...(permissions && { permissions }) });
+
+    /** With a fresh key each time, which every replica holds. */
+    async function everyRound(body: (key: string, keyId: string) => Promise<void>): Promise<void> {
+      for (let round = 0; round < rounds; round++) {
+        const externalId = `owner ${Math.random()}`;
+        const settings = {
+          scopes: ["keys.read"],
+          permissions: ["documents.read"],
+          name: "old",
+          meta: { plan: "old" },
+          externalId,
+        };
+        const { key, keyId } = await change("createKey", home.key, settings);
+        await replicas.expectHeld(key);
+        await body(key, keyId);
+      }
+    }
+
+    it("a workspace that is disabled, and enabled again", async () => {
+      const { workspaceId, key } = await change("createWorkspace", operatorKey, { name: "test" });
+      for (let round = 0; round < rounds; round++) {
+        await replicas.expectHeld(key);
+        await change("disableWorkspace", operatorKey, { workspaceId, reason: "UNPAID_BILLING" });
+        expect(await outcomes(key)).toEqual(all("authorization/workspace_disabled"));
+        await change("enableWorkspace", operatorKey, { workspaceId });
+        expect(await outcomes(key)).toEqual(all("ok"));
+      }
+    });
+
+    it("a key that is disabled, and enabled again", () =>
+      everyRound(async (key, keyId) => {
+        await change("updateKey", home.key, { keyId, enabled: false });
+        expect(await outcomes(key)).toEqual(all("authorization/key_disabled"));
+        expect(await verdicts(key)).toEqual(all({ valid: false, code: "DISABLED", permissions: [] }));
+        await change("updateKey", home.key, { keyId, enabled: true });
+        expect(await outcomes(key)).toEqual(all("ok"));
+      }));
+
+    it("a key's scopes, permissions, name and meta", () =>
+      everyRound(async (key, keyId) => {
+        await change("updateKey", home.key, {
+          keyId,
+          scopes: ["keys.verify"],
+          permissions: ["documents.write"],
+          name: "new",
+          meta: { plan: "new" },
+        });
+        expect(await outcomes(key)).toEqual(all("authorization/insufficient_permissions"));
+        const told = { code: "VALID", permissions: ["documents.write"], name: "new", meta: { plan: "new" } };
+        expect(await verdicts(key, "documents.write")).toEqual(all(expect.objectContaining(told)));
+        const codes = (await verdicts(key, "documents.read")).map(({ code }) => code);
+        expect(codes).toEqual(all("INSUFFICIENT_PERMISSIONS"));
+      }));
+
+    it("a key's end, drawn near", () =>
+      everyRound(async (key, keyId) => {
+        const expires = Date.now() + 60_000;
+        await change("updateKey", home.key, { keyId, expires });
+        expect((await verdicts(key)).map((verdict) => verdict.expires)).toEqual(all(expires));
+      }));
+
+    it("a key that is deleted", () =>
+      everyRound(async (key, keyId) => {
+        await change("deleteKey", home.key, { keyId });
+        expect(await outcomes(key)).toEqual(all("authentication/key_not_found"));
+        expect((await verdicts(key)).map(({ code }) => code)).toEqual(all("NOT_FOUND"));
+      }));
+
+    it("a key that is replaced without delay", () =>
+      everyRound(async (key, keyId) => {
+        const { key: successor } = await change("rerollKey", home.key, { keyId, expiration: 0 });
+        expect(await outcomes(key)).toEqual(all("authentication/key_expired"));
+        expect(await outcomes(successor)).toEqual(all("ok"));
+      }));
+
+    it("a key's identity that changes, and that is deleted", () =>
+      everyRound(async (key) => {
+        const [before] = await verdicts(key);
+        const identityId = before?.identity?.identityId;
+        await change("updateIdentity", home.key, { identityId, meta: { plan: "new" } });
+        const identity = expect.objectContaining({ identityId, meta: { plan: "new" } });
+        expect(await verdicts(key)).toEqual(all(expect.objectContaining({ identity })));
+        await change("deleteIdentity", home.key, { identityId });
+        const after = await verdicts(key);
+        expect(after.map(({ code, identity }) => ({ code, identity }))).toEqual(
+          all({ code: "VALID", identity: undefined }),
+        );
+      }));
+
+    it("and no spot check has found a key accepted after its end", async () => {
+      for (const app of replicas.apps) expect(await readMetric(app, "stale_accept_total")).toBe(0);
+    });
+  },
+);

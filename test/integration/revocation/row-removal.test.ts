@@ -1,0 +1,45 @@
+import type postgres from "postgres";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { openSql } from "../../../commands/open-sql.js";
+import { createWorkspace } from "../../support/clients/http-requests.js";
+import { listKeys } from "../../support/clients/verify-calls.js";
+import { openTestApp, type TestApp } from "../../support/harness.js";
+
+// Nothing of the service removes the row of a key; people with a database at hand do.
+describe("a key whose row is removed by hand ends within a lease, although nobody can be told which it was", () => {
+  let app: TestApp;
+  let sql: postgres.Sql;
+  let key: string;
+  let workspaceId: string;
+
+  beforeAll(async () => {
+    app = await openTestApp();
+    sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
+  });
+  afterAll(async () => {
+    await sql.end();
+    await app.close();
+  });
+  beforeEach(async () => {
+    ({ key, workspaceId } = await createWorkspace(app.httpUrl));
+    for (let call = 0; call < 3; call++) expect((await listKeys(app, key)).status).toBe(200);
+  });
+
+  it.each([
+    ["while it lives", () => sql`delete from keys where workspace_id = ${workspaceId}`],
+    [
+      "in the transaction that ends it, with a date of long ago",
+      () =>
+        sql.begin(async (transaction) => {
+          await transaction`update keys set deleted_at = '2001-01-01' where workspace_id = ${workspaceId}`;
+          await transaction`delete from keys where workspace_id = ${workspaceId}`;
+        }),
+    ],
+    ["with all others", () => sql`truncate keys`],
+    ["with its workspace", () => sql`truncate workspaces, keys, identities, audit_events`],
+  ])("%s", async (_when, remove) => {
+    await remove();
+    await expect.poll(async () => (await listKeys(app, key)).status, { timeout: 5_000 }).toBe(401);
+    for (let call = 0; call < 10; call++) expect((await listKeys(app, key)).status).toBe(401);
+  });
+});

@@ -1,0 +1,257 @@
+import { pino } from "pino";
+import type postgres from "postgres";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
+import { errorCodes, pathOf as errorPath } from "../../src/errors.js";
+import { mintSecret } from "../../src/keys/secret.js";
+import { allEvents, succeed } from "../support/calls.js";
+import { ask, sendBytes } from "../support/clients/http-requests.js";
+import { openTestApp, operatorKey, type TestApp } from "../support/harness.js";
+import { readMetricsText, readSamples, total } from "../support/metric-samples.js";
+import {
+  headers,
+  openConnectTour,
+  openGrpcTour,
+  openHttpTour,
+  pathOf,
+  requestsFor,
+  rpcs,
+  type Told,
+  type TourClient,
+} from "../support/secrets-tour.js";
+
+const written: string[] = [];
+const log = pino({ level: "trace", base: null }, { write: (line: string) => void written.push(line) });
+/** Every secret that was minted or sent, those in headers included. */
+const secrets = new Set([operatorKey, ...Object.values(headers)]);
+/** Everything that was answered, apart from the successes that show a new secret. */
+const told: Told[] = [];
+const visited = new Set<string>();
+
+let app: TestApp;
+let sql: postgres.Sql;
+let home: { workspaceId: string; keyId: string; key: string };
+
+const credentialOf = (operation: string) => (operation.startsWith("workspaces.") ? operatorKey : home.key);
+
+beforeAll(async () => {
+  app = await openTestApp({ log, metricsPort: 0 });
+  sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
+  home = await succeed(app.httpUrl, "workspaces.createWorkspace", operatorKey, { name: "acme" });
+  secrets.add(home.key);
+  const http = openHttpTour(app);
+  const grpc = openGrpcTour(app);
+  for (const protocol of [http, grpc, openConnectTour(app)]) {
+    await tourServed(protocol);
+    await tourRefused(protocol);
+  }
+  // What fails on our side is told to Connect as it is to gRPC, and on the HTTP port; to break it thrice takes long.
+  for (const protocol of [http, grpc]) await tourBroken(protocol);
+  grpc.close();
+});
+afterAll(async () => {
+  await sql.end();
+  await app.close();
+});
+
+async function newKey(): Promise<{ keyId: string; key: string }> {
+  const body = { permissions: ["documents.read"] };
+  const made = await succeed<{ keyId: string; key: string }>(app.httpUrl, "keys.createKey", home.key, body);
+  secrets.add(made.key);
+  return made;
+}
+
+/** Keeps an answer; of one that shows a new secret, the secret. */
+function keep(answer: Told): void {
+  const mayShow = answer.ok && /\.(createKey|rerollKey|createWorkspace|createRootKey)$/.test(answer.operation);
+  const [, shown] = (mayShow && /"key":\s*"([^"]+)"/.exec(answer.text)) || [];
+  if (shown !== undefined) secrets.add(shown);
+  else told.push(answer);
+}
+
+/** Calls that succeed. */
+async function tourServed(protocol: TourClient): Promise<void> {
+  for (const [operation, body] of requestsFor(home.workspaceId, await newKey())) {
+    const answer = await protocol.call(operation, credentialOf(operation), body);
+    expect(answer, answer.text).toMatchObject({ ok: true });
+    visited.add(operation);
+    keep(answer);
+  }
+}
+
+/** Calls that are refused: for their credential, or for a body that holds secrets where none belong. */
+async function tourRefused(protocol: TourClient): Promise<void> {
+  const { key: weak } = await newKey();
+  const unknown = mintSecret().plaintext;
+  const sent = mintSecret("sent").plaintext;
+  for (const secret of [unknown, sent]) secrets.add(secret);
+  const bodies = [
+    `{"key":"${sent}","name`,
+    `{"key":${sent}}`,
+    sent,
+    `"${sent}"`,
+    `["${sent}"]`,
+    JSON.stringify({
+      key: [sent],
+      limit: sent,
+      enabled: sent,
+      permissions: sent,
+      expires: sent,
+      prefix: sent,
+      reason: sent,
+    }),
+    JSON.stringify({ surprise: sent, cursor: sent, meta: sent, note: { sent } }),
+  ];
+  for (const operation of rpcs.keys()) {
+    const wrong = credentialOf(operation) === operatorKey ? home.key : operatorKey;
+    const calls = [
+      ...[undefined, `${home.key}x`, unknown, weak].map((credential) => protocol.call(operation, credential, sent)),
+      ...(operation === "workspaces.listAuditEvents" ? [] : [protocol.call(operation, wrong, sent)]),
+      ...bodies.map((body) => protocol.call(operation, credentialOf(operation), body)),
+    ];
+    told.push(...(await Promise.all(calls)));
+  }
+  for (const operation of ["keys.listKeys", "identities.listIdentities", "workspaces.listAuditEvents"]) {
+    told.push(await protocol.call(operation, credentialOf(operation), { cursor: sent }));
+  }
+  told.push(await protocol.call("keys.createKey", home.key, { prefix: sent, permissions: [`${sent}!`] }));
+  told.push(await protocol.call("keys.whoami", home.key, { key: unknown }));
+  told.push(await protocol.call("keys.verifyKey", home.key, { key: `${unknown}x` }));
+}
+
+/** Calls of which most fail on our side, because something is away that the database should have. */
+async function tourBroken(protocol: TourClient): Promise<void> {
+  const tables = ["keys", "audit_events", "identities", "workspaces"];
+  // The lease needs some of the tables; what tells the audit of a row is needed by changes alone.
+  const functions = ["keys", "identities", "workspaces"].map((table) => `audit_snapshot(${table})`);
+  const parts = [
+    ...tables.map((name) => [`table ${name}`, `table ${name}_away`, name]),
+    ...functions.map((name) => [`function ${name}`, `function ${name.replace("(", "_away(")}`, "audit_snapshot"]),
+  ];
+  for (const [there, away, name] of parts) {
+    const requests = requestsFor(home.workspaceId, await newKey());
+    await sql.unsafe(`alter ${there} rename to ${name}_away`);
+    for (const [operation, body] of requests) keep(await protocol.call(operation, credentialOf(operation), body));
+    await sql.unsafe(`alter ${away} rename to ${name}`);
+    // What could still be changed while a table was away must not stand in the way of the next tour.
+    await vi.waitFor(() => tidyUp(protocol), { timeout: 10_000 });
+  }
+}
+
+async function tidyUp(protocol: TourClient): Promise<void> {
+  const enabled = await protocol.call("workspaces.enableWorkspace", operatorKey, { workspaceId: home.workspaceId });
+  expect(enabled).toMatchObject({ ok: true });
+  const { ok, text } = await protocol.call("identities.deleteIdentity", home.key, { externalId: "user" });
+  if (!ok) expect(text).toMatch(/identity_not_found/i);
+}
+
+/** Secrets, or most of one, that a text holds. */
+function foundIn(text: string): string[] {
+  return [...secrets].filter((secret) => text.includes(secret) || text.includes(secret.slice(-24)));
+}
+
+describe("after a tour of every RPC, served, refused and broken, no secret that was minted or sent", () => {
+  it("is missing from the search: the tour was complete", () => {
+    expect([...visited].sort()).toEqual([...rpcs.keys()].sort());
+    expect(secrets.size).toBeGreaterThan(15);
+    expect(told.filter(({ text }) => /unexpected_error/i.test(text)).length).toBeGreaterThan(30);
+    // Without the tables that a lease is renewed from, keys are refused as unavailable before anything can go wrong.
+    expect(told.filter(({ text }) => /service_unavailable/i.test(text)).length).toBeGreaterThan(30);
+    expect(told.filter(({ ok }) => !ok).length).toBeGreaterThan(300);
+  });
+
+  it("is in an answer that does not show a new key", () => {
+    expect(told.flatMap((answer) => foundIn(answer.text).map((secret) => ({ ...answer, secret })))).toEqual([]);
+  });
+
+  it("is in the log, at its most talkative", async () => {
+    await expect.poll(() => written.length, { timeout: 5_000 }).toBeGreaterThan(told.length);
+    expect(written.filter((line) => foundIn(line).length > 0)).toEqual([]);
+  });
+
+  it("is in the metrics", async () => {
+    const calls = () => readSamples(app).then((samples) => total(samples, "latchkey_calls_total"));
+    await expect.poll(calls, { timeout: 5_000 }).toBeGreaterThan(told.length);
+    expect(foundIn(await readMetricsText(app))).toEqual([]);
+  });
+
+  it("can be in the metrics: the labels of calls are taken from fixed sets", async () => {
+    await ask(app.httpUrl, "/made/up", { method: "GET", headers });
+    await sendBytes(app.httpUrl, "MADE /up\r\n\r\n");
+    const samples = (await readSamples(app)).filter(({ name }) => /^latchkey_call/.test(name));
+    const values = (label: string) => [...new Set(samples.flatMap(({ labels }) => labels[label] ?? []))];
+    expect(values("protocol").sort()).toEqual(["connect", "grpc", "http"]);
+    expect(values("method").sort()).toEqual(expect.arrayContaining([...rpcs.keys()].map(pathOf).sort()));
+    const known = new Set(["other", ...[...rpcs.keys()].map(pathOf)]);
+    expect(values("method").filter((method) => !known.has(method))).toEqual([]);
+    const codes = new Set(["ok", ...errorCodes.map(errorPath)]);
+    expect(values("code").length).toBeGreaterThan(5);
+    expect(values("code").filter((code) => !codes.has(code))).toEqual([]);
+    expect(new Set(samples.flatMap(({ labels }) => Object.keys(labels)))).toEqual(
+      new Set(["protocol", "method", "code", "le"]),
+    );
+  });
+
+  it("is in an audit event", async () => {
+    const events = await allEvents(app.httpUrl);
+    expect(events.length).toBeGreaterThan(20);
+    expect(events.filter((event) => foundIn(JSON.stringify(event)).length > 0)).toEqual([]);
+  });
+
+  it("is in the database", async () => {
+    const tables = await sql<{ name: string }[]>`
+      select table_name as name from information_schema.tables where table_schema = 'public'`;
+    expect(tables.map(({ name }) => name)).toEqual(expect.arrayContaining(["keys", "audit_events"]));
+    for (const { name } of tables) {
+      const rows = await sql<{ row: string }[]>`select row_to_json(t)::text as row from ${sql(name)} t`;
+      expect(
+        rows.filter(({ row }) => foundIn(row).length > 0),
+        name,
+      ).toEqual([]);
+    }
+  });
+});
+
+describe("a secret that is sent where none belongs is not repeated", () => {
+  const sent = mintSecret("odd").plaintext;
+
+  it.each([
+    ["instead of an operator", `documents.read ${sent}`],
+    ["with a stray character", `documents.read AND ${sent}!`],
+    ["as a wildcard", `${sent}.*`],
+  ])("in the answer to a permission query %s", async (_where, permissions) => {
+    const { ok, text } = await openHttpTour(app).call("keys.verifyKey", home.key, { key: home.key, permissions });
+    expect(ok).toBe(false);
+    expect(text).not.toContain(sent);
+  });
+
+  it.each([
+    ["the path of an unknown route", `/v2/keys.getKey/${sent}`],
+    ["the path of an unknown page", `/api-reference/errors-v2/service/${sent}`],
+    ["the path of an unknown RPC", `/latchkey.v1.KeysService/${sent}`],
+    ["the query", `/v2/keys.whoami?key=${sent}`],
+  ])("in the log or the answer of a call with it in %s", async (_where, path) => {
+    const { status, headers, text } = await ask(app.httpUrl, path, { method: "GET", key: home.key });
+    expect(status).toBeGreaterThanOrEqual(400);
+    const lines = () => written.filter((line) => line.includes(String(headers["x-request-id"])));
+    await expect.poll(lines, { timeout: 5_000 }).not.toEqual([]);
+    expect.soft(lines().join("")).not.toContain(sent);
+    expect.soft(text).not.toContain(sent);
+  });
+
+  it.each([
+    ["the request line", `GET /${sent} HTTP/9.9\r\nhost: a\r\n\r\n`],
+    ["the method", `${sent} /livez HTTP/1.1\r\nhost: a\r\n\r\n`],
+    ["a header that is none", `GET /livez HTTP/1.1\r\nhost: a\r\nauthorization Bearer ${sent}\r\n\r\n`],
+    ["a tunnel", `CONNECT ${sent}:443 HTTP/1.1\r\nhost: a\r\n\r\n`],
+  ])("in the log, the metrics or the answer of broken HTTP with it in %s", async (_where, bytes) => {
+    const { status, text } = await sendBytes(app.httpUrl, bytes);
+    expect(status).toBeGreaterThanOrEqual(400);
+    const { requestId } = JSON.parse(text).meta;
+    const lines = () => written.filter((line) => line.includes(requestId));
+    await expect.poll(lines, { timeout: 5_000 }).not.toEqual([]);
+    expect.soft(lines().join("")).not.toContain(sent);
+    expect.soft(await readMetricsText(app)).not.toContain(sent);
+    expect.soft(text).not.toContain(sent);
+  });
+});

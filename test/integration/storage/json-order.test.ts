@@ -1,0 +1,22 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { createWorkspace } from "../../support/clients/http-requests.js";
+import { openTestApp, type TestApp } from "../../support/harness.js";
+
+let app: TestApp;
+beforeAll(async () => {
+  app = await openTestApp();
+});
+afterAll(() => app.close());
+
+it("meta is given back to the letter, order of keys included", async () => {
+  const { key } = await createWorkspace(app.httpUrl);
+  const meta = '{"zebra":1,"a":{"y":[1.5,null],"x":"ü"},"middle":true}';
+  const post = (path: string, body: string) =>
+    fetch(app.httpUrl + path, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      body,
+    });
+  await post("/v2/identities.createIdentity", `{"externalId":"u","meta":${meta}}`);
+  expect(await (await post("/v1/identities.getIdentity", '{"externalId":"u"}')).text()).toContain(`"meta":${meta}`);
+});

@@ -1,0 +1,177 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createAuditStore } from "../../../src/audit/store.js";
+import { createIdentitiesStore } from "../../../src/identities/store.js";
+import { createKeysStore } from "../../../src/keys/store.js";
+import { createChangesStore } from "../../../src/revocation/change-store.js";
+import { connectPostgres, type Sql } from "../../../src/storage/postgres/connection.js";
+import type { ScannedPage } from "../../../src/storage/postgres/paging.js";
+import { appOptions } from "../../support/app-options.js";
+import { openSchema, type Schema } from "../../support/schema.js";
+
+const rows = 30_000;
+const { quotas } = appOptions;
+
+let schema: Schema;
+/** Two workspaces, the second of which has the younger half of all keys and identities. */
+let older: string;
+let younger: string;
+/** One whose keys are all disabled, and of one identity. */
+let disabled: string;
+
+beforeAll(async () => {
+  schema = await openSchema();
+  older = await schema.insertWorkspace();
+  younger = await schema.insertWorkspace();
+  const { sql } = schema;
+  // Otherwise something may be known of the tables before a test wants it.
+  await sql`alter table keys set (autovacuum_enabled = false)`;
+  await sql`alter table identities set (autovacuum_enabled = false)`;
+  const workspace = sql`case when n <= ${rows / 2} then ${older} else ${younger} end`;
+  await sql`
+    insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
+    select 'id_' || lpad(n::text, 26, '0'), ${workspace}, 'user_' || n, '{}', now(), now()
+    from generate_series(1, ${rows}) as n`;
+  await sql`
+    insert into keys (key_id, workspace_id, hash, start, enabled, permissions, identity_id, created_at, updated_at)
+    select 'key_' || lpad(n::text, 26, '0'), ${workspace}, sha256(n::text::bytea), 'lk_test', n % 1000 <> 0, '{}',
+      'id_' || lpad(n::text, 26, '0'), now(), now()
+    from generate_series(1, ${rows}) as n`;
+  disabled = await schema.insertWorkspace();
+  await sql`
+    insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
+    values ('id_owner', ${disabled}, 'owner', '{}', now(), now())`;
+  await sql`
+    insert into keys (key_id, workspace_id, hash, start, enabled, permissions, identity_id, created_at, updated_at)
+    select 'key_x' || lpad(n::text, 25, '0'), ${disabled}, sha256(('x' || n)::bytea), 'lk_test', false, '{}', 'id_owner',
+      now(), now()
+    from generate_series(1, 12000) as n`;
+  await sql`
+    insert into audit_events (event_id, workspace_id, type, actor, resource_id, request_id, at)
+    select 'evt_' || n, ${older}, 'key.update', 'operator', 'key', 'req', now() from generate_series(1, 12000) as n`;
+});
+afterAll(() => schema.close());
+
+/** How many rows a piece of work reads, wherever it finds them, on one connection that plans as it is told. */
+async function rowsRead(planning: string, work: (sql: Sql) => Promise<unknown>): Promise<number> {
+  const more = { plan_cache_mode: planning };
+  const sql = connectPostgres(schema.url, { connections: 1, statementMs: 10_000, more });
+  const read = async () => {
+    await sql`select pg_stat_force_next_flush()`;
+    const [row] = await sql<{ read: number }[]>`
+      select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::float8 as read from pg_stat_user_tables
+      where relname in ('keys', 'identities', 'audit_events')`;
+    return row?.read ?? Number.NaN;
+  };
+  try {
+    const before = await read();
+    await work(sql);
+    return (await read()) - before;
+  } finally {
+    await sql.end();
+  }
+}
+
+const last = (prefix: string) => `${prefix}_${`${rows - 50}`.padStart(26, "0")}`;
+const call = { requestId: "req_of_the_plans", deadline: Number.POSITIVE_INFINITY };
+const all = { externalId: undefined, enabled: undefined };
+const anyEvent = { workspaceId: undefined, type: undefined, resourceId: undefined, since: undefined, until: undefined };
+const first = { limit: 100, after: "" };
+const pages: [name: string, most: number, list: (sql: Sql) => Promise<ScannedPage<unknown>>][] = [
+  ["the first keys", 303, (sql) => createKeysStore(sql, quotas).listKeys(call, younger, all, first)],
+  [
+    "the last keys",
+    303,
+    (sql) => createKeysStore(sql, quotas).listKeys(call, younger, all, { limit: 100, after: last("key") }),
+  ],
+  ["one key", 8, (sql) => createKeysStore(sql, quotas).listKeys(call, younger, all, { limit: 1, after: last("key") })],
+  [
+    "the keys that are disabled",
+    60,
+    (sql) => createKeysStore(sql, quotas).listKeys(call, younger, { ...all, enabled: false }, first),
+  ],
+  [
+    "the keys that are enabled",
+    404,
+    (sql) => createKeysStore(sql, quotas).listKeys(call, younger, { ...all, enabled: true }, first),
+  ],
+  [
+    "the keys of an identity",
+    10,
+    (sql) => createKeysStore(sql, quotas).listKeys(call, younger, { ...all, externalId: "user_20000" }, first),
+  ],
+  [
+    "the first identities",
+    202,
+    (sql) => createIdentitiesStore(sql, quotas).listIdentities(call, younger, undefined, first),
+  ],
+  [
+    "the last identities",
+    202,
+    (sql) =>
+      createIdentitiesStore(sql, quotas).listIdentities(call, younger, undefined, { limit: 100, after: last("id") }),
+  ],
+];
+
+/** Filters that match nothing of thousands of rows: 5,000 are looked at, and some by the planner. */
+const scans: typeof pages = [
+  [
+    "the identities that contain a text",
+    5_050,
+    (sql) => createIdentitiesStore(sql, quotas).listIdentities(call, older, "nobody", first),
+  ],
+  [
+    "the keys that are enabled, where all are disabled",
+    5_050,
+    (sql) => createKeysStore(sql, quotas).listKeys(call, disabled, { ...all, enabled: true }, first),
+  ],
+  [
+    "the keys of an identity that are enabled, where all are disabled",
+    5_050,
+    (sql) => createKeysStore(sql, quotas).listKeys(call, disabled, { enabled: true, externalId: "owner" }, first),
+  ],
+  [
+    "the events of a type that never happened",
+    5_050,
+    (sql) => createAuditStore(sql).listEvents(call, { ...anyEvent, workspaceId: older, type: "never" }, first),
+  ],
+  [
+    "the events of a time long ago",
+    5_050,
+    (sql) => createAuditStore(sql).listEvents(call, { ...anyEvent, workspaceId: undefined, until: new Date(0) }, first),
+  ],
+];
+
+describe.each(["force_custom_plan", "force_generic_plan", "auto"])("with %s", (planning) => {
+  const readings = 8; // a plan may be kept from the sixth on
+
+  it("the question for changes reads none of what has not changed, although nothing is known of the tables", async () => {
+    const { snapshot } = await createChangesStore(schema.sql).readTerms();
+    // As while transactions are in progress.
+    const seen = { ...snapshot, inProgress: [snapshot.xmin - 3, snapshot.xmin - 1] };
+    const read = await rowsRead(planning, async (sql) => {
+      for (let time = 0; time < readings; time++) await createChangesStore(sql).changedSince(seen);
+    });
+    expect(read).toBe(0);
+  });
+
+  it.each(pages)("a list of %s reads little more than what it shows", async (_name, most, list) => {
+    await schema.sql`analyze keys, identities`;
+    let found = 0;
+    const read = await rowsRead(planning, async (sql) => {
+      for (let time = 0; time < readings; time++) found = (await list(sql)).rows.length;
+    });
+    await schema.sql`delete from pg_statistic where starelid in ('keys'::regclass, 'identities'::regclass)`;
+    expect(found).toBeGreaterThan(0);
+    expect(read / readings).toBeLessThanOrEqual(most);
+  });
+
+  it.each(scans)("a list of %s reads a bounded number of rows, and says where it ended", async (_name, most, list) => {
+    await schema.sql`analyze keys, identities, audit_events`;
+    let page: ScannedPage<unknown> | undefined;
+    const read = await rowsRead(planning, async (sql) => {
+      for (let time = 0; time < readings; time++) page = await list(sql);
+    });
+    expect(page).toEqual({ rows: [], scannedTo: expect.any(String) });
+    expect(read / readings).toBeLessThanOrEqual(most);
+  });
+});

@@ -1,0 +1,85 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { mintId } from "../../../src/ids.js";
+import { hashSecret } from "../../../src/keys/secret.js";
+import { disableRow, openSchema, type Schema } from "../../support/schema.js";
+
+let schema: Schema;
+let workspaceId: string;
+let keyIds: string[];
+
+beforeAll(async () => {
+  schema = await openSchema();
+});
+afterAll(() => schema.close());
+beforeEach(async () => {
+  workspaceId = await schema.insertWorkspace();
+  keyIds = [];
+  for (let i = 0; i < 3; i++) keyIds.push(await schema.insertKey(workspaceId));
+});
+
+describe("a change that can alter a decision stamps the row with its transaction", () => {
+  it("disabling a workspace, and enabling it again", async () => {
+    await disableRow(schema.sql, workspaceId);
+    expect(await schema.isWorkspaceStamped(workspaceId)).toBe(true);
+    await schema.sql`update workspaces set disabled_at = null, disabled_reason = null where workspace_id = ${workspaceId}`;
+    expect(await schema.isWorkspaceStamped(workspaceId)).toBe(true);
+  });
+
+  it.each([
+    ["enabled", () => schema.sql`enabled = false`],
+    ["scopes", () => schema.sql`scopes = '{keys.read}'`],
+    ["permissions", () => schema.sql`permissions = '{keys.read}'`],
+    ["expiry", () => schema.sql`expires_at = now()`],
+    ["secret", () => schema.sql`hash = decode(${hashSecret(mintId("key"))}, 'hex')`],
+    ["deletion, even with another stamp", () => schema.sql`deleted_at = now(), changed_xid = '7'`],
+  ])("a key's %s", async (_what, assignment) => {
+    await schema.sql`update keys set ${assignment()} where key_id = ${keyIds[1] ?? ""}`;
+    expect(await schema.areKeysStamped(workspaceId)).toEqual([false, true, false]);
+  });
+
+  it("a change of many keys, all of them", async () => {
+    await schema.sql`update keys set enabled = false where workspace_id = ${workspaceId}`;
+    expect(await schema.areKeysStamped(workspaceId)).toEqual([true, true, true]);
+  });
+
+  it("the deletion of an identity: one row, whatever the number of its keys", async () => {
+    const identityId = mintId("id");
+    await schema.sql`
+      insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
+      values (${identityId}, ${workspaceId}, 'owner', '{}', now(), now())`;
+    await schema.sql`update identities set deleted_at = now() where identity_id = ${identityId}`;
+    const [identity] = await schema.sql`
+      select changed_xid::xid = xmin as stamped from identities where identity_id = ${identityId}`;
+    expect(identity).toEqual({ stamped: true });
+    expect(await schema.areKeysStamped(workspaceId)).toEqual([false, false, false]);
+  });
+
+  it("nothing, when the transaction is rolled back", async () => {
+    const undone = schema.sql.begin(async (transaction) => {
+      await disableRow(transaction, workspaceId);
+      throw new Error("changed my mind");
+    });
+    await expect(undone).rejects.toThrow("changed my mind");
+    expect(await schema.isWorkspaceStamped(workspaceId)).toBe(false);
+  });
+});
+
+describe("a change that alters no decision leaves the stamp as it is", () => {
+  it("the name of a workspace, and what was noted about its disabling", async () => {
+    await disableRow(schema.sql, workspaceId);
+    await schema.sql`update workspaces set name = 'other', disabled_note = 'note' where workspace_id = ${workspaceId}`;
+    expect(await schema.isWorkspaceStamped(workspaceId)).toBe(false);
+  });
+
+  it("the times of the last use and the last change of a key", async () => {
+    await schema.sql`update keys set last_used_at = now(), updated_at = now() where workspace_id = ${workspaceId}`;
+    expect(await schema.areKeysStamped(workspaceId)).toEqual([false, false, false]);
+  });
+
+  it("a new workspace and a new key", async () => {
+    const made = await schema.insertWorkspace();
+    await schema.insertKey(made);
+    expect(await schema.isWorkspaceStamped(made)).toBe(false);
+    expect(await schema.areKeysStamped(made)).toEqual([false]);
+  });
+});

@@ -1,0 +1,44 @@
+import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
+import { openSql } from "../../../commands/open-sql.js";
+import { openConnections } from "../../../src/storage/postgres/database.js";
+import { callGrpc, callHttp } from "../../support/answered.js";
+import { createWorkspace } from "../../support/clients/http-requests.js";
+import { createDatabase, openTestApp, type TestApp } from "../../support/harness.js";
+
+/** Sooner than the service has it by itself. The driver takes the settings of a URL before ours. */
+const timeoutMs = 800;
+
+let database: Awaited<ReturnType<typeof createDatabase>>;
+let app: TestApp;
+let key: string;
+beforeAll(async () => {
+  database = await createDatabase(inject("template"));
+  app = await openTestApp({ databaseUrl: `${database.url}?statement_timeout=${timeoutMs}` });
+  key = (await createWorkspace(app.httpUrl)).key;
+});
+afterAll(async () => {
+  await app?.close();
+  await database.drop();
+});
+
+it("a statement that takes too long is given up by Postgres, and its caller told so, while others are served", async () => {
+  const sql = openSql(database.url, { max: 1, onnotice: () => {} });
+  onTestFinished(() => sql.end({ timeout: 1 }));
+  await sql.begin(async (holder) => {
+    await holder`lock table audit_events in access exclusive mode`;
+    const slow = [callHttp, callGrpc].map((call) => call(app, "createKey", key, { name: "slow" }));
+    expect((await callHttp(app, "listKeys", key)).outcome).toBe("OK");
+    // Not by its deadline, which is ten times as far: that would be DEADLINE_EXCEEDED.
+    expect((await Promise.all(slow)).map(({ outcome }) => outcome)).toEqual(["UNAVAILABLE", "UNAVAILABLE"]);
+    const waiting =
+      await holder`select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
+    expect(waiting.count).toBe(0);
+  });
+  expect((await callGrpc(app, "createKey", key, { name: "again" })).outcome).toBe("OK");
+});
+
+it("by itself, the service gives a statement ten seconds", async () => {
+  const connections = openConnections(database.url);
+  onTestFinished(() => connections.close());
+  expect(await connections.sql`select current_setting('statement_timeout') as timeout`).toEqual([{ timeout: "10s" }]);
+});

@@ -1,0 +1,173 @@
+import fc from "fast-check";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { openSql } from "../../../commands/open-sql.js";
+import { allEvents, succeed, type ToldEvent, walk } from "../../support/calls.js";
+import { createWorkspace, expectSuccess, post } from "../../support/clients/http-requests.js";
+import { openTestApp, type TestApp } from "../../support/harness.js";
+
+let app: TestApp;
+let origin: string;
+let workspaceId: string;
+let key: string;
+let keyIds: string[];
+
+beforeAll(async () => {
+  app = await openTestApp();
+  origin = app.httpUrl;
+});
+afterAll(() => app.close());
+beforeEach(async () => {
+  ({ workspaceId, key } = await createWorkspace(origin));
+  keyIds = [];
+  for (let i = 0; i < 6; i++) keyIds.push((await succeed<{ keyId: string }>(origin, "keys.createKey", key, {})).keyId);
+});
+
+/** An operation on a key that is chosen, by a number, among those there are when its turn comes. */
+interface Operation {
+  readonly name: string;
+  readonly ofKey?: number;
+  readonly body: object;
+}
+
+const owner = fc.constantFrom("a", "b", "c").map((externalId) => ({ externalId }));
+const settings = fc.oneof(
+  owner,
+  owner,
+  fc.constant({ externalId: null }),
+  fc.boolean().map((enabled) => ({ enabled })),
+  fc.nat(99).map((number) => ({ name: `name_${number}` })),
+  fc.subarray(["keys.read", "keys.*", "audit.read"]).map((scopes) => ({ scopes })),
+  fc.subarray(["keys.read", "keys.*", "documents.read"]).map((permissions) => ({ permissions })),
+  fc.nat(99).map((number) => ({ meta: { number } })),
+  fc.constant({ expires: null }),
+);
+const onKey = (name: string, body: fc.Arbitrary<object>) =>
+  fc.record({ name: fc.constant(name), ofKey: fc.nat(), body });
+const on = (name: string, body: fc.Arbitrary<object>) => fc.record({ name: fc.constant(name), body });
+const operation: fc.Arbitrary<Operation> = fc.oneof(
+  { weight: 8, arbitrary: onKey("keys.updateKey", settings) },
+  { weight: 1, arbitrary: onKey("keys.deleteKey", fc.constant({})) },
+  { weight: 3, arbitrary: onKey("keys.rerollKey", fc.constantFrom({ expiration: 0 }, { expiration: 600_000 })) },
+  { weight: 2, arbitrary: on("keys.createKey", owner) },
+  { weight: 1, arbitrary: on("identities.createIdentity", owner) },
+  {
+    weight: 2,
+    arbitrary: on(
+      "identities.updateIdentity",
+      fc.tuple(owner, fc.nat(9)).map(([by, n]) => ({ ...by, meta: { n } })),
+    ),
+  },
+  { weight: 4, arbitrary: on("identities.deleteIdentity", owner) },
+);
+
+/** Runs the operations, so many at a time; gives how each ended. */
+async function run(operations: readonly Operation[], atATime: number): Promise<string[]> {
+  const waiting = [...operations];
+  const outcomes: string[] = [];
+  const work = async () => {
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+      const { name, ofKey, body } = next;
+      const keyId = ofKey === undefined ? undefined : keyIds[ofKey % keyIds.length];
+      const { status, text } = await post(origin, `/v2/${name}`, key, { keyId, ...body });
+      const made = status === 200 ? JSON.parse(text).data : {};
+      if (name === "keys.createKey" || name === "keys.rerollKey") keyIds.push(...(made.keyId ? [made.keyId] : []));
+      outcomes.push(`${name} ${status}`);
+    }
+  };
+  await Promise.all(Array.from({ length: atATime }, work));
+  return outcomes;
+}
+
+type State = Readonly<Record<string, unknown>>;
+
+/** Follows the events, oldest first: each takes up what the one before left. Gives what is there in the end. */
+function replay(events: readonly ToldEvent[]): Map<string, State> {
+  const present = new Map<string, State>();
+  for (const { type, resourceId, before, after } of events) {
+    expect(before, `before ${type} of ${resourceId}`).toEqual(present.get(resourceId));
+    if (after !== undefined) present.set(resourceId, after);
+    else present.delete(resourceId);
+    // The loss of a deleted identity is told by the identity's own event.
+    if (type !== "identity.delete") continue;
+    for (const [id, state] of present) {
+      if (state["identityId"] === resourceId) present.set(id, { ...state, identityId: null });
+    }
+  }
+  return present;
+}
+
+interface ToldKey {
+  readonly keyId: string;
+  readonly identity?: { readonly identityId: string };
+  readonly [setting: string]: unknown;
+}
+
+/** A key as it is read, in the form in which the audit tells it. */
+function asTold({
+  start,
+  name = null,
+  enabled,
+  scopes,
+  permissions,
+  identity,
+  meta = null,
+  expires = null,
+}: ToldKey): State {
+  return { start, name, enabled, scopes, permissions, identityId: identity?.identityId ?? null, meta, expires };
+}
+
+describe("many changes of the same keys and identities at once", () => {
+  it("end in success or in a refusal, and their events replay to what is there in the end", async () => {
+    const operations = fc.array(operation, { minLength: 200, maxLength: 200 });
+    const property = fc.asyncProperty(operations, async (all) => {
+      const outcomes = await run(all, 16);
+      expect(outcomes.filter((outcome) => !/ (200|404|409)$/.test(outcome))).toEqual([]);
+
+      const events = (await allEvents(origin)).filter((event) => event.workspaceId === workspaceId).reverse();
+      const replayed = replay(events);
+      const keys = await walk<ToldKey>(origin, "keys.listKeys", key, {});
+      const ofKind = (prefix: string) => new Map([...replayed].filter(([id]) => id.startsWith(prefix)));
+      expect(new Map(keys.map((each) => [each.keyId, asTold(each)]))).toEqual(ofKind("key_"));
+      const identities = await walk<Record<string, unknown>>(origin, "identities.listIdentities", key, {});
+      const present = identities.map(({ identityId, externalId, meta }) => [identityId, { externalId, meta }] as const);
+      expect(new Map(present)).toEqual(ofKind("id_"));
+    });
+    await fc.assert(property, { numRuns: 1, endOnFailure: true });
+  });
+
+  it("a key for an externalId is made, though its identity is deleted at that very moment", async () => {
+    const owned = { externalId: "contended" };
+    await succeed(origin, "identities.createIdentity", key, owned);
+    const sql = openSql(app.databaseUrl, { max: 2, onnotice: () => {} });
+    const blocked = async () => {
+      const rows = await sql`select from pg_locks where not granted and pid in
+        (select pid from pg_stat_activity where datname = current_database())`;
+      return rows.length;
+    };
+    try {
+      // As a deletion goes: the identity is locked, still there for who asks now, and gone when the lock is.
+      const creating = await sql.begin(async (deletion) => {
+        await deletion`select from identities where workspace_id = ${workspaceId} for update`;
+        const answer = post(origin, "/v2/keys.createKey", key, owned);
+        await expect.poll(blocked, { timeout: 5_000, interval: 20 }).toBeGreaterThan(0);
+        await deletion`delete from identities where workspace_id = ${workspaceId}`;
+        return { answer };
+      });
+      const { keyId } = expectSuccess(await creating.answer) as { keyId: string };
+      const made = await succeed<ToldKey>(origin, "keys.getKey", key, { keyId });
+      expect(made.identity).toMatchObject(owned);
+    } finally {
+      await sql.end();
+    }
+  });
+
+  it("of creations of the same identity exactly one wins; the others are told that it exists", async () => {
+    const creating = { name: "identities.createIdentity", body: { externalId: "one" } };
+    const outcomes = await run(
+      Array.from({ length: 32 }, () => creating),
+      16,
+    );
+    expect(outcomes.filter((outcome) => outcome.endsWith(" 200"))).toHaveLength(1);
+    expect(outcomes.filter((outcome) => outcome.endsWith(" 409"))).toHaveLength(31);
+  });
+});

@@ -1,0 +1,142 @@
+import type postgres from "postgres";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { openSql } from "../../../commands/open-sql.js";
+import { changeLeaseTime, migrateDatabase } from "../../../src/app.js";
+import type { OperationName } from "../../contract/operations.js";
+import { newKey } from "../../contract/retries.js";
+import { succeed } from "../../support/calls.js";
+import { openProtocols, type ProtocolClients } from "../../support/clients/all.js";
+import { createWorkspace } from "../../support/clients/http-requests.js";
+import type { CallRequest, HeaderLines, ProtocolClient } from "../../support/clients/protocol-client.js";
+import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import { type OwnPostgres, openOwnPostgres } from "../../support/own-postgres.js";
+
+let own: OwnPostgres;
+let app: TestApp;
+let protocols: ProtocolClients;
+let sql: postgres.Sql;
+let workspaceId: string;
+let key: string;
+
+beforeAll(async () => {
+  own = await openOwnPostgres();
+  await migrateDatabase(own.url);
+  sql = openSql(own.url, { max: 1, onnotice: () => {} });
+  await sql`update cluster_state set lease_ms = 50, wait_ms = 50`;
+  app = await openTestApp({ databaseUrl: own.url });
+  protocols = openProtocols(app);
+});
+afterAll(async () => {
+  protocols?.close();
+  await app?.close();
+  await sql?.end({ timeout: 1 });
+  await own?.close();
+});
+beforeEach(async () => {
+  ({ workspaceId, key } = await createWorkspace(app.httpUrl));
+});
+afterEach(() => awaitStandby(false));
+
+/** Makes every commit wait for a synchronous standby, which is not there; or lets those that wait go on. */
+async function awaitStandby(awaited: boolean): Promise<void> {
+  const names = awaited ? "*" : "";
+  await sql.unsafe(`alter system set synchronous_standby_names = '${names}'`);
+  await sql`select pg_reload_conf()`;
+  const setting = async () => (await sql`select current_setting('synchronous_standby_names') as names`)[0]?.["names"];
+  await expect.poll(setting).toBe(names);
+}
+
+/** Cancels every wait for the standby, as administrators and timeouts do, until the call is answered. */
+async function cancelWaits<T>(asked: Promise<T>): Promise<T> {
+  let answered = false;
+  const noteEnd = () => {
+    answered = true;
+  };
+  asked.then(noteEnd, noteEnd);
+  let cancelled = 0;
+  while (!answered) {
+    const found = await sql`select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'`;
+    cancelled += found.count;
+  }
+  expect(cancelled, "commits that waited for the standby").toBeGreaterThan(0);
+  return asked;
+}
+
+const unknown = {
+  ok: false,
+  code: "application/service_unavailable",
+  detail: expect.stringContaining("whether it took effect is not known"),
+};
+
+const create = <T>(operation: string, body: object) => succeed<T>(app.httpUrl, operation, key, body);
+const createKey = (name: string) => create<{ keyId: string }>("keys.createKey", { name });
+const createIdentity = (externalId: string) =>
+  create<{ identityId: string }>("identities.createIdentity", { externalId });
+
+/** A call, made anew for each protocol. */
+type Prepare = (protocol: ProtocolClient) => Promise<CallRequest>;
+const keyIdOnly: Prepare = async ({ name }) => ({ keyId: (await createKey(name)).keyId });
+const identityIdOnly: Prepare = async ({ name }) => ({ identityId: (await createIdentity(name)).identityId });
+
+describe("a change whose wait for a synchronous standby was cancelled is told as unknown, not as done:", () => {
+  it.each<[OperationName, Prepare]>([
+    ["createKey", async () => ({ name: "new" })],
+    ["updateKey", async (protocol) => ({ ...(await keyIdOnly(protocol)), enabled: false })],
+    ["deleteKey", keyIdOnly],
+    ["rerollKey", keyIdOnly],
+    ["createIdentity", async ({ name }) => ({ externalId: `${name} new` })],
+    ["updateIdentity", async (protocol) => ({ ...(await identityIdOnly(protocol)), meta: { plan: "pro" } })],
+    ["deleteIdentity", identityIdOnly],
+    ["disableWorkspace", async () => ({ workspaceId, reason: "UNPAID_BILLING" })],
+    ["enableWorkspace", async () => ({ workspaceId })],
+    ["createWorkspace", async () => ({ name: "new" })],
+    ["createRootKey", async () => ({ workspaceId })],
+  ])("%s", async (operation, prepare) => {
+    const credential = operation.includes("Workspace") || operation === "createRootKey" ? operatorKey : key;
+    for (const protocol of [protocols.http, protocols.grpc]) {
+      const request = await prepare(protocol);
+      await awaitStandby(true);
+      expect(await cancelWaits(protocol.call(operation, credential, request))).toEqual(unknown);
+      await awaitStandby(false);
+    }
+  });
+});
+
+describe("an answer that acknowledges an earlier change, and makes none itself, waits for the standby, too:", () => {
+  const noHeaders: HeaderLines = [];
+  const exists = { ok: false, code: "data/identity_already_exists" };
+  const notFound = (what: string) => ({ ok: false, code: `data/${what}_not_found` });
+
+  it.each<[what: string, OperationName, Prepare, HeaderLines, answer: object]>([
+    ["a key that is gone already", "deleteKey", keyIdOnly, noHeaders, notFound("key")],
+    ["an identity that is gone already", "deleteIdentity", identityIdOnly, noHeaders, notFound("identity")],
+    ["a key without changes", "updateKey", keyIdOnly, noHeaders, { ok: true }],
+    ["an identity without changes", "updateIdentity", identityIdOnly, noHeaders, { ok: true }],
+    ["a repeated creation", "createKey", async () => ({ name: "repeated" }), newKey(), { ok: true }],
+    ["a repeated creation of an identity", "createIdentity", async () => ({ externalId: "x" }), newKey(), { ok: true }],
+    ["an identity that exists already", "createIdentity", async () => ({ externalId: "y" }), noHeaders, exists],
+    ["a repeated reroll", "rerollKey", keyIdOnly, newKey(), { ok: true }],
+  ])("%s (%s)", async (_what, operation, prepare, headers, answer) => {
+    const request = await prepare(protocols.http);
+    const call = (protocol: ProtocolClient) => protocol.call(operation, key, request, headers);
+    await awaitStandby(true);
+    // The first may make the change. All that is left for the others is to tell of it.
+    for (const protocol of [protocols.http, protocols.http, protocols.grpc])
+      expect(await cancelWaits(call(protocol))).toEqual(unknown);
+    await awaitStandby(false);
+    expect(await call(protocols.grpc)).toMatchObject(answer);
+    expect(await call(protocols.http)).toMatchObject(answer);
+  });
+});
+
+it("a lease time that a synchronous standby has not confirmed is not taken by anybody, and told as unknown", async () => {
+  const read = async () => (await sql`select lease_ms, wait_ms from cluster_state`)[0];
+  await awaitStandby(true);
+  await expect(cancelWaits(changeLeaseTime(own.url, 100))).rejects.toThrow(
+    "PostgreSQL has not confirmed the lease time",
+  );
+  expect(await read()).toEqual({ lease_ms: 50, wait_ms: 100 });
+  await awaitStandby(false);
+  await changeLeaseTime(own.url, 50);
+  expect(await read()).toEqual({ lease_ms: 50, wait_ms: 50 });
+});

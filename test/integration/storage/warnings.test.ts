@@ -1,0 +1,46 @@
+import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
+import { openSql } from "../../../commands/open-sql.js";
+import { openConnections } from "../../../src/storage/postgres/database.js";
+import { createDatabase } from "../../support/harness.js";
+
+let database: Awaited<ReturnType<typeof createDatabase>>;
+beforeAll(async () => {
+  database = await createDatabase(inject("template"));
+  const sql = openSql(database.url, { max: 1 });
+  await sql.unsafe(`
+    create function say(level text) returns text language plpgsql as $$
+    begin
+      if level = 'warning' then raise warning 'as asked'; else raise notice 'as asked'; end if;
+      return level;
+    end $$`);
+  await sql.end();
+});
+afterAll(() => database.drop());
+
+function open() {
+  const { sql, close } = openConnections(database.url, { connections: 1, statementMs: 10_000 });
+  onTestFinished(close);
+  return sql;
+}
+
+it("of statements that were sent together on one connection, a warning fails the one that it was for, and no other", async () => {
+  const sql = open();
+  await sql`select`;
+  const levels = ["notice", "warning", "notice", "warning", "notice"];
+  const ends = await Promise.allSettled(levels.map((level) => sql`select say(${level})`));
+  expect(ends).toMatchObject(
+    levels.map((level) =>
+      level === "warning"
+        ? { status: "rejected", reason: { name: "OutcomeUnknown", code: "40003", message: "as asked" } }
+        : { status: "fulfilled" },
+    ),
+  );
+});
+
+it("a statement that was warned of is not run again", async () => {
+  const sql = open();
+  await sql`create table runs (at timestamptz default now())`;
+  const change = sql`with run as (insert into runs default values) select say('warning')`;
+  await expect(Promise.resolve(change)).rejects.toThrow("as asked");
+  expect((await sql`select from runs`).count).toBe(1);
+});

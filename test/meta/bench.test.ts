@@ -1,0 +1,290 @@
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer, type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Server, ServerCredentials, type sendUnaryData, status } from "@grpc/grpc-js";
+import { describe, expect, inject, it, onTestFinished, vi } from "vitest";
+import { openBench } from "../../bench/bench.js";
+import { toSvg } from "../../bench/chart.js";
+import { grpcRequest, openGrpcLoad } from "../../bench/load/grpc.js";
+import { openHttpLoad, postRequest } from "../../bench/load/http.js";
+import { openOpenLoop } from "../../bench/load/open-loop.js";
+import { readOptions } from "../../bench/options.js";
+import { resultsFile, summaryFile, withResults, withSummary } from "../../bench/readme.js";
+import { exitCodeOf, type Report, toJson, toText } from "../../bench/report.js";
+import type { Line } from "../../bench/row.js";
+import { capacityOf, workers } from "../../bench/rows/workers.js";
+import { rows } from "../../bench/rows.js";
+import { pairRatios, percentile, spreadOf } from "../../bench/statistics.js";
+
+describe("the command line", () => {
+  it("takes rows by their names, and all if none is named", () => {
+    expect(readOptions(["workers", "latency", "--quick"], rows)).toMatchObject({
+      rows: [{ name: "workers" }, { name: "latency" }],
+      quick: true,
+    });
+    expect(readOptions([], rows).rows).toEqual(rows);
+  });
+
+  it("answers an unknown row with the names that there are", () => {
+    const told = vi.spyOn(process.stderr, "write").mockReturnValue(true);
+    onTestFinished(() => told.mockRestore());
+    expect(() => readOptions(["http-verfiy"], rows)).toThrow();
+    for (const { name } of rows) expect(`${told.mock.calls}`).toContain(`  ${name} `);
+  });
+
+  it("writes no rough figures into the documents", () => {
+    const told = vi.spyOn(process.stderr, "write").mockReturnValue(true);
+    onTestFinished(() => told.mockRestore());
+    expect(() => readOptions(["--write", "--quick"], rows)).toThrow("full run");
+    expect(() => readOptions(["--write", "workers"], rows)).toThrow("full run");
+  });
+});
+
+describe("the statistics", () => {
+  it("the median is the middle one, or between the two in the middle", () => {
+    expect(spreadOf([3, 10, 1])).toEqual({ median: 3, min: 1, max: 10 });
+    expect(spreadOf([4, 1, 2, 100])).toEqual({ median: 3, min: 1, max: 100 });
+  });
+
+  it("ratios are of neighbours, so that a slow spell which hits both is not seen", () => {
+    expect(pairRatios([80, 8, 82], [100, 10, 100])).toEqual({ median: 0.8, min: 0.8, max: 0.82 });
+    expect(() => pairRatios([1], [])).toThrow("pairs");
+  });
+
+  it("the 99th percentile is exceeded by one in a hundred", () => {
+    const values = Array.from({ length: 1_000 }, (_, index) => index);
+    expect(percentile(values, 0.99)).toBe(990);
+    expect(percentile([5], 0.99)).toBe(5);
+  });
+
+  it("two workers of which one does all the work count as one", () => {
+    const round = { callsPerSecond: 1_000, callsPerCpuSecond: 1_000, serverCores: 1, loadCores: 0.2 };
+    expect(capacityOf({ ...round, busiestCores: 0.5 })).toBe(2_000);
+    expect(capacityOf({ ...round, busiestCores: 1 })).toBe(1_000);
+  });
+});
+
+describe("the report", () => {
+  it("says that goals are reached", () => {
+    const report = reportOf(lineOf(0.7, { atLeast: 0.7 }), lineOf(2, { atMost: 2 }), lineOf(0.1));
+    expect(exitCodeOf(report)).toBe(0);
+    expect(toText(report)).toContain("All goals are reached.");
+    expect(JSON.parse(toJson(report)).shortcomings).toEqual([]);
+  });
+
+  it.each([
+    ["too low", lineOf(0.69, { atLeast: 0.7 }), "0.69, not at least 0.7"],
+    ["too high", lineOf(2.01, { atMost: 2 }), "2.01, not at most 2"],
+    ["nothing", lineOf(Number.NaN, { atLeast: 1 }), "–, not at least 1"],
+  ])("marks a goal that is missed: %s", (_, line, told) => {
+    const report = reportOf(lineOf(1, { atLeast: 0.7 }), line);
+    expect(exitCodeOf(report)).toBe(1);
+    expect(toText(report)).toContain("MISSED");
+    expect(toText(report)).toContain(told);
+  });
+
+  it("a row that could not be measured is a failure", () => {
+    const report = { ...reportOf(), results: [{ row: "broken", title: "broken", failure: "it broke" }] };
+    expect(exitCodeOf(report)).toBe(1);
+    expect(toText(report)).toContain("broken could not be measured: it broke");
+  });
+
+  it("replaces the text between the marks in a document, and nothing else", () => {
+    const mark = "<!-- bench: written by `npm run bench -- --write` -->";
+    const text = withResults(`before\n${mark}\nold\n<!-- /bench -->\nafter\n`, reportOf(lineOf(0.5, { atLeast: 0.7 })));
+    expect(text).toMatch(/^before\n<!--.*-->\n\| .*\*\*0\.50\*\* \(missed\).*<!-- \/bench -->\nafter\n$/s);
+    expect(text).not.toContain("old");
+    expect(() => withResults("no marks", reportOf())).toThrow("no place");
+  });
+
+  it("is summarised in the README: how many goals are reached, and which are missed", () => {
+    const document = "<!-- bench: written by `npm run bench -- --write` -->\nold\n<!-- /bench -->\n";
+    const summary = (...lines: Line[]) => withSummary(document, reportOf(...lines)).split("\n")[1];
+    const reached = lineOf(2, { atMost: 2 });
+    expect(summary(reached, lineOf(0.1))).toBe("On 2026-11-15, 1 of 1 goals were reached.");
+    expect(summary(reached, lineOf(0.5, { atLeast: 0.7 }))).toBe(
+      "On 2026-11-15, 1 of 2 goals were reached. Missed: a line (0.50, goal at least 0.7).",
+    );
+  });
+
+  it("has its place in the documents, and the README misses the same goals as the table", () => {
+    for (const file of [resultsFile, summaryFile]) {
+      expect(withResults(readFileSync(file, "utf8"), reportOf())).toContain("| | Median |");
+    }
+    const rows = readFileSync(resultsFile, "utf8")
+      .split("\n")
+      .filter((row) => row.includes("(missed)"));
+    const [, list = ""] = / goals were reached\. Missed: (.*)\.\n/.exec(readFileSync(summaryFile, "utf8")) ?? [];
+    const missed = rows.map((row) => row.split("|").map((cell) => cell.trim()));
+    expect(list === "" ? [] : list.split("; ")).toEqual(
+      missed.map(([, title, value = "", , , goal]) => `${title} (${value.split("**")[1]}, goal ${goal})`),
+    );
+  });
+
+  it("the picture is well-formed, and tells what it shows", () => {
+    const svg = toSvg(
+      [{ ...lineOf(0.5, { atLeast: 0.7 }), title: "a < b & c" }, lineOf(99, { atLeast: 3 })],
+      "caption",
+    );
+    expect(openElements(svg)).toEqual([]);
+    expect(svg).toContain("<title");
+    expect(svg).toContain("a &lt; b &amp; c: 0.50, goal at least 0.7");
+    expect(svg).toContain("prefers-color-scheme: dark");
+  });
+});
+
+describe("the loads find out an answer that is not right", () => {
+  const request = { bytes: postRequest("/", { key: "a" }, "caller"), expected: '"valid":true' };
+  const right: RequestListener = (_request, response) => response.end(`{"valid":true,"text":"${"é".repeat(1_000)}"}`);
+
+  /** Right at first, so that one wrong answer among many is what is found. */
+  const rightUntil = (count: number, wrong: RequestListener): RequestListener => {
+    let calls = 0;
+    return (request, response) => (++calls === count ? wrong : right)(request, response);
+  };
+
+  it("over HTTP, the right ones are counted", async () => {
+    const load = await openHttpLoad({ port: await serveHttp(right), connections: 3, next: () => request });
+    onTestFinished(() => load.close());
+    const { calls, seconds } = await load.run(0.2);
+    expect(calls).toBeGreaterThan(10);
+    expect(seconds).toBeGreaterThanOrEqual(0.19);
+  });
+
+  it.each<[string, RequestListener]>([
+    ["of another status", (_request, response) => response.writeHead(500).end('{"valid":true}')],
+    ["of another content", (_request, response) => response.end('{"valid":false}')],
+    ["without a length", (_request, response) => response.writeHead(200, { "transfer-encoding": "chunked" }).end("x")],
+    ["that never ends", (_request, response) => response.destroy()],
+  ])("over HTTP, one %s", async (_, wrong) => {
+    const port = await serveHttp(rightUntil(20, wrong));
+    const load = await openHttpLoad({ port, connections: 3, next: () => request });
+    onTestFinished(() => load.close());
+    await expect(load.run(5)).rejects.toThrow(/expected was 200|closed a connection/);
+  });
+
+  it("on schedule, every call is answered and the wait is counted", async () => {
+    const slow: RequestListener = (request, response) => void setTimeout(() => right(request, response), 20);
+    const loop = await openOpenLoop({ port: await serveHttp(slow), connections: 2, next: () => request });
+    onTestFinished(() => loop.close());
+    const latencies = await loop.run(200, 0.2);
+    expect(latencies).toHaveLength(40);
+    expect(Math.min(...latencies)).toBeGreaterThanOrEqual(15);
+    // Two connections can take 100 calls a second: of 200, the last ones wait about as long as the round lasts.
+    expect(Math.max(...latencies)).toBeGreaterThan(100);
+  });
+
+  it("on schedule, a wrong one is found too", async () => {
+    const port = await serveHttp(rightUntil(20, (_request, response) => response.writeHead(503).end()));
+    const loop = await openOpenLoop({ port, connections: 2, next: () => request });
+    onTestFinished(() => loop.close());
+    await expect(loop.run(500, 5)).rejects.toThrow("expected was 200");
+  });
+
+  const answer = Buffer.from("the right answer");
+
+  it("over gRPC, the right ones are counted", async () => {
+    const load = await openGrpc((_call, respond) => respond(null, answer));
+    expect((await load.run(0.2)).calls).toBeGreaterThan(10);
+    expect((await load.run(0.1)).calls).toBeGreaterThan(5);
+  });
+
+  it.each<[string, (respond: sendUnaryData<Buffer>) => void]>([
+    ["of another content", (respond) => respond(null, Buffer.from("the wrong answer"))],
+    ["that is too short", (respond) => respond(null, answer.subarray(1))],
+    ["that is too long", (respond) => respond(null, Buffer.concat([answer, answer]))],
+    ["that is an error", (respond) => respond({ code: status.UNAVAILABLE, details: "out of order" })],
+  ])("over gRPC, one %s", async (_, wrong) => {
+    let calls = 0;
+    const load = await openGrpc((_call, respond) => (++calls === 20 ? wrong(respond) : respond(null, answer)));
+    await expect(load.run(5)).rejects.toThrow(/expected was|without its answer/);
+  });
+
+  /** A gRPC server with one handler, under load. */
+  async function openGrpc(handler: (call: unknown, respond: sendUnaryData<Buffer>) => void) {
+    const server = new Server();
+    const same = (bytes: Buffer) => bytes;
+    server.register("/bench.Test/Ask", handler, same, same, "unary");
+    const port = await new Promise<number>((resolve, reject) => {
+      server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, port) =>
+        error ? reject(error) : resolve(port),
+      );
+    });
+    onTestFinished(() => server.forceShutdown());
+    const load = await openGrpcLoad({
+      port,
+      path: "/bench.Test/Ask",
+      credential: "x".repeat(150), // longer than HPACK's first byte of length can say
+      connections: 2,
+      streams: 3,
+      next: () => grpcRequest(Buffer.from("a question"), answer),
+    });
+    onTestFinished(() => load.close());
+    return load;
+  }
+});
+
+it("a row is measured, on servers that are processes of their own", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "latchkey-bench-"));
+  const told: string[] = [];
+  const bench = openBench({
+    quick: true,
+    pace: { warmUpSeconds: 0.3, roundSeconds: 0.3, pairs: 1 },
+    folder,
+    backends: { databaseUrl: inject("databaseUrl"), redisUrl: inject("redisUrl") },
+    progress: (text) => told.push(text),
+  });
+  onTestFinished(async () => {
+    await bench.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+  const [line, raw] = await workers.measure(bench);
+  expect(line.value.median).toBeGreaterThan(0);
+  expect(raw?.sides.map(({ name }) => name)).toEqual(["WORKERS=2", "WORKERS=1"]);
+  for (const { figures } of raw?.sides ?? []) {
+    expect(figures["calls/s"]?.median).toBeGreaterThan(50);
+    expect(figures["server, cores"]?.median).toBeGreaterThan(0);
+  }
+  expect(told).toContain("pair 1 of 1, WORKERS=2");
+});
+
+function lineOf(value: number, goal?: Line["goal"]): Line {
+  return {
+    title: "a line",
+    value: { median: value, min: value, max: value },
+    ...(goal && { goal }),
+    sides: [],
+    notes: [],
+  };
+}
+
+function reportOf(...lines: Line[]): Report {
+  const machine = { date: "2026-11-15", cpu: "2 × core", memory: "1 GiB", system: "Linux", versions: { Node: "20" } };
+  return { machine, quick: false, results: [{ row: "row", lines }] };
+}
+
+/** The elements that are opened and not closed. What is neither an element nor plain text is refused. */
+function openElements(xml: string): string[] {
+  const element = /<(\/?)(\w+)(?:\s+[\w:-]+="[^"<&]*")*(\/?)>/g;
+  expect(xml.replace(element, "")).not.toMatch(/[<>]|&(?!(amp|lt|gt);)/);
+  const open: string[] = [];
+  for (const [, end, name = "", empty] of xml.matchAll(element)) {
+    if (end) expect(open.pop()).toBe(name);
+    else if (!empty) open.push(name);
+  }
+  return open;
+}
+
+async function serveHttp(listener: RequestListener): Promise<number> {
+  const server = createServer((request, response) => {
+    request.resume().once("end", () => listener(request, response));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return (server.address() as AddressInfo).port;
+}

@@ -1,0 +1,151 @@
+import { describe, expect, it, vi } from "vitest";
+import { readOptions as readBench } from "../../../bench/options.js";
+import { readOptions as readOverload } from "../../../bench/overload/options.js";
+import { rows } from "../../../bench/rows.js";
+import { optionsOrExit } from "../../../commands/command-line.js";
+import { readOptions as readAttack } from "../../robustness/attack/options.js";
+import { readOptions as readFuzz } from "../../robustness/fuzz/options.js";
+import { readOptions as readSoak } from "../../robustness/soak/options.js";
+import { brokenDesigns } from "../../verification/faults/designs.js";
+import { readOptions as readFaults } from "../../verification/faults/options.js";
+
+type Read = (args: readonly string[]) => object;
+
+/** How each command reads its options, and what it makes of none. */
+const commands = {
+  bench: { read: (args) => readBench(args, rows), none: { rows, quick: false, json: false, write: false } },
+  overload: { read: readOverload, none: { seconds: 10, json: false, subjects: [{}, {}, {}] } },
+  faults: { read: readFaults, none: { minutes: 1, replicas: 3, rate: 1_500, json: false } },
+  fuzz: { read: readFuzz, none: { cases: 20_000, path: undefined, json: false } },
+  attack: { read: readAttack, none: { attacks: [], json: false } },
+  soak: { read: readSoak, none: { minutes: 10, faults: false, leak: 0, buffers: false, json: false } },
+} satisfies Record<string, { read: Read; none: object }>;
+
+type Name = keyof typeof commands;
+const names = Object.keys(commands) as Name[];
+
+describe.each(names)("npm run %s", (name) => {
+  it("tells how it is used if it is asked, on stdout, and ends with 0", () => {
+    const { code, stdout, stderr } = run(name, ["--help"]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(stdout).toMatch(new RegExp(`^Usage: npm run ${name} -- \\[options\\]`));
+    for (const option of Object.keys(options[name])) expect(stdout).toMatch(new RegExp(`^ +--${option} `, "m"));
+    expect(stdout).toContain("The exit code is 1 if ");
+  });
+
+  it("needs no options", () => {
+    expect(commands[name].read([])).toMatchObject(commands[name].none);
+  });
+
+  it("refuses an option that it does not know, and names the one that is like it", () => {
+    expectRefusal(name, ["--jsn"], "unknown option '--jsn'\n(Did you mean --json?)");
+  });
+
+  it("refuses what is too much", () => {
+    const takesNames = ["attack", "bench", "overload"].includes(name);
+    expectRefusal(name, ["nonsense"], takesNames ? /^there is no \w+ nonsense here$/m : "too many arguments");
+  });
+});
+
+/** The options of each command: what their values must be, how some are read, and some that are refused. */
+const options: Record<Name, Record<string, { must?: string; right?: object; wrong?: readonly string[] }>> = {
+  bench: {
+    svg: { must: "the name of a file", right: { "bench.svg": "bench.svg" } },
+    quick: {},
+    json: {},
+    write: {},
+  },
+  overload: {
+    seconds: { must: "a number of at least 1", right: { "1": 1, "2.5": 2.5 }, wrong: ["ten", "0.9", "-1"] },
+    json: {},
+  },
+  faults: {
+    minutes: { must: "a number above 0", right: { "0.1": 0.1 }, wrong: ["ten", "0", "-1"] },
+    seed: { must: "a number above 0", right: { "1": 1 }, wrong: ["ten", "0"] },
+    replicas: { must: "a number above 0", right: { "1": 1 }, wrong: ["ten", "0"] },
+    rate: { must: "a number above 0", right: { "1": 1 }, wrong: ["ten", "0"] },
+    only: {
+      must: "parts of the names of faults, such as redis,suspended",
+      right: {
+        "replica killed": [{ name: "replica killed" }],
+        "suspended,worker": [{ name: "replica suspended" }, { name: "worker killed" }],
+      },
+      wrong: ["nonsense", "redis,nonsense"],
+    },
+    design: {
+      must: new Intl.ListFormat("en", { type: "disjunction" }).format(brokenDesigns),
+      right: { "no-wait": "no-wait" },
+      wrong: ["sound"],
+    },
+    postgres: {
+      must: "a folder with the programs of PostgreSQL, or embedded",
+      right: { embedded: "embedded" },
+      wrong: ["/nowhere"],
+    },
+    json: {},
+  },
+  fuzz: {
+    cases: { must: "a whole number above 0", right: { "1": 1 }, wrong: ["ten", "0", "1.5", "1e99"] },
+    seed: { must: "a whole number above 0", right: { "1": 1 }, wrong: ["ten", "0", "1.5"] },
+    path: { must: "numbers with colons between", right: { "1:0:22": "1:0:22" }, wrong: ["a:b", "1:", ""] },
+    json: {},
+  },
+  attack: { json: {} },
+  soak: {
+    minutes: { must: "a number of at least 0.1", right: { "0.1": 0.1 }, wrong: ["ten", "0.09"] },
+    seed: { must: "a number of at least 0", right: { "0": 0, "7": 7 }, wrong: ["ten", "-1"] },
+    leak: { must: "a number of at least 0", right: { "0": 0, "4096": 4_096 }, wrong: ["ten", "-1"] },
+    buffers: {},
+    faults: {},
+    json: {},
+  },
+};
+
+const each = names.flatMap((name) => Object.entries(options[name]).map(([option, of]) => ({ name, option, ...of })));
+
+describe.each(each.filter(({ must }) => must !== undefined))("npm run $name -- --$option", (of) => {
+  const { name, option, must, right = {}, wrong = [] } = of;
+
+  it(`takes ${must}`, () => {
+    for (const [text, value] of Object.entries(right)) {
+      expect(commands[name].read([`--${option}`, text])).toMatchObject({ [option]: value });
+    }
+    for (const text of wrong) {
+      expectRefusal(name, [`--${option}`, text], `--${option} must be ${must}, not ${text}\n`);
+    }
+  });
+
+  it("misses a value that is not given", () => {
+    expectRefusal(name, [`--${option}`], new RegExp(`^option '--${option} <\\w+>' argument missing$`, "m"));
+  });
+});
+
+describe.each(each.filter(({ must }) => must === undefined))("npm run $name -- --$option", ({ name, option }) => {
+  it("is on if it is said", () => {
+    expect(commands[name].read([`--${option}`])).toMatchObject({ [option]: true });
+  });
+});
+
+/** Wrong usage is told on stderr, with how it is right; the command ends with 2. */
+function expectRefusal(name: Name, args: readonly string[], sentence: string | RegExp): void {
+  const { code, stdout, stderr } = run(name, args);
+  expect({ args, code, stdout }).toEqual({ args, code: 2, stdout: "" });
+  const [, told = "", usage] = /^error: (.*?\n)\n(Usage: .*)$/s.exec(stderr) ?? [];
+  expect(told).toMatch(sentence);
+  expect(usage).toMatch(new RegExp(`^Usage: npm run ${name} -- `));
+}
+
+/** Reads its options as a command does, and tells what its user sees if it ends then. */
+function run(name: Name, args: readonly string[]) {
+  const stdout = vi.spyOn(process.stdout, "write").mockReturnValue(true);
+  const stderr = vi.spyOn(process.stderr, "write").mockReturnValue(true);
+  const exit = vi.spyOn(process, "exit").mockReturnValue(undefined as never);
+  const spies = [stdout, stderr, exit];
+  try {
+    optionsOrExit<object>(commands[name].read, args);
+    const said = (spy: typeof stdout) => spy.mock.calls.map(([text]) => text).join("");
+    return { code: exit.mock.lastCall?.[0], stdout: said(stdout), stderr: said(stderr) };
+  } finally {
+    for (const spy of spies) spy.mockRestore();
+  }
+}

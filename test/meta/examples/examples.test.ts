@@ -1,0 +1,153 @@
+import { execFile } from "node:child_process";
+import { readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createLatchkeyClient } from "../../../src/client/client.js";
+import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import { leaveOut, needsCurl } from "../../support/skip.js";
+import { installPackage, type Project } from "./installed.js";
+
+const run = promisify(execFile);
+
+/** The documents that show the client, each as a program that is made of its blocks. */
+const clientDocuments = { readme: "README.md", clients: "docs/guides/clients.md" };
+
+/** What the client needs, for gRPC, too; what the example of grpc-js needs; what the compiler needs to know Node. */
+const needed = [
+  ...["@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-web", "@connectrpc/connect-node"],
+  ...["@grpc/grpc-js", "@grpc/proto-loader"],
+  ...["@types/node", "undici-types"],
+];
+
+let app: TestApp;
+let project: Project;
+let env: NodeJS.ProcessEnv;
+beforeAll(async () => {
+  [app, project] = await Promise.all([openTestApp(), installPackage(needed)]);
+  const { workspaces } = createLatchkeyClient({ url: app.httpUrl, key: operatorKey });
+  const { key } = await workspaces.createWorkspace({ name: "Acme" });
+  const addresses = { LATCHKEY_URL: app.httpUrl, LATCHKEY_ADDRESS: app.grpcAddress };
+  for (const [name, document] of Object.entries(clientDocuments)) {
+    writeFileSync(join(project.folder, `examples/typescript/${name}.ts`), programOf(document));
+  }
+  env = { PATH: process.env["PATH"], ...addresses, LATCHKEY_CREDENTIAL: key };
+});
+afterAll(async () => {
+  await app.close();
+  project.remove();
+});
+
+describe("the package", () => {
+  it("has the built service, the generated code and the proto files, and nothing else", () => {
+    const files = readdirSync(project.package, { recursive: true, encoding: "utf8" });
+    const foreign = files.filter(
+      (file) => !/^((package\.json|README\.md|CHANGELOG\.md|dist)$|dist\/(src|gen|proto))/.test(file),
+    );
+    expect(foreign).toEqual([]);
+    expect(files.filter((file) => /(?<!\.d)\.ts$|\.map$/.test(file))).toEqual([]);
+    const promised = [
+      "dist/src/main.js",
+      "dist/src/storage/postgres/migrations/0001_schema.sql",
+      "dist/proto/google/rpc/status.proto",
+    ];
+    expect(files).toEqual(expect.arrayContaining(promised));
+  });
+
+  it("has a client that a strict project compiles, with modules resolved as Node does", () => build());
+
+  it("has a client that a strict project compiles, with modules resolved as bundlers do", () =>
+    compile("--module", "esnext", "--moduleResolution", "bundler", "--noEmit"));
+
+  it("does what the README says of its client", async () => {
+    await build();
+    expect(await tell("node", ["built/readme.js"], { KEY: env["LATCHKEY_CREDENTIAL"] })).toBe("true\n");
+  });
+
+  it("does what the guide says of its client", async () => {
+    await build();
+    const told = await tell("node", ["built/clients.js"], { KEY: env["LATCHKEY_CREDENTIAL"] });
+    expect(told).toMatch(/^true \[\]\nThe request is not valid: externalId .*location: 'externalId'.*\n\[ .* \]\n$/s);
+  });
+});
+
+/** What a document shows of the client, as one program that finds this test's service. */
+function programOf(document: string): string {
+  const blocks = readFileSync(document, "utf8").matchAll(/<!-- client -->\n```ts\n(.*?)```/gs);
+  const pasted = [...blocks].map(([, block]) => block).join("\n");
+  return pasted.replace("http://127.0.0.1:8080", app.httpUrl).replace("127.0.0.1:50051", app.grpcAddress);
+}
+
+/** Compiles the programs in TypeScript, once for all tests that run one. */
+let built: Promise<void> | undefined;
+function build(): Promise<void> {
+  built ??= compile("--outDir", "built");
+  return built;
+}
+
+/** Checks the package's declarations, too. */
+async function compile(...options: string[]): Promise<void> {
+  const compiled = run(resolve("node_modules/.bin/tsc"), ["-p", "examples/typescript", ...options], {
+    cwd: project.folder,
+  });
+  await compiled.catch(({ stdout }: { stdout: string }) => expect.fail(stdout));
+}
+
+/** What a command writes in the project. */
+async function tell(command: string, args: string[], more: NodeJS.ProcessEnv = {}): Promise<string> {
+  const options = { cwd: project.folder, env: { ...env, ...more }, timeout: 20_000 };
+  return (await run(command, args, options)).stdout;
+}
+
+describe("the story of the examples: made, verified, disabled, refused", () => {
+  const story =
+    /^created identity id_\w{26}\ncreated key key_\w{26}\nverified: VALID\nverified: DISABLED\nrefused: authorization\/key_disabled\n$/;
+
+  it("is told by curl", async (context) => {
+    needsCurl(context);
+    expect(await tell("sh", ["examples/curl/story.sh"])).toMatch(story);
+  });
+
+  it("is told by TypeScript", async () => {
+    await build();
+    expect(await tell("node", ["built/story.js"])).toMatch(story);
+  });
+
+  it("is told by grpc-js", async () => {
+    expect(await tell("node", ["examples/grpc-js/story.mjs"])).toMatch(story);
+  });
+
+  it("is told by Python, with the stubs that its README says how to make", async (context) => {
+    if (!(await works("protoc", "--version"))) leaveOut(context, "protoc is not installed on this machine");
+    if (!(await works("sh", "-c", "command -v grpc_python_plugin")))
+      leaveOut(context, "grpc_python_plugin is not installed");
+    const path = await pathWithGrpc();
+    if (path === undefined) leaveOut(context, "no python3 on this machine has the packages grpc and google.protobuf");
+    const readme = readFileSync("examples/README.md", "utf8");
+    const [, commands = ""] = /Python needs its stubs first:\n\n```sh\n(.*?)```/s.exec(readme) ?? [];
+    symlinkSync(join(project.package, "dist"), join(project.folder, "dist"));
+    expect(await tell("sh", ["-euc", commands], { PATH: path })).toMatch(story);
+  });
+});
+
+async function works(command: string, ...args: string[]): Promise<boolean> {
+  return run(command, args).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** The PATH by which python3 is one that knows gRPC: the user's, or the system's, whose packages apt installs. */
+async function pathWithGrpc(): Promise<string | undefined> {
+  for (const path of [process.env["PATH"], `/usr/bin:${process.env["PATH"]}`]) {
+    const known = run("python3", ["-c", "import grpc, google.protobuf"], { env: { PATH: path } });
+    if (
+      await known.then(
+        () => true,
+        () => false,
+      )
+    )
+      return path;
+  }
+  return undefined;
+}

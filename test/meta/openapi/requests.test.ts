@@ -1,0 +1,98 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { type OperationName, operationOf } from "../../contract/operations.js";
+import type { CallRequest } from "../../support/clients/protocol-client.js";
+import type { FieldSchema } from "./reference.js";
+import { names, openStage } from "./stage.js";
+
+const stage = openStage();
+
+/** The operations that take a body. */
+const posted = names.filter((name) => operationOf(name).routes[0][0] === "POST");
+
+const values = fc.oneof(
+  fc.constantFrom<unknown>(null, true, 0, -1, 1.5, 101, 2 ** 31, 1e15, 31_536_000_001, [], {}, "", "x", " "),
+  fc.constantFrom("a".repeat(255), "🗝".repeat(255), "🗝".repeat(256), "a\nb", "a\u0085b", "seventeen_letters", "keys.*"),
+  fc.constantFrom<unknown>("OWNER_REQUEST", "DISABLED_REASON_OWNER_REQUEST", "UNSPECIFIED", ["a", "a"], ["a b"], [1]),
+  fc.array(fc.stringMatching(/^[a-z*.]{1,8}$/), { maxLength: 4 }),
+  fc.integer(),
+  // Text that cannot be stored is refused everywhere, which no schema says.
+  fc.string({ unit: "binary", maxLength: 20 }).filter((text) => text.isWellFormed() && !text.includes("\0")),
+);
+
+/** Requests of the right form, changed in up to four fields. */
+const requests = fc.constantFrom(...posted).chain((name) => {
+  const fields = operationOf(name).rpc.input.fields.map(({ jsonName }) => jsonName);
+  const changes = fc.dictionary(fc.constantFrom(...fields, "surprise"), values, { maxKeys: 3 });
+  const dropped = fc.subarray(fields, { maxLength: 1 });
+  return fc.record({ name: fc.constant(name), changes, dropped }).map(({ name, changes, dropped }) => {
+    const request = Object.entries({ ...operationOf(name).wellFormed, ...changes });
+    return { name, request: Object.fromEntries(request.filter(([field]) => !dropped.includes(field))) };
+  });
+});
+
+/** What no schema can say: that a time is in the future, that a cursor is ours, the grammar of a query of permissions. */
+const unsayable = /^(expires|cursor|verifyKey permissions)$/;
+
+/** Sends a request; expects the service to judge it as its schema does. */
+async function expectSameJudgement(name: OperationName, request: CallRequest): Promise<"taken" | "refused"> {
+  const [route] = operationOf(name).routes;
+  const { code, badFields } = await stage.call(route, stage.credentialFor(name), request);
+  const sent = `${name} ${JSON.stringify(request)}`;
+  if (!stage.reference.takes(route, request)) {
+    expect(code, sent).toBe("application/invalid_input");
+    return "refused";
+  }
+  const unexplained = badFields.filter((field) => !unsayable.test(field) && !unsayable.test(`${name} ${field}`));
+  expect(unexplained, sent).toEqual([]);
+  return "taken";
+}
+
+test.each(posted)("each limit of %s is where the document has it", async (name) => {
+  const { rpc, routes, wellFormed } = operationOf(name);
+  const { properties } = stage.reference.body(routes[0]);
+  for (const [field, schema] of Object.entries(properties)) {
+    const siblings = rpc.input.fields.find(({ jsonName }) => jsonName === field)?.oneof?.fields ?? [];
+    const rest = Object.entries(wellFormed).filter(([other]) => !siblings.some(({ jsonName }) => jsonName === other));
+    const base = Object.fromEntries(rest);
+    await Promise.all(edgesOf(schema).map((edge) => expectSameJudgement(name, { ...base, [field]: edge })));
+  }
+});
+
+/** Values on either side of each limit, and some of every other type. */
+function edgesOf({ maxLength = 16, minimum = 0, maximum = 0, maxItems = 0, items = {} }: FieldSchema): unknown[] {
+  const long = "x".repeat(maxLength);
+  const longItem = "x".repeat(items.maxLength ?? 16);
+  const list = Array.from({ length: maxItems }, (_, index) => `a.${index}`);
+  return [
+    ...[null, true, {}, "", long, `${long}x`, "a b", "a\nb", "OWNER_REQUEST", "UNSPECIFIED"],
+    ...[1.5, minimum, minimum - 1, maximum, maximum + 1],
+    ...[[], list, [...list, "a"], ["a", "a"], [longItem], [`${longItem}x`], ["a b"], [1], [null]],
+  ];
+}
+
+test("what the schema refuses the service refuses; what it takes is refused only for what no schema can say", async () => {
+  const seen = { taken: 0, refused: 0 };
+  await fc.assert(
+    fc.asyncProperty(requests, async ({ name, request }) => {
+      seen[await expectSameJudgement(name, request)] += 1;
+    }),
+    { numRuns: 200 },
+  );
+  expect(seen.taken).toBeGreaterThan(20);
+  expect(seen.refused).toBeGreaterThan(20);
+});
+
+test.each(posted)("an example of a request of %s is not refused for its form", async (name) => {
+  const [route] = operationOf(name).routes;
+  const [example] = stage.reference.body(route).examples;
+  if (example === undefined) return expect.fail("there is no example");
+  const { code } = await stage.call(route, stage.credentialFor(name), example);
+  expect(code).not.toBe("application/invalid_input");
+});
+
+test.each(posted)("a body of %s is required exactly if an empty one is refused", async (name) => {
+  const [route] = operationOf(name).routes;
+  const { status } = await stage.call(route, stage.credentialFor(name), {});
+  expect(stage.reference.operation(route).requestBody?.required).toBe(status === 400);
+});

@@ -1,0 +1,25 @@
+import { getOption, hasOption } from "@bufbuild/protobuf";
+import { describe, expect, test } from "vitest";
+import { access } from "../../gen/latchkey/v1/access_pb.js";
+import { accepts_idempotency_key } from "../../gen/latchkey/v1/idempotency_pb.js";
+import { IdentitiesService } from "../../gen/latchkey/v1/identities_service_pb.js";
+import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
+import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
+import { keyOperations, operationOf, operatorOperations } from "../contract/operations.js";
+
+const operations = [...keyOperations, ...operatorOperations].map(operationOf);
+
+describe("the operations that the cases go through", () => {
+  for (const rpc of [KeysService, IdentitiesService, WorkspacesService].flatMap(({ methods }) => methods)) {
+    test(`${rpc.name} is among them, once, and declares the access and the repetition that are documented`, () => {
+      const found = operations.filter((operation) => operation.rpc === rpc);
+      expect(found).toHaveLength(1);
+      expect(hasOption(rpc, access)).toBe(true);
+      const { scope, operator } = getOption(rpc, access);
+      const [documented] = found;
+      expect(scope).toBe(documented?.scope ?? "");
+      expect(operator).toBe(documented?.scope === undefined || documented.alsoOperator === true);
+      expect(getOption(rpc, accepts_idempotency_key)).toBe(documented?.acceptsIdempotencyKey === true);
+    });
+  }
+});

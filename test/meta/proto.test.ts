@@ -1,0 +1,81 @@
+import { execFile } from "node:child_process";
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { leaveOut } from "../support/skip.js";
+
+const run = promisify(execFile);
+const buf = join(process.cwd(), "node_modules/.bin/buf");
+const ours = [
+  "access",
+  "errors",
+  "identities_service",
+  "identity",
+  "key",
+  "keys_service",
+  "pagination",
+  "workspace",
+  "workspaces_service",
+];
+
+let folder: string;
+let exported: string;
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "latchkey-proto-"));
+  exported = join(folder, "exported");
+  await run("npm", ["run", "proto:export", "--", "--output", exported]);
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+describe("a platform team that takes the proto files", () => {
+  it("finds all imports in the exported tree, and compiles it with nothing else", async () => {
+    await run(buf, ["build", ".", "-o", "image.json"], { cwd: exported });
+    const image = JSON.parse(readFileSync(join(exported, "image.json"), "utf8"));
+    const files = image.file.map(({ name }: { name: string }) => name);
+    expect(files).toEqual(expect.arrayContaining(ours.map((name) => `latchkey/v1/${name}.proto`)));
+    expect(files).toContain("buf/validate/validate.proto");
+    expect(files).toContain("google/api/http.proto");
+  });
+
+  it("compiles it with plain protoc", async (context) => {
+    const version = await run("protoc", ["--version"]).catch(() => undefined);
+    if (version === undefined) leaveOut(context, "protoc is not installed on this machine");
+    const files = ours.map((name) => `latchkey/v1/${name}.proto`);
+    await run("protoc", ["-I.", "--python_out=.", ...files], { cwd: exported });
+    expect(readFileSync(join(exported, "latchkey/v1/keys_service_pb2.py"), "utf8")).toContain("CreateKeyRequest");
+  });
+});
+
+describe("the released contract", () => {
+  /** Checks a copy of the proto files with one word of one file changed. */
+  async function breakingChanges(file: string, from: string, to: string): Promise<string> {
+    const copy = mkdtempSync(join(folder, "changed-"));
+    for (const path of ["proto", "third_party", "buf.yaml"]) cpSync(path, join(copy, path), { recursive: true });
+    const changed = join(copy, "proto/latchkey/v1", file);
+    const source = readFileSync(changed, "utf8");
+    expect(source).toContain(from);
+    writeFileSync(changed, source.replace(from, to));
+    const check = run(buf, ["breaking", "proto", "--against", "proto/released.binpb.gz"], { cwd: copy });
+    return check.then(
+      () => "",
+      (error: { stdout: string }) => error.stdout,
+    );
+  }
+
+  it("is guarded: a renamed field is found", async () => {
+    expect(await breakingChanges("workspace.proto", "string name = 2;", "string title = 2;")).toContain(
+      '"name" to "title"',
+    );
+  });
+
+  it("is guarded: a removed RPC is found", async () => {
+    const found = await breakingChanges("keys_service.proto", "rpc ListKeys(", "rpc ListAllKeys(");
+    expect(found).toContain('"ListKeys"');
+  });
+
+  it("lets additions pass", async () => {
+    expect(await breakingChanges("key.proto", "string start = 3;", "string start = 3;\n  string end = 99;")).toBe("");
+  });
+});

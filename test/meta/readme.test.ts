@@ -1,0 +1,135 @@
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { hasCurl, needsCurl } from "../support/skip.js";
+
+const run = promisify(execFile);
+
+/** The documents with commands to paste, and what a reader of each sees. */
+const documents: Readonly<Record<string, readonly (readonly [guarantee: string, expected: RegExp])[]>> = {
+  "README.md": [
+    ["verifies a new key", /"valid":true,"code":"VALID","keyId":"key_\w+","name":"customer 7"/],
+    ["disables it", /"name":"customer 7","enabled":false/],
+    ["sees it refused", /"data":\{"valid":false,"code":"DISABLED","permissions":\[\]\}/],
+    ["verifies a key over gRPC", /"valid": true,\s+"code": "VERIFICATION_CODE_VALID"/],
+    ["verifies a key over Connect", /"valid":true,"code":"VERIFICATION_CODE_VALID"/],
+    ["verifies a key on the command line", /CODE +VALID\nKEY ID +key_\w+\nNAME +first key/],
+  ],
+  "docs/tutorial.md": [
+    [
+      "sees the first key, without its secret",
+      /"name":"first key","enabled":true,"scopes":\["\*"\],"permissions":\[\]/,
+    ],
+    ["makes an identity", /"data":\{"identityId":"id_\w{26}"\}/],
+    ["finds it by externalId", /"externalId":"user_42","meta":\{"plan":"pro"\}/],
+    ["learns that letter case counts", /errors-v2\/service\/data\/identity_not_found/],
+    ["is refused with a key that lacks the scope", /lacks the scope `keys\.read`/],
+    ["disables the workspace with a reason", /"disabledReason":"UNPAID_BILLING","disabledNote":"invoice 1207"/],
+    ["sees its key refused at once", /errors-v2\/service\/authorization\/workspace_disabled/],
+    ["enables the workspace again", /"name":"My first workspace","enabled":true/],
+    ["makes another workspace", /"data":\{"workspaceId":"ws_\w+","keyId":"key_\w+","key":"lk_\w+"\}/],
+    ["verifies a key against a query of permissions", /"valid":true,"code":"VALID","keyId":"key_\w+","name":"ci"/],
+    ["learns that a key lacks a permission", /"valid":false,"code":"INSUFFICIENT_PERMISSIONS"/],
+    [
+      "renames a key and clears its meta",
+      /"start":"acme_\w{4}","name":"build server","enabled":true,"scopes":\[\],"permissions":\["documents\.\*"\],"identity"/,
+    ],
+    ["rerolls a key", /"data":\{"keyId":"key_\w+","key":"acme_\w+"\}/],
+    ["sees in the audit who deleted the key", /"type":"key\.delete","actor":"key_\w+"/],
+    ["lists the RPCs over gRPC", /latchkey\.v1\.KeysService\/ListKeys/],
+    ["finds the identity over gRPC", /"externalId": "user_42"/],
+    ["asks for its health", /"status": "SERVING"/],
+    ["finds the identity over Connect", /\{"identity":\{"identityId":"id_\w{26}","externalId":"user_42"/],
+  ],
+  "docs/guides/cli.md": [
+    ["lists workspaces on the command line", /ws_\w+ +My first workspace +enabled/],
+    ["makes a key on the command line", /KEY ID +key_\w+\nKEY +lk_\w+/],
+  ],
+  "docs/guides/idempotent-retries.md": [
+    [
+      "tries again, and gets the first answer again",
+      /"data":(\{"keyId":"key_\w+","key":"lk_\w+"\})\}\s*\{"meta":\{"requestId":"req_\w+"\},"data":\1/,
+    ],
+  ],
+  "docs/guides/generate-stubs.md": [["reads what an operation does in the OpenAPI document", /^Finds one key$/m]],
+};
+
+let dataDir: string;
+let service: ChildProcess;
+let banner: string;
+
+beforeAll(async () => {
+  if (!hasCurl) return;
+  dataDir = mkdtempSync(join(tmpdir(), "latchkey-readme-"));
+  const path = process.env["PATH"];
+  const env = { PATH: path, HOME: dataDir, DATA_DIR: dataDir, HTTP_PORT: "0", GRPC_PORT: "0" };
+  service = spawn("node", ["dist/src/main.js"], { env, stdio: ["ignore", "pipe", "ignore"] });
+  banner = await readBanner(service);
+});
+
+afterAll(async () => {
+  if (!hasCurl) return;
+  service.kill("SIGTERM");
+  await once(service, "exit");
+  rmSync(dataDir, { recursive: true, force: true });
+});
+
+it("every document with commands to paste is among these", () => {
+  const pages = readdirSync("docs", { recursive: true, encoding: "utf8" }).map((file) => `docs/${file}`);
+  const found = ["README.md", ...pages].filter((file) => file.endsWith(".md") && blocksOf(file).length > 0);
+  expect(found.sort()).toEqual(Object.keys(documents).sort());
+});
+
+// One after the other, on one service: the README is read first, the tutorial goes on from there.
+describe.each(Object.entries(documents))("a newcomer who pastes the commands of %s", (document, guarantees) => {
+  let output: string;
+
+  beforeAll(async () => {
+    if (!hasCurl) return;
+    const grpcAddress = /gRPC +(\S+)/.exec(banner)?.[1] ?? "";
+    const commandLine = { DATA_DIR: dataDir, LATCHKEY_ADDRESS: grpcAddress };
+    output = await paste(
+      blocksOf(document).join("\n"),
+      { ...process.env, ...commandLine },
+      {
+        "http://127.0.0.1:8080": /http:\S+/.exec(banner)?.[0] ?? "",
+        "127.0.0.1:50051": grpcAddress,
+        ".latchkey": dataDir,
+      },
+    );
+  });
+
+  it.for(guarantees)("%s", ([, expected], context) => {
+    needsCurl(context);
+    expect(output).toMatch(expected);
+  });
+});
+
+/** The blocks of a document that a newcomer pastes, in their order. */
+function blocksOf(document: string): string[] {
+  return [...readFileSync(document, "utf8").matchAll(/<!-- walk -->\n```sh\n(.*?)```/gs)].map(
+    ([, block]) => block ?? "",
+  );
+}
+
+/** Runs commands as one shell session, with the addresses of this test's service in place of the documented ones. */
+async function paste(commands: string, env: NodeJS.ProcessEnv, replacements: Record<string, string>): Promise<string> {
+  const script = Object.entries(replacements).reduce((text, [from, to]) => text.replaceAll(from, to), commands);
+  const { stdout } = await run("bash", ["-euo", "pipefail", "-c", script], { env, timeout: 60_000 });
+  return stdout;
+}
+
+async function readBanner(service: ChildProcess): Promise<string> {
+  if (service.stdout === null) throw new Error("the service has no standard output");
+  let banner = "";
+  for await (const line of createInterface(service.stdout)) {
+    banner += `${line}\n`;
+    if (line.startsWith("Ctrl-C")) return banner;
+  }
+  throw new Error(`the service ended before it was ready: ${banner}`);
+}

@@ -1,0 +1,106 @@
+import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Redis } from "ioredis";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { openSql } from "../../commands/open-sql.js";
+import { mintSecret } from "../../src/keys/secret.js";
+import type { Evidence } from "../support/artifacts.js";
+import { succeed } from "../support/calls.js";
+import { createWorkspace, post } from "../support/clients/http-requests.js";
+import { createDatabase, openTestApp, operatorKey } from "../support/harness.js";
+import { type Findings, type Remains, searchRemains, secretsIn } from "../support/secret-scan.js";
+
+let evidence: string;
+beforeAll(() => {
+  evidence = mkdtempSync(join(tmpdir(), "latchkey-evidence-"));
+});
+afterAll(() => rmSync(evidence, { recursive: true, force: true }));
+
+function search(remains: Partial<Remains> = {}): Promise<Findings> {
+  return searchRemains({ evidence, databaseUrls: [], redisUrl: undefined, ...remains });
+}
+
+describe("a secret of ours is known by its looks", () => {
+  const { plaintext } = mintSecret();
+  const { plaintext: live } = mintSecret("sk_live");
+
+  it.each([
+    ["alone", plaintext],
+    ["in JSON", `{"name":"${plaintext}"}`],
+    ["with a prefix of its own", `{"name":"${live}"}`],
+    ["behind other letters", `of_the_name_${plaintext}`],
+    ["before other letters", `${plaintext}and more`],
+    ["in a header", `authorization: Bearer ${live}`],
+  ])("%s", (_where, text) => {
+    expect(secretsIn(text)).toHaveLength(1);
+  });
+
+  it("and the operator's credential by name", () => {
+    expect(secretsIn(`Bearer ${operatorKey}`)).toEqual([operatorKey]);
+  });
+
+  it("and what only looks like one is not taken for it", () => {
+    const last = plaintext.endsWith("A") ? "B" : "A";
+    expect(secretsIn(plaintext.slice(0, -1) + last)).toEqual([]);
+    expect(secretsIn(`key_01m7fqggj3fw09753skw6k0w2a ${plaintext.slice(0, 7)} ${"a".repeat(64)}`)).toEqual([]);
+  });
+});
+
+describe("the search at the end of the run", () => {
+  const { plaintext } = mintSecret();
+
+  it("finds a secret in what tests have kept, and says which test kept it, and where", async () => {
+    const kept: Evidence[] = [
+      { kind: "lines of log", from: "test/one.test.ts", count: 2, text: `{"msg":"well"}\n{"msg":"${plaintext}"}` },
+      { kind: "refusals", from: "test/other.test.ts", count: 3, text: "a\nb\nc" },
+    ];
+    writeFileSync(join(evidence, "1.jsonl"), kept.map((piece) => `${JSON.stringify(piece)}\n`).join(""));
+    const { searched, leaks } = await search();
+    expect(leaks).toEqual([`lines of log of test/one.test.ts: {"msg":"${plaintext}"}`]);
+    expect([...searched]).toEqual([
+      ["lines of log", 2],
+      ["refusals", 3],
+    ]);
+    rmSync(join(evidence, "1.jsonl"));
+  });
+
+  it.each(["text", "json", "bytea", "text[]"])("finds a secret in a column of %s", async (type) => {
+    const database = await createDatabase();
+    const sql = openSql(database.url, { max: 1 });
+    const value = { text: plaintext, json: `{"a":"${plaintext}"}`, bytea: plaintext, "text[]": `{${plaintext}}` }[type];
+    await sql.unsafe(`create table planted (it ${type}); insert into planted values ('${value}'), (null)`);
+    const { searched, leaks } = await search({ databaseUrls: [database.url] });
+    // What is found when a database is dropped fails the run.
+    await sql`drop table planted`;
+    await sql.end();
+    await database.drop();
+    expect(searched.get("rows")).toBe(2);
+    expect(leaks).toEqual([expect.stringContaining(plaintext)]);
+  });
+
+  it.each(["name", "value"])("finds a secret in the %s of an entry in Redis", async (part) => {
+    const redis = new Redis(inject("redisUrl"));
+    const name = part === "name" ? `planted:${plaintext}` : "planted";
+    await redis.set(name, part === "value" ? plaintext : "");
+    const { leaks } = await search({ redisUrl: inject("redisUrl") });
+    await redis.del(name);
+    redis.disconnect();
+    expect(leaks).toEqual([expect.stringContaining(plaintext)]);
+  });
+
+  it("has all to search that an application leaves behind", async () => {
+    const app = await openTestApp();
+    const { key } = await createWorkspace(app.httpUrl);
+    await succeed(app.httpUrl, "keys.listKeys", key, {});
+    await post(app.httpUrl, "/v2/keys.getKey", key, { keyId: "none" });
+    await app.close();
+    // Others are writing theirs.
+    copyFileSync(join(inject("evidence"), `${process.pid}.jsonl`), join(evidence, "own.jsonl"));
+    const { searched, leaks } = await search({ redisUrl: inject("redisUrl") });
+    expect(leaks).toEqual([]);
+    expect([...searched.keys()]).toEqual(
+      expect.arrayContaining(["lines of log", "refusals", "pages of metrics", "rows", "entries of Redis"]),
+    );
+  });
+});

@@ -1,0 +1,146 @@
+import { execFileSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import type postgres from "postgres";
+import { openSql } from "../../../commands/open-sql.js";
+import { launchNode, readBanner } from "../../../commands/processes.js";
+import { readSamples, total } from "../../support/metric-samples.js";
+
+/** A service under attack, in a process of its own with a small heap. */
+export interface Target {
+  readonly httpUrl: string;
+  readonly httpPort: number;
+  readonly grpcPort: number;
+  readonly databaseUrl: string;
+  readonly pid: number;
+  isAlive(): boolean;
+  /** The resident memory of its process, in MiB. */
+  residentMb(): number;
+  /** The sum of a metric over all of its labels. */
+  metric(name: string): Promise<number>;
+  /** All that it has logged. */
+  log(): string;
+  /** Calls an operation by HTTP/JSON. */
+  call(operation: string, credential: string, body?: unknown): Promise<Reply>;
+  /** The same with the operator's credential; anything but success is thrown. */
+  operate(operation: string, body: unknown): Promise<Record<string, string>>;
+  createTenant(): Promise<Tenant>;
+  sql(): postgres.Sql;
+  stop(): Promise<void>;
+}
+
+export interface Reply {
+  readonly status: number;
+  /** `<category>/<code>` of an error. */
+  readonly error: string | undefined;
+  // biome-ignore lint/suspicious/noExplicitAny: the answers of some twenty operations
+  readonly data: any;
+}
+
+/** A workspace with a key that may do everything in it. */
+export interface Tenant {
+  readonly workspaceId: string;
+  readonly keyId: string;
+  readonly key: string;
+}
+
+export interface TargetOptions {
+  readonly env?: NodeJS.ProcessEnv;
+}
+
+/** The heap of the attacked process: a small container's. */
+const heapMb = 512;
+
+/** What an attack may add to the resident memory of the process: half of its heap. */
+export const mostAddedMb = heapMb / 2;
+
+export const operatorKey = "operator-credential-of-the-attacks";
+
+export async function startTarget(
+  program: string,
+  databaseUrl: string,
+  redisUrl: string | undefined,
+  { env = {} }: TargetOptions,
+): Promise<Target> {
+  const launched = launchNode([`--max-old-space-size=${heapMb}`, program], {
+    PATH: process.env["PATH"],
+    DATABASE_URL: databaseUrl,
+    REDIS_URL: redisUrl,
+    OPERATOR_KEY: operatorKey,
+    HTTP_PORT: "0",
+    GRPC_PORT: "0",
+    METRICS_PORT: "0",
+    ...env,
+  });
+  const { child } = launched;
+  let log = "";
+  child.stderr?.setEncoding("utf8").on("data", (text: string) => {
+    log += text;
+  });
+  let isAlive = true;
+  void launched.ended.then(() => {
+    isAlive = false;
+  });
+  const banner = await readBanner(launched, () => log);
+  const find = (label: string) => new RegExp(`^ +${label} +(\\S+)$`, "m").exec(banner)?.[1] ?? "";
+  const httpUrl = find("HTTP/JSON, Connect");
+  const metricsUrl = find("Metrics");
+  const connections: postgres.Sql[] = [];
+
+  async function call(operation: string, credential: string, body: unknown = {}): Promise<Reply> {
+    const response = await fetch(`${httpUrl}/v2/${operation}`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${credential}`, "content-type": "application/json" },
+      body: JSON.stringify(body),
+    });
+    const { data, error } = (await response.json()) as { data?: unknown; error?: { type: string } };
+    return { status: response.status, error: error?.type.split("/").slice(-2).join("/"), data };
+  }
+
+  async function operate(operation: string, body: unknown): Promise<Record<string, string>> {
+    const { status, error, data } = await call(operation, operatorKey, body);
+    if (status !== 200) throw new Error(`${operation}: ${status} ${error}`);
+    return data;
+  }
+
+  return {
+    httpUrl,
+    httpPort: Number(new URL(httpUrl).port),
+    grpcPort: Number(find("gRPC").split(":").at(-1)),
+    databaseUrl,
+    pid: child.pid ?? 0,
+    isAlive: () => isAlive,
+    residentMb: () => residentMb(child.pid ?? 0),
+    metric: async (name) => total(await readSamples({ metricsUrl }), `latchkey_${name}`),
+    log: () => log,
+    call,
+    operate,
+    async createTenant() {
+      const {
+        workspaceId = "",
+        keyId = "",
+        key = "",
+      } = await operate("workspaces.createWorkspace", { name: "tenant" });
+      return { workspaceId, keyId, key };
+    },
+    sql() {
+      const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
+      connections.push(sql);
+      return sql;
+    },
+    async stop() {
+      await Promise.all(connections.map((sql) => sql.end({ timeout: 1 })));
+      await launched.kill();
+    },
+  };
+}
+
+/** 0 for a process that has ended. */
+function residentMb(pid: number): number {
+  const file = `/proc/${pid}/status`;
+  if (existsSync(file)) return Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(file, "utf8"))?.[1] ?? 0) / 1024;
+  try {
+    return Number(execFileSync("ps", ["-o", "rss=", "-p", `${pid}`], { encoding: "utf8" })) / 1024;
+  } catch {
+    return 0;
+  }
+}

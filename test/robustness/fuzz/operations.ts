@@ -1,0 +1,52 @@
+import { type DescMethodUnary, getOption } from "@bufbuild/protobuf";
+import { http } from "../../../gen/google/api/annotations_pb.js";
+import { access } from "../../../gen/latchkey/v1/access_pb.js";
+import { IdentitiesService } from "../../../gen/latchkey/v1/identities_service_pb.js";
+import { KeysService } from "../../../gen/latchkey/v1/keys_service_pb.js";
+import { WorkspacesService } from "../../../gen/latchkey/v1/workspaces_service_pb.js";
+
+/** One way to call an operation over HTTP. */
+export interface HttpRoute {
+  readonly verb: "GET" | "POST";
+  readonly path: string;
+  /** The member of the response that is the data; undefined for the whole. */
+  readonly data: string | undefined;
+}
+
+/** One operation as its descriptor has it. Whatever RPC is added there is tried here. */
+export interface Operation {
+  readonly name: string;
+  readonly rpc: DescMethodUnary;
+  /** The path by which gRPC, gRPC-Web and Connect call it. */
+  readonly rpcPath: string;
+  readonly routes: readonly HttpRoute[];
+  /** Whether a workspace's key may call it; otherwise only the operator. */
+  readonly forKeys: boolean;
+}
+
+/** Every operation of the service. */
+export const operations: readonly Operation[] = [KeysService, IdentitiesService, WorkspacesService].flatMap((service) =>
+  (service.methods as DescMethodUnary[]).map((rpc) => ({
+    name: rpc.localName,
+    rpc,
+    rpcPath: `/${service.typeName}/${rpc.name}`,
+    routes: routesOf(rpc),
+    forKeys: getOption(rpc, access).scope !== "",
+  })),
+);
+
+/** The operation of a name that is known to be there. */
+export function operationNamed(name: string): Operation {
+  const found = operations.find((operation) => operation.name === name);
+  if (found === undefined) throw new Error(`there is no operation ${name}`);
+  return found;
+}
+
+function routesOf(rpc: DescMethodUnary): HttpRoute[] {
+  const rule = getOption(rpc, http);
+  return [rule, ...rule.additionalBindings].map(({ pattern, responseBody }) => ({
+    verb: pattern.case === "get" ? "GET" : "POST",
+    path: String(pattern.value),
+    data: rpc.output.fields.find(({ name }) => name === responseBody)?.jsonName,
+  }));
+}

@@ -1,0 +1,383 @@
+import { once } from "node:events";
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  connect as connectHttp2,
+  constants,
+  createServer,
+  type Settings,
+} from "node:http2";
+import { type AddressInfo, connect, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { queryObjects } from "node:v8";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { ServerReflectionRequestSchema } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
+import { VerifyKeyRequestSchema } from "../../../gen/latchkey/v1/keys_service_pb.js";
+import { standardLimits } from "../../../src/overload/limits.js";
+import { maxMessageBytes } from "../../../src/rpc/pipeline.js";
+import { ask, createWorkspace, expectSuccess } from "../../support/clients/http-requests.js";
+import { openTestApp, type TestApp } from "../../support/harness.js";
+import { readSamples, total } from "../../support/metric-samples.js";
+import { callHeaders, callsLeftOpen, endOfCall, grpcStatusOf, prefixed, saidOnStreams } from "./bare-grpc.js";
+
+const rpc = "/latchkey.v1.KeysService/ListKeys";
+const check = "/grpc.health.v1.Health/Check";
+const watch = "/grpc.health.v1.Health/Watch";
+const reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+const empty = prefixed(Buffer.alloc(0));
+/** As large as a message may be: an unknown field of so many bytes. */
+const large = prefixed(Buffer.concat([Buffer.from([0xfa, 0x3f, 0xfa, 0xff, 0x07]), Buffer.alloc(maxMessageBytes - 6)]));
+/** An unknown field of ten thousand bytes. */
+const tenThousand = Buffer.concat([Buffer.from([0xfa, 0x3f, 0x90, 0x4e]), Buffer.alloc(10_000)]);
+/** How many calls may be in flight on a gRPC connection. */
+const most = standardLimits.maxStreams;
+
+let app: TestApp;
+let key: string;
+/** What a client of HTTP/2 does not let be touched. */
+const socketOf = new WeakMap<ClientHttp2Session, Socket>();
+/** Whether the process has time. */
+let busy = false;
+beforeAll(async () => {
+  app = await openTestApp({ metricsPort: 0, guard: { accepts: () => !busy } });
+  key = (await createWorkspace(app.httpUrl)).key;
+});
+afterAll(() => app.close());
+
+describe("a call whose credential is not valid", () => {
+  it.each([
+    ["of a form that is wrong", "lk_wrong"],
+    ["of nobody", "lk_7Hq2yJ0000000000000000000000000000"],
+  ])(
+    "(%s) is refused by its headers, before it has sent its message, and nothing of that is held",
+    async (_, wrong) => {
+      const session = openSession();
+      const before = await reserved();
+      const streams = Array.from({ length: 50 }, () => session.request(callHeaders(rpc, wrong)));
+      const answers = streams.map(async (stream) => {
+        const answered = once(stream.resume(), "response");
+        stream.write(large.subarray(0, 50_000));
+        return (await answered)[0]["grpc-status"];
+      });
+      expect(new Set(await Promise.all(answers))).toEqual(new Set([String(status.UNAUTHENTICATED)]));
+      expect((await reserved()) - before).toBeLessThan(streams.length * 50_000);
+      await Promise.all(streams.map((stream) => stream.closed || once(stream, "close"))); // it is not kept open
+    },
+  );
+});
+
+describe("a message", () => {
+  it("is read in any pieces, up to the largest", async () => {
+    expect(await grpcStatusOf(callInPieces(prefixed(Buffer.alloc(500, "\x80\x01")), 1))).toBe(status.INVALID_ARGUMENT);
+    expect(await grpcStatusOf(callInPieces(empty, 1))).toBe(status.OK);
+    expect(await grpcStatusOf(callInPieces(large, 1_000))).toBe(status.OK);
+  });
+
+  it("is refused if it comes in absurdly many pieces, or is larger than the largest", async () => {
+    expect(await grpcStatusOf(callInPieces(large.subarray(0, 4_000), 1))).toBe(status.INVALID_ARGUMENT);
+    const larger = prefixed(Buffer.alloc(maxMessageBytes + 1));
+    expect(await grpcStatusOf(callInPieces(larger.subarray(0, 1_000), 1_000))).toBe(status.RESOURCE_EXHAUSTED);
+  });
+});
+
+describe("what the calls of one connection have us hold", () => {
+  it("is limited, in unfinished messages of tiny pieces, too; more is refused, others are served, and at its end nothing is left", async () => {
+    const before = await reserved();
+    const session = openSession();
+    await once(session, "remoteSettings");
+    const streams = Array.from({ length: 150 }, () => session.request(callHeaders(rpc, key)));
+    const refused: unknown[] = [];
+    for (const stream of streams) {
+      stream.on("response", (headers) => refused.push(headers["grpc-status"]));
+      stream.on("error", () => {}).resume();
+      for (let at = 0; at < 128; at++) stream.write(large.subarray(at, at + 1));
+      stream.write(large.subarray(128, -1));
+    }
+    await expect.poll(() => refused.length, { timeout: 20_000 }).toBeGreaterThan(50);
+    expect(new Set(refused)).toEqual(new Set([String(status.UNAVAILABLE)]));
+    expect((await reserved()) - before).toBeLessThanOrEqual(standardLimits.connectionBytes);
+    expect((await reserved()) - before).toBeGreaterThan(standardLimits.connectionBytes / 2);
+    expect(await callGrpc(large)).toBe(status.OK);
+    session.destroy();
+    await expect.poll(reserved, { timeout: 10_000 }).toBeLessThanOrEqual(before);
+  });
+
+  it("is limited in responses that are not read: the next is refused before it is held", async () => {
+    const { key: heavy } = await createWorkspace(app.httpUrl);
+    const meta = { a: Array(8_188).fill(1) }; // a hundred thousand bytes of protobuf
+    const body = JSON.stringify({ name: "heavy", meta });
+    const headers = { "content-type": "application/json" };
+    for (let keys = 0; keys < 12; keys++)
+      expectSuccess(await ask(app.httpUrl, "/v2/keys.createKey", { key: heavy, headers, body }));
+    let page = 0;
+    const read = openSession().request(callHeaders(rpc, heavy)).end(empty);
+    read.on("data", ({ length }) => {
+      page += length;
+    });
+    expect(await grpcStatusOf(read)).toBe(status.OK);
+
+    const before = await reserved();
+    const session = openSession({ initialWindowSize: 0 });
+    const fit = Math.floor(standardLimits.connectionBytes / page);
+    for (let pages = 0; pages < fit + 5; pages++) {
+      const stream = session.request(callHeaders(rpc, heavy)).end(empty);
+      stream.on("error", () => {});
+      const [head] = await once(stream, "response");
+      expect(head["grpc-status"], `page ${pages}`).toBe(pages < fit ? undefined : String(status.UNAVAILABLE));
+    }
+    expect((await reserved()) - before).toBeLessThanOrEqual(standardLimits.connectionBytes);
+    session.destroy();
+    await expect.poll(reserved, { timeout: 10_000 }).toBeLessThanOrEqual(before);
+  });
+
+  it("is nothing after chaos: half messages, resets, unread responses, broken connections", async () => {
+    const before = await reserved();
+    for (let round = 0; round < 4; round++) {
+      const session = openSession(round % 2 ? { initialWindowSize: 0 } : {});
+      for (let calls = 0; calls < 40; calls++) {
+        const path = [rpc, check, watch, reflection, "/nonsense"][calls % 5] as string;
+        const stream = session.request(callHeaders(path, calls % 3 ? key : "lk_wrong"));
+        stream.on("error", () => {}).resume();
+        if (calls % 4 === 0) stream.end(empty);
+        else if (calls % 4 === 1) stream.write(large.subarray(0, 70_000));
+        else if (calls % 4 === 2) stream.write(Buffer.from([1, 0, 0]));
+        if (calls % 7 === 0) setTimeout(() => stream.close(constants.NGHTTP2_CANCEL), 5 * round);
+      }
+      await sleep(20 * round);
+      if (round % 2) session.destroy();
+      else socketOf.get(session)?.resetAndDestroy();
+    }
+    await expect.poll(reserved, { timeout: 10_000 }).toBeLessThanOrEqual(before);
+  });
+});
+
+it("a call for which there is no memory reaches a grpc-js client as UNAVAILABLE, with its details; small ones are served", async () => {
+  const small = await openTestApp({ limits: { totalBytes: 2 ** 16, tenantBytes: 2 ** 20 } });
+  onTestFinished(() => small.close());
+  const { key } = await createWorkspace(small.httpUrl);
+  const client = new Client(small.grpcAddress, credentials.createInsecure());
+  onTestFinished(() => client.close());
+  expect(await unary(client, key, empty)).toBeUndefined();
+  const errors = await Promise.all(Array.from({ length: 20 }, () => unary(client, key, large)));
+  // These come whole, and are answered at once where nobody looks first what they take.
+  const filled = [toBinary(VerifyKeyRequestSchema, create(VerifyKeyRequestSchema, { key })), tenThousand];
+  const verify = () => unary(client, key, prefixed(Buffer.concat(filled)), "/latchkey.v1.KeysService/VerifyKey");
+  errors.push(...(await Promise.all(Array.from({ length: 100 }, verify))));
+  const failed = errors.filter((error) => error !== undefined);
+  expect(failed.length).toBeGreaterThan(10);
+  expect(new Set(failed.map(({ code }) => code))).toEqual(new Set([status.UNAVAILABLE]));
+  for (const { metadata } of failed) expect(metadata.get("grpc-status-details-bin")).toHaveLength(1);
+  // A stream that was refused takes memory until its client has ended it.
+  await expect.poll(() => unary(client, key, empty), { timeout: 10_000 }).toBeUndefined();
+});
+
+describe("streams that need no credential", () => {
+  it("may be a few on a connection, more are refused, and those of another connection are served", async () => {
+    const session = openSession();
+    await once(session, "remoteSettings");
+    const watchers = Array.from({ length: standardLimits.maxPublicStreams }, () => open(session, watch).end(empty));
+    await Promise.all(watchers.map((stream) => once(stream.resume(), "data")));
+    expect(await grpcStatusOf(open(session, watch).end(empty))).toBe(status.RESOURCE_EXHAUSTED);
+    const other = open(openSession(), watch).end(empty);
+    await once(other.resume(), "data");
+    watchers[0]?.close();
+    await once(watchers[0] as ClientHttp2Stream, "close");
+    expect(await grpcStatusOf(open(session, check).end(empty))).toBe(status.OK);
+  });
+
+  it("bring no message that is larger than theirs are", async () => {
+    expect(await grpcStatusOf(open(openSession(), reflection).end(large))).toBe(status.RESOURCE_EXHAUSTED);
+    expect(await grpcStatusOf(open(openSession(), check).end(large))).toBe(status.RESOURCE_EXHAUSTED);
+  });
+});
+
+it("streams that are refused, and that their clients do not end, are reset at once beyond a share of the memory", async () => {
+  const small = await openTestApp({ limits: { tenantBytes: 64 * 1_024, smallBytes: 0 } });
+  onTestFinished(() => small.close());
+  const session = connectHttp2(`http://${small.grpcAddress}`).on("error", () => {});
+  onTestFinished(() => session.destroy());
+  await once(session, "remoteSettings");
+  const streams = Array.from({ length: 100 }, () => session.request(callHeaders(rpc, "lk_wrong")));
+  for (const stream of streams) stream.on("error", () => {}).resume();
+  await Promise.all(streams.map((stream) => once(stream, "response")));
+  const startedAt = performance.now();
+  await expect.poll(() => streams.filter(({ closed }) => closed).length, { interval: 5 }).toBeGreaterThanOrEqual(90);
+  expect(performance.now() - startedAt, "before those that have memory").toBeLessThan(900);
+  await expect.poll(() => streams.filter(({ closed }) => closed).length, { timeout: 10_000 }).toBe(100);
+});
+
+it.each([
+  ["too many that need no credential", watch, "", status.RESOURCE_EXHAUSTED],
+  ["a credential that is not valid", rpc, "lk_wrong", status.UNAUTHENTICATED],
+  ["no time for them", rpc, "lk_wrong", status.UNAVAILABLE],
+  ["a method that does not exist", "/none/Such", "", status.UNIMPLEMENTED],
+])("of streams that were refused (%s), nothing is left while their connection stays", async (_, path, wrong, code) => {
+  const session = openSession();
+  await once(session, "remoteSettings");
+  const watchers = Array.from({ length: standardLimits.maxPublicStreams }, () => open(session, watch).end(empty));
+  await Promise.all(watchers.map((stream) => once(stream.resume(), "data")));
+  const before = await streamsInMemory();
+  busy = code === status.UNAVAILABLE;
+  onTestFinished(() => {
+    busy = false;
+  });
+  const begin = () => session.request(callHeaders(path, wrong)).on("error", () => {});
+  const refused = await Promise.all(Array.from({ length: 200 }, () => grpcStatusOf(begin().end(empty))));
+  expect(new Set(refused)).toEqual(new Set([code]));
+  await expect.poll(streamsInMemory, { interval: 200, timeout: 10_000 }).toBeLessThan(before + 20);
+});
+
+describe("a reflection stream", () => {
+  it("takes so many requests, and says so to the next", async () => {
+    const stream = open(openSession(), reflection);
+    const ended = grpcStatusOf(stream);
+    stream.write(Buffer.concat(Array(standardLimits.maxReflectionRequests).fill(listServices)));
+    let bytes = 0;
+    stream.on("data", (piece) => {
+      bytes += piece.length;
+    });
+    stream.end(Buffer.concat(Array(3_000).fill(listServices)));
+    expect(await ended).toBe(status.RESOURCE_EXHAUSTED);
+    const one = open(openSession(), reflection).end(listServices);
+    const [answer] = await once(one, "data");
+    expect(bytes).toBe(standardLimits.maxReflectionRequests * answer.length);
+  });
+
+  it("is ended when the process has no time, at its next request", async () => {
+    const stream = open(openSession(), reflection);
+    const ended = grpcStatusOf(stream);
+    stream.write(listServices);
+    await once(stream, "data");
+    busy = true;
+    onTestFinished(() => {
+      busy = false;
+    });
+    stream.write(listServices);
+    expect(await ended).toBe(status.UNAVAILABLE);
+  });
+});
+
+it("a service can be told to offer no reflection", async () => {
+  const without = await openTestApp({ grpcReflection: false });
+  onTestFinished(() => without.close());
+  const session = connectHttp2(`http://${without.grpcAddress}`);
+  onTestFinished(() => session.destroy());
+  expect(await grpcStatusOf(open(session, reflection).end(listServices))).toBe(status.UNIMPLEMENTED);
+});
+
+describe("of the calls on one gRPC connection", () => {
+  it("250 are in flight at once; the next waits for one of them to end, and others do not", async () => {
+    const session = openSession();
+    await once(session, "remoteSettings");
+    const inFlight = Array.from({ length: most }, () => session.request(callHeaders(rpc, key)));
+    const next = session.request(callHeaders(rpc, key)).end(empty);
+    const nextEnd = grpcStatusOf(next);
+    for (let others = 0; others < 5; others++) {
+      expect(await callGrpc(empty)).toBe(status.OK);
+    }
+    expect(next.closed, "answered although 250 are in flight").toBe(false);
+    for (const stream of inFlight.slice(0, 3)) {
+      expect(await grpcStatusOf(stream.end(empty))).toBe(status.OK);
+    }
+    expect(await nextEnd).toBe(status.OK);
+  });
+
+  it("the next is refused if its client does not wait, and the others are answered", async () => {
+    const { hostname, port } = new URL(`http://${app.grpcAddress}`);
+    const socket = connect(Number(port), hostname).on("error", () => {});
+    onTestFinished(() => void socket.destroy());
+    const came: Buffer[] = [];
+    socket.on("data", (bytes) => came.push(bytes));
+    const said = () => saidOnStreams(Buffer.concat(came));
+    socket.write(callsLeftOpen(most + 1, key));
+    const refused = 2 * most + 1;
+    await expect.poll(() => said().get(refused)).toEqual([`reset ${constants.NGHTTP2_REFUSED_STREAM}`]);
+    expect([...said().keys()]).toEqual([refused]);
+    socket.write(endOfCall(1));
+    await expect.poll(() => said().get(1)).toContain("frame 1");
+  });
+});
+
+/** How many streams of HTTP/2 servers there are in this process, when all garbage is collected. */
+async function streamsInMemory(): Promise<number> {
+  ServerStream ??= await serverStreamClass();
+  return queryObjects(ServerStream, { format: "count" });
+}
+
+let ServerStream: (new () => object) | undefined;
+
+/** Node does not export it. */
+async function serverStreamClass(): Promise<new () => object> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const session = connectHttp2(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  session.request().on("error", () => {});
+  const [stream] = await once(server, "stream");
+  session.destroy();
+  server.close();
+  return stream.constructor;
+}
+
+/** What asks for the names of all services. */
+const listServices = prefixed(
+  Buffer.from(
+    toBinary(
+      ServerReflectionRequestSchema,
+      create(ServerReflectionRequestSchema, { messageRequest: { case: "listServices", value: "" } }),
+    ),
+  ),
+);
+
+/** A call whose message comes in DATA frames of so many bytes. */
+function callInPieces(message: Buffer, size: number): ClientHttp2Stream {
+  const stream = openSession().request(callHeaders(rpc, key));
+  stream.on("error", () => {});
+  void (async () => {
+    for (let at = 0; at < message.length && !stream.destroyed; at += size) {
+      const sent = new Promise((resolve) => stream.write(message.subarray(at, at + size), resolve));
+      await sent;
+    }
+    stream.end();
+  })();
+  return stream;
+}
+
+function unary(client: Client, key: string, message: Buffer, path = rpc): Promise<ServiceError | undefined> {
+  const metadata = new Metadata();
+  metadata.set("authorization", `Bearer ${key}`);
+  const asIs = (bytes: Buffer) => bytes;
+  return new Promise((resolve) => {
+    client.makeUnaryRequest(path, asIs, asIs, message.subarray(5), metadata, (error) => resolve(error ?? undefined));
+  });
+}
+
+async function callGrpc(message: Buffer): Promise<number> {
+  const session = openSession();
+  const found = await grpcStatusOf(session.request(callHeaders(rpc, key)).end(message));
+  session.destroy();
+  return found;
+}
+
+/** A stream of a service that needs no credential. */
+function open(session: ClientHttp2Session, path: string): ClientHttp2Stream {
+  const { authorization: _, ...headers } = callHeaders(path, "");
+  return session.request(headers).on("error", () => {});
+}
+
+function openSession(settings: Settings = {}): ClientHttp2Session {
+  const { hostname, port } = new URL(`http://${app.grpcAddress}`);
+  const socket = connect(Number(port), hostname);
+  // What it wants to send, and may not yet, is more than Node's client would keep.
+  const options = { settings, createConnection: () => socket, maxSessionMemory: 100 };
+  const session = connectHttp2(`http://${app.grpcAddress}`, options);
+  session.on("error", () => {});
+  socketOf.set(session, socket);
+  onTestFinished(() => session.destroy());
+  return session;
+}
+
+async function reserved(): Promise<number> {
+  return total(await readSamples(app), "latchkey_memory_reserved_bytes");
+}

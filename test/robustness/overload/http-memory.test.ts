@@ -1,0 +1,367 @@
+import { once } from "node:events";
+import { connect as connectHttp2 } from "node:http2";
+import { connect, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { pino } from "pino";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
+import { openSql } from "../../../commands/open-sql.js";
+import {
+  type Answer,
+  ask,
+  createWorkspace,
+  expectFailure,
+  expectSuccess,
+  post,
+  sendBytes,
+} from "../../support/clients/http-requests.js";
+import { openTestApp, type TestApp } from "../../support/harness.js";
+import { readSamples, total } from "../../support/metric-samples.js";
+import { callHeaders, grpcStatusOf, prefixed } from "./bare-grpc.js";
+
+const mebibyte = 2 ** 20;
+/** Less memory for all than a few clients ask for below. */
+const limits = { totalBytes: 16 * mebibyte, tenantBytes: 4 * mebibyte };
+/** A valid request of 100 KiB: most of it is white space. */
+const largeJson = `{${" ".repeat(100 * 1024)}}`;
+const listKeys = ["/v1/keys.listKeys", "/latchkey.v1.KeysService/ListKeys"] as const;
+/** The largest response that strangers get, of more than a mebibyte. */
+const largeFile = "/docs/swagger-ui.js";
+
+interface Line {
+  readonly msg: string;
+  readonly method?: string;
+  readonly code?: string;
+  readonly requestId?: string;
+}
+
+let app: TestApp;
+let first: { workspaceId: string; key: string };
+let second: { workspaceId: string; key: string };
+const lines: Line[] = [];
+const sockets: Socket[] = [];
+
+beforeAll(async () => {
+  const log = pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) });
+  app = await openTestApp({ limits, metricsPort: 0, log });
+  first = await createWorkspace(app.httpUrl);
+  second = await createWorkspace(app.httpUrl);
+});
+afterAll(() => app.close());
+
+// Whatever clients have done: once they are gone nothing is reserved, and everybody's large requests are served.
+afterEach(async () => {
+  for (const socket of sockets.splice(0)) socket.destroy();
+  await expect.poll(reserved, { timeout: 10_000 }).toBe(0);
+  for (const { key } of [first, second]) {
+    for (const path of listKeys) expect((await sendJson(path, key, largeJson)).status).toBe(200);
+  }
+});
+
+describe("requests that are pipelined", () => {
+  it("are answered in their order, however long each takes", async () => {
+    const slow = request("/v2/identities.createIdentity", { externalId: "first of several" });
+    const asked = [slow, head("GET", "/livez"), head("GET", "/nothing"), slow, head("GET", "/nothing", close)];
+    const { status, text } = await sendBytes(app.httpUrl, asked.join(""));
+    const others = [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, code]) => Number(code));
+    expect([status, ...others]).toEqual([200, 200, 404, 409, 404]);
+  });
+
+  it("are answered in their order, also before what is not HTTP", async () => {
+    const { status, text } = await sendBytes(app.httpUrl, `${head("GET", "/livez").repeat(3)}nonsense\r\n\r\n`);
+    expect(status).toBe(200);
+    expect(text.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 200", "HTTP/1.1 200", "HTTP/1.1 400"]);
+  });
+
+  it("end their connection if there are too many, and few of them are begun", async () => {
+    const page = "/api-reference/errors-v2/service";
+    const begun = () => lines.filter(({ method }) => method === `GET ${page}`).length;
+    const before = begun();
+    const socket = openSocket();
+    socket.write(head("GET", page).repeat(1_000));
+    await closed(socket);
+    expect(begun() - before).toBeLessThanOrEqual(9);
+  });
+
+  it.each([
+    ["HTTP/JSON", "/v2/keys.deleteKey", "/v2/identities.createIdentity"],
+    ["Connect", "/latchkey.v1.KeysService/DeleteKey", "/latchkey.v1.IdentitiesService/CreateIdentity"],
+  ])(
+    "are not begun before the one ahead of them is answered, nor once their connection has ended (%s)",
+    async (name, slow, create) => {
+      const { keyId } = await createKey();
+      const unlock = await lockKey(keyId);
+      const externalId = `behind a slow call over ${name}`;
+      const before = lines.length;
+      const socket = openSocket();
+      socket.write(request(slow, { keyId }) + request(create, { externalId }));
+      await sleep(300);
+      expect(await identityCount(externalId)).toBe(0);
+      socket.destroy();
+      await expect.poll(() => linesSince(before).filter(({ code }) => code === "cancelled")).toHaveLength(1);
+      await unlock();
+      await sleep(300);
+      expect(await identityCount(externalId)).toBe(0);
+      // Each call that ran has one line.
+      expect(linesSince(before)).toHaveLength(1);
+    },
+  );
+});
+
+describe("what is kept of a client", () => {
+  it("are the bytes of a body, however small the pieces are that it comes in", async () => {
+    const clients = Array.from({ length: 50 }, () => openSocket());
+    for (const socket of clients) {
+      socket.write(head("POST", "/v1/keys.listKeys", `${credential()}transfer-encoding: chunked\r\n`));
+    }
+    await sleep(500);
+    const before = usedMemory();
+    for (const socket of clients) socket.write("1\r\n \r\n".repeat(2_000));
+    await sleep(1_500);
+    expect((usedMemory() - before) / (clients.length * 2_000)).toBeLessThan(100);
+  });
+
+  it("is no body in more pieces than it needs", async () => {
+    const begin = head("POST", "/v1/keys.listKeys", `${credential()}transfer-encoding: chunked\r\n${close}`);
+    const inPieces = (count: number) =>
+      sendBytes(app.httpUrl, `${begin}${"1\r\n \r\n".repeat(count)}2\r\n{}\r\n0\r\n\r\n`);
+    expectSuccess(await inPieces(1_000));
+    const { errors } = expectFailure(await inPieces(2_100), 400, "application/invalid_input");
+    expect(errors.map(({ location }) => location)).toEqual(["body"]);
+  });
+
+  it.each(listKeys)(
+    "is no more than its tenant's share: more is refused, and other tenants are served (%s)",
+    async (path) => {
+      const length = `content-length: ${largeJson.length}\r\n`;
+      for (let clients = 0; clients < 60; clients++) {
+        openSocket().write(head("POST", path, `${credential()}${length}`) + largeJson.slice(0, -1));
+      }
+      await expect.poll(reserved, { timeout: 10_000 }).toBeGreaterThan(limits.tenantBytes / 2);
+      const before = await shed();
+      const refused = await sendJson(path, first.key, largeJson);
+      expect(refused.status).toBe(503);
+      expect(refused.headers["retry-after"]).toMatch(/^\d+$/);
+      expect(await shed()).toBeGreaterThan(before);
+      expect((await sendJson(path, first.key, "{}")).status).toBe(200);
+      expect((await sendJson(path, second.key, largeJson)).status).toBe(200);
+      expect(await reserved()).toBeLessThanOrEqual(limits.totalBytes);
+    },
+  );
+
+  it("is, of strangers together, no more than a tenant has: all others are served", async () => {
+    for (let clients = 0; clients < 12; clients++) openSocket().pause().write(head("GET", largeFile).repeat(9));
+    await expect.poll(reserved, { timeout: 10_000 }).toBeGreaterThan(mebibyte);
+    expect(await reserved()).toBeLessThanOrEqual(limits.tenantBytes);
+    for (const path of listKeys) expect((await sendJson(path, first.key, largeJson)).status).toBe(200);
+    expect((await ask(app.httpUrl, "/livez", { method: "GET" })).status).toBe(200);
+  });
+
+  it("is no response that there is no memory for: its caller is told to try again", async () => {
+    const small = await openTestApp({ limits: { tenantBytes: 50 * 1024 } });
+    onTestFinished(() => small.close());
+    const { key } = await createWorkspace(small.httpUrl);
+    for (let count = 0; count < 4; count++) {
+      const identity = { externalId: `user_${count}`, meta: { text: "x".repeat(15_000) } };
+      expectSuccess(await post(small.httpUrl, "/v2/identities.createIdentity", key, identity));
+    }
+    const list = (limit: number) => post(small.httpUrl, "/v2/identities.listIdentities", key, { limit });
+    const refused = await list(4);
+    const { detail } = expectFailure(refused, 503, "application/service_unavailable");
+    expect(detail).toContain("no memory for this one");
+    expect(refused.headers["retry-after"]).toMatch(/^\d+$/);
+    const connect = await post(small.httpUrl, "/latchkey.v1.IdentitiesService/ListIdentities", key, { limit: 4 });
+    expect([connect.status, JSON.parse(connect.text).code]).toEqual([503, "unavailable"]);
+    expectSuccess(await list(1));
+  });
+});
+
+describe("what a client sends behind what is not HTTP", () => {
+  it("is not read, while a response before it is not", async () => {
+    const socket = openSocket().pause();
+    socket.write(`${head("GET", largeFile).repeat(4)}nonsense\r\n\r\n`);
+    await sleep(300);
+    // Many times what the kernel takes for whoever may yet read it.
+    const junk = Buffer.alloc(mebibyte, "x");
+    for (let count = 0; count < 64; count++) socket.write(junk);
+    await sleep(1_500);
+    expect(socket.writableLength).toBeGreaterThan(32 * mebibyte);
+  });
+});
+
+describe("when a few strangers have all that strangers have,", () => {
+  beforeEach(async () => {
+    for (let clients = 0; clients < 6; clients++) openSocket().pause().write(head("GET", largeFile).repeat(9));
+    await expect.poll(reserved, { timeout: 10_000 }).toBeGreaterThan(limits.tenantBytes / 2);
+  });
+
+  it("a tenant's response that is not read at once comes whole", async () => {
+    for (let count = 0; count < 90; count++) {
+      const identity = { externalId: `large_${count}`, meta: { text: "x".repeat(15_000) } };
+      const { status } = await post(app.httpUrl, "/v2/identities.createIdentity", second.key, identity);
+      expect([200, 409]).toContain(status);
+    }
+    const body = "{}";
+    const own = `authorization: Bearer ${second.key}\r\ncontent-type: application/json\r\n${close}`;
+    const socket = openSocket().pause();
+    socket.write(head("POST", "/v2/identities.listIdentities", `${own}content-length: ${body.length}\r\n`) + body);
+    await sleep(500);
+    let text = "";
+    socket.setEncoding("latin1").on("data", (chunk) => {
+      text += chunk;
+    });
+    await closed(socket.resume());
+    const [, length] = /content-length: (\d+)/i.exec(text) ?? [];
+    expect(Number(length), text.slice(0, 1_000)).toBeGreaterThan(mebibyte);
+    expect(text.length - text.indexOf("\r\n\r\n") - 4).toBe(Number(length));
+  });
+
+  it("probes are answered, and so are callers whose keys are not cached", async () => {
+    const session = connectHttp2(`http://${app.grpcAddress}`).on("error", () => {});
+    onTestFinished(() => session.destroy());
+    const empty = prefixed(Buffer.alloc(0));
+    const ask = (path: string, key: string) => grpcStatusOf(session.request(callHeaders(path, key)).end(empty));
+    expect(await ask("/grpc.health.v1.Health/Check", "")).toBe(0);
+    const made = await post(app.httpUrl, "/v2/keys.createKey", first.key, { scopes: ["keys.read"] });
+    const { key } = expectSuccess(made) as { key: string };
+    expect(await ask("/latchkey.v1.KeysService/ListKeys", key)).toBe(0);
+  });
+});
+
+describe("a response", () => {
+  it("that is not read ends its connection in time, although its client goes on to send", async () => {
+    const requestMs = 2_000;
+    const impatient = await openTestApp({ limits: { headersTimeoutMs: requestMs, requestTimeoutMs: requestMs } });
+    onTestFinished(() => impatient.close());
+    const socket = openSocket(impatient.httpUrl).pause();
+    // More than the kernel keeps for a reader who may yet come, and then a head that does not end.
+    socket.write(`${head("GET", largeFile).repeat(7)}GET /livez HTTP/1.1\r\nx: `);
+    const dripped = setInterval(() => socket.write("x"), 200);
+    onTestFinished(() => clearInterval(dripped));
+    await expect.poll(() => socket.closed, { timeout: 10 * requestMs }).toBe(true);
+  });
+
+  it("that is read in time comes whole, however large it is", async () => {
+    const { length } = (await ask(app.httpUrl, largeFile, { method: "GET" })).text;
+    const { text } = await sendBytes(app.httpUrl, head("GET", largeFile).repeat(8) + head("GET", largeFile, close));
+    expect(text.length).toBeGreaterThan(9 * length);
+  });
+});
+
+it("nothing stays reserved after clients that pipeline, leave, reset and do not read, on HTTP and Connect", async () => {
+  const acts = [
+    (socket: Socket, path: string) => socket.write(request(path, {}).repeat(9)),
+    (socket: Socket) => socket.pause().write(head("GET", largeFile).repeat(9)),
+    (socket: Socket, path: string) =>
+      socket.write(head("POST", path, `${credential()}content-length: 90000\r\n`) + "x".repeat(50_000)),
+    (socket: Socket, path: string) =>
+      socket.write(
+        `${request(path, {})}${head("POST", path, `${credential()}content-length: 90000\r\n`)}${"x".repeat(90_000)}`,
+      ),
+    (socket: Socket, path: string) =>
+      socket.write(
+        `${head("POST", path, `${credential()}transfer-encoding: chunked\r\n`)}${"5\r\nxxxxx\r\n".repeat(1_500)}`,
+      ),
+    // Behind a call that waits for a lease.
+    (socket: Socket, path: string) =>
+      socket.write(
+        request("/v2/keys.deleteKey", { keyId: "key_01jd9wzr3xfg2tq5d0v8m1c7ha" }) +
+          head("POST", path, `${credential()}content-length: 90000\r\n`) +
+          "x".repeat(90_000),
+      ),
+    (socket: Socket) => socket.write(head("GET", "/livez").repeat(200)),
+  ];
+  const ends = [
+    (socket: Socket) => socket.destroy(),
+    (socket: Socket) => socket.resetAndDestroy(),
+    (socket: Socket) => socket.end(),
+  ];
+  for (let round = 0; round < 5; round++) {
+    for (const act of acts) {
+      for (const path of listKeys) {
+        for (const [place, end] of ends.entries()) {
+          const socket = openSocket();
+          act(socket, path);
+          setTimeout(() => end(socket), (place * 40 + round * 30) % 150);
+        }
+      }
+    }
+    await sleep(250);
+    for (const socket of sockets) socket.destroy();
+  }
+});
+
+const close = "connection: close\r\n";
+
+function credential(): string {
+  return `authorization: Bearer ${first.key}\r\ncontent-type: application/json\r\n`;
+}
+
+function head(method: string, path: string, more = ""): string {
+  return `${method} ${path} HTTP/1.1\r\nhost: a\r\n${more}\r\n`;
+}
+
+function request(path: string, json: unknown): string {
+  const body = JSON.stringify(json);
+  return head("POST", path, `${credential()}content-length: ${body.length}\r\n`) + body;
+}
+
+function sendJson(path: string, key: string, body: string): Promise<Answer> {
+  return ask(app.httpUrl, path, { key, headers: { "content-type": "application/json" }, body });
+}
+
+function openSocket(url = app.httpUrl): Socket {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname).on("error", () => {});
+  sockets.push(socket);
+  return socket.resume();
+}
+
+async function closed(socket: Socket): Promise<void> {
+  if (!socket.closed) await once(socket, "close");
+}
+
+async function reserved(): Promise<number> {
+  return total(await readSamples(app), "latchkey_memory_reserved_bytes");
+}
+
+async function shed(): Promise<number> {
+  return total(await readSamples(app), "latchkey_shed_total", { bottleneck: "memory" });
+}
+
+/** Without garbage. */
+function usedMemory(): number {
+  setFlagsFromString("--expose-gc");
+  runInNewContext("gc")();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
+
+function linesSince(place: number): Line[] {
+  return lines.slice(place).filter(({ msg }) => msg === "call");
+}
+
+async function createKey(): Promise<{ keyId: string }> {
+  return expectSuccess(await post(app.httpUrl, "/v2/keys.createKey", first.key, {})) as { keyId: string };
+}
+
+/** Has whatever changes the key wait, until it is unlocked. */
+async function lockKey(keyId: string): Promise<() => Promise<void>> {
+  const sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
+  const connection = await sql.reserve();
+  await connection`begin`;
+  await connection`select from keys where key_id = ${keyId} for update`;
+  return async () => {
+    await connection`rollback`;
+    connection.release();
+    await sql.end();
+  };
+}
+
+async function identityCount(externalId: string): Promise<number> {
+  const sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
+  const [row] = await sql`select count(*)::int from identities where external_id = ${externalId}`;
+  await sql.end();
+  return row?.["count"];
+}

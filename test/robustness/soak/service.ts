@@ -1,0 +1,89 @@
+import { once } from "node:events";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { launchNode, readBanner } from "../../../commands/processes.js";
+import { project } from "../../../commands/project.js";
+import { readSamples, total } from "../../support/metric-samples.js";
+
+/** What a look into the service's process shows, garbage collected. */
+export interface ProcessSample {
+  /** Without compiled code. */
+  readonly heapBytes: number;
+  readonly codeBytes: number;
+  readonly rssBytes: number;
+  /** Outside of the heap, array buffers included. */
+  readonly externalBytes: number;
+  /** What keeps its event loop busy, by kind: sockets, timers and the like. */
+  readonly resources: Readonly<Record<string, number>>;
+  /** Of the process object itself. */
+  readonly listeners: number;
+}
+
+/** The built service, in a process of its own that can be looked into. */
+export interface SoakedService {
+  readonly httpUrl: string;
+  readonly grpcUrl: string;
+  readonly operatorKey: string;
+  sample(): Promise<ProcessSample>;
+  /** The sum of a metric over all labels that are not given. */
+  readMetric(name: string, labels?: Readonly<Record<string, string>>): Promise<number>;
+  /** Whether it has ended by itself. */
+  ended(): boolean;
+  /** The end of what it logged that is not about a call. */
+  log(): string;
+  stop(): Promise<void>;
+}
+
+/** What the service is to keep, for a trial of the soak itself. */
+export interface Leak {
+  /** For every 100 requests on the HTTP port. 0: nothing. */
+  readonly bytes: number;
+  /** In Buffers, outside of the heap. */
+  readonly inBuffers: boolean;
+}
+
+const operatorKey = "operator-credential-of-the-soak";
+
+/** Starts it with a cache so small that it is soon full: what fills it would look like a leak. */
+export async function startSoaked(databaseUrl: string, redisUrl: string, leak: Leak): Promise<SoakedService> {
+  const preload = (name: string) => ["--import", pathToFileURL(join(project, "test/robustness/soak", name)).href];
+  const program = [...preload("probe.mjs"), ...(leak.bytes > 0 ? preload("leak.mjs") : [])];
+  const launched = launchNode([...program, join(project, "dist/src/main.js")], {
+    PATH: process.env["PATH"],
+    DATABASE_URL: databaseUrl,
+    REDIS_URL: redisUrl,
+    OPERATOR_KEY: operatorKey,
+    CACHE_MB: "8",
+    HTTP_PORT: "0",
+    GRPC_PORT: "0",
+    METRICS_PORT: "0",
+    LEAK_BYTES: `${leak.bytes}`,
+    LEAK_IN: leak.inBuffers ? "buffers" : "heap",
+  });
+  let log = "";
+  let hasEnded = false;
+  void launched.ended.then(() => {
+    hasEnded = true;
+  });
+  launched.child.stderr?.setEncoding("utf8").on("data", (text: string) => {
+    const lines = text.split("\n").filter((line) => line !== "" && !line.includes('"msg":"call"'));
+    log = (log + lines.map((line) => `${line}\n`).join("")).slice(-4_000);
+  });
+  const banner = await readBanner(launched, () => log);
+  const find = (label: string) => new RegExp(`^ +${label} +(\\S+)$`, "m").exec(banner)?.[1] ?? "";
+  const metricsUrl = find("Metrics");
+  return {
+    httpUrl: find("HTTP/JSON, Connect"),
+    grpcUrl: `http://${find("gRPC")}`,
+    operatorKey,
+    async sample() {
+      launched.child.send("sample");
+      const [sample] = await once(launched.child, "message");
+      return sample as ProcessSample;
+    },
+    readMetric: async (name, labels) => total(await readSamples({ metricsUrl }), `latchkey_${name}`, labels),
+    ended: () => hasEnded,
+    log: () => log,
+    stop: () => launched.stop(15_000),
+  };
+}

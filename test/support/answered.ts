@@ -1,0 +1,69 @@
+import { toBinary } from "@bufbuild/protobuf";
+import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import { expect } from "vitest";
+import { toRequestMessage } from "../contract/messages.js";
+import { type OperationName, operationOf } from "../contract/operations.js";
+import { expectFailure, post } from "./clients/http-requests.js";
+import type { CallRequest } from "./clients/protocol-client.js";
+import type { TestApp } from "./harness.js";
+import { startStopwatch } from "./stopwatch.js";
+
+/** How a call was answered, by the name of its gRPC status whatever the protocol, and how long that took, without what a busy machine added. */
+export interface Answered {
+  readonly outcome: string;
+  readonly ms: number;
+}
+
+/** Calls over HTTP. What is unavailable must say when to come back, and nothing of what lies behind it. */
+export async function callHttp(
+  app: TestApp,
+  operation: OperationName,
+  credential: string,
+  request: CallRequest = {},
+): Promise<Answered> {
+  const elapsed = startStopwatch();
+  const [[, path]] = operationOf(operation).routes;
+  const answer = await post(app.httpUrl, path, credential, request);
+  const ms = elapsed();
+  if (answer.status === 503) {
+    expectFailure(answer, 503, "application/service_unavailable");
+    expect(Number(answer.headers["retry-after"])).toBeGreaterThan(0);
+    expect(answer.text).not.toMatch(/ECONN|127\.0\.0\.1:\d+ /);
+  }
+  return { outcome: outcomes[answer.status] ?? `HTTP ${answer.status} ${answer.text}`, ms };
+}
+
+const outcomes: Readonly<Record<number, string>> = { 200: "OK", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED" };
+
+/** Calls over gRPC, on a connection of its own. */
+export async function callGrpc(
+  app: TestApp,
+  operation: OperationName,
+  credential: string,
+  request: CallRequest = {},
+  deadlineMs?: number,
+): Promise<Answered> {
+  const { rpc } = operationOf(operation);
+  const client = new Client(app.grpcAddress, credentials.createInsecure());
+  const metadata = new Metadata();
+  metadata.set("authorization", `Bearer ${credential}`);
+  const elapsed = startStopwatch();
+  const outcome = await new Promise<string>((resolve) => {
+    client.makeUnaryRequest(
+      `/${rpc.parent.typeName}/${rpc.name}`,
+      (bytes: Uint8Array) => Buffer.from(bytes),
+      (bytes) => bytes,
+      toBinary(rpc.input, toRequestMessage(rpc.input, request)),
+      metadata,
+      deadlineMs === undefined ? {} : { deadline: Date.now() + deadlineMs },
+      (error: ServiceError | null) => resolve(status[error?.code ?? status.OK] ?? ""),
+    );
+  }).finally(() => client.close());
+  return { outcome, ms: elapsed() };
+}
+
+/** The middle one of several durations: one of them may be long on a busy machine. */
+export function medianMs(answers: readonly Answered[]): number {
+  const sorted = answers.map(({ ms }) => ms).sort((one, other) => one - other);
+  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+}

@@ -1,0 +1,24 @@
+import type { AppOptions } from "../../src/app.js";
+
+/** An application on free ports, of which nothing is asked for but what a test names; it stops without delay. */
+export const appOptions: Omit<AppOptions, "databaseUrl" | "redis" | "operatorKey" | "log"> = {
+  host: "127.0.0.1",
+  httpPort: 0,
+  grpcPort: 0,
+  metricsPort: undefined,
+  tls: undefined,
+  grpcKeepaliveMs: 60_000,
+  grpcMaxConnectionAgeMs: undefined,
+  grpcReflection: true,
+  maxConnections: 10_000,
+  shutdownDelayMs: 0,
+  lingerMs: 0,
+  rateLimit: undefined,
+  quotas: { keys: 1_000_000, identities: 1_000_000, bytes: 10 * 1024 ** 3 },
+  auditRetentionDays: "forever",
+  cacheMb: 64,
+  docsBaseUrl: undefined,
+};
+
+/** A single Redis server. */
+export const redisAt = (url: string) => ({ urls: [url], cluster: false });

@@ -1,0 +1,70 @@
+import { expect } from "vitest";
+import { expectSuccess, post } from "./clients/http-requests.js";
+import { operatorKey } from "./harness.js";
+
+/** An event as it is listed over HTTP. */
+export interface ToldEvent {
+  readonly eventId: string;
+  readonly workspaceId: string;
+  readonly type: string;
+  readonly actor: string;
+  readonly resourceId: string;
+  readonly requestId: string;
+  readonly at: number;
+  readonly before?: Readonly<Record<string, unknown>>;
+  readonly after?: Readonly<Record<string, unknown>>;
+}
+
+/** A page as it is listed over HTTP. */
+export interface ToldPage<Row> {
+  readonly data: Row[];
+  readonly pagination: { readonly hasMore: boolean; readonly cursor?: string };
+}
+
+/** Calls an operation, such as `keys.createKey`, that must succeed; gives its data. */
+export async function succeed<T>(origin: string, operation: string, key: string, body: unknown): Promise<T> {
+  return expectSuccess(await post(origin, `/v2/${operation}`, key, body)) as T;
+}
+
+/** Calls a list that must succeed; gives its page. */
+export async function readPage<Row>(
+  origin: string,
+  operation: string,
+  key: string,
+  body: unknown,
+): Promise<ToldPage<Row>> {
+  const answer = await post(origin, `/v2/${operation}`, key, body);
+  expectSuccess(answer);
+  return JSON.parse(answer.text);
+}
+
+/** Follows a list's cursors to its end, doing something between any two pages. */
+export async function walk<Row>(
+  origin: string,
+  operation: string,
+  key: string,
+  body: object,
+  between: () => Promise<void> = async () => {},
+): Promise<Row[]> {
+  const rows: Row[] = [];
+  let cursor: string | undefined;
+  for (let pages = 0; pages < 1_000; pages++) {
+    const { data, pagination } = await readPage<Row>(origin, operation, key, { ...body, ...(cursor && { cursor }) });
+    rows.push(...data);
+    expect(pagination.hasMore).toBe(pagination.cursor !== undefined);
+    cursor = pagination.cursor;
+    if (cursor === undefined) return rows;
+    await between();
+  }
+  return expect.fail("the list never ends");
+}
+
+/** All events that match, newest first. */
+export function listEvents(origin: string, key: string, body: object = {}): Promise<ToldEvent[]> {
+  return walk<ToldEvent>(origin, "workspaces.listAuditEvents", key, body);
+}
+
+/** Every event there is, newest first. */
+export function allEvents(origin: string): Promise<ToldEvent[]> {
+  return listEvents(origin, operatorKey, { since: 0 });
+}

@@ -1,0 +1,61 @@
+import { Agent } from "node:http";
+import { ConnectError, type Transport } from "@connectrpc/connect";
+import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
+import { expect } from "vitest";
+import { BadRequestSchema, ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
+import { toRequestMessage } from "../../contract/messages.js";
+import { operationOf } from "../../contract/operations.js";
+import { requestIdForm, toRefusal } from "../../contract/outcome.js";
+import { toSuccess } from "./grpc.js";
+import { headersOf, type ProtocolClient, type ProtocolName } from "./protocol-client.js";
+
+/** The Connect protocol, by a real Connect client that speaks JSON, as browsers do. */
+export function openConnectClient(baseUrl: string): ProtocolClient {
+  return openClient("connect", (nodeOptions) =>
+    createConnectTransport({ baseUrl, httpVersion: "1.1", useBinaryFormat: false, nodeOptions }),
+  );
+}
+
+/** The gRPC-Web protocol, by a real gRPC-Web client that speaks binary. */
+export function openGrpcWebClient(baseUrl: string): ProtocolClient {
+  return openClient("grpc-web", (nodeOptions) => createGrpcWebTransport({ baseUrl, httpVersion: "1.1", nodeOptions }));
+}
+
+function openClient(name: ProtocolName, createTransport: (nodeOptions: { agent: Agent }) => Transport): ProtocolClient {
+  // Connections of its own: what one protocol does to a connection does not reach another's calls.
+  const agent = new Agent({ keepAlive: true });
+  const transport = createTransport({ agent });
+  return {
+    name,
+    call: async (operation, credential, request, more) => {
+      const { rpc, data } = operationOf(operation);
+      const headers = new Headers(headersOf(credential, more));
+      const message = toRequestMessage(rpc.input, request);
+      try {
+        const response = await transport.unary(rpc, undefined, undefined, headers, message);
+        const requestId = response.header.get("x-request-id") ?? response.trailer.get("x-request-id");
+        expect(requestId, "x-request-id").toMatch(requestIdForm);
+        return toSuccess(rpc.output, response.message, data);
+      } catch (error) {
+        if (!(error instanceof ConnectError)) throw error;
+        return readError(error);
+      }
+    },
+    close: () => agent.destroy(),
+  };
+}
+
+function readError(error: ConnectError) {
+  return toRefusal({
+    grpcCode: error.code,
+    message: error.rawMessage,
+    info: error.findDetails(ErrorInfoSchema)[0],
+    badRequest: error.findDetails(BadRequestSchema)[0],
+    requestId: distinct(error.metadata.get("x-request-id")),
+  });
+}
+
+/** The client joins header and trailer, which both carry the id: the same one, or this is not one id any more. */
+function distinct(joined: string | null): string {
+  return [...new Set(joined?.split(", "))].join(", ");
+}

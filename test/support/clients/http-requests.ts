@@ -1,0 +1,173 @@
+import { once } from "node:events";
+import { type IncomingHttpHeaders, type IncomingMessage, type OutgoingHttpHeaders, request } from "node:http";
+import { connect } from "node:net";
+import { expect } from "vitest";
+import { keep } from "../artifacts.js";
+import { operatorKey } from "../harness.js";
+
+/** What the HTTP port answered. */
+export interface Answer {
+  /** The address that was asked, without a path. */
+  readonly origin: string;
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly text: string;
+}
+
+/** A request; without a body unless one is given. */
+export interface Asked {
+  readonly method?: string;
+  readonly key?: string;
+  readonly headers?: OutgoingHttpHeaders;
+  /** Sent whole, with its Content-Length. */
+  readonly body?: string | Buffer;
+  /** Sent in pieces, without a Content-Length. */
+  readonly chunks?: readonly Buffer[];
+}
+
+/** Sends one request on a connection of its own. Unlike fetch it takes any method, header and body. */
+export async function ask(origin: string, path: string, asked: Asked = {}): Promise<Answer> {
+  const { method = "POST", key, headers, body, chunks } = asked;
+  const outgoing = request(origin + path, {
+    method,
+    agent: false,
+    headers: {
+      ...(key !== undefined && { authorization: `Bearer ${key}` }),
+      ...(body !== undefined && { "content-length": Buffer.byteLength(body) }),
+      ...headers,
+    },
+  });
+  const answered = once(outgoing, "response");
+  // The server may answer and hang up before it has read all; what counts is the answer.
+  outgoing.on("error", () => {});
+  for (const chunk of chunks ?? []) outgoing.write(chunk);
+  outgoing.end(body);
+  const [incoming]: IncomingMessage[] = await answered;
+  if (incoming === undefined) throw new Error("a response event without a response");
+  const text = Buffer.concat(await incoming.toArray()).toString();
+  return kept({ origin, status: incoming.statusCode ?? 0, headers: incoming.headers, text });
+}
+
+/** Posts JSON. */
+export function post(origin: string, path: string, key: string | undefined, json: unknown): Promise<Answer> {
+  return postText(origin, path, key, JSON.stringify(json));
+}
+
+/** Posts bytes that claim to be JSON. */
+export function postText(
+  origin: string,
+  path: string,
+  key: string | undefined,
+  body: string | Buffer,
+): Promise<Answer> {
+  return ask(origin, path, {
+    ...(key !== undefined && { key }),
+    headers: { "content-type": "application/json" },
+    body,
+  });
+}
+
+/** Writes bytes to a bare socket and reads until the server hangs up. */
+export async function sendBytes(origin: string, bytes: string | Buffer): Promise<Answer> {
+  const { hostname, port } = new URL(origin);
+  const socket = connect(Number(port), hostname);
+  socket.setTimeout(5_000, () => socket.destroy(new Error("the server neither answered nor hung up")));
+  socket.on("error", () => {});
+  socket.write(bytes);
+  const received: Buffer[] = [];
+  socket.on("data", (chunk) => received.push(chunk));
+  await new Promise((resolve) => socket.once("close", resolve));
+  return kept(parseAnswer(origin, Buffer.concat(received).toString()));
+}
+
+/** Keeps refusals for the search for secrets. */
+function kept(answer: Answer): Answer {
+  if (answer.status >= 400) keep("refusals", `${JSON.stringify(answer.headers)} ${answer.text}`);
+  return answer;
+}
+
+/** Splits an HTTP/1.1 answer as it came over the wire. An empty one has the status 0. */
+function parseAnswer(origin: string, wire: string): Answer {
+  const end = wire.indexOf("\r\n\r\n");
+  const [statusLine = "", ...lines] = wire.slice(0, Math.max(0, end)).split("\r\n");
+  const headers = Object.fromEntries(
+    lines.map((line) => {
+      const colon = line.indexOf(":");
+      return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()];
+    }),
+  );
+  return { origin, status: Number(statusLine.split(" ")[1] ?? 0), headers, text: wire.slice(end + 4) };
+}
+
+/** What is wrong with one field, as it is told. */
+export interface ToldField {
+  readonly location: string;
+  readonly message: string;
+}
+
+const titles: Record<number, string> = {
+  400: "Bad Request",
+  401: "Unauthorized",
+  403: "Forbidden",
+  404: "Not Found",
+  405: "Method Not Allowed",
+  409: "Conflict",
+  413: "Payload Too Large",
+  415: "Unsupported Media Type",
+  429: "Too Many Requests",
+  500: "Internal Server Error",
+  503: "Service Unavailable",
+  504: "Gateway Timeout",
+};
+
+/** Holds an answer against the error envelope: exactly its members, all in agreement. Gives its detail and fields. */
+export function expectFailure(
+  answer: Answer,
+  status: number,
+  error: string,
+  docsBase = answer.origin,
+): { detail: string; errors: ToldField[] } {
+  expect(answer, answer.text).toMatchObject({ status });
+  expect(answer.headers["content-type"]).toMatch(/^application\/json\b/);
+  const body = JSON.parse(answer.text);
+  expect(body).toStrictEqual({
+    meta: { requestId: expect.stringMatching(/^req_[0-9a-z]{26}$/) },
+    error: {
+      detail: expect.stringMatching(/\S/),
+      status,
+      title: titles[status],
+      type: `${docsBase}/api-reference/errors-v2/service/${error}`,
+      ...(error === "application/invalid_input" && { errors: expect.any(Array) }),
+    },
+  });
+  expect(answer.headers["x-request-id"]).toBe(body.meta.requestId);
+  for (const field of body.error.errors ?? []) {
+    expect(field).toStrictEqual({ location: expect.stringMatching(/\S/), message: expect.stringMatching(/\S/) });
+  }
+  return { detail: body.error.detail, errors: body.error.errors ?? [] };
+}
+
+/** Expects `invalid_input` and gives the locations of the bad fields, sorted. */
+export function expectInvalid(answer: Answer): string[] {
+  const { errors } = expectFailure(answer, 400, "application/invalid_input");
+  expect(errors).not.toHaveLength(0);
+  return errors.map(({ location }) => location).sort();
+}
+
+/** Expects a success in its envelope and gives its data. */
+export function expectSuccess(answer: Answer): unknown {
+  expect(answer, answer.text).toMatchObject({ status: 200 });
+  expect(answer.headers["content-type"]).toMatch(/^application\/json\b/);
+  const { meta, data, ...more } = JSON.parse(answer.text);
+  expect(meta).toStrictEqual({ requestId: expect.stringMatching(/^req_[0-9a-z]{26}$/) });
+  expect(answer.headers["x-request-id"]).toBe(meta.requestId);
+  expect(data).toBeTypeOf("object");
+  expect(Object.keys(more).filter((name) => name !== "pagination")).toEqual([]);
+  return data;
+}
+
+/** A fresh workspace and its first key. */
+export async function createWorkspace(origin: string, name = "test"): Promise<{ workspaceId: string; key: string }> {
+  const answer = await post(origin, "/v2/workspaces.createWorkspace", operatorKey, { name });
+  return expectSuccess(answer) as { workspaceId: string; key: string };
+}

@@ -1,0 +1,42 @@
+import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import { expect, vi } from "vitest";
+import type { TestApp } from "../harness.js";
+import { operatorKey } from "../harness.js";
+import { type Answer, ask, expectSuccess, post } from "./http-requests.js";
+
+/** Waits until the service asks its Redis. */
+export async function redisInUse(app: TestApp): Promise<void> {
+  const inUse = async () => {
+    const standing = expectSuccess(await ask(app.httpUrl, "/readyz", { method: "GET" }));
+    expect(standing).toMatchObject({ redis: "in use" });
+  };
+  await vi.waitFor(inUse, { timeout: 10_000 });
+}
+
+/** Lists keys over HTTP: a call that any enabled key of an enabled workspace may make. */
+export function listKeys(app: TestApp, key: string): Promise<Answer> {
+  return post(app.httpUrl, "/v1/keys.listKeys", key, {});
+}
+
+/** The same call over gRPC, told by the name of its status. */
+export function listKeysGrpc(app: TestApp, key: string): Promise<string> {
+  const client = new Client(app.grpcAddress, credentials.createInsecure());
+  const metadata = new Metadata();
+  metadata.set("authorization", `Bearer ${key}`);
+  const bytes = (message: Buffer) => message;
+  return new Promise<string>((resolve) => {
+    const answered = (error: ServiceError | null) => resolve(status[error?.code ?? status.OK] ?? "");
+    client.makeUnaryRequest("/latchkey.v1.KeysService/ListKeys", bytes, bytes, Buffer.alloc(0), metadata, answered);
+  }).finally(() => client.close());
+}
+
+/** Disables a workspace and waits for the answer. */
+export async function disable(app: TestApp, workspaceId: string): Promise<void> {
+  const body = { workspaceId, reason: "UNPAID_BILLING" };
+  expectSuccess(await post(app.httpUrl, "/v2/workspaces.disableWorkspace", operatorKey, body));
+}
+
+/** Enables a workspace and waits for the answer. */
+export async function enable(app: TestApp, workspaceId: string): Promise<void> {
+  expectSuccess(await post(app.httpUrl, "/v2/workspaces.enableWorkspace", operatorKey, { workspaceId }));
+}

@@ -1,0 +1,281 @@
+// By hand, and not with the clients of the other tests: those are handed what was sent, not the bytes and their order.
+import { Agent, request as httpRequest } from "node:http";
+import { connect as connectHttp2 } from "node:http2";
+import { fromBinary, fromJsonString, toBinary, toJsonString } from "@bufbuild/protobuf";
+import { anyUnpack } from "@bufbuild/protobuf/wkt";
+import { expect } from "vitest";
+import { BadRequestSchema, ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
+import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
+import { toRequestMessage } from "../../contract/messages.js";
+import type { HttpRoute } from "../../contract/operations.js";
+import { toRefusal } from "../../contract/outcome.js";
+import type { Rpc } from "../../contract/rpcs.js";
+import { readAnswer } from "./http.js";
+import type { CallRequest } from "./protocol-client.js";
+
+/** What came back, as it was sent: headers, and behind them trailers, in their order. */
+export interface WireAnswer {
+  readonly status: number;
+  readonly headers: readonly (readonly [name: string, value: string])[];
+  readonly body: Buffer;
+}
+
+/** How a call ended: refused with a code, or answered with a message, in JSON. */
+export type Ending = { readonly code: string } | { readonly code: "ok"; readonly answer: string };
+
+/** What a request is made of: a body or, for GET, a query. */
+type Payload = Buffer | string;
+
+/** How a request is sent, where that is not all at once. */
+export interface SendOptions {
+  /** The headers go at once, the body when this resolves. */
+  readonly bodyAfter?: Promise<unknown>;
+  /** Sent beside the headers that every request has. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** One way to call one RPC: through one protocol, or on one of its HTTP routes. */
+export interface Way {
+  readonly name: string;
+  /** Whether a refusal has the status and the headers of HTTP. */
+  readonly isHttp: boolean;
+  write(request: CallRequest): Payload;
+  /** What no protocol could read as a request. */
+  readonly garbage: Payload;
+  send(authorization: string | undefined, payload: Payload, how?: SendOptions): Promise<WireAnswer>;
+  /** Holds an answer against the form of all answers of this protocol, and says how the call ended. */
+  read(answer: WireAnswer): Promise<Ending>;
+}
+
+/** The ports of an application, with connections that are used again. */
+export interface Wire {
+  /** Every way to call an RPC. */
+  waysTo(rpc: Rpc): Way[];
+  close(): void;
+}
+
+/** Connects to an application's ports. */
+export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddress: string }): Wire {
+  const agent = new Agent({ keepAlive: true, maxSockets: 8 });
+  const session = connectHttp2(`http://${grpcAddress}`);
+
+  function overHttp(
+    method: string,
+    path: string,
+    type: string,
+    authorization: string | undefined,
+    body?: Buffer,
+    { bodyAfter, headers: more }: SendOptions = {},
+  ) {
+    return new Promise<WireAnswer>((resolve, reject) => {
+      const headers = {
+        ...more,
+        ...(authorization && { authorization }),
+        ...(body && { "content-type": type, "content-length": body.length }),
+      };
+      const outgoing = httpRequest(httpUrl + path, { method, agent, headers }, async (incoming) => {
+        const bytes = Buffer.concat(await incoming.toArray());
+        resolve({ status: incoming.statusCode ?? 0, headers: pairs(incoming.rawHeaders), body: bytes });
+      });
+      outgoing.on("error", reject);
+      if (bodyAfter === undefined) return void outgoing.end(body);
+      outgoing.flushHeaders();
+      void bodyAfter.then(() => outgoing.end(body));
+    });
+  }
+
+  function overGrpc(
+    path: string,
+    authorization: string | undefined,
+    message: Buffer,
+    { bodyAfter, headers: more }: SendOptions = {},
+  ) {
+    return new Promise<WireAnswer>((resolve, reject) => {
+      const stream = session.request({
+        ":method": "POST",
+        ":path": path,
+        "content-type": "application/grpc",
+        te: "trailers",
+        ...more,
+        ...(authorization && { authorization }),
+      });
+      const headers: (readonly [string, string])[] = [];
+      const body: Buffer[] = [];
+      // The third argument, which the types do not know, has the headers in the order in which they came.
+      const take = (...[, , raw]: unknown[]) => void headers.push(...pairs(raw as string[]));
+      stream.on("response", take).on("trailers", take);
+      stream.on("data", (chunk: Buffer) => body.push(chunk)).on("error", reject);
+      stream.on("end", () => resolve({ status: 200, headers, body: Buffer.concat(body) }));
+      if (bodyAfter === undefined) return void stream.end(framed(message));
+      void bodyAfter.then(() => stream.end(framed(message)));
+    });
+  }
+
+  function grpcWay({ method }: Rpc): Way {
+    return {
+      name: "gRPC",
+      isHttp: false,
+      write: (request) => binary(method, request),
+      garbage: noMessage,
+      send: (authorization, message, how) => overGrpc(pathOf(method), authorization, message as Buffer, how),
+      read: async (answer) => readGrpc(method, answer),
+    };
+  }
+
+  function grpcWebWay({ method }: Rpc): Way {
+    const type = "application/grpc-web+proto";
+    return {
+      name: "gRPC-Web",
+      isHttp: false,
+      write: (request) => binary(method, request),
+      garbage: noMessage,
+      send: (authorization, message, how) =>
+        overHttp("POST", pathOf(method), type, authorization, framed(message as Buffer), how),
+      read: async (answer) => readGrpc(method, withTrailers(answer)),
+    };
+  }
+
+  function connectWay({ method }: Rpc): Way {
+    return {
+      name: "Connect",
+      isHttp: true,
+      write: (request) => Buffer.from(toJsonString(method.input, toRequestMessage(method.input, request))),
+      garbage: noJson,
+      send: (authorization, body, how) =>
+        overHttp("POST", pathOf(method), "application/json", authorization, body as Buffer, how),
+      read: async (answer) => readConnect(method, answer),
+    };
+  }
+
+  function routeWay([verb, path]: HttpRoute): Way {
+    const byQuery = verb === "GET";
+    return {
+      name: `${verb} ${path}`,
+      isHttp: true,
+      write: (request) => (byQuery ? queryOf(request) : Buffer.from(JSON.stringify(request))),
+      garbage: byQuery ? "?nonsense=%00" : noJson,
+      send: (authorization, payload, how) =>
+        typeof payload === "string"
+          ? overHttp(verb, path + payload, "", authorization, undefined, how)
+          : overHttp(verb, path, "application/json", authorization, payload, how),
+      read: readHttp,
+    };
+  }
+
+  return {
+    waysTo: (rpc) => [grpcWay(rpc), grpcWebWay(rpc), connectWay(rpc), ...rpc.routes.map(routeWay)],
+    close() {
+      agent.destroy();
+      session.destroy();
+    },
+  };
+}
+
+const noMessage = Buffer.of(0xff, 0xff, 0xff);
+const noJson = Buffer.from(`{"nonsense": `);
+
+function pairs(raw: readonly string[]): (readonly [string, string])[] {
+  return raw.flatMap((name, index) => (index % 2 === 0 ? [[name.toLowerCase(), raw[index + 1] ?? ""] as const] : []));
+}
+
+function pathOf(method: Rpc["method"]): string {
+  return `/${method.parent.typeName}/${method.name}`;
+}
+
+function binary({ input }: Rpc["method"], request: CallRequest): Buffer {
+  return Buffer.from(toBinary(input, toRequestMessage(input, request)));
+}
+
+function queryOf(request: CallRequest): string {
+  const query = new URLSearchParams(
+    Object.entries(request).map(([name, value]) => [name, String(value)] as [string, string]),
+  );
+  return query.size > 0 ? `?${query}` : "";
+}
+
+/** A flag, the length in four bytes, and the message. */
+function framed(message: Buffer): Buffer {
+  const head = Buffer.alloc(5);
+  head.writeUInt32BE(message.length, 1);
+  return Buffer.concat([head, message]);
+}
+
+/** gRPC-Web sends trailers as a last frame of the body, unless there are only trailers. */
+function withTrailers(answer: WireAnswer): WireAnswer {
+  const { headers, body } = answer;
+  if (body.length === 0) return answer;
+  const end = 5 + body.readUInt32BE(1);
+  const [first, rest] = body[0] === 0 ? [body.subarray(0, end), body.subarray(end)] : [Buffer.alloc(0), body];
+  expect(rest[0], "the flag of trailers").toBe(0x80);
+  const lines = rest.subarray(5).toString().trim().split("\r\n");
+  const trailers = lines.map((line) => {
+    const colon = line.indexOf(":");
+    return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()] as const;
+  });
+  return { ...answer, headers: [...headers, ...trailers], body: first };
+}
+
+/** The one value of a header; several that agree count as one. */
+export function headerOf({ headers }: WireAnswer, name: string): string | undefined {
+  const values = new Set(headers.filter(([each]) => each === name).map(([, value]) => value));
+  expect(values.size, `different values of ${name}`).toBeLessThan(2);
+  return [...values][0];
+}
+
+function readGrpc({ output }: Rpc["method"], answer: WireAnswer): Ending {
+  const grpcCode = Number(headerOf(answer, "grpc-status"));
+  if (grpcCode === 0) {
+    return { code: "ok", answer: toJsonString(output, fromBinary(output, answer.body.subarray(5))) };
+  }
+  const details = Buffer.from(headerOf(answer, "grpc-status-details-bin") ?? "", "base64");
+  const status = fromBinary(StatusSchema, details);
+  expect(status.code).toBe(grpcCode);
+  const unpacked = <Schema extends typeof ErrorInfoSchema | typeof BadRequestSchema>(schema: Schema) =>
+    status.details.map((any) => anyUnpack(any, schema)).find((detail) => detail !== undefined);
+  return toRefusal({
+    grpcCode,
+    message: status.message,
+    info: unpacked(ErrorInfoSchema),
+    badRequest: unpacked(BadRequestSchema),
+    requestId: headerOf(answer, "x-request-id"),
+  });
+}
+
+/** Connect's names of gRPC's codes, as far as calls are refused with them. */
+const connectCodes: Readonly<Record<string, number>> = {
+  invalid_argument: 3,
+  deadline_exceeded: 4,
+  not_found: 5,
+  already_exists: 6,
+  permission_denied: 7,
+  unavailable: 14,
+  unauthenticated: 16,
+};
+
+function readConnect({ output }: Rpc["method"], answer: WireAnswer): Ending {
+  const text = answer.body.toString();
+  if (answer.status === 200) return { code: "ok", answer: toJsonString(output, fromJsonString(output, text)) };
+  const { code, message, details } = JSON.parse(text) as {
+    code: string;
+    message: string;
+    details: { type: string; value: string }[];
+  };
+  const unpacked = <Schema extends typeof ErrorInfoSchema | typeof BadRequestSchema>(schema: Schema) => {
+    const found = details.find(({ type }) => type === schema.typeName);
+    return found && fromBinary(schema, Buffer.from(found.value, "base64"));
+  };
+  return toRefusal({
+    grpcCode: connectCodes[code] ?? -1,
+    message,
+    info: unpacked(ErrorInfoSchema),
+    badRequest: unpacked(BadRequestSchema),
+    requestId: headerOf(answer, "x-request-id"),
+  });
+}
+
+async function readHttp({ status, headers, body }: WireAnswer): Promise<Ending> {
+  const text = body.toString();
+  const response = new Response(text, { status, headers: headers as [string, string][] });
+  const outcome = await readAnswer(response, text.includes(`"pagination":`));
+  return outcome.ok ? { code: "ok", answer: JSON.stringify(outcome.data) } : outcome;
+}

@@ -1,0 +1,119 @@
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redis } from "ioredis";
+import { expect, onTestFinished, type TestContext } from "vitest";
+import { leaveOut } from "./skip.js";
+
+/** A Redis server of a test, in a process of its own. */
+export interface RedisNode {
+  readonly port: number;
+  readonly url: string;
+  /** For the test itself to look at it and to change it. */
+  readonly redis: Redis;
+  /** Ends it at once, by SIGKILL. */
+  kill(): Promise<void>;
+}
+
+/** The Redis server of this machine; where there is none, the test is left out. */
+export function findServer(context: TestContext): string {
+  const found = ["valkey-server", "redis-server"].find((name) => spawnSync(name, ["--version"]).status === 0);
+  return found ?? leaveOut(context, "this machine has neither valkey-server nor redis-server");
+}
+
+/** How often another port is tried, if the one that was free has been taken in the meantime. */
+const mostPorts = 5;
+
+/** Starts a server with these settings. It ends with the test, or with the process that runs it. */
+export async function startNode(program: string, settings: Record<string, string> = {}): Promise<RedisNode> {
+  for (let ports = 1; ; ports++) {
+    const node = await startAt(await freePort(), program, settings);
+    if (typeof node !== "string") return node;
+    if (!/address already in use/i.test(node) || ports === mostPorts) expect.fail(`${program} did not start: ${node}`);
+  }
+}
+
+/** Resolves to what it said, if it ends before it answers. */
+async function startAt(port: number, program: string, settings: Record<string, string>): Promise<RedisNode | string> {
+  const folder = mkdtempSync(join(tmpdir(), "latchkey-redis-"));
+  const all = { bind: "127.0.0.1", port: `${port}`, dir: folder, save: '""', appendonly: "no", ...settings };
+  const child = spawn(program, ["-"], { stdio: ["pipe", "pipe", "pipe"] });
+  const said: string[] = [];
+  for (const output of [child.stdout, child.stderr]) {
+    output.setEncoding("utf8").on("data", (text: string) => said.push(text) > 100 && said.shift());
+  }
+  const lastResort = () => void child.kill("SIGKILL");
+  process.once("exit", lastResort);
+  const redis = new Redis(port, "127.0.0.1", { retryStrategy: () => 50, maxRetriesPerRequest: null });
+  redis.on("error", () => {});
+  const kill = () => end(child);
+  onTestFinished(async () => {
+    redis.disconnect();
+    await kill();
+    process.off("exit", lastResort);
+    rmSync(folder, { recursive: true, force: true });
+  });
+  child.stdin.on("error", () => {}); // it ended at once, which is noticed below
+  child.stdin.end(
+    Object.entries(all)
+      .map((setting) => `${setting.join(" ")}\n`)
+      .join(""),
+  );
+  const ended = once(child, "close").then(([code, signal]) => `it ended with ${signal ?? code}: ${said.join("")}`);
+  const failure = await Promise.race([answersItself(redis, child), ended]);
+  return failure ?? { port, url: `redis://127.0.0.1:${port}`, redis, kill };
+}
+
+/** Whoever has taken the port in the meantime may answer, too. */
+async function answersItself(redis: Redis, { pid }: ChildProcess): Promise<undefined> {
+  while (!(await redis.info("server")).includes(`process_id:${pid}\r\n`)) await sleep(50);
+}
+
+/** A port on the loopback that is free at this moment. */
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
+}
+
+/** How many slots a cluster has. */
+const slots = 16_384;
+
+/** Starts nodes that share the slots of a cluster evenly, each with one stretch of them. */
+export async function startCluster(program: string, size: number): Promise<RedisNode[]> {
+  const settings = { "cluster-enabled": "yes", "cluster-node-timeout": "1000" };
+  const nodes = await Promise.all(
+    Array.from({ length: size }, async (_, index) => {
+      const busPort = await freePort();
+      const node = await startNode(program, { ...settings, "cluster-port": `${busPort}` });
+      const [first, last] = [index, index + 1].map((part) => Math.ceil((part * slots) / size));
+      await node.redis.call("CLUSTER", "ADDSLOTSRANGE", `${first}`, `${(last ?? 0) - 1}`);
+      await node.redis.call("CLUSTER", "SET-CONFIG-EPOCH", `${index + 1}`);
+      return { ...node, busPort };
+    }),
+  );
+  const [first, ...rest] = nodes;
+  for (const { port, busPort } of rest) {
+    await first?.redis.call("CLUSTER", "MEET", "127.0.0.1", `${port}`, `${busPort}`);
+  }
+  for (const { redis } of nodes) {
+    const info = async () => String(await redis.call("CLUSTER", "INFO"));
+    await expect.poll(info, { timeout: 15_000 }).toContain("cluster_state:ok");
+    await expect.poll(info, { timeout: 15_000 }).toContain(`cluster_known_nodes:${size}`);
+  }
+  return nodes;
+}
+
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const ended = once(child, "exit");
+  child.kill("SIGKILL");
+  await ended;
+}

@@ -1,0 +1,77 @@
+import { expect } from "vitest";
+import type { Answers } from "../contract/answers.js";
+import type { OperationName } from "../contract/operations.js";
+import { openProtocols } from "./clients/all.js";
+import type { CallRequest, ProtocolClient } from "./clients/protocol-client.js";
+import { openTestApp, type TestApp } from "./harness.js";
+import { readLookups } from "./metrics.js";
+
+/** Several services on one database. */
+export interface Replicas {
+  readonly apps: readonly TestApp[];
+  /** gRPC and HTTP of each. */
+  readonly protocols: readonly ProtocolClient[];
+  /** Changes something, by way of another replica and another protocol each time. */
+  change<Name extends OperationName>(name: Name, credential: string, request: CallRequest): Promise<Answers[Name]>;
+  /** Asks every replica through both protocols at once; each must answer. */
+  ask<Name extends OperationName>(name: Name, credential: string, request: CallRequest): Promise<Answers[Name][]>;
+  /** How a key is answered that calls by itself, at every protocol. */
+  outcomes(key: string): Promise<string[]>;
+  /** Makes sure that every replica answers about this key from what it holds. */
+  expectHeld(key: string): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Opens so many services; without a URL, on a database of the tests' own. */
+export async function openReplicas(count: number, databaseUrl?: string): Promise<Replicas> {
+  const apps: TestApp[] = [];
+  for (let url = databaseUrl; apps.length < count; url = apps[0]?.databaseUrl) {
+    apps.push(await openTestApp({ metricsPort: 0, ...(url !== undefined && { databaseUrl: url }) }));
+  }
+  const opened = apps.map(openProtocols);
+  const protocols = opened.flatMap(({ grpc, http }): ProtocolClient[] => [grpc, http]);
+  let changes = 0;
+
+  const outcomes = (key: string) =>
+    Promise.all(
+      protocols.map(async (protocol) => {
+        const outcome = await protocol.call("listKeys", key, {});
+        return outcome.ok ? "ok" : outcome.code;
+      }),
+    );
+  const countLookups = () => Promise.all(apps.map((app) => readLookups(app, "key")));
+
+  return {
+    apps,
+    protocols,
+    change: (...call) => succeed(protocols[changes++ % protocols.length] as ProtocolClient, ...call),
+    ask: (...call) => Promise.all(protocols.map((protocol) => succeed(protocol, ...call))),
+    outcomes,
+    async expectHeld(key) {
+      await outcomes(key);
+      const before = await countLookups();
+      await outcomes(key);
+      for (const [index, { memory, ...elsewhere }] of (await countLookups()).entries()) {
+        const { memory: memoryBefore = Number.NaN, ...elsewhereBefore } = before[index] ?? {};
+        expect(elsewhere).toEqual(elsewhereBefore);
+        expect(memory).toBe(memoryBefore + 2);
+      }
+    },
+    async close() {
+      for (const each of opened) each.close();
+      // The first one's database goes with it.
+      for (const app of apps.toReversed()) await app.close();
+    },
+  };
+}
+
+async function succeed<Name extends OperationName>(
+  protocol: ProtocolClient,
+  name: Name,
+  credential: string,
+  request: CallRequest,
+): Promise<Answers[Name]> {
+  const outcome = await protocol.call(name, credential, request);
+  if (!outcome.ok) return expect.fail(`${name} over ${protocol.name} was refused: ${outcome.code}: ${outcome.detail}`);
+  return outcome.data as Answers[Name];
+}

@@ -1,0 +1,61 @@
+import { mintId } from "../../src/ids.js";
+import { mintSecret } from "../../src/keys/secret.js";
+import { connectPostgres, type Sql, type Statement } from "../../src/storage/postgres/connection.js";
+import { migrate } from "../../src/storage/postgres/migrate.js";
+import { createDatabase } from "./harness.js";
+
+/** A database with the schema, as SQL sees it, without a service. */
+export interface Schema {
+  readonly url: string;
+  readonly sql: Sql;
+  insertWorkspace(): Promise<string>;
+  insertKey(workspaceId: string): Promise<string>;
+  /** Whether the transaction that wrote a workspace last has stamped it. */
+  isWorkspaceStamped(workspaceId: string): Promise<boolean>;
+  /** The same of a workspace's keys, oldest first. */
+  areKeysStamped(workspaceId: string): Promise<boolean[]>;
+  close(): Promise<void>;
+}
+
+/** Opens a fresh, migrated database; close it in afterAll. */
+export async function openSchema(given?: { url: string; drop(): Promise<void> }): Promise<Schema> {
+  const database = given ?? (await createDatabase());
+  const sql = connectPostgres(database.url);
+  await migrate(sql);
+  return {
+    url: database.url,
+    sql,
+    async insertWorkspace() {
+      const id = mintId("ws");
+      await sql`insert into workspaces (workspace_id, name, created_at) values (${id}, 'test', now())`;
+      return id;
+    },
+    async insertKey(workspaceId) {
+      const id = mintId("key");
+      await sql`
+        insert into keys (key_id, workspace_id, hash, start, enabled, permissions, created_at, updated_at)
+        values (${id}, ${workspaceId}, decode(${mintSecret().hash}, 'hex'), 'lk_test', true, '{}', now(), now())`;
+      return id;
+    },
+    async isWorkspaceStamped(workspaceId) {
+      const [row] = await sql<{ stamped: boolean }[]>`
+        select changed_xid::xid = xmin as stamped from workspaces where workspace_id = ${workspaceId}`;
+      return row?.stamped === true;
+    },
+    async areKeysStamped(workspaceId) {
+      const rows = await sql<{ stamped: boolean }[]>`
+        select changed_xid::xid = xmin as stamped from keys where workspace_id = ${workspaceId} order by key_id`;
+      return rows.map(({ stamped }) => stamped);
+    },
+    async close() {
+      await sql.end({ timeout: 5 });
+      await database.drop();
+    },
+  };
+}
+
+/** Disables a workspace as the store does, on a connection of the caller's choice. */
+export async function disableRow(on: Statement, workspaceId: string): Promise<void> {
+  await on`
+    update workspaces set disabled_at = now(), disabled_reason = 'OWNER_REQUEST' where workspace_id = ${workspaceId}`;
+}

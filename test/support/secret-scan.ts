@@ -1,0 +1,96 @@
+import { createReadStream, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { Redis } from "ioredis";
+import { openSql } from "../../commands/open-sql.js";
+import { isWellFormedSecret } from "../../src/keys/secret.js";
+import type { Evidence } from "./artifacts.js";
+import { operatorKey } from "./operator-key.js";
+
+/** What a run has left behind. */
+export interface Remains {
+  /** The folder that the tests' evidence was written to. */
+  readonly evidence: string;
+  /** Databases that were not dropped; of the others, the evidence tells. */
+  readonly databaseUrls: readonly string[];
+  readonly redisUrl: string | undefined;
+}
+
+/** How much was searched, and where a secret was that does not belong there. */
+export interface Findings {
+  readonly searched: ReadonlyMap<string, number>;
+  readonly leaks: readonly string[];
+}
+
+/** Looks for secrets in everything that a run has left behind. */
+export async function searchRemains({ evidence, databaseUrls, redisUrl }: Remains): Promise<Findings> {
+  const searched = new Map<string, number>();
+  const leaks: string[] = [];
+  const search = ({ kind, from, count, text }: Pick<Evidence, "from" | "count" | "text"> & { kind: string }) => {
+    searched.set(kind, (searched.get(kind) ?? 0) + count);
+    // Line by line only where there is something: to look through the whole at once takes a tenth of the time.
+    const lines = secretsIn(text).length > 0 ? text.split("\n") : [];
+    for (const line of lines.filter((line) => secretsIn(line).length > 0)) leaks.push(`${kind} of ${from}: ${line}`);
+  };
+
+  for (const file of readdirSync(evidence)) {
+    const pieces = createInterface({ input: createReadStream(join(evidence, file)) });
+    for await (const piece of pieces) search(JSON.parse(piece));
+  }
+  for (const url of databaseUrls) {
+    search({ kind: "rows", from: new URL(url).pathname.slice(1), ...(await suspiciousRows(url)) });
+  }
+  if (redisUrl !== undefined) {
+    for (const text of await entriesOf(redisUrl)) search({ kind: "entries of Redis", from: "the run", count: 1, text });
+  }
+  return { searched, leaks };
+}
+
+/**
+ * The secrets in a text. Ours are known by their form and their checksum, so that no list of them is needed, and none
+ * is overlooked: of texts of that form, one in four thousand million is taken for a secret that is none.
+ */
+export function secretsIn(text: string): string[] {
+  const found = [...text.matchAll(/_[A-Za-z0-9]{39}/g)].flatMap(({ index, 0: end }) => {
+    const candidates = Array.from({ length: 16 }, (_, more) => text.slice(Math.max(0, index - more - 1), index) + end);
+    return candidates.filter(isWellFormedSecret).slice(0, 1);
+  });
+  return text.includes(operatorKey) ? [...found, operatorKey] : found;
+}
+
+/** How many rows a database has in all, and those in which there may be a secret. */
+export async function suspiciousRows(databaseUrl: string): Promise<{ count: number; text: string }> {
+  // What is in bytes is shown as the text that it may be.
+  const sql = openSql(databaseUrl, { max: 1, onnotice: () => {}, connection: { bytea_output: "escape" } });
+  try {
+    const tables = await sql<{ name: string }[]>`
+      select format('%I.%I', schemaname, tablename) as name from pg_tables
+      where schemaname not in ('pg_catalog', 'information_schema')`;
+    if (tables.length === 0) return { count: 0, text: "" };
+    const counts = tables.map(
+      ({ name }) => `
+        select count(*)::int as count, string_agg(t::text, E'\\n') filter (
+          where t::text ~ '_[A-Za-z0-9]{39}' or strpos(t::text, '${operatorKey}') > 0) as text
+        from ${name} t`,
+    );
+    const found = await sql.unsafe<{ count: number; text: string | null }[]>(counts.join(" union all "));
+    return {
+      count: found.reduce((sum, { count }) => sum + count, 0),
+      text: found.flatMap(({ text }) => text ?? []).join("\n"),
+    };
+  } finally {
+    await sql.end();
+  }
+}
+
+/** What Redis has: names and values. */
+async function entriesOf(redisUrl: string): Promise<string[]> {
+  const redis = new Redis(redisUrl);
+  try {
+    const names = await redis.keys("*");
+    const values = names.length > 0 ? await redis.mget(names) : [];
+    return names.map((name, index) => `${name} ${values[index] ?? ""}`);
+  } finally {
+    redis.disconnect();
+  }
+}

@@ -1,0 +1,168 @@
+import { type DescMessage, type DescMethodUnary, fromBinary, toBinary, toJsonString } from "@bufbuild/protobuf";
+import { Client, credentials, Metadata, type ServiceError } from "@grpc/grpc-js";
+import { IdentitiesService } from "../../gen/latchkey/v1/identities_service_pb.js";
+import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
+import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
+import { mintSecret } from "../../src/keys/secret.js";
+import { toRequestMessage } from "../contract/messages.js";
+import { ask } from "./clients/http-requests.js";
+import type { TestApp } from "./harness.js";
+
+/** Every RPC by the name that HTTP has for it, read from the descriptors so that none is forgotten. */
+export const rpcs = new Map(
+  [KeysService, IdentitiesService, WorkspacesService].flatMap((service) =>
+    service.methods.map((rpc) => [
+      `${service.name.replace("Service", "").toLowerCase()}.${rpc.localName}`,
+      rpc as DescMethodUnary,
+    ]),
+  ),
+);
+
+/** What a caller was answered, as text, headers and trailers included. */
+export interface Told {
+  readonly operation: string;
+  readonly ok: boolean;
+  readonly text: string;
+}
+
+/** A way to call: with a request that can be written, or with any text or bytes in its place. */
+export interface TourClient {
+  call(operation: string, key: string | undefined, body: Readonly<Record<string, unknown>> | string): Promise<Told>;
+  close(): void;
+}
+
+/** Headers of which the service has no use, or only one; in each, a value that is to appear nowhere. */
+export const headers: Readonly<Record<string, string>> = Object.fromEntries(
+  [
+    "accept-language",
+    "baggage",
+    "cookie",
+    "forwarded",
+    "proxy-authorization",
+    "referer",
+    "traceparent",
+    "tracestate",
+    "user-agent",
+    "x-api-key",
+    "x-forwarded-for",
+    "x-made-up",
+    "x-request-id",
+  ].map((name) => [name, mintSecret("header").plaintext]),
+);
+
+export function openHttpTour(app: TestApp): TourClient {
+  return openJsonTour(
+    app,
+    (operation) => `/v2/${operation}`,
+    (body) => JSON.stringify(body),
+  );
+}
+
+export function openConnectTour(app: TestApp): TourClient {
+  return openJsonTour(app, pathOf, (body, operation) => {
+    const { input } = rpcOf(operation);
+    return toJsonString(input, toRequestMessage(input, body));
+  });
+}
+
+/** A protocol on the HTTP port, by its paths and its kind of JSON. */
+function openJsonTour(
+  app: TestApp,
+  path: (operation: string) => string,
+  write: (body: Readonly<Record<string, unknown>>, operation: string) => string,
+): TourClient {
+  return {
+    async call(operation, key, body) {
+      const answer = await ask(app.httpUrl, path(operation), {
+        ...(key !== undefined && { key }),
+        headers: { ...headers, "content-type": "application/json" },
+        body: typeof body === "string" ? body : write(body, operation),
+      });
+      return { operation, ok: answer.status === 200, text: JSON.stringify(answer.headers) + answer.text };
+    },
+    close: () => {},
+  };
+}
+
+export function openGrpcTour(app: TestApp): TourClient {
+  const client = new Client(app.grpcAddress, credentials.createInsecure());
+  return {
+    call(operation, key, body) {
+      const rpc = rpcOf(operation);
+      const bytes =
+        typeof body === "string" ? Buffer.from(body) : toBinary(rpc.input, toRequestMessage(rpc.input, body));
+      const metadata = new Metadata();
+      for (const [name, value] of Object.entries(headers)) metadata.set(name, value);
+      if (key !== undefined) metadata.set("authorization", `Bearer ${key}`);
+      return new Promise((resolve) => {
+        client.makeUnaryRequest<Uint8Array, Uint8Array>(
+          pathOf(operation),
+          (request) => Buffer.from(request),
+          (response) => response,
+          bytes,
+          metadata,
+          (error, response) =>
+            resolve({
+              operation,
+              ok: error === null,
+              text: error ? errorText(error) : answerText(rpc.output, response),
+            }),
+        );
+      });
+    },
+    close: () => client.close(),
+  };
+}
+
+function rpcOf(operation: string): DescMethodUnary {
+  const rpc = rpcs.get(operation);
+  if (rpc === undefined) throw new Error(`there is no ${operation}`);
+  return rpc;
+}
+
+/** What gRPC and Connect call an operation by. */
+export function pathOf(operation: string): string {
+  const { parent, name } = rpcOf(operation);
+  return `/${parent.typeName}/${name}`;
+}
+
+/** A request of every RPC, in an order in which each succeeds. */
+export function requestsFor(
+  workspaceId: string,
+  { keyId, key }: { keyId: string; key: string },
+): [string, Record<string, unknown>][] {
+  return [
+    ["workspaces.createWorkspace", { name: "another" }],
+    ["workspaces.createRootKey", { workspaceId }],
+    ["workspaces.disableWorkspace", { workspaceId, reason: "OWNER_REQUEST" }],
+    ["workspaces.enableWorkspace", { workspaceId }],
+    ["workspaces.getWorkspace", { workspaceId }],
+    ["workspaces.listWorkspaces", {}],
+    ["identities.createIdentity", { externalId: "user" }],
+    ["identities.updateIdentity", { externalId: "user", meta: { a: 1 } }],
+    ["identities.getIdentity", { externalId: "user" }],
+    ["identities.listIdentities", {}],
+    ["keys.createKey", { externalId: "user", prefix: "sk_live_123" }],
+    ["keys.updateKey", { keyId, name: "new" }],
+    ["keys.verifyKey", { key, permissions: "documents.read OR documents.write" }],
+    ["keys.verifyKey", { key, permissions: "documents.write" }],
+    ["keys.whoami", { key }],
+    ["keys.getKey", { keyId }],
+    ["keys.listKeys", {}],
+    ["keys.rerollKey", { keyId }],
+    ["keys.verifyKey", { key }],
+    ["keys.deleteKey", { keyId }],
+    ["identities.deleteIdentity", { externalId: "user" }],
+    ["workspaces.listAuditEvents", { workspaceId }],
+  ];
+}
+
+function answerText(schema: DescMessage, bytes: Uint8Array = new Uint8Array()): string {
+  return toJsonString(schema, fromBinary(schema, bytes));
+}
+
+/** Message and metadata; what is binary, byte by byte, so that a text within it is found. */
+function errorText({ message, details, metadata }: ServiceError): string {
+  const values = Object.keys(metadata.getMap()).flatMap((name) => metadata.get(name));
+  return [message, details, ...values.map((value) => value.toString("latin1"))].join();
+}

@@ -1,0 +1,77 @@
+import { expect, it } from "vitest";
+import { createChangeLog } from "../../../src/revocation/change-log.js";
+import type { ChangeSource } from "../../../src/revocation/change-poller.js";
+import { createLease } from "../../../src/revocation/lease.js";
+import { snapshotBefore } from "../../../src/revocation/snapshot.js";
+
+const leaseMs = 250;
+/** A drift of 5 ms goes unnoticed; the holder's clock may be a twelfth too slow, the writer's a twelfth too fast. */
+const waitMs = ((leaseMs + 5) * 13) / 11;
+
+/** A lease on a machine whose clocks a test moves: each time that somebody sleeps, by this. */
+function openLease(whileAsleep: (clocks: { monotonic: number; wall: number }, sleep: number) => void) {
+  const clocks = { monotonic: 0, wall: 1_000_000 };
+  let slept = 0;
+  const source: ChangeSource = {
+    connect: async () => {},
+    startTimeline: async () => {},
+    changedSince: async (snapshot) => ({
+      snapshot,
+      leaseMs,
+      waitMs: leaseMs,
+      history: "the one",
+      standby: false,
+      unsafeSetting: null,
+      time: 0,
+      changes: [],
+    }),
+  };
+  const clock = {
+    monotonic: () => clocks.monotonic,
+    wall: () => clocks.wall,
+    async sleep(ms: number) {
+      slept += ms;
+      clocks.monotonic += ms;
+      clocks.wall += ms;
+      whileAsleep(clocks, ms);
+    },
+  };
+  return {
+    lease: createLease(source, createChangeLog(snapshotBefore(0), "the one"), leaseMs, clock),
+    slept: () => slept,
+  };
+}
+
+it("a change waits until the slowest holder has lost its lease, by the fastest clock of a writer", async () => {
+  const { lease, slept } = openLease(() => {});
+  await lease.waitOut();
+  expect(slept()).toBeGreaterThanOrEqual(waitMs);
+  expect(slept()).toBeLessThan(waitMs + 5);
+});
+
+it.each(["monotonic", "wall"] as const)("a change waits as long although its %s clock jumps ahead", async (which) => {
+  const { lease, slept } = openLease((clocks) => {
+    clocks[which] += 3_600_000;
+  });
+  await lease.waitOut();
+  expect(slept()).toBeGreaterThanOrEqual(waitMs);
+});
+
+it("a change goes on waiting although its timer fires at half the time", async () => {
+  const { lease, slept } = openLease((clocks, ms) => {
+    clocks.monotonic -= ms / 2;
+    clocks.wall -= ms / 2;
+  });
+  await lease.waitOut();
+  expect(slept() / 2).toBeGreaterThanOrEqual(waitMs);
+});
+
+it("a change waits for no more than twice as long when its time of day is set back", async () => {
+  let sleeps = 0;
+  const { lease, slept } = openLease((clocks) => {
+    if (sleeps++ === 0) clocks.wall -= 3_600_000;
+  });
+  await lease.waitOut();
+  expect(slept()).toBeGreaterThanOrEqual(waitMs);
+  expect(slept()).toBeLessThan(2 * (waitMs + 5));
+});

@@ -1,0 +1,41 @@
+import { relative } from "node:path";
+import type { Plugin } from "vite";
+import { mutants } from "./mutants.js";
+
+/** Both what is broken and what it is broken in: whatever imports a broken module must be loaded once more itself. */
+const mutable = /\/(src\/auth|src\/call|src\/keys|src\/revocation|src\/rpc|test\/verification\/schedules)\/[^/]+\.ts$/;
+
+/**
+ * Serves broken versions of modules to tests, so that the sources need no switches for it. `./a.js?mutant=3` is a.ts
+ * in a world of its own, where everything that it imports is of the mutant with that number.
+ */
+export function mutantsPlugin(root: string): Plugin {
+  return {
+    name: "mutants",
+    enforce: "pre",
+
+    async resolveId(source, importer) {
+      const mutant = mutantIn(source) ?? mutantIn(importer ?? "");
+      if (mutant === undefined || !source.startsWith(".")) return null;
+      const resolved = await this.resolve(withoutQuery(source), importer && withoutQuery(importer), { skipSelf: true });
+      return resolved && mutable.test(resolved.id) ? `${resolved.id}?mutant=${mutant}` : resolved;
+    },
+
+    transform(code, id) {
+      const mutant = mutants[Number(mutantIn(id))];
+      if (mutant === undefined || mutant.file !== relative(root, withoutQuery(id))) return null;
+      const parts = code.split(mutant.text);
+      if (parts.length !== 2)
+        throw new Error(`${mutant.file}: there once, and not ${parts.length - 1} times, should be: ${mutant.text}`);
+      return parts.join(mutant.replacement);
+    },
+  };
+}
+
+function mutantIn(id: string): string | undefined {
+  return /\?mutant=(\d+)$/.exec(id)?.[1];
+}
+
+function withoutQuery(id: string): string {
+  return id.replace(/\?.*$/, "");
+}
