@@ -49,7 +49,7 @@ import { createReadiness } from "./revocation/readiness.js";
 import { withSpotChecks } from "./revocation/spot-checks.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
 import { connectPostgres, poolSettings } from "./storage/postgres/connection.js";
-import { openConnections } from "./storage/postgres/database.js";
+import { openDatabase } from "./storage/postgres/database.js";
 import { classifyError } from "./storage/postgres/errors.js";
 import { migrate } from "./storage/postgres/migrate.js";
 import { createOutageLog } from "./storage/postgres/outage-log.js";
@@ -141,32 +141,31 @@ export async function openApp(options: AppOptions): Promise<App> {
     const tracing = createTracing();
     undo.push(() => tracing?.flush());
     const shedding = createShedCounter(log);
-    const pool = openConnections(options.databaseUrl, poolSettings, {
+    const db = openDatabase(options.databaseUrl, poolSettings, {
       ...createOutageLog(log),
-      turnedAway: () => shedding.count("database"),
+      shed: () => shedding.count("database"),
     });
-    undo.push(() => pool.close());
-    const { sql } = pool;
-    await migrate(sql).catch(cannotMigrate);
+    undo.push(() => db.close());
+    await migrate(db).catch(cannotMigrate);
     const redis = options.redis && connectRedis(options.redis, log, options.redisLimitMs);
     const cache = redis ?? noCache;
     undo.push(() => cache.close());
 
-    const keys = createKeysStore(sql, options.quotas);
-    const identities = createIdentitiesStore(sql, options.quotas);
-    const workspaces = createWorkspacesStore(sql);
+    const keys = createKeysStore(db, options.quotas);
+    const identities = createIdentitiesStore(db, options.quotas);
+    const workspaces = createWorkspacesStore(db);
 
-    const changesStore = createChangesStore(sql);
+    const changesStore = createChangesStore(db);
     await changesStore.removeForeignStamps();
     const { snapshot, leaseMs, history, unsafeSetting } = await changesStore.readTerms();
     if (unsafeSetting !== null) refuseSetting(unsafeSetting);
     // The recent past is learnt first, so that what other replicas left in Redis can be used from the start.
     const changes = createChangeLog(recentSnapshot(snapshot), history);
-    const heartConnection = openConnections(options.databaseUrl, pollerSettings);
-    undo.push(() => heartConnection.close());
-    const heartbeat = createChangePoller(heartConnection, pool, history);
+    const pollerDatabase = openDatabase(options.databaseUrl, pollerSettings);
+    undo.push(() => pollerDatabase.close());
+    const heartbeat = createChangePoller(pollerDatabase, db, history);
     const lease = createLease(heartbeat, changes, leaseMs, systemClock);
-    const sources = { ...keys, ...workspaces, makeDurable: createDurabilityBarrier(sql) };
+    const sources = { ...keys, ...workspaces, makeDurable: createDurabilityBarrier(db) };
     const found = createKeyCache(lease, changes, cache, sources, options.cacheMb * 1024 * 1024);
     const holdings = withSpotChecks(found, changes, keys.readUsable, log);
 
@@ -179,7 +178,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     const authenticate = rateLimit
       ? withRateLimit(authentication.authenticate, rateLimit, createRequestCounter(rateLimit, redis), log)
       : authentication.authenticate;
-    const workspacesService = createWorkspacesService(workspaces, holdings, createAuditStore(sql));
+    const workspacesService = createWorkspacesService(workspaces, holdings, createAuditStore(db));
     const procedures = createProcedures(
       [
         service(KeysService, createKeysService(keys, holdings, lastUsed, lease.databaseTime)),
@@ -187,7 +186,7 @@ export async function openApp(options: AppOptions): Promise<App> {
         service(WorkspacesService, workspacesService),
       ],
       { ...authentication, authenticate },
-      createIdempotency(createIdempotencyStore(sql), holdings),
+      createIdempotency(createIdempotencyStore(db), holdings),
       tracing,
     );
 
@@ -214,7 +213,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     // Last of all that is prepared: while this process is busy starting, it could not tell a slow answer from none.
     const keeper = startLeaseRenewal(lease, holdings.confirm, log);
     undo.push(() => keeper.stop());
-    const sweep = startSweep(createRetentionStore(sql), {
+    const sweep = startSweep(createRetentionStore(db), {
       auditDays: options.auditRetentionDays,
       everyMs: options.sweepEveryMs ?? sweepEveryMs,
       log,
@@ -237,7 +236,7 @@ export async function openApp(options: AppOptions): Promise<App> {
       lookups: holdings.lookups,
       renewals: keeper.renewals,
       checks: holdings.checks,
-      pool: pool.use,
+      pool: db.usage,
       memoryReserved: () => memory.reserved,
       shed: shedding.counts,
     });
@@ -298,10 +297,10 @@ export async function changeLeaseTime(databaseUrl: string | undefined, ms: numbe
   if (databaseUrl === undefined) {
     throw new UserError("There is no lease time to change: set DATABASE_URL to the database of the replicas.");
   }
-  const connections = openConnections(databaseUrl, { connections: 1, statementMs: poolSettings.statementMs });
-  const changed = await setLeaseTime(createLeaseTimes(connections.sql), ms, systemClock)
+  const db = openDatabase(databaseUrl, { connections: 1, statementMs: poolSettings.statementMs });
+  const changed = await setLeaseTime(createLeaseTimes(db), ms, systemClock)
     .catch(cannotChangeLease)
-    .finally(() => connections.close());
+    .finally(() => db.close());
   if (changed) return;
   throw new UserError(
     "Somebody else has changed the lease time meanwhile. Run this command again: until then, changes may take longer than the lease.",

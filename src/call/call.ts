@@ -48,17 +48,21 @@ export function throwIfAborted(call: Call): void {
   if (performance.now() >= call.deadline) throw deadlineExceeded();
 }
 
-/**
- * Waits for work that is done for a call alone, and stops it when the call ends. What was not begun by then, and is
- * begun by waiting for it, never is.
- */
-export async function runUnlessAborted<T>(call: Call, work: PromiseLike<T>, stop: () => void): Promise<T> {
+/** Work that can be stopped before it has a result. */
+export interface Cancellable<T> {
+  readonly result: Promise<T>;
+  cancel(): void;
+}
+
+/** Starts work for one call, unless the call is aborted already, and cancels it when the call is aborted. */
+export async function runUnlessAborted<T>(call: Call, start: () => Cancellable<T>): Promise<T> {
   throwIfAborted(call);
+  const { result, cancel } = start();
   call.onAbort ??= new Set();
-  call.onAbort.add(stop);
+  call.onAbort.add(cancel);
   try {
-    return await work;
+    return await result;
   } finally {
-    call.onAbort.delete(stop);
+    call.onAbort.delete(cancel);
   }
 }

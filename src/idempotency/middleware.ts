@@ -51,7 +51,7 @@ export function createIdempotency(
 
       async function firstAnswer(): Promise<Message | undefined> {
         const history = holdings.knownTimeline();
-        const encrypted = await store.findAnswer(call, id, authorizedKeyOf(context.caller));
+        const encrypted = await store.findResponse(call, id, authorizedKeyOf(context.caller));
         if (encrypted === undefined) return undefined;
         const kept = seal.decrypt(id, encrypted);
         if (!isFingerprintOf(kept.subarray(0, fingerprintLength), method, request)) throw idempotencyConflict();

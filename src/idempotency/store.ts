@@ -1,54 +1,57 @@
 import type { Call, IdempotencyRecord } from "../call/call.js";
 import type { AuthorizedKey } from "../call/context.js";
 import { callerUnchanged } from "../revocation/authorized-key.js";
-import { type Fragment, isUniqueViolation, type Sql, type Statement } from "../storage/postgres/connection.js";
-import { run } from "../storage/postgres/query.js";
+import { type Fragment, isUniqueViolation, type Statement } from "../storage/postgres/connection.js";
+import type { Database } from "../storage/postgres/database.js";
 
-/** How long an answer is kept. */
-const keptFor = "24 hours";
+/** How long a response is stored. */
+const lifetime = "24 hours";
 
 /**
- * The part of a statement that keeps the answer to the change that its other parts make; it comes after them, and may be
- * nothing. A change and its answer are one statement, so neither is there without the other: of two that come at once,
- * the second waits for the first, and fails as a whole.
+ * The part of a statement that stores the response to the change of its other parts. It follows them, and is empty without a
+ * record. A change and its record are one statement: of two concurrent ones with the same key, the second waits for the
+ * first and fails as a whole.
  *
- * @param made the part that has a row if there is a change; if it has none, nothing is kept
+ * @param changed the part that has a row if there is a change; without one, nothing is stored
  */
 export function insertIdempotencyRecord(
   sql: Statement,
-  answer: IdempotencyRecord | undefined,
-  made: Fragment,
+  record: IdempotencyRecord | undefined,
+  changed: Fragment,
 ): Fragment {
-  if (answer === undefined) return sql``;
-  const { id, encrypted } = answer;
+  if (record === undefined) return sql``;
+  const { id, encrypted } = record;
   return sql`,
-    kept as (
+    recorded as (
       insert into idempotency_records (id, encrypted_response, expires_at)
-      select ${id}::bytea, ${encrypted}::bytea, now() + ${keptFor}::interval from ${made})`;
+      select ${id}::bytea, ${encrypted}::bytea, now() + ${lifetime}::interval from ${changed})`;
 }
 
-/** Whether a change failed because its answer was kept already: somebody else has made it, with the same key. */
+/** Whether a change failed because its record exists: another call has made it, with the same idempotency key. */
 export function isDuplicateIdempotencyKey(error: unknown): boolean {
   return isUniqueViolation(error, "idempotency_records_pkey");
 }
 
-/** How many answers that nobody will get any more are removed at a time: more than can be added by then. */
-const fewExpired = 10;
+/** How many expired records each call removes. Each call adds at most one, so expired records do not accumulate. */
+const maxExpired = 10;
 
 export type IdempotencyStore = ReturnType<typeof createIdempotencyStore>;
 
-export function createIdempotencyStore(sql: Sql) {
+export function createIdempotencyStore(db: Database) {
   return {
-    /** What is kept under this id, for a caller who still is as it was authorized. Removes some of what has expired, this id's included, so that no timer need do it. */
-    async findAnswer(call: Call, id: Buffer, key: AuthorizedKey | undefined): Promise<Buffer | undefined> {
-      const [row] = await run(
+    /**
+     * The stored response with this id, for a caller that is as it was when the call was authorized. Also removes some expired
+     * records, this id's included.
+     */
+    async findResponse(call: Call, id: Buffer, key: AuthorizedKey | undefined): Promise<Buffer | undefined> {
+      const [row] = await db.run(
         call,
-        sql<{ encryptedResponse: Buffer }[]>`
+        (sql) => sql<{ encryptedResponse: Buffer }[]>`
         with expired as (
             delete from idempotency_records
             where expires_at <= now() and id = any(${id}::bytea || array(
               select id from idempotency_records where expires_at <= now()
-              order by expires_at limit ${fewExpired} for update skip locked)))
+              order by expires_at limit ${maxExpired} for update skip locked)))
         select encrypted_response from idempotency_records
         where id = ${id} and expires_at > now() and ${callerUnchanged(sql, key)}`,
       );

@@ -1,5 +1,4 @@
 import type { JsonObject } from "@bufbuild/protobuf";
-import type { PendingQuery } from "postgres";
 import { hasChanged, insertAuditEvents } from "../audit/store.js";
 import type { Call, IdempotencyRecord } from "../call/call.js";
 import type { Actor } from "../call/context.js";
@@ -7,11 +6,11 @@ import { insertIdempotencyRecord } from "../idempotency/store.js";
 import type { PageRequest } from "../pagination.js";
 import type { Quotas } from "../quotas/quotas.js";
 import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
-import { type Fragment, jsonParameter, type Sql, type Statement } from "../storage/postgres/connection.js";
+import { type Fragment, jsonParameter, type Statement } from "../storage/postgres/connection.js";
+import type { Database } from "../storage/postgres/database.js";
 import { pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
-import { readOne, run } from "../storage/postgres/query.js";
 
-/** An identity as it is stored. */
+/** A stored identity. */
 export interface IdentityRow {
   readonly identityId: string;
   readonly externalId: string;
@@ -20,7 +19,7 @@ export interface IdentityRow {
   readonly updatedAt: Date;
 }
 
-/** An identity about to be stored. */
+/** An identity to be stored. */
 export type NewIdentity = Omit<IdentityRow, "createdAt" | "updatedAt"> & { readonly workspaceId: string };
 
 /** How a caller may refer to an identity: by one of its two identifiers, or by either. */
@@ -31,45 +30,44 @@ export interface IdentityReference {
 
 export type IdentitiesStore = ReturnType<typeof createIdentitiesStore>;
 
-export function createIdentitiesStore(sql: Sql, quotas: Quotas) {
-  const columns = sql`identity_id, external_id, meta, created_at, updated_at`;
+export function createIdentitiesStore(db: Database, quotas: Quotas) {
+  const columns = (sql: Statement) => sql`identity_id, external_id, meta, created_at, updated_at`;
 
-  // Written out, because this is asked often: what is put together from parts costs as much again as to ask it.
-  const find: Record<IdentityReference["case"], (workspaceId: string, value: string) => PendingQuery<IdentityRow[]>> = {
-    identityId: (workspaceId, value) => sql`
+  // Written out, because getIdentity is frequent: a statement composed of fragments costs twice as much.
+  const find = {
+    identityId: (sql: Statement, workspaceId: string, value: string) => sql<IdentityRow[]>`
       select identity_id, external_id, meta, created_at, updated_at from identities
       where workspace_id = ${workspaceId} and identity_id = ${value} and deleted_at is null`,
-    externalId: (workspaceId, value) => sql`
+    externalId: (sql: Statement, workspaceId: string, value: string) => sql<IdentityRow[]>`
       select identity_id, external_id, meta, created_at, updated_at from identities
       where workspace_id = ${workspaceId} and external_id = ${value} and deleted_at is null`,
-    // If one identity's externalId reads like another's identityId, the identityId speaks.
-    identity: (workspaceId, value) => sql`
+    // If one identity's externalId equals another's identityId, the identityId wins.
+    identity: (sql: Statement, workspaceId: string, value: string) => sql<IdentityRow[]>`
       select identity_id, external_id, meta, created_at, updated_at from identities
       where workspace_id = ${workspaceId} and (identity_id = ${value} or external_id = ${value}) and deleted_at is null
       order by identity_id = ${value} desc limit 1`,
   };
 
   return {
-    /** False if the workspace has an identity with this externalId already. */
+    /** False if the workspace already has an identity with this externalId. */
     async insertIdentity(
       call: Call,
       identity: NewIdentity,
-      by: Actor,
-      answer: IdempotencyRecord | undefined,
+      actor: Actor,
+      record: IdempotencyRecord | undefined,
     ): Promise<boolean> {
-      const told = sql`select (added).workspace_id, (added).identity_id, null::json, audit_snapshot(added) from added`;
-      const reached = reachedQuota(sql, quotas, identity.workspaceId, { identities: true });
-      const [row] = await run(
-        call,
-        sql<(QuotaCheck & { added: boolean })[]>`
-        with room as (select ${reached} as reached),
-          added as (
-            ${insertion(sql, identity)} from room where reached is null
-            on conflict (workspace_id, external_id) where deleted_at is null do nothing returning identities as added),
-          events as (${insertAuditEvents(sql, by, ["identity.create", told])})
-          ${insertIdempotencyRecord(sql, answer, sql`added`)}
-        select reached, exists (select from added) as added from room`,
-      );
+      const [row] = await db.run(call, (sql) => {
+        const event = sql`select (added).workspace_id, (added).identity_id, null::json, audit_snapshot(added) from added`;
+        const reached = reachedQuota(sql, quotas, identity.workspaceId, { identities: true });
+        return sql<(QuotaCheck & { added: boolean })[]>`
+          with quota as (select ${reached} as reached),
+            added as (
+              ${insertion(sql, identity)} from quota where reached is null
+              on conflict (workspace_id, external_id) where deleted_at is null do nothing returning identities as added),
+            events as (${insertAuditEvents(sql, actor, ["identity.create", event])})
+            ${insertIdempotencyRecord(sql, record, sql`added`)}
+          select reached, exists (select from added) as added from quota`;
+      });
       refuseBeyondQuota(quotas, row);
       return row?.added === true;
     },
@@ -79,86 +77,94 @@ export function createIdentitiesStore(sql: Sql, quotas: Quotas) {
       workspaceId: string,
       reference: IdentityReference,
     ): Promise<IdentityRow | undefined> {
-      const [row] = await readOne(call, find[reference.case](workspaceId, reference.value));
+      const [row] = await db.readOne(call, (sql) => find[reference.case](sql, workspaceId, reference.value));
       return row;
     },
 
-    /** With a search, only those whose externalId contains it, letter case aside. */
+    /** With a search text, only identities whose externalId contains it, ignoring case. */
     async listIdentities(
       call: Call,
       workspaceId: string,
       search: string | undefined,
       page: PageRequest,
     ): Promise<ScannedPage<IdentityRow>> {
-      // In the order of the one index that has a workspace's identities together; see the list of keys.
-      const behind = sql`
+      // In the order of the index over the identities of a workspace. See listKeys for the form of this condition.
+      const after = (sql: Statement) => sql`
         (workspace_id, identity_id) > (${workspaceId}, ${page.after}) and workspace_id <= ${workspaceId}
         and deleted_at is null`;
-      const order = sql`workspace_id, identity_id`;
-      const all = sql`select ${columns}, workspace_id from identities where ${behind}`;
+      const order = (sql: Statement) => sql`workspace_id, identity_id`;
       if (search === undefined) {
-        return { rows: await run(call, pageOf<IdentityRow>(sql, all, order, page.limit)), scannedTo: undefined };
+        const rows = await db.run(call, (sql) => {
+          const all = sql`select ${columns(sql)}, workspace_id from identities where ${after(sql)}`;
+          return pageOf<IdentityRow>(sql, all, order(sql), page.limit);
+        });
+        return { rows, scannedTo: undefined };
       }
-      // The text that is searched in stands in the index: only what is found is read from the table.
-      const found = scannedPageOf<IdentityRow>(sql, {
-        rows: sql`select identity_id, external_id from identities where ${behind} order by ${order}`,
-        column: sql`identity_id`,
-        direction: sql`asc`,
-        // As a subquery, what is searched for is folded once, and not again for each row.
-        filter: sql`strpos(case_folded(external_id), (select case_folded(${search}))) > 0`,
-        limit: page.limit,
-        whole: sql`select ${columns} from identities where identity_id`,
-        id: (identityId) => identityId,
-      });
-      return readScannedPage(await run(call, found));
+      // The index includes external_id: the scan reads only the index, and the table only for matches.
+      const rows = await db.run(call, (sql) =>
+        scannedPageOf<IdentityRow>(sql, {
+          rows: sql`select identity_id, external_id from identities where ${after(sql)} order by ${order(sql)}`,
+          column: sql`identity_id`,
+          direction: sql`asc`,
+          // As a subquery, the search text is folded once, not again for each row.
+          filter: sql`strpos(case_folded(external_id), (select case_folded(${search}))) > 0`,
+          limit: page.limit,
+          whole: sql`select ${columns(sql)} from identities where identity_id`,
+          id: (identityId) => identityId,
+        }),
+      );
+      return readScannedPage(rows);
     },
 
     /** Undefined if there is no such identity. */
-    async updateMeta(call: Call, workspaceId: string, reference: IdentityReference, meta: JsonObject, by: Actor) {
-      const told = sql`
-        select (a.after).workspace_id, (a.after).identity_id, audit_snapshot(b.before), audit_snapshot(a.after)
-        from before b, after a
-        where ${hasChanged(sql)}`;
-      // An empty meta takes away, and no quota is in the way of that.
-      const reached = Object.keys(meta).length === 0 ? sql`null::text` : reachedQuota(sql, quotas, workspaceId, {});
-      const [row] = await run(
-        call,
-        sql<(IdentityRow & QuotaCheck)[]>`
-        with before as (
-            select identities as before from identities
-            where identity_id = ${idOf(sql, workspaceId, reference)} and deleted_at is null for no key update),
-          room as (select ${reached} as reached from before),
-          after as (
-            update identities set meta = ${jsonParameter(sql, meta)}, updated_at = now() from before, room
-            where identities.identity_id = (before).identity_id and reached is null returning identities as after),
-          events as (${insertAuditEvents(sql, by, ["identity.update", told])})
-        select reached, (after).* from room left join after on true`,
-      );
+    async updateMeta(call: Call, workspaceId: string, reference: IdentityReference, meta: JsonObject, actor: Actor) {
+      const [row] = await db.run(call, (sql) => {
+        const event = sql`
+          select (a.after).workspace_id, (a.after).identity_id, audit_snapshot(b.before), audit_snapshot(a.after)
+          from before b, after a
+          where ${hasChanged(sql)}`;
+        // An empty meta only removes data, so no quota applies.
+        const reached = Object.keys(meta).length === 0 ? sql`null::text` : reachedQuota(sql, quotas, workspaceId, {});
+        return sql<(IdentityRow & QuotaCheck)[]>`
+          with before as (
+              select identities as before from identities
+              where identity_id = ${idOf(sql, workspaceId, reference)} and deleted_at is null for no key update),
+            quota as (select ${reached} as reached from before),
+            after as (
+              update identities set meta = ${jsonParameter(sql, meta)}, updated_at = now() from before, quota
+              where identities.identity_id = (before).identity_id and reached is null returning identities as after),
+            events as (${insertAuditEvents(sql, actor, ["identity.update", event])})
+          select reached, (after).* from quota left join after on true`;
+      });
       refuseBeyondQuota(quotas, row);
       return row;
     },
 
     /**
-     * Its keys stay, without an identity; none of their rows changes, however many there are. The row of the identity stays
-     * for a while, without its content. False if there was nothing to delete.
+     * The keys of the identity stay, without an identity; none of their rows changes. The row of the identity stays for a
+     * while, without its content. False if there is no such identity.
      */
-    async deleteIdentity(call: Call, workspaceId: string, reference: IdentityReference, by: Actor): Promise<boolean> {
-      const told = sql`
-        select (before).workspace_id, (before).identity_id, audit_snapshot(before), null::json from before, gone`;
-      // Locked for update: whoever is giving this identity to a key has it locked against that.
-      const gone = await run(
-        call,
-        sql`
+    async deleteIdentity(
+      call: Call,
+      workspaceId: string,
+      reference: IdentityReference,
+      actor: Actor,
+    ): Promise<boolean> {
+      const deleted = await db.run(call, (sql) => {
+        const event = sql`
+          select (before).workspace_id, (before).identity_id, audit_snapshot(before), null::json from before, deleted`;
+        // Locked for update: a concurrent statement that gives this identity to a key holds a key share lock.
+        return sql`
           with before as (
               select identities as before from identities
               where identity_id = ${idOf(sql, workspaceId, reference)} and deleted_at is null for update),
-            gone as (
+            deleted as (
               update identities set deleted_at = now(), external_id = '', meta = '{}' from before
-              where identities.identity_id = (before).identity_id returning identities as gone),
-            events as (${insertAuditEvents(sql, by, ["identity.delete", told])})
-          select from gone`,
-      );
-      return gone.length === 1;
+              where identities.identity_id = (before).identity_id returning identities as deleted),
+            events as (${insertAuditEvents(sql, actor, ["identity.delete", event])})
+          select from deleted`;
+      });
+      return deleted.length === 1;
     },
   };
 }
@@ -171,13 +177,13 @@ export function insertion(sql: Statement, identity: NewIdentity): Fragment {
     select ${identityId}, ${workspaceId}, ${externalId}, ${jsonParameter(sql, meta)}, now(), now()`;
 }
 
-/** The id of the identity that is referred to, as a subquery: nothing outside the workspace is ever found. */
+/** The id of the identity that a reference means, as a subquery. It finds only identities of the workspace. */
 export function idOf(sql: Statement, workspaceId: string, reference: IdentityReference) {
   const { value } = reference;
   const match = {
     identityId: () => sql`identity_id = ${value}`,
     externalId: () => sql`external_id = ${value}`,
-    // If one identity's externalId reads like another's identityId, the identityId speaks.
+    // If one identity's externalId equals another's identityId, the identityId wins.
     identity: () =>
       sql`(identity_id = ${value} or external_id = ${value}) order by identity_id = ${value} desc limit 1`,
   }[reference.case];

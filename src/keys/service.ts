@@ -56,7 +56,7 @@ export function createKeysService(store: KeysStore, holdings: KeyCache, lastUsed
     let before: string | undefined;
     // Again, should the key change between the judgement and the change.
     for (;;) {
-      const seen = await store.seeKey(call, caller.workspaceId, keyId, by);
+      const seen = await store.readKeyVersion(call, caller.workspaceId, keyId, by);
       if (seen === undefined) throw keyNotFound();
       if (seen.changedXid === before) throw identityNotFound();
       checkUpdate(caller, seen, changes);
@@ -72,7 +72,7 @@ export function createKeysService(store: KeysStore, holdings: KeyCache, lastUsed
     const by = actorOf(context);
     // Again, should the key change between the check and the deletion.
     for (;;) {
-      const seen = await store.seeKey(context.call, caller.workspaceId, keyId, by);
+      const seen = await store.readKeyVersion(context.call, caller.workspaceId, keyId, by);
       if (seen === undefined) return false;
       checkDeletion(caller, seen);
       if (await store.deleteKey(context.call, seen, by)) return true;
@@ -144,10 +144,10 @@ export function createKeysService(store: KeysStore, holdings: KeyCache, lastUsed
       const by = actorOf(context);
       // Again, should the key change between the judgement and the change.
       for (;;) {
-        const old = await store.seeKey(context.call, caller.workspaceId, keyId, by);
+        const old = await store.readKeyVersion(context.call, caller.workspaceId, keyId, by);
         if (old === undefined) throw keyNotFound();
         checkReroll(caller, old);
-        if (old.expiredAsSet) throw successorStillborn();
+        if (old.isExpired) throw successorStillborn();
         const secret = mintSecret(prefixOf(old.start));
         const successor = { keyId: mintId("key"), hash: secret.hash, start: secret.start };
         const answer = { keyId: successor.keyId, key: secret.plaintext };

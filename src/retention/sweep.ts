@@ -48,7 +48,7 @@ export function startSweep(store: RetentionStore, { auditDays, everyMs, log }: S
         auditEvents: auditDays === "forever" ? 0 : await removeAll(store.auditEvents, auditDays * dayMs),
         keys: await removeAll(store.keys, tombstoneMs),
         identities: await removeAll(store.identities, tombstoneMs),
-        keptAnswers: await removeAll(store.keptAnswers),
+        idempotencyRecords: await removeAll(store.idempotencyRecords),
       };
       if (Object.values(removed).some(Boolean)) log.info({ removed }, "removed rows that are older than they are kept");
       outage.end();

@@ -1,6 +1,7 @@
 import { serviceUnavailable } from "../errors.js";
-import { answerWithin, type Connections, Silence } from "../storage/postgres/database.js";
+import type { Database } from "../storage/postgres/database.js";
 import { classifyError } from "../storage/postgres/errors.js";
+import { TimeoutError, withTimeout } from "../storage/timeout.js";
 import { type Changed, createChangesStore } from "./change-store.js";
 import type { Snapshot } from "./snapshot.js";
 
@@ -41,12 +42,8 @@ export const pollerSettings = {
  *
  * @param history the one that the other connections were found to lead to
  */
-export function createChangePoller(
-  own: Connections,
-  others: Pick<Connections, "renew">,
-  history: string,
-): ChangeSource {
-  const store = createChangesStore(own.sql);
+export function createChangePoller(own: Database, others: Pick<Database, "renew">, history: string): ChangeSource {
+  const store = createChangesStore(own);
   let connected = false;
   let connecting: Promise<void> | undefined;
   let connectLimit = connectLimitMs.first;
@@ -63,12 +60,12 @@ export function createChangePoller(
 
   async function ask<T>(limit: number, question: () => Promise<T>): Promise<T> {
     try {
-      const answer = await answerWithin(limit, question());
+      const answer = await withTimeout(limit, question());
       connected = true;
       connectLimit = connectLimitMs.first;
       return answer;
     } catch (error) {
-      if (error instanceof Silence) {
+      if (error instanceof TimeoutError) {
         own.renew();
         renewOthers();
         if (!connected) connectLimit = Math.min(connectLimit * 2, connectLimitMs.last);
@@ -84,7 +81,7 @@ export function createChangePoller(
       connecting ??= ask(connectLimit, store.greet).finally(() => {
         connecting = undefined;
       });
-      await answerWithin(patienceMs, connecting);
+      await withTimeout(patienceMs, connecting);
     },
     startTimeline: () => ask(answerLimitMs, store.beginHistory),
     async changedSince(seen) {

@@ -1,4 +1,5 @@
-import type { Fragment, Sql } from "../storage/postgres/connection.js";
+import type { Fragment, Statement } from "../storage/postgres/connection.js";
+import type { Database } from "../storage/postgres/database.js";
 import { allRowsOf } from "./change-log.js";
 import { parseSnapshot, type Snapshot } from "./snapshot.js";
 
@@ -55,13 +56,13 @@ interface ChangedRow extends TermsRow {
   readonly xids: string[] | null;
 }
 
-export function createChangesStore(sql: Sql) {
+export function createChangesStore(db: Database) {
   /** Stamps of transactions that are still to come on this server. Each would count as a change at every question. */
-  const isForeign = sql`changed_xid >= pg_snapshot_xmax(pg_current_snapshot())`;
+  const isForeign = (sql: Statement) => sql`changed_xid >= pg_snapshot_xmax(pg_current_snapshot())`;
   const stampedTables = ["keys", "identities", "workspaces", "removals"] as const;
 
   // With the second, nobody would be told that a synchronous standby has not confirmed a change.
-  const unsafeSetting = sql`
+  const unsafeSetting = (sql: Statement) => sql`
     case when current_setting('synchronous_commit') = 'off' then 'synchronous_commit = off'
       when current_setting('client_min_messages') = 'error' then 'client_min_messages = error' end as unsafe_setting`;
 
@@ -71,25 +72,29 @@ export function createChangesStore(sql: Sql) {
      * this statement has waited for would look as one of these.
      */
     async removeForeignStamps(): Promise<void> {
-      const [row] = await sql<{ found: boolean }[]>`
-        select exists (select from keys where ${isForeign}) or exists (select from identities where ${isForeign})
-          or exists (select from workspaces where ${isForeign}) or exists (select from removals where ${isForeign})
-          or exists (select from cluster_state where forgotten_xid >= pg_snapshot_xmax(pg_current_snapshot())) as found`;
+      const [row] = await db.runInBackground(
+        (sql) => sql<{ found: boolean }[]>`
+        select exists (select from keys where ${isForeign(sql)}) or exists (select from identities where ${isForeign(sql)})
+          or exists (select from workspaces where ${isForeign(sql)}) or exists (select from removals where ${isForeign(sql)})
+          or exists (select from cluster_state where forgotten_xid >= pg_snapshot_xmax(pg_current_snapshot())) as found`,
+      );
       if (!row?.found) return;
-      await sql.begin(async (transaction) => {
-        await transaction`set local statement_timeout = 0`;
-        await transaction`lock table keys, identities, workspaces, removals, cluster_state in share row exclusive mode`;
+      await db.begin(async (sql) => {
+        await sql`set local statement_timeout = 0`;
+        await sql`lock table keys, identities, workspaces, removals, cluster_state in share row exclusive mode`;
         for (const table of stampedTables) {
-          await transaction`update ${transaction(table)} set changed_xid = '0' where ${isForeign}`;
+          await sql`update ${sql(table)} set changed_xid = '0' where ${isForeign(sql)}`;
         }
-        await transaction`update cluster_state set forgotten_xid = '0', cache_secret = new_cache_secret()`;
+        await sql`update cluster_state set forgotten_xid = '0', cache_secret = new_cache_secret()`;
       });
     },
 
     async readTerms(): Promise<LeaseTerms> {
-      const [row] = await sql<TermsRow[]>`
-        select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, timeline() as history, ${unsafeSetting}
-        from cluster_state`;
+      const [row] = await db.runInBackground(
+        (sql) => sql<TermsRow[]>`
+        select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, timeline() as history, ${unsafeSetting(sql)}
+        from cluster_state`,
+      );
       if (row === undefined) throw leaseRowMissing();
       return { ...row, snapshot: parseSnapshot(row.snapshot) };
     },
@@ -104,33 +109,35 @@ export function createChangesStore(sql: Sql) {
      */
     async changedSince(seen: Snapshot): Promise<Changed> {
       const most = mostChanges + 1;
-      const xmax = sql`${`${seen.xmax}`}::xid8`;
-      const inProgress = sql`${seen.inProgress.map(String)}::text[]::xid8[]`;
-      // Two conditions, since no index serves both of them at once.
-      const changedIn = (table: Fragment, id: Fragment) => sql`
-        (select workspace_id, ${id} as id, changed_xid from ${table}
-          where changed_xid >= ${xmax} order by changed_xid limit ${most})
-        union all (select workspace_id, ${id}, changed_xid from ${table}
-          where changed_xid = any (${inProgress}) limit ${most})`;
-      const rows = await sql<ChangedRow[]>`
-        with present as materialized (
-            select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, timeline() as history, ${unsafeSetting},
-              pg_is_in_recovery() or current_setting('transaction_read_only')::boolean as standby,
-              forgotten_xid::text::float8, (extract(epoch from clock_timestamp()) * 1000)::float8 as time
-            from cluster_state),
-          changed as materialized (
-            select * from (
-              ${changedIn(sql`keys`, sql`key_id`)}
-              union all ${changedIn(sql`identities`, sql`identity_id`)}
-              union all ${changedIn(sql`workspaces`, sql`workspace_id`)}
-              union all ${changedIn(sql`removals`, sql`null`)}) as unseen limit ${most}),
-          by_workspace as (
-            select workspace_id, count(*) <= ${mostOfOneWorkspace} and bool_and(id is not null) as named,
-              array_agg(id) as ids, array_agg(changed_xid::text) as xids
-            from changed group by workspace_id)
-        select present.*, (select count(*)::float8 from changed) as change_count, workspace_id, named,
-          case when named then ids end as ids, case when named then xids end as xids
-        from present left join by_workspace on true`;
+      const rows = await db.runInBackground((sql) => {
+        const xmax = sql`${`${seen.xmax}`}::xid8`;
+        const inProgress = sql`${seen.inProgress.map(String)}::text[]::xid8[]`;
+        // Two conditions, since no index serves both of them at once.
+        const changedIn = (table: Fragment, id: Fragment) => sql`
+          (select workspace_id, ${id} as id, changed_xid from ${table}
+            where changed_xid >= ${xmax} order by changed_xid limit ${most})
+          union all (select workspace_id, ${id}, changed_xid from ${table}
+            where changed_xid = any (${inProgress}) limit ${most})`;
+        return sql<ChangedRow[]>`
+          with present as materialized (
+              select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, timeline() as history, ${unsafeSetting(sql)},
+                pg_is_in_recovery() or current_setting('transaction_read_only')::boolean as standby,
+                forgotten_xid::text::float8, (extract(epoch from clock_timestamp()) * 1000)::float8 as time
+              from cluster_state),
+            changed as materialized (
+              select * from (
+                ${changedIn(sql`keys`, sql`key_id`)}
+                union all ${changedIn(sql`identities`, sql`identity_id`)}
+                union all ${changedIn(sql`workspaces`, sql`workspace_id`)}
+                union all ${changedIn(sql`removals`, sql`null`)}) as unseen limit ${most}),
+            by_workspace as (
+              select workspace_id, count(*) <= ${mostOfOneWorkspace} and bool_and(id is not null) as named,
+                array_agg(id) as ids, array_agg(changed_xid::text) as xids
+              from changed group by workspace_id)
+          select present.*, (select count(*)::float8 from changed) as change_count, workspace_id, named,
+            case when named then ids end as ids, case when named then xids end as xids
+          from present left join by_workspace on true`;
+      });
       const [first] = rows;
       if (first === undefined) throw leaseRowMissing();
       const { leaseMs, waitMs, history, standby, time, forgottenXid, changeCount } = first;
@@ -142,12 +149,12 @@ export function createChangesStore(sql: Sql) {
 
     /** Makes what was sealed so far worthless, because its transaction ids may not be counted as they are from now on. */
     async beginHistory(): Promise<void> {
-      await sql`select rotate_cache_secret()`;
+      await db.runInBackground((sql) => sql`select rotate_cache_secret()`);
     },
 
     /** Whether the database answers at all. */
     async greet(): Promise<void> {
-      await sql`select`;
+      await db.runInBackground((sql) => sql`select`);
     },
   };
 }

@@ -1,4 +1,4 @@
-import type { Sql } from "../storage/postgres/connection.js";
+import type { Database } from "../storage/postgres/database.js";
 import type { Clock } from "./clock.js";
 import { waitOut } from "./lease.js";
 
@@ -29,18 +29,22 @@ export async function setLeaseTime(times: LeaseTimes, ms: number, clock: Clock):
   return times.setWait(ms, set.version);
 }
 
-export function createLeaseTimes(sql: Sql): LeaseTimes {
+export function createLeaseTimes(db: Database): LeaseTimes {
   return {
     async raiseWait(ms) {
-      await sql`update cluster_state set wait_ms = greatest(wait_ms, ${ms})`;
+      await db.runInBackground((sql) => sql`update cluster_state set wait_ms = greatest(wait_ms, ${ms})`);
     },
     async setLease(ms) {
-      const [row] = await sql<{ waitMs: number; version: string }[]>`
-        update cluster_state set lease_ms = ${ms} where wait_ms >= ${ms} returning wait_ms, xmin::text as version`;
+      const [row] = await db.runInBackground(
+        (sql) => sql<{ waitMs: number; version: string }[]>`
+        update cluster_state set lease_ms = ${ms} where wait_ms >= ${ms} returning wait_ms, xmin::text as version`,
+      );
       return row;
     },
     async setWait(ms, version) {
-      const { count } = await sql`update cluster_state set wait_ms = ${ms} where xmin::text = ${version}`;
+      const { count } = await db.runInBackground(
+        (sql) => sql`update cluster_state set wait_ms = ${ms} where xmin::text = ${version}`,
+      );
       return count > 0;
     },
   };

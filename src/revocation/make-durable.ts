@@ -1,7 +1,6 @@
 import type { Call } from "../call/call.js";
-import type { Sql } from "../storage/postgres/connection.js";
+import type { Database } from "../storage/postgres/database.js";
 import { OutcomeUnknown } from "../storage/postgres/errors.js";
-import { run } from "../storage/postgres/query.js";
 
 /**
  * Makes every change that was visible before as durable as one that was acknowledged. A change may be visible before a
@@ -12,11 +11,13 @@ import { run } from "../storage/postgres/query.js";
  * commit says nothing about what was read. So it fails if the history is another than the one that was known before the
  * reading: histories follow each other, hence all that was read in between is of the same one.
  */
-export function createDurabilityBarrier(sql: Sql) {
+export function createDurabilityBarrier(db: Database) {
   return async (call: Call, history: string): Promise<void> => {
-    const statement = sql<{ history: string }[]>`
-      select timeline() as history, pg_logical_emit_message(true, 'latchkey', '')`;
-    const [row] = await run(call, statement);
+    const [row] = await db.run(
+      call,
+      (sql) => sql<{ history: string }[]>`
+      select timeline() as history, pg_logical_emit_message(true, 'latchkey', '')`,
+    );
     if (row?.history !== history) throw new OutcomeUnknown("another server has taken over since this was read", "");
   };
 }

@@ -4,7 +4,7 @@ import { expect } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { hashSecret } from "../../src/keys/secret.js";
 import { createChangesStore, type LeaseTerms } from "../../src/revocation/change-store.js";
-import { connectPostgres } from "../../src/storage/postgres/connection.js";
+import { openDatabase } from "../../src/storage/postgres/database.js";
 import { createWorkspace } from "./clients/http-requests.js";
 import { listKeys, listKeysGrpc } from "./clients/verify-calls.js";
 import type { TestApp } from "./harness.js";
@@ -50,11 +50,11 @@ export async function shareKey(app: TestApp, redis: Redis, key: string): Promise
 
 /** The epoch of a service's database, and what its entries are sealed with. */
 export async function readTerms(app: TestApp): Promise<LeaseTerms> {
-  const sql = connectPostgres(app.databaseUrl);
+  const db = openDatabase(app.databaseUrl, { connections: 1, statementMs: 10_000 });
   try {
-    return await createChangesStore(sql).readTerms();
+    return await createChangesStore(db).readTerms();
   } finally {
-    await sql.end();
+    await db.close();
   }
 }
 

@@ -1,6 +1,7 @@
 import { mintId } from "../../src/ids.js";
 import { mintSecret } from "../../src/keys/secret.js";
 import { connectPostgres, type Sql, type Statement } from "../../src/storage/postgres/connection.js";
+import { type Database, openDatabase } from "../../src/storage/postgres/database.js";
 import { migrate } from "../../src/storage/postgres/migrate.js";
 import { createDatabase } from "./harness.js";
 
@@ -8,6 +9,8 @@ import { createDatabase } from "./harness.js";
 export interface Schema {
   readonly url: string;
   readonly sql: Sql;
+  /** The same for stores. */
+  readonly db: Database;
   insertWorkspace(): Promise<string>;
   insertKey(workspaceId: string): Promise<string>;
   /** Whether the transaction that wrote a workspace last has stamped it. */
@@ -21,10 +24,12 @@ export interface Schema {
 export async function openSchema(given?: { url: string; drop(): Promise<void> }): Promise<Schema> {
   const database = given ?? (await createDatabase());
   const sql = connectPostgres(database.url);
-  await migrate(sql);
+  const db = openDatabase(database.url, { connections: 2, statementMs: 10_000 });
+  await migrate(db);
   return {
     url: database.url,
     sql,
+    db,
     async insertWorkspace() {
       const id = mintId("ws");
       await sql`insert into workspaces (workspace_id, name, created_at) values (${id}, 'test', now())`;
@@ -49,6 +54,7 @@ export async function openSchema(given?: { url: string; drop(): Promise<void> })
     },
     async close() {
       await sql.end({ timeout: 5 });
+      await db.close();
       await database.drop();
     },
   };

@@ -1,96 +1,128 @@
-import { connectPostgres, type PoolSettings, poolSettings, type Sql } from "./connection.js";
+import type { Attributes, Span } from "@opentelemetry/api";
+import type { Row, RowList } from "postgres";
+import { type Call, runUnlessAborted } from "../../call/call.js";
+import { inSpan } from "../../observe/tracing.js";
+import { connectPostgres, type PoolSettings, poolSettings, type Sql, type Statement } from "./connection.js";
+import { assertInternals, closeNow } from "./internals.js";
 import { createPool, type PoolUsage } from "./pool.js";
-import { reliable, type StatementWatch } from "./statement.js";
+import { type Origin, ownOrigin } from "./shares.js";
+import { type BuildStatement, execute, type Rows, type StatementObserver } from "./statement.js";
 
-/** Connections to the database that can be given up and made anew. */
-export interface Connections {
-  /** Runs on whichever connections are the present ones. */
-  readonly sql: Sql;
-  /** Gives them up: what comes next gets new ones, and what still waits on them has a moment left to be answered. */
+/** Runs statements on pooled connections. A statement is a function of the connection that runs it. */
+export interface Database {
+  /** Runs a statement for a call, and cancels it when the call is aborted. */
+  run<T extends Rows>(call: Call, build: BuildStatement<T>): Promise<RowList<T>>;
+  /** The same for a statement that reads at most one row by an index. It is quick, so it is pipelined behind others. */
+  readOne<T extends Rows>(call: Call, build: BuildStatement<T>): Promise<RowList<T>>;
+  /**
+   * Reads the state of a key or a workspace. Several calls may wait for the result, so it is not cancelled with the call
+   * that started it. It takes its turn with the statements of that call's workspace or connection.
+   */
+  readShared<T extends Rows>(call: Call | undefined, build: BuildStatement<T>): Promise<RowList<T>>;
+  /** Runs a statement of the service itself. It is never shed. */
+  runInBackground<T extends Rows>(build: BuildStatement<T>): Promise<RowList<T>>;
+  /** Runs a transaction of several statements. For start-up: if its connection breaks, the process may end. */
+  begin<T>(work: (sql: Statement) => Promise<T>): Promise<T>;
+  /** Replaces all connections. Statements in flight have a moment to finish; waiting ones continue on the new connections. */
   renew(): void;
-  /** How many are in use, and how many could be. */
-  use(): PoolUsage;
+  usage(): PoolUsage;
   close(): Promise<void>;
 }
 
+/** How long statements in flight may continue on connections that were replaced. */
+const replacedSeconds = 0.5;
+
 /**
- * Opens connections that outlive breaks and a network that swallows packets. postgres.js 3.4.9 alone would not: it uses
- * a silent connection until TCP gives it up, a quarter of an hour later; a statement that arrives between the error and
- * the end of a broken connection waits for ever or is taken for done; and what was left over from a broken connection
- * gets into the next one. So when one connection broke, none of them is used any more, and a result counts only if it
- * is whole.
+ * Opens connections that survive breaks and lost packets. postgres.js 3.4.9 alone does not: it uses a silent connection until
+ * TCP gives up, 15 minutes later; a statement that arrives between the error and the end of a broken connection waits
+ * forever or counts as done; and rows of a broken connection appear in the next result. So when one connection breaks, all
+ * are replaced, and only complete results count.
  *
- * @param watch is told how statements end; without it, none is turned away, however long it has to wait
+ * @param observer without one, no statement is shed
  */
-export function openConnections(
+export function openDatabase(
   url: string,
   settings: PoolSettings = poolSettings,
-  watch?: StatementWatch,
-): Connections {
+  observer?: StatementObserver,
+): Database {
   let closing = false;
-  let pools = open();
-  const lanes = createPool(pools, settings.rules);
+  let connections = connect();
+  assertInternals(connections[0] as Sql);
+  const pool = createPool(connections, settings.rules);
 
-  function open(): Sql[] {
+  function connect(): Sql[] {
     const opened = Array.from({ length: settings.connections }, () =>
       connectPostgres(url, { ...settings, connections: 1 }, () => {
-        if (opened === pools && !closing) renew();
+        if (opened === connections && !closing) renew();
       }),
     );
     return opened;
   }
 
   function renew(): void {
-    const old = pools as (Sql & { close(): Promise<void> })[];
-    pools = open();
-    lanes.replace(pools);
-    for (const pool of old) void pool.end({ timeout: secondsToFinish });
-    // While it ended, postgres.js may have connected once more, for statements that were waiting their turn.
+    const replaced = connections;
+    connections = connect();
+    pool.replace(connections);
+    for (const sql of replaced) void sql.end({ timeout: replacedSeconds });
+    // While it ended, postgres.js may have connected once more for statements that were queued.
     setTimeout(() => {
-      for (const pool of old) void pool.close();
-    }, secondsToFinish * 4_000).unref();
+      for (const sql of replaced) closeNow(sql);
+    }, replacedSeconds * 4_000).unref();
   }
 
-  const sql = new Proxy(lanes.first.sql, {
-    apply: (_first, _this, written: Parameters<Sql>) => {
-      const statement = lanes.first.sql(...written);
-      if (!(statement instanceof Promise)) return statement;
-      return reliable(statement, lanes, (sql) => sql(...written), watch);
-    },
-    get: (_first, name: keyof Sql) => lanes.first.sql[name],
-  });
+  function runAs<T extends Rows>(origin: Origin, call: Call, build: BuildStatement<T>): Promise<RowList<T>> {
+    // A call that revokes waits for a connection as long as it has time: revocations end an overload.
+    const mayShed = observer !== undefined && !call.revokes;
+    const running = runUnlessAborted(call, () => execute(pool, build, { origin, observer, mayShed }));
+    return traced(call.span, running);
+  }
+
   return {
-    sql,
+    run: (call, build) => runAs(originOf(call), call, build),
+    readOne(call, build) {
+      const isQuick = call.workspaceId !== undefined && !call.revokes;
+      return runAs(isQuick ? lookupOriginOf(call) : originOf(call), call, build);
+    },
+    readShared(call, build) {
+      const options = { origin: lookupOriginOf(call), observer, mayShed: observer !== undefined };
+      return traced(call?.span, execute(pool, build, options).result);
+    },
+    runInBackground: (build) => execute(pool, build, { origin: ownOrigin, observer, mayShed: false }).result,
+    begin: (work) => (connections[0] as Sql).begin(work) as Promise<Awaited<ReturnType<typeof work>>>,
     renew,
-    use: lanes.usage,
+    usage: pool.usage,
     async close() {
       closing = true;
-      await Promise.all(pools.map((pool) => pool.end({ timeout: 5 })));
+      await Promise.all(connections.map((sql) => sql.end({ timeout: 5 })));
     },
   };
 }
 
-/** How long statements may go on that wait on connections which were given up. */
-const secondsToFinish = 0.5;
-
-/** The database did not answer in time. */
-export class Silence extends Error {
-  override readonly name = "Silence";
-  readonly code = "ETIMEDOUT";
+/** A call without a workspace is the operator's: no other caller gets as far as a statement of its own. */
+function originOf({ workspaceId, callerId, revokes }: Call): Origin {
+  // Revocations of each key take turns: a stolen key that revokes all the time does not delay its own revocation.
+  if (workspaceId !== undefined && revokes) return { class: "revocation", account: workspaceId, flow: callerId };
+  if (workspaceId !== undefined) return { class: "ordinary", account: workspaceId };
+  return { class: "operator", account: revokes ? "revocations" : "others" };
 }
 
-/** Waits for an answer of the database, but no longer than this. */
-export async function answerWithin<T>(limitMs: number, answer: PromiseLike<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const silence = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => {
-      // In a process that was busy or paused, the answer may lie there unread: reading comes before judging.
-      setImmediate(() => setImmediate(() => reject(new Silence(`no answer within ${limitMs} ms`))));
-    }, limitMs);
-  });
-  try {
-    return await Promise.race([answer, silence]);
-  } finally {
-    clearTimeout(timer);
-  }
+/**
+ * Lookups are quick, so those of all workspaces share connections, in turn. Callers that are not authenticated yet are apart:
+ * any client can send keys that have to be looked up. Each of their connections is a flow of its own, so a client that
+ * sends thousands of keys delays itself, and others only by one turn.
+ */
+function lookupOriginOf(call: Call | undefined): Origin {
+  if (call?.workspaceId !== undefined) return { class: "lookup", account: "workspaces", flow: call.workspaceId };
+  return { class: "lookup", account: "strangers", flow: call?.connection };
+}
+
+function traced<T extends Rows>(span: Span | undefined, result: Promise<RowList<T>>): Promise<RowList<T>> {
+  return span === undefined ? result : inSpan(span, { "db.system.name": "postgresql" }, result, describe);
+}
+
+/** The statement as it was sent, with $1 etc. in place of values. postgres.js adds it to errors, too. */
+function describe(outcome: unknown): Attributes {
+  const { statement, query, command } = outcome as Partial<RowList<Row[]>> & { query?: string };
+  const text = statement?.string ?? query;
+  return { ...(text && { "db.query.text": text.trim() }), ...(command && { "db.operation.name": command }) };
 }

@@ -2,7 +2,8 @@ import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { UserError } from "../../errors.js";
-import type { Sql, Statement } from "./connection.js";
+import type { Statement } from "./connection.js";
+import type { Database } from "./database.js";
 
 const ownFolder = new URL("./migrations/", import.meta.url);
 
@@ -14,9 +15,9 @@ const lock = 5_138_008_422;
  * transaction. Polls for the lock instead of waiting inside Postgres, where a waiting session would hold up others.
  * Refuses a database that a development version made.
  */
-export async function migrate(sql: Sql, folder = ownFolder): Promise<void> {
+export async function migrate(db: Pick<Database, "begin">, folder = ownFolder): Promise<void> {
   const migrations = await readMigrations(folder);
-  while (!(await sql.begin((transaction) => applyPending(transaction, migrations)))) await sleep(50);
+  while (!(await db.begin((transaction) => applyPending(transaction, migrations)))) await sleep(50);
 }
 
 /** False if another process is migrating at this moment. */

@@ -1,9 +1,9 @@
 import type { Log } from "../../observe/log.js";
 import { classifyError } from "./errors.js";
-import type { StatementWatch } from "./statement.js";
+import type { StatementObserver } from "./statement.js";
 
 /** The part of the watch that is about trouble. */
-export type OutageLog = Pick<StatementWatch, "succeeded" | "failed">;
+export type OutageLog = Pick<StatementObserver, "succeeded" | "failed">;
 
 /** How long nothing may have failed before a success counts as the end. */
 const quietMs = 5_000;

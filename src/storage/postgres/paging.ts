@@ -1,5 +1,5 @@
 import type postgres from "postgres";
-import type { Fragment, Sql } from "./connection.js";
+import type { Fragment, Statement } from "./connection.js";
 
 /**
  * The first rows in an order that an index has, one more than the limit of the page. Its limit comes as a parameter, of
@@ -10,7 +10,7 @@ import type { Fragment, Sql } from "./connection.js";
  * @param order the columns, as they are called in what is selected
  */
 export function pageOf<Row extends object>(
-  sql: Sql,
+  sql: Statement,
   rows: Fragment,
   order: Fragment,
   limit: number,
@@ -50,7 +50,7 @@ export interface Scan {
  * follow; the next page begins where the scan ended. Where the filter matches enough, only as many rows are looked at.
  */
 export function scannedPageOf<Row extends object>(
-  sql: Sql,
+  sql: Statement,
   { rows, column, direction, filter, limit, whole, id }: Scan,
 ): postgres.PendingQuery<(Row & ScanEnd)[]> {
   const last = sql`(select ${column} from scanned order by ${column} ${direction} offset ${mostScanned - 1} limit 1)`;

@@ -1,205 +1,168 @@
 import type { PendingQuery, Row, RowList } from "postgres";
 import { serviceOverloaded } from "../../errors.js";
-import { errorCodeOf, listenForWarnings, type Sql } from "./connection.js";
+import { errorCodeOf, listenForWarnings, type Statement } from "./connection.js";
 import { OutcomeUnknown } from "./errors.js";
+import { isActive, isResultOf, requestCancel } from "./internals.js";
 import type { Pool, PooledConnection, PoolWaiter } from "./pool.js";
 import type { Origin } from "./shares.js";
 
-type Statement = PendingQuery<Row[]>;
+export type Rows = readonly (Row | undefined)[];
 
-/** What postgres.js 3.4.9 keeps to itself about a statement. */
-interface Inside {
-  /** Whether it is the one that runs on its connection. */
-  readonly active: boolean;
-  /** Sends a request to cancel it, on a connection made for that. */
-  canceller(statement: Statement): Promise<void>;
-}
+/** Builds a statement on the connection that will run it. Called again for a retry. */
+export type BuildStatement<T extends Rows> = (sql: Statement) => PendingQuery<T>;
 
-/** How often a statement is run again that somebody else's trouble has ended. */
-const mostRepeats = 3;
-
-/** A request to cancel may come between two steps of a statement, and is lost then; so it is repeated. */
-const cancelEveryMs = 200;
-
-/** What was sent, but does not run yet, cannot be cancelled; it is looked at again after this long. */
-const lookEveryMs = 20;
-
-/**
- * Makes a statement of postgres.js one that can be relied on. It gets a connection from the lanes when somebody waits for
- * it. Its result is whole, or it fails. It also fails if PostgreSQL warned while it ran: its outcome is unknown then, and
- * it is not run again. That holds for all statements, because none of ours makes PostgreSQL warn otherwise. It is run again if it fell victim to a deadlock, or to a request to cancel that
- * was meant for the one before it: of either, nothing was kept, because a statement is a transaction. And it can be
- * cancelled at any time: postgres.js alone would lose a connection over a statement that has not been sent yet, mix up
- * the results of those that were sent together, and end the process if the request cannot be sent.
- *
- * There is no `sql.begin` anywhere but in migrations: a change over several tables is one statement. Inside a
- * transaction, postgres.js writes to a connection that has just broken, and that ends the process.
- *
- * @param statement is not sent itself; it may also be a part of another
- * @param write the same statement, for the connection that it is to be sent on
- * @param watch is told how it ends; without one, it waits for a connection for as long as it takes
- */
-export function reliable(
-  statement: Statement,
-  lanes: Pool,
-  write: (sql: Sql) => Statement,
-  watch?: StatementWatch,
-): Statement {
-  let cancelled = false;
-  let errand: Errand | undefined;
-  statement.cancel = () => {
-    cancelled = true;
-    errand?.cancel();
-  };
-  // biome-ignore lint/suspicious/noThenProperty: a statement is sent when somebody waits for it
-  statement.then = (onResult, onError) => {
-    if (errand === undefined && cancelled) return Promise.reject(new Cancelled()).then(onResult, onError);
-    errand ??= send(lanes, write, watch, patient.has(statement), origins.get(statement));
-    return errand.result.then(onResult, onError);
-  };
-  return statement;
-}
-
-/** Is told how statements end. */
-export interface StatementWatch {
-  succeeded(statement: string): void;
-  failed(error: unknown): void;
-  /** It would have had to wait for a connection for too long. */
-  turnedAway(): void;
-}
-
-const patient = new WeakSet<object>();
-
-/** A statement that is not turned away, however long it has to wait: nobody would ask again. */
-export function patiently<T extends object>(statement: T): T {
-  patient.add(statement);
-  return statement;
-}
-
-const origins = new WeakMap<object, Origin>();
-
-/** A statement that takes its turn, and its share of the connections, with others of this origin. */
-export function withOrigin<T extends object>(statement: T, origin: Origin): T {
-  origins.set(statement, origin);
-  return statement;
-}
-
-/** A statement that somebody waits for. */
-interface Errand {
-  readonly result: Promise<RowList<Row[]>>;
+/** A statement that waits for a connection or runs. */
+export interface Execution<T extends Rows> {
+  readonly result: Promise<RowList<T>>;
+  /** The result rejects soon. A change that PostgreSQL has already committed stays. */
   cancel(): void;
 }
 
-function send(
-  lanes: Pool,
-  write: (sql: Sql) => Statement,
-  watch: StatementWatch | undefined,
-  isPatient: boolean,
-  origin: Origin | undefined,
-): Errand {
-  let repeatsLeft = mostRepeats;
-  let running: { readonly statement: Statement & Inside; readonly lane: PooledConnection } | undefined;
+/** Receives the outcome of every statement. */
+export interface StatementObserver {
+  succeeded(statement: string): void;
+  failed(error: unknown): void;
+  /** The statement was rejected because it waited for a connection for too long. */
+  shed(): void;
+}
+
+export interface ExecutionOptions {
+  readonly origin: Origin;
+  readonly observer?: StatementObserver | undefined;
+  /** False: the statement waits for a connection for as long as it takes. */
+  readonly mayShed: boolean;
+}
+
+/** How often a statement is retried after a deadlock or a stray cancel request. */
+const maxRetries = 3;
+
+/** A cancel request that arrives between two steps of a statement has no effect, so it is repeated. */
+const cancelIntervalMs = 200;
+
+/** A statement that was sent but is not active yet cannot be cancelled. It is checked again after this time. */
+const activeCheckIntervalMs = 20;
+
+/**
+ * Runs a statement on a connection of the pool.
+ *
+ * - The result is complete, or the statement fails. postgres.js alone can resolve with a part of the rows after a
+ *   connection broke.
+ * - A warning of PostgreSQL while the statement runs makes its outcome unknown: it fails, without a retry. None of our
+ *   statements causes warnings by itself.
+ * - A deadlock is retried, and so is a cancel request that was meant for the statement before on the same connection.
+ *   Neither leaves anything behind, because a statement is a transaction.
+ * - It can be cancelled at any time. postgres.js alone would close the connection over a statement that was not sent yet,
+ *   mix up the results of pipelined statements, and end the process if the cancel request cannot be sent.
+ *
+ * Changes never use `sql.begin`: a change over several tables is one statement. Inside a transaction, postgres.js writes to
+ * a connection that has just broken, and that ends the process.
+ */
+export function execute<T extends Rows>(
+  pool: Pool,
+  build: BuildStatement<T>,
+  { origin, observer, mayShed }: ExecutionOptions,
+): Execution<T> {
+  let retriesLeft = maxRetries;
+  let running: { readonly query: PendingQuery<Row[]>; readonly connection: PooledConnection } | undefined;
   let cancelled = false;
-  let resolve: (result: RowList<Row[]>) => void;
+  let resolve: (result: RowList<T>) => void;
   let reject: (error: unknown) => void;
-  const result = new Promise<RowList<Row[]>>((...settle) => {
+  const result = new Promise<RowList<T>>((...settle) => {
     [resolve, reject] = settle;
   });
 
-  function attempt(lane: PooledConnection): void {
-    const statement = write(lane.sql) as Statement & Inside;
-    running = { statement, lane };
+  function run(connection: PooledConnection): void {
+    const query = build(connection.sql) as unknown as PendingQuery<Row[]>;
+    running = { query, connection };
     let warning: string | undefined;
-    // Of the statements that were sent on this connection, the active one is meant. While it connects, none is.
-    const stopListening = listenForWarnings(lane.sql, (heard) => {
-      if (statement.active) warning ??= heard;
+    // A warning belongs to the active statement. While the connection is being opened, none is active.
+    const stopListening = listenForWarnings(connection.sql, (text) => {
+      if (isActive(query)) warning ??= text;
     });
-    statement.then(
-      (found) => {
-        leave(lane);
+    query.then(
+      (rows) => {
+        release(connection);
         stopListening();
-        dropHoles(found);
+        dropHoles(rows);
         if (warning !== undefined) {
-          fail(new OutcomeUnknown(warning, found.statement.string));
-        } else if (isWhole(found, statement)) {
-          watch?.succeeded(found.statement.string);
-          resolve(found);
-        } else reject(new ConnectionBroken("the connection broke before the result was whole"));
+          fail(new OutcomeUnknown(warning, rows.statement.string));
+        } else if (isComplete(rows, query)) {
+          observer?.succeeded(rows.statement.string);
+          resolve(rows as unknown as RowList<T>);
+        } else reject(new ConnectionBroken("the connection broke before the result was complete"));
       },
       (error) => {
-        leave(lane);
+        release(connection);
         stopListening();
-        if (cancelled || repeatsLeft-- === 0 || !isVictim(error, lane)) fail(error);
-        else lanes.acquire(waiter);
+        if (cancelled || retriesLeft-- === 0 || !isRetryable(error, connection)) fail(error);
+        else pool.acquire(waiter);
       },
     );
   }
 
   function fail(error: unknown): void {
-    watch?.failed(error);
+    observer?.failed(error);
     reject(error);
   }
 
-  function leave(lane: PooledConnection): void {
+  function release(connection: PooledConnection): void {
     running = undefined;
-    lanes.release(lane);
+    pool.release(connection);
   }
 
   function stop(): void {
     if (running === undefined) return;
-    const { statement, lane } = running;
-    const { active } = statement;
+    const { query, connection } = running;
+    const active = isActive(query);
     if (active) {
-      lane.cancelSent = true;
-      statement.canceller(statement).catch(() => {});
+      connection.cancelSent = true;
+      requestCancel(query);
     }
-    setTimeout(stop, active ? cancelEveryMs : lookEveryMs).unref();
+    setTimeout(stop, active ? cancelIntervalMs : activeCheckIntervalMs).unref();
   }
 
-  function refuse(): void {
-    watch?.turnedAway();
+  function shed(): void {
+    observer?.shed();
     reject(serviceOverloaded());
   }
 
-  const waiter: PoolWaiter =
-    watch === undefined || isPatient
-      ? { onAcquired: attempt, origin }
-      : { onAcquired: attempt, onRejected: refuse, origin };
-  lanes.acquire(waiter);
+  const waiter: PoolWaiter = mayShed ? { onAcquired: run, onRejected: shed, origin } : { onAcquired: run, origin };
+  pool.acquire(waiter);
   return {
     result,
     cancel() {
       cancelled = true;
-      if (lanes.cancel(waiter)) reject(new Cancelled());
+      if (pool.cancel(waiter)) reject(new Cancelled());
       else stop();
     },
   };
 }
 
 /**
- * Where a statement was cancelled after some of its rows had arrived, postgres.js 3.4.9 goes on counting from there: the
- * rows of the next result on that connection come behind as many places that nothing was ever put in. The result is its
- * own, and complete. Rows that are left over from a connection that broke are no such places, and stay.
+ * When a statement is cancelled after some of its rows have arrived, postgres.js 3.4.9 continues its row count with the
+ * next result on that connection: that result begins with as many array holes. It is complete otherwise. Rows of a broken
+ * connection are no holes, and stay.
  */
 function dropHoles(result: RowList<Row[]>): void {
   const rows: Row[] = result;
-  const holes = rows.findIndex((_row, place) => place in rows);
+  const holes = rows.findIndex((_row, index) => index in rows);
   if (holes > 0) rows.splice(0, holes);
 }
 
-/** A result is whole if the statement ended, the result is its own, and every row is there. */
-function isWhole(result: RowList<Row[]>, asked: object): boolean {
-  const own = "statement" in asked && asked.statement === result.statement;
-  return own && result.command !== null && (result.length === 0 || result.length === result.count);
+/** Whether the statement ended, the result is its own, and no row is missing. */
+function isComplete(result: RowList<Row[]>, query: PendingQuery<Row[]>): boolean {
+  return (
+    isResultOf(result, query) && result.command !== null && (result.length === 0 || result.length === result.count)
+  );
 }
 
-/** 40P01: a deadlock. 57014: cancelled, or out of time; of the latter, the next attempt will be, too. */
-function isVictim(error: unknown, lane: PooledConnection): boolean {
+/** 40P01: a deadlock. 57014: cancelled, or timed out; a timeout would occur again. */
+function isRetryable(error: unknown, connection: PooledConnection): boolean {
   const code = errorCodeOf(error);
-  return code === "40P01" || (code === "57014" && lane.cancelSent);
+  return code === "40P01" || (code === "57014" && connection.cancelSent);
 }
 
-/** Nothing can be said of what was asked. */
+/** The outcome of the statement is unknown. */
 class ConnectionBroken extends Error {
   override readonly name = "ConnectionBroken";
   readonly code = "CONNECTION_CLOSED";

@@ -3,6 +3,7 @@ import { Cluster, Redis, type RedisOptions, ReplyError } from "ioredis";
 import { createEpisode } from "../../observe/episode.js";
 import type { Log } from "../../observe/log.js";
 import { inSpan } from "../../observe/tracing.js";
+import { withTimeout } from "../timeout.js";
 import { createBreaker } from "./breaker.js";
 
 /** Where Redis is: one server, or some nodes of a cluster. */
@@ -63,7 +64,7 @@ export function connectRedis(address: RedisAddress, log: Log, limitMs = standard
   const breaker = createBreaker(
     // As a caller would, for a server may greet and yet refuse commands; and under another name each time, for a
     // cluster that has lost one node still has others.
-    () => within(limitMs, redis.get(`latchkey:probe:${probes++}`)),
+    () => withTimeout(limitMs, redis.get(`latchkey:probe:${probes++}`)),
     (inUse, cause) => {
       clearTimeout(doubt);
       if (inUse) return outage.end();
@@ -77,10 +78,10 @@ export function connectRedis(address: RedisAddress, log: Log, limitMs = standard
 
   /** Under the limits that hold for every command. */
   function limited<T>(operation: string, command: () => Promise<T>, span?: Span): () => Promise<T> {
-    if (span === undefined) return () => within(limitMs, command());
+    if (span === undefined) return () => withTimeout(limitMs, command());
     // The name is not told: that of a key is made from its secret.
     const tell = { "db.system.name": "redis", "db.operation.name": operation };
-    return () => inSpan(span, tell, within(limitMs, command()));
+    return () => inSpan(span, tell, withTimeout(limitMs, command()));
   }
 
   /** The operations that it refuses: a user of it may lack the right to one of them. */
@@ -149,23 +150,6 @@ function connectCluster(urls: readonly string[], options: RedisOptions): Cluster
       },
     },
   );
-}
-
-/**
- * Done here and not by ioredis' commandTimeout. That limits what one connection does; in a cluster a command may be sent
- * to several, one after the other. And after a pause of this process, it would take answers that are there for late.
- */
-async function within<T>(limitMs: number, answer: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    const giveUp = () => reject(new Error(`no answer within ${limitMs} ms`));
-    timer = setTimeout(() => setImmediate(giveUp), limitMs); // what has arrived is read in between
-  });
-  try {
-    return await Promise.race([answer, late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }
 
 /** Stands in where no Redis is configured: nothing is ever found. */

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest"
 import { createChangePoller, pollerSettings } from "../../../src/revocation/change-poller.js";
 import { createChangesStore } from "../../../src/revocation/change-store.js";
 import { snapshotBefore } from "../../../src/revocation/snapshot.js";
-import { openConnections } from "../../../src/storage/postgres/database.js";
+import { openDatabase } from "../../../src/storage/postgres/database.js";
 import { createDatabase } from "../../support/harness.js";
 
 let database: Awaited<ReturnType<typeof createDatabase>>;
@@ -12,9 +12,9 @@ beforeAll(async () => {
 afterAll(() => database.drop());
 
 it("a server that takes over before the first question is noticed by that question, and the pool renewed", async () => {
-  const own = openConnections(database.url, pollerSettings);
+  const own = openDatabase(database.url, pollerSettings);
   onTestFinished(own.close);
-  const { history } = await createChangesStore(own.sql).readTerms();
+  const { history } = await createChangesStore(own).readTerms();
   for (const [found, renewals] of [
     [history, 0],
     ["that of the server before", 1],

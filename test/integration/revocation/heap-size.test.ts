@@ -14,7 +14,7 @@ describe("what is held takes as much of the heap as it may", () => {
     ["many small objects", 1_000],
     ["many names", 1_500],
   ])("if the meta of keys is %s", { timeout: 120_000 }, async (kind, entries) => {
-    const program = fileURLToPath(new URL("full-shelf.mjs", import.meta.url));
+    const program = fileURLToPath(new URL("full-cache.mjs", import.meta.url));
     const { stdout } = await run(process.execPath, ["--expose-gc", program, kind, `${capacity}`, `${entries}`]);
     expect(Number(stdout) / capacity).toBeGreaterThan(0.8);
     expect(Number(stdout) / capacity).toBeLessThan(1.15);

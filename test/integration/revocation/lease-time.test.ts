@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
 import { changeLeaseTime } from "../../../src/app.js";
 import { createLeaseTimes } from "../../../src/revocation/lease-time.js";
-import { connectPostgres } from "../../../src/storage/postgres/connection.js";
+import { openDatabase } from "../../../src/storage/postgres/database.js";
 import { createDatabase, operatorKey } from "../../support/harness.js";
 import { readMetric } from "../../support/metrics.js";
 import { openReplicas, type Replicas } from "../../support/replicas.js";
@@ -70,13 +70,14 @@ it("the lease time is raised and lowered while replicas run: every answer is rig
 }, 120_000);
 
 it("of two who change the lease time at once, the first does not lower the wait that the other one's leases need", async () => {
-  const sql = connectPostgres(database.url, { connections: 1, statementMs: 10_000 });
-  onTestFinished(() => sql.end());
-  const times = createLeaseTimes(sql);
-  const read = async () => (await sql`select lease_ms, wait_ms from cluster_state`)[0];
+  const db = openDatabase(database.url, { connections: 1, statementMs: 10_000 });
+  onTestFinished(db.close);
+  const times = createLeaseTimes(db);
+  const read = async () => (await db.runInBackground((sql) => sql`select lease_ms, wait_ms from cluster_state`))[0];
 
   expect(await times.setLease(1_000), "a lease that changes would not wait for").toBeUndefined();
-  await expect(sql`update cluster_state set lease_ms = 1000`, "by hand").rejects.toMatchObject({ code: "23514" });
+  const byHand = db.runInBackground((sql) => sql`update cluster_state set lease_ms = 1000`);
+  await expect(byHand).rejects.toMatchObject({ code: "23514" });
   await times.raiseWait(1_000);
   const first = await times.setLease(250);
   // The other one raises the lease and lowers it again, and the row says what it said.

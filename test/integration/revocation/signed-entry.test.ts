@@ -101,7 +101,7 @@ describe("what another replica asks", () => {
     const found = lookups(other, async () => {
       expect(await questions(shared, () => listKeys(other, shared.key))).toEqual([`get ${keyEntryOf(shared.key)}`]);
     });
-    expect(await found).toEqual({ "key redis": 1, "workspace held": 1 });
+    expect(await found).toEqual({ "key redis": 1, "workspace memory": 1 });
   });
 
   it("for a key that it holds: nobody", async () => {
@@ -112,7 +112,7 @@ describe("what another replica asks", () => {
       for (let count = 0; count < 20; count++) await listKeys(other, shared.key);
     };
     const found = lookups(other, async () => expect(await questions(shared, calls)).toEqual([]));
-    expect(await found).toEqual({ "key held": 20, "workspace held": 20 });
+    expect(await found).toEqual({ "key memory": 20, "workspace memory": 20 });
   });
 
   it("for a key that it holds, of a workspace that has changed: Redis once", async () => {
@@ -126,7 +126,7 @@ describe("what another replica asks", () => {
       const entry = workspaceEntryOf(shared.workspaceId);
       expect(await questions(shared, () => listKeys(other, shared.key))).toEqual([`get ${entry}`]);
     });
-    expect(await found).toEqual({ "key held": 1, "workspace redis": 1 });
+    expect(await found).toEqual({ "key memory": 1, "workspace redis": 1 });
     expect(await askBoth(replicas.others, shared.key)).toEqual(outcomes.workspaceDisabled);
   });
 

@@ -1,8 +1,12 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Row } from "postgres";
 import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from "vitest";
-import { openConnections } from "../../../src/storage/postgres/database.js";
+import { abortCall, type Call } from "../../../src/call/call.js";
+import { cancelled as cancelledError } from "../../../src/errors.js";
+import { type Database, openDatabase } from "../../../src/storage/postgres/database.js";
+import type { BuildStatement } from "../../../src/storage/postgres/statement.js";
 import { addressOf, byPort } from "../../support/backend-address.js";
 import { createDatabase } from "../../support/harness.js";
 
@@ -12,142 +16,154 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-/** Connections to Postgres by way of somebody who reads along, and who can turn away new ones, or let them wait. */
-async function openOverheard(connections: number) {
-  const heard: Buffer[] = [];
+/** Connections to PostgreSQL through a proxy that records what is sent, and can refuse or delay new connections. */
+async function openRecorded(connections: number) {
+  const sent: Buffer[] = [];
   let delayMs = 0;
   const server = createServer(async (near) => {
     await sleep(delayMs);
     const far = connect(addressOf(database.url));
     for (const socket of [near, far]) socket.on("error", () => {});
-    near.on("data", (bytes) => heard.push(bytes));
+    near.on("data", (bytes) => sent.push(bytes));
     near.pipe(far).pipe(near);
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
-  const opened = openConnections(byPort(database.url, (server.address() as AddressInfo).port), {
+  const db = openDatabase(byPort(database.url, (server.address() as AddressInfo).port), {
     connections,
     statementMs: 10_000,
   });
   onTestFinished(async () => {
-    await opened.close();
+    await db.close();
     server.close();
   });
-  await opened.sql`select 1`;
+  await db.runInBackground((sql) => sql`select 1`);
   return {
-    sql: opened.sql,
-    heard: () => Buffer.concat(heard).toString(),
-    turnAwayNewOnes: () => server.close(),
-    delayNewOnes: (ms: number) => {
+    db,
+    sent: () => Buffer.concat(sent).toString(),
+    refuseConnections: () => server.close(),
+    delayConnections: (ms: number) => {
       delayMs = ms;
     },
   };
 }
 
-/** How a statement ends that is being waited for. */
-const ending = (statement: PromiseLike<unknown>) =>
-  Promise.resolve(statement).then(
+const openCall = (): Call => ({ requestId: "req_test", deadline: Number.POSITIVE_INFINITY });
+
+/** Runs a statement for a call of its own, which can be aborted. */
+function start(db: Database, build: BuildStatement<Row[]>) {
+  const call = openCall();
+  return { result: db.run(call, build), abort: () => abortCall(call, cancelledError()) };
+}
+
+/** "done", or the message of the error. */
+const ending = (result: Promise<unknown>) =>
+  result.then(
     () => "done",
     (error: Error) => error.message,
   );
 
-describe("a statement that is cancelled", () => {
-  it("while it runs, ends in Postgres", async () => {
-    const { sql } = await openOverheard(1);
-    const slow = sql`select pg_sleep(8)`;
-    const end = ending(slow);
+describe("cancellation of a statement", () => {
+  it("while it runs, ends it in PostgreSQL", async () => {
+    const { db } = await openRecorded(1);
+    const slow = start(db, (sql) => sql`select pg_sleep(8)`);
+    const end = ending(slow.result);
     await sleep(50);
-    slow.cancel();
+    slow.abort();
     expect(await end).toMatch(/canceling statement/);
-    expect([...(await sql`select 1 as number`)]).toEqual([{ number: 1 }]);
+    expect([...(await db.runInBackground((sql) => sql`select 1 as number`))]).toEqual([{ number: 1 }]);
   });
 
-  it("while it runs, on a connection by a socket in the file system, ends in Postgres", async () => {
+  it("while it runs, on a Unix socket, ends it in PostgreSQL", async () => {
     expect(addressOf(database.url)).toHaveProperty("path");
-    const { sql, close } = openConnections(database.url, { connections: 1, statementMs: 10_000 });
-    onTestFinished(close);
-    const slow = sql`select pg_sleep(8)`;
-    const end = ending(slow);
+    const db = openDatabase(database.url, { connections: 1, statementMs: 10_000 });
+    onTestFinished(db.close);
+    const slow = start(db, (sql) => sql`select pg_sleep(8)`);
+    const end = ending(slow.result);
     await sleep(50);
-    slow.cancel();
+    slow.abort();
     expect(await end).toMatch(/canceling statement/);
   });
 
-  it("while it waits behind one that takes long, is never sent", async () => {
-    const { sql, heard } = await openOverheard(1);
-    const slow = ending(sql`select pg_sleep(0.3)`);
+  it("while it waits for a connection: it is never sent", async () => {
+    const { db, sent } = await openRecorded(1);
+    const slow = ending(db.runInBackground((sql) => sql`select pg_sleep(0.3)`));
     await sleep(50);
-    const queued = sql`select 'this was not to be heard'`;
-    const end = ending(queued);
+    const queued = start(db, (sql) => sql`select 'this must not be sent'`);
+    const end = ending(queued.result);
     await sleep(50);
-    queued.cancel();
+    queued.abort();
     expect(await end).toMatch(/before it was sent/);
     expect(await slow).toBe("done");
-    await sql`select 'but this'`;
-    expect(heard()).toContain("but this");
-    expect(heard()).not.toContain("this was not to be heard");
+    await db.runInBackground((sql) => sql`select 'this is sent'`);
+    expect(sent()).toContain("this is sent");
+    expect(sent()).not.toContain("this must not be sent");
   });
 
-  it("before anybody waits for it, is never sent", async () => {
-    const { sql, heard } = await openOverheard(1);
-    const early = sql`select 'too early'`;
-    early.cancel();
-    expect(await ending(early)).toMatch(/before it was sent/);
-    expect(heard()).not.toContain("too early");
+  it("before it starts: it is never sent", async () => {
+    const { db, sent } = await openRecorded(1);
+    const call = openCall();
+    abortCall(call, cancelledError());
+    await expect(db.run(call, (sql) => sql`select 'too early'`)).rejects.toBe(call.abortReason);
+    expect(sent()).not.toContain("too early");
   });
 
-  it("goes on without harm if the server cannot be told", async () => {
-    const { sql, turnAwayNewOnes } = await openOverheard(1);
-    const slow = sql`select pg_sleep(0.5)`;
-    const end = ending(slow);
+  it("has no effect if the cancel request cannot be sent", async () => {
+    const { db, refuseConnections } = await openRecorded(1);
+    const slow = start(db, (sql) => sql`select pg_sleep(0.5)`);
+    const end = ending(slow.result);
     await sleep(50);
-    turnAwayNewOnes();
-    slow.cancel();
+    refuseConnections();
+    slow.abort();
     expect(await end).toBe("done");
   });
 
-  it("and ends before Postgres hears of it, does not take the next one with it", async () => {
-    const { sql, delayNewOnes } = await openOverheard(1);
-    delayNewOnes(400);
-    const short = sql`select pg_sleep(0.2)`;
-    const next = sql`select 1 as number, pg_sleep(0.6)::text`;
-    const [end, found] = [ending(short), Promise.resolve(next)];
+  it("that arrives after its end does not cancel the next statement", async () => {
+    const { db, delayConnections } = await openRecorded(1);
+    delayConnections(400);
+    const short = start(db, (sql) => sql`select pg_sleep(0.2)`);
+    const next = db.runInBackground((sql) => sql`select 1 as number, pg_sleep(0.6)::text`);
+    const end = ending(short.result);
     await sleep(50);
-    short.cancel();
+    short.abort();
     expect(await end).toBe("done");
-    expect(await found).toMatchObject([{ number: 1 }]);
+    expect(await next).toMatchObject([{ number: 1 }]);
   });
 
-  it("after some of its rows have come leaves the next one's result as it is, of a read and of a change", async () => {
-    const { sql } = await openOverheard(1);
-    await sql`create table if not exists notes (note text)`;
-    const next = [
-      () => sql`select 'read' as note`,
-      () => sql`with added as (insert into notes values ('made') returning note) select note from added`,
-      () => sql`select note from notes where note = 'nothing'`,
+  it("after some of its rows have arrived leaves the next result complete, of a read and of a change", async () => {
+    const { db } = await openRecorded(1);
+    await db.runInBackground((sql) => sql`create table if not exists notes (note text)`);
+    const next: BuildStatement<Row[]>[] = [
+      (sql) => sql`select 'read' as note`,
+      (sql) => sql`with added as (insert into notes values ('made') returning note) select note from added`,
+      (sql) => sql`select note from notes where note = 'nothing'`,
     ];
-    for (const [index, write] of next.entries()) {
-      const many = sql`select repeat('x', 1000), pg_sleep(0.002)::text from generate_series(1, 4000)`;
-      const end = ending(many);
-      await sleep(200); // PostgreSQL sends what it has in pieces of 8 KiB
-      many.cancel();
+    for (const [index, build] of next.entries()) {
+      const many = start(
+        db,
+        (sql) => sql`select repeat('x', 1000), pg_sleep(0.002)::text from generate_series(1, 4000)`,
+      );
+      const end = ending(many.result);
+      await sleep(200); // PostgreSQL sends its output in pieces of 8 KiB
+      many.abort();
       expect(await end).toMatch(/canceling statement/);
-      expect([...(await write())]).toEqual([[{ note: "read" }], [{ note: "made" }], []][index]);
+      expect([...(await db.runInBackground(build))]).toEqual([[{ note: "read" }], [{ note: "made" }], []][index]);
     }
-    expect((await sql`select from notes`).count).toBe(1);
+    expect((await db.runInBackground((sql) => sql`select from notes`)).count).toBe(1);
   });
 
-  it("at any moment takes nobody with it: all others get their own results", async () => {
-    const { sql } = await openOverheard(2);
+  it("at any moment affects no other statement: all others get their own results", async () => {
+    const { db } = await openRecorded(2);
     let cancelled = 0;
     const ask = async (number: number) => {
-      const statement = sql`select ${number}::int as number, pg_sleep(${number % 3 === 0 ? 0.01 : 0})::text`;
+      const seconds = number % 3 === 0 ? 0.01 : 0;
+      const { result, abort } = start(db, (sql) => sql`select ${number}::int as number, pg_sleep(${seconds})::text`);
       if (number % 3 === 0) {
-        const end = ending(statement);
+        const end = ending(result);
         await sleep(number % 10);
-        statement.cancel();
+        abort();
         if ((await end) !== "done") cancelled += 1;
       } else {
-        expect((await statement)[0]).toMatchObject({ number });
+        expect((await result)[0]).toMatchObject({ number });
       }
     };
     for (let round = 0; round < 20; round++) {
@@ -157,15 +173,15 @@ describe("a statement that is cancelled", () => {
   });
 });
 
-describe("a statement", () => {
-  it("does not wait for one that takes long, if another connection is free or fast", async () => {
-    const { sql } = await openOverheard(2);
-    const slow = sql`select pg_sleep(8)`;
-    const end = ending(slow);
-    await sleep(50);
-    const asked = Array.from({ length: 40 }, (_, number) => sql`select ${number}::int as number`);
-    expect((await Promise.all(asked)).map(([row]) => row?.["number"])).toEqual(asked.map((_, number) => number));
-    slow.cancel();
-    expect(await end).toMatch(/canceling statement/);
-  });
+it("a statement does not wait for a slow one while another connection is free or fast", async () => {
+  const { db } = await openRecorded(2);
+  const slow = start(db, (sql) => sql`select pg_sleep(8)`);
+  const end = ending(slow.result);
+  await sleep(50);
+  const asked = Array.from({ length: 40 }, (_, number) =>
+    db.runInBackground((sql) => sql`select ${number}::int as number`),
+  );
+  expect((await Promise.all(asked)).map(([row]) => row?.["number"])).toEqual(asked.map((_, number) => number));
+  slow.abort();
+  expect(await end).toMatch(/canceling statement/);
 });

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from "vitest";
-import { type Connections, openConnections } from "../../../src/storage/postgres/database.js";
+import { type Database, openDatabase } from "../../../src/storage/postgres/database.js";
 import { classifyError } from "../../../src/storage/postgres/errors.js";
 import { addressOf, byPort } from "../../support/backend-address.js";
 import { createDatabase } from "../../support/harness.js";
@@ -21,7 +21,7 @@ interface Link {
 }
 
 /** A single connection to Postgres, by way of somebody who can break it at a chosen moment. */
-async function openSabotaged(): Promise<{ connections: Connections; link: () => Link }> {
+async function openSabotaged(): Promise<{ db: Database; link: () => Link }> {
   let link: Link | undefined;
   const server = createServer((near) => {
     const far = connect(addressOf(database.url));
@@ -34,17 +34,17 @@ async function openSabotaged(): Promise<{ connections: Connections; link: () => 
     far.on("close", () => near.destroy());
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
-  const connections = openConnections(byPort(database.url, (server.address() as AddressInfo).port), {
+  const db = openDatabase(byPort(database.url, (server.address() as AddressInfo).port), {
     connections: 1,
     statementMs: 10_000,
   });
   onTestFinished(async () => {
-    await connections.close();
+    await db.close();
     server.close();
   });
-  await connections.sql`select 1`;
+  await db.runInBackground((sql) => sql`select 1`);
   return {
-    connections,
+    db,
     link: () => {
       if (link === undefined) throw new Error("nobody has connected");
       return link;
@@ -64,9 +64,8 @@ async function ending<T>(statement: PromiseLike<T>): Promise<T | "out of reach">
 
 describe("a connection that breaks is never taken for an answer", () => {
   it("a statement that comes between its error and its end is not taken for done", async () => {
-    const { connections, link } = await openSabotaged();
-    const { sql } = connections;
-    await sql`create table if not exists notes (note text)`;
+    const { db, link } = await openSabotaged();
+    await db.runInBackground((sql) => sql`create table if not exists notes (note text)`);
     const statements: Promise<unknown>[] = [];
     const emit = Socket.prototype.emit;
     onTestFinished(() => {
@@ -78,7 +77,9 @@ describe("a connection that breaks is never taken for an answer", () => {
     Socket.prototype.emit = function (this: Socket, name: string | symbol, ...rest: unknown[]): boolean {
       const heard = Reflect.apply(emit, this, [name, ...rest]);
       if (name === "error" && statements.length === 0 && ours(this)) {
-        for (const note of ["first", "second"]) statements.push(ending(sql`insert into notes values (${note})`));
+        for (const note of ["first", "second"]) {
+          statements.push(ending(db.runInBackground((sql) => sql`insert into notes values (${note})`)));
+        }
       }
       return heard;
     };
@@ -86,13 +87,12 @@ describe("a connection that breaks is never taken for an answer", () => {
     await expect.poll(() => statements.length, { timeout: 5_000 }).toBe(2);
 
     const ends = await Promise.all(statements);
-    const stored = await sql`select note from notes`;
+    const stored = await db.runInBackground((sql) => sql`select note from notes`);
     expect(stored.length).toBe(ends.filter((end) => end !== "out of reach").length);
   });
 
   it("the rows of a result that broke off do not get into the next one", async () => {
-    const { connections, link } = await openSabotaged();
-    const { sql } = connections;
+    const { db, link } = await openSabotaged();
     const broken = link();
     // Passes on what Postgres says up to the first row, and ends there.
     broken.pass = (bytes) => {
@@ -100,9 +100,9 @@ describe("a connection that breaks is never taken for an answer", () => {
       broken.near.write(rowAt === undefined ? bytes : bytes.subarray(0, rowAt));
       if (rowAt !== undefined) setTimeout(() => broken.near.destroy(), 50);
     };
-    expect(await ending(sql`select 2 as number`)).toBe("out of reach");
+    expect(await ending(db.runInBackground((sql) => sql`select 2 as number`))).toBe("out of reach");
     for (let attempt = 0; attempt < 5; attempt++) {
-      expect([...(await sql`select 3 as number`)]).toEqual([{ number: 3 }]);
+      expect([...(await db.runInBackground((sql) => sql`select 3 as number`))]).toEqual([{ number: 3 }]);
     }
   });
 });

@@ -3,7 +3,7 @@ import { createAuditStore } from "../../../src/audit/store.js";
 import { createIdentitiesStore } from "../../../src/identities/store.js";
 import { createKeysStore } from "../../../src/keys/store.js";
 import { createChangesStore } from "../../../src/revocation/change-store.js";
-import { connectPostgres, type Sql } from "../../../src/storage/postgres/connection.js";
+import { type Database, openDatabase } from "../../../src/storage/postgres/database.js";
 import type { ScannedPage } from "../../../src/storage/postgres/paging.js";
 import { appOptions } from "../../support/app-options.js";
 import { openSchema, type Schema } from "../../support/schema.js";
@@ -52,22 +52,24 @@ beforeAll(async () => {
 afterAll(() => schema.close());
 
 /** How many rows a piece of work reads, wherever it finds them, on one connection that plans as it is told. */
-async function rowsRead(planning: string, work: (sql: Sql) => Promise<unknown>): Promise<number> {
+async function rowsRead(planning: string, work: (db: Database) => Promise<unknown>): Promise<number> {
   const more = { plan_cache_mode: planning };
-  const sql = connectPostgres(schema.url, { connections: 1, statementMs: 10_000, more });
+  const db = openDatabase(schema.url, { connections: 1, statementMs: 10_000, more });
   const read = async () => {
-    await sql`select pg_stat_force_next_flush()`;
-    const [row] = await sql<{ read: number }[]>`
+    await db.runInBackground((sql) => sql`select pg_stat_force_next_flush()`);
+    const [row] = await db.runInBackground(
+      (sql) => sql<{ read: number }[]>`
       select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::float8 as read from pg_stat_user_tables
-      where relname in ('keys', 'identities', 'audit_events')`;
+      where relname in ('keys', 'identities', 'audit_events')`,
+    );
     return row?.read ?? Number.NaN;
   };
   try {
     const before = await read();
-    await work(sql);
+    await work(db);
     return (await read()) - before;
   } finally {
-    await sql.end();
+    await db.close();
   }
 }
 
@@ -76,39 +78,39 @@ const call = { requestId: "req_of_the_plans", deadline: Number.POSITIVE_INFINITY
 const all = { externalId: undefined, enabled: undefined };
 const anyEvent = { workspaceId: undefined, type: undefined, resourceId: undefined, since: undefined, until: undefined };
 const first = { limit: 100, after: "" };
-const pages: [name: string, most: number, list: (sql: Sql) => Promise<ScannedPage<unknown>>][] = [
-  ["the first keys", 303, (sql) => createKeysStore(sql, quotas).listKeys(call, younger, all, first)],
+const pages: [name: string, most: number, list: (db: Database) => Promise<ScannedPage<unknown>>][] = [
+  ["the first keys", 303, (db) => createKeysStore(db, quotas).listKeys(call, younger, all, first)],
   [
     "the last keys",
     303,
-    (sql) => createKeysStore(sql, quotas).listKeys(call, younger, all, { limit: 100, after: last("key") }),
+    (db) => createKeysStore(db, quotas).listKeys(call, younger, all, { limit: 100, after: last("key") }),
   ],
-  ["one key", 8, (sql) => createKeysStore(sql, quotas).listKeys(call, younger, all, { limit: 1, after: last("key") })],
+  ["one key", 8, (db) => createKeysStore(db, quotas).listKeys(call, younger, all, { limit: 1, after: last("key") })],
   [
     "the keys that are disabled",
     60,
-    (sql) => createKeysStore(sql, quotas).listKeys(call, younger, { ...all, enabled: false }, first),
+    (db) => createKeysStore(db, quotas).listKeys(call, younger, { ...all, enabled: false }, first),
   ],
   [
     "the keys that are enabled",
     404,
-    (sql) => createKeysStore(sql, quotas).listKeys(call, younger, { ...all, enabled: true }, first),
+    (db) => createKeysStore(db, quotas).listKeys(call, younger, { ...all, enabled: true }, first),
   ],
   [
     "the keys of an identity",
     10,
-    (sql) => createKeysStore(sql, quotas).listKeys(call, younger, { ...all, externalId: "user_20000" }, first),
+    (db) => createKeysStore(db, quotas).listKeys(call, younger, { ...all, externalId: "user_20000" }, first),
   ],
   [
     "the first identities",
     202,
-    (sql) => createIdentitiesStore(sql, quotas).listIdentities(call, younger, undefined, first),
+    (db) => createIdentitiesStore(db, quotas).listIdentities(call, younger, undefined, first),
   ],
   [
     "the last identities",
     202,
-    (sql) =>
-      createIdentitiesStore(sql, quotas).listIdentities(call, younger, undefined, { limit: 100, after: last("id") }),
+    (db) =>
+      createIdentitiesStore(db, quotas).listIdentities(call, younger, undefined, { limit: 100, after: last("id") }),
   ],
 ];
 
@@ -117,27 +119,27 @@ const scans: typeof pages = [
   [
     "the identities that contain a text",
     5_050,
-    (sql) => createIdentitiesStore(sql, quotas).listIdentities(call, older, "nobody", first),
+    (db) => createIdentitiesStore(db, quotas).listIdentities(call, older, "nobody", first),
   ],
   [
     "the keys that are enabled, where all are disabled",
     5_050,
-    (sql) => createKeysStore(sql, quotas).listKeys(call, disabled, { ...all, enabled: true }, first),
+    (db) => createKeysStore(db, quotas).listKeys(call, disabled, { ...all, enabled: true }, first),
   ],
   [
     "the keys of an identity that are enabled, where all are disabled",
     5_050,
-    (sql) => createKeysStore(sql, quotas).listKeys(call, disabled, { enabled: true, externalId: "owner" }, first),
+    (db) => createKeysStore(db, quotas).listKeys(call, disabled, { enabled: true, externalId: "owner" }, first),
   ],
   [
     "the events of a type that never happened",
     5_050,
-    (sql) => createAuditStore(sql).listEvents(call, { ...anyEvent, workspaceId: older, type: "never" }, first),
+    (db) => createAuditStore(db).listEvents(call, { ...anyEvent, workspaceId: older, type: "never" }, first),
   ],
   [
     "the events of a time long ago",
     5_050,
-    (sql) => createAuditStore(sql).listEvents(call, { ...anyEvent, workspaceId: undefined, until: new Date(0) }, first),
+    (db) => createAuditStore(db).listEvents(call, { ...anyEvent, workspaceId: undefined, until: new Date(0) }, first),
   ],
 ];
 
@@ -145,11 +147,11 @@ describe.each(["force_custom_plan", "force_generic_plan", "auto"])("with %s", (p
   const readings = 8; // a plan may be kept from the sixth on
 
   it("the question for changes reads none of what has not changed, although nothing is known of the tables", async () => {
-    const { snapshot } = await createChangesStore(schema.sql).readTerms();
+    const { snapshot } = await createChangesStore(schema.db).readTerms();
     // As while transactions are in progress.
     const seen = { ...snapshot, inProgress: [snapshot.xmin - 3, snapshot.xmin - 1] };
-    const read = await rowsRead(planning, async (sql) => {
-      for (let time = 0; time < readings; time++) await createChangesStore(sql).changedSince(seen);
+    const read = await rowsRead(planning, async (db) => {
+      for (let time = 0; time < readings; time++) await createChangesStore(db).changedSince(seen);
     });
     expect(read).toBe(0);
   });
@@ -157,8 +159,8 @@ describe.each(["force_custom_plan", "force_generic_plan", "auto"])("with %s", (p
   it.each(pages)("a list of %s reads little more than what it shows", async (_name, most, list) => {
     await schema.sql`analyze keys, identities`;
     let found = 0;
-    const read = await rowsRead(planning, async (sql) => {
-      for (let time = 0; time < readings; time++) found = (await list(sql)).rows.length;
+    const read = await rowsRead(planning, async (db) => {
+      for (let time = 0; time < readings; time++) found = (await list(db)).rows.length;
     });
     await schema.sql`delete from pg_statistic where starelid in ('keys'::regclass, 'identities'::regclass)`;
     expect(found).toBeGreaterThan(0);
@@ -168,8 +170,8 @@ describe.each(["force_custom_plan", "force_generic_plan", "auto"])("with %s", (p
   it.each(scans)("a list of %s reads a bounded number of rows, and says where it ended", async (_name, most, list) => {
     await schema.sql`analyze keys, identities, audit_events`;
     let page: ScannedPage<unknown> | undefined;
-    const read = await rowsRead(planning, async (sql) => {
-      for (let time = 0; time < readings; time++) page = await list(sql);
+    const read = await rowsRead(planning, async (db) => {
+      for (let time = 0; time < readings; time++) page = await list(db);
     });
     expect(page).toEqual({ rows: [], scannedTo: expect.any(String) });
     expect(read / readings).toBeLessThanOrEqual(most);

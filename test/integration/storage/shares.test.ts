@@ -1,26 +1,26 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import type { Call } from "../../../src/call/call.js";
+import type { Statement } from "../../../src/storage/postgres/connection.js";
 import { poolSettings } from "../../../src/storage/postgres/connection.js";
-import { type Connections, openConnections } from "../../../src/storage/postgres/database.js";
-import { run, runForAll } from "../../../src/storage/postgres/query.js";
+import { type Database, openDatabase } from "../../../src/storage/postgres/database.js";
 import { createDatabase } from "../../support/harness.js";
 
 let database: Awaited<ReturnType<typeof createDatabase>>;
-let pool: Connections;
+let db: Database;
 beforeAll(async () => {
   database = await createDatabase(inject("template"));
-  pool = openConnections(database.url, poolSettings, { succeeded() {}, failed() {}, turnedAway() {} });
+  db = openDatabase(database.url, poolSettings, { succeeded() {}, failed() {}, shed() {} });
 });
 afterAll(async () => {
-  await pool.close();
+  await db.close();
   await database.drop();
 });
 
 /** How long the database takes for a statement of these tests. */
 const statementMs = 30;
 
-const work = () => pool.sql`select pg_sleep(${statementMs / 1_000})::text`;
+const work = (sql: Statement) => sql`select pg_sleep(${statementMs / 1_000})::text`;
 const callOf = (more: Partial<Call>): Call => ({ requestId: "req_test", deadline: Number.POSITIVE_INFINITY, ...more });
 
 /** Runs statements on and on, so many at a time, until it is stopped. Resolves to how many were refused. */
@@ -45,15 +45,15 @@ function keepRunning(count: number, statement: () => Promise<unknown>) {
 describe("who asks for more than can be served is refused, and refuses nobody else:", () => {
   it("a stranger who has keys looked up, on one connection, of those on other connections", async () => {
     const connection = {};
-    const stop = keepRunning(300, () => runForAll(callOf({ connection }), work()));
+    const stop = keepRunning(300, () => db.readShared(callOf({ connection }), work));
     await sleep(2_000); // until the queue stands
-    for (let times = 0; times < 5; times++) await runForAll(callOf({ connection: {} }), work());
+    for (let times = 0; times < 5; times++) await db.readShared(callOf({ connection: {} }), work);
     expect(await stop()).toBeGreaterThan(0);
   });
 
   it("a workspace, of others, of lookups, of revocations and of the operator", async () => {
-    const stop = keepRunning(300, () => run(callOf({ workspaceId: "attacker" }), work()));
-    const stopRevocations = keepRunning(50, () => run(callOf({ workspaceId: "attacker", revokes: true }), work()));
+    const stop = keepRunning(300, () => db.run(callOf({ workspaceId: "attacker" }), work));
+    const stopRevocations = keepRunning(50, () => db.run(callOf({ workspaceId: "attacker", revokes: true }), work));
     await sleep(2_000);
     const others = [
       callOf({ workspaceId: "other" }),
@@ -61,9 +61,9 @@ describe("who asks for more than can be served is refused, and refuses nobody el
       callOf({}), // the operator
       callOf({ revokes: true }),
     ];
-    for (const call of others) await run(call, work());
-    await runForAll(callOf({ connection: {} }), work());
-    expect(pool.use().waiting).toMatchObject({ operator: 0, lookup: 0 });
+    for (const call of others) await db.run(call, work);
+    await db.readShared(callOf({ connection: {} }), work);
+    expect(db.usage().waiting).toMatchObject({ operator: 0, lookup: 0 });
     expect(await stop()).toBeGreaterThan(0);
     expect(await stopRevocations(), "a revocation waits for as long as its call does").toBe(0);
   });

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
-import { openConnections } from "../../../src/storage/postgres/database.js";
+import { openDatabase } from "../../../src/storage/postgres/database.js";
 import { callGrpc, callHttp } from "../../support/answered.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import { createDatabase, openTestApp, type TestApp } from "../../support/harness.js";
@@ -38,7 +38,9 @@ it("a statement that takes too long is given up by Postgres, and its caller told
 });
 
 it("by itself, the service gives a statement ten seconds", async () => {
-  const connections = openConnections(database.url);
-  onTestFinished(() => connections.close());
-  expect(await connections.sql`select current_setting('statement_timeout') as timeout`).toEqual([{ timeout: "10s" }]);
+  const db = openDatabase(database.url);
+  onTestFinished(db.close);
+  expect(await db.runInBackground((sql) => sql`select current_setting('statement_timeout') as timeout`)).toEqual([
+    { timeout: "10s" },
+  ]);
 });

@@ -16,7 +16,7 @@ beforeAll(async () => {
   // One of its own: transactions of other databases on the server are in progress for it, too.
   const { url, close } = await openOwnPostgres();
   schema = await openSchema({ url, drop: close });
-  store = createChangesStore(schema.sql);
+  store = createChangesStore(schema.db);
 });
 afterAll(() => schema.close());
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
-import { openConnections } from "../../../src/storage/postgres/database.js";
+import { openDatabase } from "../../../src/storage/postgres/database.js";
 import { createDatabase } from "../../support/harness.js";
 
 let database: Awaited<ReturnType<typeof createDatabase>>;
@@ -18,16 +18,16 @@ beforeAll(async () => {
 afterAll(() => database.drop());
 
 function open() {
-  const { sql, close } = openConnections(database.url, { connections: 1, statementMs: 10_000 });
-  onTestFinished(close);
-  return sql;
+  const db = openDatabase(database.url, { connections: 1, statementMs: 10_000 });
+  onTestFinished(db.close);
+  return db;
 }
 
 it("of statements that were sent together on one connection, a warning fails the one that it was for, and no other", async () => {
-  const sql = open();
-  await sql`select`;
+  const db = open();
+  await db.runInBackground((sql) => sql`select`);
   const levels = ["notice", "warning", "notice", "warning", "notice"];
-  const ends = await Promise.allSettled(levels.map((level) => sql`select say(${level})`));
+  const ends = await Promise.allSettled(levels.map((level) => db.runInBackground((sql) => sql`select say(${level})`)));
   expect(ends).toMatchObject(
     levels.map((level) =>
       level === "warning"
@@ -38,9 +38,9 @@ it("of statements that were sent together on one connection, a warning fails the
 });
 
 it("a statement that was warned of is not run again", async () => {
-  const sql = open();
-  await sql`create table runs (at timestamptz default now())`;
-  const change = sql`with run as (insert into runs default values) select say('warning')`;
-  await expect(Promise.resolve(change)).rejects.toThrow("as asked");
-  expect((await sql`select from runs`).count).toBe(1);
+  const db = open();
+  await db.runInBackground((sql) => sql`create table runs (at timestamptz default now())`);
+  const change = db.runInBackground((sql) => sql`with run as (insert into runs default values) select say('warning')`);
+  await expect(change).rejects.toThrow("as asked");
+  expect((await db.runInBackground((sql) => sql`select from runs`)).count).toBe(1);
 });

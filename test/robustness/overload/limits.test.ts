@@ -19,14 +19,14 @@ import { callHeaders, callsTakenBack, grpcStatusOf, prefixed } from "./bare-grpc
 
 /** The same limits as always, with less patience. */
 const limits = {
-  headMs: 600,
-  requestMs: 1_200,
+  headersTimeoutMs: 600,
+  requestTimeoutMs: 1_200,
   resetBurst: 20,
   resetsPerSecond: 1,
   resetWithinMs: 400,
-  streams: 50,
+  maxStreams: 50,
   connectionBytes: 2 ** 21,
-  headers: 90,
+  maxHeaders: 90,
 };
 const rpc = "/latchkey.v1.KeysService/ListKeys";
 const reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
@@ -94,7 +94,7 @@ describe("the HTTP port", () => {
     const socket = openSocket(app.httpUrl).pause();
     // More than the kernel keeps for a reader who may yet come.
     socket.write("GET /docs/swagger-ui.js HTTP/1.1\r\nhost: a\r\n\r\n".repeat(9));
-    await sleep(3 * limits.requestMs);
+    await sleep(3 * limits.requestTimeoutMs);
     await closed(socket.resume()); // without all of the answers: after those it would be kept
   });
 

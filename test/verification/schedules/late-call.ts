@@ -71,9 +71,7 @@ const handlers = {
   async createKey(_request: unknown, { call }: { call: Call }) {
     const { handle, change } = (call as LateCall).world;
     await handle();
-    // Begun when somebody waits for it, as statements are.
-    // biome-ignore lint/suspicious/noThenProperty: it is such a statement
-    if (change) await runUnlessAborted(call, { then: (...told) => change().then(...told) }, () => {});
+    if (change) await runUnlessAborted(call, () => ({ result: change(), cancel: () => {} }));
     return {};
   },
 };
