@@ -555,7 +555,7 @@ export const deadlineExceeded = () =>
 export const cancelled = () =>
   new ApiError(ErrorCode.APPLICATION_DEADLINE_EXCEEDED, "The client did not wait for the answer.", { cancelled: true });
 
-export const serviceUnavailable = (cause: unknown, why = "The service cannot reach its database just now") =>
+export const serviceUnavailable = (cause: unknown, why = "The service cannot reach its database") =>
   new ApiError(ErrorCode.APPLICATION_SERVICE_UNAVAILABLE, `${why}; try again shortly.`, { cause });
 
 export const serviceOverloaded = () =>

@@ -10,7 +10,7 @@ export interface Readiness {
   end(): void;
 }
 
-/** Ready is who has a lease, or can get one; that Redis is out of use only makes it slower. */
+/** Ready is who has a lease, or can get one; that Redis is unavailable only makes it slower. */
 export function createReadiness(lease: Lease, cache: Cache | undefined): Readiness {
   let ended = false;
   return {

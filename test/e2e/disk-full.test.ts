@@ -38,11 +38,11 @@ test("while the disk is full, changes are refused with 503 that says so, all els
   expect(new Set(refusals)).toEqual(new Set([noRoom]));
   const told = await overGrpc.identities.createIdentity(bulky("grpc")).catch((error: unknown) => error);
   expect(told).toSatisfy((error) => isLatchkeyError(error, "service_unavailable"));
-  expect(String(told)).toContain("has no disk space left");
+  expect(String(told)).toContain("is out of disk space");
   expect(await call(service, "/v2/keys.verifyKey", key, { key })).toMatchObject({ status: 200 });
   expect(await call(service, "/v2/keys.listKeys", key)).toMatchObject({ status: 200 });
   expect((await fetch(`${service.httpUrl}/readyz`)).status).toBe(200);
-  expect(linesOf(service, "has no disk space left"), "said once").toHaveLength(1);
+  expect(linesOf(service, "is out of disk space"), "said once").toHaveLength(1);
 
   disk.release();
   await expectToWrite(service, key, acknowledged);
@@ -50,7 +50,7 @@ test("while the disk is full, changes are refused with 503 that says so, all els
   // Said when nothing has failed for some seconds, and a statement succeeds that had not.
   await until("it says that this is over", async () => {
     await expectToWrite(service, key, acknowledged);
-    return linesOf(service, "the database is well again").length === 1 || undefined;
+    return linesOf(service, "the database works again").length === 1 || undefined;
   });
 });
 
@@ -90,7 +90,7 @@ test("a DATA_DIR that can only be read is told in a sentence", async (ctx) => {
   expectReadableFailure(await ending(launch(place)), "DATA_DIR", place.dataDir, /read-only/i);
 });
 
-const noRoom = "The service's database has no disk space left; try again shortly.";
+const noRoom = "The service's database is out of disk space; try again shortly.";
 
 /** A place whose data is on a small disk of its own. */
 function makeSmallPlace(ctx: TestContext): Place {

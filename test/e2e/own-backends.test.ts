@@ -43,7 +43,7 @@ describe("with DATABASE_URL", () => {
   test("and a REDIS_URL that nobody listens on, it still serves and still stops", async () => {
     const { service } = await startWith({ REDIS_URL: `redis://127.0.0.1:${await deadPort()}` });
     await expectToServe(service);
-    await until("it says so", () => /Redis is out of use/.test(service.stderr()) || undefined);
+    await until("it says so", () => /Redis is unavailable/.test(service.stderr()) || undefined);
     expect(await stop(service)).toMatchObject({ code: 0 });
   });
 

@@ -45,7 +45,7 @@ describe("stopping", () => {
     const { code, signal, stderr } = await ending(service);
     expect({ code, signal }).toEqual({ code: 0, signal: null });
     // On a busy machine, Redis may have been late at first, and be back just now.
-    const logged = stderr.slice(loggedBefore.length).replace(/^.*"Redis is back".*\n/gm, "");
+    const logged = stderr.slice(loggedBefore.length).replace(/^.*"Redis is available again".*\n/gm, "");
     expect(logged, "nothing that looks like a fault").toBe("");
     expect(await leftOf(family, place.folder)).toEqual([]);
     expectNothingTemporary(place);

@@ -1,75 +1,75 @@
 import { type CoDelOptions, createCoDel } from "../../overload/codel.js";
 
-/** Who waits for something, and is told either that it is there or that there is no point in waiting. */
+/** A statement that waits for a connection. */
 export interface Waiter<T> {
-  onAcquired(what: T): void;
-  /** Absent: waits for as long as it takes. */
+  onAcquired(acquired: T): void;
+  /** Absent: it waits for as long as it takes. */
   onRejected?(): void;
 }
 
-/** Where statements wait for a connection, first come, first served. */
+/** The statements that wait for a connection, first in, first out. */
 export interface AcquireQueue<T> {
   readonly size: number;
-  /** Lets somebody wait. In a queue that stands, those before who have waited too long make room. */
+  /** Adds a waiter. In a standing queue, up to two waiters that exceed the limit are rejected. */
   add(waiter: Waiter<T>): void;
-  /** Takes out whoever is next. Those before who have waited too long are refused. */
+  /** Removes the next waiter. Those before it that exceed their limit are rejected. */
   next(): Waiter<T> | undefined;
-  /** Takes back who has not had a turn yet. False if it is too late. */
+  /** Removes a waiter that has not acquired. False if it is too late. */
   remove(waiter: Waiter<T>): boolean;
-  /** Somebody had no need to wait. */
+  /** A statement acquired a connection without waiting. */
   acquiredImmediately(): void;
 }
 
 /**
- * A burst may take five seconds, half of what a call may take: a thousand changes at once, on a database that has other
- * work, too. But who comes to a queue that has stood for a second may wait for 250 ms, and pushes out two of those who have
- * waited longer: a burst after which nobody comes is served whole, and of an overload no burst is left.
+ * A burst may take five seconds, half of a call's time limit: for example a thousand changes at once, on a database that has
+ * other work. Once the queue has been standing for a second, each arrival gets a limit of 250 ms and rejects up to two
+ * waiters that have waited longer. A single burst is served in full; sustained overload keeps the queue short.
  */
-const waitingBounds: CoDelOptions = { targetMs: 250, burstMs: 5_000, intervalMs: 1_000 };
+const codelOptions: CoDelOptions = { targetMs: 250, burstMs: 5_000, intervalMs: 1_000 };
 
-/** When somebody last had a turn, in milliseconds. */
-export interface LastTurn {
+/** When a waiter last acquired, in milliseconds. */
+export interface LastAcquired {
   at: number;
 }
 
-/** @param lastTurn shared by queues that take turns, of which each moves less often than all of them together */
+/** @param lastAcquired shared by queues that take turns: each moves less often than all of them together */
 export function createAcquireQueue<T>(
-  bounds: CoDelOptions = waitingBounds,
-  lastTurn: LastTurn = { at: Number.NEGATIVE_INFINITY },
+  options: CoDelOptions = codelOptions,
+  lastAcquired: LastAcquired = { at: Number.NEGATIVE_INFINITY },
 ): AcquireQueue<T> {
-  const { targetMs, intervalMs } = bounds;
-  const patience = createCoDel(bounds);
+  const { targetMs, intervalMs } = options;
+  const codel = createCoDel(options);
   const waiting = new Map<Waiter<T>, { readonly since: number; readonly limit: number }>();
-  let looking: NodeJS.Timeout | undefined;
-  /** When somebody came who found nobody waiting. */
-  let begunAt = 0;
+  let timer: NodeJS.Timeout | undefined;
+  /** When the queue was last empty. */
+  let startedAt = 0;
 
-  /** Where nobody gets a turn, waiting ends nevertheless: a queue that does not move for a whole interval is no burst. */
-  function look(): void {
+  /** Rejects waiters although none acquires: a queue that does not move for a whole interval is no burst. */
+  function check(): void {
     const now = performance.now();
     const [[, first] = []] = waiting;
-    if (first !== undefined) patience.recordWait(now - first.since, now);
-    const stuck = now - Math.max(lastTurn.at, begunAt) > intervalMs;
+    if (first !== undefined) codel.recordWait(now - first.since, now);
+    const isStuck = now - Math.max(lastAcquired.at, startedAt) > intervalMs;
     for (const [waiter, { since, limit }] of waiting) {
-      if (now - since > (stuck ? targetMs : limit)) refuse(waiter);
+      if (now - since > (isStuck ? targetMs : limit)) reject(waiter);
     }
     if (waiting.size > 0) return;
-    clearInterval(looking);
-    looking = undefined;
+    clearInterval(timer);
+    timer = undefined;
   }
 
-  function refuse(waiter: Waiter<T>): void {
+  function reject(waiter: Waiter<T>): void {
     if (waiter.onRejected === undefined) return;
     waiting.delete(waiter);
     waiter.onRejected();
   }
 
-  /** Refuses those who have waited for longest, if for too long: two, so that a queue to which others come gets shorter. */
-  function pushOut(now: number, limit: number): void {
+  /** Rejects the two longest waiters, if they exceed the limit: two, so that a growing queue gets shorter. */
+  function rejectLongest(now: number, limit: number): void {
     let left = 2;
     for (const [waiter, { since }] of waiting) {
       if (left-- === 0 || now - since <= limit) return;
-      refuse(waiter);
+      reject(waiter);
     }
   }
 
@@ -79,26 +79,26 @@ export function createAcquireQueue<T>(
     },
     add(waiter) {
       const now = performance.now();
-      const limit = patience.maxWait(now);
-      pushOut(now, limit);
-      if (waiting.size === 0) begunAt = now;
+      const limit = codel.maxWait(now);
+      rejectLongest(now, limit);
+      if (waiting.size === 0) startedAt = now;
       waiting.set(waiter, { since: now, limit });
-      looking ??= setInterval(look, targetMs).unref();
+      timer ??= setInterval(check, targetMs).unref();
     },
     next() {
       const now = performance.now();
-      lastTurn.at = now;
+      lastAcquired.at = now;
       for (const [waiter, { since, limit }] of waiting) {
-        patience.recordWait(now - since, now);
+        codel.recordWait(now - since, now);
         if (waiter.onRejected === undefined || now - since <= limit) {
           waiting.delete(waiter);
           return waiter;
         }
-        refuse(waiter);
+        reject(waiter);
       }
       return undefined;
     },
     remove: (waiter) => waiting.delete(waiter),
-    acquiredImmediately: () => patience.recordWait(0, 0),
+    acquiredImmediately: () => codel.recordWait(0, 0),
   };
 }

@@ -1,30 +1,30 @@
 import { type AcquireQueue, createAcquireQueue, type Waiter } from "./acquire-queue.js";
 
 /**
- * Where the statements of one account wait: flow by flow in turn, within a flow in the order of their arrival. Each flow
- * is bounded on its own, so a flow that brings more than its turns can serve is refused alone.
+ * The waiting statements of one account: its flows take turns; within a flow, first in, first out. Each flow has its own
+ * limit, so a flow that sends more than its turns can serve is rejected alone.
  */
 export interface FairQueue<T> {
   readonly isEmpty: boolean;
   readonly size: number;
-  enter(waiter: Waiter<T>, flow: unknown): void;
-  /** Removes the one whose turn it is. */
+  add(waiter: Waiter<T>, flow: unknown): void;
+  /** Removes the next waiter. */
   next(): Waiter<T> | undefined;
-  /** Removes one that has not had its turn. False if it is too late. */
-  withdraw(waiter: Waiter<T>, flow: unknown): boolean;
-  /** A statement of this flow did not have to wait. */
-  skipped(flow: unknown): void;
+  /** Removes a waiter that has not acquired. False if it is too late. */
+  remove(waiter: Waiter<T>, flow: unknown): boolean;
+  /** A statement of this flow acquired a connection without waiting. */
+  acquiredImmediately(flow: unknown): void;
 }
 
 export function createFairQueue<T>(): FairQueue<T> {
-  const lastTurn = { at: Number.NEGATIVE_INFINITY };
-  /** By flow, those in which somebody may wait, the next one first. */
+  const lastAcquired = { at: Number.NEGATIVE_INFINITY };
+  /** The queues of flows that may have waiters, the next one first. */
   const turns = new Map<unknown, AcquireQueue<T>>();
-  /** Of what names no flow. It stays while nobody waits, because it remembers whether it stood. */
+  /** For statements without a flow. Kept while it is empty, because it remembers whether it was standing. */
   const unnamed = open();
 
   function open(): AcquireQueue<T> {
-    return createAcquireQueue<T>(undefined, lastTurn);
+    return createAcquireQueue<T>(undefined, lastAcquired);
   }
 
   const queueOf = (flow: unknown) => turns.get(flow) ?? (flow === undefined ? unnamed : undefined);
@@ -33,7 +33,7 @@ export function createFairQueue<T>(): FairQueue<T> {
     get isEmpty() {
       for (const [flow, queue] of turns) {
         if (queue.size > 0) return false;
-        turns.delete(flow); // all that waited there was refused or withdrawn
+        turns.delete(flow); // all of its waiters were rejected or removed
       }
       return true;
     },
@@ -42,7 +42,7 @@ export function createFairQueue<T>(): FairQueue<T> {
       for (const queue of turns.values()) size += queue.size;
       return size;
     },
-    enter(waiter, flow) {
+    add(waiter, flow) {
       const queue = queueOf(flow) ?? open();
       queue.add(waiter);
       turns.set(flow, queue);
@@ -56,7 +56,7 @@ export function createFairQueue<T>(): FairQueue<T> {
       }
       return undefined;
     },
-    withdraw: (waiter, flow) => queueOf(flow)?.remove(waiter) ?? false,
-    skipped: (flow) => queueOf(flow)?.acquiredImmediately(),
+    remove: (waiter, flow) => queueOf(flow)?.remove(waiter) ?? false,
+    acquiredImmediately: (flow) => queueOf(flow)?.acquiredImmediately(),
   };
 }

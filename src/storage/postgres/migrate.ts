@@ -7,12 +7,12 @@ import type { Database } from "./database.js";
 
 const ownFolder = new URL("./migrations/", import.meta.url);
 
-/** Held while migrating, so that of replicas that start at once one migrates and the others wait. */
+/** An advisory lock: of replicas that start at the same time, one migrates and the others wait. */
 const lock = 5_138_008_422;
 
 /**
- * Brings the schema up to date: applies each SQL file of the folder once, in the order of their names, all in one
- * transaction. Polls for the lock instead of waiting inside Postgres, where a waiting session would hold up others.
+ * Applies each SQL file of the folder once, in the order of their names, all in one transaction. Polls for the lock instead
+ * of waiting in PostgreSQL, where a waiting session would block others.
  * Refuses a database that a development version made.
  */
 export async function migrate(db: Pick<Database, "begin">, folder = ownFolder): Promise<void> {

@@ -2,20 +2,19 @@ import type { Log } from "../../observe/log.js";
 import { classifyError } from "./errors.js";
 import type { StatementObserver } from "./statement.js";
 
-/** The part of the watch that is about trouble. */
+/** Observes statements and logs outages of the database. */
 export type OutageLog = Pick<StatementObserver, "succeeded" | "failed">;
 
-/** How long nothing may have failed before a success counts as the end. */
+/** An outage ends with a success after this time without failures. */
 const quietMs = 5_000;
 
-/** Stands for the statements that failed before they were sent, because no connection was to be had. */
+/** Represents the statements that failed before they were sent, for lack of a connection. */
 const unsent = "";
 
 /**
- * Says once that the database is in trouble, and once that it is over, however many statements fail meanwhile. What is
- * read may succeed all the time while nothing can be written; so it is over when one of the statements that had failed
- * succeeds, and none has failed for a while. Those that got no connection are over when any succeeds. A database that is
- * out of reach is told of by the lease.
+ * Logs a persistent outage once when it begins and once when it ends, however many statements fail. Reads may succeed all the
+ * time while writes fail. So an outage ends when one of the failed statements succeeds and none has failed for a while.
+ * A failure to connect ends with any success. The lease renewal logs a database that cannot be reached.
  */
 export function createOutageLog(log: Log, now: () => number = () => performance.now()): OutageLog {
   const failing = new Set<string>();
@@ -27,14 +26,14 @@ export function createOutageLog(log: Log, now: () => number = () => performance.
       failing.delete(unsent);
       if (failing.has(statement)) failing.clear();
       if (failing.size > 0) return;
-      log.info("the database is well again");
+      log.info("the database works again");
     },
     failed(error) {
-      const trouble = classifyError(error);
-      if (!trouble?.persistent) return;
+      const failure = classifyError(error);
+      if (!failure?.persistent) return;
       const { message, code, query } = error as Error & { code: string; query?: string | null };
       if (failing.size === 0)
-        log.error({ reason: message, code }, `${trouble.sentence}; calls that need it are refused`);
+        log.error({ reason: message, code }, `${failure.sentence}; calls that need it are refused`);
       failing.add(query ?? unsent);
       lastFailureAt = now();
     },

@@ -2,12 +2,12 @@ import type postgres from "postgres";
 import type { Fragment, Statement } from "./connection.js";
 
 /**
- * The first rows in an order that an index has, one more than the limit of the page. Its limit comes as a parameter, of
- * which a plan that is kept knows nothing: the planner would expect a tenth of all the rows, and rather read and sort the
- * table. So the largest page there is (100) stands in the statement, too.
+ * The first rows in the order of an index, one more than the limit of the page. The limit is a parameter, which a generic
+ * plan does not know: the planner would expect a tenth of all rows, and read and sort the table instead. So the largest
+ * page (100) is in the statement as a literal, too.
  *
- * @param rows selects them, not ordered yet
- * @param order the columns, as they are called in what is selected
+ * @param rows selects the rows, without an order
+ * @param order the columns, by their names in the selection
  */
 export function pageOf<Row extends object>(
   sql: Statement,
@@ -19,43 +19,43 @@ export function pageOf<Row extends object>(
     select * from (${rows} order by ${order} limit 101) as page order by ${order} limit ${limit + 1}`;
 }
 
-/** How many rows a page with a filter looks through. With the longest texts to search in, that takes some 40 ms, usually a tenth. */
-const mostScanned = 5_000;
+/** How many rows a page with a filter scans. With the longest texts that takes about 40 ms, usually a tenth of it. */
+const maxScanned = 5_000;
 
-/** A page of what a filter lets through. */
+/** A page of filtered rows. */
 export interface ScannedPage<Row> {
   readonly rows: readonly Row[];
-  /** The id of the last row that was looked at, if rows may follow it. */
+  /** The id of the last scanned row, if rows may follow it. */
   readonly scannedTo: string | undefined;
 }
 
-/** How to look through rows in the order of an index. */
+/** A scan in the order of an index. */
 export interface Scan {
-  /** Selects all rows behind the page before: what orders them, and what the filter needs. Not ordered yet. */
+  /** Selects the rows after the previous page, with the columns that the order and the filter need. */
   readonly rows: Fragment;
-  /** The one column by which they are ordered, and its direction. */
+  /** The column of the order, and its direction. */
   readonly column: Fragment;
   readonly direction: Fragment;
   readonly filter: Fragment;
   readonly limit: number;
-  /** Selects whole rows; a condition on the column follows. */
+  /** Selects complete rows; a condition on the column follows. */
   readonly whole: Fragment;
   /** The id of a row, as an expression of its column. */
   readonly id: (column: Fragment) => Fragment;
 }
 
 /**
- * A page of the rows that a filter lets through, for which there is no index: of the next 5,000 rows, and not more, so that
- * a filter that matches nothing costs no more than that. The page may have fewer rows than its limit, or none, although more
- * follow; the next page begins where the scan ended. Where the filter matches enough, only as many rows are looked at.
+ * A page of rows that match a filter without an index. It scans at most the next 5,000 rows, which bounds the cost of a
+ * filter that matches nothing. The page may have fewer rows than its limit, or none, although more follow; the next page
+ * begins where the scan ended. The scan stops as soon as the page is full.
  */
 export function scannedPageOf<Row extends object>(
   sql: Statement,
   { rows, column, direction, filter, limit, whole, id }: Scan,
 ): postgres.PendingQuery<(Row & ScanEnd)[]> {
-  const last = sql`(select ${column} from scanned order by ${column} ${direction} offset ${mostScanned - 1} limit 1)`;
+  const last = sql`(select ${column} from scanned order by ${column} ${direction} offset ${maxScanned - 1} limit 1)`;
   return sql<(Row & ScanEnd)[]>`
-    with scanned as materialized (${rows} limit ${mostScanned}),
+    with scanned as materialized (${rows} limit ${maxScanned}),
       found as materialized (select ${column} from scanned where ${filter} limit ${limit + 1})
     select page.*, page.${column} is not null as found,
       case when (select count(*) from found) <= ${limit} then ${id(last)} end as scanned_to

@@ -1,32 +1,32 @@
-/** Passes a server by while it does not answer. */
+/** A circuit breaker: bypasses a server while it fails. */
 export interface Breaker {
-  /** False while the server is passed by. */
+  /** False while the server is bypassed. */
   readonly closed: boolean;
   /**
-   * Undefined if the server is passed by, or fails.
+   * Undefined if the server is bypassed, or the command fails.
    *
-   * @param forgives says of which failures it cannot be told whether the server is of use
+   * @param isHarmless whether an error says nothing about the health of the server
    */
-  run<T>(command: () => Promise<T>, forgives?: (error: unknown) => boolean): Promise<T | undefined>;
-  /** Passes the server by from now on, until a probe finds it. */
+  run<T>(command: () => Promise<T>, isHarmless?: (error: unknown) => boolean): Promise<T | undefined>;
+  /** Bypasses the server until a probe succeeds. */
   trip(cause: unknown): void;
   stop(): void;
 }
 
-/** After so many failures in a row the server is passed by. */
-const mostFailures = 5;
-const probeEveryMs = 100;
+/** The server is bypassed after this many consecutive failures. */
+const maxFailures = 5;
+const probeIntervalMs = 100;
 
 /**
- * The server is passed by until a probe has found it. The probes are our own, so that no caller pays for finding out
- * whether the server is back; with the breakers to be had from the registry, every now and then a caller would.
+ * The server is bypassed until a probe succeeds. The probes run in the background, so no call waits for one. The circuit
+ * breakers on npm (cockatiel, opossum) probe with the calls of callers.
  */
 export function createBreaker(
   probe: () => Promise<unknown>,
   onChange: (closed: boolean, cause?: unknown) => void,
 ): Breaker {
   let failures = 0;
-  /** Runs while the server is passed by. */
+  /** Runs while the server is bypassed. */
   let probing: NodeJS.Timeout | undefined;
   let stopped = false;
 
@@ -40,17 +40,17 @@ export function createBreaker(
   function trip(cause: unknown): void {
     if (probing !== undefined || stopped) return;
     onChange(false, cause);
-    let asked = false;
+    let inFlight = false;
     probing = setInterval(async () => {
-      if (asked) return;
-      asked = true;
-      const back = await probe().then(
+      if (inFlight) return;
+      inFlight = true;
+      const recovered = await probe().then(
         () => true,
         () => false,
       );
-      asked = false;
-      if (back && !stopped) close();
-    }, probeEveryMs).unref();
+      inFlight = false;
+      if (recovered && !stopped) close();
+    }, probeIntervalMs).unref();
   }
 
   trip(new Error("not connected yet"));
@@ -58,16 +58,16 @@ export function createBreaker(
     get closed() {
       return probing === undefined;
     },
-    async run(command, forgives) {
+    async run(command, isHarmless) {
       if (probing !== undefined) return undefined;
       try {
-        const answer = await command();
+        const response = await command();
         failures = 0;
-        return answer;
+        return response;
       } catch (error) {
-        if (forgives?.(error)) return undefined;
+        if (isHarmless?.(error)) return undefined;
         failures += 1;
-        if (failures >= mostFailures) trip(error);
+        if (failures >= maxFailures) trip(error);
         return undefined;
       }
     },

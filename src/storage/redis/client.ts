@@ -6,103 +6,106 @@ import { inSpan } from "../../observe/tracing.js";
 import { withTimeout } from "../timeout.js";
 import { createBreaker } from "./breaker.js";
 
-/** Where Redis is: one server, or some nodes of a cluster. */
+/** One Redis server, or some nodes of a cluster. */
 export interface RedisAddress {
   readonly urls: readonly string[];
   readonly cluster: boolean;
 }
 
-/** A cache that can only help: when Redis is down, slow or odd, reads find nothing and writes do nothing. */
+/** A best-effort cache. While Redis is down, slow or faulty, reads find nothing and writes do nothing. */
 export interface Cache {
-  /** Whether it is asked at present. */
+  /** False while Redis is bypassed. */
   readonly inUse: boolean;
-  /** @param span of the call that wants to know */
+  /** @param span of the call that reads */
   get(name: string, span?: Span): Promise<string | undefined>;
   set(name: string, value: string, lifetimeMs: number): Promise<void>;
   close(): void;
 }
 
-/** The cache that Redis is, and what else can be asked of it, under the same limits. */
+/** The cache in Redis, and other commands under the same limits. */
 export interface RedisCache extends Cache {
-  /** To be used inside of `store` alone. */
+  /** To be used inside `store` only. */
   readonly client: Redis | Cluster;
   /**
-   * Runs a command that stores something. Undefined if Redis is passed by, refuses it, or does not answer in time.
+   * Runs a command that writes. Undefined if Redis is bypassed, refuses the command, or does not answer in time.
    *
-   * @param operation what traces and the log call it
-   * @param span of the call that it is for
+   * @param operation its name in traces and the log
+   * @param span of the call that needs it
    */
   store<T>(operation: string, command: () => Promise<T>, span?: Span): Promise<T | undefined>;
 }
 
-/** How long a command may take, all redirections in a cluster included. */
-const standardLimitMs = 50;
+/**
+ * How long a command may take, all redirections in a cluster included. The commandTimeout of ioredis limits one connection,
+ * and would reject responses that arrived while this process was paused.
+ */
+const defaultTimeoutMs = 50;
 
 const clientOptions: RedisOptions = {
   connectTimeout: 500,
-  // A command that cannot be sent now fails now. With the defaults it would wait, and a SET that its caller had long
-  // given up on would run later, even on a restarted, empty server.
+  // A command that cannot be sent fails at once. With the defaults it would wait, and an abandoned SET would run later,
+  // even on a restarted, empty server.
   enableOfflineQueue: false,
   autoResendUnfulfilledCommands: false,
   maxRetriesPerRequest: 0,
   retryStrategy: (attempt) => Math.min(attempt * 20, 500),
 };
 
-/** Connects to Redis in the background. Every command answers or gives up within a limit. */
-export function connectRedis(address: RedisAddress, log: Log, limitMs = standardLimitMs): RedisCache {
-  // A server that owes an answer for so long is connected to anew. Callers have given up by then: see `within`.
-  const options = { ...clientOptions, socketTimeout: 10 * limitMs };
+/** Connects to Redis in the background. Every command ends within a timeout. */
+export function connectRedis(address: RedisAddress, log: Log, timeoutMs = defaultTimeoutMs): RedisCache {
+  // Reconnect if the server does not answer for this long. Callers have timed out by then.
+  const options = { ...clientOptions, socketTimeout: 10 * timeoutMs };
   const redis = address.cluster ? connectCluster(address.urls, options) : new Redis(address.urls[0] ?? "", options);
   const outage = createEpisode(log, {
     level: "warn",
-    begun: "Redis is out of use; answering from Postgres alone",
-    over: "Redis is back",
+    begun: "Redis is unavailable; lookups use PostgreSQL alone",
+    over: "Redis is available again",
   });
-  // Only if it lasts: a connection that is slow to come about is no outage.
-  let doubt: NodeJS.Timeout | undefined;
+  // Logged only if it lasts: a connection that is slow to open is no outage.
+  let pendingLog: NodeJS.Timeout | undefined;
   let probes = 0;
   const breaker = createBreaker(
-    // As a caller would, for a server may greet and yet refuse commands; and under another name each time, for a
+    // A command of a caller, because a server may accept connections and refuse commands. Another key each time, because a
     // cluster that has lost one node still has others.
-    () => withTimeout(limitMs, redis.get(`latchkey:probe:${probes++}`)),
+    () => withTimeout(timeoutMs, redis.get(`latchkey:probe:${probes++}`)),
     (inUse, cause) => {
-      clearTimeout(doubt);
+      clearTimeout(pendingLog);
       if (inUse) return outage.end();
-      // The message only: ioredis errors carry the command's arguments.
+      // The message only: errors of ioredis contain the arguments of the command.
       const reason = cause instanceof Error ? cause.message : String(cause);
-      doubt = setTimeout(() => outage.begin({ reason }), 3_000).unref();
+      pendingLog = setTimeout(() => outage.begin({ reason }), 3_000).unref();
     },
   );
 
   redis.on("error", (cause) => breaker.trip(cause));
 
-  /** Under the limits that hold for every command. */
+  /** Adds the timeout and the span. */
   function limited<T>(operation: string, command: () => Promise<T>, span?: Span): () => Promise<T> {
-    if (span === undefined) return () => withTimeout(limitMs, command());
-    // The name is not told: that of a key is made from its secret.
-    const tell = { "db.system.name": "redis", "db.operation.name": operation };
-    return () => inSpan(span, tell, withTimeout(limitMs, command()));
+    if (span === undefined) return () => withTimeout(timeoutMs, command());
+    // Without the cache key: that of an API key is derived from its secret.
+    const attributes = { "db.system.name": "redis", "db.operation.name": operation };
+    return () => inSpan(span, attributes, withTimeout(timeoutMs, command()));
   }
 
-  /** The operations that it refuses: a user of it may lack the right to one of them. */
+  /** The refused operations: the Redis user may lack the permission for one of them. */
   const refused = new Set<string>();
 
-  /** A server that is full goes on to answer with what it has, so it is not passed by for what it does not store. */
+  /** A full server still answers reads, so refused writes do not open the circuit. */
   function store<T>(operation: string, command: () => Promise<T>, span?: Span): Promise<T | undefined> {
-    const noteStored = (answer: T) => {
-      if (refused.delete(operation)) log.info({ operation }, "Redis stores entries again");
-      return answer;
+    const recordSuccess = (response: T) => {
+      if (refused.delete(operation)) log.info({ operation }, "Redis accepts writes again");
+      return response;
     };
     const isRefusal = (error: unknown) => {
       if (!(error instanceof ReplyError)) return false;
       const reason = (error as Error).message;
       if (!refused.has(operation))
-        log.warn({ operation, reason }, "Redis refuses to store entries; those that it has are used");
+        log.warn({ operation, reason }, "Redis refuses writes; existing entries are still read");
       refused.add(operation);
       return true;
     };
     return breaker.run(
-      limited(operation, () => command().then(noteStored), span),
+      limited(operation, () => command().then(recordSuccess), span),
       isRefusal,
     );
   }
@@ -118,9 +121,9 @@ export function connectRedis(address: RedisAddress, log: Log, limitMs = standard
       await store("SET", () => redis.set(name, value, "PX", lifetimeMs));
     },
     close() {
-      clearTimeout(doubt);
+      clearTimeout(pendingLog);
       breaker.stop();
-      redis.removeAllListeners("error").on("error", () => {}); // what happens from now on is our own doing
+      redis.removeAllListeners("error").on("error", () => {}); // errors from here on are caused by the disconnect
       redis.disconnect();
     },
   };
@@ -135,12 +138,12 @@ function connectCluster(urls: readonly string[], options: RedisOptions): Cluster
     {
       enableOfflineQueue: false,
       slotsRefreshTimeout: 500,
-      // Waiting longer than a command may take would help nobody.
+      // A longer delay would exceed the timeout of a command.
       retryDelayOnClusterDown: 10,
       retryDelayOnFailover: 10,
       maxRedirections: 3,
       clusterRetryStrategy: (attempt) => Math.min(attempt * 20, 500),
-      // Certificates are made out to names: nodes must not be looked up and then reached by their address.
+      // Certificates name hosts: nodes must be reached by name, not by a resolved address.
       ...(secure && { dnsLookup: (name, found) => found(null, name) }),
       redisOptions: {
         ...options,
@@ -152,7 +155,7 @@ function connectCluster(urls: readonly string[], options: RedisOptions): Cluster
   );
 }
 
-/** Stands in where no Redis is configured: nothing is ever found. */
+/** The cache without Redis: nothing is ever found. */
 export const noCache: Cache = {
   inUse: false,
   get: async () => undefined,

@@ -26,6 +26,6 @@ it("a Redis that greets but refuses every command is out of use, and the log say
     expectSuccess(await listKeys(app, key));
     return lines.filter((line) => line.startsWith("Redis")).join("\n");
   };
-  await expect.poll(warned, { timeout: 10_000, interval: 20 }).toContain("Redis is out of use");
+  await expect.poll(warned, { timeout: 10_000, interval: 20 }).toContain("Redis is unavailable");
   expect(expectSuccess(await ask(app.httpUrl, "/readyz", { method: "GET" }))).toMatchObject({ redis: "out of use" });
 });

@@ -55,13 +55,13 @@ describe("when Redis falls silent", () => {
     expect(median(silent.slice(0, 3))).toBeLessThan(10 * limitMs + median(plain));
   });
 
-  it("the service stays ready, and says that Redis is out of use", async () => {
+  it("the service stays ready, and says that Redis is unavailable", async () => {
     expect(await standing()).toMatchObject({ status: "ready", redis: "out of use" });
     expect(await gauge()).toBe("0");
   });
 
   it("the log says so once, when it has lasted", async () => {
-    const warning = [[40, expect.stringMatching(/^Redis is out of use/)]];
+    const warning = [[40, expect.stringMatching(/^Redis is unavailable/)]];
     await expect.poll(redisLines, { timeout: 10_000 }).toEqual(warning);
     await timeCalls(app, fresh);
     await new Promise((resolve) => setTimeout(resolve, 1_000));
@@ -74,7 +74,7 @@ describe("when Redis falls silent", () => {
     await redisInUse(app);
     expect(elapsed()).toBeLessThan(5_000);
     expect(await gauge()).toBe("1");
-    expect(redisLines().slice(1)).toEqual([[30, "Redis is back"]]);
+    expect(redisLines().slice(1)).toEqual([[30, "Redis is available again"]]);
   });
 });
 

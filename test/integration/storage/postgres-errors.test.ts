@@ -55,20 +55,20 @@ it("of trouble that lasts, the log says once that it began, however many calls f
   const answers = await Promise.all(Array.from({ length: 50 }, (_, number) => create(`many_${number}`)));
   await sql`delete from trouble`;
   expect(answers.map(({ status }) => status)).toEqual(Array(50).fill(503));
-  const said = lines.filter(({ msg }) => msg.includes("has no memory left"));
+  const said = lines.filter(({ msg }) => msg.includes("is out of memory"));
   expect(said).toMatchObject([{ reason: "made up" }]);
 });
 
 describe("what is the matter with the database is told through both protocols, as unavailable", () => {
   it.each([
-    ["53100", "The service's database has no disk space left"],
-    ["53200", "The service's database has no memory left"],
+    ["53100", "The service's database is out of disk space"],
+    ["53200", "The service's database is out of memory"],
     ["53400", "The service's database is short of resources"],
     ["58030", "The service's database cannot use its files"],
     ["42501", "The service's database denies it access"],
-    ["25006", "The service's database can only be read just now"],
-    ["57014", "The service's database takes too long just now"],
-    ["57P01", "The service cannot reach its database just now"],
+    ["25006", "The service's database is read-only"],
+    ["57014", "The service's database is too slow at the moment"],
+    ["57P01", "The service cannot reach its database"],
   ])("%s: %s", async (code, sentence) => {
     await sql`insert into trouble values (${code})`;
     try {
@@ -100,7 +100,7 @@ it("when no connection is to be had, calls are told so, and served when there ar
   await admin.unsafe(`alter role ${role} connection limit 0`);
   await admin`select pg_terminate_backend(pid) from pg_stat_activity where usename = ${role}`;
   const told = async () => JSON.parse((await create("crowded")).text).error?.detail;
-  await expect.poll(told, { timeout: 5_000 }).toBe("The service's database has no connection left; try again shortly.");
+  await expect.poll(told, { timeout: 5_000 }).toBe("The service's database is out of connections; try again shortly.");
   expectFailure(await create("crowded"), 503, "application/service_unavailable");
 
   await admin.unsafe(`alter role ${role} connection limit -1`);
@@ -127,7 +127,7 @@ it("of trouble that lasts, the log says once that it is over: when what had fail
   expect(told).toHaveLength(1);
   troubles.succeeded("update");
   troubles.succeeded("update");
-  expect(told.slice(1)).toEqual(["the database is well again"]);
+  expect(told.slice(1)).toEqual(["the database works again"]);
 });
 
 it("trouble with connecting is over when any statement succeeds, but not what else was the matter", () => {
@@ -141,7 +141,7 @@ it("trouble with connecting is over when any statement succeeds, but not what el
   expect(told).toHaveLength(1);
   now += 6_000;
   troubles.succeeded("select");
-  expect(told.slice(1)).toEqual(["the database is well again"]);
+  expect(told.slice(1)).toEqual(["the database works again"]);
 
   troubles.failed(crowded);
   troubles.failed(Object.assign(new Error("no room"), { code: "53100", query: "insert" }));
@@ -149,5 +149,5 @@ it("trouble with connecting is over when any statement succeeds, but not what el
   troubles.succeeded("select");
   expect(told.slice(3)).toEqual([]);
   troubles.succeeded("insert");
-  expect(told.slice(3)).toEqual(["the database is well again"]);
+  expect(told.slice(3)).toEqual(["the database works again"]);
 });

@@ -53,12 +53,12 @@ it("a Redis that is full is still read, calls are served, and the log says once 
   await expectServed();
   expect(await server.admin.dbsize()).toBe(before);
   expect(await readMetric(app, "redis_in_use")).toBe(1);
-  expect(saidOf(/Redis refuses to store/)).toBe(1);
+  expect(saidOf(/Redis refuses writes/)).toBe(1);
 
   await server.admin.config("SET", "maxmemory", "0");
   await expectServed();
   await expect.poll(() => server.admin.dbsize()).toBeGreaterThan(before);
-  expect([saidOf(/Redis refuses to store/), saidOf(/Redis stores entries again/)]).toEqual([1, 1]);
+  expect([saidOf(/Redis refuses writes/), saidOf(/Redis accepts writes again/)]).toEqual([1, 1]);
 });
 
 it("a Redis that is full cannot count requests, and stays in use for what it has", async () => {
@@ -80,7 +80,7 @@ it("a Redis that is full cannot count requests, and stays in use for what it has
     expect(await readMetric(limited, "redis_in_use")).toBe(1);
   }
   const counting = told.filter(({ operation }) => operation === "EVALSHA");
-  expect(counting).toMatchObject([{ msg: "Redis refuses to store entries; those that it has are used" }]);
+  expect(counting).toMatchObject([{ msg: "Redis refuses writes; existing entries are still read" }]);
 });
 
 it("a Redis that is stopped by SIGSTOP holds nobody up, and is used again when it goes on", async () => {

@@ -152,8 +152,8 @@ describe("of ten connections", () => {
 });
 
 describe("workspaces that wait", () => {
-  const rules: PoolRules = { ...fairRules, ordinary: { kept: 0, share: 1, pipelined: true } };
-  const none = { kept: 0, share: 1, pipelined: false };
+  const rules: PoolRules = { ...fairRules, ordinary: { reserved: 0, share: 1, pipelined: true } };
+  const none = { reserved: 0, share: 1, pipelined: false };
   const oneLane = () => openLanes(1, { ...rules, revocation: none, operator: none, lookup: none });
   const of = (account: string, flow?: object): Origin => ({ class: "ordinary", account, flow });
 
