@@ -18,7 +18,7 @@ interface PublicMethod {
   readonly messages: MessageLimits;
   /** The tenant that the memory budget charges for the stream. Undefined: an unauthenticated client. */
   readonly tenant: string | undefined;
-  /** The memory that a stream takes in addition to what every stream takes. */
+  /** The memory of a stream in addition to that of every stream. */
   readonly extraBytes: number;
 }
 

@@ -7,7 +7,7 @@ import { prefixBytes } from "./message-reader.js";
 
 type RespondedCall = Pick<Call, "requestId" | "responseHeaders">;
 
-/** The value of `grpc-accept-encoding`: the gRPC protocol wants a client that compresses to learn what is accepted. */
+/** The value of `grpc-accept-encoding`, by which the gRPC protocol informs a client that compresses. */
 export const acceptedEncoding = "identity";
 
 /** The headers of every response. */

@@ -92,7 +92,7 @@ export class OpenStream implements MessageOwner {
    * Reserves the memory of the stream. Returns false if the memory budget is exhausted.
    *
    * @param tenant the tenant to charge, if it is known
-   * @param extraBytes the memory in addition to what every stream takes
+   * @param extraBytes the memory in addition to that of every stream
    */
   reserve(tenant: string | undefined, extraBytes = 0): boolean {
     this.reservation = this.connection.account.reserve(streamBytes + extraBytes, tenant);
@@ -180,7 +180,7 @@ export class OpenStream implements MessageOwner {
     if (this.reader !== undefined) this.receiver?.end(this.reader.isBetweenMessages);
   }
 
-  /** Lets the messages be processed. Returns false if the stream is refused for what arrived before. */
+  /** Lets the messages be processed. Returns false if an earlier message is invalid and the stream is refused. */
   admit(): boolean {
     this.isAdmitted = true;
     if (this.error !== undefined) {
@@ -194,7 +194,7 @@ export class OpenStream implements MessageOwner {
 
   /**
    * Reads and drops the rest of a refused call. If the rest were not read, Node would reset the stream at once. Some
-   * clients then lose the response, or the rest of what they had to send.
+   * clients then lose the response, or cannot send the rest of their request.
    */
   discard(): void {
     if (this.isDiscarding) return;

@@ -27,9 +27,9 @@ export interface Validate {
 }
 
 /**
- * The validation that all protocols share. `form` checks what no rule can express (strings and JSON must be storable,
- * times must exist), and bounds the work of the rules. The rules then never see a message that takes them long or makes
- * them fail. The schemas are compiled here, so that no call pays for it.
+ * The validation that all protocols share. `form` checks conditions that no rule can express (strings and JSON must be
+ * storable, times must exist), and bounds the work of the rules. The rules then never see a message that takes them
+ * long or makes them fail. The schemas are compiled here, so that no call pays for it.
  */
 export function createValidate(schemas: readonly DescMessage[]): Validate {
   const validator = createValidator();

@@ -83,7 +83,7 @@ describe("with TLS_CERT_FILE and TLS_KEY_FILE", () => {
     socket.destroy();
   });
 
-  it("certificate reload: new connections get the new one, open ones continue, an unusable one is ignored", async () => {
+  it("certificate reload: new connections get the new one, open ones continue, a broken one is ignored", async () => {
     const serialOf = async (address: string) => {
       const socket = await connectTls(address, { ca: authority.cert });
       const { serialNumber } = socket.getPeerCertificate();
