@@ -89,7 +89,7 @@ function securityOf(method: DescMethod): JsonObject {
 }
 
 function accessOf(method: DescMethod) {
-  if (!hasOption(method, access)) throw new Error(`${method} declares nobody who may call it`);
+  if (!hasOption(method, access)) throw new Error(`${method} does not declare who may call it`);
   return getOption(method, access);
 }
 

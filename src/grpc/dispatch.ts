@@ -12,25 +12,31 @@ import { isCompressed } from "./request-headers.js";
 import { respondTrailers } from "./response.js";
 import type { HandleUnary } from "./unary.js";
 
-/** A method that needs no credential: what its streams may bring, and what they take beyond what every stream takes. */
+/** A method that needs no credential. */
 interface PublicMethod {
+  /** Limits on the messages of one stream. */
   readonly messages: MessageLimits;
+  /** The tenant that the memory budget charges for the stream. Undefined: an unauthenticated client. */
   readonly tenant: string | undefined;
-  readonly bytes: number;
+  /** The memory of a stream in addition to that of every stream. */
+  readonly extraBytes: number;
 }
 
-/** In whose name memory is reserved for streams that stay: not in that of strangers, whom they would keep out. */
+/**
+ * The tenant of the memory budget that long-lived public streams are charged to. Charged as unauthenticated clients,
+ * they could use up the memory of all other unauthenticated clients.
+ */
 const publicServices = "(public services)";
 
-/** No question to these services is longer. */
-const publicMessageBytes = 4_096;
+/** No valid request to these services is larger. */
+const maxPublicMessageBytes = 4_096;
 
-/** An answer of reflection: the files of a service with all that they import. */
-const reflectionBytes = 128 * 1_024;
+/** A reflection response: the files of a service with everything that they import. */
+const reflectionResponseBytes = 128 * 1_024;
 
 /**
- * Decides by the head of a stream who serves it: our procedures ourselves, health and reflection grpc-js. What is no call
- * at all is left to grpc-js, too, which reads nothing of it.
+ * Routes a stream by its headers. This process serves its own procedures itself, and grpc-js serves health and
+ * reflection. Streams that are not gRPC calls go to grpc-js too, which reads nothing from them.
  */
 export function createDispatch(
   handlers: ReadonlyMap<string, HandleUnary>,
@@ -38,48 +44,51 @@ export function createDispatch(
   limits: Limits,
   logCall: AccessLog,
 ): Dispatch {
-  const answerUnread = createProtocolErrors(logCall);
+  const mapProtocolErrors = createProtocolErrors(logCall);
   const publicMethods = publicMethodsOf(reflection, limits);
-  const tooMany = {
+  const tooManyStreams = {
     "grpc-status": status.RESOURCE_EXHAUSTED,
     "grpc-message": encodeURI(
-      `A connection may have ${limits.maxPublicStreams} calls of health and reflection open at a time.`,
+      `A connection can have at most ${limits.maxPublicStreams} health and reflection calls open at the same time.`,
     ),
   };
 
-  return (open, headers, raw, goOn) => {
+  return (open, headers, rawHeaders, passToGrpcJs) => {
     const path = isGrpc(headers) ? (headers[":path"] ?? "") : "";
     const handle = handlers.get(path);
-    if (handle !== undefined) return handle(open, raw, () => refuseCompressed(headers));
+    if (handle !== undefined) return handle(open, rawHeaders, () => refuseCompressed(headers));
     const method = publicMethods.get(path);
-    if (method !== undefined && !open.becomePublic(limits.maxPublicStreams)) {
+    if (method !== undefined && !open.markPublic(limits.maxPublicStreams)) {
       open.discard();
-      respondTrailers(open.stream, tooMany);
+      respondTrailers(open.stream, tooManyStreams);
       return;
     }
-    answerUnread(open);
-    if (method === undefined) return goOn();
+    mapProtocolErrors(open);
+    if (method === undefined) return passToGrpcJs();
     if (isCompressed(headers)) return open.end(compressedRequest());
-    if (!open.reserve(method.tenant, method.bytes)) return open.end(serviceOverloaded());
+    if (!open.reserve(method.tenant, method.extraBytes)) return open.end(serviceOverloaded());
     open.readMessages(method.messages);
-    goOn();
+    passToGrpcJs();
   };
 }
 
 function publicMethodsOf(reflection: boolean, limits: Limits): ReadonlyMap<string, PublicMethod> {
-  const pieces = limits.maxMessageChunks;
-  const one: MessageLimits = { messageBytes: publicMessageBytes, messages: 1, pieces };
-  const many: MessageLimits = { ...one, messages: limits.maxReflectionRequests };
+  const oneMessage: MessageLimits = {
+    maxMessageBytes: maxPublicMessageBytes,
+    maxMessages: 1,
+    maxChunks: limits.maxMessageChunks,
+  };
+  const manyMessages: MessageLimits = { ...oneMessage, maxMessages: limits.maxReflectionRequests };
   const { check, list, watch } = Health.method;
-  const asks = ({ name }: { name: string }) =>
-    [`/${Health.typeName}/${name}`, { messages: one, tenant: undefined, bytes: 0 }] as const;
-  const stays = (path: string, messages: MessageLimits, bytes: number) =>
-    [path, { messages, tenant: publicServices, bytes }] as const;
+  const unary = ({ name }: { name: string }) =>
+    [`/${Health.typeName}/${name}`, { messages: oneMessage, tenant: undefined, extraBytes: 0 }] as const;
+  const streaming = (path: string, messages: MessageLimits, extraBytes: number) =>
+    [path, { messages, tenant: publicServices, extraBytes }] as const;
   return new Map<string, PublicMethod>([
-    asks(check),
-    asks(list),
-    stays(`/${Health.typeName}/${watch.name}`, one, 0),
-    ...(reflection ? reflectionPaths.map((path) => stays(path, many, reflectionBytes)) : []),
+    unary(check),
+    unary(list),
+    streaming(`/${Health.typeName}/${watch.name}`, oneMessage, 0),
+    ...(reflection ? reflectionPaths.map((path) => streaming(path, manyMessages, reflectionResponseBytes)) : []),
   ]);
 }
 

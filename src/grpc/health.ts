@@ -1,6 +1,6 @@
-// gRPC's health service, by hand on the generated descriptors. grpc-health-check keeps a map of states that somebody has
-// to set, while ours is asked of the lease, which is lost by mere passing of time; and it never lets a watcher go, who
-// would then hold up the stop.
+// The gRPC health service, implemented on the generated descriptors instead of with grpc-health-check. That package
+// serves states that the application has to set, while ours depends on the lease, which expires as time passes without
+// any event. It also never ends a Watch stream, which would delay the shutdown.
 import { setTimeout as sleep } from "node:timers/promises";
 import {
   create,
@@ -26,82 +26,82 @@ import {
   HealthCheckResponse_ServingStatus as Serving,
 } from "../../gen/grpc/health/v1/health_pb.js";
 
-type Answer = MessageInitShape<typeof HealthCheckResponseSchema | typeof HealthListResponseSchema>;
-type Asking = ServerUnaryCall<HealthCheckRequest, Answer>;
-type Watching = ServerWritableStream<HealthCheckRequest, Answer>;
-type Respond = sendUnaryData<Answer>;
+type HealthResponse = MessageInitShape<typeof HealthCheckResponseSchema | typeof HealthListResponseSchema>;
+type UnaryCall = ServerUnaryCall<HealthCheckRequest, HealthResponse>;
+type WatchStream = ServerWritableStream<HealthCheckRequest, HealthResponse>;
+type Respond = sendUnaryData<HealthResponse>;
 
-/** How often it is asked how the service stands, while somebody watches. */
-const lookEveryMs = 250;
+/** How often readiness is polled while at least one Watch stream is open. */
+const pollIntervalMs = 250;
 
 /** The health service of one server. */
-export interface HealthWatch {
-  /** Tells all who watch how the service stands, for the last time, and lets them go. */
+export interface HealthService {
+  /** Sends NOT_SERVING to all Watch streams and ends them. */
   end(): void;
 }
 
 /**
- * Adds `grpc.health.v1.Health`: each service, and "" for all of them, is SERVING while the service is ready. Anybody may
- * ask.
+ * Adds `grpc.health.v1.Health`. Each service, and "" for the server as a whole, is SERVING while readiness resolves. No
+ * credential is needed.
  */
 export function addHealth(
   server: Server,
   services: readonly DescService[],
   readiness: () => Promise<unknown>,
-): HealthWatch {
-  const known = new Set(["", ...services.map(({ typeName }) => typeName)]);
-  const watchers = new Map<Watching, Serving>();
-  let looking = false;
+): HealthService {
+  const knownNames = new Set(["", ...services.map(({ typeName }) => typeName)]);
+  const watchers = new Map<WatchStream, Serving>();
+  let isPolling = false;
   let ended = false;
 
-  function look(): Promise<Serving> {
+  function currentStatus(): Promise<Serving> {
     return readiness().then(
       () => Serving.SERVING,
       () => Serving.NOT_SERVING,
     );
   }
 
-  /** Changes alone are told. Who asked for what we do not know is told so once. */
-  function tell(stream: Watching, now: Serving): void {
-    const state = known.has(stream.request.service) ? now : Serving.SERVICE_UNKNOWN;
+  /** Sends only changes of the status. For an unknown service, that is SERVICE_UNKNOWN once. */
+  function sendStatus(stream: WatchStream, current: Serving): void {
+    const state = knownNames.has(stream.request.service) ? current : Serving.SERVICE_UNKNOWN;
     if (!watchers.has(stream) || watchers.get(stream) === state) return;
     watchers.set(stream, state);
     stream.write({ status: state });
   }
 
-  async function keepLooking(): Promise<void> {
-    if (looking) return;
-    looking = true;
+  async function pollWhileWatched(): Promise<void> {
+    if (isPolling) return;
+    isPolling = true;
     while (watchers.size > 0) {
-      const now = await look();
-      for (const stream of watchers.keys()) tell(stream, now);
-      await sleep(lookEveryMs, undefined, { ref: false });
+      const current = await currentStatus();
+      for (const stream of watchers.keys()) sendStatus(stream, current);
+      await sleep(pollIntervalMs, undefined, { ref: false });
     }
-    looking = false;
+    isPolling = false;
   }
 
-  async function check({ request: { service } }: Asking, respond: Respond): Promise<void> {
-    if (known.has(service)) respond(null, { status: await look() });
-    else respond({ code: status.NOT_FOUND, details: `There is no service ${service} here.` });
+  async function check({ request: { service } }: UnaryCall, respond: Respond): Promise<void> {
+    if (knownNames.has(service)) respond(null, { status: await currentStatus() });
+    else respond({ code: status.NOT_FOUND, details: `This server has no service ${service}.` });
   }
 
   async function list(_: unknown, respond: Respond): Promise<void> {
-    const now = { status: await look() };
-    respond(null, { statuses: Object.fromEntries([...known].map((name) => [name, now])) });
+    const current = { status: await currentStatus() };
+    respond(null, { statuses: Object.fromEntries([...knownNames].map((name) => [name, current])) });
   }
 
-  async function watch(stream: Watching): Promise<void> {
+  async function watch(stream: WatchStream): Promise<void> {
     watchers.set(stream, Serving.UNKNOWN);
     stream.once("cancelled", () => watchers.delete(stream));
-    tell(stream, await look());
+    sendStatus(stream, await currentStatus());
     if (ended) end();
-    else void keepLooking();
+    else void pollWhileWatched();
   }
 
   function end(): void {
     ended = true;
     for (const stream of watchers.keys()) {
-      tell(stream, Serving.NOT_SERVING);
+      sendStatus(stream, Serving.NOT_SERVING);
       stream.end();
     }
     watchers.clear();
@@ -111,7 +111,7 @@ export function addHealth(
     server.register(
       `/${Health.typeName}/${name}`,
       handler,
-      (answer) => Buffer.from(toBinary(output, create(output, answer))),
+      (response) => Buffer.from(toBinary(output, create(output, response))),
       (bytes) => fromBinary(input, bytes),
       methodKind === "unary" ? "unary" : "serverStream",
     );

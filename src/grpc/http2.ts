@@ -1,4 +1,4 @@
-// What grpc-js has no setting for is set here, on the HTTP/2 servers that it keeps to itself.
+// Sets limits that grpc-js has no option for, on its internal HTTP/2 servers.
 import type { Http2Server, IncomingHttpHeaders, ServerHttp2Stream, ServerOptions } from "node:http2";
 import type { Server } from "@grpc/grpc-js";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
@@ -13,91 +13,100 @@ import { toStatusBytes } from "../rpc/status.js";
 import { headersForGrpcJs, type RawHeaders } from "./request-headers.js";
 import { limitStreams, type OpenStream } from "./stream-limits.js";
 
-/** Inner parts of grpc-js 1.14.7: look at them when it is updated. */
-interface Inside {
-  /** What its HTTP/2 servers will be made with. */
+/** Private members of a grpc-js 1.14.7 server. Check them with every update of grpc-js. */
+interface ServerInternals {
+  /** The options that it creates its HTTP/2 servers with. */
   readonly commonServerOptions: ServerOptions;
   readonly http2Servers: ReadonlyMap<Http2Server, unknown>;
 }
 
-type Serve = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]) => void;
+type Serve = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, rawHeaders: string[]) => void;
 
 /**
- * What is done with a stream before grpc-js gets it.
+ * Handles a stream before grpc-js sees it.
  *
- * @param goOn hands it to grpc-js
+ * @param passToGrpcJs lets grpc-js serve the stream
  */
-export type Dispatch = (open: OpenStream, headers: IncomingHttpHeaders, raw: RawHeaders, goOn: () => void) => void;
+export type Dispatch = (
+  open: OpenStream,
+  headers: IncomingHttpHeaders,
+  rawHeaders: RawHeaders,
+  passToGrpcJs: () => void,
+) => void;
 
 export interface Http2Limits {
   readonly guard: LoadShedder;
   readonly shedding: ShedCounter;
-  /** How many connections the port takes. */
+  /** The maximum number of open connections of the port. */
   readonly maxConnections: number;
   readonly limits: Limits;
   readonly memory: MemoryBudget;
 }
 
-/** Sets how large the head of a call may be. To be done before the server is bound. */
-export function limitHeaders(server: Server, { maxHeaderBytes: headBytes, maxHeaders: headers }: Limits): void {
-  const { commonServerOptions } = server as unknown as Inside;
-  commonServerOptions.maxHeaderListPairs = headers;
-  commonServerOptions.settings = { ...commonServerOptions.settings, maxHeaderListSize: headBytes };
+/** Limits the size and number of request headers. Must be called before the server is bound. */
+export function limitHeaders(server: Server, { maxHeaderBytes, maxHeaders }: Limits): void {
+  const { commonServerOptions } = server as unknown as ServerInternals;
+  commonServerOptions.maxHeaderListPairs = maxHeaders;
+  commonServerOptions.settings = { ...commonServerOptions.settings, maxHeaderListSize: maxHeaderBytes };
 }
 
 /**
- * Limits the connections and streams of a server that is bound, and turns calls away that the process has no time for:
- * before grpc-js has done its part, which is most of what a call costs.
+ * Limits the connections and streams of a bound server, and sheds calls while the event loop is overloaded. It sheds
+ * before grpc-js has done its work, which is most of the cost of a call.
  */
-export function limitServer(server: Server, options: Http2Limits, enter: Dispatch): void {
+export function limitServer(server: Server, options: Http2Limits, dispatch: Dispatch): void {
   const { guard, shedding, maxConnections, limits, memory } = options;
-  const overloaded = prepareAnswer(serviceOverloaded());
+  const respondOverloaded = prepareErrorResponse(serviceOverloaded());
   const http2Server = http2ServerOf(server);
   const streams = limitStreams(limits, memory, limitConnections(http2Server, maxConnections, shedding));
   const [serve] = http2Server.listeners("stream") as [Serve];
   http2Server.removeAllListeners("stream");
   http2Server.on("session", streams.begin);
-  http2Server.on("stream", ((stream, headers, flags, raw) => {
+  http2Server.on("stream", ((stream, headers, flags, rawHeaders) => {
     const open = streams.of(stream);
-    if (open === undefined || stream.closed) return; // taken back in the same breath
-    if (!headers[":path"]?.startsWith(alwaysServed) && !guard.accepts()) {
+    if (open === undefined || stream.closed) return; // the client has already reset it
+    if (!headers[":path"]?.startsWith(neverShed) && !guard.accepts()) {
       shedding.count("event_loop");
-      overloaded(stream);
+      respondOverloaded(stream);
       open.discard();
       return;
     }
-    enter(open, headers, raw, () => {
-      if (open.admit()) serve(stream, headersForGrpcJs(headers), flags, raw);
+    dispatch(open, headers, rawHeaders, () => {
+      if (open.admit()) serve(stream, headersForGrpcJs(headers), flags, rawHeaders);
     });
   }) as Serve);
   http2Server.once("close", streams.end);
 }
 
-/** Who asks how the service fares must be told, above all when it fares badly. */
-const alwaysServed = `/${Health.typeName}/`;
+/** Health checks are never shed: their result matters most under overload. */
+const neverShed = `/${Health.typeName}/`;
 
-/** What listens for a server that is bound to an address. */
+/** The HTTP/2 server of a bound grpc-js server. */
 export function http2ServerOf(server: Server): Http2Server {
-  const [http2Server] = (server as unknown as Inside).http2Servers.keys();
+  const [http2Server] = (server as unknown as ServerInternals).http2Servers.keys();
   if (http2Server === undefined) throw new Error("the gRPC port is not bound");
   return http2Server;
 }
 
-/** Makes what answers a call with a failure, without grpc-js. All but the id is written once. */
-function prepareAnswer(failure: ApiError): (stream: ServerHttp2Stream) => void {
-  const sample = mintId("req");
-  const details = Buffer.from(toStatusBytes(failure, sample));
-  const idAt = details.indexOf(sample);
-  const same = {
+/** Prepares an error response that bypasses grpc-js. Everything except the request id is encoded only once. */
+function prepareErrorResponse(error: ApiError): (stream: ServerHttp2Stream) => void {
+  const sampleId = mintId("req");
+  const details = Buffer.from(toStatusBytes(error, sampleId));
+  const idOffset = details.indexOf(sampleId);
+  const commonHeaders = {
     ":status": 200,
     "content-type": "application/grpc+proto",
-    "grpc-status": Number(grpcStatusOf(failure.code)),
-    "grpc-message": encodeURI(failure.detail),
+    "grpc-status": Number(grpcStatusOf(error.code)),
+    "grpc-message": encodeURI(error.detail),
   };
   return (stream) => {
     const requestId = mintId("req");
-    details.write(requestId, idAt, "latin1");
-    const told = { ...same, "x-request-id": requestId, "grpc-status-details-bin": details.toString("base64") };
-    stream.respond(told, { endStream: true });
+    details.write(requestId, idOffset, "latin1");
+    const headers = {
+      ...commonHeaders,
+      "x-request-id": requestId,
+      "grpc-status-details-bin": details.toString("base64"),
+    };
+    stream.respond(headers, { endStream: true });
   };
 }

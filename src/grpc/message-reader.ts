@@ -1,127 +1,134 @@
 import { type ApiError, invalidInput, payloadTooLarge, unsupportedCompression } from "../errors.js";
 
-/** What the messages of one stream may be. */
+/** Limits on the messages of one stream. */
 export interface MessageLimits {
-  /** How large each may be, in bytes. */
-  readonly messageBytes: number;
-  /** How many are answered. One more is handed on, and nothing after it. */
-  readonly messages: number;
-  /** In how many pieces they may come, each. */
-  readonly pieces: number;
+  /** The maximum size of each message, without its prefix. */
+  readonly maxMessageBytes: number;
+  /** How many messages are processed. One more is still delivered, so that the owner notices; the rest is dropped. */
+  readonly maxMessages: number;
+  /** The maximum number of chunks in which each message may arrive. */
+  readonly maxChunks: number;
 }
 
-/** Whoever has the messages read. */
+/** The owner of a reader: provides the memory and receives the messages. */
 export interface MessageOwner {
-  /** Reserves memory. False: there is none. */
-  hold(bytes: number): boolean;
-  /** Gets each message when it is whole, with its prefix. */
-  handOn(message: Buffer): void;
+  /** Reserves memory for buffered bytes. Returns false if the memory budget is exhausted. */
+  reserveBuffer(bytes: number): boolean;
+  /** Receives each complete message, with its prefix. */
+  deliver(message: Buffer): void;
 }
 
-/** Before each message: a flag, whether it is compressed, and its length. */
+/** The prefix of each message: a flag that says whether it is compressed, and its length. */
 export const prefixBytes = 5;
 
 /**
- * What a piece takes beyond its bytes, as an object of its own: 115 to 400 bytes were measured. A message that comes
- * whole is one piece; one that comes in many is copied into one.
+ * The memory that a chunk takes beyond its bytes, as an object of its own: 115 to 400 bytes were measured. A message
+ * that arrives whole is one chunk. One that arrives in many chunks is copied into one buffer.
  */
-const pieceCost = 400;
-
-/** A piece is a view of all that was read from the connection at once, and keeps it alive. Beyond this it is copied. */
-const othersBytes = 4_096;
-
-/** The first size of what a message is collected in. It doubles as often as it has to. */
-const firstBytes = 1_024;
+const chunkOverheadBytes = 400;
 
 /**
- * Reads the messages of a stream out of the pieces in which they come, and hands on whole ones: so what is held of a
- * message that is not complete are its bytes, however many pieces they came in, and grpc-js begins with none that is
- * refused.
+ * A chunk is a view of everything that was read from the connection at once, and keeps all of it alive. A message that
+ * would keep more than this alive beyond its own bytes is copied.
+ */
+const maxRetainedBytes = 4_096;
+
+/** The initial size of the buffer that collects a message. The buffer doubles as often as necessary. */
+const initialBufferBytes = 1_024;
+
+/**
+ * Assembles the messages of a stream from its chunks, and delivers only complete ones. An incomplete message therefore
+ * takes its own bytes, however many chunks it arrived in, and grpc-js starts on no message that is refused.
  */
 export class MessageReader {
-  private collected: Buffer | undefined;
-  private filled = 0;
-  private pieces = 0;
+  private buffer: Buffer | undefined;
+  private bufferedBytes = 0;
+  private chunks = 0;
   private messages = 0;
 
   constructor(
     private readonly limits: MessageLimits,
-    private readonly holder: MessageOwner,
+    private readonly owner: MessageOwner,
   ) {}
 
-  /** Whether all that came were whole messages. */
+  /** Whether no incomplete message is buffered. */
   get isBetweenMessages(): boolean {
-    return this.filled === 0;
+    return this.bufferedBytes === 0;
   }
 
-  /** @returns why the stream is to be refused: a failure, or that there is no memory */
-  read(piece: Buffer): ApiError | "no memory" | undefined {
-    if (++this.pieces > this.limits.pieces) return tooManyPieces(this.limits.pieces);
-    for (let at = 0; at < piece.length; ) {
-      if (this.messages > this.limits.messages) return undefined;
-      if (this.filled === 0 && piece.length - at >= prefixBytes) {
-        const failure = this.refusalOf(piece, at);
-        if (failure !== undefined) return failure;
-        const end = at + sizeOf(piece, at);
-        if (end <= piece.length) {
-          if (!this.holder.hold(end - at + pieceCost)) return "no memory";
-          this.complete(end - at === piece.length ? piece : piece.subarray(at, end));
-          at = end;
+  /** @returns why the stream is to be refused: an error, or that the memory budget is exhausted */
+  read(chunk: Buffer): ApiError | "memory exhausted" | undefined {
+    if (++this.chunks > this.limits.maxChunks) return tooManyChunks(this.limits.maxChunks);
+    for (let offset = 0; offset < chunk.length; ) {
+      if (this.messages > this.limits.maxMessages) return undefined;
+      if (this.bufferedBytes === 0 && chunk.length - offset >= prefixBytes) {
+        const error = this.prefixError(chunk, offset);
+        if (error !== undefined) return error;
+        const end = offset + framedLength(chunk, offset);
+        if (end <= chunk.length) {
+          if (!this.owner.reserveBuffer(end - offset + chunkOverheadBytes)) return "memory exhausted";
+          this.complete(end - offset === chunk.length ? chunk : chunk.subarray(offset, end));
+          offset = end;
           continue;
         }
       }
-      const wanted = this.filled < prefixBytes ? prefixBytes : sizeOf(this.collected as Buffer, 0);
-      const end = Math.min(piece.length, at + wanted - this.filled);
-      if (!this.makeRoom(end - at, wanted)) return "no memory";
-      const collected = this.collected as Buffer;
-      piece.copy(collected, this.filled, at, end);
-      this.filled += end - at;
-      at = end;
-      if (this.filled < wanted) continue;
+      const wanted = this.bufferedBytes < prefixBytes ? prefixBytes : framedLength(this.buffer as Buffer, 0);
+      const end = Math.min(chunk.length, offset + wanted - this.bufferedBytes);
+      if (!this.growBuffer(end - offset, wanted)) return "memory exhausted";
+      const buffer = this.buffer as Buffer;
+      chunk.copy(buffer, this.bufferedBytes, offset, end);
+      this.bufferedBytes += end - offset;
+      offset = end;
+      if (this.bufferedBytes < wanted) continue;
       if (wanted === prefixBytes) {
-        const failure = this.refusalOf(collected, 0);
-        if (failure !== undefined) return failure;
+        const error = this.prefixError(buffer, 0);
+        if (error !== undefined) return error;
       }
-      if (this.filled === sizeOf(collected, 0)) {
-        this.collected = undefined;
-        this.filled = 0;
-        this.complete(collected.subarray(0, wanted));
+      if (this.bufferedBytes === framedLength(buffer, 0)) {
+        this.buffer = undefined;
+        this.bufferedBytes = 0;
+        this.complete(buffer.subarray(0, wanted));
       }
     }
     return undefined;
   }
 
-  private refusalOf(bytes: Buffer, at: number): ApiError | undefined {
-    if (bytes[at] !== 0) return compressedRequest();
-    const { messageBytes } = this.limits;
-    return sizeOf(bytes, at) > prefixBytes + messageBytes ? payloadTooLarge("body", messageBytes) : undefined;
+  private prefixError(bytes: Buffer, offset: number): ApiError | undefined {
+    if (bytes[offset] !== 0) return compressedRequest();
+    const { maxMessageBytes } = this.limits;
+    const isTooLarge = framedLength(bytes, offset) > prefixBytes + maxMessageBytes;
+    return isTooLarge ? payloadTooLarge("body", maxMessageBytes) : undefined;
   }
 
   private complete(message: Buffer): void {
-    this.pieces = 0;
+    this.chunks = 0;
     this.messages += 1;
-    const alone = message.buffer.byteLength - message.length <= othersBytes;
-    this.holder.handOn(alone ? message : Buffer.from(message));
+    const retainsLittle = message.buffer.byteLength - message.length <= maxRetainedBytes;
+    this.owner.deliver(retainsLittle ? message : Buffer.from(message));
   }
 
-  private makeRoom(bytes: number, wanted: number): boolean {
-    const needed = this.filled + bytes;
-    const now = this.collected?.length ?? 0;
-    if (needed <= now) return true;
-    const capacity = Math.max(needed, Math.min(Math.max(wanted, firstBytes), Math.max(firstBytes, 2 * now)));
-    if (!this.holder.hold(capacity - now)) return false;
+  private growBuffer(bytes: number, wanted: number): boolean {
+    const needed = this.bufferedBytes + bytes;
+    const current = this.buffer?.length ?? 0;
+    if (needed <= current) return true;
+    const capacity = Math.max(
+      needed,
+      Math.min(Math.max(wanted, initialBufferBytes), Math.max(initialBufferBytes, 2 * current)),
+    );
+    if (!this.owner.reserveBuffer(capacity - current)) return false;
     const larger = Buffer.allocUnsafeSlow(capacity);
-    this.collected?.copy(larger, 0, 0, this.filled);
-    this.collected = larger;
+    this.buffer?.copy(larger, 0, 0, this.bufferedBytes);
+    this.buffer = larger;
     return true;
   }
 }
 
-function sizeOf(bytes: Buffer, at: number): number {
-  return prefixBytes + bytes.readUInt32BE(at + 1);
+/** The length of the message at an offset, with its prefix. */
+function framedLength(bytes: Buffer, offset: number): number {
+  return prefixBytes + bytes.readUInt32BE(offset + 1);
 }
 
 export const compressedRequest = () => unsupportedCompression("grpc-encoding");
 
-const inBody = (message: string) => invalidInput([{ location: "body", message }]);
-const tooManyPieces = (most: number) => inBody(`comes in more than ${most} pieces: send it in larger DATA frames`);
+const bodyError = (message: string) => invalidInput([{ location: "body", message }]);
+const tooManyChunks = (max: number) => bodyError(`arrives in more than ${max} chunks; send larger DATA frames`);

@@ -1,4 +1,4 @@
-// By methods of the stream that are replaced, because the interceptors of grpc-js hear nothing of what it answers while
+// Replaces methods of the stream, because grpc-js interceptors do not see the errors that grpc-js responds with while
 // it reads a call.
 import type { OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
@@ -9,81 +9,86 @@ import { compressedRequest } from "./message-reader.js";
 import { acceptedEncoding, errorTrailers, isResponded, responseHeaders } from "./response.js";
 import type { OpenStream } from "./stream-limits.js";
 
-/** Sees to it that a call which grpc-js cannot read is answered by us. To be done before grpc-js gets its stream. */
+/** Maps the protocol errors of grpc-js on one stream. Must be called before grpc-js gets the stream. */
 export type MapProtocolErrors = (open: OpenStream) => void;
 
 /**
- * What grpc-js cannot read it answers by itself: without our details, and some of it as if the mistake were the
- * server's. Such an answer is kept back, and the call refused in our words: so it is counted and logged.
+ * Replaces the error responses of grpc-js for calls that it cannot read. Those lack our error details, and some blame
+ * the server for a mistake of the client. Each is replaced by an error of the catalogue, counted and logged.
  *
- * These calls have no name in the log: callers could make up any. Of health and reflection only this is logged. What they
- * answer by themselves, such as that there is no service of a name, are words of their protocols.
+ * The log has no method name for these calls, because clients could send any. For health and reflection, only these
+ * errors are logged. Errors that are part of those protocols, such as an unknown service name, are not replaced.
  */
 export function createProtocolErrors(logCall: AccessLog): MapProtocolErrors {
-  function refusal(failure: ApiError): OutgoingHttpHeaders {
+  function logAndEncode(error: ApiError): OutgoingHttpHeaders {
     const requestId = mintId("req");
     const startedAt = performance.now();
-    logCall({ requestId, protocol: "grpc", method: "(none)", workspaceId: undefined, startedAt, failure });
-    return errorTrailers(failure, { requestId });
+    logCall({ requestId, protocol: "grpc", method: "(none)", workspaceId: undefined, startedAt, failure: error });
+    return errorTrailers(error, { requestId });
   }
 
   return (open) => {
     const { stream } = open;
     const { respond, sendTrailers } = stream;
 
-    function answer(trailers: OutgoingHttpHeaders, httpStatus: OutgoingHttpHeaders[":status"] = 200): void {
+    function respondError(trailers: OutgoingHttpHeaders, httpStatus: OutgoingHttpHeaders[":status"] = 200): void {
       if (isResponded(stream)) return;
       respond.call(stream, { ...responseHeaders, ":status": httpStatus, ...trailers }, { endStream: true });
     }
 
-    open.refuse = (failure) => answer(refusal(failure));
+    open.refuse = (error) => respondError(logAndEncode(error));
 
-    stream.respond = (given, options) => {
-      if (isResponded(stream)) return; // it was refused, of which grpc-js knows nothing
-      if (given?.["grpc-accept-encoding"] !== undefined) given["grpc-accept-encoding"] = acceptedEncoding;
-      const failure = given && options?.endStream && !isOurs(given) ? failureOf(given) : undefined;
-      if (failure === undefined) respond.call(stream, given, options);
-      else answer(refusal(failure), given?.[":status"]);
+    stream.respond = (headers, options) => {
+      if (isResponded(stream)) return; // already refused, which grpc-js does not know
+      if (headers?.["grpc-accept-encoding"] !== undefined) headers["grpc-accept-encoding"] = acceptedEncoding;
+      const error = headers && options?.endStream && !isOurs(headers) ? toCatalogueError(headers) : undefined;
+      if (error === undefined) respond.call(stream, headers, options);
+      else respondError(logAndEncode(error), headers?.[":status"]);
     };
 
-    // A stream of messages may have been answered in part: then it can only be ended in our words.
+    // Some messages of a streaming response may have been sent already. Then only the trailers can be replaced.
     stream.sendTrailers = (trailers) => {
-      const failure = isOurs(trailers) ? undefined : failureOf(trailers);
-      sendTrailers.call(stream, failure ? refusal(failure) : trailers);
+      const error = isOurs(trailers) ? undefined : toCatalogueError(trailers);
+      sendTrailers.call(stream, error ? logAndEncode(error) : trailers);
     };
   };
 }
 
-/** Whether it is a success, or a failure with our details. */
-function isOurs(answer: OutgoingHttpHeaders): boolean {
-  return answer["grpc-status"] === status.OK || answer["grpc-status-details-bin"] !== undefined;
+/** Whether it is a success, or an error that already has our details. */
+function isOurs(headers: OutgoingHttpHeaders): boolean {
+  return headers["grpc-status"] === status.OK || headers["grpc-status-details-bin"] !== undefined;
 }
 
-/** Whether the call was gRPC at all. */
-function isGrpc(answer: OutgoingHttpHeaders): boolean {
-  return answer["grpc-status"] !== undefined;
+/** Whether the response has a gRPC status. If not, the request was not gRPC. */
+function hasGrpcStatus(headers: OutgoingHttpHeaders): boolean {
+  return headers["grpc-status"] !== undefined;
 }
 
-/** What grpc-js says, in terms of the catalogue; undefined for what it does not say by itself. */
-function failureOf(answer: OutgoingHttpHeaders): ApiError | undefined {
-  if (!isGrpc(answer)) return unsupportedMediaType("This port takes gRPC: send `Content-Type: application/grpc`.");
-  const words = wordsOf(answer);
-  const begin = Object.keys(failures).find((each) => words.startsWith(each)) ?? "";
-  return failures[begin]?.();
+/** The error of the catalogue for an error of grpc-js itself. Undefined for errors from other sources. */
+function toCatalogueError(headers: OutgoingHttpHeaders): ApiError | undefined {
+  if (!hasGrpcStatus(headers)) {
+    return unsupportedMediaType("This port serves gRPC: send `Content-Type: application/grpc`.");
+  }
+  const message = grpcMessageOf(headers);
+  const prefix = Object.keys(errorsByPrefix).find((each) => message.startsWith(each)) ?? "";
+  return errorsByPrefix[prefix]?.();
 }
 
-function wordsOf(answer: OutgoingHttpHeaders): string {
-  return String(answer["grpc-message"]).replaceAll("%20", " ");
+function grpcMessageOf(headers: OutgoingHttpHeaders): string {
+  return String(headers["grpc-message"]).replaceAll("%20", " ");
 }
 
-const inBody = (message: string) => invalidInput([{ location: "body", message }]);
-const notOneMessage = () => inBody("is not exactly one gRPC message");
+const bodyError = (message: string) => invalidInput([{ location: "body", message }]);
+const notOneMessage = () => bodyError("must contain exactly one gRPC message");
 
-/** How the words of grpc-js 1.14.7 begin: look at them when it is updated. What it cannot get to read is not here. */
-const failures: Readonly<Record<string, () => ApiError>> = {
+/**
+ * The prefixes of the error messages of grpc-js 1.14.7. Check them with every update of grpc-js. Errors about messages
+ * that never reach grpc-js are not listed.
+ */
+const errorsByPrefix: Readonly<Record<string, () => ApiError>> = {
   "Received message compressed with unsupported encoding": compressedRequest,
   "Received no request message": notOneMessage,
   "Received a second request message": notOneMessage,
-  "Error deserializing request": () => inBody("is not a message of this method"),
+  "Error deserializing request": () => bodyError("is not a valid request message of this method"),
   "The server does not implement the method": routeNotFound,
 };

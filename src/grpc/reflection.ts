@@ -20,54 +20,55 @@ import { grpcStatusOf, serviceOverloaded } from "../errors.js";
 import { mintId } from "../ids.js";
 import { toStatusBytes } from "../rpc/status.js";
 
-type Answer = MessageInitShape<typeof ServerReflectionResponseSchema>["messageResponse"];
+type MessageResponse = MessageInitShape<typeof ServerReflectionResponseSchema>["messageResponse"];
 
-/** A stream of questions. Its answers are bytes. */
-type Asking = ServerDuplexStream<ServerReflectionRequest, Buffer>;
+/** A reflection stream. Its responses are already encoded. */
+type ReflectionStream = ServerDuplexStream<ServerReflectionRequest, Buffer>;
 
-/** v1alpha has the same messages as v1 under another name; older tools still ask for it. */
+/** v1alpha has the same messages as v1 under another name. Older tools still use it. */
 export const reflectionPaths = ["v1", "v1alpha"].map(
   (version) => `/grpc.reflection.${version}.ServerReflection/ServerReflectionInfo`,
 );
 
 /**
- * Server reflection, so that `buf curl` and grpcurl work without the proto files. By hand, from the descriptors we have
- * in memory: @grpc/reflection reads .proto files instead, and buf curl cannot resolve what it answers.
+ * Server reflection, so that `buf curl` and grpcurl work without the proto files. It serves the descriptors in memory.
+ * @grpc/reflection reads .proto files instead, and buf curl cannot resolve its responses.
  *
- * @param admits whether there is time for a request: a stream brings many, and anybody may open one
- * @param most how many requests a stream may bring
+ * @param acceptsLoad whether the event loop has capacity for a request. Each request is checked, because one stream
+ *   brings many, and opening it needs no credential
+ * @param maxRequests the maximum number of requests of a stream
  */
 export function addReflection(
   server: Server,
   services: readonly DescService[],
-  admits: () => boolean,
-  most: number,
+  acceptsLoad: () => boolean,
+  maxRequests: number,
 ): void {
-  const answer = createAnswerer(services);
+  const respond = createResponder(services);
   const tooMany = {
     code: status.RESOURCE_EXHAUSTED,
-    details: `A reflection stream takes ${most} requests: open another for more.`,
+    details: `A reflection stream accepts at most ${maxRequests} requests; open another stream for more.`,
   };
 
-  function serve(stream: Asking): void {
+  function serve(stream: ReflectionStream): void {
     let requests = 0;
     stream.on("data", read);
     stream.on("end", () => stream.end());
 
     function read(request: ServerReflectionRequest): void {
       requests += 1;
-      if (requests > most) end(tooMany);
-      else if (!admits()) end(overloaded());
+      if (requests > maxRequests) end(tooMany);
+      else if (!acceptsLoad()) end(overloaded());
       else {
-        // The next is read when this answer has gone: of a client that does not read, one is held.
+        // The next request is read once this response is sent. For a client that does not read, only one is buffered.
         stream.pause();
-        stream.write(answer(request), () => stream.resume());
+        stream.write(respond(request), () => stream.resume());
       }
     }
 
-    function end(why: Partial<StatusObject>): void {
+    function end(reason: Partial<StatusObject>): void {
       stream.off("data", read);
-      stream.emit("error", why); // so grpc-js has a stream ended with a status
+      stream.emit("error", reason); // how grpc-js ends a stream with a status
     }
   }
 
@@ -82,67 +83,70 @@ export function addReflection(
   }
 }
 
-/** Answers with the bytes of a response. What is long of it is written once: anybody may ask, and often. */
-function createAnswerer(services: readonly DescService[]): (request: ServerReflectionRequest) => Buffer {
-  // No method names the details of errors, yet who reads an error wants to know them.
+/**
+ * Returns encoded responses. Their large parts are encoded only once, because requests need no credential and may be
+ * frequent.
+ */
+function createResponder(services: readonly DescService[]): (request: ServerReflectionRequest) => Buffer {
+  // No method refers to the types of error details, but clients need them to decode an error.
   const roots = [...services.map(({ file }) => file), file_google_rpc_error_details];
   const files = new Map([...closure(roots)].map((file) => [`${file.name}.proto`, file]));
   const registry = createRegistry(...files.values());
-  const written = new Map<DescFile, Buffer>();
+  const encodedFiles = new Map<DescFile, Buffer>();
 
-  function writtenFile(file: DescFile): Buffer {
-    const known = written.get(file);
-    if (known !== undefined) return known;
+  function encodeFile(file: DescFile): Buffer {
+    const cached = encodedFiles.get(file);
+    if (cached !== undefined) return cached;
     const fileDescriptorProto = [...closure([file])].map((each) => toBinary(FileDescriptorProtoSchema, each.proto));
-    const bytes = write({ messageResponse: { case: "fileDescriptorResponse", value: { fileDescriptorProto } } });
-    written.set(file, bytes);
+    const bytes = encode({ messageResponse: { case: "fileDescriptorResponse", value: { fileDescriptorProto } } });
+    encodedFiles.set(file, bytes);
     return bytes;
   }
 
-  function toAnswer(file: DescFile | undefined, name: string): Buffer {
-    return file ? writtenFile(file) : failure(status.NOT_FOUND, `not found: ${name}`);
+  function fileResponse(file: DescFile | undefined, name: string): Buffer {
+    return file ? encodeFile(file) : errorResponse(status.NOT_FOUND, `not found: ${name}`);
   }
 
   const service = services.map(({ typeName: name }) => ({ name }));
-  const listed = write({ messageResponse: { case: "listServicesResponse", value: { service } } });
+  const serviceList = encode({ messageResponse: { case: "listServicesResponse", value: { service } } });
 
   /** A symbol is a type, a service, or a member of one. */
   const fileOfSymbol = (symbol: string) => (registry.get(symbol) ?? registry.get(symbol.replace(/\.[^.]*$/, "")))?.file;
 
-  function answerOf({ messageRequest: asked }: ServerReflectionRequest): Buffer {
-    switch (asked.case) {
+  function responseTo({ messageRequest }: ServerReflectionRequest): Buffer {
+    switch (messageRequest.case) {
       case "listServices":
-        return listed;
+        return serviceList;
       case "fileByFilename":
-        return toAnswer(files.get(asked.value), asked.value);
+        return fileResponse(files.get(messageRequest.value), messageRequest.value);
       case "fileContainingSymbol":
-        return toAnswer(fileOfSymbol(asked.value), asked.value);
+        return fileResponse(fileOfSymbol(messageRequest.value), messageRequest.value);
       case "fileContainingExtension": {
-        const { containingType, extensionNumber } = asked.value;
+        const { containingType, extensionNumber } = messageRequest.value;
         const extendee = registry.getMessage(containingType);
         const extension = extendee && registry.getExtensionFor(extendee, extensionNumber);
-        return toAnswer(extension?.file, `${containingType}:${extensionNumber}`);
+        return fileResponse(extension?.file, `${containingType}:${extensionNumber}`);
       }
       default:
-        return failure(status.UNIMPLEMENTED, "this server does not answer such a reflection request");
+        return errorResponse(status.UNIMPLEMENTED, "this kind of reflection request is not supported");
     }
   }
 
-  // The parts of a message can be written apart.
+  // Protobuf fields can be encoded separately and concatenated.
   return (originalRequest) =>
-    Buffer.concat([write({ validHost: originalRequest.host, originalRequest }), answerOf(originalRequest)]);
+    Buffer.concat([encode({ validHost: originalRequest.host, originalRequest }), responseTo(originalRequest)]);
 }
 
-function write(response: MessageInitShape<typeof ServerReflectionResponseSchema>): Buffer {
+function encode(response: MessageInitShape<typeof ServerReflectionResponseSchema>): Buffer {
   return Buffer.from(toBinary(ServerReflectionResponseSchema, create(ServerReflectionResponseSchema, response)));
 }
 
-function failure(errorCode: number, errorMessage: string): Buffer {
-  const messageResponse: Answer = { case: "errorResponse", value: { errorCode, errorMessage } };
-  return write({ messageResponse });
+function errorResponse(errorCode: number, errorMessage: string): Buffer {
+  const messageResponse: MessageResponse = { case: "errorResponse", value: { errorCode, errorMessage } };
+  return encode({ messageResponse });
 }
 
-/** The files and all that they import. */
+/** The files and everything that they import, directly or indirectly. */
 function closure(files: readonly DescFile[], found = new Set<DescFile>()): Set<DescFile> {
   for (const file of files) {
     if (found.has(file)) continue;
@@ -153,10 +157,10 @@ function closure(files: readonly DescFile[], found = new Set<DescFile>()): Set<D
 }
 
 function overloaded(): StatusObject {
-  const failure = serviceOverloaded();
+  const error = serviceOverloaded();
   const requestId = mintId("req");
   const metadata = new Metadata();
   metadata.set("x-request-id", requestId);
-  metadata.set("grpc-status-details-bin", Buffer.from(toStatusBytes(failure, requestId)));
-  return { code: Number(grpcStatusOf(failure.code)), details: failure.detail, metadata };
+  metadata.set("grpc-status-details-bin", Buffer.from(toStatusBytes(error, requestId)));
+  return { code: Number(grpcStatusOf(error.code)), details: error.detail, metadata };
 }

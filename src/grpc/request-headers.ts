@@ -1,20 +1,21 @@
 import type { IncomingHttpHeaders } from "node:http2";
 
-/** All names and values of the head of a call in turn, as they came. Over HTTP/2, names are in small letters. */
+/** All header names and values of a call, alternating, as received. HTTP/2 header names are lower-case. */
 export type RawHeaders = readonly string[];
 
-/** Every value of a header: of several credentials, Node hands on the first. */
-export function valuesOf(raw: RawHeaders, wanted: string): string[] {
+/** Every value of a header. Node's parsed headers contain only the first of several credentials. */
+export function valuesOf(rawHeaders: RawHeaders, name: string): string[] {
   const values: string[] = [];
-  for (let index = 0; index < raw.length; index += 2) if (raw[index] === wanted) values.push(raw[index + 1] as string);
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    if (rawHeaders[index] === name) values.push(rawHeaders[index + 1] as string);
+  }
   return values;
 }
 
 /**
- * The head that grpc-js gets of a call. All that decides how the call is answered is read by ourselves, since grpc-js
- * leaves some of it out (what is not ASCII), takes a time-out of 25 days for one that is over, and answers by itself when
- * one is over. It is told of a compression that it does not know, whatever the client says: so it cannot begin to
- * decompress anything.
+ * The headers of a call that grpc-js sees. This process reads all headers that decide the response itself, because
+ * grpc-js drops values that are not ASCII, treats a timeout of 25 days as expired, and responds by itself when a
+ * timeout expires. `grpc-encoding` is always an encoding that grpc-js does not know, so that it never decompresses.
  */
 export function headersForGrpcJs(headers: IncomingHttpHeaders): IncomingHttpHeaders {
   return { ":path": headers[":path"], "content-type": headers["content-type"], "grpc-encoding": "refused" };

@@ -5,30 +5,30 @@ import { type ApiError, grpcStatusOf } from "../errors.js";
 import { toStatusBytes } from "../rpc/status.js";
 import { prefixBytes } from "./message-reader.js";
 
-type Answered = Pick<Call, "requestId" | "responseHeaders">;
+type RespondedCall = Pick<Call, "requestId" | "responseHeaders">;
 
-/** As gRPC's protocol has it, who compresses is told that it is not to. */
+/** The value of `grpc-accept-encoding`, by which the gRPC protocol informs a client that compresses. */
 export const acceptedEncoding = "identity";
 
-/** The head of every response. */
+/** The headers of every response. */
 export const responseHeaders: OutgoingHttpHeaders = {
   ":status": 200,
   "content-type": "application/grpc+proto",
   "grpc-accept-encoding": acceptedEncoding,
 };
 
-/** A failure as the trailers of a response. */
-export function errorTrailers(failure: ApiError, call: Answered): OutgoingHttpHeaders {
+/** An error as the trailers of a response. */
+export function errorTrailers(error: ApiError, call: RespondedCall): OutgoingHttpHeaders {
   return {
-    "grpc-status": Number(grpcStatusOf(failure.code)),
-    "grpc-message": encodeURI(failure.detail),
+    "grpc-status": Number(grpcStatusOf(error.code)),
+    "grpc-message": encodeURI(error.detail),
     "x-request-id": call.requestId,
     ...call.responseHeaders,
-    "grpc-status-details-bin": Buffer.from(toStatusBytes(failure, call.requestId)).toString("base64"),
+    "grpc-status-details-bin": Buffer.from(toStatusBytes(error, call.requestId)).toString("base64"),
   };
 }
 
-/** A message with its prefix: it is not compressed, and so long. */
+/** A message with its prefix: the flag for uncompressed, and the length. */
 export function frameMessage(message: Uint8Array): Buffer {
   const framed = Buffer.allocUnsafe(prefixBytes + message.length);
   framed[0] = 0;
@@ -37,18 +37,18 @@ export function frameMessage(message: Uint8Array): Buffer {
   return framed;
 }
 
-/** Whether a response was begun, or can no longer be. */
+/** Whether a response has been started, or can no longer be sent. */
 export function isResponded(stream: ServerHttp2Stream): boolean {
   return stream.headersSent || stream.destroyed || stream.closed;
 }
 
-/** Responds without a message. */
+/** Sends a response without a message. */
 export function respondTrailers(stream: ServerHttp2Stream, trailers: OutgoingHttpHeaders): void {
   if (!isResponded(stream)) stream.respond({ ...responseHeaders, ...trailers }, { endStream: true });
 }
 
-/** Responds with one message. */
-export function respondMessage(stream: ServerHttp2Stream, framed: Buffer, call: Answered): void {
+/** Sends a response with one message. */
+export function respondMessage(stream: ServerHttp2Stream, framed: Buffer, call: RespondedCall): void {
   if (isResponded(stream)) return;
   stream.respond(responseHeaders, { waitForTrailers: true });
   stream.once("wantTrailers", () => {

@@ -18,77 +18,77 @@ import { createUnaryHandler } from "./unary.js";
 
 export interface GrpcPortOptions extends Http2Limits {
   readonly procedures: readonly Procedure[];
-  /** How the service stands; throws if it cannot serve. */
+  /** Rejects if the service cannot serve. */
   readonly readiness: () => Promise<unknown>;
-  /** Undefined: the port is not encrypted. */
+  /** Undefined: the port does not use TLS. */
   readonly certificates: Certificates | undefined;
-  /** After how long a connection is asked whether its client is still there. */
+  /** The interval of keepalive pings, which detect clients that are gone. */
   readonly keepaliveMs: number;
-  /** After how long a client is asked to connect anew; undefined: never. */
+  /** The age at which a connection gets a GOAWAY, so that its client reconnects. Undefined: never. */
   readonly maxConnectionAgeMs: number | undefined;
   /** Whether server reflection is offered. */
   readonly reflection: boolean;
-  /** For how long, once the protocol closes, it waits for clients that have only just connected. */
+  /** How long a shutdown waits for the first request on connections that have just been opened. */
   readonly lingerMs: number;
-  /** How long running calls may take to finish once the protocol closes. */
+  /** How long calls in flight may take to finish during shutdown. */
   readonly drainMs: number;
   readonly logCall: AccessLog;
 }
 
 /** The gRPC port. */
 export interface GrpcPort {
-  /** Opens the port at an address, and says which one it is. */
+  /** Opens the port at an address. Resolves to the port number. */
   listen(address: string, port: number): Promise<number>;
-  /** Tells all who watch its health that it is about to close. It still serves. */
+  /** Sends NOT_SERVING to all health watchers, before the shutdown. Calls are still served. */
   announceEnd(): void;
-  /** Accepts no more connections. On those that are open it still serves. */
+  /** Accepts no more connections. Calls on open connections are still served. */
   stopListening(): void;
-  /** Lets running calls finish, until the deadline; a client that does not react cannot hold it up. */
+  /** Waits for calls in flight, at most `drainMs`. An unresponsive client cannot delay it further. */
   close(): Promise<void>;
 }
 
 /**
- * The gRPC protocol. grpc-js keeps its connections, and serves health and reflection; the procedures are served on its
- * HTTP/2 streams by ourselves.
+ * Creates the gRPC port. grpc-js manages its connections, and serves health and reflection. This process serves the
+ * procedures itself, on the HTTP/2 streams of grpc-js.
  */
 export function createGrpcPort(options: GrpcPortOptions): GrpcPort {
   const { procedures, readiness, certificates, lingerMs, drainMs, logCall } = options;
-  setLogVerbosity(logVerbosity.NONE); // its failures reach us as errors; we say them once
+  setLogVerbosity(logVerbosity.NONE); // its errors are returned to us, and we log them once
   const server = new Server(limitsOf(options));
   limitHeaders(server, options.limits);
-  const oneMessage = { messageBytes: maxMessageBytes, messages: 1, pieces: options.limits.maxMessageChunks };
+  const oneMessage = { maxMessageBytes, maxMessages: 1, maxChunks: options.limits.maxMessageChunks };
   const handlers = new Map(
     procedures.map((procedure) => {
       const { output } = procedure.method;
-      const write = memoizeEncoding((response) => frameMessage(toBinary(output, response)));
-      return [procedure.path, createUnaryHandler(procedure, oneMessage, write, logCall)];
+      const encode = memoizeEncoding((response) => frameMessage(toBinary(output, response)));
+      return [procedure.path, createUnaryHandler(procedure, oneMessage, encode, logCall)];
     }),
   );
   const services = [...new Set(procedures.map(({ method }) => method.parent))];
   const health = addHealth(server, services, readiness);
   if (options.reflection) {
-    const admits = () => {
+    const acceptsLoad = () => {
       if (options.guard.accepts()) return true;
       options.shedding.count("event_loop");
       return false;
     };
-    addReflection(server, [...services, Health, ServerReflection], admits, options.limits.maxReflectionRequests);
+    addReflection(server, [...services, Health, ServerReflection], acceptsLoad, options.limits.maxReflectionRequests);
   }
-  const enter = createDispatch(handlers, options.reflection, options.limits, logCall);
+  const dispatch = createDispatch(handlers, options.reflection, options.limits, logCall);
 
   let listener: { readonly server: Http2Server; readonly sockets: SocketSet } | undefined;
 
   return {
     async listen(address, port) {
-      const place = address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
+      const hostAndPort = address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
       const credentials = certificates
         ? reloadingCredentials(certificates, options.limits)
         : ServerCredentials.createInsecure();
       const bound = await new Promise<number>((resolve, reject) => {
-        server.bindAsync(place, credentials, (error, port) => {
+        server.bindAsync(hostAndPort, credentials, (error, port) => {
           if (error) return reject(error);
-          // At once: what has connected by then is not limited.
-          limitServer(server, options, enter);
+          // In the same tick, because connections accepted earlier would not be limited.
+          limitServer(server, options, dispatch);
           resolve(port);
         });
       });
@@ -102,38 +102,38 @@ export function createGrpcPort(options: GrpcPortOptions): GrpcPort {
     },
     close() {
       health.end();
-      // Of who is just connecting, grpc-js knows nothing yet, and would wait for as long as they like to stay.
+      // grpc-js does not know connections that are just being set up, and would wait until their clients close them.
       listener?.server.on("session", (session) => session.close());
-      const unasked = setTimeout(() => listener?.sockets.closeUnasked(), lingerMs);
+      const lingerTimer = setTimeout(() => listener?.sockets.closeUnasked(), lingerMs);
       return new Promise<void>((resolve) => {
-        const timer = setTimeout(() => {
+        const drainTimer = setTimeout(() => {
           server.forceShutdown();
           resolve();
         }, drainMs);
         server.tryShutdown(() => {
-          clearTimeout(timer);
+          clearTimeout(drainTimer);
           resolve();
         });
-      }).finally(() => clearTimeout(unasked));
+      }).finally(() => clearTimeout(lingerTimer));
     },
   };
 }
 
 /**
- * What one connection may do. grpc-js cannot limit how often a client pings; Node answers pings without asking us, and
- * closes a connection by itself on which a thousand answers are unread.
+ * The limits of one connection. grpc-js cannot limit how often a client pings. Node acknowledges pings without calling
+ * us, and closes a connection by itself when a thousand acknowledgements are unread.
  */
 function limitsOf({ keepaliveMs, maxConnectionAgeMs, drainMs, limits }: GrpcPortOptions): ServerOptions {
   return {
     "grpc.max_receive_message_length": maxMessageBytes,
     "grpc.max_concurrent_streams": limits.maxStreams,
     "grpc.keepalive_time_ms": keepaliveMs,
-    "grpc.keepalive_timeout_ms": Math.min(keepaliveMs, longestPingMs),
+    "grpc.keepalive_timeout_ms": Math.min(keepaliveMs, maxPingTimeoutMs),
     ...(maxConnectionAgeMs && { "grpc.max_connection_age_ms": maxConnectionAgeMs }),
     "grpc.max_connection_age_grace_ms": drainMs,
-    "grpc.enable_channelz": 0, // nobody is served these figures, and every call would pay for them
+    "grpc.enable_channelz": 0, // not served to anyone, but every call would pay for the statistics
   };
 }
 
-/** How long a client may take to say that it is still there. */
-const longestPingMs = 20_000;
+/** The maximum time that a client may take to acknowledge a keepalive ping. */
+const maxPingTimeoutMs = 20_000;

@@ -6,77 +6,81 @@ import { type Limits, timeoutCheckIntervalMs } from "../overload/limits.js";
 import type { MemoryAccount, MemoryBudget, Reservation } from "../overload/memory-budget.js";
 import { type MessageLimits, type MessageOwner, MessageReader } from "./message-reader.js";
 
-/** Keeps connections and streams within the limits. */
+/** Enforces the limits of connections and streams. */
 export interface StreamLimits {
-  /** A connection has begun; so will its streams, before the server hears of them. */
+  /** Tracks a new connection, and each of its streams before the server's listeners see it. */
   begin(session: ServerHttp2Session): void;
-  /** Undefined: it has ended already. */
+  /** Undefined: the stream is already closed. */
   of(stream: ServerHttp2Stream): OpenStream | undefined;
+  /** Stops the timer that checks for timeouts. */
   end(): void;
 }
 
-/** What an open stream takes by itself, with what grpc-js makes for it and a short message each way; measured. */
+/** The memory of an open stream: its own, that of grpc-js, and a short message in each direction. Measured. */
 const streamBytes = 8 * 1_024;
 
-/** In whose name memory is reserved for streams that are refused, and that their clients keep open. */
+/** The tenant of the memory budget that refused streams are charged to while their clients keep them open. */
 const refusedStreams = "(refused streams)";
 
-/** A connection whose client broke HTTP/2 says nothing of it: Node goes on. It answers no ping, and so it is known. */
-const pingMs = 3_000;
+/**
+ * The timeout of a ping. Node reports nothing when a client breaks HTTP/2, and keeps the connection open. Such a
+ * connection acknowledges no ping, which is how it is detected.
+ */
+const pingTimeoutMs = 3_000;
 
 interface Connection {
   readonly session: ServerHttp2Session;
   readonly account: MemoryAccount;
-  readonly use: OpenConnection;
-  /** How many streams are open; of these, how many need no credential, and how many have brought one that is valid. */
+  readonly usage: OpenConnection;
+  /** The number of open streams; of these, those that need no credential, and those with a valid credential. */
   streams: number;
   publicStreams: number;
-  calls: number;
-  /** How many calls it could take back at once when it last took back one, and when that was. */
-  resetsLeft: number;
-  resetAt: number;
-  /** How many bytes had come when it last answered a ping; and when it was sent one that is not answered. */
+  authenticatedStreams: number;
+  /** A token bucket of stream resets: the tokens left after the last reset, and the time of it. */
+  resetTokens: number;
+  lastResetAt: number;
+  /** The bytes received when the last ping was acknowledged, and when the unacknowledged ping was sent, if any. */
   bytesAtPing: number;
   pingedAt: number | undefined;
 }
 
-/** What reads the messages of a stream in place of grpc-js. */
+/** Receives the messages of a stream in place of grpc-js. */
 export interface MessageReceiver {
-  /** A message is whole, with its prefix. The caller may not be admitted yet. */
+  /** A complete message has arrived, with its prefix. The caller may not be admitted yet. */
   message(framed: Buffer): void;
   /**
-   * The caller is admitted, and nothing more comes.
+   * The caller is admitted and the client has ended the request.
    *
-   * @param isComplete whether no part of a message is left over
+   * @param isComplete whether no incomplete message is left over
    */
   end(isComplete: boolean): void;
 }
 
-type Push = (this: ServerHttp2Stream, piece: Buffer | null) => boolean;
+type Push = (this: ServerHttp2Stream, chunk: Buffer | null) => boolean;
 
-/** A stream, from its head until it is closed: what is held for it, and how it is refused. */
+/** A stream from its headers until it is closed: its memory reservation, its messages and how it is refused. */
 export class OpenStream implements MessageOwner {
-  readonly beganAt = performance.now();
-  /** Answers the call with a failure, while there is no answer. */
-  refuse: ((failure: ApiError) => void) | undefined;
-  /** Hears that the stream is closed. */
-  closed: (() => void) | undefined;
-  /** Whether it is kept for as long as its client likes. */
-  lasting = false;
+  readonly startedAt = performance.now();
+  /** Responds to the call with an error, unless it has a response. */
+  refuse: ((error: ApiError) => void) | undefined;
+  /** Called when the stream is closed. */
+  onClosed: (() => void) | undefined;
+  /** Whether the client may keep it open without a time limit. */
+  isLongLived = false;
   isPublic = false;
   isAuthenticated = false;
-  /** Whether nothing is kept of what comes on it. */
-  discards = false;
-  endedByUs = false;
+  /** Whether everything that still arrives is dropped. */
+  isDiscarding = false;
+  endedByServer = false;
   private isAdmitted = false;
-  private hasEnded = false;
-  private failure: ApiError | undefined;
+  private requestEnded = false;
+  private error: ApiError | undefined;
   private reader: MessageReader | undefined;
   private receiver: MessageReceiver | undefined;
   private wantsMore = true;
-  private handedOn = false;
+  private hasDelivered = false;
   private reservation: Reservation | undefined;
-  private held = 0;
+  private bufferedBytes = 0;
 
   constructor(
     readonly stream: ServerHttp2Stream,
@@ -85,51 +89,51 @@ export class OpenStream implements MessageOwner {
   ) {}
 
   /**
-   * Reserves what the stream takes. False: there is no memory.
+   * Reserves the memory of the stream. Returns false if the memory budget is exhausted.
    *
-   * @param tenant who it is for, once that is known
-   * @param more what it takes beyond what every stream takes
+   * @param tenant the tenant to charge, if it is known
+   * @param extraBytes the memory in addition to that of every stream
    */
-  reserve(tenant: string | undefined, more = 0): boolean {
-    this.reservation = this.connection.account.reserve(streamBytes + more, tenant);
+  reserve(tenant: string | undefined, extraBytes = 0): boolean {
+    this.reservation = this.connection.account.reserve(streamBytes + extraBytes, tenant);
     return this.reservation !== undefined;
   }
 
-  /** It is known by now who it is for, with all that is held for it. False: there is no memory. */
+  /** Charges everything reserved for the stream to its tenant. Returns false if the memory budget is exhausted. */
   assign(tenant: string): boolean {
     return this.reservation === undefined ? this.reserve(tenant) : this.reservation.assign(tenant);
   }
 
-  /** Reserves what is held for the stream beyond what it takes by itself. False: there is no memory. */
-  hold(bytes: number): boolean {
-    this.held += bytes;
-    const more = this.held - shortBytes + streamBytes - (this.reservation?.bytes ?? 0);
-    return more <= 0 || (this.reservation?.grow(more) ?? false);
+  /** Reserves memory for bytes beyond those that `streamBytes` includes. Returns false if the budget is exhausted. */
+  reserveBuffer(bytes: number): boolean {
+    this.bufferedBytes += bytes;
+    const missing = this.bufferedBytes - shortMessageBytes + streamBytes - (this.reservation?.bytes ?? 0);
+    return missing <= 0 || (this.reservation?.grow(missing) ?? false);
   }
 
   release(): void {
     this.reservation?.release();
   }
 
-  /** A call with a valid credential has begun on it. */
-  authenticated(): void {
+  /** The credential of its call is valid. */
+  markAuthenticated(): void {
     const { connection } = this;
     this.isAuthenticated = true;
-    connection.calls += 1;
-    connection.use.authenticated = true;
+    connection.authenticatedStreams += 1;
+    connection.usage.authenticated = true;
   }
 
-  /** It needs no credential. False: its connection has too many of these. */
-  becomePublic(most: number): boolean {
+  /** Its call needs no credential. Returns false if its connection has the maximum number of such streams. */
+  markPublic(maxPublicStreams: number): boolean {
     const { connection } = this;
-    if (connection.publicStreams >= most) return false;
+    if (connection.publicStreams >= maxPublicStreams) return false;
     this.isPublic = true;
     connection.publicStreams += 1;
     return true;
   }
 
   /**
-   * What may come on it from now on. Before this, nothing is kept.
+   * Starts to read messages, within limits. Everything that arrives before this is dropped.
    *
    * @param receiver gets the messages; without one, grpc-js reads them from the stream
    */
@@ -138,173 +142,173 @@ export class OpenStream implements MessageOwner {
     this.receiver = receiver;
   }
 
-  handOn(message: Buffer): void {
-    this.handedOn = true;
+  deliver(message: Buffer): void {
+    this.hasDelivered = true;
     if (this.receiver === undefined) this.wantsMore = this.push.call(this.stream, message);
     else this.receiver.message(message);
   }
 
-  /** A piece has come. Says whether more may come. */
-  take(piece: Buffer): boolean {
+  /** Handles a chunk of the request. Returns whether Node may read more. */
+  receive(chunk: Buffer): boolean {
     if (this.reader === undefined) return true;
     this.wantsMore = true;
-    const failure = this.reader.read(piece);
-    if (failure === "no memory") this.end(serviceOverloaded());
-    else if (failure !== undefined) this.endOnceAdmitted(failure);
+    const error = this.reader.read(chunk);
+    if (error === "memory exhausted") this.end(serviceOverloaded());
+    else if (error !== undefined) this.endOnceAdmitted(error);
     return this.wantsMore;
   }
 
-  /** What is wrong with a message is not told to whoever may not send it. */
-  private endOnceAdmitted(failure: ApiError): void {
+  /** Errors in a message are returned only to callers that may send it. */
+  private endOnceAdmitted(error: ApiError): void {
     this.reader = undefined;
-    this.failure = failure;
-    if (this.isAdmitted) this.end(failure);
+    this.error = error;
+    if (this.isAdmitted) this.end(error);
   }
 
-  /** Nothing more comes. */
-  takeEnd(): boolean {
-    // Without a reader, whoever comes later would not hear of it.
-    this.hasEnded = true;
-    // Node tells the end of a stream that is closed, too: its client may have taken it back, and nothing is performed.
-    if (this.discards || this.stream.closed) this.push.call(this.stream, null);
-    else if (this.isAdmitted) this.passEnd();
+  /** Handles the end of the request. */
+  receiveEnd(): boolean {
+    // Recorded, because a reader that is set later would not learn of the end.
+    this.requestEnded = true;
+    // Node also reports the end of a closed stream. Its client may have reset it, so nothing is performed.
+    if (this.isDiscarding || this.stream.closed) this.push.call(this.stream, null);
+    else if (this.isAdmitted) this.forwardEnd();
     return false;
   }
 
-  private passEnd(): void {
+  private forwardEnd(): void {
     this.push.call(this.stream, null);
     if (this.reader !== undefined) this.receiver?.end(this.reader.isBetweenMessages);
   }
 
-  /** From now on it is read. False: it was refused for what it brought before. */
+  /** Lets the messages be processed. Returns false if an earlier message is invalid and the stream is refused. */
   admit(): boolean {
     this.isAdmitted = true;
-    if (this.failure !== undefined) {
-      this.end(this.failure);
+    if (this.error !== undefined) {
+      this.end(this.error);
       return false;
     }
     if (this.receiver !== undefined) this.stream.resume();
-    if (this.hasEnded) this.passEnd();
+    if (this.requestEnded) this.forwardEnd();
     return true;
   }
 
   /**
-   * The call is refused: what comes from now on is read, and nothing of it kept. Were it not read, Node would reset the
-   * stream at once, and some clients lose the answer by that, or what they still had to send.
+   * Reads and drops the rest of a refused call. If the rest were not read, Node would reset the stream at once. Some
+   * clients then lose the response, or cannot send the rest of their request.
    */
   discard(): void {
-    if (this.discards) return;
-    this.discards = true;
+    if (this.isDiscarding) return;
+    this.isDiscarding = true;
     this.reader = undefined;
-    // What was read so far goes with its reader. What was handed on is held until the stream is closed.
-    if (!this.handedOn) this.release();
-    this.reserveLingering();
-    if (this.hasEnded && !this.isAdmitted) this.push.call(this.stream, null);
+    // The reader's buffer is gone with the reader. Delivered messages stay in memory until the stream is closed.
+    if (!this.hasDelivered) this.release();
+    this.reserveUntilClosed();
+    if (this.requestEnded && !this.isAdmitted) this.push.call(this.stream, null);
     this.stream.resume();
   }
 
-  /** A stream that is answered, but that its client has not ended, still takes memory; without that, it is reset. */
-  private reserveLingering(): void {
+  /** A refused stream takes memory until its client ends it. If no memory can be reserved, the stream is reset. */
+  private reserveUntilClosed(): void {
     const { stream } = this;
-    if (this.handedOn || this.hasEnded || this.reserve(refusedStreams)) return;
+    if (this.hasDelivered || this.requestEnded || this.reserve(refusedStreams)) return;
     setImmediate(() => {
       if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
     });
   }
 
-  /** Ends the stream, with a failure where it is not too late for one. */
-  end(failure: ApiError): void {
+  /** Ends the stream: with an error if no response has been started, otherwise with a reset. */
+  end(error: ApiError): void {
     const { stream } = this;
     if (stream.closed) return;
-    this.endedByUs = true;
+    this.endedByServer = true;
     this.discard();
-    if (!stream.headersSent) this.refuse?.(failure);
-    // Without an error, it would first wait until all that was written is read.
+    if (!stream.headersSent) this.refuse?.(error);
+    // Without an error code, Node would first wait until the client has read everything that was written.
     else stream.close(constants.NGHTTP2_CANCEL);
   }
 }
 
-/** A short message each way is part of what a stream takes. */
-const shortBytes = 1_024;
+/** `streamBytes` includes a message of this size in each direction. */
+const shortMessageBytes = 1_024;
 
 const watchPath = `/${Health.typeName}/${Health.method.watch.name}`;
 
-/** Whether a stream is kept for as long as its client likes: one that waits for news of our health. */
-const isLasting = (headers: IncomingHttpHeaders) => headers[":path"] === watchPath;
+/** Only health Watch streams have no time limit. */
+const isWatch = (headers: IncomingHttpHeaders) => headers[":path"] === watchPath;
 
 export function limitStreams(limits: Limits, memory: MemoryBudget, connections: Connections): StreamLimits {
-  const sessions = new Set<Connection>();
-  const open = new Map<ServerHttp2Stream, OpenStream>();
-  /** Those that were answered when this was last looked at, and whose client has not ended them. */
-  let answered: OpenStream[] = [];
+  const openConnections = new Set<Connection>();
+  const openStreams = new Map<ServerHttp2Stream, OpenStream>();
+  /** Streams that had a response at the last check, but that their clients have not ended. */
+  let responded: OpenStream[] = [];
 
   function beginStream(connection: Connection, stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
     stream.on("error", ignore); // the client is gone, or has broken HTTP/2
     if (stream.destroyed) {
-      countReset(connection); // taken back in the same breath
+      countReset(connection); // the client has already reset it
       return;
     }
     const { push } = stream;
-    const known = new OpenStream(stream, connection, push);
-    known.lasting = isLasting(headers);
-    stream.push = (piece: Buffer | null) => (piece === null ? known.takeEnd() : known.take(piece));
-    open.set(stream, known);
+    const open = new OpenStream(stream, connection, push);
+    open.isLongLived = isWatch(headers);
+    stream.push = (chunk: Buffer | null) => (chunk === null ? open.receiveEnd() : open.receive(chunk));
+    openStreams.set(stream, open);
     connection.streams += 1;
-    connection.use.lastUsedAt = known.beganAt;
-    stream.on("close", closed); // it closes once by itself
+    connection.usage.lastUsedAt = open.startedAt;
+    stream.on("close", onClose); // `on` is enough: "close" is emitted once
   }
 
-  // One listener for all streams, and no timer for each: every call would pay.
-  function closed(this: ServerHttp2Stream): void {
-    const known = open.get(this);
-    if (known === undefined) return;
-    const { connection } = known;
-    open.delete(this);
-    known.release();
-    known.closed?.();
+  // All streams share one listener, and have no timer of their own, to keep the cost of a call low.
+  function onClose(this: ServerHttp2Stream): void {
+    const open = openStreams.get(this);
+    if (open === undefined) return;
+    const { connection } = open;
+    openStreams.delete(this);
+    open.release();
+    open.onClosed?.();
     connection.streams -= 1;
-    if (known.isPublic) connection.publicStreams -= 1;
-    if (known.isAuthenticated) connection.calls -= 1;
+    if (open.isPublic) connection.publicStreams -= 1;
+    if (open.isAuthenticated) connection.authenticatedStreams -= 1;
     const now = performance.now();
-    connection.use.lastUsedAt = now;
-    if (known.endedByUs) return;
-    // Whoever waits first has no more under way than the limit of streams allows: those are deadlines that have passed.
-    if (now - known.beganAt >= limits.resetWithinMs) return;
-    // A client can take a call back without calling it an error: then it ends before its answer does.
+    connection.usage.lastUsedAt = now;
+    if (open.endedByServer) return;
+    // Late resets are not counted. They are deadlines that passed, and the limit of open streams bounds their number.
+    if (now - open.startedAt >= limits.resetWithinMs) return;
+    // A client can cancel a call with NO_ERROR. Then the stream is aborted before its response ends.
     if (this.rstCode !== constants.NGHTTP2_NO_ERROR || this.aborted) countReset(connection);
   }
 
   function countReset(connection: Connection): void {
     const now = performance.now();
-    const allowedAnew = ((now - connection.resetAt) / 1_000) * limits.resetsPerSecond;
-    connection.resetsLeft = Math.min(limits.resetBurst, connection.resetsLeft + allowedAnew) - 1;
-    connection.resetAt = now;
-    // Not before what has arrived is read: Node would end the process over a session that is destroyed meanwhile.
-    if (connection.resetsLeft < 0) setImmediate(sendAway, connection.session);
+    const refill = ((now - connection.lastResetAt) / 1_000) * limits.resetsPerSecond;
+    connection.resetTokens = Math.min(limits.resetBurst, connection.resetTokens + refill) - 1;
+    connection.lastResetAt = now;
+    // Deferred until all received data is processed: Node would crash if the session were destroyed meanwhile.
+    if (connection.resetTokens < 0) setImmediate(disconnect, connection.session);
   }
 
-  /** A client that does not read its answer is too late as well. */
+  /** Ends streams past the request timeout, including those whose client does not read its response. */
   function endLate(now: number): void {
-    for (const known of open.values()) {
-      if (known.beganAt > now - limits.requestTimeoutMs) break; // in the order in which they began
-      if (!known.lasting || !known.stream.readableEnded) known.end(deadlineExceeded());
+    for (const open of openStreams.values()) {
+      if (open.startedAt > now - limits.requestTimeoutMs) break; // ordered by start time
+      if (!open.isLongLived || !open.stream.readableEnded) open.end(deadlineExceeded());
     }
   }
 
-  /** A client has had time to read its answer: whatever it still sends is of no use. */
-  function endAnswered(): void {
-    for (const { stream } of answered) if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
-    answered = [...open.values()].filter(({ stream, discards }) => discards || stream.writableFinished);
+  /** Closes streams whose client has had time to read the response. The rest of their request is not needed. */
+  function endResponded(): void {
+    for (const { stream } of responded) if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
+    responded = [...openStreams.values()].filter(({ stream, isDiscarding }) => isDiscarding || stream.writableFinished);
   }
 
   function endIdle(connection: Connection, now: number): void {
-    const { session, use, streams, pingedAt } = connection;
-    if (pingedAt !== undefined && now - pingedAt > pingMs) use.close();
+    const { session, usage, streams, pingedAt } = connection;
+    if (pingedAt !== undefined && now - pingedAt > pingTimeoutMs) usage.close();
     if (streams > 0 || pingedAt !== undefined) return;
-    if (now - use.lastUsedAt > limits.grpcIdleMs) use.close();
+    if (now - usage.lastUsedAt > limits.grpcIdleMs) usage.close();
     if (
       session.destroyed ||
-      now - use.lastUsedAt < timeoutCheckIntervalMs ||
+      now - usage.lastUsedAt < timeoutCheckIntervalMs ||
       session.socket.bytesRead === connection.bytesAtPing
     )
       return;
@@ -315,19 +319,19 @@ export function limitStreams(limits: Limits, memory: MemoryBudget, connections: 
     });
   }
 
-  const looking = setInterval(() => {
+  const timeoutCheck = setInterval(() => {
     const now = performance.now();
     endLate(now);
-    endAnswered();
-    for (const connection of sessions) if (!connection.session.destroyed) endIdle(connection, now);
+    endResponded();
+    for (const connection of openConnections) if (!connection.session.destroyed) endIdle(connection, now);
   }, timeoutCheckIntervalMs).unref();
 
   return {
     begin(session) {
-      const impatience = setTimeout(() => session.destroy(), limits.headersTimeoutMs).unref();
-      session.once("remoteSettings", () => clearTimeout(impatience));
-      const use = connections.of(session.socket);
-      if (use === undefined) {
+      const settingsTimer = setTimeout(() => session.destroy(), limits.headersTimeoutMs).unref();
+      session.once("remoteSettings", () => clearTimeout(settingsTimer));
+      const usage = connections.of(session.socket);
+      if (usage === undefined) {
         session.destroy();
         return;
       }
@@ -335,39 +339,39 @@ export function limitStreams(limits: Limits, memory: MemoryBudget, connections: 
       const connection: Connection = {
         session,
         account: memory.accountOf(session),
-        use,
+        usage,
         streams: 0,
         publicStreams: 0,
-        calls: 0,
-        resetsLeft: limits.resetBurst,
-        resetAt: now,
+        authenticatedStreams: 0,
+        resetTokens: limits.resetBurst,
+        lastResetAt: now,
         bytesAtPing: 0,
         pingedAt: undefined,
       };
-      // Streams that need no credential do not keep a connection: anybody could have one open for ever.
-      use.isBusy = () => connection.calls > 0;
-      const { close } = use;
-      use.close = () => {
-        sendAway(session, constants.NGHTTP2_NO_ERROR);
-        setImmediate(close); // a session that ended before may still wait for its client to close the connection
+      // Public streams do not make a connection busy. Otherwise a client without credentials could keep it for ever.
+      usage.isBusy = () => connection.authenticatedStreams > 0;
+      const { close } = usage;
+      usage.close = () => {
+        disconnect(session, constants.NGHTTP2_NO_ERROR);
+        setImmediate(close); // a session that ended earlier may still wait for its client to close the socket
       };
-      sessions.add(connection);
+      openConnections.add(connection);
       session.once("close", () => {
-        clearTimeout(impatience);
-        sessions.delete(connection);
+        clearTimeout(settingsTimer);
+        openConnections.delete(connection);
       });
       session.prependListener("stream", (stream, headers) =>
         beginStream(connection, stream as ServerHttp2Stream, headers),
       );
     },
-    of: (stream) => open.get(stream),
-    end: () => clearInterval(looking),
+    of: (stream) => openStreams.get(stream),
+    end: () => clearInterval(timeoutCheck),
   };
 }
 
-function sendAway(session: ServerHttp2Session, why: number = constants.NGHTTP2_ENHANCE_YOUR_CALM): void {
+function disconnect(session: ServerHttp2Session, errorCode: number = constants.NGHTTP2_ENHANCE_YOUR_CALM): void {
   if (session.destroyed) return;
-  session.goaway(why);
+  session.goaway(errorCode);
   session.destroy();
 }
 

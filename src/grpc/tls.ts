@@ -3,21 +3,21 @@ import { ServerCredentials } from "@grpc/grpc-js";
 import type { Certificates } from "../net/certificates.js";
 import type { Limits } from "../overload/limits.js";
 
-/** Credentials of a gRPC server that presents the certificates of the moment to every new connection. */
-export function reloadingCredentials(
-  certificates: Certificates,
-  { handshakeTimeoutMs: handshakeMs }: Limits,
-): ServerCredentials {
-  const credentials = new RenewedCredentials(
-    { ...certificates.clients, handshakeTimeout: handshakeMs },
+/** Credentials of a gRPC server that presents the current certificates to every new connection. */
+export function reloadingCredentials(certificates: Certificates, { handshakeTimeoutMs }: Limits): ServerCredentials {
+  const credentials = new RenewableCredentials(
+    { ...certificates.clients, handshakeTimeout: handshakeTimeoutMs },
     certificates.current,
   );
   certificates.onChange((renewed) => credentials.renew(renewed));
   return credentials;
 }
 
-/** A class, because grpc-js takes nothing else: what it makes itself cannot be renewed, or only from its own watcher. */
-class RenewedCredentials extends ServerCredentials {
+/**
+ * A subclass, because grpc-js accepts nothing else. The credentials that it creates itself either cannot be renewed, or
+ * only by its own file watcher.
+ */
+class RenewableCredentials extends ServerCredentials {
   renew(options: SecureContextOptions): void {
     this.updateSecureContextOptions(options);
   }

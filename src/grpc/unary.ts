@@ -13,39 +13,39 @@ import { errorTrailers, respondMessage, respondTrailers } from "./response.js";
 import type { OpenStream } from "./stream-limits.js";
 
 /**
- * Handles a gRPC call of a procedure: authenticates and authorises it by its head, reads its message, performs it and
- * answers. Who may not call brings no message.
+ * Handles a gRPC call of a procedure. It authenticates and authorizes the caller by the headers, reads the message,
+ * performs the procedure and responds. The message of a caller that is refused is not processed.
  *
- * @param check throws if the rest of the head is not as it should be
+ * @param checkHeaders throws if other headers are invalid
  */
-export type HandleUnary = (open: OpenStream, raw: RawHeaders, check: () => void) => void;
+export type HandleUnary = (open: OpenStream, rawHeaders: RawHeaders, checkHeaders: () => void) => void;
 
 /**
- * Serves a procedure on HTTP/2 streams, without grpc-js: most of what a call costs there is work that is done here
- * already. Decision 19 has the figures.
+ * Serves a procedure on HTTP/2 streams, without grpc-js. Most of the cost of a call in grpc-js is work that is already
+ * done here. Decision 26 has the figures.
  *
- * @param write writes a response, with its prefix
+ * @param encode encodes a response, with its prefix
  */
 export function createUnaryHandler(
   procedure: Procedure,
   limits: MessageLimits,
-  write: (response: Message) => Buffer,
+  encode: (response: Message) => Buffer,
   logCall: AccessLog,
 ): HandleUnary {
   const { method, path, beginSpan, admit, perform } = procedure;
 
-  return (open, raw, check) => {
-    const { stream, beganAt } = open;
-    const timeouts = valuesOf(raw, "grpc-timeout");
+  return (open, rawHeaders, checkHeaders) => {
+    const { stream, startedAt } = open;
+    const timeouts = valuesOf(rawHeaders, "grpc-timeout");
     const timeout = timeouts.length > 0 ? timeouts.join() : undefined;
     const call: Call = {
       requestId: mintId("req"),
-      deadline: beganAt + Math.min(maxCallMs, timeoutMs("grpc", timeout)),
-      headers: (name) => valuesOf(raw, name),
+      deadline: startedAt + Math.min(maxCallMs, timeoutMs("grpc", timeout)),
+      headers: (name) => valuesOf(rawHeaders, name),
       connection: open.connection,
       client: stream,
       closeEvent: "close",
-      span: beginSpan?.("grpc", (name) => valuesOf(raw, name)[0]),
+      span: beginSpan?.("grpc", (name) => valuesOf(rawHeaders, name)[0]),
       workspaceId: undefined,
       callerId: undefined,
       responseHeaders: undefined,
@@ -55,49 +55,49 @@ export function createUnaryHandler(
     let caller: Principal | undefined;
     let request: Buffer | undefined;
     let messages = 0;
-    let performing = false;
-    let answered = false;
+    let isPerforming = false;
+    let hasResponded = false;
 
-    function log(failure: ApiError | undefined): void {
+    function log(error: ApiError | undefined): void {
       const workspaceId = caller?.kind === "key" ? caller.workspaceId : undefined;
       const { requestId, span } = call;
-      logCall({ requestId, protocol: "grpc", method: path, workspaceId, startedAt: beganAt, failure, span });
+      logCall({ requestId, protocol: "grpc", method: path, workspaceId, startedAt, failure: error, span });
     }
 
-    function fail(error: unknown): void {
-      if (answered) return;
-      answered = true;
-      const failure = toApiError(error);
+    function fail(thrown: unknown): void {
+      if (hasResponded) return;
+      hasResponded = true;
+      const error = toApiError(thrown);
       open.discard();
-      respondTrailers(stream, errorTrailers(failure, call));
-      log(failure);
+      respondTrailers(stream, errorTrailers(error, call));
+      log(error);
     }
 
     function succeed(response: Message): void {
-      if (answered) return;
-      const bytes = write(response);
-      // It is held until its client has read it.
-      if (!open.hold(bytes.length)) {
+      if (hasResponded) return;
+      const bytes = encode(response);
+      // The response stays in memory until the client has read it.
+      if (!open.reserveBuffer(bytes.length)) {
         fail(responseMemoryExhausted());
         return;
       }
-      answered = true;
+      hasResponded = true;
       respondMessage(stream, bytes, call);
       log(undefined);
     }
 
     function accept(admitted: Principal): void {
-      if (answered) return; // it was refused while it waited, for what it brought
+      if (hasResponded) return; // refused for its message while the caller was authenticated
       caller = admitted;
       refuseBadTimeout("grpc", timeout);
-      check();
+      checkHeaders();
       if (!open.assign(tenantOf(caller))) throw serviceOverloaded();
-      open.authenticated();
+      open.markAuthenticated();
       open.admit();
     }
 
-    function performIt(admitted: Principal, bytes: Buffer): void {
-      performing = true;
+    function performRequest(admitted: Principal, bytes: Buffer): void {
+      isPerforming = true;
       try {
         const response = perform(call, admitted, () => readBinary(method.input, bytes));
         if (response instanceof Promise) response.then(succeed).catch(fail);
@@ -108,8 +108,8 @@ export function createUnaryHandler(
     }
 
     open.refuse = fail;
-    open.closed = () => {
-      if (!performing && !answered) fail(cancelled());
+    open.onClosed = () => {
+      if (!isPerforming && !hasResponded) fail(cancelled());
     };
     open.readMessages(limits, {
       message(framed) {
@@ -117,13 +117,13 @@ export function createUnaryHandler(
         request = framed.subarray(prefixBytes);
       },
       end(isComplete) {
-        if (answered || caller === undefined) return;
-        if (request !== undefined && messages === 1 && isComplete) performIt(caller, request);
+        if (hasResponded || caller === undefined) return;
+        if (request !== undefined && messages === 1 && isComplete) performRequest(caller, request);
         else fail(notOneMessage());
       },
     });
     try {
-      const admitted = admit(call, valuesOf(raw, "authorization"));
+      const admitted = admit(call, valuesOf(rawHeaders, "authorization"));
       if (!(admitted instanceof Promise)) {
         accept(admitted);
         return;
@@ -136,9 +136,9 @@ export function createUnaryHandler(
   };
 }
 
-/** Whose memory a call takes. */
+/** The tenant of the memory budget that a call is charged to. */
 function tenantOf(caller: Principal): string {
   return caller.kind === "key" ? caller.workspaceId : caller.kind;
 }
 
-const notOneMessage = () => invalidInput([{ location: "body", message: "is not exactly one gRPC message" }]);
+const notOneMessage = () => invalidInput([{ location: "body", message: "must contain exactly one gRPC message" }]);

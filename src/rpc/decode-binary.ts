@@ -1,5 +1,5 @@
-// By hand, because fromBinary builds the whole message before anything in it can be counted, and names no field when a
-// message is too deep.
+// Scans requests before they are decoded. fromBinary builds the whole message before anything in it can be counted, and
+// names no field when a message is nested too deeply.
 import { type DescField, type DescMessage, fromBinary, type Message } from "@bufbuild/protobuf";
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { ListValueSchema, StructSchema } from "@bufbuild/protobuf/wkt";
@@ -16,19 +16,19 @@ import {
   tooManyMembers,
 } from "./message-limits.js";
 
-/** Reads a request from protobuf; throws `invalid_input` if it is none, or is beyond the bounds of a request. */
+/** Decodes a protobuf request. Throws `invalid_input` if it is malformed or exceeds the limits of a request. */
 export function readBinary(schema: DescMessage, bytes: Uint8Array): Message {
   let excess: FieldError | undefined;
   try {
     if (bytes.length > smallBody) excess = findExcess(schema, bytes);
     if (excess === undefined) return fromBinary(schema, bytes);
   } catch {
-    excess = { location: "body", message: `is not a ${schema.typeName} message` };
+    excess = { location: "body", message: `is not a valid ${schema.typeName} message` };
   }
   throw invalidInput([excess]);
 }
 
-/** Finds what a request has too much of, in one pass that builds nothing; throws if it is not protobuf. */
+/** Finds the first exceeded limit, in one pass that builds nothing. Throws if the bytes are not protobuf. */
 function findExcess(schema: DescMessage, bytes: Uint8Array): FieldError | undefined {
   const reader = new BinaryReader(bytes);
   const { fields } = shapeOf(schema);
@@ -36,11 +36,11 @@ function findExcess(schema: DescMessage, bytes: Uint8Array): FieldError | undefi
   let members = 0;
   while (reader.pos < bytes.length) {
     const record = nextRecord(reader, bytes.length);
-    const { field, mostItems, shape } = fields.get(record.number) ?? unknown;
+    const { field, maxItems, shape } = fields.get(record.number) ?? unknownField;
     const location = field?.jsonName ?? "body";
-    if (field?.fieldKind === "list" && mostItems !== undefined) {
+    if (field?.fieldKind === "list" && maxItems !== undefined) {
       const count = (items.get(record.number) ?? 0) + 1;
-      if (count > mostItems) return { location, message: tooManyItems(mostItems) };
+      if (count > maxItems) return { location, message: tooManyItems(maxItems) };
       items.set(record.number, count);
     } else {
       members += 1;
@@ -53,7 +53,7 @@ function findExcess(schema: DescMessage, bytes: Uint8Array): FieldError | undefi
   return undefined;
 }
 
-/** Says what a field has too much of: no JSON of `largestField` characters has more records than that. */
+/** Finds the limit that a field exceeds. No JSON of `maxFieldBytes` characters has more records than that. */
 function findExcessWithin(reader: BinaryReader, end: number, shape: Shape): string | undefined {
   let records = 0;
 
@@ -75,7 +75,7 @@ function findExcessWithin(reader: BinaryReader, end: number, shape: Shape): stri
   return walk(end, shape, 0);
 }
 
-/** Reads the tag of the next record. The reader stands at its content then, which is skipped by going to its end. */
+/** Reads the tag of the next record. The reader is then at its content; setting `pos` to `end` skips it. */
 function nextRecord(reader: BinaryReader, limit: number): { number: number; isNested: boolean; end: number } {
   const [number, type] = reader.tag();
   const isNested = type === WireType.LengthDelimited;
@@ -84,34 +84,34 @@ function nextRecord(reader: BinaryReader, limit: number): { number: number; isNe
   else if (type === WireType.Varint) reader.uint64();
   else if (type === WireType.Bit64) length = 8;
   else if (type === WireType.Bit32) length = 4;
-  else throw new Error("groups are in no message of ours"); // and a group could hide any number of records
+  else throw new Error("groups are not supported"); // no message here has any, and one could hide any number of records
   const end = reader.pos + length;
-  // Whatever it is: behind the end, this and the decoder would not read the same.
-  if (end > limit) throw new RangeError("a record is longer than what it is in");
+  // Beyond the end of the enclosing message, this scan and the decoder would read different records.
+  if (end > limit) throw new RangeError("a record exceeds its enclosing message");
   return { number, isNested, end };
 }
 
-/** What is needed of a descriptor here: which records are messages, and how many there may be. */
+/** The part of a descriptor that the scan needs: which records are messages, and how many are allowed. */
 interface Shape {
-  /** Whether it is one level of JSON: an object or a list. */
+  /** Whether it counts as one level of JSON nesting: an object or a list. */
   readonly isLevel: boolean;
   readonly fields: ReadonlyMap<number, Child>;
 }
 
 interface Child {
   readonly field?: DescField;
-  readonly mostItems?: number | undefined;
+  readonly maxItems?: number | undefined;
   readonly shape?: Shape | undefined;
 }
 
-const unknown: Child = {};
+const unknownField: Child = {};
 
 const shapes = new Map<string, Shape>();
 
-/** Structs contain themselves, so a shape is known before its fields are. */
+/** A Struct contains itself, so its shape is registered before its fields are computed. */
 function shapeOf(schema: DescMessage): Shape {
-  const known = shapes.get(schema.typeName);
-  if (known !== undefined) return known;
+  const cached = shapes.get(schema.typeName);
+  if (cached !== undefined) return cached;
   const fields = new Map<number, Child>();
   const isLevel = schema.typeName === StructSchema.typeName || schema.typeName === ListValueSchema.typeName;
   const shape = { isLevel, fields };
@@ -119,10 +119,10 @@ function shapeOf(schema: DescMessage): Shape {
   const isRequest = schema.file.proto.package.startsWith("latchkey.");
   for (const field of schema.fields) {
     const inner = field.message && shapeOf(field.message);
-    const mostItems = isRequest ? maxItemsOf(field) : undefined;
-    // An entry of a map is a message of its key, 1, and its value, 2.
+    const maxItems = isRequest ? maxItemsOf(field) : undefined;
+    // A map entry is a message with the key as field 1 and the value as field 2.
     const entry = field.fieldKind === "map" && { isLevel: false, fields: new Map([[2, { shape: inner }]]) };
-    fields.set(field.number, { field, mostItems, shape: entry || inner });
+    fields.set(field.number, { field, maxItems, shape: entry || inner });
   }
   return shape;
 }

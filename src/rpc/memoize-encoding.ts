@@ -1,16 +1,16 @@
 import type { Message } from "@bufbuild/protobuf";
 
 /**
- * Writes a message that cannot change any more only once. A handler says so by freezing what it returns; the verdict on
- * a key that is held, for one, is the same for every call.
+ * Encodes a frozen message only once. A handler freezes a response that is the same for every call, such as the result
+ * of verifying a cached key.
  */
-export function memoizeEncoding<T>(write: (message: Message) => T): (message: Message) => T {
-  const written = new WeakMap<Message, T>();
+export function memoizeEncoding<T>(encode: (message: Message) => T): (message: Message) => T {
+  const encodings = new WeakMap<Message, T>();
   return (message) => {
-    const known = written.get(message);
-    if (known !== undefined) return known;
-    const text = write(message);
-    if (Object.isFrozen(message)) written.set(message, text);
-    return text;
+    const cached = encodings.get(message);
+    if (cached !== undefined) return cached;
+    const encoded = encode(message);
+    if (Object.isFrozen(message)) encodings.set(message, encoded);
+    return encoded;
   };
 }

@@ -2,30 +2,31 @@ import { type DescField, getOption, isFieldSet, ScalarType } from "@bufbuild/pro
 import { field as fieldRules, RepeatedRulesSchema, StringRulesSchema } from "../../gen/buf/validate/validate_pb.js";
 import { updateMaskOf } from "../call/update-mask.js";
 
-// What a request costs to read is bounded by these, and not by the bytes that a client sends. A body is scanned for them
-// before anything is built from it: 128 KiB can hold 65,000 values, of which libraries make objects, errors and stacks.
+// These limits bound the cost of decoding a request. The limit of its bytes does not: 128 KiB can contain 65,000
+// values, for which libraries create objects, errors and stacks. A body is therefore scanned before anything is built
+// from it.
 
-/** No field is larger than this as JSON: lists show up to 100 of the largest, and clients must be able to read those. */
+/** The maximum size of a field as JSON. Lists return up to 100 of them, and clients must be able to read those. */
 export const maxFieldBytes = 16 * 1024;
 
-/** All protocols and every reader of JSON manage 32 levels; protobuf readers differ beyond. */
+/** All protocols and all JSON parsers support 32 levels. Beyond that, protobuf decoders differ. */
 export const maxDepth = 32;
 
-/** No request has as many members as this, items of lists aside. */
+/** The maximum number of members of a request, without list items. No valid request has that many. */
 export const maxMembers = 100;
 
-/** A body of this length has no room for work that is worth bounding. Most calls are smaller, and are spared the scan. */
+/** A body up to this length is not scanned: it cannot cause enough work. Most bodies are smaller. */
 export const smallBody = 1024;
 
 export const tooDeep = `must not nest deeper than ${maxDepth} levels`;
 export const tooLarge = `must not be larger than ${maxFieldBytes / 1024} KiB as JSON`;
 export const tooManyMembers = `must not have more than ${maxMembers} members`;
 
-/** In the words of protovalidate, which are used where items are few enough to be looked at. */
-export const tooManyItems = (most: number) => `must contain no more than ${most} item(s)`;
-export const tooLong = (most: number) => `must be at most ${most} characters`;
+/** The texts of protovalidate, which reports the same errors for smaller values. */
+export const tooManyItems = (max: number) => `must contain no more than ${max} item(s)`;
+export const tooLong = (max: number) => `must be at most ${max} characters`;
 
-/** How many items a list may have, or paths an update mask; undefined if the field is neither. */
+/** The maximum number of items of a list, or of paths of an update mask. Undefined if the field is neither. */
 export function maxItemsOf(field: DescField): number | undefined {
   const mask = updateMaskOf(field.parent);
   if (mask?.field === field) return mask.changeable.size;
@@ -35,7 +36,7 @@ export function maxItemsOf(field: DescField): number | undefined {
   return isBounded ? Number(type.value.maxItems) : maxFieldBytes;
 }
 
-/** How many characters a text may have, or each text of a list; undefined if the field has none. */
+/** The maximum length of a string, or of each string of a list, in characters. Undefined for other fields. */
 export function maxLengthOf(field: DescField): number | undefined {
   if (field.scalar !== ScalarType.STRING) return undefined;
   const rules = getOption(field, fieldRules);

@@ -42,7 +42,7 @@ export interface Service {
 
 type Handler = (request: never, context: CallContext) => MaybePromise<MessageInitShape<DescMessage>>;
 
-/** Ties handlers to their descriptor; the compiler sees to it that they belong together. */
+/** Combines handlers with their descriptor. The compiler checks that they match. */
 export function service<Descriptor extends DescService>(
   descriptor: Descriptor,
   handlers: Handlers<Descriptor>,
@@ -50,38 +50,38 @@ export function service<Descriptor extends DescService>(
   return { descriptor, handlers };
 }
 
-/** One RPC as every protocol calls it: first admit, then perform. */
+/** One RPC, as every protocol runs it: first admit, then perform. */
 export interface Procedure {
   readonly method: DescMethodUnary;
-  /** The path that every RPC protocol calls it by: `/latchkey.v1.KeysService/ListKeys`. */
+  /** Its path in every RPC protocol: `/latchkey.v1.KeysService/ListKeys`. */
   readonly path: string;
-  /** Begins the span of a call, which ends when the call is logged. Undefined: nobody listens. */
+  /** Starts the span of a call, which ends when the call is logged. Undefined: tracing is off. */
   readonly beginSpan: ((protocol: Protocol, header: ReadHeader) => Span) | undefined;
-  /** authenticate -> authorise. Comes before the body is looked at: who may not call learns nothing about it. */
+  /** authenticate -> authorize. Runs before the body is decoded: a refused caller gets no errors about its body. */
   admit(call: Call, authorization: readonly string[]): MaybePromise<Principal>;
   /**
-   * authenticate and authorise again -> decode -> validate -> handle; what was answered before, and is asked for again,
-   * is answered before its rules count. To be called when the whole request is there: however late that is, it is not
-   * performed for a caller that was revoked meanwhile, nor when its deadline has passed.
+   * authenticate and authorize again -> decode -> validate -> handle. A retry with a known idempotency key gets the
+   * first response, before the rules are checked. Must be called when the whole request has arrived. However late that
+   * is, a request is not performed if its caller was revoked meanwhile or its deadline has passed.
    */
   perform(call: Call, caller: Principal, decode: () => Message): MaybePromise<Message>;
 }
 
 /**
- * The largest request that is read over any protocol, in bytes. The largest valid one has 16 KiB of meta, each character
- * of which JSON may write as six, and of which protobuf makes up to five and a half times as much, beside 100 permissions of
- * 100 characters.
+ * The maximum size of a request on any protocol, in bytes. The largest valid request has 16 KiB of meta, besides 100
+ * permissions of 100 characters. JSON may escape each character of meta as six, and protobuf may encode meta in up to
+ * five and a half times as many bytes.
  */
 export const maxMessageBytes = 128 * 1024;
 
-/** How long a call may take that brings no deadline of its own. */
+/** The maximum duration of a call. A client's own timeout can only shorten it. */
 export const maxCallMs = 10_000;
 
-/** Makes the procedures of all services. Refuses an RPC that declares nobody who may call it. */
+/** Creates the procedures of all services. Throws for an RPC that does not declare who may call it. */
 export function createProcedures(
   services: readonly Service[],
   { authenticate, recheck, reread }: Authentication,
-  once: Idempotency,
+  idempotency: Idempotency,
   tracing?: Tracing,
 ): Procedure[] {
   const validate = createValidate(services.flatMap(({ descriptor }) => descriptor.methods.map(({ input }) => input)));
@@ -94,13 +94,14 @@ export function createProcedures(
         validate.rules(method.input, request);
         return handler(request, context);
       };
-      const answerOnce = getOption(method, accepts_idempotency_key)
-        ? once(method, validateAndHandle)
+      const handleIdempotently = getOption(method, accepts_idempotency_key)
+        ? idempotency(method, validateAndHandle)
         : validateAndHandle;
-      // What is compared with a request before is bounded first; its rules may have come to refuse it meanwhile.
-      const answer: Handle = (request, context) => {
+      // The form is validated first, which bounds the request before it is compared with an earlier one. The rules are
+      // validated later: by now, they may refuse a request that they accepted the first time.
+      const validateFormAndHandle: Handle = (request, context) => {
         validate.form(method.input, request);
-        return answerOnce(request, context);
+        return handleIdempotently(request, context);
       };
       const accessOption = declaredAccess(method);
       const path = `/${descriptor.typeName}/${method.name}`;
@@ -110,39 +111,39 @@ export function createProcedures(
         path,
         beginSpan: tracing && ((protocol, header) => tracing.beginSpan(path, protocol, header)),
         admit: (call, authorization) =>
-          whileAwaited(
+          abortable(
             call,
             chain(authenticate(call, authorization), (caller) => {
               if (caller.kind === "key") {
                 call.workspaceId = caller.workspaceId;
                 call.callerId = caller.keyId;
               }
-              authorise(caller, accessOption);
+              authorize(caller, accessOption);
               return caller;
             }),
           ),
         perform(call, caller, decode) {
           throwIfAborted(call);
-          return whileAwaited(
+          return abortable(
             call,
-            chain(recheck(call, caller), (present) => {
-              authorise(present, accessOption);
+            chain(recheck(call, caller), (currentCaller) => {
+              authorize(currentCaller, accessOption);
               const request = decode();
-              return chain(answerFor(request, present, call), (response) => create(method.output, response));
+              return chain(handleFor(request, currentCaller, call), (response) => create(method.output, response));
             }),
           );
         },
       };
 
-      function answerFor(request: Message, caller: Principal, call: Call): ReturnType<Handle> {
-        const response = answer(request, { caller, call });
+      function handleFor(request: Message, caller: Principal, call: Call): ReturnType<Handle> {
+        const response = validateFormAndHandle(request, { caller, call });
         if (!(response instanceof Promise)) return response;
         return response.catch(async (error) => {
-          // A statement found the caller changed, and has done nothing. What it may do now is decided anew.
+          // A statement found that the caller has changed, and did nothing. Its new state is authorized again.
           if (!isCallerChanged(error)) throw error;
-          const present = await reread(call, caller);
-          authorise(present, accessOption);
-          return answerFor(request, present, call);
+          const currentCaller = await reread(call, caller);
+          authorize(currentCaller, accessOption);
+          return handleFor(request, currentCaller, call);
         });
       }
     }),
@@ -156,13 +157,13 @@ function isUnary(method: DescMethod): method is DescMethodUnary {
 function declaredAccess(method: DescMethodUnary): Access {
   const declared = hasOption(method, access) ? getOption(method, access) : undefined;
   if (declared === undefined || (declared.scope === "" && !declared.operator)) {
-    throw new Error(`${method} declares nobody who may call it: give it the option (latchkey.v1.access)`);
+    throw new Error(`${method} does not declare who may call it: set the option (latchkey.v1.access)`);
   }
   return declared;
 }
 
-/** By the key's scopes alone: its permissions are the words of the user's application, whatever they are called. */
-function authorise(caller: Principal, { scope, operator }: Access): void {
+/** Checks only the scopes of a key. Its permissions belong to the user's application, even if they have equal names. */
+function authorize(caller: Principal, { scope, operator }: Access): void {
   if (caller.kind === "operator") {
     if (!operator) throw keyRequired(scope);
   } else if (scope === "") {
@@ -172,25 +173,25 @@ function authorise(caller: Principal, { scope, operator }: Access): void {
   }
 }
 
-/** Waits for a step of a call, but no longer than its client does: until the deadline, unless it goes away before. */
-function whileAwaited<T>(call: Call, step: MaybePromise<T>): MaybePromise<T> {
+/** Waits for a step of a call. Aborts the call when its deadline passes or its client disconnects. */
+function abortable<T>(call: Call, step: MaybePromise<T>): MaybePromise<T> {
   if (!(step instanceof Promise)) return step;
-  const { client, closeEvent: leaving = "" } = call;
+  const { client, closeEvent = "" } = call;
   return new Promise((resolve, reject) => {
-    const late = () => end(deadlineExceeded());
-    const gone = () => end(performance.now() < call.deadline ? cancelled() : deadlineExceeded());
-    const timer = setTimeout(late, Math.max(0, call.deadline - performance.now()));
-    client?.once(leaving, gone);
+    const onDeadline = () => abort(deadlineExceeded());
+    const onClose = () => abort(performance.now() < call.deadline ? cancelled() : deadlineExceeded());
+    const timer = setTimeout(onDeadline, Math.max(0, call.deadline - performance.now()));
+    client?.once(closeEvent, onClose);
 
-    function end(why: ApiError): void {
+    function abort(reason: ApiError): void {
       stopWaiting();
-      abortCall(call, why);
-      reject(why);
+      abortCall(call, reason);
+      reject(reason);
     }
 
     function stopWaiting(): void {
       clearTimeout(timer);
-      client?.off(leaving, gone);
+      client?.off(closeEvent, onClose);
     }
 
     step.then(
@@ -206,9 +207,9 @@ function whileAwaited<T>(call: Call, step: MaybePromise<T>): MaybePromise<T> {
   });
 }
 
-/** What the caller is told about anything that was thrown. What is not in the catalogue stays in the log. */
+/** The error that the client gets for anything thrown. Errors that are not in the catalogue are only logged. */
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
-  const trouble = classifyError(error);
-  return trouble ? serviceUnavailable(error, trouble.sentence) : unexpectedError(error);
+  const databaseError = classifyError(error);
+  return databaseError ? serviceUnavailable(error, databaseError.sentence) : unexpectedError(error);
 }

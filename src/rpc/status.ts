@@ -5,18 +5,18 @@ import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../gen/go
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
 import { type ApiError, grpcStatusOf, pathOf, reasonOf, retryAfterMsOf, retryAfterOf } from "../errors.js";
 
-/** A failure as google.rpc.Status bytes, for gRPC's `grpc-status-details-bin`. */
-export function toStatusBytes(failure: ApiError, requestId: string): Uint8Array {
-  const details = detailsOf(failure, requestId).map(({ desc, value }) => anyPack(desc, value));
-  const status = create(StatusSchema, { code: grpcStatusOf(failure.code), message: failure.detail, details });
+/** An error as google.rpc.Status bytes, for gRPC's `grpc-status-details-bin`. */
+export function toStatusBytes(error: ApiError, requestId: string): Uint8Array {
+  const details = detailsOf(error, requestId).map(({ desc, value }) => anyPack(desc, value));
+  const status = create(StatusSchema, { code: grpcStatusOf(error.code), message: error.detail, details });
   return toBinary(StatusSchema, status);
 }
 
-/** A failure as Connect knows it, with the same details. */
-export function toConnectError(failure: ApiError, requestId: string): ConnectError {
-  const retryAfter = retryAfterOf(failure);
+/** An error as a ConnectError, with the same details. */
+export function toConnectError(error: ApiError, requestId: string): ConnectError {
+  const retryAfter = retryAfterOf(error);
   const metadata = { "x-request-id": requestId, ...(retryAfter && { "retry-after": retryAfter }) };
-  return new ConnectError(failure.detail, grpcStatusOf(failure.code), metadata, detailsOf(failure, requestId));
+  return new ConnectError(error.detail, grpcStatusOf(error.code), metadata, detailsOf(error, requestId));
 }
 
 interface Detail {
@@ -24,21 +24,21 @@ interface Detail {
   readonly value: Message;
 }
 
-/** What a program can read of a failure: which it is, which fields to mend, and when to try again. */
-function detailsOf(failure: ApiError, requestId: string): Detail[] {
-  const { code, more } = failure;
+/** The machine-readable details of an error: its code, the invalid fields, and when to retry. */
+function detailsOf(error: ApiError, requestId: string): Detail[] {
+  const { code, more } = error;
   const details: Detail[] = [];
-  const say = (desc: DescMessage, value: Message) => details.push({ desc, value });
+  const add = (desc: DescMessage, value: Message) => details.push({ desc, value });
 
   const metadata = { requestId, type: pathOf(code) };
-  say(ErrorInfoSchema, create(ErrorInfoSchema, { reason: reasonOf(code), domain: "latchkey", metadata }));
+  add(ErrorInfoSchema, create(ErrorInfoSchema, { reason: reasonOf(code), domain: "latchkey", metadata }));
   if (more.fields !== undefined) {
     const fieldViolations = more.fields.map(({ location, message }) => ({ field: location, description: message }));
-    say(BadRequestSchema, create(BadRequestSchema, { fieldViolations }));
+    add(BadRequestSchema, create(BadRequestSchema, { fieldViolations }));
   }
-  const retryAfterMs = retryAfterMsOf(failure);
+  const retryAfterMs = retryAfterMsOf(error);
   if (retryAfterMs !== undefined) {
-    say(RetryInfoSchema, create(RetryInfoSchema, { retryDelay: durationFromMs(retryAfterMs) }));
+    add(RetryInfoSchema, create(RetryInfoSchema, { retryDelay: durationFromMs(retryAfterMs) }));
   }
   return details;
 }

@@ -15,32 +15,35 @@ import {
   tooManyItems,
 } from "./message-limits.js";
 
-/** Validates requests by their schema; throws `invalid_input` with the bad fields named. */
+/** Validates requests by their schema. Throws `invalid_input`, which names the invalid fields. */
 export interface Validate {
-  /** Refuses what can never be right: more than there may be, or what cannot be stored. Comes before all other work. */
+  /** Refuses messages that can never be valid: too large, or impossible to store. Runs before all other work. */
   form(schema: DescMessage, message: Message): void;
-  /** Refuses what breaks a rule of the proto file. What is right can become wrong with time: `expires` in the past. */
+  /**
+   * Refuses messages that violate a rule of the proto file. A valid message can become invalid with time: `expires`
+   * must not be in the past.
+   */
   rules(schema: DescMessage, message: Message): void;
 }
 
 /**
- * The one validation behind all protocols. The form of a message is what no rule can say (text and JSON must be storable,
- * times must exist) and what bounds the work of the rules; they then see nothing that they would take long to look at, or
- * stumble over. The schemas are prepared here, so that no call pays for it.
+ * The validation that all protocols share. `form` checks conditions that no rule can express (strings and JSON must be
+ * storable, times must exist), and bounds the work of the rules. The rules then never see a message that takes them
+ * long or makes them fail. The schemas are compiled here, so that no call pays for it.
  */
 export function createValidate(schemas: readonly DescMessage[]): Validate {
   const validator = createValidator();
-  const prepared = new Map(
+  const compiled = new Map(
     schemas.map((schema) => [
       schema,
-      { checks: schema.fields.map(checkOf), isPlainlyValid: compileLengthRules(schema) },
+      { checks: schema.fields.map(checkOf), passesLengthRules: compileLengthRules(schema) },
     ]),
   );
   for (const schema of schemas) validator.validate(schema, { $typeName: schema.typeName } as Message);
 
   function checksOf(schema: DescMessage) {
-    const checks = prepared.get(schema);
-    if (checks === undefined) throw new Error(`${schema} was not prepared`);
+    const checks = compiled.get(schema);
+    if (checks === undefined) throw new Error(`${schema} was not compiled`);
     return checks;
   }
 
@@ -51,31 +54,31 @@ export function createValidate(schemas: readonly DescMessage[]): Validate {
       if (errors.length > 0) throw invalidInput(errors);
     },
     rules(schema, message) {
-      if (checksOf(schema).isPlainlyValid(message)) return;
-      const errors = findBrokenRules(schema, message);
+      if (checksOf(schema).passesLengthRules(message)) return;
+      const errors = findViolations(schema, message);
       if (errors.length > 0) throw invalidInput(errors);
     },
   };
 
-  function findBrokenRules(schema: DescMessage, message: Message): FieldError[] {
+  function findViolations(schema: DescMessage, message: Message): FieldError[] {
     const result = validator.validate(schema, message);
     if (result.kind === "error") throw result.error;
     return (result.violations ?? []).map(({ field, message }) => ({
       location: locationOf(field),
-      message: field.at(-1)?.kind === "oneof" ? "must be given: exactly one of them" : message,
+      message: field.at(-1)?.kind === "oneof" ? "must have exactly one field set" : message,
     }));
   }
 }
 
-/** Adds what is wrong with a message, if anything is. */
+/** Appends the errors of a message. */
 type Check = (message: Message, errors: FieldError[]) => void;
 
-/** Compiles the check of one field: which problem does its value have, if any? */
+/** Compiles the check of one field. */
 function checkOf(field: DescField): Check {
   const location = field.jsonName;
   const read = readerOf(field);
   const problemOf = problemFinderOf(field);
-  const mostItems = field.fieldKind === "list" ? maxItemsOf(field) : undefined;
+  const maxItems = field.fieldKind === "list" ? maxItemsOf(field) : undefined;
 
   const checkValue = (value: unknown, index: number | undefined, errors: FieldError[]) => {
     const problem = problemOf(value as never);
@@ -85,18 +88,18 @@ function checkOf(field: DescField): Check {
   return (message, errors) => {
     const value = read(message);
     if (value === undefined) return;
-    if (!Array.isArray(value) || mostItems === undefined) checkValue(value, undefined, errors);
-    else if (value.length > mostItems) errors.push({ location, message: tooManyItems(mostItems) });
+    if (!Array.isArray(value) || maxItems === undefined) checkValue(value, undefined, errors);
+    else if (value.length > maxItems) errors.push({ location, message: tooManyItems(maxItems) });
     else for (const [index, item] of value.entries()) checkValue(item, index, errors);
   };
 }
 
 type ProblemOf = (value: never) => string | undefined;
 
-/** Finds the problem of a field's value, or of an item's if it is a list. */
+/** Returns the check for a field's value, or for its items if it is a list. */
 function problemFinderOf(field: DescField): ProblemOf {
-  const longest = maxLengthOf(field);
-  if (longest !== undefined) return problemOfText(longest);
+  const maxLength = maxLengthOf(field);
+  if (maxLength !== undefined) return problemOfText(maxLength);
   const typeName = field.message?.typeName;
   if (typeName === FieldMaskSchema.typeName) return problemOfMask(maxItemsOf(field));
   return (typeName !== undefined && problemFinders[typeName]) || (() => undefined);
@@ -107,20 +110,20 @@ const problemFinders: Readonly<Record<string, ProblemOf>> = {
   [TimestampSchema.typeName]: problemOfTime,
 };
 
-/** Rules count characters, of which each has at most two units of UTF-16, and take long to do so. */
-function problemOfText(longest: number): (text: string) => string | undefined {
-  return (text) => (text.length > 2 * longest ? tooLong(longest) : problemOfCharacters(text));
+/** Rules count characters, which is slow. A character has at most two UTF-16 code units. */
+function problemOfText(maxLength: number): (text: string) => string | undefined {
+  return (text) => (text.length > 2 * maxLength ? tooLong(maxLength) : problemOfCharacters(text));
 }
 
-/** PostgreSQL cannot hold NUL, and would silently replace half a surrogate pair. */
+/** PostgreSQL cannot store NUL, and a lone surrogate would silently be replaced. */
 function problemOfCharacters(text: string): string | undefined {
   if (text.includes("\0")) return "must not contain the character U+0000";
   if (!text.isWellFormed()) return "must be well-formed Unicode, without lone surrogates";
   return undefined;
 }
 
-function problemOfMask(most = 0): (mask: FieldMask) => string | undefined {
-  return ({ paths }) => (paths.length > most ? `can name at most ${most} fields` : undefined);
+function problemOfMask(maxPaths = 0): (mask: FieldMask) => string | undefined {
+  return ({ paths }) => (paths.length > maxPaths ? `must name at most ${maxPaths} fields` : undefined);
 }
 
 function problemOfMeta(value: JsonObject): string | undefined {
@@ -141,7 +144,7 @@ function problemOfJson(value: JsonValue, depth: number): string | undefined {
   return undefined;
 }
 
-/** A Timestamp covers the years 1 to 9999; over gRPC any number can arrive. */
+/** A Timestamp covers the years 1 to 9999, but over gRPC any number can arrive. */
 function problemOfTime({ seconds, nanos }: Timestamp): string | undefined {
   const exists = seconds >= -62_135_596_800n && seconds <= 253_402_300_799n && nanos >= 0 && nanos <= 999_999_999;
   return exists ? undefined : "must be a time between the years 1 and 9999";
@@ -151,12 +154,12 @@ function readerOf({ localName, oneof }: DescField) {
   return (message: Message): unknown => {
     const members = message as unknown as Record<string, unknown>;
     if (oneof === undefined) return members[localName];
-    const chosen = members[oneof.localName] as { case?: string; value?: unknown };
-    return chosen.case === localName ? chosen.value : undefined;
+    const selected = members[oneof.localName] as { case?: string; value?: unknown };
+    return selected.case === localName ? selected.value : undefined;
   };
 }
 
-/** The path as callers write it: `permissions[0]`. A oneof is named by its members. */
+/** The path in the notation of clients: `permissions[0]`. A oneof is named by its members: `a|b`. */
 function locationOf(path: Path): string {
   const location = path.map((part) => {
     if (part.kind === "field") return `.${part.jsonName}`;

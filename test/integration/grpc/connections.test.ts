@@ -14,66 +14,66 @@ beforeAll(async () => {
 });
 afterAll(() => app.close());
 
-/** How a bare client greets: HTTP/2's preface, and settings without any setting. */
-const greeting = Buffer.concat([
+/** The start of a raw HTTP/2 connection: the preface and an empty SETTINGS frame. */
+const preface = Buffer.concat([
   Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
   Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]),
 ]);
 const ping = Buffer.from([0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
 
 describe("the gRPC port", () => {
-  it("closes a connection whose client does not answer any more", async () => {
-    const socket = openBare();
-    socket.write(greeting);
-    // It takes all that comes and answers no ping.
-    let came = "";
+  it("closes a connection whose client no longer acknowledges keepalive pings", async () => {
+    const socket = openSocket();
+    socket.write(preface);
+    // The client reads everything and acknowledges no ping.
+    let received = "";
     socket.setEncoding("latin1").on("data", (chunk) => {
-      came += chunk;
+      received += chunk;
     });
     await once(socket, "close");
-    expect(came, "not for its age").not.toContain("max_age");
+    expect(received, "not closed because of its age").not.toContain("max_age");
   });
 
-  it("keeps a connection whose client answers, until it is old: then asks the client to connect anew", async () => {
+  it("keeps a connection whose client acknowledges pings until its maximum age, then sends GOAWAY", async () => {
     const session = connectHttp2(`http://${app.grpcAddress}`);
     onTestFinished(() => session.destroy());
     let pings = 0;
     session.on("ping", () => {
       pings += 1;
     });
-    const [code, , why] = await once(session, "goaway");
-    expect([code, `${why}`]).toEqual([constants.NGHTTP2_NO_ERROR, "max_age"]);
+    const [code, , reason] = await once(session, "goaway");
+    expect([code, `${reason}`]).toEqual([constants.NGHTTP2_NO_ERROR, "max_age"]);
     expect(pings).toBeGreaterThan(1);
   });
 
-  it("answers every call of a grpc-js client whose connections grow old", async () => {
+  it("serves every call of a grpc-js client while its connections reach their maximum age", async () => {
     const client = new Client(app.grpcAddress, credentials.createInsecure());
     onTestFinished(() => client.close());
-    const longerThanOne = Date.now() + 2_500;
-    while (Date.now() < longerThanOne) await check(client);
+    const end = Date.now() + 2_500; // beyond the maximum age of one connection
+    while (Date.now() < end) await check(client);
   });
 
-  it("sends away a client that pings without end and reads no answer, and serves the others", async () => {
-    const socket = openBare();
+  it("disconnects a client that floods it with pings and does not read, and serves other clients", async () => {
+    const socket = openSocket();
     socket.pause();
-    socket.write(Buffer.concat([greeting, ...Array<Buffer>(5_000).fill(ping)]));
+    socket.write(Buffer.concat([preface, ...Array<Buffer>(5_000).fill(ping)]));
     await once(socket.resume(), "close");
     const health = createClient(Health, createGrpcTransport({ baseUrl: `http://${app.grpcAddress}` }));
     expect((await health.check({})).status).toBe(Serving.SERVING);
   });
 });
 
-/** Asks for the health. */
+/** Calls Health.Check. */
 function check(client: Client): Promise<void> {
-  const asIs = (bytes: Buffer) => bytes;
+  const identity = (bytes: Buffer) => bytes;
   return new Promise((resolve, reject) => {
-    client.makeUnaryRequest("/grpc.health.v1.Health/Check", asIs, asIs, Buffer.alloc(0), (error) =>
+    client.makeUnaryRequest("/grpc.health.v1.Health/Check", identity, identity, Buffer.alloc(0), (error) =>
       error ? reject(error) : resolve(),
     );
   });
 }
 
-function openBare(): Socket {
+function openSocket(): Socket {
   const { hostname, port } = new URL(`http://${app.grpcAddress}`);
   const socket = connect(Number(port), hostname);
   socket.on("error", () => {});

@@ -10,7 +10,7 @@ import { openTestApp, type TestApp } from "../../support/harness.js";
 
 const services = ["latchkey.v1.KeysService", "latchkey.v1.IdentitiesService", "latchkey.v1.WorkspacesService"];
 
-/** A client that has no credential. */
+/** A health client without a credential. */
 function healthOf({ grpcAddress }: TestApp) {
   const { check, list, watch } = createClient(Health, createGrpcTransport({ baseUrl: `http://${grpcAddress}` }));
   return {
@@ -18,63 +18,63 @@ function healthOf({ grpcAddress }: TestApp) {
     list: async () => Object.entries((await list({})).statuses).map(([name, { status }]) => [name, Serving[status]]),
     /** Watches until the stream ends or the test has finished. */
     watch(service = "") {
-      const told: (string | undefined)[] = [];
-      const stopped = new AbortController();
-      onTestFinished(() => stopped.abort());
+      const received: (string | undefined)[] = [];
+      const aborter = new AbortController();
+      onTestFinished(() => aborter.abort());
       const ended = (async () => {
-        for await (const { status } of watch({ service }, { signal: stopped.signal })) told.push(Serving[status]);
+        for await (const { status } of watch({ service }, { signal: aborter.signal })) received.push(Serving[status]);
       })();
       ended.catch(() => {});
-      return { told, ended };
+      return { received, ended };
     },
   };
 }
 
 describe("grpc.health.v1", () => {
-  let setting: BehindProxy;
+  let proxied: BehindProxy;
   beforeAll(async () => {
-    setting = await openBehindProxy();
+    proxied = await openBehindProxy();
   });
-  afterAll(() => setting.close());
+  afterAll(() => proxied.close());
 
-  it.each(["", ...services])("the service '%s' is SERVING", async (service) => {
-    const health = healthOf(setting.app);
+  it.each(["", ...services])("Check and Watch report SERVING for the service '%s'", async (service) => {
+    const health = healthOf(proxied.app);
     expect(await health.check(service)).toBe("SERVING");
-    const { told } = health.watch(service);
-    await expect.poll(() => told).toEqual(["SERVING"]);
+    const { received } = health.watch(service);
+    await expect.poll(() => received).toEqual(["SERVING"]);
   });
 
-  it("all services are listed, with the server as a whole", async () => {
-    const listed = await healthOf(setting.app).list();
+  it("List returns all services and the server as a whole", async () => {
+    const listed = await healthOf(proxied.app).list();
     expect(listed.sort()).toEqual(["", ...services].sort().map((name) => [name, "SERVING"]));
   });
 
-  it("a service that is not here is NOT_FOUND, and to who watches it SERVICE_UNKNOWN", async () => {
-    const health = healthOf(setting.app);
+  it("for an unknown service, Check returns NOT_FOUND and Watch sends SERVICE_UNKNOWN", async () => {
+    const health = healthOf(proxied.app);
     await expect(health.check("latchkey.v2.KeysService")).rejects.toMatchObject({ code: Code.NotFound });
-    const { told } = health.watch("latchkey.v2.KeysService");
-    await expect.poll(() => told).toEqual(["SERVICE_UNKNOWN"]);
+    const { received } = health.watch("latchkey.v2.KeysService");
+    await expect.poll(() => received).toEqual(["SERVICE_UNKNOWN"]);
   });
 
-  it("while Postgres is away it is NOT_SERVING, and who watches is told of each change, once", async () => {
-    const { app, proxy } = setting;
+  it("reports NOT_SERVING while PostgreSQL is unreachable, and Watch sends each change once", async () => {
+    const { app, proxy } = proxied;
     const health = healthOf(app);
-    const { told } = health.watch();
-    await expect.poll(() => told).toEqual(["SERVING"]);
+    const { received } = health.watch();
+    await expect.poll(() => received).toEqual(["SERVING"]);
 
     proxy.cut();
-    await expect.poll(() => told, { timeout: 10_000 }).toEqual(["SERVING", "NOT_SERVING"]);
+    await expect.poll(() => received, { timeout: 10_000 }).toEqual(["SERVING", "NOT_SERVING"]);
     expect(await health.check()).toBe("NOT_SERVING");
     expect(await health.check(services[0])).toBe("NOT_SERVING");
 
     proxy.resume();
-    await expect.poll(() => told, { timeout: 10_000 }).toEqual(["SERVING", "NOT_SERVING", "SERVING"]);
+    await expect.poll(() => received, { timeout: 10_000 }).toEqual(["SERVING", "NOT_SERVING", "SERVING"]);
     expect(await health.check()).toBe("SERVING");
   });
 });
 
-describe("a service that is told to stop", () => {
-  it("says so before its ports close, and goes on serving until then", async () => {
+describe("graceful shutdown", () => {
+  it("reports NOT_SERVING before the ports close, and serves calls until then", async () => {
     const app = await openTestApp({ shutdownDelayMs: 1_500 });
     const health = healthOf(app);
     expect(await health.check()).toBe("SERVING");
@@ -86,24 +86,24 @@ describe("a service that is told to stop", () => {
     expect((await ask(app.httpUrl, "/v2/liveness", { method: "GET" })).status).toBe(200);
 
     await closing;
-    for (const url of [app.httpUrl, `http://${app.grpcAddress}`]) await expect(connected(url)).rejects.toThrow();
+    for (const url of [app.httpUrl, `http://${app.grpcAddress}`]) await expect(connectTo(url)).rejects.toThrow();
   });
 
-  it("tells who watches, lets them go, and is not held up by them", async () => {
+  it("sends NOT_SERVING to health watchers, ends their streams, and is not delayed by them", async () => {
     const app = await openTestApp();
     const known = healthOf(app).watch(services[0]);
     const unknown = healthOf(app).watch("unknown");
-    await expect.poll(() => [known.told, unknown.told]).toEqual([["SERVING"], ["SERVICE_UNKNOWN"]]);
+    await expect.poll(() => [known.received, unknown.received]).toEqual([["SERVING"], ["SERVICE_UNKNOWN"]]);
 
     await app.close();
     await known.ended;
     await unknown.ended;
-    expect(known.told).toEqual(["SERVING", "NOT_SERVING"]);
-    expect(unknown.told).toEqual(["SERVICE_UNKNOWN"]);
+    expect(known.received).toEqual(["SERVING", "NOT_SERVING"]);
+    expect(unknown.received).toEqual(["SERVICE_UNKNOWN"]);
   });
 });
 
-async function connected(url: string): Promise<void> {
+async function connectTo(url: string): Promise<void> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);
   await once(socket, "connect");

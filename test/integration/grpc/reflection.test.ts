@@ -14,17 +14,25 @@ beforeAll(async () => {
 });
 afterAll(() => app.close());
 
-/** Runs `buf curl` where there are no proto files. */
-async function bufCurl(reflection: string, path: string, ...more: string[]): Promise<string> {
-  const words = ["curl", "--protocol", "grpc", "--http2-prior-knowledge", "--reflect-protocol", reflection, ...more];
-  const { stdout } = await run(buf, [...words, `http://${app.grpcAddress}${path}`], { cwd: "/" });
+/** Runs `buf curl` in a directory without proto files. */
+async function bufCurl(reflection: string, path: string, ...extraArgs: string[]): Promise<string> {
+  const args = [
+    "curl",
+    "--protocol",
+    "grpc",
+    "--http2-prior-knowledge",
+    "--reflect-protocol",
+    reflection,
+    ...extraArgs,
+  ];
+  const { stdout } = await run(buf, [...args, `http://${app.grpcAddress}${path}`], { cwd: "/" });
   return stdout;
 }
 
 const buf = `${process.cwd()}/node_modules/.bin/buf`;
 
-describe.each(["grpc-v1", "grpc-v1alpha"])("by server reflection of %s, without any proto file,", (reflection) => {
-  it("every method of every service is listed, those of health and reflection too", async () => {
+describe.each(["grpc-v1", "grpc-v1alpha"])("server reflection by %s, without proto files", (reflection) => {
+  it("lists every method of every service, including health and reflection", async () => {
     const methods = (await bufCurl(reflection, "", "--list-methods")).trim().split("\n");
     const services = new Set(methods.map((method) => method.split("/")[0]));
     expect([...services].sort()).toEqual([
@@ -38,7 +46,7 @@ describe.each(["grpc-v1", "grpc-v1alpha"])("by server reflection of %s, without 
     expect(methods).toContain("grpc.health.v1.Health/Watch");
   });
 
-  it("methods are called", async () => {
+  it("lets a client call methods", async () => {
     const operator = ["-H", `Authorization: Bearer ${operatorKey}`];
     const created = await bufCurl(
       reflection,
@@ -58,16 +66,16 @@ describe.each(["grpc-v1", "grpc-v1alpha"])("by server reflection of %s, without 
   });
 });
 
-it("the types of error details can be looked up, as grpcurl does to show them", async () => {
+it("server reflection resolves the types of error details, which grpcurl needs to show them", async () => {
   const client = createClient(ServerReflection, createGrpcTransport({ baseUrl: `http://${app.grpcAddress}` }));
-  const asked = ["google.rpc.ErrorInfo", "google.rpc.BadRequest", "google.rpc.Unheard"];
-  const requests = asked.map((value) => ({ messageRequest: { case: "fileContainingSymbol", value } }) as const);
-  const answers = [];
-  for await (const { messageResponse } of client.serverReflectionInfo(inTurn(requests)))
-    answers.push(messageResponse.case);
-  expect(answers).toEqual(["fileDescriptorResponse", "fileDescriptorResponse", "errorResponse"]);
+  const symbols = ["google.rpc.ErrorInfo", "google.rpc.BadRequest", "google.rpc.Unknown"];
+  const requests = symbols.map((value) => ({ messageRequest: { case: "fileContainingSymbol", value } }) as const);
+  const responses = [];
+  for await (const { messageResponse } of client.serverReflectionInfo(iterate(requests)))
+    responses.push(messageResponse.case);
+  expect(responses).toEqual(["fileDescriptorResponse", "fileDescriptorResponse", "errorResponse"]);
 });
 
-async function* inTurn<T>(items: readonly T[]): AsyncGenerator<T> {
+async function* iterate<T>(items: readonly T[]): AsyncGenerator<T> {
   yield* items;
 }

@@ -23,8 +23,8 @@ import { openTestApp, type TestApp } from "../../support/harness.js";
 const { createKey, listKeys } = KeysService.method;
 const { share } = fairRules.ordinary;
 
-/** A line of the log. */
-interface Line {
+/** A log line. */
+interface LogLine {
   readonly method?: string;
   readonly code?: string;
 }
@@ -32,7 +32,7 @@ interface Line {
 let app: TestApp;
 let sql: postgres.Sql;
 let key: string;
-const lines: Line[] = [];
+const lines: LogLine[] = [];
 const protocols = new Map<string, Transport>();
 
 beforeAll(async () => {
@@ -49,11 +49,11 @@ afterAll(async () => {
 });
 beforeEach(async () => {
   ({ key } = await createWorkspace(app.httpUrl));
-  await names();
+  await keyNames();
   lines.length = 0;
 });
 
-/** Creates a key of this name; resolves to OK or the name of the code. */
+/** Creates a key with this name. Resolves to OK or the name of the error code. */
 async function create(protocol: string, name: string, options: { signal?: AbortSignal; timeoutMs?: number } = {}) {
   const headers = { authorization: `Bearer ${key}` };
   try {
@@ -65,147 +65,147 @@ async function create(protocol: string, name: string, options: { signal?: AbortS
 }
 
 /** The names of all keys of the workspace. */
-async function names(): Promise<string[]> {
+async function keyNames(): Promise<string[]> {
   const headers = { authorization: `Bearer ${key}` };
-  const answer = await protocols.get("gRPC")?.unary(listKeys, undefined, 5_000, headers, {});
-  return answer?.message.keys.map(({ name }) => name ?? "") ?? [];
+  const response = await protocols.get("gRPC")?.unary(listKeys, undefined, 5_000, headers, {});
+  return response?.message.keys.map(({ name }) => name ?? "") ?? [];
 }
 
-/** Keeps every change waiting for as long as something takes: each needs the table of events. */
-async function locking<T>(meanwhile: () => Promise<T>): Promise<T> {
-  const own = await sql.reserve();
+/** Blocks every change while a function runs: each change writes to the locked table. */
+async function whileLocked<T>(run: () => Promise<T>): Promise<T> {
+  const connection = await sql.reserve();
   try {
-    await own`begin`;
-    await own`lock table audit_events in access exclusive mode`;
-    return await meanwhile();
+    await connection`begin`;
+    await connection`lock table audit_events in access exclusive mode`;
+    return await run();
   } finally {
-    await own`rollback`;
-    own.release();
+    await connection`rollback`;
+    connection.release();
   }
 }
 
-/** How many statements of the service wait in Postgres for a lock. */
-async function countWaiting(): Promise<number> {
+/** The number of statements of the service that wait for a lock in PostgreSQL. */
+async function countBlocked(): Promise<number> {
   const [row] = await sql<{ count: number }[]>`
     select count(*)::int from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
   return row?.count ?? 0;
 }
 
-const waiting = (count: number) => expect.poll(countWaiting, { timeout: 5_000 }).toBe(count);
-const logged = () =>
+const untilBlocked = (count: number) => expect.poll(countBlocked, { timeout: 5_000 }).toBe(count);
+const expectLogged = () =>
   expect.poll(() => lines.filter(({ method }) => method?.endsWith("/CreateKey")), { timeout: 5_000 });
 
 it.each([constants.NGHTTP2_NO_ERROR, constants.NGHTTP2_CANCEL])(
-  "over gRPC, a call that its client resets (code %i) before it has ended its request is not performed",
+  "cancellation over gRPC: a call reset by its client (code %i) before the end of the request is not performed",
   async (code) => {
-    // As bytes: Node's client would end the request first.
+    // Written as raw bytes, because Node's client would end the request first.
     const body = prefixed(
       Buffer.from(toBinary(CreateKeyRequestSchema, createMessage(CreateKeyRequestSchema, { name: "reset" }))),
     );
-    const head = [
+    const headers = [
       [":path", "/latchkey.v1.KeysService/CreateKey"] as const,
       ["authorization", `Bearer ${key}`] as const,
     ];
-    const call = callWithHead(head, body);
-    call[call.length - body.length - 5] = 0; // the flags of the DATA frame: without END_STREAM
+    const call = callWithHead(headers, body);
+    call[call.length - body.length - 5] = 0; // clears END_STREAM in the flags of the DATA frame
     const reset = Buffer.from([0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, code]);
     const { hostname, port } = new URL(`http://${app.grpcAddress}`);
     const socket = connect(Number(port), hostname);
     socket.write(call);
     await sleep(100);
     socket.write(reset);
-    await logged().toHaveLength(1);
+    await expectLogged().toHaveLength(1);
     socket.destroy();
-    expect(await names()).toEqual(["first key"]);
+    expect(await keyNames()).toEqual(["first key"]);
   },
 );
 
-describe.each(["gRPC", "Connect", "gRPC-Web"])("over %s, when nobody waits any more for a change", (protocol) => {
-  it("because its deadline has passed, its statement is ended in Postgres", async () => {
-    await locking(async () => {
+describe.each(["gRPC", "Connect", "gRPC-Web"])("a change over %s is cancelled in PostgreSQL", (protocol) => {
+  it("when its deadline passes", async () => {
+    await whileLocked(async () => {
       const late = create(protocol, "late", { timeoutMs: 1_000 });
-      await waiting(1);
+      await untilBlocked(1);
       expect(await late).toBe("DeadlineExceeded");
-      await waiting(0);
+      await untilBlocked(0);
     });
-    expect(await names()).toEqual(["first key"]);
+    expect(await keyNames()).toEqual(["first key"]);
   });
 
-  it("because its client has cancelled it, its statement is ended in Postgres, and the log says so", async () => {
-    await locking(async () => {
+  it("when its client cancels the call, which is logged", async () => {
+    await whileLocked(async () => {
       const client = new AbortController();
       const cancelled = create(protocol, "cancelled", { signal: client.signal });
-      await waiting(1);
+      await untilBlocked(1);
       client.abort();
       expect(await cancelled).toBe("Canceled");
-      await waiting(0);
+      await untilBlocked(0);
     });
-    expect(await names()).toEqual(["first key"]);
-    await logged().toEqual([expect.objectContaining({ code: "cancelled" })]);
+    expect(await keyNames()).toEqual(["first key"]);
+    await expectLogged().toEqual([expect.objectContaining({ code: "cancelled" })]);
   });
 });
 
-it("over gRPC, a client that waits for longer than its deadline is told so, with the id of the line in the log", async () => {
-  await locking(async () => {
+it("a gRPC client that outwaits its deadline gets deadline_exceeded, with the logged request id", async () => {
+  await whileLocked(async () => {
     const sender = createSender(app);
-    const creating = operationNamed("createKey");
-    const sent = sentTo("grpc", creating, key, encode("grpc", creating, { name: "late" })) as StreamSent;
-    const answer = await sender.send({ ...sent, headers: [...sent.headers, ["grpc-timeout", "300m"]] });
+    const operation = operationNamed("createKey");
+    const sent = sentTo("grpc", operation, key, encode("grpc", operation, { name: "late" })) as StreamSent;
+    const response = await sender.send({ ...sent, headers: [...sent.headers, ["grpc-timeout", "300m"]] });
     sender.close();
-    const { requestId, ...outcome } = readOutcome(creating, answer);
+    const { requestId, ...outcome } = readOutcome(operation, response);
     expect(outcome).toMatchObject({ ok: false, code: "application/deadline_exceeded" });
-    await logged().toEqual([expect.objectContaining({ requestId, code: "application/deadline_exceeded" })]);
+    await expectLogged().toEqual([expect.objectContaining({ requestId, code: "application/deadline_exceeded" })]);
   });
 });
 
-describe("over HTTP, when the connection of a client is gone", () => {
-  it("the statement that ran for it is ended in Postgres, and the log says so", async () => {
-    await locking(async () => {
+describe("a change over HTTP is cancelled in PostgreSQL", () => {
+  it("when its client disconnects, which is logged", async () => {
+    await whileLocked(async () => {
       const sent = request(`${app.httpUrl}/v2/keys.createKey`, {
         method: "POST",
         headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
       });
       sent.on("error", () => {});
       sent.end(JSON.stringify({ name: "gone" }));
-      await waiting(1);
+      await untilBlocked(1);
       sent.destroy();
-      await waiting(0);
+      await untilBlocked(0);
     });
-    expect(await names()).toEqual(["first key"]);
-    await logged().toEqual([expect.objectContaining({ code: "cancelled" })]);
+    expect(await keyNames()).toEqual(["first key"]);
+    await expectLogged().toEqual([expect.objectContaining({ code: "cancelled" })]);
   });
 });
 
-describe("while every connection to Postgres that a workspace may use is taken", () => {
-  it("a change whose caller gives up is never made, and those that wait are", async () => {
+describe("while a workspace uses its whole share of the connection pool", () => {
+  it("a change whose deadline passes is never made, and the other changes are", async () => {
     const others = Array.from({ length: share }, (_, index) => `key ${index}`);
-    const made = await locking(async () => {
-      const made = others.map((name) => create("gRPC", name));
-      await waiting(share);
+    const created = await whileLocked(async () => {
+      const creations = others.map((name) => create("gRPC", name));
+      await untilBlocked(share);
       expect(await create("gRPC", "too late", { timeoutMs: 300 })).toBe("DeadlineExceeded");
-      expect(await countWaiting()).toBe(share);
-      return made;
+      expect(await countBlocked()).toBe(share);
+      return creations;
     });
-    expect(await Promise.all(made)).toEqual(others.map(() => "OK"));
-    expect((await names()).sort()).toEqual(["first key", ...others].sort());
+    expect(await Promise.all(created)).toEqual(others.map(() => "OK"));
+    expect((await keyNames()).sort()).toEqual(["first key", ...others].sort());
   });
 });
 
-describe("while some callers give up at any moment", () => {
-  it("all others are answered, and what they changed is there", async () => {
-    const patient: string[] = [];
+describe("while clients cancel calls at random moments", () => {
+  it("all other calls succeed, and their changes are stored", async () => {
+    const completed: string[] = [];
     const work = Array.from({ length: 120 }, async (_, index) => {
       await sleep(index);
-      const name = `any moment ${index}`;
+      const name = `random moment ${index}`;
       if (index % 2 === 0) {
         await create("Connect", name, { signal: AbortSignal.timeout(1 + (index % 11)) });
       } else {
-        patient.push(name);
+        completed.push(name);
         expect(await create("gRPC", name)).toBe("OK");
       }
     });
     await Promise.all(work);
-    const [row] = await sql`select count(*)::int from keys where name = any(${patient}) and deleted_at is null`;
-    expect(row?.["count"]).toBe(patient.length);
+    const [row] = await sql`select count(*)::int from keys where name = any(${completed}) and deleted_at is null`;
+    expect(row?.["count"]).toBe(completed.length);
   });
 });

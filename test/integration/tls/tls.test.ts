@@ -27,9 +27,9 @@ beforeAll(async () => {
 
 const protocols = ["http", "connect", "grpc-web", "grpc, by connect-node", "grpc, by grpc-js"] as const;
 
-/** A service with its certificates, which can be exchanged, and its log. */
-async function openSecured(mutual: boolean, presented = pair) {
-  const files = writeFiles(presented, authority.cert);
+/** Starts a service with TLS. Its certificate files can be replaced, and its log lines are collected. */
+async function openWithTls(mutual: boolean, certificate = pair) {
+  const files = writeFiles(certificate, authority.cert);
   const { certFile, keyFile, caFile } = files;
   const lines: { msg: string; reason?: string; method?: string }[] = [];
   const log = pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) });
@@ -47,22 +47,25 @@ async function openSecured(mutual: boolean, presented = pair) {
 }
 
 describe("with TLS_CERT_FILE and TLS_KEY_FILE", () => {
-  let secured: Awaited<ReturnType<typeof openSecured>>;
+  let secured: Awaited<ReturnType<typeof openWithTls>>;
   let app: TestApp;
   let files: Files;
   beforeAll(async () => {
-    secured = await openSecured(false);
+    secured = await openWithTls(false);
     ({ app, files } = secured);
   });
   afterAll(() => secured.close());
 
-  it.each(protocols)("%s is served to who trusts the certificate, and to nobody else", async (protocol) => {
-    expect(await callers(app, { ca: authority.cert })[protocol]()).toBe(0);
-    const { cert: stranger } = await createAuthority("Somebody else");
-    await expect(callers(app, { ca: stranger })[protocol]()).rejects.toThrow(/certificate|signature/);
-  });
+  it.each(protocols)(
+    "%s: a client that trusts the certificate is served, any other client rejects it",
+    async (protocol) => {
+      expect(await callers(app, { ca: authority.cert })[protocol]()).toBe(0);
+      const other = await createAuthority("Another authority");
+      await expect(callers(app, { ca: other.cert })[protocol]()).rejects.toThrow(/certificate|signature/);
+    },
+  );
 
-  it("who speaks plain text is refused on both ports, and is no call", async () => {
+  it("plaintext connections are refused on both ports, and are not logged as calls", async () => {
     const calls = secured.lines.filter(({ msg }) => msg === "call").length;
     const plain = get(app.httpUrl.replace("https:", "http:"));
     await expect(once(plain, "response")).rejects.toThrow(/hang up|ECONNRESET/);
@@ -71,8 +74,8 @@ describe("with TLS_CERT_FILE and TLS_KEY_FILE", () => {
     expect(secured.lines.filter(({ msg }) => msg === "call")).toHaveLength(calls);
   });
 
-  it.each(["httpUrl", "grpcAddress"] as const)("TLS 1.2 is taken and TLS 1.1 refused, by %s", async (port) => {
-    const ciphers = "DEFAULT@SECLEVEL=0"; // or else the client itself would refuse
+  it.each(["httpUrl", "grpcAddress"] as const)("%s accepts TLS 1.2 and refuses TLS 1.1", async (port) => {
+    const ciphers = "DEFAULT@SECLEVEL=0"; // otherwise the client itself would refuse
     const old = { ca: authority.cert, ciphers, minVersion: "TLSv1", maxVersion: "TLSv1.1" } as const;
     await expect(connectTls(app[port], old)).rejects.toThrow(/protocol version/);
     const socket = await connectTls(app[port], { ca: authority.cert, maxVersion: "TLSv1.2" });
@@ -80,7 +83,7 @@ describe("with TLS_CERT_FILE and TLS_KEY_FILE", () => {
     socket.destroy();
   });
 
-  it("a renewed certificate is presented to new connections, while an old connection goes on; a broken one is not taken", async () => {
+  it("certificate reload: new connections get the new one, open ones continue, a broken one is ignored", async () => {
     const serialOf = async (address: string) => {
       const socket = await connectTls(address, { ca: authority.cert });
       const { serialNumber } = socket.getPeerCertificate();
@@ -89,66 +92,69 @@ describe("with TLS_CERT_FILE and TLS_KEY_FILE", () => {
     };
     const serials = () => Promise.all([serialOf(app.httpUrl), serialOf(app.grpcAddress)]);
     const [before] = await serials();
-    const old = [await openHttp(app, { ca: authority.cert }), await openGrpc(app, { ca: authority.cert })];
-    const said = (msg: RegExp) => secured.lines.filter((line) => msg.test(line.msg));
+    const openConnections = [await openHttp(app, { ca: authority.cert }), await openGrpc(app, { ca: authority.cert })];
+    const logged = (msg: RegExp) => secured.lines.filter((line) => msg.test(line.msg));
 
     const renewed = await authority.issue();
-    files.write({ cert: renewed.cert }); // the key is still that of the old one
-    await expect.poll(() => said(/cannot be used/), { timeout: 10_000 }).toHaveLength(1);
-    expect(said(/cannot be used/)[0]?.reason).toMatch(/TLS_KEY_FILE must be the key of the certificate/);
+    files.write({ cert: renewed.cert }); // the key file still has the old key
+    await expect.poll(() => logged(/cannot be used/), { timeout: 10_000 }).toHaveLength(1);
+    expect(logged(/cannot be used/)[0]?.reason).toMatch(/TLS_KEY_FILE must be the key of the certificate/);
     expect(await serials()).toEqual([before, before]);
 
     files.write({ key: renewed.key });
-    await expect.poll(() => said(/were renewed/), { timeout: 10_000 }).toHaveLength(1);
+    await expect.poll(() => logged(/were renewed/), { timeout: 10_000 }).toHaveLength(1);
     const [http, grpc] = await serials();
     expect(http).not.toBe(before);
     expect(grpc).toBe(http);
-    for (const ask of old) expect(await ask()).toBe(200);
+    for (const request of openConnections) expect(await request()).toBe(200);
     for (const protocol of protocols) expect(await callers(app, { ca: authority.cert })[protocol](), protocol).toBe(0);
   });
 });
 
-describe.each(["ec", "rsa"] as const)("with a certificate of the kind %s, of TLS 1.2", (kind) => {
+describe.each(["ec", "rsa"] as const)("TLS 1.2 cipher suites with an %s certificate", (kind) => {
   let signer: Authority;
-  let secured: Awaited<ReturnType<typeof openSecured>>;
+  let secured: Awaited<ReturnType<typeof openWithTls>>;
   beforeAll(async () => {
     signer = await createAuthority("Signer", kind);
-    secured = await openSecured(false, await signer.issue());
+    secured = await openWithTls(false, await signer.issue());
   });
   afterAll(() => secured.close());
 
-  const signed = { ec: "ECDSA", rsa: "RSA" }[kind];
-  const agree = (port: "httpUrl" | "grpcAddress", cipher: string) =>
+  const signature = { ec: "ECDSA", rsa: "RSA" }[kind];
+  const negotiate = (port: "httpUrl" | "grpcAddress", cipher: string) =>
     connectTls(secured.app[port], {
       ca: signer.cert,
       maxVersion: "TLSv1.2",
-      ciphers: `${cipher}:@SECLEVEL=0`, // or else the client itself would refuse
+      ciphers: `${cipher}:@SECLEVEL=0`, // otherwise the client itself would refuse
     });
 
   describe.each(["httpUrl", "grpcAddress"] as const)("%s", (port) => {
-    it.each(["AES128-GCM-SHA256", "AES256-GCM-SHA384", "CHACHA20-POLY1305"])("takes %s with ECDHE", async (cipher) => {
-      const socket = await agree(port, `ECDHE-${signed}-${cipher}`);
-      expect(socket.getCipher()).toMatchObject({ name: `ECDHE-${signed}-${cipher}` });
-      expect(socket.getEphemeralKeyInfo()).toMatchObject({ type: "ECDH" });
-      socket.destroy();
-    });
+    it.each(["AES128-GCM-SHA256", "AES256-GCM-SHA384", "CHACHA20-POLY1305"])(
+      "accepts %s with ECDHE",
+      async (cipher) => {
+        const socket = await negotiate(port, `ECDHE-${signature}-${cipher}`);
+        expect(socket.getCipher()).toMatchObject({ name: `ECDHE-${signature}-${cipher}` });
+        expect(socket.getEphemeralKeyInfo()).toMatchObject({ type: "ECDH" });
+        socket.destroy();
+      },
+    );
 
     it.each([
-      `ECDHE-${signed}-AES128-SHA`,
-      `ECDHE-${signed}-AES256-SHA384`,
+      `ECDHE-${signature}-AES128-SHA`,
+      `ECDHE-${signature}-AES256-SHA384`,
       "AES128-SHA",
       "AES256-SHA",
       "AES128-SHA256",
       "AES128-GCM-SHA256",
-    ])("does not take %s, which lacks forward secrecy or authenticated encryption", async (cipher) => {
-      await expect(agree(port, cipher)).rejects.toThrow(/handshake failure/);
+    ])("refuses %s, which lacks forward secrecy or authenticated encryption", async (cipher) => {
+      await expect(negotiate(port, cipher)).rejects.toThrow(/handshake failure/);
     });
   });
 });
 
 describe("Strict-Transport-Security", () => {
-  it("is in every answer over HTTPS: of JSON, pages, Connect and refusals", async () => {
-    const { app, close } = await openSecured(false);
+  it("is in every HTTPS response: JSON, pages, Connect and errors", async () => {
+    const { app, close } = await openWithTls(false);
     onTestFinished(close);
     for (const path of ["/livez", "/", "/docs", "/nothing", "/v2/keys.listKeys", "/latchkey.v1.KeysService/ListKeys"]) {
       const sent = requestHttps(`${app.httpUrl}${path}`, { ca: authority.cert, agent: false }).end();
@@ -157,7 +163,7 @@ describe("Strict-Transport-Security", () => {
     }
   });
 
-  it("is in none without TLS, where browsers must not heed it", async () => {
+  it("is in no response without TLS, where browsers must ignore it", async () => {
     const app = await openTestApp();
     onTestFinished(() => app.close());
     expect((await fetch(`${app.httpUrl}/livez`)).headers.get("strict-transport-security")).toBe(null);
@@ -165,53 +171,57 @@ describe("Strict-Transport-Security", () => {
 });
 
 describe("with TLS_CLIENT_CA_FILE", () => {
-  let secured: Awaited<ReturnType<typeof openSecured>>;
+  let secured: Awaited<ReturnType<typeof openWithTls>>;
   beforeAll(async () => {
-    secured = await openSecured(true);
+    secured = await openWithTls(true);
   });
   afterAll(() => secured.close());
 
   it.each(protocols)(
-    "%s is served to a client whose certificate that authority signed, and to no other",
+    "mutual TLS over %s: only clients with a certificate of that authority are served",
     async (protocol) => {
       const call = (trust: Partial<Trust>) => callers(secured.app, { ca: authority.cert, ...trust })[protocol]();
       expect(await call(await authority.issue())).toBe(0);
       await expect(call({}), "without a certificate").rejects.toThrow();
-      const impostor = await createAuthority(); // of the same name
-      await expect(call(await impostor.issue()), "with one of another authority").rejects.toThrow();
+      const impostor = await createAuthority(); // with the same name
+      await expect(call(await impostor.issue()), "with a certificate of another authority").rejects.toThrow();
     },
   );
 });
 
-describe("a stop over TLS is not held up by", () => {
-  it.each(["httpUrl", "grpcAddress"] as const)("a connection to %s that never asks anything", async (port) => {
-    const { app, close } = await openSecured(false);
+describe("graceful shutdown with TLS is not delayed by", () => {
+  it.each(["httpUrl", "grpcAddress"] as const)("a connection to %s that never sends a request", async (port) => {
+    const { app, close } = await openWithTls(false);
     const socket = await connectTls(app[port], { ca: authority.cert });
     const closed = once(socket.resume(), "close");
-    // So the connection before these has been accepted.
+    // After these calls, the earlier connection has certainly been accepted.
     for (const protocol of protocols) await callers(app, { ca: authority.cert })[protocol]();
     const elapsed = startStopwatch();
     await close();
     await closed;
-    expect(elapsed(), "less than the 10 s that running calls would get").toBeLessThan(8_000);
+    expect(elapsed(), "less than the 10 s that calls in flight would get").toBeLessThan(8_000);
   });
 });
 
-describe("certificates that cannot be used are told by the name of the variable:", () => {
+describe("startup with unusable certificates fails with an error that names the variable:", () => {
   it.each([
-    ["a certificate that is not there", { certFile: "/no/such/file" }, /^TLS_CERT_FILE must be .* \/no\/such\/file/],
-    ["a key that is not there", { keyFile: "/no/such/file" }, /^TLS_KEY_FILE must be .* \/no\/such\/file/],
-    ["an authority that is not there", { clientCaFile: "/no/such/file" }, /^TLS_CLIENT_CA_FILE must be/],
-    ["a certificate that is none", { certFile: "package.json" }, /^TLS_CERT_FILE must hold a certificate in PEM/],
-    ["a key that is none", { keyFile: "package.json" }, /^TLS_KEY_FILE must hold a private key in PEM/],
+    ["a missing certificate file", { certFile: "/no/such/file" }, /^TLS_CERT_FILE must be .* \/no\/such\/file/],
+    ["a missing key file", { keyFile: "/no/such/file" }, /^TLS_KEY_FILE must be .* \/no\/such\/file/],
+    ["a missing client CA file", { clientCaFile: "/no/such/file" }, /^TLS_CLIENT_CA_FILE must be/],
     [
-      "an authority that is none",
+      "a certificate file that is not PEM",
+      { certFile: "package.json" },
+      /^TLS_CERT_FILE must hold a certificate in PEM/,
+    ],
+    ["a key file that is not PEM", { keyFile: "package.json" }, /^TLS_KEY_FILE must hold a private key in PEM/],
+    [
+      "a client CA file that is not PEM",
       { clientCaFile: "package.json" },
       /^TLS_CLIENT_CA_FILE must hold certificates in PEM/,
     ],
-  ])("%s", async (_, wrong, sentence) => {
+  ])("%s", async (_, invalid, message) => {
     const { files, tls } = tlsFiles(pair);
-    await expect(openTestApp({ tls: { ...tls, ...wrong } })).rejects.toThrow(sentence);
+    await expect(openTestApp({ tls: { ...tls, ...invalid } })).rejects.toThrow(message);
     await files.remove();
   });
 
@@ -224,13 +234,13 @@ describe("certificates that cannot be used are told by the name of the variable:
     await files.remove();
   });
 
-  function tlsFiles(written: Pair) {
-    const files = writeFiles(written, authority.cert);
+  function tlsFiles(certificate: Pair) {
+    const files = writeFiles(certificate, authority.cert);
     return { files, tls: { certFile: files.certFile, keyFile: files.keyFile, clientCaFile: undefined } };
   }
 });
 
-/** One HTTP connection, on which can be asked again and again. */
+/** Opens one HTTP/1.1 connection. The returned function sends a request on it. */
 async function openHttp({ httpUrl }: TestApp, trust: Trust) {
   const socket = await connectTls(httpUrl, { ...trust, ALPNProtocols: ["http/1.1"] });
   onTestFinished(() => void socket.destroy());
@@ -241,7 +251,7 @@ async function openHttp({ httpUrl }: TestApp, trust: Trust) {
   };
 }
 
-/** One HTTP/2 connection, on which can be asked again and again. */
+/** Opens one HTTP/2 connection. The returned function sends a request on it. */
 async function openGrpc({ grpcAddress }: TestApp, trust: Trust) {
   const session = connectHttp2(`https://${grpcAddress}`, trust);
   onTestFinished(() => session.destroy());

@@ -13,13 +13,13 @@ import { compileLengthRules } from "../../../src/rpc/length-rules.js";
 const validator = createValidator();
 const isValid = (schema: DescMessage, message: Message) => validator.validate(schema, message).kind === "valid";
 
-/** Texts around every limit, of characters that take one or two units of UTF-16. */
+/** Strings around every length limit, of characters that take one or two UTF-16 code units. */
 const text = fc
   .tuple(
     fc.constantFrom("a", "é", "🔑", "a🔑"),
     fc.constantFrom(0, 1, 2, 126, 127, 128, 254, 255, 256, 500, 1000, 1001),
   )
-  .map(([piece, times]) => piece.repeat(times));
+  .map(([unit, times]) => unit.repeat(times));
 
 const cases: [string, DescMessage, (value: string) => Record<string, unknown>][] = [
   ["verifyKey", VerifyKeyRequestSchema, (value) => ({ key: value, permissions: value })],
@@ -30,14 +30,14 @@ const cases: [string, DescMessage, (value: string) => Record<string, unknown>][]
   ["getIdentity by identity", GetIdentityRequestSchema, (value) => ({ reference: { case: "identity", value } })],
 ];
 
-describe("what is valid at a glance", () => {
-  it.each(cases)("is valid by protovalidate too: %s", (_name, schema, membersOf) => {
-    const isPlainlyValid = compileLengthRules(schema);
+describe("compiled length rules", () => {
+  it.each(cases)("accept only messages that protovalidate accepts: %s", (_name, schema, membersOf) => {
+    const passesLengthRules = compileLengthRules(schema);
     let accepted = 0;
     fc.assert(
       fc.property(text, (value) => {
         const message = create(schema, membersOf(value));
-        if (!isPlainlyValid(message)) return true;
+        if (!passesLengthRules(message)) return true;
         accepted += 1;
         return isValid(schema, message);
       }),
@@ -46,12 +46,12 @@ describe("what is valid at a glance", () => {
     expect(accepted).toBeGreaterThan(20);
   });
 
-  it("does not include a reference that is missing", () => {
+  it("do not accept a message without a required oneof", () => {
     expect(compileLengthRules(GetIdentityRequestSchema)(create(GetIdentityRequestSchema))).toBe(false);
   });
 
-  it("includes nothing where rules are about more than the length of texts", () => {
-    const isPlainlyValid = compileLengthRules(CreateKeyRequestSchema);
-    expect(isPlainlyValid(create(CreateKeyRequestSchema, { name: "a name" }))).toBe(false);
+  it("accept no message of a schema with rules other than string lengths", () => {
+    const passesLengthRules = compileLengthRules(CreateKeyRequestSchema);
+    expect(passesLengthRules(create(CreateKeyRequestSchema, { name: "a name" }))).toBe(false);
   });
 });

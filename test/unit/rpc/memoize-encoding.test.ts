@@ -3,20 +3,20 @@ import { describe, expect, it, vi } from "vitest";
 import { VerifyKeyResponseSchema } from "../../../gen/latchkey/v1/keys_service_pb.js";
 import { memoizeEncoding } from "../../../src/rpc/memoize-encoding.js";
 
-describe("a message", () => {
-  it("that is frozen is written once", () => {
-    const write = vi.fn(() => "text");
-    const writer = memoizeEncoding(write);
+describe("memoizeEncoding", () => {
+  it("encodes a frozen message once", () => {
+    const encode = vi.fn(() => "text");
+    const encodeMemoized = memoizeEncoding(encode);
     const message = Object.freeze(create(VerifyKeyResponseSchema, { valid: true }));
-    expect([writer(message), writer(message)]).toEqual(["text", "text"]);
-    expect(write).toHaveBeenCalledTimes(1);
+    expect([encodeMemoized(message), encodeMemoized(message)]).toEqual(["text", "text"]);
+    expect(encode).toHaveBeenCalledTimes(1);
   });
 
-  it("that can still change is written each time", () => {
-    const writer = memoizeEncoding((message) => JSON.stringify(message));
+  it("encodes a mutable message each time", () => {
+    const encodeMemoized = memoizeEncoding((message) => JSON.stringify(message));
     const message = create(VerifyKeyResponseSchema, { valid: true });
-    const before = writer(message);
+    const before = encodeMemoized(message);
     message.valid = false;
-    expect(writer(message)).not.toBe(before);
+    expect(encodeMemoized(message)).not.toBe(before);
   });
 });

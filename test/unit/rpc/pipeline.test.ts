@@ -7,40 +7,40 @@ import { KeysService } from "../../../gen/latchkey/v1/keys_service_pb.js";
 import type { Idempotency } from "../../../src/idempotency/middleware.js";
 import { createProcedures } from "../../../src/rpc/pipeline.js";
 
-const noCall = () => {
-  throw new Error("nobody calls");
+const unexpected = () => {
+  throw new Error("unexpected call");
 };
-const nobody = { authenticate: noCall, recheck: noCall, reread: noCall };
+const authentication = { authenticate: unexpected, recheck: unexpected, reread: unexpected };
 
-const asItIs: Idempotency = (_method, handle) => handle;
+const noIdempotency: Idempotency = (_method, handle) => handle;
 
 /** A service with some of its RPCs, and without handlers. */
-function only(descriptor: DescService, ...names: string[]): DescService {
+function withOnly(descriptor: DescService, ...names: string[]): DescService {
   return { ...descriptor, methods: descriptor.methods.filter(({ name }) => names.includes(name)) };
 }
 
-describe("the service does not start", () => {
-  it("with an RPC that declares nobody who may call it", () => {
-    const undeclared = { descriptor: only(Health, "Check"), handlers: {} };
-    expect(() => createProcedures([undeclared], nobody, asItIs)).toThrow(
-      /Check declares nobody who may call it.*access/,
+describe("createProcedures throws at startup", () => {
+  it("for an RPC without an access declaration", () => {
+    const undeclared = { descriptor: withOnly(Health, "Check"), handlers: {} };
+    expect(() => createProcedures([undeclared], authentication, noIdempotency)).toThrow(
+      /Check does not declare who may call it.*access/,
     );
-    const declared = { descriptor: only(KeysService, "ListKeys"), handlers: {} };
-    expect(createProcedures([declared], nobody, asItIs)).toHaveLength(1);
+    const declared = { descriptor: withOnly(KeysService, "ListKeys"), handlers: {} };
+    expect(createProcedures([declared], authentication, noIdempotency)).toHaveLength(1);
   });
 
-  it("with an RPC whose declaration lets nobody in", () => {
-    const [method] = only(KeysService, "ListKeys").methods;
+  it("for an RPC whose access declaration admits no caller", () => {
+    const [method] = withOnly(KeysService, "ListKeys").methods;
     const options = create(MethodOptionsSchema);
     setExtension(options, access, create(AccessSchema));
-    const emptied = { ...KeysService, methods: [{ ...method, proto: { ...method?.proto, options } }] };
-    expect(() => createProcedures([{ descriptor: emptied as DescService, handlers: {} }], nobody, asItIs)).toThrow(
-      /declares nobody/,
-    );
+    const withoutCallers = { ...KeysService, methods: [{ ...method, proto: { ...method?.proto, options } }] };
+    expect(() =>
+      createProcedures([{ descriptor: withoutCallers as DescService, handlers: {} }], authentication, noIdempotency),
+    ).toThrow(/does not declare who may call it/);
   });
 
-  it("with an RPC that streams, which the pipeline could not judge call by call", () => {
-    const streaming = { descriptor: only(Health, "Watch"), handlers: {} };
-    expect(() => createProcedures([streaming], nobody, asItIs)).toThrow(/only unary RPCs/);
+  it("for a streaming RPC, which the pipeline cannot authorize and validate as one call", () => {
+    const streaming = { descriptor: withOnly(Health, "Watch"), handlers: {} };
+    expect(() => createProcedures([streaming], authentication, noIdempotency)).toThrow(/only unary RPCs/);
   });
 });

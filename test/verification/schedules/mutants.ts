@@ -199,8 +199,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: "a caller is checked when its headers are there, and never again",
     file: pipeline,
-    text: "chain(recheck(call, caller), (present) => {",
-    replacement: "chain(caller, (present) => {",
+    text: "chain(recheck(call, caller), (currentCaller) => {",
+    replacement: "chain(caller, (currentCaller) => {",
   },
   {
     name: "a change is made whoever its caller is by then",
