@@ -58,7 +58,7 @@ import { connectRedis, noCache } from "./storage/redis/client.js";
 import { createWorkspacesService } from "./workspaces/service.js";
 import { createWorkspacesStore } from "./workspaces/store.js";
 
-/** What the application is made from: the configuration, with every gap filled. */
+/** The configuration with every default filled in. */
 export interface AppOptions {
   readonly host: string;
   readonly httpPort: number;
@@ -66,39 +66,39 @@ export interface AppOptions {
   readonly metricsPort: number | undefined;
   /** Undefined: the ports are not encrypted. */
   readonly tls: CertificateFiles | undefined;
-  /** After how long a gRPC connection is asked whether its client is still there. */
+  /** The interval of HTTP/2 keepalive pings on gRPC connections. */
   readonly grpcKeepaliveMs: number;
-  /** After how long a gRPC client is asked to connect anew; undefined: never. */
+  /** The maximum age of a gRPC connection. Undefined: no maximum. */
   readonly grpcMaxConnectionAgeMs: number | undefined;
   /** Whether the gRPC port offers server reflection. */
   readonly grpcReflection: boolean;
-  /** How many connections each port takes. */
+  /** How many connections each port accepts. */
   readonly maxConnections: number;
-  /** For how long, at a stop, the ports stay open once it is told that the service is not ready any more. */
+  /** How long the ports stay open during shutdown, after readiness has ended. */
   readonly shutdownDelayMs: number;
-  /** For how long, at a stop, connections that are open are served on. */
+  /** How long idle connections stay open during shutdown. */
   readonly lingerMs?: number;
   readonly databaseUrl: string;
-  /** Undefined: there is none, and what is not held is read from Postgres. */
+  /** Undefined: no Redis; a cache miss in memory is read from PostgreSQL. */
   readonly redis: RedisAddress | undefined;
-  /** How long a command to Redis may take, where it is not the standard. */
-  readonly redisLimitMs?: number;
+  /** The timeout of a Redis command, if not the default. */
+  readonly redisTimeoutMs?: number;
   readonly operatorKey: string;
-  /** How many requests a workspace may make; undefined: as many as it likes. */
+  /** The rate limit of each workspace. Undefined: none. */
   readonly rateLimit: RateLimit | undefined;
   /** How much one workspace may store. */
   readonly quotas: Quotas;
   /** For how many days audit events are kept. */
   readonly auditRetentionDays: number | "forever";
-  /** How often old rows are removed, where it is not the standard. */
-  readonly sweepEveryMs?: number;
-  /** How much of keys and workspaces is held in this process, in MiB. */
+  /** The interval of retention sweeps, if not the default. */
+  readonly sweepIntervalMs?: number;
+  /** The size of the key cache in process memory, in MiB. */
   readonly cacheMb: number;
   readonly docsBaseUrl: string | undefined;
   readonly log: Log;
-  /** Which calls are served; left out, those that the event loop has time for. */
+  /** Decides which calls are served. Default: those that the event loop has time for. */
   readonly guard?: LoadShedder;
-  /** What one client may do, where it is not the standard. */
+  /** The limits of one client, if not the defaults. */
   readonly limits?: Partial<Limits>;
 }
 
@@ -108,26 +108,26 @@ export interface App {
   readonly grpcAddress: string;
   /** Undefined: metrics are not served. */
   readonly metricsUrl: string | undefined;
-  /** Creates a workspace without going through a protocol, unless there is one already. */
+  /** Creates a workspace in this process, unless one exists. */
   createFirstWorkspace(name: string): Promise<{ workspaceId: string; key: string } | undefined>;
-  /** What is measured, whether it is served or not. */
+  /** The metrics, whether a port serves them or not. */
   metrics(): Promise<Metrics>;
-  /** Is not ready any more, then accepts no more connections. On those that are open it still serves. */
+  /** Ends readiness, then stops accepting connections. Open connections are still served. */
   stopAccepting(): Promise<void>;
-  /** Stops accepting, lets running calls finish, then lets go of the backends. */
+  /** Stops accepting, lets calls in flight finish, then closes the connections to the backends. */
   close(): Promise<void>;
 }
 
-/** How long running calls may take to finish once the service closes. */
+/** How long calls in flight may take to finish during shutdown. */
 const drainMs = 10_000;
 
-/** How often old rows are removed. */
-const sweepEveryMs = 60_000;
+/** The default interval of retention sweeps. */
+const sweepIntervalMs = 60_000;
 
-/** Within this time a client asks again that is in the middle of its work, even if it is far away or short of breath. */
+/** How long idle connections stay open during shutdown: a slow or distant client can send its next request. */
 const lingerMs = 2_000;
 
-/** Connects everything: backends, stores, services, protocols. Resolves when both ports are open. */
+/** Opens backends, stores, services and ports. Resolves when both ports accept connections. */
 export async function openApp(options: AppOptions): Promise<App> {
   const { host, log } = options;
   const undo: (() => unknown)[] = [];
@@ -147,7 +147,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     });
     undo.push(() => db.close());
     await migrate(db).catch(cannotMigrate);
-    const redis = options.redis && connectRedis(options.redis, log, options.redisLimitMs);
+    const redis = options.redis && connectRedis(options.redis, log, options.redisTimeoutMs);
     const cache = redis ?? noCache;
     undo.push(() => cache.close());
 
@@ -159,40 +159,40 @@ export async function openApp(options: AppOptions): Promise<App> {
     await changesStore.removeForeignStamps();
     const { snapshot, leaseMs, history, unsafeSetting } = await changesStore.readTerms();
     if (unsafeSetting !== null) refuseSetting(unsafeSetting);
-    // The recent past is learnt first, so that what other replicas left in Redis can be used from the start.
-    const changes = createChangeLog(recentSnapshot(snapshot), history);
+    // Starts with the recent past, so that entries of other replicas in Redis are usable from the start.
+    const changeLog = createChangeLog(recentSnapshot(snapshot), history);
     const pollerDatabase = openDatabase(options.databaseUrl, pollerSettings);
     undo.push(() => pollerDatabase.close());
-    const heartbeat = createChangePoller(pollerDatabase, db, history);
-    const lease = createLease(heartbeat, changes, leaseMs, systemClock);
+    const poller = createChangePoller(pollerDatabase, db, history);
+    const lease = createLease(poller, changeLog, leaseMs, systemClock);
     const sources = { ...keys, ...workspaces, makeDurable: createDurabilityBarrier(db) };
-    const found = createKeyCache(lease, changes, cache, sources, options.cacheMb * 1024 * 1024);
-    const holdings = withSpotChecks(found, changes, keys.readUsable, log);
+    const tieredKeyCache = createKeyCache(lease, changeLog, cache, sources, options.cacheMb * 1024 * 1024);
+    const keyCache = withSpotChecks(tieredKeyCache, changeLog, keys.readUsable, log);
 
     const lastUsed = createLastUsed(keys.recordUses, log);
     undo.push(() => lastUsed.close());
 
     const { rateLimit } = options;
-    const authentication = createAuthentication(options.operatorKey, holdings, lastUsed, lease.databaseTime);
-    // Without a limit there is nothing in between: a key that is held is accepted at once.
+    const authentication = createAuthentication(options.operatorKey, keyCache, lastUsed, lease.databaseTime);
+    // Without a limit, nothing is in between: a cached key is accepted synchronously.
     const authenticate = rateLimit
       ? withRateLimit(authentication.authenticate, rateLimit, createRequestCounter(rateLimit, redis), log)
       : authentication.authenticate;
-    const workspacesService = createWorkspacesService(workspaces, holdings, createAuditStore(db));
+    const workspacesService = createWorkspacesService(workspaces, keyCache, createAuditStore(db));
     const procedures = createProcedures(
       [
-        service(KeysService, createKeysService(keys, holdings, lastUsed, lease.databaseTime)),
-        service(IdentitiesService, createIdentitiesService(identities, holdings)),
+        service(KeysService, createKeysService(keys, keyCache, lastUsed, lease.databaseTime)),
+        service(IdentitiesService, createIdentitiesService(identities, keyCache)),
         service(WorkspacesService, workspacesService),
       ],
       { ...authentication, authenticate },
-      createIdempotency(createIdempotencyStore(db), holdings),
+      createIdempotency(createIdempotencyStore(db), keyCache),
       tracing,
     );
 
-    const tally = createCallMetrics(procedures.map(({ path }) => path));
-    const logAnswered = createAccessLog(log, tally);
-    const logCall = tracing?.endSpans(logAnswered) ?? logAnswered;
+    const callMetrics = createCallMetrics(procedures.map(({ path }) => path));
+    const accessLog = createAccessLog(log, callMetrics);
+    const logCall = tracing?.endSpans(accessLog) ?? accessLog;
     let httpUrl = "";
     let grpcPort = 0;
     const docsBase = () => options.docsBaseUrl ?? httpUrl;
@@ -210,12 +210,12 @@ export async function openApp(options: AppOptions): Promise<App> {
       maxConnectionAgeMs: options.grpcMaxConnectionAgeMs,
       reflection: options.grpcReflection,
     });
-    // Last of all that is prepared: while this process is busy starting, it could not tell a slow answer from none.
-    const keeper = startLeaseRenewal(lease, holdings.confirm, log);
-    undo.push(() => keeper.stop());
+    // The last step of preparation: a process that is busy starting could not tell a slow response from none.
+    const renewal = startLeaseRenewal(lease, keyCache.confirm, log);
+    undo.push(() => renewal.stop());
     const sweep = startSweep(createRetentionStore(db), {
       auditDays: options.auditRetentionDays,
-      everyMs: options.sweepEveryMs ?? sweepEveryMs,
+      everyMs: options.sweepIntervalMs ?? sweepIntervalMs,
       log,
     });
     undo.push(() => sweep.stop());
@@ -229,13 +229,13 @@ export async function openApp(options: AppOptions): Promise<App> {
     grpcPort = await grpc.listen(address, options.grpcPort).catch(listenError("GRPC_PORT", host, options.grpcPort));
 
     const registry = createMetrics({
-      calls: tally.read,
+      calls: callMetrics.read,
       leaseMsLeft: lease.remaining,
-      knownTransactions: () => changes.present.xmax,
+      knownTransactions: () => changeLog.present.xmax,
       redisInUse: () => cache.inUse,
-      lookups: holdings.lookups,
-      renewals: keeper.renewals,
-      checks: holdings.checks,
+      lookups: keyCache.lookups,
+      renewals: renewal.renewals,
+      checks: keyCache.checks,
       pool: db.usage,
       memoryReserved: () => memory.reserved,
       shed: shedding.counts,
@@ -279,12 +279,10 @@ export async function openApp(options: AppOptions): Promise<App> {
   }
 }
 
-/** Brings the schema up to date and ends, for those who do that apart from the start. */
+/** Migrates the schema, for deployments that do so before the start. */
 export async function migrateDatabase(databaseUrl: string | undefined): Promise<void> {
   if (databaseUrl === undefined) {
-    throw new UserError(
-      "There is nothing to migrate: set DATABASE_URL. The embedded database migrates when it starts.",
-    );
+    throw new UserError("There is nothing to migrate: set DATABASE_URL. The embedded database migrates at start-up.");
   }
   const sql = connectPostgres(databaseUrl);
   await migrate(sql)
@@ -292,7 +290,7 @@ export async function migrateDatabase(databaseUrl: string | undefined): Promise<
     .finally(() => sql.end({ timeout: 5 }));
 }
 
-/** Changes the lease time of the replicas on a database while they run; resolves when it is changed. */
+/** Changes the lease time of running replicas. Resolves when the change is complete. */
 export async function changeLeaseTime(databaseUrl: string | undefined, ms: number): Promise<void> {
   if (databaseUrl === undefined) {
     throw new UserError("There is no lease time to change: set DATABASE_URL to the database of the replicas.");
@@ -303,7 +301,7 @@ export async function changeLeaseTime(databaseUrl: string | undefined, ms: numbe
     .finally(() => db.close());
   if (changed) return;
   throw new UserError(
-    "Somebody else has changed the lease time meanwhile. Run this command again: until then, changes may take longer than the lease.",
+    "The lease time was changed concurrently. Run this command again: until then, changes may take longer than the lease.",
   );
 }
 
@@ -319,7 +317,7 @@ function cannotMigrate(cause: Error): never {
   throw new UserError(sentence, { cause });
 }
 
-/** What to set instead of what was found. */
+/** The setting to use instead of an unsafe one. */
 const safeSettings: Readonly<Record<UnsafeSetting, string>> = {
   "synchronous_commit = off": "synchronous_commit = on",
   "client_min_messages = error": "client_min_messages = notice",

@@ -39,7 +39,7 @@ export async function createDatabase(template?: string): Promise<{ url: string; 
  * For services that are to use their Redis without fail: what it does not answer in time is answered without it, and on
  * a busy machine the standard is sometimes too short.
  */
-export const patientWithRedis = { redisLimitMs: 10_000 };
+export const patientWithRedis = { redisTimeoutMs: 10_000 };
 
 /** A whole service on free ports, with a database of its own and the run's real Redis. */
 export interface TestApp extends App {

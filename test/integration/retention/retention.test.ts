@@ -11,7 +11,7 @@ import { findHalves } from "../../support/integrity.js";
 import { askBoth, keyEntryOf, outcomes, readLookups, shareKey } from "../../support/redis-entries.js";
 
 const dayMs = 24 * 60 * 60 * 1_000;
-const swept = { sweepEveryMs: 100, auditRetentionDays: 90, metricsPort: 0, ...patientWithRedis };
+const swept = { sweepIntervalMs: 100, auditRetentionDays: 90, metricsPort: 0, ...patientWithRedis };
 
 let app: TestApp;
 let other: TestApp;
