@@ -1,9 +1,9 @@
 import type { OperationName } from "./operations.js";
 
-/** A JSON object of the caller's own making. */
+/** A JSON object that the caller defines. */
 export type Meta = Record<string, unknown>;
 
-/** An identity as every protocol answers it, in the names and times of HTTP. */
+/** An identity as every protocol returns it, with HTTP's field names and timestamps. */
 export interface IdentityAnswer {
   identityId: string;
   externalId: string;
@@ -12,7 +12,7 @@ export interface IdentityAnswer {
   updatedAt: number;
 }
 
-/** A key as every protocol answers it. */
+/** A key as every protocol returns it. */
 export interface KeyAnswer {
   keyId: string;
   workspaceId: string;
@@ -29,13 +29,13 @@ export interface KeyAnswer {
   lastUsedAt?: number;
 }
 
-/** How a verification ended, as every protocol answers it. */
+/** The result of a verification as every protocol returns it. */
 export interface VerificationAnswer extends Partial<Omit<KeyAnswer, "workspaceId" | "start" | "scopes">> {
   valid: boolean;
   code: string;
 }
 
-/** A change that was made, as every protocol answers it. */
+/** An audit event as every protocol returns it. */
 export interface EventAnswer {
   eventId: string;
   workspaceId: string;
@@ -48,7 +48,7 @@ export interface EventAnswer {
   after?: Meta;
 }
 
-/** A workspace as every protocol answers it. */
+/** A workspace as every protocol returns it. */
 export interface WorkspaceAnswer {
   workspaceId: string;
   name: string;
@@ -59,13 +59,13 @@ export interface WorkspaceAnswer {
   createdAt: number;
 }
 
-/** Where a page of a list stands. */
+/** Whether a list has more pages, and the cursor of the next. */
 export interface PaginationAnswer {
   hasMore: boolean;
   cursor?: string;
 }
 
-/** What each operation answers as its `data`. */
+/** The `data` of each operation's response. */
 export interface Answers extends Record<OperationName, unknown> {
   listKeys: KeyAnswer[];
   createKey: { keyId: string; key: string };

@@ -28,17 +28,17 @@ afterAll(async () => {
 
 const named = rpcs.map((rpc) => ({ ...rpc, rpc }));
 
-describe.each(named)("$name, whoever calls it, through every protocol", ({ rpc }) => {
-  test("refuses by who calls, before it looks at the body, and changes nothing", async () => {
+describe.each(named)("$name, with every kind of caller and protocol", ({ rpc }) => {
+  test("authenticates and authorizes before it validates the body, and a refused call changes nothing", async () => {
     const before = await readEverything();
     for (const way of wire.waysTo(rpc)) {
       const good = way.write(requestOf(rpc, cast.things));
       const calls = callersOf(rpc, cast).flatMap((caller) =>
-        // Whoever is let in shows it by being told what is wrong with the body.
+        // An admitted caller is recognized by the error about its invalid body.
         [way.garbage, ...(caller.refusal(rpc) ? [good] : [])].map(async (payload) => {
           const answer = await way.send(caller.authorization, payload);
           const expected = caller.refusal(rpc) ?? "application/invalid_input";
-          return { caller: caller.name, expected, code: await judge(way, answer) };
+          return { caller: caller.name, expected, code: await checkedCode(way, answer) };
         }),
       );
       const outcomes = await Promise.all(calls);
@@ -51,7 +51,7 @@ describe.each(named)("$name, whoever calls it, through every protocol", ({ rpc }
     expect(await readEverything()).toEqual(before);
   });
 
-  test("answers those who may call, however little else they may do", async () => {
+  test("succeeds for every caller that is authorized, also with the minimum of scopes", async () => {
     const admitted = callersOf(rpc, cast).filter((caller) => caller.refusal(rpc) === undefined);
     expect(admitted.length).toBeGreaterThan(0);
     for (const way of wire.waysTo(rpc)) {
@@ -67,17 +67,17 @@ describe.each(named)("$name, whoever calls it, through every protocol", ({ rpc }
     }
   });
 
-  test("finds nothing of another workspace, and changes nothing there", async () => {
+  test("tenant isolation: finds nothing of another workspace, and changes nothing there", async () => {
     const { name, externalId, ...things } = cast.things;
     const before = await readEverything(things["workspaceId"]);
     const request = requestOf(rpc, things);
     const expected = rpc.access.scope === "" ? ["authorization/insufficient_permissions"] : rpc.notFound;
     await Promise.all(
       wire.waysTo(rpc).flatMap((way) =>
-        cast.strangers.map(async (stranger) => {
-          const ending = await way.read(await way.send(`Bearer ${stranger}`, way.write(request)));
+        cast.foreignKeys.map(async (foreignKey) => {
+          const ending = await way.read(await way.send(`Bearer ${foreignKey}`, way.write(request)));
           if (expected.length > 0) expect(expected, way.name).toContain(ending.code);
-          // It is told nothing about the things that it named.
+          // The response must not contain any id that the request named.
           else for (const thing of Object.values(things)) expect(JSON.stringify(ending), way.name).not.toContain(thing);
         }),
       ),
@@ -86,8 +86,8 @@ describe.each(named)("$name, whoever calls it, through every protocol", ({ rpc }
   });
 });
 
-/** How a call ended, its status and its challenge held against the table of errors. */
-async function judge(way: Way, answer: WireAnswer): Promise<string> {
+/** The error code of a response. Checks its status and its WWW-Authenticate challenge against the error table. */
+async function checkedCode(way: Way, answer: WireAnswer): Promise<string> {
   const { code } = await way.read(answer);
   if (!way.isHttp) return code;
   const { http } = errorTable[code] ?? {};
@@ -96,11 +96,11 @@ async function judge(way: Way, answer: WireAnswer): Promise<string> {
   return code;
 }
 
-/** RFC 6750: who brings no credential is told of no error. */
+/** RFC 6750: the challenge names no error if the request has no credential. */
 const challenges: Readonly<Record<string, string>> = { "authentication/missing": `Bearer realm="latchkey"` };
 const badToken = `Bearer realm="latchkey", error="invalid_token"`;
 
-/** The same things, but those that the request names are new: a call may end them. */
+/** The same ids, except that the resources named by the request are new: the call may delete them. */
 async function renew(rpc: Rpc, caller: Caller): Promise<Things> {
   const asked = requestOf(rpc, cast.things);
   const call = (operation: string, key: string, body: object) => succeed<Things>(app.httpUrl, operation, key, body);
@@ -115,7 +115,7 @@ async function renew(rpc: Rpc, caller: Caller): Promise<Things> {
   };
 }
 
-/** Every row of every table, or of what is a workspace's; when keys were last used is not a change. */
+/** Every row of every table, or of one workspace, without `last_used_at`: calls update that anyway. */
 async function readEverything(workspaceId?: string): Promise<string[]> {
   const tables = await sql<{ name: string }[]>`
     select table_name as name from information_schema.tables where table_schema = 'public'`;
