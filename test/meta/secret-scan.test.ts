@@ -52,14 +52,14 @@ describe("the search at the end of the run", () => {
 
   it("finds a secret in what tests have kept, and says which test kept it, and where", async () => {
     const kept: Evidence[] = [
-      { kind: "lines of log", from: "test/one.test.ts", count: 2, text: `{"msg":"well"}\n{"msg":"${plaintext}"}` },
+      { kind: "log lines", from: "test/one.test.ts", count: 2, text: `{"msg":"well"}\n{"msg":"${plaintext}"}` },
       { kind: "refusals", from: "test/other.test.ts", count: 3, text: "a\nb\nc" },
     ];
     writeFileSync(join(evidence, "1.jsonl"), kept.map((piece) => `${JSON.stringify(piece)}\n`).join(""));
     const { searched, leaks } = await search();
-    expect(leaks).toEqual([`lines of log of test/one.test.ts: {"msg":"${plaintext}"}`]);
+    expect(leaks).toEqual([`log lines of test/one.test.ts: {"msg":"${plaintext}"}`]);
     expect([...searched]).toEqual([
-      ["lines of log", 2],
+      ["log lines", 2],
       ["refusals", 3],
     ]);
     rmSync(join(evidence, "1.jsonl"));
@@ -100,7 +100,7 @@ describe("the search at the end of the run", () => {
     const { searched, leaks } = await search({ redisUrl: inject("redisUrl") });
     expect(leaks).toEqual([]);
     expect([...searched.keys()]).toEqual(
-      expect.arrayContaining(["lines of log", "refusals", "pages of metrics", "rows", "entries of Redis"]),
+      expect.arrayContaining(["log lines", "refusals", "metrics pages", "rows", "Redis entries"]),
     );
   });
 });

@@ -1,4 +1,4 @@
-// By hand, and not with the clients of the other tests: those are handed what was sent, not the bytes and their order.
+// Hand-written, because the clients of the other tests expose decoded messages, not the bytes and their order.
 import { Agent, request as httpRequest } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
 import { fromBinary, fromJsonString, toBinary, toJsonString } from "@bufbuild/protobuf";
@@ -13,43 +13,43 @@ import type { Rpc } from "../../contract/rpcs.js";
 import { readAnswer } from "./http.js";
 import type { CallRequest } from "./protocol-client.js";
 
-/** What came back, as it was sent: headers, and behind them trailers, in their order. */
+/** A response as it was sent: headers, then trailers, in their order. */
 export interface WireAnswer {
   readonly status: number;
   readonly headers: readonly (readonly [name: string, value: string])[];
   readonly body: Buffer;
 }
 
-/** How a call ended: refused with a code, or answered with a message, in JSON. */
+/** The outcome of a call: an error code, or a response message as JSON. */
 export type Ending = { readonly code: string } | { readonly code: "ok"; readonly answer: string };
 
-/** What a request is made of: a body or, for GET, a query. */
+/** The body of a request or, for GET, its query. */
 type Payload = Buffer | string;
 
-/** How a request is sent, where that is not all at once. */
+/** How to send a request other than all at once. */
 export interface SendOptions {
-  /** The headers go at once, the body when this resolves. */
+  /** The headers are sent at once, the body when this resolves. */
   readonly bodyAfter?: Promise<unknown>;
-  /** Sent beside the headers that every request has. */
+  /** Sent besides the headers of every request. */
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** One way to call one RPC: through one protocol, or on one of its HTTP routes. */
+/** A client of one RPC: over one protocol, or on one of its HTTP routes. */
 export interface Way {
   readonly name: string;
-  /** Whether a refusal has the status and the headers of HTTP. */
+  /** Whether an error has the status and the headers of HTTP. */
   readonly isHttp: boolean;
   write(request: CallRequest): Payload;
-  /** What no protocol could read as a request. */
+  /** A payload that no protocol can decode. */
   readonly garbage: Payload;
   send(authorization: string | undefined, payload: Payload, how?: SendOptions): Promise<WireAnswer>;
-  /** Holds an answer against the form of all answers of this protocol, and says how the call ended. */
+  /** Checks the form that all responses of this protocol have, and returns the outcome of the call. */
   read(answer: WireAnswer): Promise<Ending>;
 }
 
-/** The ports of an application, with connections that are used again. */
+/** The ports of an application, with persistent connections. */
 export interface Wire {
-  /** Every way to call an RPC. */
+  /** A client for every protocol and route of an RPC. */
   waysTo(rpc: Rpc): Way[];
   close(): void;
 }
@@ -101,7 +101,7 @@ export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddres
       });
       const headers: (readonly [string, string])[] = [];
       const body: Buffer[] = [];
-      // The third argument, which the types do not know, has the headers in the order in which they came.
+      // The third argument, which the types lack, has the headers in the order in which they arrived.
       const take = (...[, , raw]: unknown[]) => void headers.push(...pairs(raw as string[]));
       stream.on("response", take).on("trailers", take);
       stream.on("data", (chunk: Buffer) => body.push(chunk)).on("error", reject);
@@ -193,20 +193,20 @@ function queryOf(request: CallRequest): string {
   return query.size > 0 ? `?${query}` : "";
 }
 
-/** A flag, the length in four bytes, and the message. */
+/** A gRPC frame: a flag, the length in four bytes, and the message. */
 function framed(message: Buffer): Buffer {
-  const head = Buffer.alloc(5);
-  head.writeUInt32BE(message.length, 1);
-  return Buffer.concat([head, message]);
+  const header = Buffer.alloc(5);
+  header.writeUInt32BE(message.length, 1);
+  return Buffer.concat([header, message]);
 }
 
-/** gRPC-Web sends trailers as a last frame of the body, unless there are only trailers. */
+/** gRPC-Web sends trailers as the last frame of the body, unless there are only trailers. */
 function withTrailers(answer: WireAnswer): WireAnswer {
   const { headers, body } = answer;
   if (body.length === 0) return answer;
   const end = 5 + body.readUInt32BE(1);
   const [first, rest] = body[0] === 0 ? [body.subarray(0, end), body.subarray(end)] : [Buffer.alloc(0), body];
-  expect(rest[0], "the flag of trailers").toBe(0x80);
+  expect(rest[0], "the flag of the trailers frame").toBe(0x80);
   const lines = rest.subarray(5).toString().trim().split("\r\n");
   const trailers = lines.map((line) => {
     const colon = line.indexOf(":");
@@ -215,7 +215,7 @@ function withTrailers(answer: WireAnswer): WireAnswer {
   return { ...answer, headers: [...headers, ...trailers], body: first };
 }
 
-/** The one value of a header; several that agree count as one. */
+/** The value of a header. Repeated headers must have equal values. */
 export function headerOf({ headers }: WireAnswer, name: string): string | undefined {
   const values = new Set(headers.filter(([each]) => each === name).map(([, value]) => value));
   expect(values.size, `different values of ${name}`).toBeLessThan(2);
@@ -241,7 +241,7 @@ function readGrpc({ output }: Rpc["method"], answer: WireAnswer): Ending {
   });
 }
 
-/** Connect's names of gRPC's codes, as far as calls are refused with them. */
+/** Connect's names of the gRPC status codes that calls are refused with. */
 const connectCodes: Readonly<Record<string, number>> = {
   invalid_argument: 3,
   deadline_exceeded: 4,
