@@ -4,7 +4,7 @@ import type { OperationName } from "./operations.js";
 export type Meta = Record<string, unknown>;
 
 /** An identity as every protocol returns it, with HTTP's field names and timestamps. */
-export interface IdentityAnswer {
+export interface IdentityResponse {
   identityId: string;
   externalId: string;
   meta: Meta;
@@ -13,7 +13,7 @@ export interface IdentityAnswer {
 }
 
 /** A key as every protocol returns it. */
-export interface KeyAnswer {
+export interface KeyResponse {
   keyId: string;
   workspaceId: string;
   start: string;
@@ -21,7 +21,7 @@ export interface KeyAnswer {
   enabled: boolean;
   scopes: string[];
   permissions: string[];
-  identity?: IdentityAnswer;
+  identity?: IdentityResponse;
   meta?: Meta;
   expires?: number;
   createdAt: number;
@@ -30,13 +30,13 @@ export interface KeyAnswer {
 }
 
 /** The result of a verification as every protocol returns it. */
-export interface VerificationAnswer extends Partial<Omit<KeyAnswer, "workspaceId" | "start" | "scopes">> {
+export interface VerificationResponse extends Partial<Omit<KeyResponse, "workspaceId" | "start" | "scopes">> {
   valid: boolean;
   code: string;
 }
 
 /** An audit event as every protocol returns it. */
-export interface EventAnswer {
+export interface EventResponse {
   eventId: string;
   workspaceId: string;
   type: string;
@@ -49,7 +49,7 @@ export interface EventAnswer {
 }
 
 /** A workspace as every protocol returns it. */
-export interface WorkspaceAnswer {
+export interface WorkspaceResponse {
   workspaceId: string;
   name: string;
   enabled: boolean;
@@ -60,31 +60,31 @@ export interface WorkspaceAnswer {
 }
 
 /** Whether a list has more pages, and the cursor of the next. */
-export interface PaginationAnswer {
+export interface PaginationResponse {
   hasMore: boolean;
   cursor?: string;
 }
 
 /** The `data` of each operation's response. */
 export interface Answers extends Record<OperationName, unknown> {
-  listKeys: KeyAnswer[];
+  listKeys: KeyResponse[];
   createKey: { keyId: string; key: string };
-  getKey: KeyAnswer;
-  updateKey: KeyAnswer;
+  getKey: KeyResponse;
+  updateKey: KeyResponse;
   deleteKey: Record<string, never>;
   rerollKey: { keyId: string; key: string };
-  verifyKey: VerificationAnswer;
-  whoami: KeyAnswer;
-  getIdentity: IdentityAnswer;
-  listIdentities: IdentityAnswer[];
+  verifyKey: VerificationResponse;
+  whoami: KeyResponse;
+  getIdentity: IdentityResponse;
+  listIdentities: IdentityResponse[];
   createIdentity: { identityId: string };
-  updateIdentity: IdentityAnswer;
+  updateIdentity: IdentityResponse;
   deleteIdentity: Record<string, never>;
   createWorkspace: { workspaceId: string; keyId: string; key: string };
   createRootKey: { keyId: string; key: string };
-  getWorkspace: WorkspaceAnswer;
-  listWorkspaces: WorkspaceAnswer[];
-  disableWorkspace: WorkspaceAnswer;
-  enableWorkspace: WorkspaceAnswer;
-  listAuditEvents: EventAnswer[];
+  getWorkspace: WorkspaceResponse;
+  listWorkspaces: WorkspaceResponse[];
+  disableWorkspace: WorkspaceResponse;
+  enableWorkspace: WorkspaceResponse;
+  listAuditEvents: EventResponse[];
 }

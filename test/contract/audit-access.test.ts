@@ -1,6 +1,6 @@
 import { describe, expect } from "vitest";
 import { operatorKey } from "../support/harness.js";
-import type { EventAnswer } from "./answers.js";
+import type { EventResponse } from "./answers.js";
 import { openContract } from "./cases.js";
 import { createFullKey } from "./key-settings.js";
 import type { Scene } from "./scene.js";
@@ -22,7 +22,7 @@ async function makeChanges({ ok, home }: Scene) {
   return { keyId, identityId };
 }
 
-function summarize({ type, actor, resourceId }: EventAnswer) {
+function summarize({ type, actor, resourceId }: EventResponse) {
   return { type, actor, resourceId };
 }
 
@@ -112,7 +112,7 @@ describe("listing audit events", () => {
     const times = all.map(({ at }) => at);
     expect(times).toEqual(times.toSorted((one, other) => other - one));
     for (const limit of [1, 4, 100]) {
-      const seen: EventAnswer[] = [];
+      const seen: EventResponse[] = [];
       let cursor: string | undefined;
       do {
         const request = cursor === undefined ? { limit } : { limit, cursor };

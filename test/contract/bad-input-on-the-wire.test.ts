@@ -170,9 +170,9 @@ describe("errors that the Connect library itself would report have the error cat
   it.each(["application/json; charset=latin1", "application/json;;;", "application/grpc-web-text"])(
     "the type %s",
     async (type) => {
-      const answer = await post(overConnect, json, { "content-type": type });
-      expect(answer.status).toBe(415);
-      expect(JSON.parse(answer.text).error.type).toMatch(/unsupported_media_type$/);
+      const response = await post(overConnect, json, { "content-type": type });
+      expect(response.status).toBe(415);
+      expect(JSON.parse(response.text).error.type).toMatch(/unsupported_media_type$/);
     },
   );
 
@@ -185,8 +185,8 @@ describe("errors that the Connect library itself would report have the error cat
     ],
     ["an uncompressed frame", frame(message), { "content-type": "application/grpc-web", "grpc-encoding": "identity" }],
   ])("accepted: %s", async (_what, body, headers) => {
-    const answer = await post(overConnect, body, headers);
-    expect(answer.text, answer.text).toContain("id_");
+    const response = await post(overConnect, body, headers);
+    expect(response.text, response.text).toContain("id_");
   });
 });
 

@@ -43,9 +43,9 @@ describe.each(["createKey", "updateKey", "verifyKey"])("a large %s", (name) => {
         // The minimum of several attempts: the first call compiles, and the garbage collector may interrupt any of them.
         for (let attempt = 0; attempt < 8 && Math.min(...times) > maxUnits * unit; attempt++) {
           const watch = watchLoop();
-          const answer = await sender.send(sent).finally(watch.stop);
+          const response = await sender.send(sent).finally(watch.stop);
           times.push(watch.longest());
-          const outcome = readOutcome(operation, answer);
+          const outcome = readOutcome(operation, response);
           expect(outcome).toMatchObject({ ok: false, code: "application/invalid_input" });
           expect(outcome.ok ? [] : outcome.locations[0]).toContain(location);
         }

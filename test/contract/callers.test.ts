@@ -3,7 +3,7 @@ import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { succeed } from "../support/calls.js";
-import { headerOf, openWire, type Way, type Wire, type WireAnswer } from "../support/clients/wire.js";
+import { headerOf, openWire, type Wire, type WireClient, type WireResponse } from "../support/clients/wire.js";
 import { openTestApp, operatorKey, type TestApp } from "../support/harness.js";
 import { type Caller, type Cast, callersOf, castCallers } from "./callers.js";
 import { errorTable } from "./outcome.js";
@@ -31,21 +31,21 @@ const named = rpcs.map((rpc) => ({ ...rpc, rpc }));
 describe.each(named)("$name, with every kind of caller and protocol", ({ rpc }) => {
   test("authenticates and authorizes before it validates the body, and a refused call changes nothing", async () => {
     const before = await readEverything();
-    for (const way of wire.waysTo(rpc)) {
-      const good = way.write(requestOf(rpc, cast.things));
+    for (const client of wire.clientsFor(rpc)) {
+      const good = client.write(requestOf(rpc, cast.things));
       const calls = callersOf(rpc, cast).flatMap((caller) =>
         // An admitted caller is recognized by the error about its invalid body.
-        [way.garbage, ...(caller.refusal(rpc) ? [good] : [])].map(async (payload) => {
-          const answer = await way.send(caller.authorization, payload);
+        [client.garbage, ...(caller.refusal(rpc) ? [good] : [])].map(async (payload) => {
+          const response = await client.send(caller.authorization, payload);
           const expected = caller.refusal(rpc) ?? "application/invalid_input";
-          return { caller: caller.name, expected, code: await checkedCode(way, answer) };
+          return { caller: caller.name, expected, code: await checkedCode(client, response) };
         }),
       );
       const outcomes = await Promise.all(calls);
       expect(outcomes.length).toBeGreaterThan(30);
       expect(
         outcomes.filter(({ code, expected }) => code !== expected),
-        way.name,
+        client.name,
       ).toEqual([]);
     }
     expect(await readEverything()).toEqual(before);
@@ -54,15 +54,15 @@ describe.each(named)("$name, with every kind of caller and protocol", ({ rpc }) 
   test("succeeds for every caller that is authorized, also with the minimum of scopes", async () => {
     const admitted = callersOf(rpc, cast).filter((caller) => caller.refusal(rpc) === undefined);
     expect(admitted.length).toBeGreaterThan(0);
-    for (const way of wire.waysTo(rpc)) {
+    for (const client of wire.clientsFor(rpc)) {
       const calls = admitted.map(async (caller) => {
-        const request = way.write(requestOf(rpc, await renew(rpc, caller)));
-        return { caller: caller.name, ...(await way.read(await way.send(caller.authorization, request))) };
+        const request = client.write(requestOf(rpc, await renew(rpc, caller)));
+        return { caller: caller.name, ...(await client.read(await client.send(caller.authorization, request))) };
       });
       const outcomes = await Promise.all(calls);
       expect(
         outcomes.filter(({ code }) => code !== "ok"),
-        way.name,
+        client.name,
       ).toEqual([]);
     }
   });
@@ -73,12 +73,14 @@ describe.each(named)("$name, with every kind of caller and protocol", ({ rpc }) 
     const request = requestOf(rpc, things);
     const expected = rpc.access.scope === "" ? ["authorization/insufficient_permissions"] : rpc.notFound;
     await Promise.all(
-      wire.waysTo(rpc).flatMap((way) =>
+      wire.clientsFor(rpc).flatMap((client) =>
         cast.foreignKeys.map(async (foreignKey) => {
-          const ending = await way.read(await way.send(`Bearer ${foreignKey}`, way.write(request)));
-          if (expected.length > 0) expect(expected, way.name).toContain(ending.code);
+          const outcome = await client.read(await client.send(`Bearer ${foreignKey}`, client.write(request)));
+          if (expected.length > 0) expect(expected, client.name).toContain(outcome.code);
           // The response must not contain any id that the request named.
-          else for (const thing of Object.values(things)) expect(JSON.stringify(ending), way.name).not.toContain(thing);
+          else
+            for (const thing of Object.values(things))
+              expect(JSON.stringify(outcome), client.name).not.toContain(thing);
         }),
       ),
     );
@@ -87,12 +89,12 @@ describe.each(named)("$name, with every kind of caller and protocol", ({ rpc }) 
 });
 
 /** The error code of a response. Checks its status and its WWW-Authenticate challenge against the error table. */
-async function checkedCode(way: Way, answer: WireAnswer): Promise<string> {
-  const { code } = await way.read(answer);
-  if (!way.isHttp) return code;
+async function checkedCode(client: WireClient, response: WireResponse): Promise<string> {
+  const { code } = await client.read(response);
+  if (!client.isHttp) return code;
   const { http } = errorTable[code] ?? {};
-  expect(answer.status, code).toBe(http);
-  expect(headerOf(answer, "www-authenticate"), code).toBe(challenges[code] ?? (http === 401 ? badToken : undefined));
+  expect(response.status, code).toBe(http);
+  expect(headerOf(response, "www-authenticate"), code).toBe(challenges[code] ?? (http === 401 ? badToken : undefined));
   return code;
 }
 

@@ -69,9 +69,9 @@ describe("authentication: invalid credentials", () => {
       const created = await contract.protocols.http.call("createWorkspace", operatorKey, { name: "acme" });
       if (!created.ok) return expect.fail(created.detail);
       const { key } = created.data as { key: string };
-      const answer = await post(`${contract.app.httpUrl}${path}`, [`Bearer ${key}`, `Bearer ${key}`]);
-      expect(answer.status).toBe(401);
-      expect(answer.body).toMatch(/more than one Authorization header/);
+      const response = await post(`${contract.app.httpUrl}${path}`, [`Bearer ${key}`, `Bearer ${key}`]);
+      expect(response.status).toBe(401);
+      expect(response.body).toMatch(/more than one Authorization header/);
       const single = await post(`${contract.app.httpUrl}${path}`, [`Bearer ${key}`]);
       expect(single.status).toBe(200);
     },

@@ -56,9 +56,9 @@ function requestOver(protocol: "grpc" | "grpc-web" | "http", { path, headers = [
 }
 
 /** Sends a request and reads its response, which must have a code, details and request id of the error catalogue. */
-async function send(sent: Sent): Promise<{ answer: Answer; outcome: Outcome }> {
-  const answer = await sender.send(sent);
-  return { answer, outcome: readOutcome(operation, answer) };
+async function send(sent: Sent): Promise<{ response: Answer; outcome: Outcome }> {
+  const response = await sender.send(sent);
+  return { response, outcome: readOutcome(operation, response) };
 }
 
 const invalid = "application/invalid_input";
@@ -144,8 +144,8 @@ describe.each(undecodable)("$what over gRPC", ({ fault, code, locations, overHtt
 
 it("none of these requests changed anything", async () => {
   const listing = operationNamed("listIdentities");
-  const answer = await sender.send(sentTo("http", listing, home.key, Buffer.from("{}")));
-  expect(readOutcome(listing, answer)).toMatchObject({ ok: true, response: { identities: [] } });
+  const response = await sender.send(sentTo("http", listing, home.key, Buffer.from("{}")));
+  expect(readOutcome(listing, response)).toMatchObject({ ok: true, response: { identities: [] } });
 });
 
 describe("a request for no known method", () => {
@@ -153,10 +153,10 @@ describe("a request for no known method", () => {
     ["an unknown method", { path: "/latchkey.v1.KeysService/Nonsense" }, "application/route_not_found"],
     ["another content type", { headers: [["content-type", "text/plain"]] }, mediaType],
   ])("%s is refused as over HTTP, and the log line does not contain it", async (_what, fault, code) => {
-    const { answer, outcome } = await send(requestOver("grpc", fault));
+    const { response, outcome } = await send(requestOver("grpc", fault));
     expect(outcome).toMatchObject({ ok: false, code });
     expect((await send(requestOver("http", fault))).outcome).toMatchObject({ ok: false, code });
-    expect(answer.headers["grpc-status"]).toBe("12");
+    expect(response.headers["grpc-status"]).toBe("12");
     const line = () => lines.find((each) => each["requestId"] === outcome.requestId);
     await expect.poll(line, { timeout: 5_000 }).toMatchObject({ protocol: "grpc", method: "(none)", code });
   });
@@ -174,8 +174,8 @@ describe("a request for no known method", () => {
 
 describe("gRPC protocol compliance:", () => {
   it("a content type other than gRPC gets HTTP status 415", async () => {
-    const { answer } = await send(requestOver("grpc", { headers: [["content-type", "application/json"]] }));
-    expect(answer.status).toBe(415);
+    const { response } = await send(requestOver("grpc", { headers: [["content-type", "application/json"]] }));
+    expect(response.status).toBe(415);
   });
 
   it("grpc-accept-encoding is sent with every response, also to an uncompressed request", async () => {
@@ -183,8 +183,8 @@ describe("gRPC protocol compliance:", () => {
       [unknownCompression, "12"],
       [{}, "0"],
     ] as const) {
-      const { answer } = await send(requestOver("grpc", fault));
-      expect(answer.headers).toMatchObject({ "grpc-status": found, "grpc-accept-encoding": "identity" });
+      const { response } = await send(requestOver("grpc", fault));
+      expect(response.headers).toMatchObject({ "grpc-status": found, "grpc-accept-encoding": "identity" });
     }
   });
 

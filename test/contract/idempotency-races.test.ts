@@ -162,8 +162,8 @@ describe("a retry of a call that got no response", () => {
       const old = await ok("createKey", home.key, { scopes: ["*"] });
       await protocols[1].grpc.call("listKeys", old.key, {}); // the second replica now has it cached
       const client = new AbortController();
-      const way = overGrpc(apps[0] as TestApp);
-      const lost = way.unary(rerollKey, client.signal, undefined, headersOf(home.key), { keyId: old.keyId });
+      const transport = overGrpc(apps[0] as TestApp);
+      const lost = transport.unary(rerollKey, client.signal, undefined, headersOf(home.key), { keyId: old.keyId });
       const failed = lost.then(() => "none", codeOf);
       await expect.poll(() => own`select from audit_events where type = 'key.reroll'`).toHaveLength(1);
       client.abort();

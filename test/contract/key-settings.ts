@@ -1,14 +1,14 @@
 import type { CallRequest } from "../support/clients/protocol-client.js";
-import type { Answers, KeyAnswer } from "./answers.js";
+import type { Answers, KeyResponse } from "./answers.js";
 import type { Scene } from "./scene.js";
 
 /** A day, in milliseconds. */
 export const day = 86_400_000;
 
 /** A key without `lastUsedAt`, which is written in batches, so that the time of its appearance is not deterministic. */
-export type Settings = Omit<KeyAnswer, "lastUsedAt">;
+export type Settings = Omit<KeyResponse, "lastUsedAt">;
 
-export function settingsOf({ lastUsedAt: _, ...settings }: KeyAnswer): Settings {
+export function settingsOf({ lastUsedAt: _, ...settings }: KeyResponse): Settings {
   return settings;
 }
 

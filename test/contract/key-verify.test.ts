@@ -98,7 +98,7 @@ describe("verifying a key", () => {
     const { key } = await createFullKey(scene);
     const result = await scene.ok("verifyKey", scene.home.key, { key });
     const found = await scene.ok("whoami", scene.home.key, { key });
-    for (const answer of [result, found]) expect(JSON.stringify(answer)).not.toContain(key.slice(-34));
+    for (const response of [result, found]) expect(JSON.stringify(response)).not.toContain(key.slice(-34));
   });
 });
 

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { succeed } from "../support/calls.js";
 import type { CallRequest } from "../support/clients/protocol-client.js";
-import { openWire, type SendOptions, type Way, type Wire } from "../support/clients/wire.js";
+import { openWire, type SendOptions, type Wire, type WireClient } from "../support/clients/wire.js";
 import { createDatabase, openTestApp, type TestApp } from "../support/harness.js";
 import { createVictim, revocations, type Victim } from "./revocations.js";
 import { type Rpc, requestOf, rpcs } from "./rpcs.js";
@@ -33,7 +33,7 @@ const rpcNamed = (name: string) => rpcs.find((rpc) => rpc.name === name) as Rpc;
 const createKey = rpcNamed("KeysService.CreateKey");
 
 /** The protocols of an RPC whose requests have a body. */
-const waysWithBody = (rpc: Rpc) => wire.waysTo(rpc).filter((way) => typeof way.garbage !== "string");
+const clientsWithBody = (rpc: Rpc) => wire.clientsFor(rpc).filter((client) => typeof client.garbage !== "string");
 
 /** Sends the headers of a request to each of these RPCs over every protocol, and the bodies when `finish` is called. */
 async function begin(key: string, requests: readonly (readonly [Rpc, CallRequest])[], how: SendOptions = {}) {
@@ -42,18 +42,18 @@ async function begin(key: string, requests: readonly (readonly [Rpc, CallRequest
     sendBodies = resolve;
   });
   const calls = requests.flatMap(([rpc, request]) =>
-    waysWithBody(rpc).map((way) => {
-      const ended = way
-        .send(`Bearer ${key}`, way.write(request), { ...how, bodyAfter })
-        .then((answer) => way.read(answer));
-      return { way: `${rpc.name} over ${way.name}`, ended };
+    clientsWithBody(rpc).map((client) => {
+      const ended = client
+        .send(`Bearer ${key}`, client.write(request), { ...how, bodyAfter })
+        .then((response) => client.read(response));
+      return { client: `${rpc.name} over ${client.name}`, ended };
     }),
   );
   await arrival(key);
   return {
     finish: async () => {
       sendBodies();
-      return Promise.all(calls.map(async ({ way, ended }) => ({ way, code: (await ended).code })));
+      return Promise.all(calls.map(async ({ client, ended }) => ({ client, code: (await ended).code })));
     },
   };
 }
@@ -93,10 +93,10 @@ describe.each(revocations)("after $name is acknowledged", ({ revoke, code }) => 
       const pending = await begin(victim.key, [[createKey, { name: "successor", scopes: ["*"] }]]);
       await revoke(app, victim);
       const before = await contents(victim);
-      const answers = await pending.finish();
+      const outcomes = await pending.finish();
       expect(await contents(victim)).toEqual(before);
-      expect(answers.length).toBe(4);
-      return answers.filter((answer) => answer.code !== code);
+      expect(outcomes.length).toBe(4);
+      return outcomes.filter((outcome) => outcome.code !== code);
     });
   });
 });
@@ -125,9 +125,9 @@ test("after deleteKey is acknowledged, every operation whose body arrives only t
   );
   await succeed(app.httpUrl, "keys.deleteKey", firstKey, { keyId: victim.keyId });
   const before = await contents(victim);
-  const answers = await pending.finish();
-  expect(answers.length).toBeGreaterThanOrEqual(4 * open.length - 1);
-  expect(answers.filter(({ code }) => code !== "authentication/key_not_found")).toEqual([]);
+  const outcomes = await pending.finish();
+  expect(outcomes.length).toBeGreaterThanOrEqual(4 * open.length - 1);
+  expect(outcomes.filter(({ code }) => code !== "authentication/key_not_found")).toEqual([]);
   expect(await contents(victim)).toEqual(before);
 });
 
@@ -137,8 +137,8 @@ test("a key that expires before the request's body has arrived is refused", asyn
   await succeed(app.httpUrl, "keys.updateKey", victim.firstKey, { keyId: victim.keyId, expires });
   const pending = await begin(victim.key, [[createKey, { name: "successor" }]]);
   await app.advance(3_600_000);
-  const answers = await pending.finish();
-  expect(answers.filter(({ code }) => code !== "authentication/key_expired")).toEqual([]);
+  const outcomes = await pending.finish();
+  expect(outcomes.filter(({ code }) => code !== "authentication/key_expired")).toEqual([]);
   expect((await contents(victim)).events).toEqual([]);
 });
 
@@ -158,12 +158,12 @@ describe("deadlines: a call whose deadline has passed is not executed", () => {
 
   test("20 creates with an expired deadline create no key", async () => {
     const victim = await createVictim(app);
-    for (const way of wire.waysTo(createKey).filter(allowsTimeouts)) {
+    for (const client of wire.clientsFor(createKey).filter(allowsTimeouts)) {
       const calls = Array.from({ length: 20 }, async () => {
-        const answer = await way.send(`Bearer ${victim.key}`, way.write({ name: "late" }), { headers: noTime });
-        return (await way.read(answer)).code;
+        const response = await client.send(`Bearer ${victim.key}`, client.write({ name: "late" }), { headers: noTime });
+        return (await client.read(response)).code;
       });
-      expect(new Set(await Promise.all(calls)), way.name).toEqual(new Set(["application/deadline_exceeded"]));
+      expect(new Set(await Promise.all(calls)), client.name).toEqual(new Set(["application/deadline_exceeded"]));
     }
     expect((await contents(victim)).events).toEqual([]);
   });
@@ -171,30 +171,32 @@ describe("deadlines: a call whose deadline has passed is not executed", () => {
   test("the deadline includes the time in which the body arrives", async () => {
     const victim = await createVictim(app);
     const timeouts = { "connect-timeout-ms": "200", "grpc-timeout": "200m" };
-    for (const way of wire.waysTo(createKey).filter(allowsTimeouts)) {
+    for (const client of wire.clientsFor(createKey).filter(allowsTimeouts)) {
       const bodyAfter = sleep(250);
-      const answer = await way.send(`Bearer ${victim.key}`, way.write({ name: "late" }), {
+      const response = await client.send(`Bearer ${victim.key}`, client.write({ name: "late" }), {
         headers: timeouts,
         bodyAfter,
       });
-      expect((await way.read(answer)).code, way.name).toBe("application/deadline_exceeded");
+      expect((await client.read(response)).code, client.name).toBe("application/deadline_exceeded");
     }
     expect((await contents(victim)).events).toEqual([]);
   });
 
   test("default deadline: a call without a timeout has 10 seconds from its first byte", async () => {
     const victim = await createVictim(app);
-    const ways = wire.waysTo(createKey);
-    const codes = ways.map(async (way) => {
-      const answer = await way.send(`Bearer ${victim.key}`, way.write({ name: "late" }), { bodyAfter: sleep(10_200) });
-      return (await way.read(answer)).code;
+    const clients = wire.clientsFor(createKey);
+    const codes = clients.map(async (client) => {
+      const response = await client.send(`Bearer ${victim.key}`, client.write({ name: "late" }), {
+        bodyAfter: sleep(10_200),
+      });
+      return (await client.read(response)).code;
     });
-    expect(await Promise.all(codes)).toEqual(ways.map(() => "application/deadline_exceeded"));
+    expect(await Promise.all(codes)).toEqual(clients.map(() => "application/deadline_exceeded"));
     expect((await contents(victim)).events).toEqual([]);
   });
 });
 
 /** Plain HTTP has no timeout header. */
-function allowsTimeouts({ name }: Way): boolean {
+function allowsTimeouts({ name }: WireClient): boolean {
   return !name.startsWith("POST");
 }

@@ -2,7 +2,7 @@ import { status } from "@grpc/grpc-js";
 import { expect } from "vitest";
 import type { BadRequest, ErrorInfo } from "../../gen/google/rpc/error_details_pb.js";
 import { keep } from "../support/artifacts.js";
-import type { PaginationAnswer } from "./answers.js";
+import type { PaginationResponse } from "./answers.js";
 
 /** The outcome of a call, in a form that is comparable between protocols. */
 export type Outcome = Success | Refusal;
@@ -11,7 +11,7 @@ export type Outcome = Success | Refusal;
 export interface Success {
   readonly ok: true;
   readonly data: unknown;
-  readonly pagination?: PaginationAnswer;
+  readonly pagination?: PaginationResponse;
 }
 
 /** A call that was refused. */

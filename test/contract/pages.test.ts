@@ -1,6 +1,6 @@
 import { describe, expect } from "vitest";
 import { operatorKey } from "../support/harness.js";
-import type { PaginationAnswer } from "./answers.js";
+import type { PaginationResponse } from "./answers.js";
 import { openContract } from "./cases.js";
 import type { OperationName } from "./operations.js";
 import type { Scene } from "./scene.js";
@@ -35,7 +35,7 @@ function idsOf(rows: readonly object[]): unknown[] {
 /** Follows the cursors to the end. */
 async function walk(scene: Scene, list: ListName, limit: number) {
   const pages: unknown[][] = [];
-  const paginations: (PaginationAnswer | undefined)[] = [];
+  const paginations: (PaginationResponse | undefined)[] = [];
   let cursor: string | undefined;
   do {
     const request = cursor === undefined ? { limit } : { limit, cursor };

@@ -1,7 +1,7 @@
 import { expect } from "vitest";
 import type { CallerCredential, CallRequest, HeaderLines, ProtocolClient } from "../support/clients/protocol-client.js";
 import { operatorKey } from "../support/harness.js";
-import type { Answers, PaginationAnswer } from "./answers.js";
+import type { Answers, PaginationResponse } from "./answers.js";
 import type { OperationName } from "./operations.js";
 import type { Outcome, Refusal } from "./outcome.js";
 
@@ -39,7 +39,7 @@ export interface Scene {
     credential: CallerCredential,
     request?: CallRequest,
     headers?: HeaderLines,
-  ): Promise<{ data: Answers[Name]; pagination: PaginationAnswer | undefined }>;
+  ): Promise<{ data: Answers[Name]; pagination: PaginationResponse | undefined }>;
   /** Calls an operation that must be refused with exactly this code. */
   refused(
     code: string,

@@ -11,7 +11,7 @@ import { buildPage, type ListName } from "../../src/pagination.js";
 import { succeed } from "../support/calls.js";
 import { createWorkspace } from "../support/clients/http-requests.js";
 import { redisInUse } from "../support/clients/verify-calls.js";
-import { headerOf, openWire, type Way, type Wire, type WireAnswer } from "../support/clients/wire.js";
+import { headerOf, openWire, type Wire, type WireClient, type WireResponse } from "../support/clients/wire.js";
 import { openTestApp, patientWithRedis, type TestApp } from "../support/harness.js";
 import { parseSamples } from "../support/metric-samples.js";
 import { type Rpc, requestOf, rpcs, type Things } from "./rpcs.js";
@@ -88,7 +88,7 @@ test("every string field of a key's requests is classified: it refers to a resou
 
 describe.each(named.filter(({ field }) => names[field.jsonName]))("$name", ({ rpc, field }) => {
   test("tenant isolation: responds, and queries its backends, as if another workspace's resource did not exist", async () => {
-    for (const way of wire.waysTo(rpc)) {
+    for (const client of wire.clientsFor(rpc)) {
       const there = nameOf(await makeThings(neighbour), rpc, field);
       const nowhere = nameOf(inventThings(), rpc, field);
       // A call that touches a row of the other workspace would wait for these locks until it fails.
@@ -96,11 +96,11 @@ describe.each(named.filter(({ field }) => names[field.jsonName]))("$name", ({ rp
         for (const table of ["keys", "identities", "workspaces"]) {
           await transaction`select from ${sql(table)} where workspace_id = ${neighbour.workspaceId} for update`;
         }
-        return observe(way, rpc, field, there);
+        return observe(client, rpc, field, there);
       });
-      const missed = await observe(way, rpc, field, nowhere);
-      expect(["ok", ...rpc.notFound], way.name).toContain(missed.code);
-      expect(found, way.name).toEqual(missed);
+      const missed = await observe(client, rpc, field, nowhere);
+      expect(["ok", ...rpc.notFound], client.name).toContain(missed.code);
+      expect(found, client.name).toEqual(missed);
     }
   });
 });
@@ -108,11 +108,11 @@ describe.each(named.filter(({ field }) => names[field.jsonName]))("$name", ({ rp
 test("tenant isolation: another workspace's key that is cached here takes the same lookups as an unknown key", async () => {
   const rpc = rpcs.find(({ method }) => method.localName === "verifyKey") ?? expect.fail("there is no verifyKey");
   const field = rpc.method.input.field["key"] ?? expect.fail("verifyKey has no key");
-  for (const way of wire.waysTo(rpc)) {
+  for (const client of wire.clientsFor(rpc)) {
     const { key = "" } = await makeThings(neighbour);
     await succeed(app.httpUrl, "keys.verifyKey", neighbour.key, { key });
-    const found = await observe(way, rpc, field, key);
-    expect(found).toEqual(await observe(way, rpc, field, mintSecret().plaintext));
+    const found = await observe(client, rpc, field, key);
+    expect(found).toEqual(await observe(client, rpc, field, mintSecret().plaintext));
   }
 });
 
@@ -152,16 +152,16 @@ function cursorAfter(list: ListName | undefined, { keyId, identityId, eventId }:
 }
 
 /** Everything observable about a call, without values that differ by chance. */
-async function observe(way: Way, rpc: Rpc, { jsonName }: DescField, value: string) {
+async function observe(client: WireClient, rpc: Rpc, { jsonName }: DescField, value: string) {
   const before = await readCounts();
   const request = { ...requestOf(rpc, { keyId: own, name: "new" }), [jsonName]: value };
-  const answer = await way.send(`Bearer ${mine.key}`, way.write(request));
-  const ending = await way.read(answer);
-  const backends = await backendsAsked(headerOf(answer, "x-request-id"));
+  const response = await client.send(`Bearer ${mine.key}`, client.write(request));
+  const outcome = await client.read(response);
+  const backends = await backendsAsked(headerOf(response, "x-request-id"));
   const after = await readCounts();
   return {
-    code: ending.code,
-    response: comparableResponse(answer, "answer" in ending ? ending.answer : undefined, value),
+    code: outcome.code,
+    response: comparableResponse(response, "json" in outcome ? outcome.json : undefined, value),
     backends,
     counts: after.map((count, index) => count - (before[index] ?? 0)),
   };
@@ -172,7 +172,7 @@ async function observe(way: Way, rpc: Rpc, { jsonName }: DescField, value: strin
  * and a secret, so its length differs by chance.
  */
 function comparableResponse(
-  { status, headers, body }: WireAnswer,
+  { status, headers, body }: WireResponse,
   message: string | undefined,
   value: string,
 ): unknown[] {

@@ -1,6 +1,6 @@
 import { describe, expect } from "vitest";
 import { operatorKey } from "../support/harness.js";
-import type { WorkspaceAnswer } from "./answers.js";
+import type { WorkspaceResponse } from "./answers.js";
 import { allProtocols, openContract } from "./cases.js";
 import type { Scene } from "./scene.js";
 
@@ -124,13 +124,13 @@ describe("the operator's workspaces", () => {
 });
 
 /** Reads all pages without recording them in the transcript: the list includes the workspaces of other tests. */
-async function listAll({ protocol }: Scene): Promise<WorkspaceAnswer[]> {
-  const all: WorkspaceAnswer[] = [];
+async function listAll({ protocol }: Scene): Promise<WorkspaceResponse[]> {
+  const all: WorkspaceResponse[] = [];
   let cursor: string | undefined;
   do {
     const outcome = await protocol.call("listWorkspaces", operatorKey, cursor === undefined ? {} : { cursor });
     if (!outcome.ok) return expect.fail(outcome.detail);
-    all.push(...(outcome.data as WorkspaceAnswer[]));
+    all.push(...(outcome.data as WorkspaceResponse[]));
     cursor = outcome.pagination?.cursor;
   } while (cursor !== undefined);
   return all;

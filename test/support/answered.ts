@@ -26,14 +26,14 @@ export async function callHttp(
 ): Promise<Answered> {
   const elapsed = startStopwatch();
   const [[, path]] = operationOf(operation).routes;
-  const answer = await post(app.httpUrl, path, credential, request);
+  const response = await post(app.httpUrl, path, credential, request);
   const ms = elapsed();
-  if (answer.status === 503) {
-    expectFailure(answer, 503, "application/service_unavailable");
-    expect(Number(answer.headers["retry-after"])).toBeGreaterThan(0);
-    expect(answer.text).not.toMatch(/ECONN|127\.0\.0\.1:\d+ /);
+  if (response.status === 503) {
+    expectFailure(response, 503, "application/service_unavailable");
+    expect(Number(response.headers["retry-after"])).toBeGreaterThan(0);
+    expect(response.text).not.toMatch(/ECONN|127\.0\.0\.1:\d+ /);
   }
-  return { outcome: outcomes[answer.status] ?? `HTTP ${answer.status} ${answer.text}`, ms };
+  return { outcome: outcomes[response.status] ?? `HTTP ${response.status} ${response.text}`, ms };
 }
 
 const outcomes: Readonly<Record<number, string>> = { 200: "OK", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED" };
@@ -66,7 +66,7 @@ export async function callGrpc(
 }
 
 /** The median of several durations, because any one may be long on a busy machine. */
-export function medianMs(answers: readonly Answered[]): number {
-  const sorted = answers.map(({ ms }) => ms).sort((one, other) => one - other);
+export function medianMs(calls: readonly Answered[]): number {
+  const sorted = calls.map(({ ms }) => ms).sort((one, other) => one - other);
   return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
 }

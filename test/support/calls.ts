@@ -33,9 +33,9 @@ export async function readPage<Row>(
   key: string,
   body: unknown,
 ): Promise<ToldPage<Row>> {
-  const answer = await post(origin, `/v2/${operation}`, key, body);
-  expectSuccess(answer);
-  return JSON.parse(answer.text);
+  const response = await post(origin, `/v2/${operation}`, key, body);
+  expectSuccess(response);
+  return JSON.parse(response.text);
 }
 
 /** Follows a list's cursors to the end, and runs a callback between any two pages. */

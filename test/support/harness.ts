@@ -36,7 +36,7 @@ export async function createDatabase(template?: string): Promise<{ url: string; 
 }
 
 /**
- * For services that must use their Redis: they answer without Redis if it exceeds its timeout, and on a busy machine the
+ * For services that must use their Redis: they respond without Redis if it exceeds its timeout, and on a busy machine the
  * default timeout is sometimes too short.
  */
 export const patientWithRedis = { redisLimitMs: 10_000 };

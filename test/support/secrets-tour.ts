@@ -73,12 +73,12 @@ function openJsonTour(
 ): TourClient {
   return {
     async call(operation, key, body) {
-      const answer = await ask(app.httpUrl, path(operation), {
+      const response = await ask(app.httpUrl, path(operation), {
         ...(key !== undefined && { key }),
         headers: { ...headers, "content-type": "application/json" },
         body: typeof body === "string" ? body : write(body, operation),
       });
-      return { operation, ok: answer.status === 200, text: JSON.stringify(answer.headers) + answer.text };
+      return { operation, ok: response.status === 200, text: JSON.stringify(response.headers) + response.text };
     },
     close: () => {},
   };

@@ -25,10 +25,10 @@ export function openGrpcClient(address: string): GrpcClient {
     headers?: HeaderLines,
   ) {
     const { rpc, data } = operationOf(operation);
-    const answer = await send(client, `/${rpc.parent.typeName}/${rpc.name}`, headersOf(credential, headers), bytes);
-    if (answer.error !== undefined) return readError(answer.error);
-    expect(answer.trailers.get("x-request-id")).toEqual([expect.stringMatching(requestIdForm)]);
-    return toSuccess(rpc.output, fromBinary(rpc.output, answer.bytes), data);
+    const response = await send(client, `/${rpc.parent.typeName}/${rpc.name}`, headersOf(credential, headers), bytes);
+    if (response.error !== undefined) return readError(response.error);
+    expect(response.trailers.get("x-request-id")).toEqual([expect.stringMatching(requestIdForm)]);
+    return toSuccess(rpc.output, fromBinary(rpc.output, response.bytes), data);
   }
 
   return {

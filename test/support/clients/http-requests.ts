@@ -81,9 +81,9 @@ export async function sendBytes(origin: string, bytes: string | Buffer): Promise
 }
 
 /** Records an error response for the secret scan. */
-function recorded(answer: Answer): Answer {
-  if (answer.status >= 400) keep("refusals", `${JSON.stringify(answer.headers)} ${answer.text}`);
-  return answer;
+function recorded(response: Answer): Answer {
+  if (response.status >= 400) keep("refusals", `${JSON.stringify(response.headers)} ${response.text}`);
+  return response;
 }
 
 /** Parses a raw HTTP/1.1 response. An empty one has the status 0. */
@@ -122,14 +122,14 @@ const titles: Record<number, string> = {
 
 /** Checks an error response: exactly the members of the error envelope, all consistent. Returns its detail and fields. */
 export function expectFailure(
-  answer: Answer,
+  response: Answer,
   status: number,
   error: string,
-  docsBase = answer.origin,
+  docsBase = response.origin,
 ): { detail: string; errors: ToldField[] } {
-  expect(answer, answer.text).toMatchObject({ status });
-  expect(answer.headers["content-type"]).toMatch(/^application\/json\b/);
-  const body = JSON.parse(answer.text);
+  expect(response, response.text).toMatchObject({ status });
+  expect(response.headers["content-type"]).toMatch(/^application\/json\b/);
+  const body = JSON.parse(response.text);
   expect(body).toStrictEqual({
     meta: { requestId: expect.stringMatching(/^req_[0-9a-z]{26}$/) },
     error: {
@@ -140,7 +140,7 @@ export function expectFailure(
       ...(error === "application/invalid_input" && { errors: expect.any(Array) }),
     },
   });
-  expect(answer.headers["x-request-id"]).toBe(body.meta.requestId);
+  expect(response.headers["x-request-id"]).toBe(body.meta.requestId);
   for (const field of body.error.errors ?? []) {
     expect(field).toStrictEqual({ location: expect.stringMatching(/\S/), message: expect.stringMatching(/\S/) });
   }
@@ -148,19 +148,19 @@ export function expectFailure(
 }
 
 /** Expects `invalid_input`; returns the locations of the invalid fields, sorted. */
-export function expectInvalid(answer: Answer): string[] {
-  const { errors } = expectFailure(answer, 400, "application/invalid_input");
+export function expectInvalid(response: Answer): string[] {
+  const { errors } = expectFailure(response, 400, "application/invalid_input");
   expect(errors).not.toHaveLength(0);
   return errors.map(({ location }) => location).sort();
 }
 
 /** Expects a success in its envelope; returns its data. */
-export function expectSuccess(answer: Answer): unknown {
-  expect(answer, answer.text).toMatchObject({ status: 200 });
-  expect(answer.headers["content-type"]).toMatch(/^application\/json\b/);
-  const { meta, data, ...more } = JSON.parse(answer.text);
+export function expectSuccess(response: Answer): unknown {
+  expect(response, response.text).toMatchObject({ status: 200 });
+  expect(response.headers["content-type"]).toMatch(/^application\/json\b/);
+  const { meta, data, ...more } = JSON.parse(response.text);
   expect(meta).toStrictEqual({ requestId: expect.stringMatching(/^req_[0-9a-z]{26}$/) });
-  expect(answer.headers["x-request-id"]).toBe(meta.requestId);
+  expect(response.headers["x-request-id"]).toBe(meta.requestId);
   expect(data).toBeTypeOf("object");
   expect(Object.keys(more).filter((name) => name !== "pagination")).toEqual([]);
   return data;
@@ -168,6 +168,6 @@ export function expectSuccess(answer: Answer): unknown {
 
 /** A new workspace and its first key. */
 export async function createWorkspace(origin: string, name = "test"): Promise<{ workspaceId: string; key: string }> {
-  const answer = await post(origin, "/v2/workspaces.createWorkspace", operatorKey, { name });
-  return expectSuccess(answer) as { workspaceId: string; key: string };
+  const response = await post(origin, "/v2/workspaces.createWorkspace", operatorKey, { name });
+  return expectSuccess(response) as { workspaceId: string; key: string };
 }
