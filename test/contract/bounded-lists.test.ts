@@ -38,7 +38,7 @@ async function walk<Name extends "listIdentities" | "listKeys" | "listAuditEvent
 /** An id prefix that sorts after every id generated so far. */
 const later = (prefix: string) => `${prefix}_7`;
 
-describe("bounded list scans: a filter that matches few rows of a large workspace is paged, and pages may be empty", () => {
+describe("bounded list scans: a filter that matches few rows of many is paged, and pages may be empty", () => {
   contract.everyProtocol(
     "listIdentities by search finds a match after thousands of other rows, exactly once",
     async (scene) => {

@@ -40,7 +40,8 @@ describe.each(["createKey", "updateKey", "verifyKey"])("a large %s", (name) => {
       async (_name, location, large) => {
         const sent = sentTo(protocol, operation, key, large.make(size));
         const times: number[] = [];
-        // The minimum of several attempts: the first call compiles, and the garbage collector may interrupt any of them.
+        // The minimum of several attempts: the first call compiles, and the garbage collector may interrupt any of
+        // them.
         for (let attempt = 0; attempt < 8 && Math.min(...times) > maxUnits * unit; attempt++) {
           const watch = watchLoop();
           const response = await sender.send(sent).finally(watch.stop);

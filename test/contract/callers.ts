@@ -114,7 +114,7 @@ export async function castCallers(app: TestApp, rpcs: readonly Rpc[]): Promise<C
     homeKey: home.key,
     foreignKeys: [earlier.key, later.key],
     callers: [
-      refused("nobody", missing),
+      refused("no credential", missing),
       refused("a key without a scheme", malformed, plain.key),
       refused("a key with another scheme", malformed, `Basic ${btoa(`${plain.key}:`)}`),
       refused("a scheme without a key", malformed, "Bearer"),

@@ -91,7 +91,7 @@ function withoutChance(transcript: Scene["transcript"]): unknown {
     return ids.get(id) ?? "";
   };
   const text = JSON.stringify(transcript, (name, value: unknown) => {
-    if (name === "lastUsedAt") return undefined; // written in batches, so the time of its appearance is not deterministic
+    if (name === "lastUsedAt") return undefined; // written in batches: its time is not deterministic
     if (times.has(name) && typeof value === "number") return "a time";
     if (typeof value !== "string") return value;
     if (name === "cursor") return "a cursor";

@@ -193,7 +193,7 @@ describe("an Idempotency-Key", () => {
     ["is empty", withKey("")],
     ["has 256 characters", withKey("x".repeat(256))],
     ["has a comma", withKey("a,b")],
-    ["comes twice", [...withKey("a"), ...withKey("b")]],
+    ["is sent twice", [...withKey("a"), ...withKey("b")]],
     ["is sent twice with the same value", [...withKey("a"), ...withKey("a")]],
   ];
   everyProtocol(

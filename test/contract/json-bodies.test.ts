@@ -10,7 +10,9 @@ import { openScene, type Scene } from "./scene.js";
 
 const contract = openContract();
 
-/** JSON texts that no message can express, and the fields that must be named. The last column: also sent over Connect. */
+/**
+ * JSON texts that no message can express, and the fields that must be named. The last column: also sent over Connect.
+ */
 const bodies: readonly [operation: OperationName, body: string, locations: string[], overConnect: boolean][] = [
   ["createIdentity", `{"externalId": "user_1"`, ["body"], true],
   ["createIdentity", `user_1`, ["body"], false],

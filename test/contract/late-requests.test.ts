@@ -32,7 +32,7 @@ afterAll(async () => {
 const rpcNamed = (name: string) => rpcs.find((rpc) => rpc.name === name) as Rpc;
 const createKey = rpcNamed("KeysService.CreateKey");
 
-/** The protocols of an RPC whose requests have a body. */
+/** Clients of an RPC, only those whose requests have a body. */
 const clientsWithBody = (rpc: Rpc) => wire.clientsFor(rpc).filter((client) => typeof client.garbage !== "string");
 
 /** Sends the headers of a request to each of these RPCs over every protocol, and the bodies when `finish` is called. */
@@ -76,8 +76,8 @@ async function contents({ workspaceId, keyId }: Victim) {
 }
 
 /**
- * Expects no wrong outcome. A process that gets no CPU time for longer than a lease refuses its calls as unavailable. That
- * is neither right nor wrong, so the attempt is repeated.
+ * Expects no wrong outcome. A process that gets no CPU time for longer than a lease refuses its calls as unavailable.
+ * That is neither right nor wrong, so the attempt is repeated.
  */
 async function unlessUnavailable(findWrong: () => Promise<{ code: string }[]>): Promise<void> {
   let wrong = await findWrong();
@@ -87,7 +87,7 @@ async function unlessUnavailable(findWrong: () => Promise<{ code: string }[]>): 
 }
 
 describe.each(revocations)("after $name is acknowledged", ({ revoke, code }) => {
-  test("a change whose body arrives only then is refused with the right error on every protocol, and nothing changes", async () => {
+  test("a change whose body arrives only then gets the right error on every protocol, and changes nothing", async () => {
     await unlessUnavailable(async () => {
       const victim = await createVictim(app);
       const pending = await begin(victim.key, [[createKey, { name: "successor", scopes: ["*"] }]]);

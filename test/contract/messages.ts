@@ -11,9 +11,10 @@ import {
 import { FieldMaskSchema, StructSchema, TimestampSchema, timestampFromMs } from "@bufbuild/protobuf/wkt";
 
 /**
- * Converts a request with HTTP's names, timestamps and enum names to the message that the other protocols send. A time or
- * an enum may also be given as the message has it, to express what HTTP cannot. `null` leaves a field unset. In an update
- * it also makes the mask name the given fields, which clears the field. So does an empty list, which has no presence.
+ * Converts a request with HTTP's names, timestamps and enum names to the message that the other protocols send. A time
+ * or an enum may also be given as the message has it, to express what HTTP cannot. `null` leaves a field unset. In an
+ * update it also makes the mask name the given fields, which clears the field. So does an empty list, which has no
+ * presence.
  */
 export function toRequestMessage(schema: DescMessage, request: Readonly<Record<string, unknown>>): Message {
   const members: Record<string, unknown> = {};

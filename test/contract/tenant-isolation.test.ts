@@ -58,9 +58,9 @@ let mine: { workspaceId: string; key: string };
 let own: string;
 let neighbour: { workspaceId: string; key: string };
 
-// Each comparison is made once, without retries, so that no difference can be missed. Two calls differ for other reasons
-// only if a busy machine makes Redis time out for one of them, or makes the service shed it. The options below prevent
-// both. A lost lease only delays the call, and times are not compared.
+// Each comparison is made once, without retries, so that no difference can be missed. Two calls differ for other
+// reasons only if a busy machine makes Redis time out for one of them, or makes the service shed it. The options below
+// prevent both. A lost lease only delays the call, and times are not compared.
 beforeAll(async () => {
   provider.register();
   app = await openTestApp({ ...patientWithRedis, guard: { accepts: () => true } });
@@ -168,8 +168,8 @@ async function observe(client: WireClient, rpc: Rpc, { jsonName }: DescField, va
 }
 
 /**
- * A response without its request id, its date, and the value that was sent. A successful response contains new ids, times
- * and a secret, so its length differs by chance.
+ * A response without its request id, its date, and the value that was sent. A successful response contains new ids,
+ * times and a secret, so its length differs by chance.
  */
 function comparableResponse(
   { status, headers, body }: WireResponse,

@@ -54,7 +54,8 @@ const changesOf = ({ keyId, identityId }: Things): Call[] => [
   ["createIdentity", { externalId: "another" }],
   ["updateIdentity", { identityId, meta: { plan: "pro" } }],
   ["deleteIdentity", { identityId }],
-  // An update without a change leaves no event, and a delete that finds nothing changes nothing. Their callers are refused too.
+  // An update without a change leaves no event, and a delete that finds nothing changes nothing. Their callers are
+  // refused too.
   ["updateIdentity", { identityId, meta: {} }],
   ["deleteKey", { keyId: "key_01jd9wzr3xfg2tq5d0v8m1c7ha" }],
 ];

@@ -9,8 +9,8 @@ import type { TestApp } from "./harness.js";
 import { startStopwatch } from "./stopwatch.js";
 
 /**
- * The outcome of a call over any protocol, as the name of its gRPC status, and its duration without the delay that a busy
- * machine added.
+ * The outcome of a call over any protocol, as the name of its gRPC status, and its duration without the delay that a
+ * busy machine added.
  */
 export interface Answered {
   readonly outcome: string;

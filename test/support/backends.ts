@@ -41,8 +41,8 @@ export default async function setup(project: TestProject): Promise<() => Promise
 }
 
 /**
- * A template database: with the schema, a clock that tests can advance, and a lease so short that tests need not wait for
- * changes to be acknowledged.
+ * A template database: with the schema, a clock that tests can advance, and a lease so short that tests need not wait
+ * for changes to be acknowledged.
  */
 async function createTemplate(databaseUrl: string): Promise<string> {
   const name = "template_of_tests";

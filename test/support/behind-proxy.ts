@@ -15,7 +15,9 @@ export interface Line {
 
 export type BehindProxy = Awaited<ReturnType<typeof openBehindProxy>>;
 
-/** A service with a workspace and its log, a proxy in front of its PostgreSQL, and SQL access that bypasses the proxy. */
+/**
+ * A service with a workspace and its log, a proxy in front of its PostgreSQL, and SQL access that bypasses the proxy.
+ */
 export async function openBehindProxy(leaseMs = 50, overrides: Partial<AppOptions> = {}) {
   const database = await createDatabase(inject("template"));
   const sql = openSql(database.url, { max: 2, onnotice: () => {} });

@@ -36,8 +36,8 @@ export async function createDatabase(template?: string): Promise<{ url: string; 
 }
 
 /**
- * For services that must use their Redis: they respond without Redis if it exceeds its timeout, and on a busy machine the
- * default timeout is sometimes too short.
+ * For services that must use their Redis: they respond without Redis if it exceeds its timeout, and on a busy machine
+ * the default timeout is sometimes too short.
  */
 export const patientWithRedis = { redisLimitMs: 10_000 };
 

@@ -25,7 +25,9 @@ const wholes = [
   "workspace.enable",
 ];
 
-/** Invariants of every database at every moment, because a change and everything that belongs to it are one statement. */
+/**
+ * Invariants of every database at every moment, because a change and everything that belongs to it are one statement.
+ */
 const rules: Rules = {
   "every row has exactly one create event": (sql) => sql`
     select id from (

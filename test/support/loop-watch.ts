@@ -6,8 +6,8 @@ export interface LoopWatch {
 }
 
 /**
- * Reads the clock in every iteration of the event loop. The shorter of wall time and CPU time counts: while other programs
- * use the CPU, this process is not busy, and the work of other threads does not block the loop.
+ * Reads the clock in every iteration of the event loop. The shorter of wall time and CPU time counts: while other
+ * programs use the CPU, this process is not busy, and the work of other threads does not block the loop.
  *
  * @param intervalMs the interval of the readings; 0 reads continuously, which is exact and keeps a core busy
  * @param busyFor is called with the duration of each iteration

@@ -47,8 +47,8 @@ export async function searchRemains({ evidence, databaseUrls, redisUrl }: Remain
 }
 
 /**
- * The secrets in a text. They are recognized by their format and checksum, so that no list of them is needed and none is
- * missed. One in four thousand million texts of that format is a false positive.
+ * The secrets in a text. They are recognized by their format and checksum, so that no list of them is needed and none
+ * is missed. One in four thousand million texts of that format is a false positive.
  */
 export function secretsIn(text: string): string[] {
   const found = [...text.matchAll(/_[A-Za-z0-9]{39}/g)].flatMap(({ index, 0: end }) => {

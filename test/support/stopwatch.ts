@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 
 /**
- * Starts to measure a duration in milliseconds, without the delay that a busy machine adds: the time in which this thread
- * was runnable and waited for a core. It is subtracted twice, because the peer, such as PostgreSQL, waits for a core too.
- * If the system does not report it, nothing is subtracted.
+ * Starts to measure a duration in milliseconds, without the delay that a busy machine adds: the time in which this
+ * thread was runnable and waited for a core. It is subtracted twice, because the peer, such as PostgreSQL, waits for a
+ * core too. If the system does not report it, nothing is subtracted.
  */
 export function startStopwatch(): () => number {
   const startedAt = performance.now();

@@ -47,7 +47,9 @@ describe.each(names)("npm run %s", (name) => {
   });
 });
 
-/** The options of each command: what their values must be, some valid values and their parsed form, and invalid ones. */
+/**
+ * The options of each command: what their values must be, some valid values and their parsed form, and invalid ones.
+ */
 const options: Record<Name, Record<string, { must?: string; right?: object; wrong?: readonly string[] }>> = {
   bench: {
     svg: { must: "the name of a file", right: { "bench.svg": "bench.svg" } },

@@ -31,7 +31,10 @@ const requests = fc.constantFrom(...posted).chain((name) => {
   });
 });
 
-/** Rules that no schema expresses: that a time is in the future, that the service issued a cursor, the permission syntax. */
+/**
+ * Rules that no schema expresses: that a time is in the future, that the service issued a cursor, the permission
+ * syntax.
+ */
 const beyondSchema = /^(expires|cursor|verifyKey permissions)$/;
 
 /** Sends a request; expects the service to accept or refuse it as the schema does. */

@@ -120,7 +120,9 @@ const titles: Record<number, string> = {
   504: "Gateway Timeout",
 };
 
-/** Checks an error response: exactly the members of the error envelope, all consistent. Returns its detail and fields. */
+/**
+ * Checks an error response: exactly the members of the error envelope, all consistent. Returns its detail and fields.
+ */
 export function expectFailure(
   response: Answer,
   status: number,
