@@ -1,10 +1,10 @@
 import type { OperationName } from "./operations.js";
 
-/** A JSON object of the caller's own making. */
+/** A JSON object that the caller defines. */
 export type Meta = Record<string, unknown>;
 
-/** An identity as every protocol answers it, in the names and times of HTTP. */
-export interface IdentityAnswer {
+/** An identity as every protocol returns it, with HTTP's field names and timestamps. */
+export interface IdentityResponse {
   identityId: string;
   externalId: string;
   meta: Meta;
@@ -12,8 +12,8 @@ export interface IdentityAnswer {
   updatedAt: number;
 }
 
-/** A key as every protocol answers it. */
-export interface KeyAnswer {
+/** A key as every protocol returns it. */
+export interface KeyResponse {
   keyId: string;
   workspaceId: string;
   start: string;
@@ -21,7 +21,7 @@ export interface KeyAnswer {
   enabled: boolean;
   scopes: string[];
   permissions: string[];
-  identity?: IdentityAnswer;
+  identity?: IdentityResponse;
   meta?: Meta;
   expires?: number;
   createdAt: number;
@@ -29,14 +29,14 @@ export interface KeyAnswer {
   lastUsedAt?: number;
 }
 
-/** How a verification ended, as every protocol answers it. */
-export interface VerificationAnswer extends Partial<Omit<KeyAnswer, "workspaceId" | "start" | "scopes">> {
+/** The result of a verification as every protocol returns it. */
+export interface VerificationResponse extends Partial<Omit<KeyResponse, "workspaceId" | "start" | "scopes">> {
   valid: boolean;
   code: string;
 }
 
-/** A change that was made, as every protocol answers it. */
-export interface EventAnswer {
+/** An audit event as every protocol returns it. */
+export interface EventResponse {
   eventId: string;
   workspaceId: string;
   type: string;
@@ -48,8 +48,8 @@ export interface EventAnswer {
   after?: Meta;
 }
 
-/** A workspace as every protocol answers it. */
-export interface WorkspaceAnswer {
+/** A workspace as every protocol returns it. */
+export interface WorkspaceResponse {
   workspaceId: string;
   name: string;
   enabled: boolean;
@@ -59,32 +59,32 @@ export interface WorkspaceAnswer {
   createdAt: number;
 }
 
-/** Where a page of a list stands. */
-export interface PaginationAnswer {
+/** Whether a list has more pages, and the cursor of the next. */
+export interface PaginationResponse {
   hasMore: boolean;
   cursor?: string;
 }
 
-/** What each operation answers as its `data`. */
+/** The `data` of each operation's response. */
 export interface Answers extends Record<OperationName, unknown> {
-  listKeys: KeyAnswer[];
+  listKeys: KeyResponse[];
   createKey: { keyId: string; key: string };
-  getKey: KeyAnswer;
-  updateKey: KeyAnswer;
+  getKey: KeyResponse;
+  updateKey: KeyResponse;
   deleteKey: Record<string, never>;
   rerollKey: { keyId: string; key: string };
-  verifyKey: VerificationAnswer;
-  whoami: KeyAnswer;
-  getIdentity: IdentityAnswer;
-  listIdentities: IdentityAnswer[];
+  verifyKey: VerificationResponse;
+  whoami: KeyResponse;
+  getIdentity: IdentityResponse;
+  listIdentities: IdentityResponse[];
   createIdentity: { identityId: string };
-  updateIdentity: IdentityAnswer;
+  updateIdentity: IdentityResponse;
   deleteIdentity: Record<string, never>;
   createWorkspace: { workspaceId: string; keyId: string; key: string };
   createRootKey: { keyId: string; key: string };
-  getWorkspace: WorkspaceAnswer;
-  listWorkspaces: WorkspaceAnswer[];
-  disableWorkspace: WorkspaceAnswer;
-  enableWorkspace: WorkspaceAnswer;
-  listAuditEvents: EventAnswer[];
+  getWorkspace: WorkspaceResponse;
+  listWorkspaces: WorkspaceResponse[];
+  disableWorkspace: WorkspaceResponse;
+  enableWorkspace: WorkspaceResponse;
+  listAuditEvents: EventResponse[];
 }

@@ -1,13 +1,13 @@
 import { describe, expect } from "vitest";
 import { operatorKey } from "../support/harness.js";
-import type { EventAnswer } from "./answers.js";
+import type { EventResponse } from "./answers.js";
 import { openContract } from "./cases.js";
 import { createFullKey } from "./key-settings.js";
 import type { Scene } from "./scene.js";
 
 const { everyProtocol } = openContract();
 
-/** Makes one change of each kind; gives what the events must tell, newest first. */
+/** Makes one change of each kind, and returns the ids that the events must name. */
 async function makeChanges({ ok, home }: Scene) {
   const { workspaceId } = home;
   const { keyId } = await ok("createKey", home.key, { name: "first", permissions: ["documents.read"] });
@@ -22,62 +22,71 @@ async function makeChanges({ ok, home }: Scene) {
   return { keyId, identityId };
 }
 
-function told({ type, actor, resourceId }: EventAnswer) {
+function summarize({ type, actor, resourceId }: EventResponse) {
   return { type, actor, resourceId };
 }
 
 describe("listing audit events", () => {
-  everyProtocol("the operator and a key with audit.read see the same of a workspace, newest first", async (scene) => {
-    const { workspaceId, keyId: actor } = scene.home;
-    const { keyId, identityId } = await makeChanges(scene);
-    const { key } = await scene.ok("createKey", scene.home.key, { scopes: ["audit.read"] });
-    const events = await scene.ok("listAuditEvents", key);
-    expect(await scene.ok("listAuditEvents", key, { workspaceId })).toEqual(events);
-    expect(await scene.ok("listAuditEvents", operatorKey, { workspaceId })).toEqual(events);
-    expect(new Set(events.map((event) => event.workspaceId))).toEqual(new Set([workspaceId]));
-    const ofKey = events.filter(({ resourceId }) => resourceId === keyId);
-    expect(ofKey.map(told)).toEqual(
-      ["key.delete", "key.reroll", "key.update", "key.create"].map((type) => ({ type, actor, resourceId: keyId })),
-    );
-    const ofIdentity = events.filter(({ resourceId }) => resourceId === identityId);
-    expect(ofIdentity.map(told)).toEqual(
-      ["identity.delete", "identity.update", "identity.create"].map((type) => ({
-        type,
-        actor,
-        resourceId: identityId,
-      })),
-    );
-    const ofWorkspace = events.filter(({ resourceId }) => resourceId === workspaceId);
-    expect(ofWorkspace.map(told)).toEqual(
-      ["workspace.enable", "workspace.disable", "workspace.create"].map((type) => ({
-        type,
-        actor: "operator",
-        resourceId: workspaceId,
-      })),
-    );
-  });
+  everyProtocol(
+    "the operator and a key with audit.read list the same events of a workspace, newest first",
+    async (scene) => {
+      const { workspaceId, keyId: actor } = scene.home;
+      const { keyId, identityId } = await makeChanges(scene);
+      const { key } = await scene.ok("createKey", scene.home.key, { scopes: ["audit.read"] });
+      const events = await scene.ok("listAuditEvents", key);
+      expect(await scene.ok("listAuditEvents", key, { workspaceId })).toEqual(events);
+      expect(await scene.ok("listAuditEvents", operatorKey, { workspaceId })).toEqual(events);
+      expect(new Set(events.map((event) => event.workspaceId))).toEqual(new Set([workspaceId]));
+      const ofKey = events.filter(({ resourceId }) => resourceId === keyId);
+      expect(ofKey.map(summarize)).toEqual(
+        ["key.delete", "key.reroll", "key.update", "key.create"].map((type) => ({ type, actor, resourceId: keyId })),
+      );
+      const ofIdentity = events.filter(({ resourceId }) => resourceId === identityId);
+      expect(ofIdentity.map(summarize)).toEqual(
+        ["identity.delete", "identity.update", "identity.create"].map((type) => ({
+          type,
+          actor,
+          resourceId: identityId,
+        })),
+      );
+      const ofWorkspace = events.filter(({ resourceId }) => resourceId === workspaceId);
+      expect(ofWorkspace.map(summarize)).toEqual(
+        ["workspace.enable", "workspace.disable", "workspace.create"].map((type) => ({
+          type,
+          actor: "operator",
+          resourceId: workspaceId,
+        })),
+      );
+    },
+  );
 
-  everyProtocol("a key that names another workspace, or one that never was, is told there is none", async (scene) => {
-    const other = await scene.newWorkspace();
-    const refusals = [];
-    for (const workspaceId of [other.workspaceId, "ws_01jcz0000000000000000000zz", "no id at all"]) {
-      const request = { workspaceId };
-      refusals.push(await scene.refused("data/workspace_not_found", "listAuditEvents", scene.home.key, request));
-    }
-    for (const refusal of refusals) expect(refusal).toEqual(refusals[0]);
-  });
+  everyProtocol(
+    "tenant isolation: a key that names another workspace, or an unknown one, gets workspace_not_found",
+    async (scene) => {
+      const other = await scene.newWorkspace();
+      const refusals = [];
+      for (const workspaceId of [other.workspaceId, "ws_01jcz0000000000000000000zz", "no id at all"]) {
+        const request = { workspaceId };
+        refusals.push(await scene.refused("data/workspace_not_found", "listAuditEvents", scene.home.key, request));
+      }
+      for (const refusal of refusals) expect(refusal).toEqual(refusals[0]);
+    },
+  );
 
-  everyProtocol("a key sees nothing of another workspace, also by a resource's id", async (scene) => {
-    const other = await scene.newWorkspace();
-    const { keyId } = await scene.ok("createKey", other.key, { name: "theirs" });
-    for (const resourceId of [keyId, other.workspaceId]) {
-      expect(await scene.ok("listAuditEvents", scene.home.key, { resourceId })).toEqual([]);
-    }
-    const events = await scene.ok("listAuditEvents", scene.home.key);
-    expect(JSON.stringify(events)).not.toContain(other.workspaceId);
-  });
+  everyProtocol(
+    "tenant isolation: a key sees no events of another workspace, also with a resourceId filter",
+    async (scene) => {
+      const other = await scene.newWorkspace();
+      const { keyId } = await scene.ok("createKey", other.key, { name: "theirs" });
+      for (const resourceId of [keyId, other.workspaceId]) {
+        expect(await scene.ok("listAuditEvents", scene.home.key, { resourceId })).toEqual([]);
+      }
+      const events = await scene.ok("listAuditEvents", scene.home.key);
+      expect(JSON.stringify(events)).not.toContain(other.workspaceId);
+    },
+  );
 
-  everyProtocol("filters by type, by resource and by time, and by several at once", async (scene) => {
+  everyProtocol("events can be filtered by type, resource, time, and combinations", async (scene) => {
     await makeChanges(scene);
     await scene.clock.advance(60_000);
     const since = scene.clock.now();
@@ -97,13 +106,13 @@ describe("listing audit events", () => {
     expect(await typesOf({ since, until, type: "key.create", resourceId: keyId })).toEqual(["key.create"]);
   });
 
-  everyProtocol("a walk in pages of any size sees each event once, newest first", async (scene) => {
+  everyProtocol("pagination: pages of any size return each event exactly once, newest first", async (scene) => {
     await makeChanges(scene);
     const all = await scene.ok("listAuditEvents", scene.home.key);
     const times = all.map(({ at }) => at);
     expect(times).toEqual(times.toSorted((one, other) => other - one));
     for (const limit of [1, 4, 100]) {
-      const seen: EventAnswer[] = [];
+      const seen: EventResponse[] = [];
       let cursor: string | undefined;
       do {
         const request = cursor === undefined ? { limit } : { limit, cursor };
@@ -116,14 +125,14 @@ describe("listing audit events", () => {
     }
   });
 
-  everyProtocol("no event holds a secret", async (scene) => {
+  everyProtocol("no event contains a secret", async (scene) => {
     const { keyId, key } = await createFullKey(scene);
     const rerolled = await scene.ok("rerollKey", scene.home.key, { keyId });
     const events = JSON.stringify(await scene.ok("listAuditEvents", scene.home.key));
     for (const secret of [key, rerolled.key, scene.home.key]) expect(events).not.toContain(secret.slice(-34));
   });
 
-  everyProtocol("what was refused leaves no event", async (scene) => {
+  everyProtocol("refused calls leave no event", async (scene) => {
     const before = await scene.ok("listAuditEvents", scene.home.key);
     await scene.refused("data/key_not_found", "deleteKey", scene.home.key, { keyId: "nobody" });
     await scene.refused("data/identity_not_found", "createKey", scene.home.key, { identityId: "nobody" });

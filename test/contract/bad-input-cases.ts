@@ -1,7 +1,7 @@
 import { nested } from "./meta.js";
 import type { OperationName } from "./operations.js";
 
-/** Requests of one operation that must be refused with invalid_input, and the field that must be named for them. */
+/** Requests that each of these operations must refuse with invalid_input, naming the field `location`. */
 export interface BadInput {
   readonly what: string;
   readonly operations: readonly OperationName[];
@@ -11,7 +11,7 @@ export interface BadInput {
 
 const controlCharacters = ["\u0001", "\t", "\n", "\r", "\u001b", "\u001f", "\u007f", "\u0080", "\u0085", "\u009f"];
 
-/** Objects that cannot be stored and given back through every protocol. */
+/** Objects that cannot be stored and returned unchanged over every protocol. */
 const metas: Record<string, Record<string, unknown>[]> = {
   "NUL in a value": [{ a: "x\0y" }, { a: [{ b: ["\0"] }] }],
   "NUL in a key": [{ "x\0y": 1 }, { a: { b: [{ "\0": 1 }] } }],
@@ -23,23 +23,23 @@ names.push("ключ", "keys/read", "a\nb", "a\0b", "x".repeat(101));
 
 const prefixes = ["", "seventeen_letters", "a-b", "a b", "ключ", "lk\n", "\0", "lk.live"];
 
-/** A list of scopes or of permissions that cannot be one. */
+/** Invalid lists of scopes or permissions. */
 function badLists(field: string, operation: OperationName, badNames: readonly string[], more = {}): BadInput[] {
   const bad = (what: string, location: string, ...lists: string[][]): BadInput => {
     return { what, operations: [operation], location, requests: lists.map((list) => ({ ...more, [field]: list })) };
   };
   return [
-    bad(`${field} with one that is no name`, `${field}[1]`, ...badNames.map((name) => ["keys.read", name])),
+    bad(`${field} with an invalid name`, `${field}[1]`, ...badNames.map((name) => ["keys.read", name])),
     bad(
       `more than 100 ${field}`,
       field,
       Array.from({ length: 101 }, (_, index) => `documents.read_${index}`),
     ),
-    bad(`the same twice in ${field}`, field, ["keys.read", "keys.create", "keys.read"]),
+    bad(`a duplicate in ${field}`, field, ["keys.read", "keys.create", "keys.read"]),
   ];
 }
 
-/** Bad fields of what is created, or referred to. */
+/** Invalid fields of requests that create something or refer to something. */
 const creating: readonly BadInput[] = [
   ...Object.entries({
     "is empty": [""],
@@ -112,7 +112,7 @@ const creating: readonly BadInput[] = [
 const keyId = "key_00000000000000000000000000";
 const tooLong = "x".repeat(256);
 
-/** What createKey refuses, updateKey refuses as well. */
+/** updateKey refuses the same values as createKey. */
 const updating: readonly BadInput[] = [
   ...creating
     .filter(({ operations, location }) => operations.includes("createKey") && location !== "prefix")
@@ -129,7 +129,7 @@ const updating: readonly BadInput[] = [
   ),
 ];
 
-/** Bad fields that every protocol can send. */
+/** Invalid fields that every protocol can send. */
 export const badInputs: readonly BadInput[] = [
   ...creating,
   ...updating,

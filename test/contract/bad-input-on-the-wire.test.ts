@@ -11,7 +11,7 @@ import { type Answer, ask, createWorkspace, expectInvalid, expectSuccess } from 
 import { openTestApp, type TestApp } from "../support/harness.js";
 import { toRequestMessage } from "./messages.js";
 
-// What the fuzz has found, each as a case of its own.
+// Each case was found by the fuzzer.
 
 const written: string[] = [];
 const log = pino({ level: "info", base: null }, { write: (line: string) => void written.push(line) });
@@ -41,12 +41,12 @@ function post(path: string, body: string | Buffer, headers: Record<string, strin
 }
 
 function frame(bytes: Uint8Array, flags = 0, length = bytes.length): Buffer {
-  const head = Buffer.of(flags, 0, 0, 0, 0);
-  head.writeUInt32BE(length, 1);
-  return Buffer.concat([head, bytes]);
+  const header = Buffer.of(flags, 0, 0, 0, 0);
+  header.writeUInt32BE(length, 1);
+  return Buffer.concat([header, bytes]);
 }
 
-/** The reason and the fields that a refusal over Connect tells in its details. */
+/** The reason and the field names in the error details of a Connect response. */
 function connectRefusal({ status, headers, text }: Answer) {
   const { details = [] } = JSON.parse(text) as { details?: { type: string; value: string }[] };
   const bytesOf = (typeName: string) =>
@@ -57,10 +57,10 @@ function connectRefusal({ status, headers, text }: Answer) {
   return { status, reason: info.reason, fields: fieldViolations.map(({ field }) => field) };
 }
 
-describe("a member that is given twice is refused and named, since readers differ in which one counts", () => {
+describe("a duplicate JSON member is refused and named, because parsers differ in which one they use", () => {
   it.each([
-    ["at the top", `{"externalId":"a","externalId":"b"}`, "externalId"],
-    ["at the top, once in escapes", `{"externalId":"a","external\\u0049d":"b"}`, "externalId"],
+    ["at the top level", `{"externalId":"a","externalId":"b"}`, "externalId"],
+    ["at the top level, once with escapes", `{"externalId":"a","external\\u0049d":"b"}`, "externalId"],
     ["inside meta", `{"externalId":"a","meta":{"x":{"y":1,"z":"\\\\\\"y","y":2}}}`, "meta"],
     ["in a list inside meta", `{"externalId":"a","meta":{"x":[1,{"y":":"},{"y":1,"y":1}]}}`, "meta"],
   ])("%s", async (_where, body, location) => {
@@ -68,7 +68,7 @@ describe("a member that is given twice is refused and named, since readers diffe
     expect(connectRefusal(await post(overConnect, body))).toMatchObject({ status: 400, fields: [location] });
   });
 
-  it("what only looks like it is not", async () => {
+  it("strings and nested objects that only look like duplicates are accepted", async () => {
     const meta = `{"a":{"a":1},"b":[{"a":1},{"a":":,\\"a\\":"}],"c":"{\\"c\\":1,\\"c\\":2}\\\\"}`;
     await succeed(origin, "identities.createIdentity", key, { externalId: "plain", meta: JSON.parse(meta) });
     const stored = await succeed(origin, "identities.getIdentity", key, { externalId: "plain" });
@@ -76,26 +76,26 @@ describe("a member that is given twice is refused and named, since readers diffe
   });
 });
 
-describe("a name that is empty is shown by its quotes", () => {
-  it("as a field", async () => {
+describe("the name of an unknown field in the error", () => {
+  it("is quoted if it is empty: a body field", async () => {
     const body = `{"externalId":"a","":1}`;
     expect(expectInvalid(await post(overHttp, body))).toEqual([`""`]);
     expect(connectRefusal(await post(overConnect, body)).fields).toEqual([`""`]);
   });
 
-  it("as a parameter", async () => {
+  it("is quoted if it is empty: a query parameter", async () => {
     expect(expectInvalid(await ask(origin, "/v1/identities.listIdentities?=1", { method: "GET", key }))).toEqual([
       `""`,
     ]);
   });
 
-  it("and a long one is not cut in the midst of a character", async () => {
+  it("is not truncated within a character", async () => {
     const [location = ""] = expectInvalid(await post(overHttp, JSON.stringify({ [`${"x".repeat(99)}🗝🗝`]: 1 })));
     expect(location.isWellFormed()).toBe(true);
   });
 });
 
-describe("names of prototypes in meta come back through every protocol", () => {
+describe("property names of JavaScript prototypes in meta are returned unchanged over every protocol", () => {
   it.each(["__proto__", "constructor", "prototype", "toString", "$typeName"])("%s", async (name) => {
     const text = `{"${name}":{"${name}":[{"${name}":"a"}]}}`;
     const protocols = openProtocols(app);
@@ -112,49 +112,49 @@ describe("names of prototypes in meta come back through every protocol", () => {
   });
 });
 
-describe("what Connect would refuse in words of its own is refused with the details of the catalogue", () => {
+describe("errors that the Connect library itself would report have the error catalogue's details", () => {
   const gzip = (bytes: Buffer) => gzipSync(bytes);
   const json = Buffer.from(`{"externalId":"a"}`);
 
   it.each<[string, Buffer, Record<string, string>, string, string[]]>([
     ["text that is not UTF-8", Buffer.from(`{"externalId":"\xff"}`, "latin1"), {}, "INVALID_INPUT", ["body"]],
-    ["a compression nobody knows", json, { "content-encoding": "zstd" }, "UNSUPPORTED_MEDIA_TYPE", []],
-    ["a body by gzip", gzip(json), { "content-encoding": "gzip" }, "UNSUPPORTED_MEDIA_TYPE", []],
-    ["a body by brotli", brotliCompressSync(json), { "content-encoding": "br" }, "UNSUPPORTED_MEDIA_TYPE", []],
-    ["what is not compressed, but says so", json, { "content-encoding": "gzip" }, "UNSUPPORTED_MEDIA_TYPE", []],
+    ["an unknown compression", json, { "content-encoding": "zstd" }, "UNSUPPORTED_MEDIA_TYPE", []],
+    ["a gzip body", gzip(json), { "content-encoding": "gzip" }, "UNSUPPORTED_MEDIA_TYPE", []],
+    ["a brotli body", brotliCompressSync(json), { "content-encoding": "br" }, "UNSUPPORTED_MEDIA_TYPE", []],
+    ["an uncompressed body declared as gzip", json, { "content-encoding": "gzip" }, "UNSUPPORTED_MEDIA_TYPE", []],
     [
-      "what expands to too much",
+      "a body that decompresses to more than the limit",
       gzip(Buffer.alloc(2 ** 23)),
       { "content-encoding": "gzip" },
       "UNSUPPORTED_MEDIA_TYPE",
       [],
     ],
     ["nothing, compressed", Buffer.alloc(0), { "content-encoding": "br" }, "UNSUPPORTED_MEDIA_TYPE", []],
-    ["a time-out that is none", json, { "connect-timeout-ms": "soon" }, "INVALID_INPUT", ["connect-timeout-ms"]],
-    ["an expectation that nobody can meet", json, { expect: "a miracle" }, "INVALID_INPUT", ["Expect"]],
+    ["an invalid timeout", json, { "connect-timeout-ms": "soon" }, "INVALID_INPUT", ["connect-timeout-ms"]],
+    ["an unsupported Expect header", json, { expect: "a miracle" }, "INVALID_INPUT", ["Expect"]],
   ])("%s", async (_what, body, headers, reason, fields) => {
     expect(connectRefusal(await post(overConnect, body, headers))).toMatchObject({ reason, fields });
   });
 
   it.each<[string, Buffer, Record<string, string>, string, string]>([
-    ["half a head", frame(message).subarray(0, 3), {}, "3", "body"],
-    ["a message cut short", frame(message).subarray(0, -1), {}, "3", "body"],
+    ["half a frame header", frame(message).subarray(0, 3), {}, "3", "body"],
+    ["a truncated message", frame(message).subarray(0, -1), {}, "3", "body"],
     ["two messages", Buffer.concat([frame(message), frame(message)]), {}, "3", "body"],
     ["no message", Buffer.alloc(0), {}, "3", "body"],
-    ["flags that do not exist", frame(message, 2), {}, "3", "body"],
-    ["a length beyond all bounds", frame(message, 0, 2 ** 32 - 1), {}, "8", "larger than"],
-    ["compression that is not named", frame(gzip(message), 1), {}, "12", "grpc-encoding"],
-    ["a frame, compressed", frame(gzip(message), 1), { "grpc-encoding": "gzip" }, "12", "grpc-encoding"],
-    ["compression that is not used", frame(message), { "grpc-encoding": "gzip" }, "12", "grpc-encoding"],
-    ["a time-out that is none", frame(message), { "grpc-timeout": "5" }, "3", "grpc-timeout"],
-  ])("over gRPC-Web: %s", async (_what, body, more, status, told) => {
+    ["unknown flags", frame(message, 2), {}, "3", "body"],
+    ["a length over the limit", frame(message, 0, 2 ** 32 - 1), {}, "8", "larger than"],
+    ["compression without grpc-encoding", frame(gzip(message), 1), {}, "12", "grpc-encoding"],
+    ["a compressed frame", frame(gzip(message), 1), { "grpc-encoding": "gzip" }, "12", "grpc-encoding"],
+    ["grpc-encoding of an uncompressed frame", frame(message), { "grpc-encoding": "gzip" }, "12", "grpc-encoding"],
+    ["an invalid timeout", frame(message), { "grpc-timeout": "5" }, "3", "grpc-timeout"],
+  ])("over gRPC-Web: %s", async (_what, body, more, status, expectedMessage) => {
     const { headers } = await post(overConnect, body, { "content-type": "application/grpc-web+proto", ...more });
     expect(headers["grpc-status"]).toBe(status);
-    expect(decodeURIComponent(String(headers["grpc-message"]))).toContain(told);
+    expect(decodeURIComponent(String(headers["grpc-message"]))).toContain(expectedMessage);
     expect(headers["grpc-status-details-bin"]).toBeDefined();
   });
 
-  it("and who compresses is told what is accepted instead", async () => {
+  it("the response to a compressed request lists the accepted encodings", async () => {
     const overHttpOf = (path: string, headers: Record<string, string>) => post(path, gzip(json), headers);
     const gzipped = { "content-encoding": "gzip" };
     for (const path of [overHttp, overConnect]) {
@@ -170,27 +170,27 @@ describe("what Connect would refuse in words of its own is refused with the deta
   it.each(["application/json; charset=latin1", "application/json;;;", "application/grpc-web-text"])(
     "the type %s",
     async (type) => {
-      const answer = await post(overConnect, json, { "content-type": type });
-      expect(answer.status).toBe(415);
-      expect(JSON.parse(answer.text).error.type).toMatch(/unsupported_media_type$/);
+      const response = await post(overConnect, json, { "content-type": type });
+      expect(response.status).toBe(415);
+      expect(JSON.parse(response.text).error.type).toMatch(/unsupported_media_type$/);
     },
   );
 
   it.each<[string, Buffer, Record<string, string>]>([
-    ["no compression that is said", Buffer.from(`{"externalId":"as it is"}`), { "content-encoding": "identity" }],
+    ["an explicit identity encoding", Buffer.from(`{"externalId":"as it is"}`), { "content-encoding": "identity" }],
     [
-      "a charset that is said",
+      "an explicit charset",
       Buffer.from(`{"externalId":"by charset"}`),
       { "content-type": "application/json; charset=utf-8" },
     ],
-    ["a frame as it is", frame(message), { "content-type": "application/grpc-web", "grpc-encoding": "identity" }],
-  ])("but not %s", async (_what, body, headers) => {
-    const answer = await post(overConnect, body, headers);
-    expect(answer.text, answer.text).toContain("id_");
+    ["an uncompressed frame", frame(message), { "content-type": "application/grpc-web", "grpc-encoding": "identity" }],
+  ])("accepted: %s", async (_what, body, headers) => {
+    const response = await post(overConnect, body, headers);
+    expect(response.text, response.text).toContain("id_");
   });
 });
 
-it("a client that hangs up in the midst of its body is not logged as a failure of ours", async () => {
+it("a client that disconnects while sending its body is not logged as a server error", async () => {
   const { hostname, port } = new URL(origin);
   const socket = connect(Number(port), hostname);
   socket.write(`POST ${overHttp} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${key}\r\n`);

@@ -15,7 +15,7 @@ function locations({ fields }: Refusal): string[] | undefined {
   return fields?.map(({ location }) => location);
 }
 
-/** The workspace is as it was when the scene opened. */
+/** Checks that the workspace is unchanged since the scene opened. */
 async function expectNothingStored({ ok, home }: Scene): Promise<void> {
   expect(await ok("listIdentities", home.key)).toEqual([]);
   expect(await ok("listKeys", home.key)).toHaveLength(1);
@@ -23,7 +23,7 @@ async function expectNothingStored({ ok, home }: Scene): Promise<void> {
   expect(enabled).toBe(true);
 }
 
-describe("what is not as documented is refused, the field named, and nothing stored", () => {
+describe("input validation: invalid fields are refused and named, and nothing is stored", () => {
   for (const { what, operations, location, requests } of badInputs) {
     for (const operation of operations) {
       everyProtocol(`${operation} refuses ${what} and names ${location}`, async (scene) => {
@@ -39,7 +39,7 @@ describe("what is not as documented is refused, the field named, and nothing sto
 
   for (const operation of ["getIdentity", "deleteIdentity"] as const) {
     everyProtocol(
-      `${operation} without a reference is refused and the three ways to refer are named`,
+      `${operation} without a reference is refused, and the error names the three possible fields`,
       async (scene) => {
         const [named] = locations(await scene.refused(invalid, operation, scene.home.key, {})) ?? [];
         for (const field of ["identityId", "externalId", "identity"]) expect(named?.split("|")).toContain(field);
@@ -47,7 +47,7 @@ describe("what is not as documented is refused, the field named, and nothing sto
     );
   }
 
-  everyProtocol("every bad field of a request is named, not only the first", async (scene) => {
+  everyProtocol("every invalid field of a request is named, not only the first", async (scene) => {
     const request = { name: "", prefix: "a b", permissions: ["keys.read", "bad one", "worse one"], externalId: "" };
     const refusal = await scene.refused(invalid, "createKey", scene.home.key, request);
     expect(locations(refusal)?.sort()).toEqual(["externalId", "name", "permissions[1]", "permissions[2]", "prefix"]);
@@ -72,11 +72,11 @@ describe("what is not as documented is refused, the field named, and nothing sto
   }
 });
 
-describe("what only messages can say is refused as well", () => {
+describe("values that only protobuf messages can express are refused as well", () => {
   for (const reason of [0, 8, 99, -1]) {
     someProtocols(
       ["grpc", "connect", "grpc-web"],
-      `the reason of number ${reason} is refused and named`,
+      `the enum value ${reason} as a reason is refused, and the field named`,
       async (scene) => {
         const { workspaceId } = scene.home;
         const refusal = await scene.refused(invalid, "disableWorkspace", operatorKey, { workspaceId, reason });
@@ -87,7 +87,7 @@ describe("what only messages can say is refused as well", () => {
   }
 
   for (const number of [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]) {
-    someProtocols(["grpc", "grpc-web"], `${number} in meta is refused and meta named`, async (scene) => {
+    someProtocols(["grpc", "grpc-web"], `${number} in meta is refused, and meta named`, async (scene) => {
       for (const meta of [{ number }, { list: [{ number }] }]) {
         const request = { externalId: "user_1", meta };
         for (const operation of ["createIdentity", "createKey"] as const) {
@@ -114,8 +114,8 @@ describe("what only messages can say is refused as well", () => {
   }
 });
 
-describe("bytes over gRPC that are no sound message are refused, and the server unharmed", () => {
-  /** A field of the wire format: its number, and its content with the length before it. */
+describe("invalid protobuf bytes over gRPC are refused, and the server keeps serving", () => {
+  /** A length-delimited field of the wire format: number, length and content. */
   const field = (number: number, content: Uint8Array): Buffer => {
     const length: number[] = [];
     let rest = content.length;
@@ -128,11 +128,11 @@ describe("bytes over gRPC that are no sound message are refused, and the server 
 
   test.each([
     ["random bytes", Buffer.of(0xff, 0x00, 0xde, 0xad), ["body"]],
-    ["a message cut short", Buffer.of(0x0a, 0x7f, 0x61), ["body"]],
+    ["a truncated message", Buffer.of(0x0a, 0x7f, 0x61), ["body"]],
     ["an externalId that is not UTF-8", field(1, Buffer.of(0xff, 0xfe)), ["body", "externalId"]],
     ["half a surrogate pair in an externalId", field(1, Buffer.of(0xed, 0xa0, 0x80)), ["body", "externalId"]],
     [
-      "a number in a large meta that goes on behind its end",
+      "a number in a large meta that extends past its end",
       Buffer.concat([
         externalId,
         field(2, Buffer.concat([entry(field(3, Buffer.alloc(2_000, "x"))), Buffer.of(0x18, 0x80)])),
@@ -145,7 +145,7 @@ describe("bytes over gRPC that are no sound message are refused, and the server 
     const { grpc } = contract.protocols;
     const scene = await openScene(grpc, contract.clock);
     const outcome = await grpc.callBytes("createIdentity", scene.home.key, bytes);
-    if (outcome.ok) return expect.fail("it was answered");
+    if (outcome.ok) return expect.fail("the call succeeded");
     expect(outcome.code).toBe(invalid);
     expect(possible).toContain(locations(outcome)?.join());
     await expectNothingStored(scene);

@@ -7,16 +7,16 @@ import type { Scene } from "./scene.js";
 
 const contract = openContract(allProtocols);
 
-/** More than one page looks through, and less than two. */
+/** More rows than one page scans, and fewer than two pages scan. */
 const many = 6_000;
 
-/** Runs statements in the service's database: thousands of rows are not made by thousands of calls. */
+/** Runs SQL in the service's database, because thousands of calls would take too long. */
 async function inDatabase(statements: (sql: postgres.Sql) => Promise<unknown>): Promise<void> {
   const sql = openSql(contract.app.databaseUrl, { max: 1, onnotice: () => {} });
   await statements(sql).finally(() => sql.end());
 }
 
-/** Follows a list's cursors to its end: all rows, and how many each page has. */
+/** Follows a list's cursors to the end; returns all rows and the number of rows of each page. */
 async function walk<Name extends "listIdentities" | "listKeys" | "listAuditEvents">(
   { page, home }: Scene,
   list: Name,
@@ -35,28 +35,31 @@ async function walk<Name extends "listIdentities" | "listKeys" | "listAuditEvent
   return { rows, sizes };
 }
 
-/** An id that sorts behind all that were minted so far. */
+/** An id prefix that sorts after every id generated so far. */
 const later = (prefix: string) => `${prefix}_7`;
 
-describe("a filter that matches little of a large workspace is answered in pages, some of which are empty", () => {
-  contract.everyProtocol("listIdentities by search finds what is behind thousands of others, once", async (scene) => {
-    const { ok, home } = scene;
-    const { identityId } = await ok("createIdentity", home.key, { externalId: "Needle, first" });
-    await inDatabase(
-      (sql) => sql`
+describe("bounded list scans: a filter that matches few rows of many is paged, and pages may be empty", () => {
+  contract.everyProtocol(
+    "listIdentities by search finds a match after thousands of other rows, exactly once",
+    async (scene) => {
+      const { ok, home } = scene;
+      const { identityId } = await ok("createIdentity", home.key, { externalId: "Needle, first" });
+      await inDatabase(
+        (sql) => sql`
         insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
         select ${later("id")} || lpad(n::text, 6, '0') || right(${identityId}, 19), ${home.workspaceId},
           case n when ${many} then 'last NEEDLE' else 'user_' || n end, '{}', now(), now()
         from generate_series(1, ${many}) as n`,
-    );
-    const { rows, sizes } = await walk(scene, "listIdentities", { search: "needle" });
-    expect(rows).toMatchObject([{ externalId: "Needle, first" }, { externalId: "last NEEDLE" }]);
-    expect(sizes).toEqual([1, 1]);
-    expect(await walk(scene, "listIdentities", { search: "nobody" })).toEqual({ rows: [], sizes: [0, 0] });
-    // Where much matches, pages are full.
-    const page = await scene.page("listIdentities", home.key, { search: "USER_1", limit: 7 });
-    expect(page).toMatchObject({ data: Array(7).fill({}), pagination: { hasMore: true } });
-  });
+      );
+      const { rows, sizes } = await walk(scene, "listIdentities", { search: "needle" });
+      expect(rows).toMatchObject([{ externalId: "Needle, first" }, { externalId: "last NEEDLE" }]);
+      expect(sizes).toEqual([1, 1]);
+      expect(await walk(scene, "listIdentities", { search: "nobody" })).toEqual({ rows: [], sizes: [0, 0] });
+      // Pages are full where many rows match.
+      const page = await scene.page("listIdentities", home.key, { search: "USER_1", limit: 7 });
+      expect(page).toMatchObject({ data: Array(7).fill({}), pagination: { hasMore: true } });
+    },
+  );
 
   contract.everyProtocol("listKeys by enabled and by externalId", async (scene) => {
     const { ok, home } = scene;

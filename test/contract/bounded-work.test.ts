@@ -22,34 +22,35 @@ afterAll(async () => {
   await app.close();
 });
 
-/** As large as a request can be. */
+/** Just under the maximum request size. */
 const size = Math.min(maxMessageBytes, 128 * 1024) - 64;
 
-/** The best of many, so that it is no longer on a busy machine. */
+/** The minimum of many measurements, so that load on the machine does not inflate it. */
 const unit = workUnit();
 
-/** How much longer than a plain JSON.parse of as many bytes the service may take to refuse them. */
-const mostUnits = 8;
+/** Refusing a body may take at most this many times as long as a plain JSON.parse of as many bytes. */
+const maxUnits = 8;
 
 describe.each(["createKey", "updateKey", "verifyKey"])("a large %s", (name) => {
   const operation = operationNamed(name);
 
   describe.each(protocolNames)("through %s", (protocol) => {
     it.each(largeBodies(operation, protocol).map((large) => [large.name, large.location, large] as const))(
-      "of %s is refused by naming %s, and stops nobody else",
+      "of %s is refused by naming %s, and does not block the event loop for other calls",
       async (_name, location, large) => {
         const sent = sentTo(protocol, operation, key, large.make(size));
         const times: number[] = [];
-        // The best of a few: the first call compiles, and any may meet the garbage collector.
-        for (let attempt = 0; attempt < 8 && Math.min(...times) > mostUnits * unit; attempt++) {
+        // The minimum of several attempts: the first call compiles, and the garbage collector may interrupt any of
+        // them.
+        for (let attempt = 0; attempt < 8 && Math.min(...times) > maxUnits * unit; attempt++) {
           const watch = watchLoop();
-          const answer = await sender.send(sent).finally(watch.stop);
+          const response = await sender.send(sent).finally(watch.stop);
           times.push(watch.longest());
-          const outcome = readOutcome(operation, answer);
+          const outcome = readOutcome(operation, response);
           expect(outcome).toMatchObject({ ok: false, code: "application/invalid_input" });
           expect(outcome.ok ? [] : outcome.locations[0]).toContain(location);
         }
-        expect(Math.min(...times) / unit, `${times.map((ms) => ms.toFixed(1))} ms`).toBeLessThan(mostUnits);
+        expect(Math.min(...times) / unit, `${times.map((ms) => ms.toFixed(1))} ms`).toBeLessThan(maxUnits);
       },
     );
   });

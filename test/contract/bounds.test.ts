@@ -6,7 +6,7 @@ const { everyProtocol } = openContract();
 
 const lastMillisecond = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
 
-describe("the bounds themselves are allowed", () => {
+describe("limits of input: the maximum itself is accepted", () => {
   for (const [what, externalId] of [
     ["one character", "x"],
     ["255 characters", "x".repeat(255)],
@@ -15,7 +15,7 @@ describe("the bounds themselves are allowed", () => {
     ["quotes, slashes and wildcards", `'"\\/%_*;--?#&`],
     ["private and unassigned characters", "\ue000\u{10ffff}"],
   ] as const) {
-    everyProtocol(`an externalId of ${what} is stored and found as it was given`, async (scene) => {
+    everyProtocol(`an externalId of ${what} is stored and returned unchanged`, async (scene) => {
       const { identityId } = await scene.ok("createIdentity", scene.home.key, { externalId });
       expect(await scene.ok("getIdentity", scene.home.key, { externalId })).toMatchObject({ identityId, externalId });
       await scene.ok("createKey", scene.home.key, { externalId });
@@ -31,13 +31,13 @@ describe("the bounds themselves are allowed", () => {
     expect(key?.permissions).toEqual(permissions);
   });
 
-  everyProtocol("a key may end with the year 9999", async (scene) => {
+  everyProtocol("a key may expire at the end of the year 9999", async (scene) => {
     await scene.ok("createKey", scene.home.key, { expires: lastMillisecond });
     const [, key] = await scene.ok("listKeys", scene.home.key);
     expect(key?.expires).toBe(lastMillisecond);
   });
 
-  everyProtocol("names of 255 characters and a note of 1000 are kept", async (scene) => {
+  everyProtocol("names of 255 characters and a note of 1000 are stored", async (scene) => {
     const name = "ü".repeat(255);
     const note = "n".repeat(1000);
     await scene.ok("createKey", scene.home.key, { name });
@@ -48,21 +48,21 @@ describe("the bounds themselves are allowed", () => {
     expect(disabled).toMatchObject({ name, disabledNote: note });
   });
 
-  everyProtocol("a meta of 16 KiB, of which protobuf makes the most, is stored", async (scene) => {
+  everyProtocol("a meta of 16 KiB is stored, also one whose protobuf encoding is the largest", async (scene) => {
     const meta = { a: Array((16 * 1024 - '{"a":[]}'.length) / 2).fill(1) };
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_1", meta });
     const identity = await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
     expect(identity.meta).toEqual(meta);
   });
 
-  everyProtocol("a meta of 16 KiB is stored, wherever among the fields it stands", async (scene) => {
+  everyProtocol("a meta of 16 KiB is stored, at any position among the fields", async (scene) => {
     const meta = { a: "x".repeat(16 * 1024 - '{"a":""}'.length) };
     const { identityId } = await scene.ok("createIdentity", scene.home.key, { meta, externalId: "user_1" });
     const identity = await scene.ok("getIdentity", scene.home.key, { identityId });
     expect(identity.meta).toEqual(meta);
   });
 
-  everyProtocol("a meta of 16 KiB comes back whole, and a larger one is refused by name", async (scene) => {
+  everyProtocol("a meta of 16 KiB is returned unchanged, and a larger one is refused and named", async (scene) => {
     const meta = { text: "é".repeat((16 * 1024 - '{"text":""}'.length - 1) / 2) };
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_1", meta });
     const identity = await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });

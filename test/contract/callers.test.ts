@@ -3,7 +3,7 @@ import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { succeed } from "../support/calls.js";
-import { headerOf, openWire, type Way, type Wire, type WireAnswer } from "../support/clients/wire.js";
+import { headerOf, openWire, type Wire, type WireClient, type WireResponse } from "../support/clients/wire.js";
 import { openTestApp, operatorKey, type TestApp } from "../support/harness.js";
 import { type Caller, type Cast, callersOf, castCallers } from "./callers.js";
 import { errorTable } from "./outcome.js";
@@ -28,57 +28,59 @@ afterAll(async () => {
 
 const named = rpcs.map((rpc) => ({ ...rpc, rpc }));
 
-describe.each(named)("$name, whoever calls it, through every protocol", ({ rpc }) => {
-  test("refuses by who calls, before it looks at the body, and changes nothing", async () => {
+describe.each(named)("$name, with every kind of caller and protocol", ({ rpc }) => {
+  test("authenticates and authorizes before it validates the body, and a refused call changes nothing", async () => {
     const before = await readEverything();
-    for (const way of wire.waysTo(rpc)) {
-      const good = way.write(requestOf(rpc, cast.things));
+    for (const client of wire.clientsFor(rpc)) {
+      const good = client.write(requestOf(rpc, cast.things));
       const calls = callersOf(rpc, cast).flatMap((caller) =>
-        // Whoever is let in shows it by being told what is wrong with the body.
-        [way.garbage, ...(caller.refusal(rpc) ? [good] : [])].map(async (payload) => {
-          const answer = await way.send(caller.authorization, payload);
+        // An admitted caller is recognized by the error about its invalid body.
+        [client.garbage, ...(caller.refusal(rpc) ? [good] : [])].map(async (payload) => {
+          const response = await client.send(caller.authorization, payload);
           const expected = caller.refusal(rpc) ?? "application/invalid_input";
-          return { caller: caller.name, expected, code: await judge(way, answer) };
+          return { caller: caller.name, expected, code: await checkedCode(client, response) };
         }),
       );
       const outcomes = await Promise.all(calls);
       expect(outcomes.length).toBeGreaterThan(30);
       expect(
         outcomes.filter(({ code, expected }) => code !== expected),
-        way.name,
+        client.name,
       ).toEqual([]);
     }
     expect(await readEverything()).toEqual(before);
   });
 
-  test("answers those who may call, however little else they may do", async () => {
+  test("succeeds for every caller that is authorized, also with the minimum of scopes", async () => {
     const admitted = callersOf(rpc, cast).filter((caller) => caller.refusal(rpc) === undefined);
     expect(admitted.length).toBeGreaterThan(0);
-    for (const way of wire.waysTo(rpc)) {
+    for (const client of wire.clientsFor(rpc)) {
       const calls = admitted.map(async (caller) => {
-        const request = way.write(requestOf(rpc, await renew(rpc, caller)));
-        return { caller: caller.name, ...(await way.read(await way.send(caller.authorization, request))) };
+        const request = client.write(requestOf(rpc, await renew(rpc, caller)));
+        return { caller: caller.name, ...(await client.read(await client.send(caller.authorization, request))) };
       });
       const outcomes = await Promise.all(calls);
       expect(
         outcomes.filter(({ code }) => code !== "ok"),
-        way.name,
+        client.name,
       ).toEqual([]);
     }
   });
 
-  test("finds nothing of another workspace, and changes nothing there", async () => {
+  test("tenant isolation: finds nothing of another workspace, and changes nothing there", async () => {
     const { name, externalId, ...things } = cast.things;
     const before = await readEverything(things["workspaceId"]);
     const request = requestOf(rpc, things);
     const expected = rpc.access.scope === "" ? ["authorization/insufficient_permissions"] : rpc.notFound;
     await Promise.all(
-      wire.waysTo(rpc).flatMap((way) =>
-        cast.strangers.map(async (stranger) => {
-          const ending = await way.read(await way.send(`Bearer ${stranger}`, way.write(request)));
-          if (expected.length > 0) expect(expected, way.name).toContain(ending.code);
-          // It is told nothing about the things that it named.
-          else for (const thing of Object.values(things)) expect(JSON.stringify(ending), way.name).not.toContain(thing);
+      wire.clientsFor(rpc).flatMap((client) =>
+        cast.foreignKeys.map(async (foreignKey) => {
+          const outcome = await client.read(await client.send(`Bearer ${foreignKey}`, client.write(request)));
+          if (expected.length > 0) expect(expected, client.name).toContain(outcome.code);
+          // The response must not contain any id that the request named.
+          else
+            for (const thing of Object.values(things))
+              expect(JSON.stringify(outcome), client.name).not.toContain(thing);
         }),
       ),
     );
@@ -86,21 +88,21 @@ describe.each(named)("$name, whoever calls it, through every protocol", ({ rpc }
   });
 });
 
-/** How a call ended, its status and its challenge held against the table of errors. */
-async function judge(way: Way, answer: WireAnswer): Promise<string> {
-  const { code } = await way.read(answer);
-  if (!way.isHttp) return code;
+/** The error code of a response. Checks its status and its WWW-Authenticate challenge against the error table. */
+async function checkedCode(client: WireClient, response: WireResponse): Promise<string> {
+  const { code } = await client.read(response);
+  if (!client.isHttp) return code;
   const { http } = errorTable[code] ?? {};
-  expect(answer.status, code).toBe(http);
-  expect(headerOf(answer, "www-authenticate"), code).toBe(challenges[code] ?? (http === 401 ? badToken : undefined));
+  expect(response.status, code).toBe(http);
+  expect(headerOf(response, "www-authenticate"), code).toBe(challenges[code] ?? (http === 401 ? badToken : undefined));
   return code;
 }
 
-/** RFC 6750: who brings no credential is told of no error. */
+/** RFC 6750: the challenge names no error if the request has no credential. */
 const challenges: Readonly<Record<string, string>> = { "authentication/missing": `Bearer realm="latchkey"` };
 const badToken = `Bearer realm="latchkey", error="invalid_token"`;
 
-/** The same things, but those that the request names are new: a call may end them. */
+/** The same ids, except that the resources named by the request are new: the call may delete them. */
 async function renew(rpc: Rpc, caller: Caller): Promise<Things> {
   const asked = requestOf(rpc, cast.things);
   const call = (operation: string, key: string, body: object) => succeed<Things>(app.httpUrl, operation, key, body);
@@ -115,7 +117,7 @@ async function renew(rpc: Rpc, caller: Caller): Promise<Things> {
   };
 }
 
-/** Every row of every table, or of what is a workspace's; when keys were last used is not a change. */
+/** Every row of every table, or of one workspace, without `last_used_at`: calls update that anyway. */
 async function readEverything(workspaceId?: string): Promise<string[]> {
   const tables = await sql<{ name: string }[]>`
     select table_name as name from information_schema.tables where table_schema = 'public'`;

@@ -3,35 +3,35 @@ import { succeed } from "../support/calls.js";
 import { operatorKey, type TestApp } from "../support/harness.js";
 import type { Rpc, Things } from "./rpcs.js";
 
-/** Somebody who calls, and how they are answered. */
+/** A kind of caller, and whether it is authorized. */
 export interface Caller {
   readonly name: string;
-  /** What the Authorization header says; undefined: there is none. */
+  /** The value of the Authorization header, or undefined if there is none. */
   readonly authorization: string | undefined;
-  /** What they are refused with, or undefined if they are let in. */
+  /** The error code that the caller is refused with, or undefined if it is authorized. */
   refusal(rpc: Rpc): string | undefined;
-  /** The scope that the caller is made for; others are no news to RPCs that need another. */
+  /** The scope that this caller tests. RPCs that require another scope skip it. */
   readonly about?: string;
 }
 
-/** Those of the callers from whom something can be learnt about an RPC. */
+/** The callers that are relevant to an RPC. */
 export function callersOf({ access }: Rpc, { callers }: Cast): readonly Caller[] {
   return callers.filter(({ about }) => about === undefined || about === access.scope);
 }
 
-/** Workspaces, one of them disabled, with keys in every state; and things of the first that can be named. */
+/** Workspaces, one of them disabled, with keys in every state; and resources of the first to name in requests. */
 export interface Cast {
   readonly callers: readonly Caller[];
   readonly things: Things;
-  /** The first key of the workspace that has them. */
+  /** The first key of the workspace that owns these resources. */
   readonly homeKey: string;
-  /** Keys with every scope in other workspaces: one that was made before, and one that was made later. */
-  readonly strangers: readonly string[];
+  /** Keys with every scope in two other workspaces, one created before and one created after. */
+  readonly foreignKeys: readonly string[];
 }
 
 const lacking = "authorization/insufficient_permissions";
 
-/** Sets up who calls the RPCs: every kind of caller there is. */
+/** Creates every kind of caller. */
 export async function castCallers(app: TestApp, rpcs: readonly Rpc[]): Promise<Cast> {
   const call = <T>(operation: string, key: string, body: object) => succeed<T>(app.httpUrl, operation, key, body);
   const newWorkspace = (name: string) =>
@@ -40,7 +40,7 @@ export async function castCallers(app: TestApp, rpcs: readonly Rpc[]): Promise<C
     call<Made>("keys.createKey", key, { scopes: ["*"], ...settings });
   const soon = Date.now() + 60_000;
 
-  // Lists are read in the order of the workspaces: where one has no end, those that were made later are in danger.
+  // Lists are sorted by workspace: a list without an upper bound would run on into workspaces that were created later.
   const earlier = await newWorkspace("earlier");
   const home = await newWorkspace("home");
   const closed = await newWorkspace("closed");
@@ -78,14 +78,14 @@ export async function castCallers(app: TestApp, rpcs: readonly Rpc[]): Promise<C
     }),
   );
 
-  /** A good key, and what it holds. */
-  async function holder(name: string, held: readonly string[], about?: string, settings = {}): Promise<Caller> {
+  /** A valid key with these scopes. */
+  async function holder(name: string, scopes: readonly string[], about?: string, settings = {}): Promise<Caller> {
     return {
-      name: `a key that holds ${name}`,
-      authorization: bearer(await newKey(home, { scopes: held, ...settings })),
+      name: `a key with the scopes: ${name}`,
+      authorization: bearer(await newKey(home, { scopes, ...settings })),
       refusal: ({ access: { scope } }) => {
         const covering = [scope, scope.replace(/[^.]+$/, "*"), "*"];
-        return scope !== "" && held.some((each) => covering.includes(each)) ? undefined : lacking;
+        return scope !== "" && scopes.some((each) => covering.includes(each)) ? undefined : lacking;
       },
       ...(about && { about }),
     };
@@ -112,19 +112,19 @@ export async function castCallers(app: TestApp, rpcs: readonly Rpc[]): Promise<C
       name: "a new name",
     },
     homeKey: home.key,
-    strangers: [earlier.key, later.key],
+    foreignKeys: [earlier.key, later.key],
     callers: [
-      refused("nobody", missing),
-      refused("a key without the scheme", malformed, plain.key),
-      refused("a key by another scheme", malformed, `Basic ${btoa(`${plain.key}:`)}`),
+      refused("no credential", missing),
+      refused("a key without a scheme", malformed, plain.key),
+      refused("a key with another scheme", malformed, `Basic ${btoa(`${plain.key}:`)}`),
       refused("a scheme without a key", malformed, "Bearer"),
-      refused("a word that is no key", malformed, "Bearer hello"),
+      refused("a word that is not a key", malformed, "Bearer hello"),
       refused("a key whose checksum is wrong", malformed, `Bearer ${withAnotherEnd(plain.key)}`),
       refused("almost the operator", malformed, `Bearer ${operatorKey}x`),
       refused("two good keys", malformed, `${bearer(plain)}, ${bearer(plain)}`),
-      refused("a key that nobody made", unknown, `Bearer ${mintSecret().plaintext}`),
+      refused("a key that was never created", unknown, `Bearer ${mintSecret().plaintext}`),
       refused("a deleted key", unknown, bearer(deleted)),
-      refused("a key that was rerolled", ended, bearer(rerolled)),
+      refused("a rerolled key", ended, bearer(rerolled)),
       refused("an expired key", ended, bearer(expired)),
       refused("a disabled key", "authorization/key_disabled", bearer(disabled)),
       refused("a key of a disabled workspace", workspaceDisabled, bearer(ofClosed)),
@@ -132,10 +132,10 @@ export async function castCallers(app: TestApp, rpcs: readonly Rpc[]): Promise<C
       refused("an expired key of a disabled workspace", workspaceDisabled, bearer(expiredOfClosed)),
       refused("a key with every fault, of a disabled workspace", workspaceDisabled, bearer(worstOfClosed)),
       await holder("nothing", []),
-      await holder("permissions alone, by the names of scopes", [], undefined, {
+      await holder("none, but permissions with the names of scopes", [], undefined, {
         permissions: ["*", "keys.*", ...known],
       }),
-      await holder("each scope by its name, and some that there are not", [...known, "operator", "workspaces.*"]),
+      await holder("every known scope, and some unknown ones", [...known, "operator", "workspaces.*"]),
       await holder("*", ["*"]),
       ...holders,
       {
@@ -147,7 +147,7 @@ export async function castCallers(app: TestApp, rpcs: readonly Rpc[]): Promise<C
   };
 }
 
-/** A key that was made. */
+/** A created key. */
 interface Made {
   readonly keyId: string;
   readonly key: string;
@@ -157,7 +157,7 @@ function bearer({ key }: Made): string {
   return `Bearer ${key}`;
 }
 
-/** What looks like a scope, and is none. */
+/** Strings that resemble the scope, but do not grant it. */
 function lookalikesOf(scope: string): string[] {
   const [resource = ""] = scope.split(".");
   return [resource, `${scope}.more`, `${scope}.*`, scope.toUpperCase(), `x${scope}`];

@@ -5,23 +5,23 @@ import type { ProtocolName } from "../support/clients/protocol-client.js";
 import { openTestApp, type TestApp } from "../support/harness.js";
 import { type Clock, openScene, type Scene } from "./scene.js";
 
-/** A case of the contract: plays on one protocol, and asserts what every protocol must do. */
+/** A test case of the contract. It runs over one protocol, and asserts what every protocol must do. */
 export type Scenario = (scene: Scene) => Promise<void>;
 
-/** The application of a test file with its protocols, and the way to run cases through them. */
+/** The application of a test file with clients of its protocols, and functions to run cases over them. */
 export interface Contract {
   readonly app: TestApp;
   readonly protocols: ProtocolClients;
   readonly clock: Clock;
-  /** Runs a case through each protocol in turn, then compares what the protocols answered. */
+  /** Runs a case over each protocol in turn, then compares the responses of the protocols. */
   everyProtocol(guarantee: string, scenario: Scenario): void;
-  /** The same, through some of the protocols. */
+  /** The same, over some of the protocols. */
   someProtocols(names: readonly ProtocolName[], guarantee: string, scenario: Scenario): void;
 }
 
 const threeProtocols: readonly ProtocolName[] = ["grpc", "http", "connect"];
 
-/** The three protocols, with gRPC-Web as well as Connect at the third: for the cases where every wire format counts. */
+/** All protocols, and gRPC-Web besides Connect: for cases that depend on the wire format. */
 export const allProtocols: readonly ProtocolName[] = [...threeProtocols, "grpc-web"];
 
 /** Opens an application for the tests of a file; call it once, at the top. */
@@ -64,7 +64,7 @@ export function openContract(everyProtocol = threeProtocols, options: Partial<Ap
           records.push([name, withoutChance(scene.transcript)]);
         }
         const [[first, expected] = [], ...others] = records;
-        for (const [name, record] of others) expect(record, `${name} answers as ${first} does`).toEqual(expected);
+        for (const [name, record] of others) expect(record, `${name} responds as ${first} does`).toEqual(expected);
       });
     },
   };
@@ -83,7 +83,7 @@ function failAt(name: ProtocolName, error: Error): never {
 
 const times = new Set(["at", "createdAt", "updatedAt", "disabledAt", "expires"]);
 
-/** What was answered, with ids numbered in the order of their appearance, and secrets and times blanked out. */
+/** The responses, with ids numbered in the order of their appearance, and secrets and times blanked out. */
 function withoutChance(transcript: Scene["transcript"]): unknown {
   const ids = new Map<string, string>();
   const number = (id: string, prefix: string) => {
@@ -91,7 +91,7 @@ function withoutChance(transcript: Scene["transcript"]): unknown {
     return ids.get(id) ?? "";
   };
   const text = JSON.stringify(transcript, (name, value: unknown) => {
-    if (name === "lastUsedAt") return undefined; // stored in batches: when it shows is chance
+    if (name === "lastUsedAt") return undefined; // written in batches: its time is not deterministic
     if (times.has(name) && typeof value === "number") return "a time";
     if (typeof value !== "string") return value;
     if (name === "cursor") return "a cursor";

@@ -9,13 +9,13 @@ const contract = openContract();
 const { everyProtocol } = contract;
 
 /**
- * The order of API.md, section 5. Each caller has the flaw it is named for and every flaw that is judged after it, as
- * far as they can go together.
+ * The check order of API.md, section 5. Each caller fails the check it is named for and, as far as they can be
+ * combined, every check after it.
  */
 const callers: { flaw: string; code: string; credential(scene: Scene): Promise<CallerCredential> }[] = [
   { flaw: "no credential", code: "authentication/missing", credential: async () => [] },
   {
-    flaw: "a credential of the wrong form",
+    flaw: "a malformed credential",
     code: "authentication/malformed",
     credential: async () => "lk_wrong",
   },
@@ -45,45 +45,45 @@ const callers: { flaw: string; code: string; credential(scene: Scene): Promise<C
     credential: async (scene) => (await scene.ok("createKey", scene.home.key, { scopes: ["keys.read"] })).key,
   },
   {
-    flaw: "nothing but a bad body",
+    flaw: "only an invalid body",
     code: "application/invalid_input",
     credential: async (scene) => scene.home.key,
   },
 ];
 
-/** Bodies that are bad in other ways than a field. */
+/** Bodies that are invalid as a whole, not in one field. */
 const badBodies: Record<string, { type: string; body: string }> = {
   "broken JSON": { type: "application/json", body: `{"externalId": ` },
   "an array": { type: "application/json", body: "[]" },
   "an unknown field": { type: "application/json", body: `{"externalId":"x","nonsense":1}` },
 };
 
-/** Bodies that the HTTP protocol refuses without reading them, hence with a code of their own. */
+/** Bodies that the HTTP gateway refuses without reading them, hence with their own error code. */
 const unreadBodies: Record<string, { type: string; body: string; code: string }> = {
   "a wrong media type": { type: "text/plain", body: "{}", code: "application/unsupported_media_type" },
   "two megabytes": { type: "application/json", body: " ".repeat(2 ** 21), code: "application/payload_too_large" },
 };
 
-describe.each(callers)("of $flaw and every later flaw, $flaw is judged", ({ flaw, code, credential }) => {
-  everyProtocol(`${flaw} speaks before a bad field`, async (scene) => {
+describe.each(callers)("check order: $flaw is reported before every later check", ({ flaw, code, credential }) => {
+  everyProtocol(`${flaw} is reported before an invalid field`, async (scene) => {
     const caller = await credential(scene);
     await scene.refused(code, "createIdentity", caller, { externalId: "" });
   });
 
   for (const [what, { type, body }] of Object.entries(badBodies)) {
-    test(`${flaw} speaks before ${what} over HTTP`, async () => {
+    test(`${flaw} is reported before ${what} over HTTP`, async () => {
       expect(await postBody(credential, type, body)).toMatchObject({ ok: false, code });
     });
   }
 
   for (const [what, { type, body, code: ofBody }] of Object.entries(unreadBodies)) {
-    test(`${flaw} speaks before ${what} over HTTP`, async () => {
+    test(`${flaw} is reported before ${what} over HTTP`, async () => {
       const expected = code === "application/invalid_input" ? ofBody : code;
       expect(await postBody(credential, type, body)).toMatchObject({ ok: false, code: expected });
     });
   }
 
-  test(`${flaw} speaks before bytes that are no message over gRPC`, async () => {
+  test(`${flaw} is reported before an undecodable message over gRPC`, async () => {
     const { grpc } = contract.protocols;
     const caller = await credential(await sceneAt("grpc"));
     const outcome = await grpc.callBytes("createIdentity", caller, Uint8Array.of(0xff, 0xff, 0xff));
@@ -91,13 +91,13 @@ describe.each(callers)("of $flaw and every later flaw, $flaw is judged", ({ flaw
   });
 });
 
-describe("of a bad body and what it refers to", () => {
-  everyProtocol("a bad field speaks before an identity that does not exist", async (scene) => {
+describe("check order of the body", () => {
+  everyProtocol("an invalid field is reported before an identity that does not exist", async (scene) => {
     const request = { identityId: "id_nobody", prefix: "not a prefix" };
     await scene.refused("application/invalid_input", "createKey", scene.home.key, request);
   });
 
-  everyProtocol("a scope that cannot be given speaks before an identity that does not exist", async (scene) => {
+  everyProtocol("a scope that cannot be granted is reported before an identity that does not exist", async (scene) => {
     const { key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.create"] });
     const request = { identityId: "id_nobody", scopes: ["*"] };
     await scene.refused("authorization/insufficient_permissions", "createKey", key, request);

@@ -3,15 +3,15 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { App } from "../../src/app.js";
 import { openTestApp, operatorKey } from "../support/harness.js";
 
-// A connection is remembered by the credential that it brought last; here one connection brings several.
+// The service caches the last credential of each connection; here one connection sends several.
 let app: Awaited<ReturnType<typeof openTestApp>>;
 beforeAll(async () => {
   app = await openTestApp();
 });
 afterAll(() => app?.close());
 
-describe("on one connection, every call is judged by the credential that it brings itself", () => {
-  it("whoever called before", async () => {
+describe("authentication per call: a call is authenticated by its own credential", () => {
+  it("regardless of earlier calls on the same connection", async () => {
     const { key: one } = await call(operatorKey, "workspaces.createWorkspace", { name: "one" });
     const { key: other, workspaceId } = await call(operatorKey, "workspaces.createWorkspace", { name: "other" });
     const connection = await openConnection(app);
@@ -39,7 +39,7 @@ async function call(credential: string, operation: string, body: unknown) {
   return data;
 }
 
-/** A connection that stays open from call to call. */
+/** A connection that stays open between calls. */
 async function openConnection({ httpUrl }: Pick<App, "httpUrl">) {
   const socket = connect(Number(new URL(httpUrl).port), "127.0.0.1");
   let received = "";

@@ -9,7 +9,7 @@ import type { Scene } from "./scene.js";
 const contract = openContract(allProtocols);
 const { everyProtocol } = contract;
 
-/** Another installation, whose keys are of the right form and unknown here. */
+/** Another installation. Its keys are well-formed, but unknown here. */
 let elsewhere: TestApp;
 let foreignKey = "";
 beforeAll(async () => {
@@ -23,7 +23,7 @@ const missing = "authentication/missing";
 const malformed = "authentication/malformed";
 const unknown = "authentication/key_not_found";
 
-/** Bad credentials: the values of the Authorization headers made from a good key, and what they are refused with. */
+/** Invalid credentials: Authorization header values made from a valid key, and the expected error code. */
 const badCredentials: Record<string, { code: string; authorization(key: string): readonly string[] }> = {
   "no Authorization header": { code: missing, authorization: () => [] },
   "the bare key without a scheme": { code: malformed, authorization: (key) => [key] },
@@ -33,18 +33,18 @@ const badCredentials: Record<string, { code: string; authorization(key: string):
   "no space after the scheme": { code: malformed, authorization: (key) => [`Bearer${key}`] },
   "something after the key": { code: malformed, authorization: (key) => [`Bearer ${key} more`] },
   "the key in quotes": { code: malformed, authorization: (key) => [`Bearer "${key}"`] },
-  "a word that is no key": { code: malformed, authorization: () => ["Bearer hello"] },
+  "a word that is not a key": { code: malformed, authorization: () => ["Bearer hello"] },
   "a key with its last letter changed": { code: malformed, authorization: (key) => [`Bearer ${changed(key, -1)}`] },
   "a key with a letter in the middle changed": {
     code: malformed,
     authorization: (key) => [`Bearer ${changed(key, 9)}`],
   },
   "a key with another prefix": { code: malformed, authorization: (key) => [`Bearer x${key}`] },
-  "a key cut short": { code: malformed, authorization: (key) => [`Bearer ${key.slice(0, -1)}`] },
+  "a truncated key": { code: malformed, authorization: (key) => [`Bearer ${key.slice(0, -1)}`] },
   "a key in capitals": { code: malformed, authorization: (key) => [`Bearer ${key.toUpperCase()}`] },
   "a very long text": { code: malformed, authorization: () => [`Bearer ${"a".repeat(4000)}`] },
   "two good keys in one header": { code: malformed, authorization: (key) => [`Bearer ${key}, Bearer ${key}`] },
-  "a well-formed key that nobody issued here": { code: unknown, authorization: () => [`Bearer ${foreignKey}`] },
+  "a well-formed key that was not issued here": { code: unknown, authorization: () => [`Bearer ${foreignKey}`] },
   "almost the operator's credential": { code: malformed, authorization: () => [`Bearer ${operatorKey}x`] },
 };
 
@@ -54,9 +54,9 @@ function changed(text: string, index: number): string {
   return text.slice(0, at) + (text[at] === "A" ? "B" : "A") + text.slice(at + 1);
 }
 
-describe("bad credentials", () => {
+describe("authentication: invalid credentials", () => {
   for (const [what, { code, authorization }] of Object.entries(badCredentials)) {
-    everyProtocol(`${what} is refused with ${code}, whatever the operation and the body`, async (scene) => {
+    everyProtocol(`${what} is refused with ${code}, for every operation and body`, async (scene) => {
       for (const operation of ["listKeys", "createIdentity", "createWorkspace"] as const) {
         await refusedWhateverTheBody(scene, code, operation, authorization(scene.home.key));
       }
@@ -64,14 +64,14 @@ describe("bad credentials", () => {
   }
 
   test.each(["/v1/keys.listKeys", "/latchkey.v1.KeysService/ListKeys"])(
-    "two separate Authorization header lines are refused at %s, though each is good",
+    "two separate Authorization header lines are refused at %s, although each is valid",
     async (path) => {
       const created = await contract.protocols.http.call("createWorkspace", operatorKey, { name: "acme" });
       if (!created.ok) return expect.fail(created.detail);
       const { key } = created.data as { key: string };
-      const answer = await post(`${contract.app.httpUrl}${path}`, [`Bearer ${key}`, `Bearer ${key}`]);
-      expect(answer.status).toBe(401);
-      expect(answer.body).toMatch(/more than one Authorization header/);
+      const response = await post(`${contract.app.httpUrl}${path}`, [`Bearer ${key}`, `Bearer ${key}`]);
+      expect(response.status).toBe(401);
+      expect(response.body).toMatch(/more than one Authorization header/);
       const single = await post(`${contract.app.httpUrl}${path}`, [`Bearer ${key}`]);
       expect(single.status).toBe(200);
     },
@@ -91,7 +91,7 @@ async function refusedWhateverTheBody(
   }
 }
 
-/** fetch would join the two headers into one. */
+/** node:http, because fetch would join the two headers into one. */
 function post(url: string, authorization: readonly string[]): Promise<{ status: number | undefined; body: string }> {
   return new Promise((resolve, reject) => {
     const headers = { Authorization: [...authorization], "Content-Type": "application/json", Connection: "close" };

@@ -7,23 +7,23 @@ import type { Scene } from "./scene.js";
 const { everyProtocol } = openContract();
 const code = "authorization/insufficient_permissions";
 
-/** A caller that ends in ten days, with all that it takes to leave an heir. */
+/** A caller that expires in ten days, with the scopes it needs to create another key. */
 async function expiringCaller({ ok, home, clock }: Scene, scopes = ["*"]) {
   const expires = clock.now() + 10 * day;
   return { ...(await ok("createKey", home.key, { scopes, expires })), expires };
 }
 
-/** Ends that are later than this one. */
-function later(end: number): CallRequest[] {
-  return [{}, { expires: end + 1 }, { expires: end + day }];
+/** Expiries later than this one; no expiry is the latest. */
+function laterThan(expires: number): CallRequest[] {
+  return [{}, { expires: expires + 1 }, { expires: expires + day }];
 }
 
-describe("a key that has an expiry", () => {
+describe("privilege escalation by expiry: a key that expires", () => {
   for (const scopes of [["*"], ["keys.*"], ["keys.create"]]) {
-    everyProtocol(`cannot create a key with the scopes ${scopes} that ends later`, async (scene) => {
+    everyProtocol(`cannot create a key with the scopes ${scopes} that expires later`, async (scene) => {
       const caller = await expiringCaller(scene);
       const before = await readAllSettings(scene);
-      for (const end of later(caller.expires)) {
+      for (const end of laterThan(caller.expires)) {
         for (const more of [{}, { enabled: false }]) {
           const request = { scopes, externalId: "user_1", ...end, ...more };
           const { detail } = await scene.refused(code, "createKey", caller.key, request);
@@ -36,7 +36,7 @@ describe("a key that has an expiry", () => {
     });
   }
 
-  everyProtocol("can create a key with scopes that ends no later", async (scene) => {
+  everyProtocol("can create a key with scopes that expires no later", async (scene) => {
     const caller = await expiringCaller(scene);
     for (const expires of [caller.expires, caller.expires - day]) {
       const { keyId } = await scene.ok("createKey", caller.key, { scopes: ["*"], expires });
@@ -44,17 +44,20 @@ describe("a key that has an expiry", () => {
     }
   });
 
-  everyProtocol("can create a key without scopes that never ends, and prolong, enable and reroll it", async (scene) => {
-    const { ok, clock } = scene;
-    const caller = await expiringCaller(scene);
-    const permissions = ["*", "keys.*"];
-    const { keyId } = await ok("createKey", caller.key, { permissions, enabled: false, expires: clock.now() + day });
-    await ok("updateKey", caller.key, { keyId, expires: null, enabled: true });
-    const successor = await ok("rerollKey", caller.key, { keyId });
-    expect(await readSettings(scene, successor.keyId)).not.toHaveProperty("expires");
-  });
+  everyProtocol(
+    "can create a key without scopes that never expires, and postpone its expiry, enable and reroll it",
+    async (scene) => {
+      const { ok, clock } = scene;
+      const caller = await expiringCaller(scene);
+      const permissions = ["*", "keys.*"];
+      const { keyId } = await ok("createKey", caller.key, { permissions, enabled: false, expires: clock.now() + day });
+      await ok("updateKey", caller.key, { keyId, expires: null, enabled: true });
+      const successor = await ok("rerollKey", caller.key, { keyId });
+      expect(await readSettings(scene, successor.keyId)).not.toHaveProperty("expires");
+    },
+  );
 
-  everyProtocol("cannot give scopes to a key that ends later", async (scene) => {
+  everyProtocol("cannot grant scopes to a key that expires later", async (scene) => {
     const { ok, refused, home } = scene;
     const caller = await expiringCaller(scene);
     const bare = await ok("createKey", caller.key);
@@ -64,7 +67,7 @@ describe("a key that has an expiry", () => {
       await refused(code, "updateKey", caller.key, { keyId, scopes: ["keys.read", "keys.update"] });
       await refused(code, "updateKey", caller.key, { keyId, scopes: ["*"], expires: caller.expires + 1 });
     }
-    // With an end that is no later, it can.
+    // It can, if the key expires no later.
     const granted = await ok("updateKey", caller.key, {
       keyId: bare.keyId,
       scopes: ["*"],
@@ -73,7 +76,7 @@ describe("a key that has an expiry", () => {
     expect(granted).toMatchObject({ scopes: ["*"], expires: caller.expires });
   });
 
-  everyProtocol("cannot prolong a key with scopes beyond its own end", async (scene) => {
+  everyProtocol("cannot postpone the expiry of a key with scopes beyond its own expiry", async (scene) => {
     const { ok, refused, home, clock } = scene;
     const caller = await expiringCaller(scene);
     const { keyId } = await ok("createKey", home.key, { scopes: ["keys.read"], expires: clock.now() + day });
@@ -83,11 +86,11 @@ describe("a key that has an expiry", () => {
     expect(await ok("updateKey", caller.key, { keyId, expires: caller.expires })).toMatchObject({
       expires: caller.expires,
     });
-    // The scopes given up in the same update, it can: the key cannot act any more.
+    // It can, if the same update removes the scopes: the key can then call nothing.
     expect(await ok("updateKey", caller.key, { keyId, expires: null, scopes: [] })).not.toHaveProperty("expires");
   });
 
-  everyProtocol("cannot enable a key with scopes that ends later", async (scene) => {
+  everyProtocol("cannot enable a key with scopes that expires later", async (scene) => {
     const { ok, refused, home } = scene;
     const caller = await expiringCaller(scene);
     const { keyId } = await ok("createKey", home.key, { scopes: ["keys.read"], enabled: false });
@@ -96,12 +99,12 @@ describe("a key that has an expiry", () => {
     expect(await ok("updateKey", caller.key, revived)).toMatchObject({ enabled: true, expires: caller.expires });
   });
 
-  everyProtocol("cannot reroll a key with scopes whose successor would end later", async (scene) => {
+  everyProtocol("cannot reroll a key with scopes whose successor would expire later", async (scene) => {
     const { ok, refused, home, clock } = scene;
     const caller = await expiringCaller(scene);
     const endless = await ok("createKey", home.key, { scopes: ["keys.read"] });
     const longer = await ok("createKey", home.key, { scopes: ["keys.read"], expires: caller.expires + 1 });
-    // A reroll has ended it early, but its successor gets the end that it was given.
+    // An earlier reroll expired it early, but its successor gets the configured expiry.
     const shortened = await ok("createKey", home.key, { scopes: ["keys.read"] });
     await ok("rerollKey", home.key, { keyId: shortened.keyId, expiration: day });
     const before = await readAllSettings(scene);
@@ -113,13 +116,13 @@ describe("a key that has an expiry", () => {
     await ok("rerollKey", caller.key, { keyId: shorter.keyId });
   });
 
-  everyProtocol("rerolls itself to a key that ends as it does", async (scene) => {
+  everyProtocol("rerolls itself to a key with the same expiry", async (scene) => {
     const caller = await expiringCaller(scene, ["keys.create"]);
     const successor = await scene.ok("rerollKey", caller.key, { keyId: caller.keyId });
     expect(await readSettings(scene, successor.keyId)).toMatchObject({ expires: caller.expires });
   });
 
-  everyProtocol("that was replaced leaves no second heir during its grace period", async (scene) => {
+  everyProtocol("that was rerolled cannot create another successor during its grace period", async (scene) => {
     const { ok, refused, home } = scene;
     const { keyId, key } = await ok("createKey", home.key, { scopes: ["keys.create"] });
     await ok("rerollKey", key, { keyId, expiration: day });
@@ -129,7 +132,7 @@ describe("a key that has an expiry", () => {
     expect(await readAllSettings(scene)).toEqual(before);
   });
 
-  everyProtocol("can still end, strip and rename keys that end later", async (scene) => {
+  everyProtocol("can still expire and rename keys that expire later, and remove their scopes", async (scene) => {
     const { ok, home } = scene;
     const caller = await expiringCaller(scene);
     const { keyId } = await ok("createKey", home.key, { scopes: ["keys.read", "keys.create"] });

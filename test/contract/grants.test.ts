@@ -7,7 +7,7 @@ import type { Scene } from "./scene.js";
 const { everyProtocol } = openContract();
 const code = "authorization/insufficient_permissions";
 
-/** Which scopes a key with these scopes may give, and which not. */
+/** The scopes that a key with these scopes may grant, and those that it may not. */
 const grants: { holds: string[]; may: string[][]; mayNot: string[][] }[] = [
   {
     holds: ["*"],
@@ -37,7 +37,7 @@ const grants: { holds: string[]; may: string[][]; mayNot: string[][] }[] = [
 describe.each(grants)("a key with the scopes $holds", ({ holds, may, mayNot }) => {
   for (const scopes of may) {
     const what = scopes.join(" and ") || "none";
-    everyProtocol(`may give ${what}, and change, reroll and delete a key that holds it`, async (scene) => {
+    everyProtocol(`may grant ${what}, and update, reroll and delete a key with it`, async (scene) => {
       const caller = await scene.ok("createKey", scene.home.key, { scopes: holds });
       const { keyId } = await scene.ok("createKey", caller.key, { scopes });
       expect(await readSettings(scene, keyId)).toMatchObject({ scopes });
@@ -55,7 +55,7 @@ describe.each(grants)("a key with the scopes $holds", ({ holds, may, mayNot }) =
 
   for (const scopes of mayNot) {
     const what = scopes.join(" and ");
-    everyProtocol(`may not give ${what} to a new key, another or itself`, async (scene) => {
+    everyProtocol(`may not grant ${what} to a new key, another key or itself`, async (scene) => {
       const caller = await scene.ok("createKey", scene.home.key, { scopes: holds });
       const weaker = await scene.ok("createKey", scene.home.key, { scopes: ["keys.create"] });
       const before = await readAllSettings(scene);
@@ -69,31 +69,34 @@ describe.each(grants)("a key with the scopes $holds", ({ holds, may, mayNot }) =
       expect(await scene.ok("listIdentities", scene.home.key)).toEqual([]);
     });
 
-    everyProtocol(`may neither change, reroll nor delete a key with ${what}, and is not told why`, async (scene) => {
-      const { ok, refused, home, clock } = scene;
-      const caller = await ok("createKey", home.key, { scopes: holds });
-      const enabled = await ok("createKey", home.key, { scopes, expires: clock.now() + 30 * day });
-      const disabled = await ok("createKey", home.key, { scopes, enabled: false });
-      const before = await readAllSettings(scene);
-      const details = new Set<string>();
-      for (const { keyId } of [enabled, disabled]) {
-        for (const change of changesOf(clock.now())) {
-          details.add((await refused(code, "updateKey", caller.key, { keyId, ...change })).detail);
+    everyProtocol(
+      `may not update, reroll or delete a key with ${what}, and the error does not name the missing scope`,
+      async (scene) => {
+        const { ok, refused, home, clock } = scene;
+        const caller = await ok("createKey", home.key, { scopes: holds });
+        const enabled = await ok("createKey", home.key, { scopes, expires: clock.now() + 30 * day });
+        const disabled = await ok("createKey", home.key, { scopes, enabled: false });
+        const before = await readAllSettings(scene);
+        const details = new Set<string>();
+        for (const { keyId } of [enabled, disabled]) {
+          for (const change of changesOf(clock.now())) {
+            details.add((await refused(code, "updateKey", caller.key, { keyId, ...change })).detail);
+          }
+          for (const expiration of [0, day]) {
+            details.add((await refused(code, "rerollKey", caller.key, { keyId, expiration })).detail);
+          }
+          details.add((await refused(code, "deleteKey", caller.key, { keyId })).detail);
         }
-        for (const expiration of [0, day]) {
-          details.add((await refused(code, "rerollKey", caller.key, { keyId, expiration })).detail);
-        }
-        details.add((await refused(code, "deleteKey", caller.key, { keyId })).detail);
-      }
-      expect([...details]).toEqual([expect.stringMatching(/only keys whose scopes it holds itself.*use a key that/)]);
-      await refused("data/key_not_found", "updateKey", caller.key, { keyId: `${enabled.keyId}x`, enabled: false });
-      expect(await readAllSettings(scene)).toEqual(before);
-      expect(await ok("verifyKey", home.key, { key: enabled.key })).toMatchObject({ code: "VALID" });
-    });
+        expect([...details]).toEqual([expect.stringMatching(/only keys whose scopes it holds itself.*use a key that/)]);
+        await refused("data/key_not_found", "updateKey", caller.key, { keyId: `${enabled.keyId}x`, enabled: false });
+        expect(await readAllSettings(scene)).toEqual(before);
+        expect(await ok("verifyKey", home.key, { key: enabled.key })).toMatchObject({ code: "VALID" });
+      },
+    );
   }
 });
 
-/** Every kind of change: those that end a key, that revive it, and others. */
+/** Every kind of change: those that revoke a key, that re-enable it, and others. */
 function changesOf(now: number): CallRequest[] {
   return [
     { enabled: false },
@@ -110,11 +113,11 @@ function changesOf(now: number): CallRequest[] {
   ];
 }
 
-describe("the key with every scope", () => {
-  /** A key that has what it takes to end others, and no more. */
+describe("privilege escalation: the key with every scope", () => {
+  /** A key with the scopes to revoke others, and no more. */
   const attackers = ["keys.update", "keys.delete", "keys.create"];
 
-  everyProtocol("cannot be ended by a key that holds no more than the scopes to do so", async (scene) => {
+  everyProtocol("cannot be revoked by a key that has only the scopes to revoke", async (scene) => {
     const { ok, refused, home, clock } = scene;
     const before = (await readAllSettings(scene)).filter(({ keyId }) => keyId === home.keyId);
     for (const scopes of [...attackers.map((scope) => [scope]), attackers, ["keys.*"]]) {
@@ -132,7 +135,7 @@ describe("the key with every scope", () => {
     expect((await readAllSettings(scene)).filter(({ keyId }) => keyId === home.keyId)).toEqual(before);
   });
 
-  everyProtocol("can be ended by another that holds every scope", async (scene) => {
+  everyProtocol("can be revoked by another key with every scope", async (scene) => {
     const spare = await scene.ok("createKey", scene.home.key, { scopes: ["*"] });
     await scene.ok("updateKey", spare.key, { keyId: scene.home.keyId, enabled: false });
     await scene.refused("authorization/key_disabled", "listKeys", scene.home.key);
@@ -140,23 +143,23 @@ describe("the key with every scope", () => {
   });
 });
 
-describe("a key and itself", () => {
+describe("a key that changes itself", () => {
   /** A key with these scopes. */
   const make = ({ ok, home }: Scene, scopes: string[], more = {}) => ok("createKey", home.key, { scopes, ...more });
 
-  everyProtocol("it can disable itself", async (scene) => {
+  everyProtocol("can disable itself", async (scene) => {
     const { keyId, key } = await make(scene, ["keys.update"]);
     expect(await scene.ok("updateKey", key, { keyId, enabled: false })).toMatchObject({ enabled: false });
     await scene.refused("authorization/key_disabled", "updateKey", key, { keyId, enabled: true });
   });
 
-  everyProtocol("it can delete itself", async (scene) => {
+  everyProtocol("can delete itself", async (scene) => {
     const { keyId, key } = await make(scene, ["keys.delete"]);
     await scene.ok("deleteKey", key, { keyId });
     await scene.refused("authentication/key_not_found", "deleteKey", key, { keyId });
   });
 
-  everyProtocol("it can end itself earlier, and give up scopes", async (scene) => {
+  everyProtocol("can expire earlier, and give up scopes", async (scene) => {
     const { keyId, key } = await make(scene, ["keys.update", "keys.create"]);
     for (const days of [30, 20]) {
       const expires = scene.clock.now() + days * day;
@@ -166,14 +169,14 @@ describe("a key and itself", () => {
     await scene.refused(code, "createKey", key);
   });
 
-  everyProtocol("it cannot take back a scope that it gave up", async (scene) => {
+  everyProtocol("cannot regain a scope that it gave up", async (scene) => {
     const { keyId, key } = await make(scene, ["keys.update", "keys.create"]);
     await scene.ok("updateKey", key, { keyId, scopes: ["keys.update"] });
     await scene.refused(code, "updateKey", key, { keyId, scopes: ["keys.update", "keys.create"] });
     await scene.refused(code, "createKey", key);
   });
 
-  everyProtocol("it cannot reroll itself to the scopes that it had", async (scene) => {
+  everyProtocol("cannot regain its former scopes by a reroll", async (scene) => {
     const { keyId, key } = await make(scene, ["keys.create", "*"]);
     await scene.ok("updateKey", scene.home.key, { keyId, scopes: ["keys.create"] });
     const successor = await scene.ok("rerollKey", key, { keyId });
@@ -181,7 +184,7 @@ describe("a key and itself", () => {
   });
 
   for (const scopes of [["keys.update"], ["keys.*"], ["*"]]) {
-    everyProtocol(`with ${scopes} it can neither lift nor postpone its own expiry`, async (scene) => {
+    everyProtocol(`with ${scopes} can neither clear nor postpone its own expiry`, async (scene) => {
       const expires = scene.clock.now() + day;
       const { keyId, key } = await make(scene, scopes, { expires });
       for (const change of [
@@ -199,7 +202,7 @@ describe("a key and itself", () => {
     });
   }
 
-  everyProtocol("it can change the rest of itself while its expiry stays", async (scene) => {
+  everyProtocol("can change its other settings while its expiry stays", async (scene) => {
     const expires = scene.clock.now() + day;
     const { keyId, key } = await make(scene, ["keys.update"], { expires });
     const changed = await scene.ok("updateKey", key, { keyId, name: "renamed", expires, permissions: ["*"] });
@@ -207,7 +210,7 @@ describe("a key and itself", () => {
   });
 });
 
-everyProtocol("an update whose new owner is nobody is refused with identity_not_found", async (scene) => {
+everyProtocol("cannot move to an identity that does not exist: identity_not_found", async (scene) => {
   const { keyId } = await scene.ok("createKey", scene.home.key, { enabled: false });
   const revival = { keyId, enabled: true, identityId: "id_nobody" };
   await scene.refused("data/identity_not_found", "updateKey", scene.home.key, revival);

@@ -11,7 +11,7 @@ import { callWithHead } from "../robustness/overload/bare-grpc.js";
 import { createWorkspace } from "../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../support/harness.js";
 
-/** Lines of the log, as they are read by machines. */
+/** The parsed lines of the log. */
 const lines: Record<string, unknown>[] = [];
 const log = pino({ level: "info", base: null }, { write: (line: string) => void lines.push(JSON.parse(line)) });
 
@@ -35,101 +35,104 @@ const reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 const message = encode("grpc", operation, { externalId: "unread" });
 const large = Buffer.alloc(5 * 2 ** 20);
 
-/** What differs from a sound call. */
-interface Odd {
+/** How a request differs from a valid one. */
+interface Fault {
   readonly path?: string;
   readonly headers?: Headers;
   readonly body?: Buffer;
 }
 
-/** A call through a protocol, sound but for what is odd about it. */
-function callBy(protocol: "grpc" | "grpc-web" | "http", { path, headers = [], body }: Odd): Sent {
+/** A request over a protocol that is valid except for this fault. */
+function requestOver(protocol: "grpc" | "grpc-web" | "http", { path, headers = [], body }: Fault): Sent {
   const good = encode(protocol, operation, { externalId: "unread" });
-  const sound = sentTo(protocol, operation, home.key, good);
-  if (sound.by === "socket") throw new Error("a sound call is not sent as bytes");
+  const valid = sentTo(protocol, operation, home.key, good);
+  if (valid.by === "socket") throw new Error("a valid call is not sent as raw bytes");
   return {
-    ...sound,
+    ...valid,
     ...(path !== undefined && { path }),
     ...(body !== undefined && { body }),
-    headers: [...new Map([...sound.headers, ...headers])],
+    headers: [...new Map([...valid.headers, ...headers])],
   };
 }
 
-/** Sends, and reads the answer, which must be of the catalogue: its code, details and request id. */
-async function send(sent: Sent): Promise<{ answer: Answer; outcome: Outcome }> {
-  const answer = await sender.send(sent);
-  return { answer, outcome: readOutcome(operation, answer) };
+/** Sends a request and reads its response, which must have a code, details and request id of the error catalogue. */
+async function send(sent: Sent): Promise<{ response: Answer; outcome: Outcome }> {
+  const response = await sender.send(sent);
+  return { response, outcome: readOutcome(operation, response) };
 }
 
 const invalid = "application/invalid_input";
 const tooLarge = "application/payload_too_large";
 const mediaType = "application/unsupported_media_type";
 const gzip: Headers = [["grpc-encoding", "gzip"]];
-const unknownCompression: Odd = { headers: [["grpc-encoding", "zstd"]], body: frame(message, 1) };
+const unknownCompression: Fault = { headers: [["grpc-encoding", "zstd"]], body: frame(message, 1) };
 
-/** What grpc-js cannot read, or reads sense into; and the like of it over HTTP, where there is one. */
-const unread: readonly {
+/** Requests that grpc-js cannot decode, or decodes to something else; and an equivalent over HTTP where one exists. */
+const undecodable: readonly {
   what: string;
-  odd: Odd;
+  fault: Fault;
   code: string;
   locations: string[];
-  overHttp?: Odd;
-  /** Over gRPC-Web, where compressed messages are not read at all. */
-  notOverWeb?: boolean;
+  overHttp?: Fault;
+  /** gRPC-Web refuses every compressed message. */
+  refusedOverWeb?: boolean;
 }[] = [
-  ...Object.entries<Odd>({
+  ...Object.entries<Fault>({
     "no message": { body: Buffer.alloc(0) },
-    "half a head of a message": { body: frame(message).subarray(0, 3) },
-    "a message cut short": { body: frame(message).subarray(0, -1) },
+    "half a frame header": { body: frame(message).subarray(0, 3) },
+    "a truncated message": { body: frame(message).subarray(0, -1) },
     "two messages": { body: Buffer.concat([frame(message), frame(message)]) },
-  }).map(([what, odd]) => ({ what, odd, code: invalid, locations: ["body"] })),
+  }).map(([what, fault]) => ({ what, fault, code: invalid, locations: ["body"] })),
   ...["soon", "", "5", "x5Sx", "-1S", "123456789S", "1S, 2S", "ÿ"].map((timeout) => ({
-    what: `the time-out "${timeout}"`,
-    odd: { headers: [["grpc-timeout", timeout]] as const },
+    what: `the timeout "${timeout}"`,
+    fault: { headers: [["grpc-timeout", timeout]] as const },
     code: invalid,
     locations: ["grpc-timeout"],
   })),
   {
     what: "a message of five megabytes",
-    odd: { body: frame(large) },
+    fault: { body: frame(large) },
     code: tooLarge,
     locations: [],
     overHttp: { body: large },
   },
-  { what: "a length beyond all bounds", odd: { body: frame(message, 0, 2 ** 32 - 1) }, code: tooLarge, locations: [] },
-  ...Object.entries<Odd>({
+  { what: "a length over the limit", fault: { body: frame(message, 0, 2 ** 32 - 1) }, code: tooLarge, locations: [] },
+  ...Object.entries<Fault>({
     "a compressed message": { headers: gzip, body: frame(gzipSync(message), 1) },
-    "a message that may be compressed, and is not": { headers: gzip },
-    "what is not compressed, but says so": { headers: gzip, body: frame(message, 1) },
-    "what says so, and not how": { body: frame(message, 1) },
-    "what is compressed by nothing": { headers: [["grpc-encoding", "identity"]], body: frame(message, 1) },
-    "what expands to five megabytes": { headers: gzip, body: frame(gzipSync(large), 1) },
-    "a compression nobody knows": unknownCompression,
-  }).map(([what, odd]) => ({
+    "an uncompressed message with a grpc-encoding header": { headers: gzip },
+    "an uncompressed message with the compressed flag": { headers: gzip, body: frame(message, 1) },
+    "the compressed flag without a grpc-encoding header": { body: frame(message, 1) },
+    "the compressed flag with the identity encoding": {
+      headers: [["grpc-encoding", "identity"]],
+      body: frame(message, 1),
+    },
+    "a message that decompresses to five megabytes": { headers: gzip, body: frame(gzipSync(large), 1) },
+    "an unknown compression": unknownCompression,
+  }).map(([what, fault]) => ({
     what,
-    odd,
+    fault,
     code: mediaType,
     locations: [],
     overHttp: { headers: [["content-encoding", "gzip"]] as const },
   })),
 ];
 
-describe.each(unread)("$what over gRPC", ({ odd, code, locations, overHttp, notOverWeb }) => {
-  it(`is refused with ${code}, as through another protocol`, async () => {
+describe.each(undecodable)("$what over gRPC", ({ fault, code, locations, overHttp, refusedOverWeb }) => {
+  it(`is refused with ${code}, as over another protocol`, async () => {
     const refusal = { ok: false, code, locations };
-    expect((await send(callBy("grpc", odd))).outcome).toMatchObject(refusal);
-    const like = overHttp ? callBy("http", overHttp) : callBy("grpc-web", odd);
-    expect((await send(like)).outcome).toMatchObject(notOverWeb ? { ok: false, code: mediaType } : refusal);
+    expect((await send(requestOver("grpc", fault))).outcome).toMatchObject(refusal);
+    const equivalent = overHttp ? requestOver("http", overHttp) : requestOver("grpc-web", fault);
+    expect((await send(equivalent)).outcome).toMatchObject(refusedOverWeb ? { ok: false, code: mediaType } : refusal);
   });
 
-  it("is not looked at before its caller has been judged", async () => {
-    const headers: Headers = [...(odd.headers ?? []), ["authorization", "Bearer lk_wrong"]];
-    const { outcome } = await send(callBy("grpc", { ...odd, headers }));
+  it("is not decoded before its caller is authenticated", async () => {
+    const headers: Headers = [...(fault.headers ?? []), ["authorization", "Bearer lk_wrong"]];
+    const { outcome } = await send(requestOver("grpc", { ...fault, headers }));
     expect(outcome).toMatchObject({ ok: false, code: "authentication/malformed" });
   });
 
-  it("is a line of the log, with the id that the caller was told", async () => {
-    const { outcome } = await send(callBy("grpc", odd));
+  it("is logged with the request id that the caller received", async () => {
+    const { outcome } = await send(requestOver("grpc", fault));
     const { requestId } = outcome;
     const line = () => lines.find((each) => each["requestId"] === requestId);
     const { workspaceId } = home;
@@ -139,75 +142,75 @@ describe.each(unread)("$what over gRPC", ({ odd, code, locations, overHttp, notO
   });
 });
 
-it("nothing of all that has changed anything", async () => {
+it("none of these requests changed anything", async () => {
   const listing = operationNamed("listIdentities");
-  const answer = await sender.send(sentTo("http", listing, home.key, Buffer.from("{}")));
-  expect(readOutcome(listing, answer)).toMatchObject({ ok: true, response: { identities: [] } });
+  const response = await sender.send(sentTo("http", listing, home.key, Buffer.from("{}")));
+  expect(readOutcome(listing, response)).toMatchObject({ ok: true, response: { identities: [] } });
 });
 
-describe("what is for no method of ours", () => {
-  it.each<[string, Odd, string]>([
+describe("a request for no known method", () => {
+  it.each<[string, Fault, string]>([
     ["an unknown method", { path: "/latchkey.v1.KeysService/Nonsense" }, "application/route_not_found"],
     ["another content type", { headers: [["content-type", "text/plain"]] }, mediaType],
-  ])("%s is refused as over HTTP, and is a line of the log that does not repeat it", async (_what, odd, code) => {
-    const { answer, outcome } = await send(callBy("grpc", odd));
+  ])("%s is refused as over HTTP, and the log line does not contain it", async (_what, fault, code) => {
+    const { response, outcome } = await send(requestOver("grpc", fault));
     expect(outcome).toMatchObject({ ok: false, code });
-    expect((await send(callBy("http", odd))).outcome).toMatchObject({ ok: false, code });
-    expect(answer.headers["grpc-status"]).toBe("12");
+    expect((await send(requestOver("http", fault))).outcome).toMatchObject({ ok: false, code });
+    expect(response.headers["grpc-status"]).toBe("12");
     const line = () => lines.find((each) => each["requestId"] === outcome.requestId);
     await expect.poll(line, { timeout: 5_000 }).toMatchObject({ protocol: "grpc", method: "(none)", code });
   });
 
   it.each<[string, string, Buffer]>([
-    ["a health check that is no message", health, frame(Buffer.of(0xff, 0xff))],
+    ["a health check with an undecodable message", health, frame(Buffer.of(0xff, 0xff))],
     ["a health check without a message", health, Buffer.alloc(0)],
-    ["reflection of what is no message", reflection, frame(Buffer.of(0xff, 0xff))],
-    ["the same after an answer", reflection, Buffer.concat([frame(Buffer.of(0x3a, 0)), frame(Buffer.of(0xff, 0xff))])],
-  ])("%s is the caller's mistake", async (_what, path, body) => {
-    const { outcome } = await send(callBy("grpc", { path, body }));
+    ["reflection with an undecodable message", reflection, frame(Buffer.of(0xff, 0xff))],
+    ["the same after a response", reflection, Buffer.concat([frame(Buffer.of(0x3a, 0)), frame(Buffer.of(0xff, 0xff))])],
+  ])("%s is a client error", async (_what, path, body) => {
+    const { outcome } = await send(requestOver("grpc", { path, body }));
     expect(outcome).toMatchObject({ ok: false, code: invalid, locations: ["body"] });
   });
 });
 
-describe("gRPC's own rules stand:", () => {
-  it("what is not gRPC is answered with HTTP's 415", async () => {
-    const { answer } = await send(callBy("grpc", { headers: [["content-type", "application/json"]] }));
-    expect(answer.status).toBe(415);
+describe("gRPC protocol compliance:", () => {
+  it("a content type other than gRPC gets HTTP status 415", async () => {
+    const { response } = await send(requestOver("grpc", { headers: [["content-type", "application/json"]] }));
+    expect(response.status).toBe(415);
   });
 
-  it("who compresses is told not to, and so is everybody else", async () => {
-    for (const [odd, found] of [
+  it("grpc-accept-encoding is sent with every response, also to an uncompressed request", async () => {
+    for (const [fault, found] of [
       [unknownCompression, "12"],
       [{}, "0"],
     ] as const) {
-      const { answer } = await send(callBy("grpc", odd));
-      expect(answer.headers).toMatchObject({ "grpc-status": found, "grpc-accept-encoding": "identity" });
+      const { response } = await send(requestOver("grpc", fault));
+      expect(response.headers).toMatchObject({ "grpc-status": found, "grpc-accept-encoding": "identity" });
     }
   });
 
-  it("health names no service that is not there", async () => {
+  it("a health check of an unknown service is NOT_FOUND", async () => {
     const body = frame(Buffer.from("\n\x08nonsense"));
-    const { headers } = await sender.send(callBy("grpc", { path: health, body }));
+    const { headers } = await sender.send(requestOver("grpc", { path: health, body }));
     expect(headers["grpc-status"]).toBe("5");
   });
 });
 
-describe("what grpc-js would leave out of a head, and nobody would know:", () => {
+describe("headers that grpc-js silently drops:", () => {
   it("an Idempotency-Key that is not ASCII is refused, as over HTTP", async () => {
-    const odd: Odd = { headers: [["idempotency-key", "clé"]] };
+    const fault: Fault = { headers: [["idempotency-key", "clé"]] };
     const refusal = { ok: false, code: invalid, locations: ["Idempotency-Key"] };
-    expect((await send(callBy("grpc", odd))).outcome).toMatchObject(refusal);
-    expect((await send(callBy("http", odd))).outcome).toMatchObject(refusal);
+    expect((await send(requestOver("grpc", fault))).outcome).toMatchObject(refusal);
+    expect((await send(requestOver("http", fault))).outcome).toMatchObject(refusal);
   });
 
   it("a credential that is not ASCII is malformed, not missing, as over HTTP", async () => {
-    const odd: Odd = { headers: [["authorization", `Bearer ${home.key}é`]] };
+    const fault: Fault = { headers: [["authorization", `Bearer ${home.key}é`]] };
     const refusal = { ok: false, code: "authentication/malformed" };
-    expect((await send(callBy("grpc", odd))).outcome).toMatchObject(refusal);
-    expect((await send(callBy("http", odd))).outcome).toMatchObject(refusal);
+    expect((await send(requestOver("grpc", fault))).outcome).toMatchObject(refusal);
+    expect((await send(requestOver("http", fault))).outcome).toMatchObject(refusal);
   });
 
-  it("of two credentials none is used, though each is good", async () => {
+  it("two credentials are refused, although each is valid", async () => {
     const [host = "", port] = app.grpcAddress.split(":");
     const socket = connect(Number(port), host);
     const before = lines.length;
@@ -221,7 +224,7 @@ describe("what grpc-js would leave out of a head, and nobody would know:", () =>
   it("a deadline in thirty days is not in the past", async () => {
     const listing = operationNamed("listKeys");
     for (const timeout of ["2592000S", "99999999H"]) {
-      const sent = callBy("grpc", {
+      const sent = requestOver("grpc", {
         path: listing.rpcPath,
         headers: [["grpc-timeout", timeout]],
         body: frame(Buffer.alloc(0)),

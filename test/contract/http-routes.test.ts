@@ -35,7 +35,7 @@ describe("the documented routes", () => {
   test.each<HttpRoute>([
     ["GET", "/v1/identities.listIdentities"],
     ["POST", "/v2/identities.listIdentities"],
-  ])("%s %s lists the caller's identities, in pages", async (...route) => {
+  ])("%s %s lists the caller's identities, with pagination", async (...route) => {
     const { home, ok } = await openHttpScene();
     for (const externalId of ["user_1", "user_2", "user_3"]) await ok("createIdentity", home.key, { externalId });
     const list = async (request: Record<string, unknown>) =>
@@ -57,7 +57,7 @@ describe("the documented routes", () => {
   });
 
   test.each(["/v1/keys.listKeys", "/v2/keys.listKeys", "/v2/identities.listIdentities"])(
-    "POST %s with a JSON content type and no body at all means no filter",
+    "POST %s with a JSON content type and no body lists without a filter",
     async (path) => {
       const { home } = await openHttpScene();
       const headers = { Authorization: `Bearer ${home.key}`, "Content-Type": "application/json" };
@@ -79,13 +79,13 @@ describe("the documented routes", () => {
     expect(await readAnswer(await fetch(url, { method: "POST", headers, body }), false)).toMatchObject({ ok: true });
   });
 
-  test("an operation with nothing to say answers an empty object as data", async () => {
+  test("an operation without a result returns an empty object as data", async () => {
     const { home, ok, call } = await openHttpScene();
     await ok("createIdentity", home.key, { externalId: "user_1" });
     expect(await call("deleteIdentity", home.key, { externalId: "user_1" })).toEqual({ ok: true, data: {} });
   });
 
-  test("null means left out", async () => {
+  test("a null field is treated as left out", async () => {
     const { home, ok } = await openHttpScene();
     const { identityId } = await ok("createIdentity", home.key, { externalId: "user_1", meta: null });
     await ok("getIdentity", home.key, { identityId, externalId: null, identity: null });

@@ -29,7 +29,7 @@ afterAll(async () => {
   await replica.close();
 });
 
-/** Makes 20 calls at once with one Idempotency-Key, through all protocols of two replicas in turn. */
+/** Makes 20 concurrent calls with one Idempotency-Key, over all protocols of two replicas in turn. */
 function atOnce(operation: OperationName, callOf: (index: number) => RepeatableCall): Promise<Outcome[]> {
   const protocols = [contract.protocols, replicaClients].flatMap((protocols) =>
     allProtocols.map((name) => protocols[name]),
@@ -48,7 +48,7 @@ async function countRows(table: Table): Promise<number> {
   return row?.count ?? Number.NaN;
 }
 
-describe("of 20 calls at once with one Idempotency-Key, on two replicas and through all protocols,", () => {
+describe("concurrent retries: of 20 calls with one Idempotency-Key, on two replicas and over all protocols,", () => {
   const tables = {
     createKey: "keys",
     rerollKey: "keys",
@@ -56,7 +56,7 @@ describe("of 20 calls at once with one Idempotency-Key, on two replicas and thro
     createWorkspace: "workspaces",
   } as const;
   for (const [operation, table] of Object.entries(tables) as [keyof typeof tables, Table][]) {
-    test(`one makes the change, and all get its answer: ${operation}`, async () => {
+    test(`one makes the change, and all get its response: ${operation}`, async () => {
       const call = await newCall(operation, await openScene(contract.protocols.http, contract.clock));
       const before = await countRows(table);
       const outcomes = await atOnce(operation, () => call);
@@ -66,9 +66,9 @@ describe("of 20 calls at once with one Idempotency-Key, on two replicas and thro
     });
   }
 
-  test("one makes the change, and the others are told of a conflict if their body is another", async () => {
+  test("one makes the change, and those with a different body get idempotency_conflict", async () => {
     const { ok, home } = await openScene(contract.protocols.http, contract.clock);
-    // The same externalId: were it not for the key, the others would be told that the identity exists.
+    // The same externalId: without the Idempotency-Key, the others would get identity_already_exists.
     const bodies = [0, 1].map((index) => ({ externalId: "user_1", meta: { index } }));
     const key = newKey();
     const outcomes = await atOnce("createIdentity", (index) => [home.key, bodies[index % 2] ?? {}, key]);
@@ -81,13 +81,13 @@ describe("of 20 calls at once with one Idempotency-Key, on two replicas and thro
   });
 });
 
-describe("after a call that got no answer, the same call", () => {
+describe("a retry of a call that got no response", () => {
   const { createKey, rerollKey } = KeysService.method;
   const headersOf = (key: string) => ({ authorization: `Bearer ${key}`, "idempotency-key": "again" });
   const overGrpc = (app: TestApp) => createGrpcTransport({ baseUrl: `http://${app.grpcAddress}` });
 
-  /** Keeps every change waiting for as long as something takes: each needs the table of events. */
-  async function locking<T>(meanwhile: () => Promise<T>): Promise<T> {
+  /** Blocks every change while `meanwhile` runs, by whileLocked the audit table, which every change writes. */
+  async function whileLocked<T>(meanwhile: () => Promise<T>): Promise<T> {
     const own = await sql.reserve();
     try {
       await own`begin`;
@@ -105,15 +105,15 @@ describe("after a call that got no answer, the same call", () => {
 
   const codeOf = (error: unknown) => Code[ConnectError.from(error).code];
 
-  /** Calls while no change gets through; gives what the call failed with, and expects that it left nothing. */
-  async function failing(
+  /** Calls while every change is blocked. Returns the error code, and checks that the call stored nothing. */
+  async function failingCall(
     key: string,
     timeoutMs: number,
     meanwhile: () => Promise<unknown>,
   ): Promise<string | undefined> {
     const count = () => Promise.all([countRows("keys"), countRows("audit_events"), countRows("idempotency_records")]);
     const before = await count();
-    const code = await locking(async () => {
+    const code = await whileLocked(async () => {
       const call = overGrpc(contract.app).unary(createKey, undefined, timeoutMs, headersOf(key), {});
       const failed = call.then(() => "none", codeOf);
       await expect.poll(waiting, { timeout: 5_000 }).toHaveLength(1);
@@ -126,7 +126,7 @@ describe("after a call that got no answer, the same call", () => {
     return code;
   }
 
-  /** Calls twice; expects one key to be made. */
+  /** Calls twice, and checks that only one key is created. */
   async function expectOneKey({ home, ok }: Scene): Promise<void> {
     const again = () => ok("createKey", home.key, {}, withKey("again"));
     const { keyId } = await again();
@@ -134,25 +134,25 @@ describe("after a call that got no answer, the same call", () => {
     expect((await ok("listKeys", home.key)).map((key) => key.keyId)).toEqual([home.keyId, keyId]);
   }
 
-  test("makes the one change, if the first was ended by its deadline", async () => {
+  test("makes the change once, if the first call exceeded its deadline", async () => {
     const scene = await openScene(contract.protocols.grpc, contract.clock);
-    expect(await failing(scene.home.key, 700, async () => {})).toBe("DeadlineExceeded");
+    expect(await failingCall(scene.home.key, 700, async () => {})).toBe("DeadlineExceeded");
     await expectOneKey(scene);
   });
 
-  test("makes the one change, if the connection to the database broke under the first", async () => {
+  test("makes the change once, if the first call lost its database connection", async () => {
     const scene = await openScene(contract.protocols.grpc, contract.clock);
-    const breaking = async () => {
+    const terminateSessions = async () => {
       for (const { pid } of await waiting()) await sql`select pg_terminate_backend(${pid})`;
     };
-    expect(await failing(scene.home.key, 10_000, breaking)).toBe("Unavailable");
+    expect(await failingCall(scene.home.key, 10_000, terminateSessions)).toBe("Unavailable");
     await expectOneKey(scene);
   });
 
-  test("gets the first answer, if the change had been made; and it holds on every replica by then", async () => {
+  test("gets the first response, if the change was committed, and by then every replica applies it", async () => {
     const database = await createDatabase(inject("template"));
     const own = openSql(database.url, { max: 1 });
-    // Long enough for the client to go away between the change and its answer.
+    // Long enough for the client to disconnect between the commit and the response.
     const leaseMs = 500;
     await own`update cluster_state set lease_ms = ${leaseMs}, wait_ms = ${leaseMs}`;
     const apps = await Promise.all([1, 2].map(() => openTestApp({ databaseUrl: database.url })));
@@ -160,10 +160,10 @@ describe("after a call that got no answer, the same call", () => {
     try {
       const { ok, home } = await openScene(protocols[0].grpc, contract.clock);
       const old = await ok("createKey", home.key, { scopes: ["*"] });
-      await protocols[1].grpc.call("listKeys", old.key, {}); // from now on it is held there
+      await protocols[1].grpc.call("listKeys", old.key, {}); // the second replica now has it cached
       const client = new AbortController();
-      const way = overGrpc(apps[0] as TestApp);
-      const lost = way.unary(rerollKey, client.signal, undefined, headersOf(home.key), { keyId: old.keyId });
+      const transport = overGrpc(apps[0] as TestApp);
+      const lost = transport.unary(rerollKey, client.signal, undefined, headersOf(home.key), { keyId: old.keyId });
       const failed = lost.then(() => "none", codeOf);
       await expect.poll(() => own`select from audit_events where type = 'key.reroll'`).toHaveLength(1);
       client.abort();
@@ -171,7 +171,7 @@ describe("after a call that got no answer, the same call", () => {
 
       const repeatedAt = performance.now();
       const { keyId, key } = await ok("rerollKey", home.key, { keyId: old.keyId }, withKey("again"));
-      // Every replica may have learnt of the change by chance. It must have, when a lease has passed.
+      // A replica may have seen the change earlier by chance. After a lease time, it must have.
       expect(performance.now() - repeatedAt).toBeGreaterThanOrEqual(leaseMs);
       expect(await protocols[1].grpc.call("listKeys", old.key, {})).toMatchObject({
         code: "authentication/key_expired",

@@ -21,13 +21,13 @@ beforeAll(() => {
 });
 afterAll(() => sql.end());
 
-/** How many changes were ever made. */
+/** The total number of changes. */
 async function countChanges(): Promise<number> {
   const [row] = await sql<{ count: number }[]>`select count(*)::int from audit_events`;
   return row?.count ?? Number.NaN;
 }
 
-/** Does what must change nothing. */
+/** Runs something that must not change anything. */
 async function changingNothing<T>(work: () => Promise<T>): Promise<T> {
   const before = await countChanges();
   const result = await work();
@@ -35,8 +35,8 @@ async function changingNothing<T>(work: () => Promise<T>): Promise<T> {
   return result;
 }
 
-describe("a request that is repeated with its Idempotency-Key", () => {
-  test("can be any of the five that create something", () => {
+describe("a retry with the same Idempotency-Key", () => {
+  test("is supported by the five operations that create something", () => {
     expect(idempotentOperations).toEqual([
       "createKey",
       "rerollKey",
@@ -47,7 +47,7 @@ describe("a request that is repeated with its Idempotency-Key", () => {
   });
 
   for (const operation of idempotentOperations) {
-    test(`gets the first answer through whichever protocol it comes again, and changes nothing: ${operation}`, async () => {
+    test(`gets the first response over any protocol, and changes nothing: ${operation}`, async () => {
       for (const one of allProtocols) {
         const scene = await openScene(contract.protocols[one], contract.clock);
         const call = await newCall(operation, scene);
@@ -61,7 +61,7 @@ describe("a request that is repeated with its Idempotency-Key", () => {
     });
   }
 
-  test("has a request id of its own", async () => {
+  test("has its own request id", async () => {
     const { home } = await openScene(contract.protocols.http, contract.clock);
     const headers = {
       authorization: `Bearer ${home.key}`,
@@ -75,20 +75,23 @@ describe("a request that is repeated with its Idempotency-Key", () => {
     expect(again?.meta.requestId).not.toBe(first?.meta.requestId);
   });
 
-  everyProtocol("gets the first answer, whatever became of what was made", async ({ ok, refused, home }) => {
-    const [forIdentity, forKey] = [newKey(), newKey()];
-    const identity = { externalId: "user_1" };
-    const made = await ok("createIdentity", home.key, identity, forIdentity);
-    const key = await ok("createKey", home.key, made, forKey);
-    await ok("deleteKey", home.key, { keyId: key.keyId });
-    await ok("deleteIdentity", home.key, made);
-    expect(await ok("createIdentity", home.key, identity, forIdentity)).toEqual(made);
-    expect(await ok("createKey", home.key, made, forKey)).toEqual(key);
-    await refused("data/identity_not_found", "getIdentity", home.key, made);
-    await refused("data/key_not_found", "getKey", home.key, { keyId: key.keyId });
-  });
+  everyProtocol(
+    "gets the first response, also if the created resource was changed or deleted since",
+    async ({ ok, refused, home }) => {
+      const [forIdentity, forKey] = [newKey(), newKey()];
+      const identity = { externalId: "user_1" };
+      const made = await ok("createIdentity", home.key, identity, forIdentity);
+      const key = await ok("createKey", home.key, made, forKey);
+      await ok("deleteKey", home.key, { keyId: key.keyId });
+      await ok("deleteIdentity", home.key, made);
+      expect(await ok("createIdentity", home.key, identity, forIdentity)).toEqual(made);
+      expect(await ok("createKey", home.key, made, forKey)).toEqual(key);
+      await refused("data/identity_not_found", "getIdentity", home.key, made);
+      await refused("data/key_not_found", "getKey", home.key, { keyId: key.keyId });
+    },
+  );
 
-  everyProtocol("is the same request in whatever order the keys of its meta are", async ({ ok, home }) => {
+  everyProtocol("is the same request for any order of the keys of its meta", async ({ ok, home }) => {
     const key = newKey();
     const [one, other] = [{ meta: { a: 1, b: { c: 2, d: 3 } } }, { meta: { b: { d: 3, c: 2 }, a: 1 } }];
     expect(await ok("createKey", home.key, other, key)).toEqual(await ok("createKey", home.key, one, key));
@@ -102,7 +105,7 @@ describe("a request that is repeated with its Idempotency-Key", () => {
     expect(await ok("createKey", home.key, request, key)).toEqual(first);
   });
 
-  everyProtocol("is answered for 24 hours; then it makes the change anew", async ({ ok, home, clock }) => {
+  everyProtocol("gets the first response for 24 hours; then it makes the change again", async ({ ok, home, clock }) => {
     const key = newKey();
     const first = await ok("createKey", home.key, {}, key);
     await clock.advance(day - 60_000);
@@ -114,8 +117,8 @@ describe("a request that is repeated with its Idempotency-Key", () => {
   });
 });
 
-describe("a request with an Idempotency-Key that was used", () => {
-  everyProtocol("for another body is refused, and changes nothing", async ({ ok, refused, home }) => {
+describe("a request with a used Idempotency-Key", () => {
+  everyProtocol("and another body is refused, and changes nothing", async ({ ok, refused, home }) => {
     const key = newKey();
     const first = await ok("createKey", home.key, { name: "ci", meta: { a: [1, 2] } }, key);
     for (const other of [{}, { name: "CI", meta: { a: [1, 2] } }, { name: "ci", meta: { a: [2, 1] } }]) {
@@ -124,18 +127,15 @@ describe("a request with an Idempotency-Key that was used", () => {
     expect(await ok("createKey", home.key, { name: "ci", meta: { a: [1, 2] } }, key)).toEqual(first);
   });
 
-  everyProtocol(
-    "for another operation is refused, even if the request reads the same",
-    async ({ ok, refused, home }) => {
-      const key = newKey();
-      const request = { externalId: "user_1" };
-      const { keyId } = await ok("createKey", home.key, request, key);
-      await changingNothing(() => refused(conflict, "createIdentity", home.key, request, key));
-      await changingNothing(() => refused(conflict, "rerollKey", home.key, { keyId }, key));
-    },
-  );
+  everyProtocol("and another operation is refused, even if the body is the same", async ({ ok, refused, home }) => {
+    const key = newKey();
+    const request = { externalId: "user_1" };
+    const { keyId } = await ok("createKey", home.key, request, key);
+    await changingNothing(() => refused(conflict, "createIdentity", home.key, request, key));
+    await changingNothing(() => refused(conflict, "rerollKey", home.key, { keyId }, key));
+  });
 
-  everyProtocol("by another caller is a request of its own", async ({ ok, home, newWorkspace }) => {
+  everyProtocol("of another caller is a separate request", async ({ ok, home, newWorkspace }) => {
     const key = newKey();
     const neighbour = await newWorkspace();
     const colleague = await ok("createKey", home.key, { scopes: ["*"] });
@@ -144,11 +144,11 @@ describe("a request with an Idempotency-Key that was used", () => {
     for (const caller of callers) made.add((await ok("createKey", caller.key, {}, key)).keyId);
     made.add((await ok("createWorkspace", operatorKey, { name: "Acme" }, key)).keyId);
     expect(made.size).toBe(4);
-    // What is another's use of the key is not even a conflict.
+    // Another caller's use of the key is not even a conflict.
     await ok("createIdentity", (await newWorkspace()).key, { externalId: "user_1" }, key);
   });
 
-  everyProtocol("without success is as the first one: a failure is not kept", async ({ ok, refused, home }) => {
+  everyProtocol("of a failed call is executed: errors are not stored", async ({ ok, refused, home }) => {
     const key = newKey();
     const { identityId } = await ok("createIdentity", home.key, { externalId: "user_1" });
     await refused("data/identity_already_exists", "createIdentity", home.key, { externalId: "user_1" }, key);
@@ -160,7 +160,7 @@ describe("a request with an Idempotency-Key that was used", () => {
   });
 });
 
-describe("who may not call any more gets no answer again:", () => {
+describe("no stored response is returned to a caller that is no longer authorized:", () => {
   everyProtocol("a disabled workspace", async ({ ok, refused, home }) => {
     const key = newKey();
     const first = await ok("createKey", home.key, {}, key);
@@ -193,11 +193,11 @@ describe("an Idempotency-Key", () => {
     ["is empty", withKey("")],
     ["has 256 characters", withKey("x".repeat(256))],
     ["has a comma", withKey("a,b")],
-    ["comes twice", [...withKey("a"), ...withKey("b")]],
-    ["comes twice with the same value", [...withKey("a"), ...withKey("a")]],
+    ["is sent twice", [...withKey("a"), ...withKey("b")]],
+    ["is sent twice with the same value", [...withKey("a"), ...withKey("a")]],
   ];
   everyProtocol(
-    `that ${malformed.map(([what]) => what).join(", ")} is refused, by its name`,
+    `that ${malformed.map(([what]) => what).join(", ")} is refused, and the header named`,
     async ({ call, home }) => {
       for (const [what, headers] of malformed) {
         expect(await changingNothing(() => call("createKey", home.key, {}, headers)), what).toMatchObject(refusal);
@@ -213,16 +213,16 @@ describe("an Idempotency-Key", () => {
     }
   });
 
-  // A gRPC client does not even send this; for a bare one, see unread-calls.test.ts.
+  // A grpc-js client does not even send this. grpc-protocol-errors.test.ts sends it over a bare connection.
   someProtocols(
     ["http", "connect", "grpc-web"],
-    "that is not ASCII is refused, by its name",
+    "that is not ASCII is refused, and the header named",
     async ({ call, home }) => {
       expect(await call("createKey", home.key, {}, withKey("clé"))).toMatchObject(refusal);
     },
   );
 
-  test("that comes in two lines of HTTP is refused", async () => {
+  test("in two HTTP header lines is refused", async () => {
     const { home } = await openScene(contract.protocols.http, contract.clock);
     const lines = ["Idempotency-Key", "a", "idempotency-key", "a", "content-type", "application/json"];
     const headers = ["authorization", `Bearer ${home.key}`, ...lines];
@@ -237,18 +237,18 @@ describe("an Idempotency-Key", () => {
     expect(status).toBe(400);
   });
 
-  everyProtocol("may have 255 characters, all that can be printed among them", async ({ ok, home }) => {
+  everyProtocol("may have 255 characters, including all printable ones", async ({ ok, home }) => {
     const printable = Array.from({ length: 0x5f }, (_, index) => String.fromCharCode(0x20 + index)).join("");
     const key = withKey(`x${printable.replace(",", "")}`.padEnd(255, "x"));
     expect(await ok("createKey", home.key, {}, key)).toEqual(await ok("createKey", home.key, {}, key));
   });
 
-  everyProtocol("is told of only to those who may call", async ({ refused, home }) => {
+  everyProtocol("is validated only after the caller is authorized", async ({ refused, home }) => {
     await refused("authentication/missing", "createKey", [], {}, withKey(""));
     await refused("authorization/insufficient_permissions", "createWorkspace", home.key, {}, withKey(""));
   });
 
-  test("is ignored where nothing is created, however malformed it is", async () => {
+  test("is ignored by operations that create nothing, even if it is malformed", async () => {
     const others = [...keyOperations, ...operatorOperations].filter((name) => !operationOf(name).acceptsIdempotencyKey);
     expect(others.length).toBeGreaterThan(10);
     for (const protocol of allProtocols) {

@@ -4,7 +4,7 @@ import { nested } from "./meta.js";
 
 const { everyProtocol } = openContract();
 
-/** JSON objects that must come back as they were sent. */
+/** JSON objects that must be returned as they were sent. */
 const metas: Record<string, Record<string, unknown>> = {
   "no members": {},
   "deep nesting": { a: { b: { c: [{ d: [[], {}] }] } } },
@@ -21,19 +21,19 @@ const metas: Record<string, Record<string, unknown>> = {
   "text that looks like something else": { time: "2024-01-01T00:00:00Z", number: "1", id: "null", html: "</script>" },
   "control characters other than NUL": { text: "\t\n\r\u0001\u001f\u007f\u0085\u2028" },
   "an empty key and an empty text": { "": "", nested: { "": { "": 0 } } },
-  "keys that objects have anyway": { constructor: 1, toString: "x", hasOwnProperty: null, length: 0 },
-  "keys that look like our own fields": { meta: { externalId: "x" }, createdAt: "y", case: "z", $typeName: "t" },
+  "keys that every JavaScript object inherits": { constructor: 1, toString: "x", hasOwnProperty: null, length: 0 },
+  "keys that are names of API fields": { meta: { externalId: "x" }, createdAt: "y", case: "z", $typeName: "t" },
   "true and false": { yes: true, no: false },
 };
 
 describe("creating and reading an identity", () => {
-  everyProtocol("createIdentity answers the new identity's id and nothing else", async (scene) => {
+  everyProtocol("createIdentity returns the new identity's id and nothing else", async (scene) => {
     const created = await scene.ok("createIdentity", scene.home.key, { externalId: "user_1", meta: { plan: "pro" } });
     expect(created).toEqual({ identityId: expect.stringMatching(/^id_[0-9a-z]{26}$/) });
   });
 
   everyProtocol(
-    "an identity is found by identityId, by externalId and by identity, the same each time",
+    "an identity is found by identityId, by externalId and by identity, with the same result",
     async (scene) => {
       const before = scene.clock.now();
       const request = { externalId: "user_1", meta: { plan: "pro" } };
@@ -55,7 +55,7 @@ describe("creating and reading an identity", () => {
   });
 
   for (const [what, meta] of Object.entries(metas)) {
-    everyProtocol(`meta with ${what} comes back deep-equal, of identities and of keys`, async (scene) => {
+    everyProtocol(`meta with ${what} is returned unchanged, for identities and keys`, async (scene) => {
       const { identityId } = await scene.ok("createIdentity", scene.home.key, { externalId: "user_1", meta });
       await scene.ok("createKey", scene.home.key, { identityId, meta });
       expect((await scene.ok("getIdentity", scene.home.key, { identityId })).meta).toStrictEqual(meta);
@@ -65,7 +65,7 @@ describe("creating and reading an identity", () => {
     });
   }
 
-  everyProtocol("an externalId that is taken is refused, and the identity stays as it was", async (scene) => {
+  everyProtocol("a duplicate externalId is refused, and the existing identity is unchanged", async (scene) => {
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_1", meta: { first: true } });
     const again = { externalId: "user_1", meta: { first: false } };
     await scene.refused("data/identity_already_exists", "createIdentity", scene.home.key, again);
@@ -73,7 +73,7 @@ describe("creating and reading an identity", () => {
     expect(identities.map(({ meta }) => meta)).toEqual([{ first: true }]);
   });
 
-  everyProtocol("externalIds are compared byte for byte: letter case and composition count", async (scene) => {
+  everyProtocol("externalIds are compared byte for byte: case and Unicode composition matter", async (scene) => {
     const externalIds = ["user", "User", "USER", "\u00e9", "e\u0301", " user", "user ", "ß", "ss"];
     for (const externalId of externalIds) await scene.ok("createIdentity", scene.home.key, { externalId });
     for (const externalId of externalIds) {
@@ -84,7 +84,7 @@ describe("creating and reading an identity", () => {
   });
 
   everyProtocol(
-    "where one identity's externalId is another's identityId, each is still found by its own",
+    "if one identity's externalId is another's identityId, each is still found by its own",
     async (scene) => {
       const { identityId } = await scene.ok("createIdentity", scene.home.key, { externalId: "user_1" });
       const other = await scene.ok("createIdentity", scene.home.key, { externalId: identityId });
@@ -96,7 +96,7 @@ describe("creating and reading an identity", () => {
 
 describe("deleting an identity", () => {
   for (const by of ["identityId", "externalId", "identity"]) {
-    everyProtocol(`an identity can be deleted by ${by}; it alone goes`, async (scene) => {
+    everyProtocol(`an identity can be deleted by ${by}, and no other is deleted`, async (scene) => {
       const { identityId } = await scene.ok("createIdentity", scene.home.key, { externalId: "user_1" });
       await scene.ok("createIdentity", scene.home.key, { externalId: "user_2" });
       const reference = { [by]: by === "identityId" ? identityId : "user_1" };

@@ -7,13 +7,13 @@ const contract = openContract(allProtocols);
 const { everyProtocol } = contract;
 const code = "data/identity_not_found";
 
-/** Each cause of section 7.2: the two identifiers, either of which must not be found in the caller's workspace. */
+/** Each cause in section 7.2: two identifiers, neither of which may be found in the caller's workspace. */
 const causes: Record<string, (scene: Scene) => Promise<{ identityId: string; externalId: string }>> = {
   "a mistyped identifier": async ({ ok, home }) => {
     const { identityId } = await ok("createIdentity", home.key, { externalId: "user_1" });
     return { identityId: otherEnding(identityId), externalId: "user_l" };
   },
-  "an identifier with a character too few": async ({ ok, home }) => {
+  "an identifier with a missing character": async ({ ok, home }) => {
     const { identityId } = await ok("createIdentity", home.key, { externalId: "user_1" });
     return { identityId: identityId.slice(0, -1), externalId: "user_" };
   },
@@ -31,7 +31,7 @@ const causes: Record<string, (scene: Scene) => Promise<{ identityId: string; ext
     const { identityId } = await ok("createIdentity", other.key, { externalId: "user_1" });
     return { identityId, externalId: "user_1" };
   },
-  "the two identifiers exchanged": async ({ ok, home }) => {
+  "the two identifiers swapped": async ({ ok, home }) => {
     const { identityId } = await ok("createIdentity", home.key, { externalId: "user_1" });
     return { identityId: "user_1", externalId: identityId };
   },
@@ -47,7 +47,7 @@ describe.each(Object.entries(causes))("an identity is not found for %s", (cause,
     everyProtocol(`${operation} with ${cause} is refused with identity_not_found`, async (scene) => {
       const { identityId, externalId } = await arrange(scene);
       const byEither =
-        cause === "the two identifiers exchanged" ? [] : [{ identity: identityId }, { identity: externalId }];
+        cause === "the two identifiers swapped" ? [] : [{ identity: identityId }, { identity: externalId }];
       for (const reference of [{ identityId }, { externalId }, ...byEither]) {
         const { detail, fields } = await scene.refused(code, operation, scene.home.key, { ...reference, ...more });
         expect(detail).toMatch(/requested identity could not be found/);
@@ -74,7 +74,7 @@ describe.each(Object.entries(causes))("an identity is not found for %s", (cause,
 });
 
 describe("identity_not_found", () => {
-  test("is answered over HTTP exactly as the specification's section 7.2 says", async () => {
+  test("has exactly the HTTP response of the specification's section 7.2", async () => {
     const { app, protocols } = contract;
     const created = await protocols.grpc.call("createWorkspace", operatorKey, { name: "acme" });
     if (!created.ok) return expect.fail(created.detail);
@@ -96,47 +96,53 @@ describe("identity_not_found", () => {
     });
   });
 
-  everyProtocol("tells a deleted identity, a foreign one and one that never was apart in nothing", async (scene) => {
-    const other = await scene.newWorkspace();
-    const foreign = await scene.ok("createIdentity", other.key, { externalId: "user_1" });
-    const deleted = await scene.ok("createIdentity", scene.home.key, { externalId: "user_1" });
-    await scene.ok("deleteIdentity", scene.home.key, deleted);
-    const never = { identityId: otherEnding(deleted.identityId) };
-    const refusals = [];
-    for (const reference of [foreign, deleted, never]) {
-      refusals.push(await scene.refused(code, "getIdentity", scene.home.key, reference));
-    }
-    expect(refusals[0]).toEqual(refusals[2]);
-    expect(refusals[1]).toEqual(refusals[2]);
-  });
+  everyProtocol(
+    "tenant isolation: is identical for a deleted identity, another workspace's and one that never existed",
+    async (scene) => {
+      const other = await scene.newWorkspace();
+      const foreign = await scene.ok("createIdentity", other.key, { externalId: "user_1" });
+      const deleted = await scene.ok("createIdentity", scene.home.key, { externalId: "user_1" });
+      await scene.ok("deleteIdentity", scene.home.key, deleted);
+      const never = { identityId: otherEnding(deleted.identityId) };
+      const refusals = [];
+      for (const reference of [foreign, deleted, never]) {
+        refusals.push(await scene.refused(code, "getIdentity", scene.home.key, reference));
+      }
+      expect(refusals[0]).toEqual(refusals[2]);
+      expect(refusals[1]).toEqual(refusals[2]);
+    },
+  );
 
-  everyProtocol("ends when the identity is created again", async (scene) => {
+  everyProtocol("is no longer returned once the identity is created again", async (scene) => {
     await scene.refused(code, "getIdentity", scene.home.key, { externalId: "user_1" });
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_1" });
     await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
   });
 
-  everyProtocol("keeps an identity of another workspace out of every reach, and unharmed", async (scene) => {
-    const other = await scene.newWorkspace();
-    const { identityId } = await scene.ok("createIdentity", other.key, {
-      externalId: "theirs",
-      meta: { secret: true },
-    });
-    expect(await scene.ok("listIdentities", scene.home.key)).toEqual([]);
-    for (const reference of [
-      { identityId },
-      { externalId: "theirs" },
-      { identity: identityId },
-      { identity: "theirs" },
-    ]) {
-      await scene.refused(code, "deleteIdentity", scene.home.key, reference);
-    }
-    await scene.ok("createKey", scene.home.key, { externalId: "theirs" });
-    const own = await scene.ok("getIdentity", scene.home.key, { externalId: "theirs" });
-    expect(own).toMatchObject({ meta: {} });
-    expect(own.identityId).not.toBe(identityId);
-    const theirs = await scene.ok("listIdentities", other.key);
-    expect(theirs).toEqual([expect.objectContaining({ identityId, meta: { secret: true } })]);
-    expect(await scene.ok("listKeys", other.key)).toHaveLength(1);
-  });
+  everyProtocol(
+    "tenant isolation: is returned for every operation on another workspace's identity, which stays unchanged",
+    async (scene) => {
+      const other = await scene.newWorkspace();
+      const { identityId } = await scene.ok("createIdentity", other.key, {
+        externalId: "theirs",
+        meta: { secret: true },
+      });
+      expect(await scene.ok("listIdentities", scene.home.key)).toEqual([]);
+      for (const reference of [
+        { identityId },
+        { externalId: "theirs" },
+        { identity: identityId },
+        { identity: "theirs" },
+      ]) {
+        await scene.refused(code, "deleteIdentity", scene.home.key, reference);
+      }
+      await scene.ok("createKey", scene.home.key, { externalId: "theirs" });
+      const own = await scene.ok("getIdentity", scene.home.key, { externalId: "theirs" });
+      expect(own).toMatchObject({ meta: {} });
+      expect(own.identityId).not.toBe(identityId);
+      const theirs = await scene.ok("listIdentities", other.key);
+      expect(theirs).toEqual([expect.objectContaining({ identityId, meta: { secret: true } })]);
+      expect(await scene.ok("listKeys", other.key)).toHaveLength(1);
+    },
+  );
 });

@@ -10,7 +10,7 @@ import { openScene } from "./scene.js";
 
 const contract = openContract();
 
-/** Makes so many calls at once, through all protocols in turn. */
+/** Makes `count` concurrent calls, over all protocols in turn. */
 function atOnce(
   count: number,
   operation: OperationName,
@@ -28,9 +28,9 @@ function refusalsOf(outcomes: readonly Outcome[]): string[] {
   return outcomes.flatMap((outcome) => (outcome.ok ? [] : [outcome.code]));
 }
 
-describe("at once, through all protocols", () => {
+describe("concurrent calls over all protocols", () => {
   for (const round of [1, 2, 3]) {
-    test(`of 20 creates of one externalId exactly one wins, the others are told that it exists (${round})`, async () => {
+    test(`of 20 creates of one externalId exactly one succeeds, the others get identity_already_exists (${round})`, async () => {
       const { ok, home } = await openScene(contract.protocols.http, contract.clock);
       const requestOf = (index: number) => ({ externalId: "user_1", meta: { index } });
       const outcomes = await atOnce(20, "createIdentity", home.key, requestOf);
@@ -47,7 +47,7 @@ describe("at once, through all protocols", () => {
     });
   }
 
-  test("20 keys made for one unknown externalId share one identity, and none is refused", async () => {
+  test("20 keys created for one unknown externalId share one identity, and none is refused", async () => {
     const { ok, home } = await openScene(contract.protocols.http, contract.clock);
     const outcomes = await atOnce(20, "createKey", home.key, () => ({ externalId: "user_1" }));
     expect(refusalsOf(outcomes)).toEqual([]);
@@ -66,7 +66,7 @@ describe("at once, through all protocols", () => {
     expect(refusalsOf(keys)).toEqual(Array(19).fill("data/key_not_found"));
   });
 
-  test("an identity that is created and deleted over and over is there once or not at all", async () => {
+  test("an identity that is created and deleted repeatedly exists at most once", async () => {
     const { ok, home } = await openScene(contract.protocols.http, contract.clock);
     const request = { externalId: "user_1" };
     for (let round = 0; round < 2; round++) {
@@ -77,7 +77,7 @@ describe("at once, through all protocols", () => {
       ]);
       for (const code of refusalsOf(created)) expect(code).toBe("data/identity_already_exists");
       for (const code of refusalsOf(deleted)) expect(code).toBe("data/identity_not_found");
-      expect(refusalsOf(keys), "createKey makes the identity where there is none").toEqual([]);
+      expect(refusalsOf(keys), "createKey creates the identity if there is none").toEqual([]);
       const identities = await ok("listIdentities", home.key);
       expect(identities.length).toBeLessThanOrEqual(1);
       const found = (await ok("listKeys", home.key)).flatMap(({ identity }) => identity ?? []);
@@ -85,7 +85,7 @@ describe("at once, through all protocols", () => {
     }
   });
 
-  test("of 10 rerolls of one key each gives a key of its own, and the old secret has ended", async () => {
+  test("10 rerolls of one key return 10 different keys, and the old secret is expired", async () => {
     const scene = await openScene(contract.protocols.http, contract.clock);
     const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.read"] });
     const outcomes = await atOnce(10, "rerollKey", scene.home.key, () => ({ keyId }));
@@ -94,7 +94,7 @@ describe("at once, through all protocols", () => {
     await scene.refused("authentication/key_expired", "listKeys", key);
   });
 
-  test("20 updates of different fields of one key are all kept", async () => {
+  test("20 updates of different fields of one key are all applied", async () => {
     const { ok, home } = await openScene(contract.protocols.http, contract.clock);
     const { keyId } = await ok("createKey", home.key);
     const changes = [{ name: "second" }, { meta: { a: 1 } }, { enabled: false }, { permissions: ["a"] }];
@@ -104,9 +104,9 @@ describe("at once, through all protocols", () => {
   });
 });
 
-describe("an identity that is deleted just while a key is to get it by its externalId", () => {
+describe("race: an identity deleted while a key is assigned to it by externalId", () => {
   for (const operation of ["createKey", "updateKey"] as const) {
-    test(`is made anew, as if it had been deleted a moment before: ${operation}`, async () => {
+    test(`is created again, as if it had been deleted just before: ${operation}`, async () => {
       const { ok, home } = await openScene(contract.protocols.http, contract.clock);
       const { identityId } = await ok("createIdentity", home.key, { externalId: "user_1" });
       const { keyId } = await ok("createKey", home.key);
@@ -123,14 +123,14 @@ describe("an identity that is deleted just while a key is to get it by its exter
   }
 });
 
-describe("a key that changes just while another key changes it is judged as it is then:", () => {
+describe("race: a key that is changed while another key changes it is authorized by its new state:", () => {
   const [disabling, strengthening] = ["enabled = false", "scopes = '{*}'"];
   for (const [what, operation, request, change] of [
     ["given more scopes, and enabled", "updateKey", { enabled: true }, `${disabling}, ${strengthening}`],
     ["given more scopes, and disabled", "updateKey", { enabled: false }, strengthening],
-    ["given more scopes, and stripped of them", "updateKey", { scopes: [] }, strengthening],
-    ["given more scopes, and shortened", "updateKey", { expires: 30_000 }, strengthening],
-    ["given more scopes, and prolonged", "updateKey", { expires: null }, strengthening],
+    ["given more scopes, and its scopes removed", "updateKey", { scopes: [] }, strengthening],
+    ["given more scopes, and its expiry moved forward", "updateKey", { expires: 30_000 }, strengthening],
+    ["given more scopes, and its expiry cleared", "updateKey", { expires: null }, strengthening],
     ["given more scopes, and rerolled", "rerollKey", {}, strengthening],
     ["given more scopes, and deleted", "deleteKey", {}, strengthening],
   ] as const) {
@@ -152,12 +152,12 @@ describe("a key that changes just while another key changes it is judged as it i
   }
 });
 
-describe("a key that is changed just while it changes itself gains nothing back:", () => {
+describe("race: a key that is changed while it changes itself regains nothing:", () => {
   const lacking = "authorization/insufficient_permissions";
   for (const [what, request, change, left, refusal] of [
     ["disabled", { enabled: true }, "enabled = false", { enabled: false }, "authorization/key_disabled"],
-    ["given an end", { expires: null }, "expires_at = '2099-01-01'", { expires: Date.UTC(2099, 0) }, lacking],
-    ["stripped of a scope", { scopes: ["keys.*"] }, "scopes = '{keys.update}'", { scopes: ["keys.update"] }, lacking],
+    ["given an expiry", { expires: null }, "expires_at = '2099-01-01'", { expires: Date.UTC(2099, 0) }, lacking],
+    ["deprived of a scope", { scopes: ["keys.*"] }, "scopes = '{keys.update}'", { scopes: ["keys.update"] }, lacking],
   ] as const) {
     test(what, async () => {
       const { ok, home } = await openScene(contract.protocols.http, contract.clock);
@@ -171,7 +171,7 @@ describe("a key that is changed just while it changes itself gains nothing back:
     });
   }
 
-  test("replaced by itself, twice: the second leaves no heir that never ends", async () => {
+  test("rerolled by itself, twice: the second reroll creates no successor that never expires", async () => {
     const { ok, home } = await openScene(contract.protocols.http, contract.clock);
     const { keyId, key } = await ok("createKey", home.key, { scopes: ["keys.create"] });
     const end = "configured_expires_at = 'infinity', expires_at = now() + interval '1 hour'";
@@ -184,7 +184,7 @@ describe("a key that is changed just while it changes itself gains nothing back:
   });
 });
 
-/** Makes the call while a transaction has changed something; commits when the call waits for it. */
+/** Makes the call while a transaction has uncommitted changes, and commits once the call waits for its lock. */
 async function whileChanging(
   change: (transaction: postgres.TransactionSql) => Promise<unknown>,
   call: () => Promise<Outcome>,

@@ -6,7 +6,7 @@ const { everyProtocol } = openContract();
 describe("updating an identity", () => {
   for (const by of ["identityId", "externalId", "identity", "identity, its identityId"]) {
     everyProtocol(
-      `meta can be replaced as a whole, the identity named by ${by}; nothing else changes`,
+      `meta can be replaced as a whole, with the identity named by ${by}, and nothing else changes`,
       async (scene) => {
         const request = { externalId: "user_1", meta: { plan: "pro", seats: 5 } };
         const { identityId } = await scene.ok("createIdentity", scene.home.key, request);
@@ -35,7 +35,7 @@ describe("updating an identity", () => {
     });
   }
 
-  everyProtocol("an update that says nothing is answered with the identity, and changes nothing", async (scene) => {
+  everyProtocol("an empty update returns the identity, and changes nothing", async (scene) => {
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_1", meta: { plan: "pro" } });
     const before = await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
     await scene.clock.advance(1000);
@@ -44,19 +44,22 @@ describe("updating an identity", () => {
     expect(events.map(({ type }) => type)).toEqual(["identity.create"]);
   });
 
-  everyProtocol("the change shows at once in the identity's keys, and in their verification", async (scene) => {
+  everyProtocol("the change is visible at once in the identity's keys, and in their verification", async (scene) => {
     const { keyId, key } = await scene.ok("createKey", scene.home.key, { externalId: "user_1" });
     const identity = await scene.ok("updateIdentity", scene.home.key, { externalId: "user_1", meta: { plan: "free" } });
     expect((await scene.ok("getKey", scene.home.key, { keyId })).identity).toEqual(identity);
     expect((await scene.ok("verifyKey", scene.home.key, { key })).identity).toEqual(identity);
   });
 
-  everyProtocol("without a reference is refused and the three ways to refer are named", async (scene) => {
-    const request = { meta: { plan: "free" } };
-    const { fields } = await scene.refused("application/invalid_input", "updateIdentity", scene.home.key, request);
-    const [named] = fields?.map(({ location }) => location.split("|")) ?? [];
-    expect(named?.sort()).toEqual(["externalId", "identity", "identityId"]);
-  });
+  everyProtocol(
+    "an update without a reference is refused, and the error names the three possible fields",
+    async (scene) => {
+      const request = { meta: { plan: "free" } };
+      const { fields } = await scene.refused("application/invalid_input", "updateIdentity", scene.home.key, request);
+      const [named] = fields?.map(({ location }) => location.split("|")) ?? [];
+      expect(named?.sort()).toEqual(["externalId", "identity", "identityId"]);
+    },
+  );
 });
 
 describe("searching identities", () => {
@@ -74,7 +77,7 @@ describe("searching identities", () => {
     "user_10",
   ];
 
-  /** What is searched for, and what is found, newest last. */
+  /** Search texts, and the externalIds found, newest last. */
   const searches: [search: string, found: string[]][] = [
     ["user_1", ["user_1", "user_10"]],
     ["USER", ["user_1", "User_2", "user_10"]],
@@ -88,7 +91,7 @@ describe("searching identities", () => {
     ["'; drop table identities; --", []],
     ["größe", ["Größe"]],
     ["RÖ", ["Größe"]],
-    // Neither of these small letters is what the capital becomes at every place.
+    // Neither of these small letters is the lower case of the capital in every position.
     ["οδοσ", ["ΟΔΟΣ_Й"]],
     ["οδος", ["ΟΔΟΣ_Й"]],
     ["Σ_й", ["ΟΔΟΣ_Й"]],
@@ -97,19 +100,16 @@ describe("searching identities", () => {
     [" ", []],
   ];
 
-  everyProtocol(
-    "finds those whose externalId contains the text, letter case aside, and no wildcards",
-    async (scene) => {
-      for (const externalId of externalIds) await scene.ok("createIdentity", scene.home.key, { externalId });
-      for (const [search, found] of searches) {
-        const { data, pagination } = await scene.page("listIdentities", scene.home.key, { search });
-        expect({ search, found: data.map(({ externalId }) => externalId) }).toEqual({ search, found });
-        expect(pagination).toEqual({ hasMore: false });
-      }
-    },
-  );
+  everyProtocol("finds externalIds that contain the text, ignoring case and without wildcards", async (scene) => {
+    for (const externalId of externalIds) await scene.ok("createIdentity", scene.home.key, { externalId });
+    for (const [search, found] of searches) {
+      const { data, pagination } = await scene.page("listIdentities", scene.home.key, { search });
+      expect({ search, found: data.map(({ externalId }) => externalId) }).toEqual({ search, found });
+      expect(pagination).toEqual({ hasMore: false });
+    }
+  });
 
-  everyProtocol("goes in pages, each of which is full but the last", async (scene) => {
+  everyProtocol("pagination: every page but the last is full", async (scene) => {
     for (const externalId of externalIds) await scene.ok("createIdentity", scene.home.key, { externalId });
     const first = await scene.page("listIdentities", scene.home.key, { search: "user", limit: 2 });
     expect(first.data.map(({ externalId }) => externalId)).toEqual(["user_1", "User_2"]);
@@ -119,7 +119,7 @@ describe("searching identities", () => {
     expect(second.pagination).toEqual({ hasMore: false });
   });
 
-  everyProtocol("finds neither what was deleted nor what is another workspace's", async (scene) => {
+  everyProtocol("finds neither deleted identities nor those of another workspace", async (scene) => {
     const other = await scene.newWorkspace();
     await scene.ok("createIdentity", other.key, { externalId: "user_theirs" });
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_gone" });

@@ -10,7 +10,9 @@ import { openScene, type Scene } from "./scene.js";
 
 const contract = openContract();
 
-/** JSON texts that say what no message can, and the fields that must be named. The last column: also over Connect. */
+/**
+ * JSON texts that no message can express, and the fields that must be named. The last column: also sent over Connect.
+ */
 const bodies: readonly [operation: OperationName, body: string, locations: string[], overConnect: boolean][] = [
   ["createIdentity", `{"externalId": "user_1"`, ["body"], true],
   ["createIdentity", `user_1`, ["body"], false],
@@ -37,7 +39,7 @@ const bodies: readonly [operation: OperationName, body: string, locations: strin
   ["createIdentity", `{"externalId":"user_1","meta":{"a":1e-400}}`, ["meta"], true],
   ["createIdentity", `{"externalId":"user_1","meta":{"a":-0.${"0".repeat(400)}1}}`, ["meta"], false],
   ["updateIdentity", `{"externalId":"user_1","meta":{"a":123456789012345678}}`, ["meta"], false],
-  // 2 to the power of 64, which a double holds, but JSON would tell by its first 17 digits.
+  // 2 to the power of 64: a double represents it, but JSON prints only its first 17 digits.
   ["createIdentity", `{"externalId":"user_1","meta":{"a":18446744073709551616}}`, ["meta"], false],
   ["createKey", `{"meta":{"a":9007199254740993}}`, ["meta"], false],
   ["updateKey", `{"keyId":"key","meta":{"a":{"b":9007199254740993}}}`, ["meta"], true],
@@ -77,17 +79,17 @@ const bodies: readonly [operation: OperationName, body: string, locations: strin
   ["disableWorkspace", `{"workspaceId":"ws","reason":1}`, ["reason"], false],
 ];
 
-describe("a JSON body that is not as documented is refused by the HTTP protocol, the field named, and nothing stored", () => {
+describe("HTTP/JSON: an invalid body is refused and the field named, and nothing is stored", () => {
   test.each(bodies)("%s %s", async (operation, body, locations) => {
     const scene = await openScene(contract.protocols.http, contract.clock);
     const outcome = await readAnswer(await post(operationOf(operation).routes[0][1], scene, operation, body), false);
-    if (outcome.ok) return expect.fail("it was answered");
+    if (outcome.ok) return expect.fail("the call succeeded");
     expect(outcome.code).toBe("application/invalid_input");
     expect(outcome.fields?.map(({ location }) => location)).toEqual(locations);
     await expectNothingStored(scene);
   });
 
-  test("a number that cannot be kept as it is, is to be sent as text", async () => {
+  test("the error of a number that would lose precision says to send it as text", async () => {
     const scene = await openScene(contract.protocols.http, contract.clock);
     const body = `{"externalId":"user_1","meta":{"a":12345678901234567890}}`;
     const outcome = await readAnswer(await post("/v2/identities.createIdentity", scene, "createIdentity", body), false);
@@ -103,7 +105,7 @@ describe("a JSON body that is not as documented is refused by the HTTP protocol,
     await expectNothingStored(scene);
   });
 
-  test("a meta of fifty thousand levels is refused, and the server unharmed", async () => {
+  test("a meta of fifty thousand levels is refused, and the server keeps serving", async () => {
     const scene = await openScene(contract.protocols.http, contract.clock);
     const body = `{"externalId":"user_1","meta":{"a":${"[".repeat(5e4)}${"]".repeat(5e4)}}}`;
     const outcome = await readAnswer(await post("/v2/identities.createIdentity", scene, "createIdentity", body), false);
@@ -134,8 +136,8 @@ describe("a JSON body that is not as documented is refused by the HTTP protocol,
   });
 });
 
-describe("numbers in meta that a double holds, or that are rounded as everywhere, are taken", () => {
-  // The last of the large ones is how 123456789012345683968 is told: what was read is taken again.
+describe("numbers in meta that a double represents, or rounds as every JSON parser does, are accepted", () => {
+  // The last of the large ones is how JSON prints 123456789012345683968: a number that was read can be sent again.
   const large = ["9007199254740992", "-9007199254740994", "100000000000000000000", "123456789012345680000"];
   const others = [
     "1e22",
@@ -165,7 +167,7 @@ describe("numbers in meta that a double holds, or that are rounded as everywhere
 describe("the Connect protocol refuses the same JSON", () => {
   const overConnect = bodies.filter(([, , , overConnect]) => overConnect);
 
-  test.each(overConnect)("with the same error of the catalogue: %s %s", async (operation, body) => {
+  test.each(overConnect)("with the same error code: %s %s", async (operation, body) => {
     const { status, code, info, scene } = await postOverConnect(operation, body);
     expect([status, code]).toEqual([400, "invalid_argument"]);
     expect(info?.reason).toBe("INVALID_INPUT");

@@ -7,7 +7,7 @@ const code = "data/key_not_found";
 
 describe("a deleted key", () => {
   for (const operation of ["getKey", "updateKey", "deleteKey", "rerollKey"] as const) {
-    everyProtocol(`does not exist for ${operation}`, async (scene) => {
+    everyProtocol(`is not found by ${operation}`, async (scene) => {
       const { keyId } = await createFullKey(scene);
       expect(await scene.ok("deleteKey", scene.home.key, { keyId })).toEqual({});
       const { detail, fields } = await scene.refused(code, operation, scene.home.key, { keyId });
@@ -16,15 +16,15 @@ describe("a deleted key", () => {
     });
   }
 
-  everyProtocol("does not exist for whoami, nor for verifyKey, which tells nothing of it", async (scene) => {
+  everyProtocol("is not found by whoami or verifyKey, and verifyKey returns no field of it", async (scene) => {
     const { keyId, key } = await createFullKey(scene);
     await scene.ok("deleteKey", scene.home.key, { keyId });
     await scene.refused(code, "whoami", scene.home.key, { key });
-    const verdict = await scene.ok("verifyKey", scene.home.key, { key });
-    expect({ permissions: [], ...verdict }).toEqual({ valid: false, code: "NOT_FOUND", permissions: [] });
+    const result = await scene.ok("verifyKey", scene.home.key, { key });
+    expect({ permissions: [], ...result }).toEqual({ valid: false, code: "NOT_FOUND", permissions: [] });
   });
 
-  everyProtocol("is refused as a bearer with key_not_found, in whatever state it was", async (scene) => {
+  everyProtocol("is refused as a bearer token with key_not_found, in any previous state", async (scene) => {
     for (const state of [{}, { scopes: ["*"] }, { enabled: false }]) {
       const { keyId, key } = await createFullKey(scene, state);
       await scene.ok("deleteKey", scene.home.key, { keyId });
@@ -32,7 +32,7 @@ describe("a deleted key", () => {
     }
   });
 
-  everyProtocol("is gone from every list, and it alone", async (scene) => {
+  everyProtocol("is removed from every list, and no other key is", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const other = await createFullKey(scene);
     await scene.ok("deleteKey", scene.home.key, { keyId });
@@ -46,7 +46,7 @@ describe("a deleted key", () => {
     }
   });
 
-  everyProtocol("leaves its identity behind", async (scene) => {
+  everyProtocol("does not delete its identity", async (scene) => {
     const { keyId } = await createFullKey(scene);
     await scene.ok("deleteKey", scene.home.key, { keyId });
     await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
@@ -59,23 +59,26 @@ describe("a deleted key", () => {
     await scene.refused(code, "getKey", scene.home.key, { keyId });
   });
 
-  everyProtocol("may have been the caller's own", async (scene) => {
+  everyProtocol("may be the caller itself", async (scene) => {
     const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.delete"] });
     expect(await scene.ok("deleteKey", key, { keyId })).toEqual({});
     await scene.refused("authentication/key_not_found", "deleteKey", key, { keyId });
   });
 
-  everyProtocol("can be told from one that never was, or from another workspace's, in nothing", async (scene) => {
-    const other = await scene.newWorkspace();
-    const { keyId } = await createFullKey(scene);
-    await scene.ok("deleteKey", scene.home.key, { keyId });
-    const never = "key_01jcz0000000000000000000zz";
-    for (const operation of ["getKey", "updateKey", "deleteKey", "rerollKey"] as const) {
-      const refusals = [];
-      for (const id of [keyId, other.keyId, never, "no id at all", scene.home.keyId.toUpperCase()]) {
-        refusals.push(await scene.refused(code, operation, scene.home.key, { keyId: id }));
+  everyProtocol(
+    "tenant isolation: gets the same error as a key that never existed, and as another workspace's key",
+    async (scene) => {
+      const other = await scene.newWorkspace();
+      const { keyId } = await createFullKey(scene);
+      await scene.ok("deleteKey", scene.home.key, { keyId });
+      const never = "key_01jcz0000000000000000000zz";
+      for (const operation of ["getKey", "updateKey", "deleteKey", "rerollKey"] as const) {
+        const refusals = [];
+        for (const id of [keyId, other.keyId, never, "no id at all", scene.home.keyId.toUpperCase()]) {
+          refusals.push(await scene.refused(code, operation, scene.home.key, { keyId: id }));
+        }
+        for (const refusal of refusals) expect(refusal).toEqual(refusals[0]);
       }
-      for (const refusal of refusals) expect(refusal).toEqual(refusals[0]);
-    }
-  });
+    },
+  );
 });

@@ -18,23 +18,26 @@ describe("a change of a key takes effect at once", () => {
     }
   });
 
-  everyProtocol("a key that loses a scope is refused what needs it, and nothing else", async (scene) => {
-    const scopes = ["keys.read", "identities.read"];
-    const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes });
-    await scene.ok("listKeys", key);
-    await scene.ok("updateKey", scene.home.key, { keyId, scopes: ["identities.read"] });
-    await scene.refused("authorization/insufficient_permissions", "listKeys", key);
-    await scene.ok("listIdentities", key);
-  });
+  everyProtocol(
+    "a key that loses a scope is refused by operations that require it, and by no others",
+    async (scene) => {
+      const scopes = ["keys.read", "identities.read"];
+      const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes });
+      await scene.ok("listKeys", key);
+      await scene.ok("updateKey", scene.home.key, { keyId, scopes: ["identities.read"] });
+      await scene.refused("authorization/insufficient_permissions", "listKeys", key);
+      await scene.ok("listIdentities", key);
+    },
+  );
 
-  everyProtocol("a key that gains a scope can use it", async (scene) => {
+  everyProtocol("a key that gains a scope can use it at once", async (scene) => {
     const { keyId, key } = await scene.ok("createKey", scene.home.key);
     await scene.refused("authorization/insufficient_permissions", "listKeys", key);
     await scene.ok("updateKey", scene.home.key, { keyId, scopes: ["keys.*"] });
     await scene.ok("listKeys", key);
   });
 
-  everyProtocol("a key that is given an expiry works until then and no longer, unless it is cleared", async (scene) => {
+  everyProtocol("a key with a new expiry is valid until then, and again once the expiry is cleared", async (scene) => {
     const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.read"] });
     await scene.ok("updateKey", scene.home.key, { keyId, expires: scene.clock.now() + day });
     await scene.ok("listKeys", key);
@@ -45,7 +48,7 @@ describe("a change of a key takes effect at once", () => {
     await scene.ok("listKeys", key);
   });
 
-  everyProtocol("an expiry that is put off lets the key work on", async (scene) => {
+  everyProtocol("a key whose expiry is postponed stays valid until the new expiry", async (scene) => {
     const expires = scene.clock.now() + day;
     const { keyId, key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.read"], expires });
     await scene.ok("updateKey", scene.home.key, { keyId, expires: expires + day });
@@ -61,7 +64,7 @@ describe("a change of a key takes effect at once", () => {
     await scene.refused("authorization/key_disabled", "updateKey", key, { keyId, enabled: true });
   });
 
-  test.each(allProtocols)("a change made through %s is seen at every protocol", async (name) => {
+  test.each(allProtocols)("a change made over %s takes effect on every protocol", async (name) => {
     const { protocols, clock } = contract;
     const { ok, home } = await openScene(protocols[name], clock);
     const { keyId, key } = await ok("createKey", home.key, { scopes: ["keys.read"] });

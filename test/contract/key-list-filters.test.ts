@@ -4,7 +4,7 @@ import type { Scene } from "./scene.js";
 
 const { everyProtocol } = openContract();
 
-/** Keys of two identities and of none, enabled and disabled; by name. */
+/** Keys of two identities and without one, enabled and disabled, by name. */
 const keys: Record<string, Record<string, unknown>> = {
   "a1 on": { externalId: "a" },
   "a2 off": { externalId: "a", enabled: false },
@@ -14,7 +14,7 @@ const keys: Record<string, Record<string, unknown>> = {
   "a4 off": { externalId: "a", enabled: false },
 };
 
-/** Filters, and the keys that they let through, newest last. */
+/** Filters, and the keys that they match, newest last. */
 const filters: [filter: Record<string, unknown>, names: string[]][] = [
   [{}, ["first key", ...Object.keys(keys)]],
   [{ externalId: "a" }, ["a1 on", "a2 off", "a3 on", "a4 off"]],
@@ -49,7 +49,7 @@ async function walk({ page, home }: Scene, request: Record<string, unknown>) {
 }
 
 describe("the filters of listKeys", () => {
-  everyProtocol("let through the keys of an identity, of a state, or of both, in pages too", async (scene) => {
+  everyProtocol("match keys by identity, by enabled, or by both, with pagination too", async (scene) => {
     await fill(scene);
     for (const [filter, names] of filters) {
       const what = JSON.stringify(filter);
@@ -62,7 +62,7 @@ describe("the filters of listKeys", () => {
     }
   });
 
-  everyProtocol("an identity's filter follows the key when it changes hands, or loses its identity", async (scene) => {
+  everyProtocol("filtering by identity reflects a key's new identity, or its removal", async (scene) => {
     const { keyId } = await scene.ok("createKey", scene.home.key, { name: "k", externalId: "a" });
     await scene.ok("updateKey", scene.home.key, { keyId, externalId: "b" });
     expect(await walk(scene, { externalId: "a" })).toEqual([[]]);
@@ -73,13 +73,16 @@ describe("the filters of listKeys", () => {
     expect(await walk(scene, { externalId: "b" })).toEqual([[]]);
   });
 
-  everyProtocol("an identity of the same externalId in another workspace lends no keys", async (scene) => {
-    const other = await scene.newWorkspace();
-    await scene.ok("createKey", other.key, { externalId: "a" });
-    expect(await walk(scene, { externalId: "a" })).toEqual([[]]);
-  });
+  everyProtocol(
+    "tenant isolation: an identity with the same externalId in another workspace contributes no keys",
+    async (scene) => {
+      const other = await scene.newWorkspace();
+      await scene.ok("createKey", other.key, { externalId: "a" });
+      expect(await walk(scene, { externalId: "a" })).toEqual([[]]);
+    },
+  );
 
-  everyProtocol("the state of a key's expiry or workspace is no matter of enabled", async (scene) => {
+  everyProtocol("filtering by enabled ignores expiry and the state of the workspace", async (scene) => {
     await scene.newExpiredKey({ name: "late" });
     expect(await walk(scene, { enabled: true })).toEqual([["first key", "late"]]);
   });

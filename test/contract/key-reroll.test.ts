@@ -11,11 +11,11 @@ function newReader({ ok, home }: Scene, request = {}) {
   return ok("createKey", home.key, { scopes: ["keys.read"], ...request });
 }
 
-async function verdictOf({ ok, home }: Scene, key: string): Promise<string> {
+async function verificationCode({ ok, home }: Scene, key: string): Promise<string> {
   return (await ok("verifyKey", home.key, { key })).code;
 }
 
-describe("the key that a reroll makes", () => {
+describe("the new key of a reroll", () => {
   for (const [what, request] of [
     ["every setting", {}],
     ["every setting, and disabled", { enabled: false }],
@@ -23,7 +23,7 @@ describe("the key that a reroll makes", () => {
     ["a prefix of 16 characters", { prefix: "sixteen_letters_" }],
     ["an empty meta and neither scopes nor permissions", { meta: {}, scopes: [], permissions: [] }],
   ] as const) {
-    everyProtocol(`has the settings of the old one, and an id and a secret of its own: ${what}`, async (scene) => {
+    everyProtocol(`has the settings of the old key, and a new id and secret: ${what}`, async (scene) => {
       const old = await createFullKey(scene, request);
       const before = await readSettings(scene, old.keyId);
       await scene.clock.advance(1000);
@@ -42,7 +42,7 @@ describe("the key that a reroll makes", () => {
     });
   }
 
-  everyProtocol("leaves unset what was unset", async (scene) => {
+  everyProtocol("leaves unset fields unset", async (scene) => {
     const old = await scene.ok("createKey", scene.home.key);
     const { keyId } = await scene.ok("rerollKey", scene.home.key, { keyId: old.keyId, expiration: day });
     const left = ["keyId", "workspaceId", "start", "enabled", "scopes", "permissions", "createdAt", "updatedAt"];
@@ -58,7 +58,7 @@ describe("the key that a reroll makes", () => {
     await scene.refused(expired, "listKeys", second.key);
   });
 
-  everyProtocol("works on after the old one's grace period, and ends with its own expiry", async (scene) => {
+  everyProtocol("stays valid after the old key's grace period, until its own expiry", async (scene) => {
     const old = await newReader(scene, { expires: scene.clock.now() + 2 * day });
     const { key } = await scene.ok("rerollKey", scene.home.key, { keyId: old.keyId, expiration: day });
     await scene.clock.advance(day);
@@ -67,25 +67,25 @@ describe("the key that a reroll makes", () => {
     await scene.refused(expired, "listKeys", key);
   });
 
-  everyProtocol("is disabled where the old one was: a reroll brings no key back", async (scene) => {
+  everyProtocol("is disabled if the old key was: a reroll re-enables no key", async (scene) => {
     const old = await newReader(scene, { enabled: false });
     const { key } = await scene.ok("rerollKey", scene.home.key, { keyId: old.keyId });
     await scene.refused("authorization/key_disabled", "listKeys", key);
   });
 });
 
-describe("a key that was rerolled already", () => {
-  everyProtocol("can be rerolled again, as by a client that got no answer, and each successor works", async (scene) => {
+describe("a key that was already rerolled", () => {
+  everyProtocol("can be rerolled again, as in a retry without a response, and each successor works", async (scene) => {
     const { keyId, key } = await newReader(scene);
     for (const expiration of [0, day, 0]) {
       const successor = await scene.ok("rerollKey", scene.home.key, { keyId, expiration });
-      expect(await verdictOf(scene, successor.key)).toBe("VALID");
+      expect(await verificationCode(scene, successor.key)).toBe("VALID");
       expect(await readSettings(scene, successor.keyId)).not.toHaveProperty("expires");
     }
     await scene.refused(expired, "listKeys", key);
   });
 
-  everyProtocol("hands on the expiry that it was given, not the end that a reroll gave it", async (scene) => {
+  everyProtocol("passes on its configured expiry, not the one that the reroll set", async (scene) => {
     const expires = scene.clock.now() + 30 * day;
     const { keyId } = await newReader(scene, { expires });
     for (const expiration of [day, 0]) {
@@ -94,21 +94,21 @@ describe("a key that was rerolled already", () => {
     }
   });
 
-  everyProtocol("hands on the expiry that it was given since, or that it was given none", async (scene) => {
+  everyProtocol("passes on an expiry that was set or cleared after the reroll", async (scene) => {
     const { keyId } = await newReader(scene, { expires: scene.clock.now() + day });
     for (const expires of [scene.clock.now() + 2 * day, null, scene.clock.now() + 3 * day]) {
       await scene.ok("rerollKey", scene.home.key, { keyId });
       await scene.ok("updateKey", scene.home.key, { keyId, expires });
-      await scene.ok("updateKey", scene.home.key, { keyId, name: "other settings leave it" });
+      await scene.ok("updateKey", scene.home.key, { keyId, name: "other settings do not change it" });
       const successor = await scene.ok("rerollKey", scene.home.key, { keyId });
       expect((await readSettings(scene, successor.keyId)).expires ?? null).toBe(expires);
     }
   });
 });
 
-describe("a key whose expiry has passed", () => {
+describe("an expired key", () => {
   everyProtocol(
-    "is not rerolled, since its successor would be dead at birth, until it is given another",
+    "cannot be rerolled until it is given another expiry, since its successor would be expired too",
     async (scene) => {
       const key = await scene.newExpiredKey();
       const { keyId } = await scene.ok("whoami", scene.home.key, { key });
@@ -117,12 +117,12 @@ describe("a key whose expiry has passed", () => {
       expect(await scene.ok("listKeys", scene.home.key)).toHaveLength(2);
       await scene.ok("updateKey", scene.home.key, { keyId, expires: null });
       const successor = await scene.ok("rerollKey", scene.home.key, { keyId });
-      expect(await verdictOf(scene, successor.key)).toBe("VALID");
+      expect(await verificationCode(scene, successor.key)).toBe("VALID");
       await scene.refused(expired, "listKeys", key);
     },
   );
 
-  everyProtocol("is not rerolled if a reroll had ended it before", async (scene) => {
+  everyProtocol("cannot be rerolled, even if a reroll expired it first", async (scene) => {
     const { keyId } = await newReader(scene, { expires: scene.clock.now() + day });
     await scene.ok("rerollKey", scene.home.key, { keyId });
     await scene.clock.advance(day);
@@ -135,16 +135,16 @@ describe("the old secret of a rerolled key", () => {
     ["no expiration", {}],
     ["the expiration 0", { expiration: 0 }],
   ] as const) {
-    everyProtocol(`ends at once with ${how}`, async (scene) => {
+    everyProtocol(`expires at once with ${how}`, async (scene) => {
       const { keyId, key } = await newReader(scene);
       await scene.ok("rerollKey", scene.home.key, { keyId, ...request });
       await scene.refused(expired, "listKeys", key);
-      expect(await verdictOf(scene, key)).toBe("EXPIRED");
+      expect(await verificationCode(scene, key)).toBe("EXPIRED");
     });
   }
 
   everyProtocol(
-    "stays at its end although the database's clock is set back, unless it is given a later expiry",
+    "stays expired if the database's clock is set back, unless it is given a later expiry",
     async (scene) => {
       const { keyId, key } = await newReader(scene);
       await scene.ok("rerollKey", scene.home.key, { keyId });
@@ -152,7 +152,7 @@ describe("the old secret of a rerolled key", () => {
       try {
         await scene.ok("updateKey", scene.home.key, { keyId, name: "renamed" });
         await scene.refused(expired, "listKeys", key);
-        expect(await verdictOf(scene, key)).toBe("EXPIRED");
+        expect(await verificationCode(scene, key)).toBe("EXPIRED");
       } finally {
         await scene.clock.advance(day);
       }
@@ -161,20 +161,20 @@ describe("the old secret of a rerolled key", () => {
     },
   );
 
-  everyProtocol("goes on until the grace period has passed, beside the new one", async (scene) => {
+  everyProtocol("stays valid until the grace period has passed, along with the new one", async (scene) => {
     const old = await newReader(scene);
     const { key } = await scene.ok("rerollKey", scene.home.key, { keyId: old.keyId, expiration: day });
     await scene.clock.advance(day - 60_000);
     for (const secret of [old.key, key]) {
       await scene.ok("listKeys", secret);
-      expect(await verdictOf(scene, secret)).toBe("VALID");
+      expect(await verificationCode(scene, secret)).toBe("VALID");
     }
     await scene.clock.advance(60_000);
     await scene.refused(expired, "listKeys", old.key);
     await scene.ok("listKeys", key);
   });
 
-  everyProtocol("never goes on beyond its own expiry, however long the grace period", async (scene) => {
+  everyProtocol("never outlives its own expiry, however long the grace period", async (scene) => {
     const expires = scene.clock.now() + day;
     const { keyId, key } = await newReader(scene, { expires });
     await scene.ok("rerollKey", scene.home.key, { keyId, expiration: 365 * day });
@@ -183,7 +183,7 @@ describe("the old secret of a rerolled key", () => {
     await scene.refused(expired, "listKeys", key);
   });
 
-  everyProtocol("is cut shorter by a second reroll, and never goes on for longer", async (scene) => {
+  everyProtocol("can be shortened by a second reroll, never extended", async (scene) => {
     const { keyId, key } = await newReader(scene);
     await scene.ok("rerollKey", scene.home.key, { keyId, expiration: day });
     await scene.ok("rerollKey", scene.home.key, { keyId, expiration: 30 * day });
@@ -191,7 +191,7 @@ describe("the old secret of a rerolled key", () => {
     await scene.refused(expired, "listKeys", key);
   });
 
-  everyProtocol("ends with the call in which the key rerolls itself", async (scene) => {
+  everyProtocol("expires with the call in which the key rerolls itself", async (scene) => {
     const old = await scene.ok("createKey", scene.home.key, { scopes: ["keys.create"] });
     const { key } = await scene.ok("rerollKey", old.key, { keyId: old.keyId });
     await scene.refused(expired, "rerollKey", old.key, { keyId: old.keyId });
@@ -201,7 +201,7 @@ describe("the old secret of a rerolled key", () => {
 
 describe("a grace period", () => {
   for (const expiration of [-1, 365 * day + 1]) {
-    everyProtocol(`of ${expiration} ms is refused and named, and the key stays as it is`, async (scene) => {
+    everyProtocol(`of ${expiration} ms is refused and named, and the key is unchanged`, async (scene) => {
       const { keyId, key } = await newReader(scene);
       const { fields } = await scene.refused(invalid, "rerollKey", scene.home.key, { keyId, expiration });
       expect(fields?.map(({ location }) => location)).toEqual(["expiration"]);

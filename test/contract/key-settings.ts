@@ -1,18 +1,18 @@
 import type { CallRequest } from "../support/clients/protocol-client.js";
-import type { Answers, KeyAnswer } from "./answers.js";
+import type { Answers, KeyResponse } from "./answers.js";
 import type { Scene } from "./scene.js";
 
 /** A day, in milliseconds. */
 export const day = 86_400_000;
 
-/** A key as it can be compared: when it was last used is stored in batches, so when that shows is chance. */
-export type Settings = Omit<KeyAnswer, "lastUsedAt">;
+/** A key without `lastUsedAt`, which is written in batches, so that the time of its appearance is not deterministic. */
+export type Settings = Omit<KeyResponse, "lastUsedAt">;
 
-export function settingsOf({ lastUsedAt: _, ...settings }: KeyAnswer): Settings {
+export function settingsOf({ lastUsedAt: _, ...settings }: KeyResponse): Settings {
   return settings;
 }
 
-/** The key as getKey answers it to the workspace's first key. */
+/** The key as getKey returns it to the workspace's first key. */
 export async function readSettings({ ok, home }: Scene, keyId: string): Promise<Settings> {
   return settingsOf(await ok("getKey", home.key, { keyId }));
 }

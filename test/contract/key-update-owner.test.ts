@@ -16,7 +16,7 @@ describe("the identity of a key", () => {
     expect(after).toEqual({ ...before, identity, updatedAt: after.updatedAt });
   });
 
-  everyProtocol("can be changed by an externalId that the workspace knows, which is used as it is", async (scene) => {
+  everyProtocol("can be changed by an existing externalId, whose identity is not modified", async (scene) => {
     const { keyId } = await createFullKey(scene);
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_2", meta: { a: 1 } });
     const { identity } = await scene.ok("updateKey", scene.home.key, { keyId, externalId: "user_2" });
@@ -25,7 +25,7 @@ describe("the identity of a key", () => {
     expect(await scene.ok("listIdentities", scene.home.key)).toHaveLength(2);
   });
 
-  everyProtocol("can be changed by an externalId that the workspace does not know, which is created", async (scene) => {
+  everyProtocol("can be changed by an unknown externalId, whose identity is created", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const { identity } = await scene.ok("updateKey", scene.home.key, { keyId, externalId: "user_new" });
     expect(identity).toMatchObject({ externalId: "user_new", meta: {} });
@@ -33,20 +33,17 @@ describe("the identity of a key", () => {
     expect(await scene.ok("listIdentities", scene.home.key)).toHaveLength(2);
   });
 
-  everyProtocol(
-    "can be given to a key that had none, and taken away again; the identity itself stays",
-    async (scene) => {
-      const { keyId } = await scene.ok("createKey", scene.home.key);
-      const given = await scene.ok("updateKey", scene.home.key, { keyId, externalId: "user_1" });
-      expect(given.identity?.externalId).toBe("user_1");
-      const taken = await scene.ok("updateKey", scene.home.key, { keyId, identityId: null });
-      expect(taken).not.toHaveProperty("identity");
-      await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
-    },
-  );
+  everyProtocol("can be set on a key that had none and removed again; the identity itself stays", async (scene) => {
+    const { keyId } = await scene.ok("createKey", scene.home.key);
+    const given = await scene.ok("updateKey", scene.home.key, { keyId, externalId: "user_1" });
+    expect(given.identity?.externalId).toBe("user_1");
+    const taken = await scene.ok("updateKey", scene.home.key, { keyId, identityId: null });
+    expect(taken).not.toHaveProperty("identity");
+    await scene.ok("getIdentity", scene.home.key, { externalId: "user_1" });
+  });
 
   everyProtocol(
-    "is the one that is given where the other way to name it is cleared in the same update",
+    "is the one that is set if the other field that names it is cleared in the same update",
     async (scene) => {
       const { keyId } = await createFullKey(scene);
       const { identityId } = await scene.ok("createIdentity", scene.home.key, { externalId: "user_2" });
@@ -57,7 +54,7 @@ describe("the identity of a key", () => {
     },
   );
 
-  everyProtocol("that does not exist is refused, and nothing of the update is made", async (scene) => {
+  everyProtocol("that does not exist is refused, and nothing of the update is applied", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const before = await readSettings(scene, keyId);
     const request = { keyId, identityId: "id_01jcz0000000000000000000zz", name: "second" };
@@ -71,7 +68,7 @@ describe("the identity of a key", () => {
     expect(await scene.ok("listIdentities", scene.home.key)).toEqual([]);
   });
 
-  someProtocols(["http"], "cannot be given in both ways at once", async (scene) => {
+  someProtocols(["http"], "cannot be set by both fields at once", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const { identityId } = await scene.ok("createIdentity", scene.home.key, { externalId: "user_2" });
     const request = { keyId, identityId, externalId: "user_3" };
@@ -80,7 +77,7 @@ describe("the identity of a key", () => {
     expect((await readSettings(scene, keyId)).identity?.externalId).toBe("user_1");
   });
 
-  someProtocols(messageProtocols, "is not changed to one that the mask does not name", async (scene) => {
+  someProtocols(messageProtocols, "is not changed by a field that the update mask does not name", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const request = { keyId, externalId: "user_new", updateMask: { paths: ["identity_id"] } };
     const outcome = await scene.call("updateKey", scene.home.key, request);

@@ -20,14 +20,14 @@ const changes: Record<string, (scene: Scene) => Partial<Settings>> = {
 /** Each field that can be cleared, and the part of the key that is then unset. */
 const clearable = { name: "name", meta: "meta", expires: "expires", identityId: "identity", externalId: "identity" };
 
-/** The key before, without some of its fields. */
+/** These settings without some of the fields. */
 function without(settings: Settings, ...fields: string[]): Partial<Settings> {
   return Object.fromEntries(Object.entries(settings).filter(([field]) => !fields.includes(field)));
 }
 
 describe("updating a key", () => {
   for (const [what, changeOf] of Object.entries(changes)) {
-    everyProtocol(`${what} can be set; every field left out stays, and updatedAt tells of it`, async (scene) => {
+    everyProtocol(`${what} can be set; omitted fields stay, and updatedAt changes`, async (scene) => {
       const { keyId } = await createFullKey(scene);
       const before = await readSettings(scene, keyId);
       await scene.clock.advance(1000);
@@ -40,7 +40,7 @@ describe("updating a key", () => {
   }
 
   for (const [field, part] of Object.entries(clearable)) {
-    everyProtocol(`${field} can be cleared, and nothing else goes`, async (scene) => {
+    everyProtocol(`${field} can be cleared, and nothing else changes`, async (scene) => {
       const { keyId } = await createFullKey(scene);
       const before = await readSettings(scene, keyId);
       const after = await scene.ok("updateKey", scene.home.key, { keyId, [field]: null });
@@ -70,7 +70,7 @@ describe("updating a key", () => {
     });
 
     everyProtocol(
-      `permissions can be cleared by ${how}: the key then holds none, and keeps its scopes`,
+      `permissions can be cleared by ${how}: the key then has none, and keeps its scopes`,
       async (scene) => {
         const { keyId, key } = await createFullKey(scene, { scopes: ["keys.read"], permissions: ["*"] });
         const before = await readSettings(scene, keyId);
@@ -103,7 +103,7 @@ describe("updating a key", () => {
     expect(after).toEqual({ ...without(before, "meta", "expires"), ...changed });
   });
 
-  everyProtocol("all that can be cleared can be cleared in one update", async (scene) => {
+  everyProtocol("all clearable fields can be cleared in one update", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const cleared = { name: null, externalId: null, scopes: null, permissions: null, meta: null, expires: null };
     const after = await scene.ok("updateKey", scene.home.key, { keyId, ...cleared });
@@ -117,7 +117,7 @@ describe("updating a key", () => {
     expect((await scene.ok("updateKey", scene.home.key, { keyId, meta: {} })).meta).toStrictEqual({});
   });
 
-  everyProtocol("enabled cannot be cleared: it is named, and nothing of the update is made", async (scene) => {
+  everyProtocol("enabled cannot be cleared: it is named, and nothing of the update is applied", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const before = await readSettings(scene, keyId);
     const request = { keyId, name: "second", enabled: null };
@@ -126,7 +126,7 @@ describe("updating a key", () => {
     expect(await readSettings(scene, keyId)).toEqual(before);
   });
 
-  everyProtocol("an update that says nothing is answered with the key, and changes nothing of it", async (scene) => {
+  everyProtocol("an empty update returns the key, and changes nothing", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const before = await readSettings(scene, keyId);
     await scene.clock.advance(1000);
@@ -134,7 +134,7 @@ describe("updating a key", () => {
     expect(without(after, "updatedAt")).toEqual(without(before, "updatedAt"));
   });
 
-  everyProtocol("an update that says nothing is no change: updatedAt stays and no event tells of it", async (scene) => {
+  everyProtocol("an empty update is no change: updatedAt stays, and there is no audit event", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const { updatedAt } = await readSettings(scene, keyId);
     await scene.clock.advance(1000);
@@ -143,7 +143,7 @@ describe("updating a key", () => {
     expect(events.map(({ type }) => type)).toEqual(["key.create"]);
   });
 
-  everyProtocol("an update changes one key alone", async (scene) => {
+  everyProtocol("an update changes no other key", async (scene) => {
     const { keyId } = await createFullKey(scene);
     await createFullKey(scene);
     const before = await readAllSettings(scene);
@@ -151,7 +151,7 @@ describe("updating a key", () => {
     expect(await readAllSettings(scene)).toEqual(before.map((entry) => (entry.keyId === keyId ? after : entry)));
   });
 
-  everyProtocol("an update never shows or changes the secret", async (scene) => {
+  everyProtocol("an update never returns or changes the secret", async (scene) => {
     const { keyId, key } = await createFullKey(scene);
     const after = await scene.ok("updateKey", scene.home.key, { keyId, name: "second" });
     expect(JSON.stringify(after)).not.toContain(key.slice("acme_live_".length + 5));

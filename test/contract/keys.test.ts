@@ -6,7 +6,7 @@ const { everyProtocol } = openContract(allProtocols);
 const unknownIdentity = "id_01jcz0000000000000000000zz";
 
 describe("listing keys", () => {
-  everyProtocol("a workspace begins with one key, enabled and with every scope", async (scene) => {
+  everyProtocol("a new workspace has one key, enabled and with every scope", async (scene) => {
     const { data, pagination } = await scene.page("listKeys", scene.home.key);
     expect(data).toHaveLength(1);
     expect(data[0]).toMatchObject({
@@ -20,7 +20,7 @@ describe("listing keys", () => {
     expect(pagination).toEqual({ hasMore: false });
   });
 
-  everyProtocol("the list never shows a secret or a hash, only fields that are documented", async (scene) => {
+  everyProtocol("the list contains only documented fields, never a secret or a hash", async (scene) => {
     const { key } = await scene.ok("createKey", scene.home.key, { name: "one", externalId: "user_1", meta: { a: 1 } });
     const keys = await scene.ok("listKeys", scene.home.key);
     const documented = [
@@ -41,7 +41,7 @@ describe("listing keys", () => {
     }
   });
 
-  everyProtocol("the list holds the keys of the caller's workspace and no others", async (scene) => {
+  everyProtocol("tenant isolation: the list contains only the keys of the caller's workspace", async (scene) => {
     const other = await scene.newWorkspace();
     const { keyId } = await scene.ok("createKey", scene.home.key, { name: "mine" });
     await scene.ok("createKey", other.key, { name: "theirs" });
@@ -53,7 +53,7 @@ describe("listing keys", () => {
 
 describe("creating keys", () => {
   everyProtocol(
-    "a key created with nothing is enabled, has neither scopes nor permissions, and leaves out what is unset",
+    "a key created without settings is enabled, has no scopes or permissions, and omits unset fields",
     async (scene) => {
       const { keyId, key } = await scene.ok("createKey", scene.home.key);
       expect(key).toMatch(/^lk_[0-9A-Za-z]{39}$/);
@@ -71,7 +71,7 @@ describe("creating keys", () => {
     },
   );
 
-  everyProtocol("a key created with everything is listed with everything, to the millisecond", async (scene) => {
+  everyProtocol("a key created with every setting is listed with every setting, to the millisecond", async (scene) => {
     const { identityId } = await scene.ok("createIdentity", scene.home.key, {
       externalId: "user_1",
       meta: { plan: "pro" },
@@ -91,14 +91,14 @@ describe("creating keys", () => {
     expect(created).toMatchObject({ ...request, keyId, identity, start: key.slice(0, "acme_live_".length + 4) });
   });
 
-  everyProtocol("every key has a secret and an id of its own", async (scene) => {
+  everyProtocol("every key has a unique secret and id", async (scene) => {
     const one = await scene.ok("createKey", scene.home.key, { name: "twin" });
     const two = await scene.ok("createKey", scene.home.key, { name: "twin" });
     expect(one.key).not.toBe(two.key);
     expect(one.keyId).not.toBe(two.keyId);
   });
 
-  everyProtocol("a new key works at once, and to the limit of its scopes", async (scene) => {
+  everyProtocol("a new key works at once, within its scopes", async (scene) => {
     const { key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.read"] });
     expect(await scene.ok("listKeys", key)).toHaveLength(2);
     await scene.refused("authorization/insufficient_permissions", "listIdentities", key);
@@ -118,7 +118,7 @@ describe("creating keys", () => {
     await scene.refused("authorization/key_disabled", "listKeys", key);
   });
 
-  everyProtocol("a key works until it expires and not at all from then on", async (scene) => {
+  everyProtocol("a key is valid until it expires, and refused from then on", async (scene) => {
     const expires = scene.clock.now() + 60_000;
     const { key } = await scene.ok("createKey", scene.home.key, { scopes: ["*"], expires });
     await scene.ok("listKeys", key);
@@ -128,7 +128,7 @@ describe("creating keys", () => {
 });
 
 describe("creating keys for an identity", () => {
-  everyProtocol("an externalId that the workspace does not know yet becomes an identity", async (scene) => {
+  everyProtocol("an externalId unknown to the workspace creates an identity", async (scene) => {
     await scene.ok("createKey", scene.home.key, { externalId: "user_new" });
     const identity = await scene.ok("getIdentity", scene.home.key, { externalId: "user_new" });
     expect(identity).toMatchObject({ externalId: "user_new", meta: {} });
@@ -136,7 +136,7 @@ describe("creating keys for an identity", () => {
     expect(key?.identity).toEqual(identity);
   });
 
-  everyProtocol("an externalId that the workspace knows is used, not created again or changed", async (scene) => {
+  everyProtocol("an externalId known to the workspace is used, not created again or changed", async (scene) => {
     const request = { externalId: "user_1", meta: { plan: "pro" } };
     const { identityId } = await scene.ok("createIdentity", scene.home.key, request);
     await scene.ok("createKey", scene.home.key, { externalId: "user_1" });
@@ -154,7 +154,7 @@ describe("creating keys for an identity", () => {
     expect(await scene.ok("listIdentities", scene.home.key)).toEqual([]);
   });
 
-  everyProtocol("the keys of a deleted identity keep working, without an identity", async (scene) => {
+  everyProtocol("the keys of a deleted identity stay valid, without an identity", async (scene) => {
     const request = { externalId: "user_1", scopes: ["keys.read"] };
     const { key, keyId } = await scene.ok("createKey", scene.home.key, request);
     await scene.ok("deleteIdentity", scene.home.key, { externalId: "user_1" });

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { succeed } from "../support/calls.js";
 import type { CallRequest } from "../support/clients/protocol-client.js";
-import { openWire, type SendOptions, type Way, type Wire } from "../support/clients/wire.js";
+import { openWire, type SendOptions, type Wire, type WireClient } from "../support/clients/wire.js";
 import { createDatabase, openTestApp, type TestApp } from "../support/harness.js";
 import { createVictim, revocations, type Victim } from "./revocations.js";
 import { type Rpc, requestOf, rpcs } from "./rpcs.js";
@@ -17,7 +17,7 @@ let database: Awaited<ReturnType<typeof createDatabase>>;
 beforeAll(async () => {
   database = await createDatabase(inject("template"));
   sql = openSql(database.url, { max: 1, onnotice: () => {} });
-  // A machine that is too busy to serve, or to renew a short lease, would be another reason to refuse.
+  // A longer lease and no load shedding: otherwise a busy machine would refuse calls for those reasons.
   await sql`update cluster_state set lease_ms = 400, wait_ms = 400`;
   app = await openTestApp({ databaseUrl: database.url, guard: { accepts: () => true } });
   wire = openWire(app);
@@ -32,39 +32,39 @@ afterAll(async () => {
 const rpcNamed = (name: string) => rpcs.find((rpc) => rpc.name === name) as Rpc;
 const createKey = rpcNamed("KeysService.CreateKey");
 
-/** The ways to an RPC whose requests have a body. */
-const waysWithBody = (rpc: Rpc) => wire.waysTo(rpc).filter((way) => typeof way.garbage !== "string");
+/** Clients of an RPC, only those whose requests have a body. */
+const clientsWithBody = (rpc: Rpc) => wire.clientsFor(rpc).filter((client) => typeof client.garbage !== "string");
 
-/** Sends the headers of a request to each of these RPCs, in every way, and its body when `finish` is called. */
+/** Sends the headers of a request to each of these RPCs over every protocol, and the bodies when `finish` is called. */
 async function begin(key: string, requests: readonly (readonly [Rpc, CallRequest])[], how: SendOptions = {}) {
   let sendBodies = () => {};
   const bodyAfter = new Promise<void>((resolve) => {
     sendBodies = resolve;
   });
   const calls = requests.flatMap(([rpc, request]) =>
-    waysWithBody(rpc).map((way) => {
-      const ended = way
-        .send(`Bearer ${key}`, way.write(request), { ...how, bodyAfter })
-        .then((answer) => way.read(answer));
-      return { way: `${rpc.name} by ${way.name}`, ended };
+    clientsWithBody(rpc).map((client) => {
+      const ended = client
+        .send(`Bearer ${key}`, client.write(request), { ...how, bodyAfter })
+        .then((response) => client.read(response));
+      return { client: `${rpc.name} over ${client.name}`, ended };
     }),
   );
   await arrival(key);
   return {
     finish: async () => {
       sendBodies();
-      return Promise.all(calls.map(async ({ way, ended }) => ({ way, code: (await ended).code })));
+      return Promise.all(calls.map(async ({ client, ended }) => ({ client, code: (await ended).code })));
     },
   };
 }
 
-/** Requests that were sent before this one are likely to have arrived; if one has not, the test is weaker, not wrong. */
+/** Earlier requests have probably arrived when this one is answered. If one has not, the test is weaker, not wrong. */
 async function arrival(key: string): Promise<void> {
   for (let time = 0; time < 3; time++) await succeed(app.httpUrl, "keys.verifyKey", key, { key });
   await sleep(20);
 }
 
-/** Every key and identity, and every event, by who left it. */
+/** Every key and identity of the workspace, and every event of this actor. */
 async function contents({ workspaceId, keyId }: Victim) {
   return {
     keys: [...(await sql`select key_id, name, updated_at from keys where workspace_id = ${workspaceId} order by 1`)],
@@ -76,8 +76,8 @@ async function contents({ workspaceId, keyId }: Victim) {
 }
 
 /**
- * Expects that nothing is found wrong. Where a process gets no time for longer than a lease, its calls are unavailable: that
- * is neither right nor wrong, and all is done again.
+ * Expects no wrong outcome. A process that gets no CPU time for longer than a lease refuses its calls as unavailable.
+ * That is neither right nor wrong, so the attempt is repeated.
  */
 async function unlessUnavailable(findWrong: () => Promise<{ code: string }[]>): Promise<void> {
   let wrong = await findWrong();
@@ -87,21 +87,21 @@ async function unlessUnavailable(findWrong: () => Promise<{ code: string }[]>): 
 }
 
 describe.each(revocations)("after $name is acknowledged", ({ revoke, code }) => {
-  test("a change whose body comes only now is refused with the right error, in every protocol, and nothing changes", async () => {
+  test("a change whose body arrives only then gets the right error on every protocol, and changes nothing", async () => {
     await unlessUnavailable(async () => {
       const victim = await createVictim(app);
-      const held = await begin(victim.key, [[createKey, { name: "heir", scopes: ["*"] }]]);
+      const pending = await begin(victim.key, [[createKey, { name: "successor", scopes: ["*"] }]]);
       await revoke(app, victim);
       const before = await contents(victim);
-      const answers = await held.finish();
+      const outcomes = await pending.finish();
       expect(await contents(victim)).toEqual(before);
-      expect(answers.length).toBe(4);
-      return answers.filter((answer) => answer.code !== code);
+      expect(outcomes.length).toBe(4);
+      return outcomes.filter((outcome) => outcome.code !== code);
     });
   });
 });
 
-test("after deleteKey is acknowledged, every operation whose body comes only now is refused", async () => {
+test("after deleteKey is acknowledged, every operation whose body arrives only then is refused", async () => {
   const victim = await createVictim(app);
   const { firstKey } = victim;
   const other = await succeed<{ keyId: string; key: string }>(app.httpUrl, "keys.createKey", firstKey, {
@@ -119,82 +119,84 @@ test("after deleteKey is acknowledged, every operation whose body comes only now
     name: "a new name",
   };
   const open = rpcs.filter(({ access }) => access.scope !== "");
-  const held = await begin(
+  const pending = await begin(
     victim.key,
     open.map((rpc) => [rpc, requestOf(rpc, things)] as const),
   );
   await succeed(app.httpUrl, "keys.deleteKey", firstKey, { keyId: victim.keyId });
   const before = await contents(victim);
-  const answers = await held.finish();
-  expect(answers.length).toBeGreaterThanOrEqual(4 * open.length - 1);
-  expect(answers.filter(({ code }) => code !== "authentication/key_not_found")).toEqual([]);
+  const outcomes = await pending.finish();
+  expect(outcomes.length).toBeGreaterThanOrEqual(4 * open.length - 1);
+  expect(outcomes.filter(({ code }) => code !== "authentication/key_not_found")).toEqual([]);
   expect(await contents(victim)).toEqual(before);
 });
 
-test("a key whose expiry passes before its body has come is refused", async () => {
+test("a key that expires before the request's body has arrived is refused", async () => {
   const victim = await createVictim(app);
   const expires = Date.now() + 3_600_000;
   await succeed(app.httpUrl, "keys.updateKey", victim.firstKey, { keyId: victim.keyId, expires });
-  const held = await begin(victim.key, [[createKey, { name: "heir" }]]);
+  const pending = await begin(victim.key, [[createKey, { name: "successor" }]]);
   await app.advance(3_600_000);
-  const answers = await held.finish();
-  expect(answers.filter(({ code }) => code !== "authentication/key_expired")).toEqual([]);
+  const outcomes = await pending.finish();
+  expect(outcomes.filter(({ code }) => code !== "authentication/key_expired")).toEqual([]);
   expect((await contents(victim)).events).toEqual([]);
 });
 
-test("a caller that was changed meanwhile, and may still call, is served as it stands now", async () => {
+test("a caller that was changed meanwhile and is still authorized is served with its new state", async () => {
   const victim = await createVictim(app);
-  const held = await begin(victim.key, [
+  const pending = await begin(victim.key, [
     [createKey, { scopes: ["identities.read"] }],
     [rpcNamed("KeysService.ListKeys"), {}],
   ]);
   const scopes = ["keys.*", "identities.*"];
   await succeed(app.httpUrl, "keys.updateKey", victim.firstKey, { keyId: victim.keyId, scopes });
-  expect((await held.finish()).filter(({ code }) => code !== "ok")).toEqual([]);
+  expect((await pending.finish()).filter(({ code }) => code !== "ok")).toEqual([]);
 });
 
-describe("a call whose deadline has passed is not begun", () => {
+describe("deadlines: a call whose deadline has passed is not executed", () => {
   const noTime = { "connect-timeout-ms": "0", "grpc-timeout": "0m" };
 
-  test("20 creates that allow no time make no key", async () => {
+  test("20 creates with an expired deadline create no key", async () => {
     const victim = await createVictim(app);
-    for (const way of wire.waysTo(createKey).filter(allowsTimeouts)) {
+    for (const client of wire.clientsFor(createKey).filter(allowsTimeouts)) {
       const calls = Array.from({ length: 20 }, async () => {
-        const answer = await way.send(`Bearer ${victim.key}`, way.write({ name: "late" }), { headers: noTime });
-        return (await way.read(answer)).code;
+        const response = await client.send(`Bearer ${victim.key}`, client.write({ name: "late" }), { headers: noTime });
+        return (await client.read(response)).code;
       });
-      expect(new Set(await Promise.all(calls)), way.name).toEqual(new Set(["application/deadline_exceeded"]));
+      expect(new Set(await Promise.all(calls)), client.name).toEqual(new Set(["application/deadline_exceeded"]));
     }
     expect((await contents(victim)).events).toEqual([]);
   });
 
-  test("the time that a body takes to come counts", async () => {
+  test("the deadline includes the time in which the body arrives", async () => {
     const victim = await createVictim(app);
     const timeouts = { "connect-timeout-ms": "200", "grpc-timeout": "200m" };
-    for (const way of wire.waysTo(createKey).filter(allowsTimeouts)) {
+    for (const client of wire.clientsFor(createKey).filter(allowsTimeouts)) {
       const bodyAfter = sleep(250);
-      const answer = await way.send(`Bearer ${victim.key}`, way.write({ name: "late" }), {
+      const response = await client.send(`Bearer ${victim.key}`, client.write({ name: "late" }), {
         headers: timeouts,
         bodyAfter,
       });
-      expect((await way.read(answer)).code, way.name).toBe("application/deadline_exceeded");
+      expect((await client.read(response)).code, client.name).toBe("application/deadline_exceeded");
     }
     expect((await contents(victim)).events).toEqual([]);
   });
 
-  test("without a timeout of its own, a call has 10 seconds from its first byte", async () => {
+  test("default deadline: a call without a timeout has 10 seconds from its first byte", async () => {
     const victim = await createVictim(app);
-    const ways = wire.waysTo(createKey);
-    const codes = ways.map(async (way) => {
-      const answer = await way.send(`Bearer ${victim.key}`, way.write({ name: "late" }), { bodyAfter: sleep(10_200) });
-      return (await way.read(answer)).code;
+    const clients = wire.clientsFor(createKey);
+    const codes = clients.map(async (client) => {
+      const response = await client.send(`Bearer ${victim.key}`, client.write({ name: "late" }), {
+        bodyAfter: sleep(10_200),
+      });
+      return (await client.read(response)).code;
     });
-    expect(await Promise.all(codes)).toEqual(ways.map(() => "application/deadline_exceeded"));
+    expect(await Promise.all(codes)).toEqual(clients.map(() => "application/deadline_exceeded"));
     expect((await contents(victim)).events).toEqual([]);
   });
 });
 
-/** Plain HTTP has no header for it. */
-function allowsTimeouts({ name }: Way): boolean {
+/** Plain HTTP has no timeout header. */
+function allowsTimeouts({ name }: WireClient): boolean {
   return !name.startsWith("POST");
 }

@@ -11,9 +11,10 @@ import {
 import { FieldMaskSchema, StructSchema, TimestampSchema, timestampFromMs } from "@bufbuild/protobuf/wkt";
 
 /**
- * A request, written once in the names, times and enum names of HTTP, as the message that the other protocols send. A time
- * or an enum may also be given as the message has it, to say what HTTP cannot. `null` leaves a field unset and, in an
- * update, has the mask name the fields that are given, which clears it; so does the empty list, which has no presence.
+ * Converts a request with HTTP's names, timestamps and enum names to the message that the other protocols send. A time
+ * or an enum may also be given as the message has it, to express what HTTP cannot. `null` leaves a field unset. In an
+ * update it also makes the mask name the given fields, which clears the field. So does an empty list, which has no
+ * presence.
  */
 export function toRequestMessage(schema: DescMessage, request: Readonly<Record<string, unknown>>): Message {
   const members: Record<string, unknown> = {};
@@ -42,7 +43,7 @@ function isEmptyList(given: unknown): boolean {
   return Array.isArray(given) && given.length === 0;
 }
 
-/** Whether a field of an update is not there to be changed. */
+/** Whether a field of an update request is not one that the update can change. */
 function saysWhichResource({ name, oneof }: DescField): boolean {
   return name === "key_id" || oneof?.name === "reference";
 }
@@ -56,7 +57,7 @@ function toFieldValue({ message, enum: enumeration, scalar }: DescField, given: 
   return given;
 }
 
-/** A response message in the form in which HTTP answers, made by way of ProtoJSON and not by the code under test. */
+/** Converts a response message to HTTP's form, by ProtoJSON and not by the code under test. */
 export function toComparable(schema: DescMessage, message: Message): Record<string, unknown> {
   return ofMessage(schema, toJson(schema, message, { alwaysEmitImplicit: true }));
 }

@@ -6,29 +6,29 @@ import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.j
 /** An HTTP method and a path, as the specification writes them. */
 export type HttpRoute = readonly ["GET" | "POST", string];
 
-/** One operation of the contract: its RPC, its documented HTTP routes and who may call it. */
+/** One operation of the contract: its RPC, its documented HTTP routes, and its authorization. */
 export interface Operation {
   readonly rpc: DescMethodUnary;
-  /** The first is the one that the HTTP protocol uses. */
+  /** The HTTP client uses the first. */
   readonly routes: readonly [HttpRoute, ...HttpRoute[]];
-  /** The field of the RPC's response that is `data` over HTTP; left out where the whole response is. */
+  /** The field of the RPC's response that is `data` over HTTP. Omitted if the whole response is. */
   readonly data?: string;
-  /** The scope that a key needs; left out where only the operator may call. */
+  /** The scope that a key needs. Omitted if only the operator may call. */
   readonly scope?: string;
-  /** That the operator may call as well, where keys may. */
+  /** Whether the operator may call as well as keys. */
   readonly alsoOperator?: true;
-  /** That it takes an Idempotency-Key. */
+  /** Whether it accepts an Idempotency-Key. */
   readonly acceptsIdempotencyKey?: true;
-  /** A request whose form is right, whether or not what it refers to exists. */
+  /** A valid request, whether or not the resources it refers to exist. */
   readonly wellFormed: Readonly<Record<string, unknown>>;
-  /** A request that every protocol can send and that must be refused for its form. */
+  /** A request that every protocol can send, and that must fail validation. */
   readonly malformed: Readonly<Record<string, unknown>>;
 }
 
 const noKey = "key_00000000000000000000000000";
 const noWorkspace = "ws_00000000000000000000000000";
 
-/** Every operation, written out by hand from the specification and API.md, not read from the code under test. */
+/** Every operation, written by hand from the specification and API.md, not read from the code under test. */
 export const operations = {
   listKeys: {
     rpc: KeysService.method.listKeys,
@@ -196,7 +196,7 @@ export const operations = {
 /** The name of an operation. */
 export type OperationName = keyof typeof operations;
 
-/** The operation of a name, as the protocols need it. */
+/** The operation with this name. */
 export function operationOf(name: OperationName): Operation {
   return operations[name];
 }
@@ -209,5 +209,5 @@ export const keyOperations = names.filter((name) => operationOf(name).scope !== 
 /** The operations that only the operator may call. */
 export const operatorOperations = names.filter((name) => operationOf(name).scope === undefined);
 
-/** The operations that take an Idempotency-Key. */
+/** The operations that accept an Idempotency-Key. */
 export const idempotentOperations = names.filter((name) => operationOf(name).acceptsIdempotencyKey);

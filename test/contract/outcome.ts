@@ -2,16 +2,16 @@ import { status } from "@grpc/grpc-js";
 import { expect } from "vitest";
 import type { BadRequest, ErrorInfo } from "../../gen/google/rpc/error_details_pb.js";
 import { keep } from "../support/artifacts.js";
-import type { PaginationAnswer } from "./answers.js";
+import type { PaginationResponse } from "./answers.js";
 
-/** How a call ended, in a form in which the protocols can be compared. */
+/** The outcome of a call, in a form that is comparable between protocols. */
 export type Outcome = Success | Refusal;
 
-/** A call that was answered. */
+/** A call that succeeded. */
 export interface Success {
   readonly ok: true;
   readonly data: unknown;
-  readonly pagination?: PaginationAnswer;
+  readonly pagination?: PaginationResponse;
 }
 
 /** A call that was refused. */
@@ -20,14 +20,14 @@ export interface Refusal {
   /** `<category>/<code>`. */
   readonly code: string;
   readonly detail: string;
-  /** Only with invalid input: what is wrong with which field. */
+  /** Only for invalid input: the error of each field. */
   readonly fields?: readonly { location: string; message: string }[];
 }
 
-/** The form of a request's identifier. */
+/** The format of a request id. */
 export const requestIdForm = /^req_[0-9a-z]{26}$/;
 
-/** The errors as API.md, section 5, has them. */
+/** The errors of API.md, section 5. */
 export const errorTable: Readonly<Record<string, { http: number; title: string; grpc: number }>> = {
   "authentication/missing": { http: 401, title: "Unauthorized", grpc: status.UNAUTHENTICATED },
   "authentication/malformed": { http: 401, title: "Unauthorized", grpc: status.UNAUTHENTICATED },
@@ -50,17 +50,17 @@ export const errorTable: Readonly<Record<string, { http: number; title: string; 
   "application/service_unavailable": { http: 503, title: "Service Unavailable", grpc: status.UNAVAILABLE },
 };
 
-/** What a protocol that speaks of errors as gRPC does has received. */
+/** An error as gRPC, gRPC-Web and Connect clients receive it. */
 export interface GrpcError {
   readonly grpcCode: number;
   readonly message: string;
   readonly info: ErrorInfo | undefined;
   readonly badRequest: BadRequest | undefined;
-  /** The request's identifier outside the error's details. */
+  /** The request id outside the error details. */
   readonly requestId: string | undefined;
 }
 
-/** Checks that an error is of the documented form, and says which it is. */
+/** Checks that an error has the documented form, and converts it. */
 export function toRefusal({ grpcCode, message, info, badRequest, requestId }: GrpcError): Refusal {
   keep("refusals", JSON.stringify([message, info, badRequest]));
   expect(info, `an ErrorInfo in the details of: ${message}`).toBeDefined();
@@ -73,7 +73,7 @@ export function toRefusal({ grpcCode, message, info, badRequest, requestId }: Gr
   expect(info?.metadata["requestId"]).toMatch(requestIdForm);
   expect(requestId, "x-request-id").toBe(info?.metadata["requestId"]);
   expect(message).not.toBe("");
-  expect(badRequest !== undefined, "a BadRequest comes with invalid input").toBe(code === "application/invalid_input");
+  expect(badRequest !== undefined, "only invalid input has a BadRequest").toBe(code === "application/invalid_input");
   const fields = badRequest?.fieldViolations.map(({ field, description }) => ({
     location: field,
     message: description,

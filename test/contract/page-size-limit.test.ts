@@ -8,7 +8,7 @@ const contract = openContract();
 const meta = { a: Array(8188).fill(1) };
 const count = 50;
 
-test("a list whose rows are more than a client of gRPC takes at once comes in pages that it takes, through HTTP, too", async () => {
+test("list pages stay below the default message limit of gRPC clients (4 MiB), over HTTP too", async () => {
   const { ok, home } = await openScene(contract.protocols.http, contract.clock);
   await ok("createIdentity", home.key, { externalId: "user_1", meta });
   const createKey = () => ok("createKey", home.key, { externalId: "user_1", meta });
@@ -32,7 +32,7 @@ test("a list whose rows are more than a client of gRPC takes at once comes in pa
     }
     const pages = lengths.get("grpc") ?? [];
     expect(pages.reduce((sum, length) => sum + length, 0)).toBe(rows);
-    // More than one, and none smaller than it must be: a row has at most 200 kB.
+    // More than one page, and no page smaller than necessary: a row has at most 200 kB.
     expect(pages.length).toBeGreaterThan(1);
     for (const length of pages.slice(0, -1)) expect(length).toBeGreaterThanOrEqual(20);
     expect(lengths.get("http")).toEqual(pages);

@@ -1,6 +1,6 @@
 import { describe, expect } from "vitest";
 import { operatorKey } from "../support/harness.js";
-import type { PaginationAnswer } from "./answers.js";
+import type { PaginationResponse } from "./answers.js";
 import { openContract } from "./cases.js";
 import type { OperationName } from "./operations.js";
 import type { Scene } from "./scene.js";
@@ -8,7 +8,7 @@ import type { Scene } from "./scene.js";
 const { everyProtocol } = openContract();
 const invalid = "application/invalid_input";
 
-/** The lists of a workspace: how to add a row, and how many rows are there from the start. */
+/** The lists of a workspace: how to add a row, and the initial number of rows. */
 const lists = {
   listKeys: { add: ({ ok, home }: Scene) => ok("createKey", home.key, {}).then(({ keyId }) => keyId), already: 1 },
   listIdentities: {
@@ -20,7 +20,7 @@ const lists = {
 
 type ListName = keyof typeof lists;
 
-/** Adds rows until there are so many; gives their ids, oldest first. */
+/** Adds rows up to this count; returns their ids, oldest first. */
 async function fill(scene: Scene, list: ListName, count: number): Promise<string[]> {
   const { add, already } = lists[list];
   const ids = already === 1 ? [scene.home.keyId] : [];
@@ -35,7 +35,7 @@ function idsOf(rows: readonly object[]): unknown[] {
 /** Follows the cursors to the end. */
 async function walk(scene: Scene, list: ListName, limit: number) {
   const pages: unknown[][] = [];
-  const paginations: (PaginationAnswer | undefined)[] = [];
+  const paginations: (PaginationResponse | undefined)[] = [];
   let cursor: string | undefined;
   do {
     const request = cursor === undefined ? { limit } : { limit, cursor };
@@ -49,27 +49,24 @@ async function walk(scene: Scene, list: ListName, limit: number) {
 
 async function cursorOf(scene: Scene, list: OperationName, credential: string): Promise<string> {
   const { pagination } = await scene.page(list, credential, { limit: 1 });
-  return pagination?.cursor ?? expect.fail(`${list} gave no cursor`);
+  return pagination?.cursor ?? expect.fail(`${list} returned no cursor`);
 }
 
-describe.each(Object.keys(lists) as ListName[])("the pages of %s", (list) => {
+describe.each(Object.keys(lists) as ListName[])("pagination of %s", (list) => {
   for (const limit of [1, 2, 5, 100]) {
-    everyProtocol(
-      `a walk through ${list} in pages of ${limit} sees each of 5 rows once, newest last`,
-      async (scene) => {
-        const ids = await fill(scene, list, 5);
-        const { pages, paginations } = await walk(scene, list, limit);
-        expect(pages.flat()).toEqual(ids);
-        expect(pages).toHaveLength(Math.ceil(5 / limit));
-        expect(paginations.at(-1)).toEqual({ hasMore: false });
-        for (const pagination of paginations.slice(0, -1)) {
-          expect(pagination).toEqual({ hasMore: true, cursor: expect.stringMatching(/./) });
-        }
-      },
-    );
+    everyProtocol(`${list} in pages of ${limit} returns each of 5 rows exactly once, newest last`, async (scene) => {
+      const ids = await fill(scene, list, 5);
+      const { pages, paginations } = await walk(scene, list, limit);
+      expect(pages.flat()).toEqual(ids);
+      expect(pages).toHaveLength(Math.ceil(5 / limit));
+      expect(paginations.at(-1)).toEqual({ hasMore: false });
+      for (const pagination of paginations.slice(0, -1)) {
+        expect(pagination).toEqual({ hasMore: true, cursor: expect.stringMatching(/./) });
+      }
+    });
   }
 
-  everyProtocol(`a row added during a walk through ${list} is seen at its end, and none twice`, async (scene) => {
+  everyProtocol(`${list} returns a row added between two pages at the end, and no row twice`, async (scene) => {
     const ids = await fill(scene, list, 3);
     const { data, pagination } = await scene.page(list, scene.home.key, { limit: 2 });
     ids.push(await lists[list].add(scene, 3));
@@ -78,7 +75,7 @@ describe.each(Object.keys(lists) as ListName[])("the pages of %s", (list) => {
   });
 
   for (const limit of [0, 101, -1, 2147483647]) {
-    everyProtocol(`${list} with the limit ${limit} is refused and the limit named`, async (scene) => {
+    everyProtocol(`${list} with the limit ${limit} is refused, and the limit named`, async (scene) => {
       const { fields } = await scene.refused(invalid, list, scene.home.key, { limit });
       expect(fields?.map(({ location }) => location)).toEqual(["limit"]);
     });
@@ -116,17 +113,20 @@ describe.each(Object.keys(lists) as ListName[])("the pages of %s", (list) => {
     }
   });
 
-  everyProtocol(`another workspace's cursor of ${list} opens no view into that workspace`, async (scene) => {
-    const ids = await fill(scene, list, 3);
-    const cursor = await cursorOf(scene, list, scene.home.key);
-    const other = await scene.newWorkspace();
-    const outcome = await scene.call(list, other.key, { cursor });
-    if (outcome.ok) expect(idsOf(outcome.data as object[]).filter((id) => ids.includes(String(id)))).toEqual([]);
-    else expect(outcome.code).toBe(invalid);
-  });
+  everyProtocol(
+    `tenant isolation: another workspace's cursor of ${list} returns no rows of that workspace`,
+    async (scene) => {
+      const ids = await fill(scene, list, 3);
+      const cursor = await cursorOf(scene, list, scene.home.key);
+      const other = await scene.newWorkspace();
+      const outcome = await scene.call(list, other.key, { cursor });
+      if (outcome.ok) expect(idsOf(outcome.data as object[]).filter((id) => ids.includes(String(id)))).toEqual([]);
+      else expect(outcome.code).toBe(invalid);
+    },
+  );
 });
 
-everyProtocol("a list shows at most 100 rows unless asked for fewer", async (scene) => {
+everyProtocol("a list returns at most 100 rows by default", async (scene) => {
   const ids = await fill(scene, "listIdentities", 101);
   const { data, pagination } = await scene.page("listIdentities", scene.home.key);
   expect(idsOf(data)).toEqual(ids.slice(0, 100));

@@ -18,26 +18,29 @@ describe("a workspace that has reached its quota of keys", () => {
     return { first, second };
   }
 
-  contract.everyProtocol("gets no further key: the error names the quota, its limit and the way out", async (scene) => {
-    const { first } = await fill(scene);
-    for (const [operation, request] of [
-      ["createKey", {}],
-      ["createKey", { externalId: "user_1" }],
-      ["createKey", { externalId: "somebody new" }],
-      ["rerollKey", { keyId: first.keyId, expiration: 0 }],
-    ] as [OperationName, CallRequest][]) {
-      const { detail } = await scene.refused(exceeded, operation, scene.home.key, request);
-      expect(detail).toBe(
-        "This workspace has reached its quota of 3 keys. Delete keys that are not needed any more, or ask the operator for a larger quota.",
-      );
-    }
-    expect(await scene.ok("listKeys", scene.home.key)).toHaveLength(3);
-    const identities = await scene.ok("listIdentities", scene.home.key);
-    expect(identities.map(({ externalId }) => externalId)).toEqual(["user_1"]);
-    expect(await scene.ok("verifyKey", scene.home.key, { key: first.key })).toMatchObject({ valid: true });
-  });
+  contract.everyProtocol(
+    "cannot create another key: the error names the quota, its limit and the remedy",
+    async (scene) => {
+      const { first } = await fill(scene);
+      for (const [operation, request] of [
+        ["createKey", {}],
+        ["createKey", { externalId: "user_1" }],
+        ["createKey", { externalId: "somebody new" }],
+        ["rerollKey", { keyId: first.keyId, expiration: 0 }],
+      ] as [OperationName, CallRequest][]) {
+        const { detail } = await scene.refused(exceeded, operation, scene.home.key, request);
+        expect(detail).toBe(
+          "This workspace has reached its quota of 3 keys. Delete keys that are not needed any more, or ask the operator for a larger quota.",
+        );
+      }
+      expect(await scene.ok("listKeys", scene.home.key)).toHaveLength(3);
+      const identities = await scene.ok("listIdentities", scene.home.key);
+      expect(identities.map(({ externalId }) => externalId)).toEqual(["user_1"]);
+      expect(await scene.ok("verifyKey", scene.home.key, { key: first.key })).toMatchObject({ valid: true });
+    },
+  );
 
-  contract.everyProtocol("gets another after one was deleted, and no more than that", async (scene) => {
+  contract.everyProtocol("can create one more for each that is deleted", async (scene) => {
     const { first } = await fill(scene);
     await scene.ok("deleteKey", scene.home.key, { keyId: first.keyId });
     await scene.ok("createKey", scene.home.key);
@@ -45,7 +48,7 @@ describe("a workspace that has reached its quota of keys", () => {
   });
 
   contract.everyProtocol(
-    "still changes its keys and identities, and other workspaces are not affected",
+    "can still change its keys and identities, and other workspaces are not affected",
     async (scene) => {
       const { first } = await fill(scene);
       await scene.ok("updateKey", scene.home.key, { keyId: first.keyId, name: "other", externalId: "somebody new" });
@@ -55,7 +58,7 @@ describe("a workspace that has reached its quota of keys", () => {
     },
   );
 
-  contract.everyProtocol("answers a create that is repeated with its Idempotency-Key", async (scene) => {
+  contract.everyProtocol("returns the first response to a retry with the same Idempotency-Key", async (scene) => {
     const repeated = [["idempotency-key", "nightly"]] as const;
     await scene.ok("createKey", scene.home.key);
     const made = await scene.ok("createKey", scene.home.key, { name: "last" }, repeated);
@@ -64,7 +67,7 @@ describe("a workspace that has reached its quota of keys", () => {
   });
 
   contract.everyProtocol(
-    "says the same of an unknown identity as of a known one: the quota comes first",
+    "gets the same error for an unknown identity as for a known one: the quota is checked first",
     async (scene) => {
       await fill(scene);
       await scene.refused(exceeded, "createKey", scene.home.key, { identityId: "id_00000000000000000000000000" });
@@ -76,7 +79,7 @@ describe("a workspace that has reached its quota of identities", () => {
   const contract = openContract(allProtocols, { quotas: { keys: 100, identities: 2, bytes: 1e9 } });
 
   contract.everyProtocol(
-    "gets no further identity by any operation, and one more for each that is deleted",
+    "cannot create another identity by any operation, and one more for each that is deleted",
     async (scene) => {
       const { ok, home, refused } = scene;
       await ok("createIdentity", home.key, { externalId: "user_1" });
@@ -90,7 +93,7 @@ describe("a workspace that has reached its quota of identities", () => {
         const { detail } = await refused(exceeded, operation, home.key, request);
         expect(detail).toContain("quota of 2 identities");
       }
-      // Those that are there can be used.
+      // Existing identities can be used.
       await ok("createKey", home.key, { externalId: "user_1" });
       await ok("updateKey", home.key, { keyId, externalId: "user_1" });
       await ok("updateIdentity", home.key, { externalId: "user_1", meta: { plan: "pro" } });
@@ -100,7 +103,7 @@ describe("a workspace that has reached its quota of identities", () => {
     },
   );
 
-  test("of many creates at once it exceeds its quota by no more than were in flight, and not any more later", async () => {
+  test("concurrent creates exceed the quota by at most the number in flight, and no later create exceeds it", async () => {
     const { key } = (await contract.protocols.http
       .call("createWorkspace", operatorKey, { name: "busy" })
       .then((made) => (made.ok ? made.data : expect.fail(made.detail)))) as { key: string };
@@ -120,7 +123,7 @@ describe("a workspace that has reached its quota of stored bytes", () => {
   const contract = openContract(allProtocols, { quotas: { keys: 100, identities: 100, bytes: 50_000 } });
   const meta = { text: "x".repeat(9_000) };
 
-  /** What is large is created last: until then there is room for all of it. */
+  /** Creates the large resources last: until then, the quota has space for all of them. */
   async function fill({ ok, home, clock }: Scene) {
     const expires = clock.now() + 3_600_000;
     const { keyId } = await ok("createKey", home.key, { permissions: ["a", "b"], externalId: "user_1", expires, meta });
@@ -130,7 +133,7 @@ describe("a workspace that has reached its quota of stored bytes", () => {
     return { keyId, disabled, expires };
   }
 
-  contract.everyProtocol("stores nothing more: the error names the quota and the ways out", async (scene) => {
+  contract.everyProtocol("cannot store more: the error names the quota and the remedies", async (scene) => {
     const { keyId, disabled, expires } = await fill(scene);
     for (const [operation, request] of [
       ["createKey", {}],
@@ -154,7 +157,7 @@ describe("a workspace that has reached its quota of stored bytes", () => {
     }
   });
 
-  contract.everyProtocol("is refused nothing that takes away: revocation does not wait for room", async (scene) => {
+  contract.everyProtocol("can still make every change that revokes or deletes", async (scene) => {
     const { keyId, disabled } = await fill(scene);
     const { ok, home, clock } = scene;
     for (const change of [
@@ -177,7 +180,7 @@ describe("a workspace that has reached its quota of stored bytes", () => {
     await ok("enableWorkspace", operatorKey, { workspaceId });
   });
 
-  test("counts exactly what is stored, after all of this", async () => {
+  test("has a usage counter that equals the stored bytes, after all of these changes", async () => {
     const sql = openSql(contract.app.databaseUrl, { max: 1, onnotice: () => {} });
     expect(await findHalves(sql).finally(() => sql.end())).toEqual([]);
   });

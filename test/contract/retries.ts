@@ -5,21 +5,21 @@ import type { Scene } from "./scene.js";
 
 const day = 86_400_000;
 
-/** What a call that can be repeated is made with: the credential, the request and the Idempotency-Key. */
+/** A call that can be retried: the credential, the request and the Idempotency-Key. */
 export type RepeatableCall = readonly [credential: string, request: CallRequest, headers: HeaderLines];
 
 export function withKey(key: string): HeaderLines {
   return [["idempotency-key", key]];
 }
 
-/** A call that succeeds, with every field that there is and a key that nobody has used. */
+/** A call that succeeds, with every field set and an unused Idempotency-Key. */
 export async function newCall(operation: OperationName, scene: Scene): Promise<RepeatableCall> {
   return [credentialFor(operation, scene), await requestFor(operation, scene), newKey()];
 }
 
 let keys = 0;
 
-/** An Idempotency-Key that nobody has used. */
+/** An unused Idempotency-Key. */
 export function newKey(): HeaderLines {
   keys += 1;
   return withKey(`attempt ${keys}`);

@@ -1,7 +1,7 @@
 import { succeed } from "../support/calls.js";
 import { operatorKey, type TestApp } from "../support/harness.js";
 
-/** A key that is about to be revoked, in a workspace of its own whose first key is left alone. */
+/** A key that is about to be revoked, in its own workspace. The workspace's first key stays valid. */
 export interface Victim {
   readonly workspaceId: string;
   readonly firstKey: string;
@@ -14,7 +14,7 @@ export interface Revocation {
   readonly name: string;
   /** Revokes the key through this service, and resolves when that is acknowledged. */
   revoke(app: TestApp, victim: Victim): Promise<unknown>;
-  /** What the key is refused with from then on. */
+  /** The error code that the key is refused with from then on. */
   readonly code: string;
 }
 

@@ -10,7 +10,7 @@ function createRootKey({ ok, home: { workspaceId } }: Scene, request = {}) {
   return ok("createRootKey", operatorKey, { workspaceId, ...request });
 }
 
-/** The ways in which the keys of a workspace can be lost. */
+/** The ways in which a workspace can lose its keys. */
 const losses: Record<string, (scene: Scene) => Promise<unknown>> = {
   deleted: ({ ok, home: { key, keyId } }) => ok("deleteKey", key, { keyId }),
   disabled: ({ ok, home: { key, keyId } }) => ok("updateKey", key, { keyId, enabled: false }),
@@ -21,7 +21,7 @@ const losses: Record<string, (scene: Scene) => Promise<unknown>> = {
   },
 };
 
-describe("the operator can open a workspace again whose keys are all", () => {
+describe("account recovery: the operator can restore access to a workspace whose keys are all", () => {
   for (const [what, lose] of Object.entries(losses)) {
     everyProtocol(what, async (scene) => {
       const customer = await scene.ok("createKey", scene.home.key, { permissions: ["documents.read"] });
@@ -43,7 +43,7 @@ describe("the operator can open a workspace again whose keys are all", () => {
 });
 
 describe("a root key", () => {
-  everyProtocol("has the name and the scopes that are asked for, and no more", async (scene) => {
+  everyProtocol("has the name and the scopes of the request, and no more", async (scene) => {
     const { keyId, key } = await createRootKey(scene, { name: "reader", scopes: ["keys.read"] });
     const made = await scene.ok("getKey", key, { keyId });
     expect(made).toMatchObject({ name: "reader", scopes: ["keys.read"], permissions: [] });
@@ -51,7 +51,7 @@ describe("a root key", () => {
     await scene.refused("authorization/insufficient_permissions", "createKey", key);
   });
 
-  everyProtocol("of a disabled workspace is made, and refused until the workspace is enabled", async (scene) => {
+  everyProtocol("of a disabled workspace is created, and refused until the workspace is enabled", async (scene) => {
     const { workspaceId } = scene.home;
     await scene.ok("disableWorkspace", operatorKey, { workspaceId, reason: "SUSPICIOUS_ACTIVITY" });
     const { key } = await createRootKey(scene);
@@ -66,13 +66,13 @@ describe("a root key", () => {
     expect(await scene.ok("listAuditEvents", operatorKey, request)).toEqual([]);
   });
 
-  everyProtocol("is the operator's to make: no key of the workspace may", async (scene) => {
+  everyProtocol("can be created by the operator only, not by a key of the workspace", async (scene) => {
     const { workspaceId, key } = scene.home;
     await scene.refused("authorization/insufficient_permissions", "createRootKey", key, { workspaceId });
     expect(await scene.ok("listKeys", key)).toHaveLength(1);
   });
 
-  everyProtocol("leaves one event, key.create by the operator", async (scene) => {
+  everyProtocol("creates one audit event, key.create by the operator", async (scene) => {
     const { keyId } = await createRootKey(scene, { scopes: ["keys.*"] });
     const [event, ...more] = await scene.ok("listAuditEvents", scene.home.key, { resourceId: keyId });
     expect(more).toEqual([]);
@@ -84,7 +84,7 @@ describe("a root key", () => {
     });
   });
 
-  everyProtocol("is made once for each Idempotency-Key", async (scene) => {
+  everyProtocol("is created once for each Idempotency-Key", async (scene) => {
     const headers = newKey();
     const request = { workspaceId: scene.home.workspaceId };
     const first = await scene.ok("createRootKey", operatorKey, request, headers);

@@ -7,18 +7,18 @@ import { ErrorCode, fails_with } from "../../gen/latchkey/v1/errors_pb.js";
 import type { CallRequest } from "../support/clients/protocol-client.js";
 import type { HttpRoute } from "./operations.js";
 
-/** An RPC as its descriptor tells of it: what is said of all of them is so said of one that is yet to be added. */
+/** An RPC and its options, read from its descriptor, so that tests of all RPCs include those added later. */
 export interface Rpc {
   /** `KeysService.CreateKey`. */
   readonly name: string;
   readonly method: DescMethodUnary;
   readonly access: Access;
   readonly routes: readonly HttpRoute[];
-  /** What it says that it cannot find: `data/key_not_found` and the like. */
+  /** Its declared not-found errors, such as `data/key_not_found`. */
   readonly notFound: readonly string[];
 }
 
-/** Every RPC of every service that there is generated code for. */
+/** Every RPC of every generated service. */
 export const rpcs: readonly Rpc[] = (await readServices()).flatMap(({ name, methods }) =>
   methods.map((method) => ({
     name: `${name}.${method.name}`,
@@ -50,10 +50,10 @@ function pathOf(code: ErrorCode): string {
   return ErrorCode[code].toLowerCase().replace("_", "/");
 }
 
-/** What a request can name: by the names that its fields have in HTTP. */
+/** Ids and values for requests, by the HTTP names of the fields. */
 export type Things = Readonly<Record<string, string>>;
 
-/** A request of an RPC that is good wherever these things exist. Of fields that exclude each other it has the first. */
+/** A request of an RPC that is valid if these resources exist. It sets the first of fields that exclude each other. */
 export function requestOf({ method }: Rpc, things: Things): CallRequest {
   const request: Record<string, unknown> = {};
   const chosen = new Set<string>();

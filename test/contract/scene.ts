@@ -1,45 +1,45 @@
 import { expect } from "vitest";
 import type { CallerCredential, CallRequest, HeaderLines, ProtocolClient } from "../support/clients/protocol-client.js";
 import { operatorKey } from "../support/harness.js";
-import type { Answers, PaginationAnswer } from "./answers.js";
+import type { Answers, PaginationResponse } from "./answers.js";
 import type { OperationName } from "./operations.js";
 import type { Outcome, Refusal } from "./outcome.js";
 
-/** The clock of the service's database, which tests can move. */
+/** The clock of the service's database, which tests can advance. */
 export interface Clock {
   now(): number;
   advance(ms: number): Promise<void>;
 }
 
-/** The stage of one case at one protocol: fresh workspaces, and a record of everything that was answered. */
+/** The environment of one test case on one protocol: new workspaces, and a transcript of all responses. */
 export interface Scene {
   readonly protocol: ProtocolClient;
   readonly clock: Clock;
-  /** A fresh workspace, with its first key. */
+  /** A new workspace, with its first key. */
   readonly home: Answers["createWorkspace"];
-  /** What every call was answered, in order. */
+  /** The outcome of every call, in order. */
   readonly transcript: readonly { operation: OperationName; outcome: Outcome }[];
-  /** Calls the operation, whatever comes of it. */
+  /** Calls the operation; any outcome is accepted. */
   call(
     operation: OperationName,
     credential: CallerCredential,
     request?: CallRequest,
     headers?: HeaderLines,
   ): Promise<Outcome>;
-  /** Calls an operation that must succeed; gives its data. */
+  /** Calls an operation that must succeed; returns its data. */
   ok<Name extends OperationName>(
     operation: Name,
     credential: CallerCredential,
     request?: CallRequest,
     headers?: HeaderLines,
   ): Promise<Answers[Name]>;
-  /** Calls a list that must succeed; gives its page. */
+  /** Calls a list that must succeed; returns its page. */
   page<Name extends OperationName>(
     operation: Name,
     credential: CallerCredential,
     request?: CallRequest,
     headers?: HeaderLines,
-  ): Promise<{ data: Answers[Name]; pagination: PaginationAnswer | undefined }>;
+  ): Promise<{ data: Answers[Name]; pagination: PaginationResponse | undefined }>;
   /** Calls an operation that must be refused with exactly this code. */
   refused(
     code: string,
@@ -50,11 +50,11 @@ export interface Scene {
   ): Promise<Refusal>;
   /** Another workspace. */
   newWorkspace(): Promise<Answers["createWorkspace"]>;
-  /** A key that holds every scope and has been expired since a moment ago. */
+  /** A key with every scope that has just expired. */
   newExpiredKey(request?: CallRequest): Promise<string>;
 }
 
-/** Sets the stage: makes a workspace through the protocol itself. */
+/** Opens a scene, and creates its workspace over the protocol itself. */
 export async function openScene(protocol: ProtocolClient, clock: Clock): Promise<Scene> {
   const transcript: { operation: OperationName; outcome: Outcome }[] = [];
 
@@ -86,7 +86,7 @@ export async function openScene(protocol: ProtocolClient, clock: Clock): Promise
     newWorkspace,
     async refused(code, operation, ...rest) {
       const outcome = await call(operation, ...rest);
-      if (outcome.ok) expect.fail(`${operation} was answered, not refused with ${code}`);
+      if (outcome.ok) expect.fail(`${operation} succeeded, and was not refused with ${code}`);
       expect(outcome.code, `${operation}: ${outcome.detail}`).toBe(code);
       return outcome;
     },

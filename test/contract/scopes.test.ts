@@ -7,7 +7,7 @@ const code = "authorization/insufficient_permissions";
 
 const scopesOfService = [...new Set(keyOperations.flatMap((name) => operationOf(name).scope ?? []))];
 
-describe("the permissions of a customer's key allow nothing here, whatever they are called:", () => {
+describe("authorization: the permissions of a key grant no operation, whatever their names:", () => {
   for (const permissions of [
     ["*"],
     ["keys.read"],
@@ -30,7 +30,7 @@ describe("the permissions of a customer's key allow nothing here, whatever they 
 });
 
 describe("scopes and permissions", () => {
-  everyProtocol("any caller that may create or change keys may give any permissions", async (scene) => {
+  everyProtocol("any caller that may create or change keys may grant any permissions", async (scene) => {
     const { ok, home } = scene;
     const { key } = await ok("createKey", home.key, { scopes: ["keys.create", "keys.update"] });
     for (const permissions of [["*"], ["keys.*", "documents:write"], ["identities.read"]]) {
@@ -41,19 +41,19 @@ describe("scopes and permissions", () => {
     }
   });
 
-  everyProtocol("a verification compares permissions alone, and does not tell the scopes", async (scene) => {
+  everyProtocol("a verification checks only permissions, and does not return the scopes", async (scene) => {
     const { ok, home } = scene;
     const { key } = await ok("createKey", home.key, { scopes: ["*"], permissions: ["documents.read"] });
-    const verdict = await ok("verifyKey", home.key, { key, permissions: "documents.read" });
-    expect(verdict).toMatchObject({ code: "VALID", permissions: ["documents.read"] });
-    expect(verdict).not.toHaveProperty("scopes");
+    const result = await ok("verifyKey", home.key, { key, permissions: "documents.read" });
+    expect(result).toMatchObject({ code: "VALID", permissions: ["documents.read"] });
+    expect(result).not.toHaveProperty("scopes");
     for (const permissions of ["keys.read", "documents.write"]) {
       const { code } = await ok("verifyKey", home.key, { key, permissions });
       expect(code).toBe("INSUFFICIENT_PERMISSIONS");
     }
   });
 
-  everyProtocol("a permission of the form noun:verb is stored, told and asked for", async (scene) => {
+  everyProtocol("a permission of the form noun:verb can be stored, returned and verified", async (scene) => {
     const { ok, home } = scene;
     const permissions = ["documents:write", "a:b.c:d", ":", "files:read.*"];
     const { key } = await ok("createKey", home.key, { permissions });

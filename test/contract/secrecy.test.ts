@@ -9,7 +9,7 @@ import type { Scene } from "./scene.js";
 const { everyProtocol } = openContract();
 const lacking = "authorization/insufficient_permissions";
 
-/** A key and its identity: what an operation can refer to. */
+/** A key and its identity, for operations to refer to. */
 interface Things {
   readonly key: Answers["createKey"];
   readonly identityId: string;
@@ -28,7 +28,7 @@ const nothing: Things = {
   externalId: "nobody",
 };
 
-/** Every operation that refers to something, with every way to do so. */
+/** Every operation that refers to a resource, with every kind of reference. */
 const references: Partial<Record<OperationName, (things: Things) => CallRequest[]>> = {
   getKey: ({ key: { keyId } }) => [{ keyId }],
   updateKey: ({ key: { keyId } }) => [
@@ -62,7 +62,7 @@ function requestsOf(operation: OperationName, things: Things): CallRequest[] {
 }
 
 describe("a caller without the scope", () => {
-  everyProtocol("is told the same by every operation, whether what it asks for exists or not", async (scene) => {
+  everyProtocol("gets the same error from every operation, whether the resource exists or not", async (scene) => {
     const things = await makeThings(scene);
     const weak = await scene.ok("createKey", scene.home.key);
     for (const operation of keyOperations) {
@@ -80,7 +80,7 @@ describe("a caller without the scope", () => {
     expect(await scene.ok("listIdentities", scene.home.key)).toHaveLength(1);
   });
 
-  everyProtocol("is not told what a more powerful key holds when it may not reroll it", async (scene) => {
+  everyProtocol("learns no scope of a more powerful key that it may not reroll", async (scene) => {
     const { key } = await scene.ok("createKey", scene.home.key, { scopes: ["keys.create"] });
     const refusals = [];
     for (const scopes of [["payroll.approve"], ["*"], ["identities.read", "keys.create"]]) {
@@ -91,8 +91,8 @@ describe("a caller without the scope", () => {
   });
 });
 
-describe("another workspace", () => {
-  everyProtocol("can be neither seen nor changed: every operation answers as if nothing were there", async (scene) => {
+describe("tenant isolation: another workspace", () => {
+  everyProtocol("can be neither read nor changed: every operation responds as if it were empty", async (scene) => {
     const things = await makeThings(scene);
     const keys = await readAllSettings(scene);
     const identities = await scene.ok("listIdentities", scene.home.key);

@@ -11,12 +11,12 @@ import { buildPage, type ListName } from "../../src/pagination.js";
 import { succeed } from "../support/calls.js";
 import { createWorkspace } from "../support/clients/http-requests.js";
 import { redisInUse } from "../support/clients/verify-calls.js";
-import { headerOf, openWire, type Way, type Wire, type WireAnswer } from "../support/clients/wire.js";
+import { headerOf, openWire, type Wire, type WireClient, type WireResponse } from "../support/clients/wire.js";
 import { openTestApp, patientWithRedis, type TestApp } from "../support/harness.js";
 import { parseSamples } from "../support/metric-samples.js";
 import { type Rpc, requestOf, rpcs, type Things } from "./rpcs.js";
 
-/** By the name of a field: what it names, of which one may exist in another workspace. */
+/** The value of each request field that names a resource, for a resource that may exist in another workspace. */
 const names: Readonly<Record<string, (theirs: Things, rpc: Rpc) => string | undefined>> = {
   workspaceId: ({ workspaceId }) => workspaceId,
   keyId: ({ keyId }) => keyId,
@@ -36,14 +36,14 @@ const listOf: Readonly<Record<string, ListName>> = {
   listAuditEvents: "events",
 };
 
-/** What says nothing about what there is. */
-const saysNothing = new Set(["name", "prefix", "scopes", "permissions", "type"]);
+/** Fields that do not refer to a resource. */
+const nonReferences = new Set(["name", "prefix", "scopes", "permissions", "type"]);
 
 const named = rpcs
   .filter(({ access }) => access.scope !== "")
   .flatMap((rpc) => textsOf(rpc).map((field) => ({ rpc, field, name: `${rpc.name} by its ${field.jsonName}` })));
 
-/** Every text that a request can hold. */
+/** The string fields of a request. */
 function textsOf({ method }: Rpc): DescField[] {
   return method.input.fields.filter(({ scalar }) => scalar === ScalarType.STRING);
 }
@@ -54,13 +54,13 @@ let app: TestApp;
 let wire: Wire;
 let sql: postgres.Sql;
 let mine: { workspaceId: string; key: string };
-/** A key of mine. */
+/** The id of a key in my workspace. */
 let own: string;
 let neighbour: { workspaceId: string; key: string };
 
-// A comparison is made once, so that no sign can hide in another try. Two calls differ by themselves only where a busy
-// machine has the service give up on Redis for one of them, or turn it away; so it does neither. A lease that is lost is
-// waited for, which shows in nothing but time.
+// Each comparison is made once, without retries, so that no difference can be missed. Two calls differ for other
+// reasons only if a busy machine makes Redis time out for one of them, or makes the service shed it. The options below
+// prevent both. A lost lease only delays the call, and times are not compared.
 beforeAll(async () => {
   provider.register();
   app = await openTestApp({ ...patientWithRedis, guard: { accepts: () => true } });
@@ -79,48 +79,48 @@ afterAll(async () => {
   for (const api of [trace, propagation, context]) api.disable();
 });
 
-test("every text that a key's request can hold is known to name something, or to name nothing", () => {
+test("every string field of a key's requests is classified: it refers to a resource, or it does not", () => {
   const unknown = named.filter(
-    ({ field: { jsonName } }) => names[jsonName] === undefined && !saysNothing.has(jsonName),
+    ({ field: { jsonName } }) => names[jsonName] === undefined && !nonReferences.has(jsonName),
   );
   expect(unknown.map(({ name }) => name)).toEqual([]);
 });
 
 describe.each(named.filter(({ field }) => names[field.jsonName]))("$name", ({ rpc, field }) => {
-  test("answers, and goes about it, as if what another workspace has were nowhere", async () => {
-    for (const way of wire.waysTo(rpc)) {
+  test("tenant isolation: responds, and queries its backends, as if another workspace's resource did not exist", async () => {
+    for (const client of wire.clientsFor(rpc)) {
       const there = nameOf(await makeThings(neighbour), rpc, field);
       const nowhere = nameOf(inventThings(), rpc, field);
-      // Whoever touches a row of theirs would have to wait until the call is over.
-      const found = await sql.begin(async (held) => {
+      // A call that touches a row of the other workspace would wait for these locks until it fails.
+      const found = await sql.begin(async (transaction) => {
         for (const table of ["keys", "identities", "workspaces"]) {
-          await held`select from ${sql(table)} where workspace_id = ${neighbour.workspaceId} for update`;
+          await transaction`select from ${sql(table)} where workspace_id = ${neighbour.workspaceId} for update`;
         }
-        return observe(way, rpc, field, there);
+        return observe(client, rpc, field, there);
       });
-      const missed = await observe(way, rpc, field, nowhere);
-      expect(["ok", ...rpc.notFound], way.name).toContain(missed.code);
-      expect(found, way.name).toEqual(missed);
+      const missed = await observe(client, rpc, field, nowhere);
+      expect(["ok", ...rpc.notFound], client.name).toContain(missed.code);
+      expect(found, client.name).toEqual(missed);
     }
   });
 });
 
-test("a key of another workspace, once it is held here, is looked for as long as one that is nowhere", async () => {
+test("tenant isolation: another workspace's key that is cached here takes the same lookups as an unknown key", async () => {
   const rpc = rpcs.find(({ method }) => method.localName === "verifyKey") ?? expect.fail("there is no verifyKey");
   const field = rpc.method.input.field["key"] ?? expect.fail("verifyKey has no key");
-  for (const way of wire.waysTo(rpc)) {
+  for (const client of wire.clientsFor(rpc)) {
     const { key = "" } = await makeThings(neighbour);
     await succeed(app.httpUrl, "keys.verifyKey", neighbour.key, { key });
-    const found = await observe(way, rpc, field, key);
-    expect(found).toEqual(await observe(way, rpc, field, mintSecret().plaintext));
+    const found = await observe(client, rpc, field, key);
+    expect(found).toEqual(await observe(client, rpc, field, mintSecret().plaintext));
   }
 });
 
 function nameOf(things: Things, rpc: Rpc, { jsonName }: DescField): string {
-  return names[jsonName]?.(things, rpc) ?? expect.fail(`nothing that ${jsonName} could name`);
+  return names[jsonName]?.(things, rpc) ?? expect.fail(`no resource that ${jsonName} could name`);
 }
 
-/** A key and its identity in a workspace, and an event of theirs. */
+/** Creates a key and its identity in a workspace; also returns the id of their event. */
 async function makeThings({ workspaceId, key }: { workspaceId: string; key: string }): Promise<Things> {
   const externalId = `user-${randomUUID()}`;
   const made = await succeed<{ keyId: string; key: string }>(app.httpUrl, "keys.createKey", key, { externalId });
@@ -132,7 +132,7 @@ async function makeThings({ workspaceId, key }: { workspaceId: string; key: stri
   return { workspaceId, ...made, externalId, identityId: identity?.id ?? "", eventId: event?.id ?? "", name: "new" };
 }
 
-/** Things of the same form that are nowhere, and were made later, as theirs were. */
+/** Ids of the same form that do not exist, generated later than existing ones. */
 function inventThings(): Things {
   return {
     workspaceId: mintId("ws"),
@@ -144,37 +144,41 @@ function inventThings(): Things {
   };
 }
 
-/** The cursor of a page that ends with one of these things. */
+/** The cursor of a page whose last row is one of these resources. */
 function cursorAfter(list: ListName | undefined, { keyId, identityId, eventId }: Things): string | undefined {
   const last = { keys: keyId, identities: identityId, events: eventId, workspaces: undefined }[list ?? "workspaces"];
   if (list === undefined || last === undefined) return undefined;
   return buildPage(list, { limit: 1, after: "" }, [last, ""], (id) => id).pagination.cursor;
 }
 
-/** Everything that there is to see of a call, with what is chance left out. */
-async function observe(way: Way, rpc: Rpc, { jsonName }: DescField, value: string) {
+/** Everything observable about a call, without values that differ by chance. */
+async function observe(client: WireClient, rpc: Rpc, { jsonName }: DescField, value: string) {
   const before = await readCounts();
   const request = { ...requestOf(rpc, { keyId: own, name: "new" }), [jsonName]: value };
-  const answer = await way.send(`Bearer ${mine.key}`, way.write(request));
-  const ending = await way.read(answer);
-  const backends = await backendsAsked(headerOf(answer, "x-request-id"));
+  const response = await client.send(`Bearer ${mine.key}`, client.write(request));
+  const outcome = await client.read(response);
+  const backends = await backendsAsked(headerOf(response, "x-request-id"));
   const after = await readCounts();
   return {
-    code: ending.code,
-    told: toldBy(answer, "answer" in ending ? ending.answer : undefined, value),
+    code: outcome.code,
+    response: comparableResponse(response, "json" in outcome ? outcome.json : undefined, value),
     backends,
     counts: after.map((count, index) => count - (before[index] ?? 0)),
   };
 }
 
 /**
- * An answer as it was sent, but for its id, its moment, and the value that was sent. What is new in a success has ids,
- * times and a secret of its own, and the message is no longer or shorter for that only by chance.
+ * A response without its request id, its date, and the value that was sent. A successful response contains new ids,
+ * times and a secret, so its length differs by chance.
  */
-function toldBy({ status, headers, body }: WireAnswer, message: string | undefined, value: string): unknown[] {
+function comparableResponse(
+  { status, headers, body }: WireResponse,
+  message: string | undefined,
+  value: string,
+): unknown[] {
   const chance = message === undefined ? ["date"] : ["date", "content-length"];
   const shown = headers.map(([name, text]) => [name, chance.includes(name) ? "" : decoded(name, text)].join(": "));
-  const content = message === undefined ? decodedDetails(body.toString("latin1")) : withoutNews(message);
+  const content = message === undefined ? decodedDetails(body.toString("latin1")) : withoutNewValues(message);
   return [status, ...shown, content].map((text) => {
     return typeof text === "string" ? text.replaceAll(/req_[0-9a-z]{26}/g, "req").replaceAll(value, "value") : text;
   });
@@ -184,19 +188,19 @@ function decoded(name: string, text: string): string {
   return name.endsWith("-bin") ? Buffer.from(text, "base64").toString("latin1") : text;
 }
 
-/** In Connect and gRPC-Web, details lie in the body, in base64, and the id of the request in them. */
+/** Connect and gRPC-Web encode error details, which contain the request id, as base64 in the body. */
 function decodedDetails(body: string): string {
   return body.replaceAll(/(?<="value":"|-bin: )[^"\r]+/g, (text) => Buffer.from(text, "base64").toString("latin1"));
 }
 
-function withoutNews(message: string): string {
+function withoutNewValues(message: string): string {
   return message
     .replaceAll(/\b(key|id|evt)_[0-9a-z]{26}\b/g, "$1")
     .replaceAll(/\b\w+_[0-9A-Za-z]{39}\b/g, "secret")
     .replaceAll(/\b\d{13}\b|"\d{4}-[^"]+Z"/g, "time");
 }
 
-/** What was asked of PostgreSQL and Redis for a call, in order, once the call has ended. */
+/** The queries to PostgreSQL and Redis of a finished call, in order. */
 async function backendsAsked(requestId: string | undefined): Promise<unknown[]> {
   const ended = () =>
     exporter.getFinishedSpans().find(({ attributes }) => attributes["latchkey.request_id"] === requestId);
@@ -206,7 +210,7 @@ async function backendsAsked(requestId: string | undefined): Promise<unknown[]> 
   return asked.map(({ attributes }) => attributes);
 }
 
-/** How often keys and workspaces were looked up outside this process, and how many events and identities there are. */
+/** The lookups of keys and workspaces outside this process so far, and the numbers of events and identities. */
 async function readCounts(): Promise<number[]> {
   const samples = parseSamples(await (await app.metrics()).metrics());
   const lookups = samples

@@ -10,16 +10,16 @@ const protocolNames: readonly ProtocolName[] = ["grpc", "http", "connect", "grpc
 const tooLarge = { externalId: "user_1", meta: { text: "x".repeat(2 ** 21) } };
 
 describe("a request of two megabytes", () => {
-  test.each(protocolNames)("is refused with payload_too_large through %s, and nothing stored", async (name) => {
+  test.each(protocolNames)("is refused with payload_too_large over %s, and nothing is stored", async (name) => {
     const { scene, openAnother } = await openStage(name);
     await scene.refused("application/payload_too_large", "createIdentity", scene.home.key, tooLarge);
     const outcome = await openAnother().call("listIdentities", scene.home.key, {});
     expect(outcome).toMatchObject({ ok: true, data: [] });
   });
 
-  test.each(protocolNames)("does not keep the service from closing when it came through %s", async (name) => {
+  test.each(protocolNames)("over %s does not block shutdown", async (name) => {
     const { scene, closesWithin } = await openStage(name);
-    await scene.call("createIdentity", scene.home.key, tooLarge).catch(() => {}); // how it is refused: see above
+    await scene.call("createIdentity", scene.home.key, tooLarge).catch(() => {}); // the test above checks the error
     expect(await closesWithin(5000)).toBe(true);
   });
 
@@ -28,26 +28,26 @@ describe("a request of two megabytes", () => {
     ["/latchkey.v1.IdentitiesService/CreateIdentity", "application/json"],
     ["/latchkey.v1.IdentitiesService/CreateIdentity", "application/proto"],
     ["/latchkey.v1.IdentitiesService/CreateIdentity", "application/grpc-web+proto"],
-  ])("to %s (%s) lets the client go on, on the same connection or a new one", async (path, type) => {
+  ])("to %s (%s) leaves the client able to call, on the same connection or a new one", async (path, type) => {
     const { app, scene } = await openStage("http");
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     onTestFinished(() => agent.destroy());
     const body = Buffer.alloc(2 ** 21 + 5);
-    body.writeUInt32BE(2 ** 21, 1); // the length before a gRPC-Web message
+    body.writeUInt32BE(2 ** 21, 1); // the length prefix of a gRPC-Web message
     await post(agent, new URL(path, app.httpUrl), scene.home.key, type, body);
     const listKeys = new URL("/v1/keys.listKeys", app.httpUrl);
     expect(await post(agent, listKeys, scene.home.key, "application/json", Buffer.from("{}"))).toBe(200);
   });
 });
 
-/** An application of the test's own: what a request does to it, or to a connection, reaches no other test. */
+/** An application for one test only: effects of a request on it, or on a connection, reach no other test. */
 async function openStage(name: ProtocolName) {
   const app = await openTestApp();
   const protocols = openProtocols(app);
   const others = openProtocols(app);
   let closed: Promise<boolean> | undefined;
 
-  /** Closes the clients, then the application; whether it was closed in time. */
+  /** Closes the clients, then the application. Returns whether it closed in time. */
   const closesWithin = (ms: number): Promise<boolean> => {
     protocols.close();
     others.close();
@@ -61,7 +61,7 @@ async function openStage(name: ProtocolName) {
   return { app, scene: await openScene(protocols[name], clock), openAnother: () => others[name], closesWithin };
 }
 
-/** Posts over the agent's one connection; the status, or what went wrong. */
+/** Posts over the agent's one connection. Returns the status, or the error message. */
 function post(agent: Agent, url: URL, key: string, type: string, body: Uint8Array): Promise<number | string> {
   return new Promise((resolve) => {
     const headers = { authorization: `Bearer ${key}`, "content-type": type };

@@ -7,25 +7,21 @@ const messageProtocols = ["grpc", "connect", "grpc-web"] as const;
 const invalid = "application/invalid_input";
 
 describe("the mask of an update", () => {
-  someProtocols(
-    messageProtocols,
-    "changes the fields that it names, and leaves those that are only set",
-    async (scene) => {
-      const { keyId } = await createFullKey(scene);
-      const before = await readSettings(scene, keyId);
-      const request = {
-        keyId,
-        name: "second",
-        enabled: false,
-        meta: { a: 1 },
-        updateMask: { paths: ["name", "meta"] },
-      };
-      const after = await scene.ok("updateKey", scene.home.key, request);
-      expect(after).toEqual({ ...before, name: "second", meta: { a: 1 }, updatedAt: after.updatedAt });
-    },
-  );
+  someProtocols(messageProtocols, "changes only the fields that it names, not others that are set", async (scene) => {
+    const { keyId } = await createFullKey(scene);
+    const before = await readSettings(scene, keyId);
+    const request = {
+      keyId,
+      name: "second",
+      enabled: false,
+      meta: { a: 1 },
+      updateMask: { paths: ["name", "meta"] },
+    };
+    const after = await scene.ok("updateKey", scene.home.key, request);
+    expect(after).toEqual({ ...before, name: "second", meta: { a: 1 }, updatedAt: after.updatedAt });
+  });
 
-  someProtocols(messageProtocols, "clears the fields that it names and that are not set", async (scene) => {
+  someProtocols(messageProtocols, "clears named fields that are not set", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const updateMask = { paths: ["name", "external_id", "scopes", "permissions", "meta", "expires"] };
     const after = await scene.ok("updateKey", scene.home.key, { keyId, enabled: false, updateMask });
@@ -33,7 +29,7 @@ describe("the mask of an update", () => {
     for (const field of ["name", "identity", "meta", "expires"]) expect(after).not.toHaveProperty(field);
   });
 
-  someProtocols(messageProtocols, "can be left out: then the fields that are set change", async (scene) => {
+  someProtocols(messageProtocols, "can be omitted: then the fields that are set change", async (scene) => {
     const { keyId } = await createFullKey(scene);
     const before = await readSettings(scene, keyId);
     const after = await scene.ok("updateKey", scene.home.key, { keyId, name: "second", enabled: false });
@@ -49,7 +45,7 @@ describe("the mask of an update", () => {
   for (const path of ["nonsense", "prefix", "key_id", "update_mask", "start", "*", "meta.plan", "expires.seconds"]) {
     someProtocols(
       ["grpc", "grpc-web"],
-      `of a key that names ${path} is refused, and nothing changed`,
+      `of a key that names ${path} is refused, and nothing changes`,
       async (scene) => {
         const { keyId } = await createFullKey(scene);
         const before = await readSettings(scene, keyId);
@@ -64,7 +60,7 @@ describe("the mask of an update", () => {
   for (const path of ["nonsense", "external_id", "meta.plan"]) {
     someProtocols(
       messageProtocols,
-      `of an identity that names ${path} is refused, and nothing changed`,
+      `of an identity that names ${path} is refused, and nothing changes`,
       async (scene) => {
         const request = { externalId: "user_1", meta: { plan: "pro" } };
         await scene.ok("createIdentity", scene.home.key, request);
@@ -77,7 +73,7 @@ describe("the mask of an update", () => {
     );
   }
 
-  someProtocols(["http"], "is no field of HTTP, where null clears", async (scene) => {
+  someProtocols(["http"], "does not exist over HTTP, where null clears a field", async (scene) => {
     const { keyId } = await createFullKey(scene);
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_2" });
     for (const updateMask of ["name", { paths: ["name"] }, null]) {

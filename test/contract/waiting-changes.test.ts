@@ -10,7 +10,7 @@ import { readMetric } from "../support/metrics.js";
 import type { OperationName } from "./operations.js";
 import { createVictim, revocations, type Victim } from "./revocations.js";
 
-/** Two replicas on one database: where one has no connection left, the other can still revoke. */
+/** Two replicas on one database: while one has no free connection, the other can still revoke. */
 let busy: TestApp;
 let other: TestApp;
 let protocols: ProtocolClients;
@@ -31,7 +31,7 @@ afterAll(async () => {
 
 type Call = readonly [OperationName, CallRequest, HeaderLines?];
 
-/** What the calls of a victim are about. */
+/** The resources that the victim's calls change. */
 interface Things {
   readonly keyId: string;
   readonly identityId: string;
@@ -54,12 +54,13 @@ const changesOf = ({ keyId, identityId }: Things): Call[] => [
   ["createIdentity", { externalId: "another" }],
   ["updateIdentity", { identityId, meta: { plan: "pro" } }],
   ["deleteIdentity", { identityId }],
-  // What changes no setting leaves no event, and what finds nothing changes nothing: their callers are refused, too.
+  // An update without a change leaves no event, and a delete that finds nothing changes nothing. Their callers are
+  // refused too.
   ["updateIdentity", { identityId, meta: {} }],
   ["deleteKey", { keyId: "key_01jd9wzr3xfg2tq5d0v8m1c7ha" }],
 ];
 
-/** What a key does to itself. */
+/** Changes that a key makes to itself. */
 const changesOfItself = ({ keyId }: Victim): Call[] => [
   ["updateKey", { keyId, enabled: true, expires: null }],
   ["updateKey", { keyId, scopes: ["*"] }],
@@ -67,7 +68,7 @@ const changesOfItself = ({ keyId }: Victim): Call[] => [
   ["rerollKey", { keyId }],
 ];
 
-/** Makes the calls, as the victim, over gRPC and HTTP in turn; the codes that they end with. */
+/** Makes the calls as the victim, over gRPC and HTTP in turn. Returns their outcome codes. */
 function makeCalls({ key }: Victim, calls: readonly Call[]): Promise<string[]> {
   return Promise.all(
     calls.map(async ([operation, request, headers], index) => {
@@ -78,8 +79,8 @@ function makeCalls({ key }: Victim, calls: readonly Call[]): Promise<string[]> {
   );
 }
 
-/** Locks rows until it is told to let go. */
-async function locking(lock: (sql: postgres.ISql) => Promise<unknown>): Promise<() => Promise<void>> {
+/** Locks rows in PostgreSQL. Returns the function that releases them. */
+async function lockRows(lock: (sql: postgres.ISql) => Promise<unknown>): Promise<() => Promise<void>> {
   const own = await sql.reserve();
   await own`begin`;
   await lock(own);
@@ -101,16 +102,16 @@ const waitingInPostgres = async () => {
 };
 const waitingForConnections = () => readMetric(busy, "pool_waiting_statements");
 
-/** As many connections as one workspace may use at a time for its changes, and for those that revoke. */
+/** The connections that one workspace may use at a time: for ordinary changes, and for changes that revoke. */
 const shares = { ordinary: 3, revocation: 2 };
 
-/** Occupies every connection that a workspace may use on the busy replica: with changes of rows that are locked. */
+/** Occupies every connection that a workspace may use on the busy replica, with changes of locked rows. */
 async function occupyShares({ firstKey }: Victim): Promise<() => Promise<void>> {
   const { keyId } = await succeed<Things>(other.httpUrl, "keys.createKey", firstKey, { name: busyName });
   const identity = { externalId: busyName };
   const { identityId } = await succeed<Things>(other.httpUrl, "identities.createIdentity", firstKey, identity);
   await succeed(busy.httpUrl, "keys.verifyKey", firstKey, { key: firstKey });
-  const release = await locking(async (own) => {
+  const release = await lockRows(async (own) => {
     await own`select from identities where identity_id = ${identityId} for update`;
     await own`select from keys where key_id = ${keyId} for update`;
   });
@@ -128,7 +129,7 @@ async function occupyShares({ firstKey }: Victim): Promise<() => Promise<void>> 
 
 const busyName = "busy";
 
-/** All that there is of a workspace and of what a key has done. */
+/** The keys and identities of a workspace, and the events of a key's changes. */
 async function contents({ workspaceId, keyId }: Victim) {
   return {
     keys: [
@@ -142,8 +143,8 @@ async function contents({ workspaceId, keyId }: Victim) {
 }
 
 /**
- * Lets changes wait for a connection while their caller is revoked, and then run. A queue that has not moved for a second
- * is cut, as it is on a machine that is too busy; then all is done again, with another caller.
+ * Queues changes for a connection, revokes their caller, and then lets them run. A queue that has been standing for a
+ * second is shed, as it also is on an overloaded machine. The attempt is then repeated with another caller.
  */
 async function changesInQueue(
   revoke: (victim: Victim) => Promise<unknown>,
@@ -171,20 +172,20 @@ async function changesInQueue(
 }
 
 describe.each(revocations)(
-  "changes that wait for a connection while $name is acknowledged",
+  "revocation race: changes that wait for a connection while $name is acknowledged",
   ({ name, revoke, code }) => {
     test("are refused with the right error, and change nothing", async () => {
       const grants = name.includes("than the change grants");
       const { codes, before, after } = await changesInQueue(
         (victim) => revoke(other, victim),
-        // What it still may do is not refused.
+        // The others are still authorized.
         (_victim, things) => (grants ? changesOf(things).slice(0, 3) : changesOf(things)),
       );
       expect(new Set(codes)).toEqual(new Set([code]));
       expect(after).toEqual(before);
     });
 
-    test("are refused also where a key changes itself", async () => {
+    test("are refused also if a key changes itself", async () => {
       const grants = name.includes("than the change grants");
       const { codes, before, after } = await changesInQueue(
         (victim) => revoke(other, victim),
@@ -196,10 +197,10 @@ describe.each(revocations)(
   },
 );
 
-describe("an answer that is kept for an Idempotency-Key", () => {
-  test("is not given to a caller who is revoked while the repetition waits for a connection", async () => {
+describe("revocation race: a stored response of an Idempotency-Key", () => {
+  test("is not returned to a caller that is revoked while its retry waits for a connection", async () => {
     const headers = [["idempotency-key", "the same"]] as const;
-    const create: Call = ["createKey", { name: "once" }, headers];
+    const create: Call = ["createKey", { name: "created" }, headers];
     const { codes } = await changesInQueue(
       ({ firstKey, keyId }) => succeed(other.httpUrl, "keys.deleteKey", firstKey, { keyId }),
       () => [create, create, create, create],
@@ -207,12 +208,12 @@ describe("an answer that is kept for an Idempotency-Key", () => {
     expect(new Set(codes)).toEqual(new Set(["authentication/key_not_found"]));
   });
 
-  test("is not given to a caller whose revocation came before the repetition's statement", async () => {
-    const headers = [["idempotency-key", "kept"]] as const;
+  test("is not returned to a caller that was revoked before the retry's statement", async () => {
+    const headers = [["idempotency-key", "stored"]] as const;
     const { codes, before, after } = await changesInQueue(
       ({ firstKey, keyId }) => succeed(other.httpUrl, "keys.updateKey", firstKey, { keyId, enabled: false }),
       async (victim) => {
-        const create: Call = ["createIdentity", { externalId: "kept" }, headers];
+        const create: Call = ["createIdentity", { externalId: "stored" }, headers];
         expect(await makeCalls(victim, [create, create])).toEqual(["ok", "ok"]);
         return [create, create];
       },
@@ -222,7 +223,7 @@ describe("an answer that is kept for an Idempotency-Key", () => {
   });
 });
 
-test("a change that waits for a connection while its caller is changed otherwise is made", async () => {
+test("a change that waits for a connection is made if its caller is changed but still authorized", async () => {
   const { codes } = await changesInQueue(
     ({ firstKey, keyId }) =>
       succeed(other.httpUrl, "keys.updateKey", firstKey, { keyId, scopes: ["keys.create"], name: "renamed" }),
@@ -231,7 +232,7 @@ test("a change that waits for a connection while its caller is changed otherwise
   expect(codes).toEqual(["ok"]);
 });
 
-test("the operator's changes depend on no key", async () => {
+test("the operator's changes do not wait for the connections of a workspace", async () => {
   const victim = await createVictim(other);
   const release = await occupyShares(victim);
   await succeed(busy.httpUrl, "workspaces.disableWorkspace", operatorKey, {
@@ -241,26 +242,26 @@ test("the operator's changes depend on no key", async () => {
   await release();
 });
 
-describe("a change whose statement waits for a lock in PostgreSQL while its caller is revoked", () => {
+describe("revocation race: a change whose statement waits for a PostgreSQL lock while its caller is revoked", () => {
   test.each<
     [string, (victim: Victim, things: Things) => Call, (things: Things) => (own: postgres.ISql) => Promise<unknown>]
   >([
     [
-      "of an identity",
+      "on an identity",
       () => ["createKey", { scopes: ["*"], externalId: "user" }],
       ({ identityId }) =>
         (own) =>
           own`select from identities where identity_id = ${identityId} for update`,
     ],
     [
-      "of a key",
+      "on a key",
       (_victim, { keyId }) => ["updateKey", { keyId, name: "late" }],
       ({ keyId }) =>
         (own) =>
           own`select from keys where key_id = ${keyId} for update`,
     ],
     [
-      "of the same identity",
+      "on the identity to delete",
       (_victim, { identityId }) => ["deleteIdentity", { identityId }],
       ({ identityId }) =>
         (own) =>
@@ -270,7 +271,7 @@ describe("a change whose statement waits for a lock in PostgreSQL while its call
     for (const { revoke, code } of revocations.filter(({ name }) => !name.includes("than the change grants"))) {
       const victim = await createVictim(other);
       const things = await createThings(victim);
-      const release = await locking(lockOf(things));
+      const release = await lockRows(lockOf(things));
       const ended = makeCalls(victim, [callOf(victim, things)]);
       await expect.poll(waitingInPostgres, { timeout: 5_000 }).toBe(1);
       await revoke(other, victim);
@@ -281,7 +282,7 @@ describe("a change whose statement waits for a lock in PostgreSQL while its call
     }
   });
 
-  test("its own row's is refused: a key cannot take back what was taken from it", async () => {
+  test("on its own row is refused: a key cannot regain a scope that it lost", async () => {
     const victim = await createVictim(other);
     const own = await sql.reserve();
     await own`begin`;
@@ -293,18 +294,18 @@ describe("a change whose statement waits for a lock in PostgreSQL while its call
     await expect.poll(waitingInPostgres, { timeout: 5_000 }).toBe(2);
     await own`commit`;
     own.release();
-    // What it still may do, it does: the one is refused for what it grants, the other is made.
+    // The first call is refused because it grants more than the key has. The second is still authorized.
     expect(await ended).toEqual(["authorization/insufficient_permissions", "ok"]);
     const [row] = await sql`select scopes, name from keys where key_id = ${victim.keyId}`;
     expect(row).toEqual({ scopes: ["keys.update"], name: "late" });
   });
 });
 
-describe("a key may end itself", () => {
+describe("a key may revoke itself", () => {
   test.each<[string, (victim: Victim) => Call]>([
     ["by deleteKey", ({ keyId }) => ["deleteKey", { keyId }]],
     ["by updateKey", ({ keyId }) => ["updateKey", { keyId, enabled: false }]],
-    ["by giving its scopes away", ({ keyId }) => ["updateKey", { keyId, scopes: [] }]],
+    ["by giving up its scopes", ({ keyId }) => ["updateKey", { keyId, scopes: [] }]],
     ["by rerollKey", ({ keyId }) => ["rerollKey", { keyId }]],
   ])("%s", async (_name, callOf) => {
     const victim = await createVictim(other);

@@ -8,7 +8,7 @@ const contract = openContract(allProtocols);
 const { everyProtocol } = contract;
 const code = "authorization/workspace_disabled";
 
-/** Every state that a key can be in, and how to make such a key. */
+/** Every state that a key can be in, and how to create such a key. */
 const keyStates: Record<string, (scene: Scene) => Promise<string>> = {
   "the first key": async ({ home }) => home.key,
   "an enabled key": async ({ ok, home }) => (await ok("createKey", home.key, { scopes: ["*"] })).key,
@@ -27,26 +27,23 @@ async function disable({ ok, home: { workspaceId } }: Scene): Promise<void> {
 
 describe("every key of a disabled workspace", () => {
   for (const [state, makeKey] of Object.entries(keyStates)) {
-    everyProtocol(
-      `${state} is told by every operation that the workspace is disabled, whatever the body`,
-      async (scene) => {
-        const key = await makeKey(scene);
-        await disable(scene);
-        for (const operation of [...keyOperations, ...operatorOperations]) {
-          const { wellFormed, malformed } = operationOf(operation);
-          for (const request of [wellFormed, malformed]) {
-            const { detail, fields } = await scene.refused(code, operation, key, request);
-            expect(detail).toMatch(/workspace tied to (this|the) API key is disabled/);
-            expect(fields).toBeUndefined();
-          }
+    everyProtocol(`${state} gets workspace_disabled from every operation, for any body`, async (scene) => {
+      const key = await makeKey(scene);
+      await disable(scene);
+      for (const operation of [...keyOperations, ...operatorOperations]) {
+        const { wellFormed, malformed } = operationOf(operation);
+        for (const request of [wellFormed, malformed]) {
+          const { detail, fields } = await scene.refused(code, operation, key, request);
+          expect(detail).toMatch(/workspace tied to (this|the) API key is disabled/);
+          expect(fields).toBeUndefined();
         }
-      },
-    );
+      }
+    });
   }
 });
 
 describe("a disabled workspace", () => {
-  test("is answered over HTTP exactly as the specification's section 7.1 says", async () => {
+  test("has exactly the HTTP response of the specification's section 7.1", async () => {
     const { app, protocols } = contract;
     const created = await protocols.http.call("createWorkspace", operatorKey, { name: "acme" });
     if (!created.ok) return expect.fail(created.detail);
@@ -68,7 +65,7 @@ describe("a disabled workspace", () => {
     });
   });
 
-  everyProtocol("stops no key of another workspace", async (scene) => {
+  everyProtocol("does not affect keys of another workspace", async (scene) => {
     const other = await scene.newWorkspace();
     await disable(scene);
     await scene.refused(code, "listKeys", scene.home.key);
@@ -76,7 +73,7 @@ describe("a disabled workspace", () => {
     await scene.ok("createIdentity", other.key, { externalId: "user_1" });
   });
 
-  everyProtocol("changes nothing while it refuses", async (scene) => {
+  everyProtocol("is not changed by refused calls", async (scene) => {
     await scene.ok("createIdentity", scene.home.key, { externalId: "user_1" });
     const { keyId, key } = await scene.ok("createKey", scene.home.key, { name: "first", scopes: ["keys.read"] });
     await disable(scene);
@@ -94,7 +91,7 @@ describe("a disabled workspace", () => {
     expect(keys.map(({ name }) => name)).toEqual(["first key", "first"]);
   });
 
-  everyProtocol("once enabled again, judges every key by its own state as before", async (scene) => {
+  everyProtocol("that is enabled again verifies every key by its own state as before", async (scene) => {
     const keys: Record<string, string> = {};
     for (const [state, makeKey] of Object.entries(keyStates)) keys[state] = await makeKey(scene);
     await disable(scene);
@@ -116,7 +113,7 @@ describe("a disabled workspace", () => {
     });
   });
 
-  everyProtocol("can be disabled and enabled over and over, each time with effect at once", async (scene) => {
+  everyProtocol("can be disabled and enabled repeatedly, each time with immediate effect", async (scene) => {
     for (let round = 0; round < 5; round++) {
       await disable(scene);
       await scene.refused(code, "listKeys", scene.home.key);

@@ -1,6 +1,6 @@
 import { describe, expect } from "vitest";
 import { operatorKey } from "../support/harness.js";
-import type { WorkspaceAnswer } from "./answers.js";
+import type { WorkspaceResponse } from "./answers.js";
 import { allProtocols, openContract } from "./cases.js";
 import type { Scene } from "./scene.js";
 
@@ -20,7 +20,7 @@ const unknownWorkspace = "ws_01jcz0000000000000000000zz";
 
 describe("the operator's workspaces", () => {
   everyProtocol(
-    "a new workspace comes with its id, its first key's id and the key's secret, and nothing else",
+    "createWorkspace returns the id, the first key's id and the key's secret, and nothing else",
     async (scene) => {
       const created = await scene.ok("createWorkspace", operatorKey, { name: "Zoë & Söhne" });
       expect(created).toEqual({
@@ -31,7 +31,7 @@ describe("the operator's workspaces", () => {
     },
   );
 
-  everyProtocol("a new workspace is enabled, bears its name and gives no reason", async (scene) => {
+  everyProtocol("a new workspace is enabled, has its name and no disabled reason", async (scene) => {
     const before = scene.clock.now();
     const { workspaceId } = await scene.ok("createWorkspace", operatorKey, { name: "Zoë & Söhne" });
     const workspace = await scene.ok("getWorkspace", operatorKey, { workspaceId });
@@ -40,13 +40,13 @@ describe("the operator's workspaces", () => {
     expect(workspace.createdAt).toBeLessThanOrEqual(scene.clock.now());
   });
 
-  everyProtocol("two workspaces may bear the same name", async (scene) => {
+  everyProtocol("two workspaces may have the same name", async (scene) => {
     const { workspaceId } = await scene.newWorkspace();
     const other = await scene.newWorkspace();
     expect(other.workspaceId).not.toBe(workspaceId);
   });
 
-  everyProtocol("the list shows a workspace as getWorkspace does, enabled or disabled", async (scene) => {
+  everyProtocol("the list returns a workspace as getWorkspace does, enabled or disabled", async (scene) => {
     const { workspaceId } = scene.home;
     const disabled = await scene.newWorkspace();
     await scene.ok("disableWorkspace", operatorKey, { workspaceId: disabled.workspaceId, reason: "OWNER_REQUEST" });
@@ -59,7 +59,7 @@ describe("the operator's workspaces", () => {
 
   for (const reason of reasons) {
     everyProtocol(
-      `a workspace can be disabled for the reason ${reason}, and says so until it is enabled`,
+      `a workspace can be disabled for the reason ${reason}, and returns the reason until it is enabled`,
       async (scene) => {
         const { workspaceId } = scene.home;
         const before = scene.clock.now();
@@ -83,7 +83,7 @@ describe("the operator's workspaces", () => {
     );
   }
 
-  everyProtocol("the operator's note is kept with the reason and goes with it", async (scene) => {
+  everyProtocol("the operator's note is stored and cleared together with the reason", async (scene) => {
     const { workspaceId } = scene.home;
     const note = "invoice 2024-118, “third reminder” ✉️";
     const request = { workspaceId, reason: "UNPAID_BILLING", note };
@@ -92,7 +92,7 @@ describe("the operator's workspaces", () => {
     expect(await scene.ok("enableWorkspace", operatorKey, { workspaceId })).not.toHaveProperty("disabledNote");
   });
 
-  everyProtocol("disabling twice is as disabling once, and keeps the moment of the first time", async (scene) => {
+  everyProtocol("disabling twice is the same as once, and keeps the first disabledAt", async (scene) => {
     const request = { workspaceId: scene.home.workspaceId, reason: "QUOTA_EXCEEDED", note: "over by far" };
     const first = await scene.ok("disableWorkspace", operatorKey, request);
     await scene.clock.advance(1000);
@@ -123,14 +123,14 @@ describe("the operator's workspaces", () => {
   }
 });
 
-/** Walks all pages, away from the transcript: the other tests' workspaces are there as well. */
-async function listAll({ protocol }: Scene): Promise<WorkspaceAnswer[]> {
-  const all: WorkspaceAnswer[] = [];
+/** Reads all pages without recording them in the transcript: the list includes the workspaces of other tests. */
+async function listAll({ protocol }: Scene): Promise<WorkspaceResponse[]> {
+  const all: WorkspaceResponse[] = [];
   let cursor: string | undefined;
   do {
     const outcome = await protocol.call("listWorkspaces", operatorKey, cursor === undefined ? {} : { cursor });
     if (!outcome.ok) return expect.fail(outcome.detail);
-    all.push(...(outcome.data as WorkspaceAnswer[]));
+    all.push(...(outcome.data as WorkspaceResponse[]));
     cursor = outcome.pagination?.cursor;
   } while (cursor !== undefined);
   return all;

@@ -116,7 +116,7 @@ export function launch(place: Place, options: LaunchOptions = {}): Launch {
   const stderr = collect(child.stderr);
   const ended = new Promise<Ending>((resolve) => {
     child.once("close", (code, signal) => {
-      keep("lines of log", stderr(), stderr().split("\n").length - 1);
+      keep("log lines", stderr(), stderr().split("\n").length - 1);
       writeEvidence();
       resolve({ code, signal, stdout: stdout(), stderr: stderr() });
     });

@@ -5,11 +5,11 @@ import { describe, expect, it } from "vitest";
 
 const root = fileURLToPath(new URL("../../src", import.meta.url));
 
-/** One import of one file: of a module by its path below src, of generated code as `gen/…`, or of a package. */
+/** One import of one file: a module by its path below src, generated code as `gen/…`, or a package. */
 interface Import {
   readonly from: string;
   readonly to: string;
-  /** False if the compiler erases it. */
+  /** False for a type-only import, which the compiler erases. */
   readonly runtime: boolean;
 }
 
@@ -34,7 +34,7 @@ function importsOf(from: string, text: string): Import[] {
   ];
 }
 
-/** `{ type A, type B }`. */
+/** Matches `{ type A, type B }`. */
 function namesOnlyTypes(names: string): boolean {
   const [, braced] = /^\{(.*)\}\s*$/s.exec(names.trim()) ?? [];
   const listed = braced
@@ -52,20 +52,20 @@ function resolved(from: string, to: string): string {
     .replace(/\.js$/, ".ts");
 }
 
-/** The imports that break a rule, as readable lines. */
+/** The imports that violate a rule, as readable lines. */
 function found(from: RegExp, to: RegExp): string[] {
   return imports.filter((each) => from.test(each.from) && to.test(each.to)).map(({ from, to }) => `${from} -> ${to}`);
 }
 
 const backends = /^(storage\/|postgres$|ioredis$)/;
 
-/** The folder that a file of src is in, or its name if it is in none. */
+/** The folder of a file in src, or the file's name if it is in none. */
 const unitOf = (file: string) => /^([\w-]+)(\/|\.ts$)/.exec(file)?.[1] ?? file;
 
-/** Open to all. They import only each other, in this order: a unit imports those before it. */
+/** Units that every unit may import. They import only each other, in this order: each may import those before it. */
 const leaves = ["errors", "ids", "pagination", "call", "observe", "overload", "net"];
 
-/** Which units each unit imports, beside the leaves. */
+/** The units that each unit may import besides the leaves. */
 const arrows: Readonly<Record<string, readonly string[]>> = {
   main: ["cli"],
   cli: ["process", "app", "config", "client"],
@@ -92,29 +92,29 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   config: ["quotas", "rate-limit", "storage"],
 };
 
-describe("imports between folders go one way", () => {
+describe("dependencies between folders are acyclic", () => {
   const between = imports
     .filter(({ to }) => files.includes(to))
     .map(({ from, to }) => ({ from, to, unit: unitOf(from), used: unitOf(to) }))
     .filter(({ unit, used }) => unit !== used);
 
-  it("the imports are found", () => {
+  it("imports are detected", () => {
     expect(files.length).toBeGreaterThan(100);
     expect(found(/^app\.ts$/, /^(http\/server|keys\/store|storage\/postgres\/migrate)\.ts$/)).toHaveLength(3);
     expect(found(/^keys\/service\.ts$/, /^gen\//)).not.toEqual([]);
     expect(found(/^storage\/redis\/client\.ts$/, /^ioredis$/)).toHaveLength(1);
   });
 
-  it("each folder and each loose file is in the table", () => {
+  it("every folder and every top-level file is in the table", () => {
     expect([...new Set(files.map(unitOf))].sort()).toEqual([...leaves, ...Object.keys(arrows)].sort());
   });
 
-  it("six files are in no folder", () => {
+  it("there are six top-level files", () => {
     const loose = files.filter((file) => !file.includes("/"));
     expect(loose.sort()).toEqual(["app.ts", "config.ts", "errors.ts", "ids.ts", "main.ts", "pagination.ts"]);
   });
 
-  it("each import is in the table", () => {
+  it("every import is allowed by the table", () => {
     const unexpected = between.filter(({ unit, used }) =>
       leaves.includes(unit)
         ? !leaves.slice(0, leaves.indexOf(unit)).includes(used)
@@ -123,7 +123,7 @@ describe("imports between folders go one way", () => {
     expect(unexpected.map(({ from, to }) => `${from} -> ${to}`)).toEqual([]);
   });
 
-  it("each arrow of the table is used", () => {
+  it("every dependency in the table is used", () => {
     const unused = Object.entries(arrows).flatMap(([unit, targets]) =>
       targets
         .filter((target) => !between.some((one) => one.unit === unit && one.used === target))
@@ -132,23 +132,23 @@ describe("imports between folders go one way", () => {
     expect(unused).toEqual([]);
   });
 
-  it("the folders form no cycle", () => {
+  it("there is no cycle between folders", () => {
     expect(cycles(Object.keys(arrows), (unit) => arrows[unit] ?? [])).toEqual([]);
   });
 
-  it("the files form no cycle", () => {
+  it("there is no cycle between files", () => {
     const next = (file: string) => imports.filter(({ from, runtime }) => runtime && from === file).map(({ to }) => to);
     expect(cycles(files, next)).toEqual([]);
   });
 
-  it("the configuration is read by the command line and the processes alone", () => {
+  it("only the command line and the processes import the configuration", () => {
     const outside = imports.filter(
       ({ from, to, runtime }) => runtime && !/^(process|cli)\//.test(from) && /^(app|config)\.ts$/.test(to),
     );
     expect(outside).toEqual([]);
   });
 
-  it("the client imports generated code and packages that run in a browser", () => {
+  it("the client imports only generated code and packages that run in a browser", () => {
     expect(found(/^client\//, /^gen\//)).not.toEqual([]);
     expect(found(/^client\//, /^(?!(gen|client)\/|@bufbuild\/protobuf(\/wkt)?$|@connectrpc\/connect(-web)?$)/)).toEqual(
       [],
@@ -156,12 +156,12 @@ describe("imports between folders go one way", () => {
   });
 });
 
-describe("each file of a resource keeps to its part", () => {
-  it("a store knows no message", () => {
+describe("layers of a resource", () => {
+  it("a store does not import messages", () => {
     expect(found(/store\.ts$/, /^gen\//)).toEqual([]);
   });
 
-  it("a service sees neither SQL nor Redis", () => {
+  it("a service uses neither SQL nor Redis", () => {
     expect(found(/service\.ts$/, backends)).toEqual([]);
     const withSql = files.filter((file) => /service\.ts$/.test(file) && /\bsql\s*`/.test(source.get(file) ?? ""));
     expect(withSql).toEqual([]);
@@ -171,26 +171,28 @@ describe("each file of a resource keeps to its part", () => {
     expect(found(/service\.ts$/, /service\.ts$/)).toEqual([]);
   });
 
-  it("a secret is minted, checked and hashed without any input or output", () => {
+  it("creating, checking and hashing a secret does no I/O", () => {
     expect(found(/^keys\/secret\.ts$/, /^(?!node:(crypto|zlib)$)/)).toEqual([]);
   });
 
-  it("a conversion knows no backend", () => {
+  it("a conversion imports no backend", () => {
     expect(found(/convert\.ts$/, backends)).toEqual([]);
   });
 });
 
-describe("the outside world is touched in few places", () => {
-  const holding = (pattern: RegExp) => files.filter((file) => pattern.test(source.get(file) ?? ""));
+describe("external access is confined to few files", () => {
+  const filesMatching = (pattern: RegExp) => files.filter((file) => pattern.test(source.get(file) ?? ""));
 
-  it("the environment is read in main alone, and handed to the configuration", () => {
-    expect(holding(/\bprocess\s*(\.\s*env|\[\s*"env"\s*\])\b|\{[^}]*\benv\b[^}]*\}\s*=\s*process\b/)).toEqual([
+  it("only main reads the environment, and passes it to the configuration", () => {
+    expect(filesMatching(/\bprocess\s*(\.\s*env|\[\s*"env"\s*\])\b|\{[^}]*\benv\b[^}]*\}\s*=\s*process\b/)).toEqual([
       "main.ts",
     ]);
   });
 
-  it("connections are made by the application, main and the embedded backends alone", () => {
-    const makers = holding(/\b(connectPostgres|openDatabase|connectRedis)\(|\bnew (Redis|Cluster)\(|\bpostgres\(/);
+  it("only the application, main and the embedded backends open connections", () => {
+    const makers = filesMatching(
+      /\b(connectPostgres|openDatabase|connectRedis)\(|\bnew (Redis|Cluster)\(|\bpostgres\(/,
+    );
     expect(
       makers.filter(
         (file) =>
@@ -199,23 +201,23 @@ describe("the outside world is touched in few places", () => {
     ).toEqual([]);
   });
 
-  it("only storage and the embedded backends know the drivers", () => {
+  it("only storage and the embedded backends import the drivers", () => {
     const users = imports
       .filter(({ to, runtime }) => runtime && /^(postgres|ioredis)$/.test(to))
       .map(({ from }) => from);
     expect(users.filter((file) => !/^(storage|embedded)\//.test(file))).toEqual([]);
   });
 
-  it("nobody else is called: no request can make the service ask an address for something", () => {
+  it("SSRF: no code makes outbound requests, so no request can cause one", () => {
     const callers =
       /^import (?!type )\{[^}]*(?<!type )\b(request|get|connect|createConnection|Agent|fetch)\b[^}]*\} from "(node:(http|https|http2|net|tls)|undici)"/m;
     const fetching = /\bglobalThis\.fetch\(|\bawait fetch\(|[=(] ?fetch\(/;
-    const asking = [...holding(callers), ...holding(fetching)];
+    const asking = [...filesMatching(callers), ...filesMatching(fetching)];
     expect(asking.filter((file) => !/^(cli|client)\//.test(file))).toEqual([]);
     expect(asking).not.toEqual([]);
   });
 
-  it("generated code is imported, never the other way round", () => {
+  it("generated code imports nothing from src", () => {
     const generated = readdirSync(join(root, "../gen"), { recursive: true, encoding: "utf8" });
     const texts = generated
       .filter((file) => file.endsWith(".ts"))

@@ -10,8 +10,8 @@ import { createDatabase, openTestApp, type TestApp } from "../support/harness.js
 const numbers = { keys: 600, workspaces: 3, identities: 30 };
 const population = createPopulation("test", numbers);
 
-describe("a population", () => {
-  it("is the same for the same seed, and another for another", () => {
+describe("a generated population", () => {
+  it("is deterministic: the same for the same seed, different for another", () => {
     const again = createPopulation("test", numbers);
     expect([again.secret(7), again.keyId(7)]).toEqual([population.secret(7), population.keyId(7)]);
     const other = createPopulation("other", numbers);
@@ -19,7 +19,7 @@ describe("a population", () => {
     expect(other.keyId(7)).not.toBe(population.keyId(7));
   });
 
-  it("has secrets and ids as Latchkey makes them, all different, the ids in the order of their numbers", () => {
+  it("has unique secrets and ids in Latchkey's format, with the ids in ascending order", () => {
     const all = Array.from({ length: numbers.keys }, (_, number) => number);
     const secrets = all.map((number) => population.secret(number));
     expect(new Set(secrets.map(({ plaintext }) => plaintext)).size).toBe(numbers.keys);
@@ -30,19 +30,19 @@ describe("a population", () => {
     expect(ids.toSorted()).toEqual(ids);
   });
 
-  it("must be dealt out evenly", () => {
+  it("must be divisible evenly", () => {
     expect(() => createPopulation("test", { keys: 10, workspaces: 3 })).toThrow("multiples");
   });
 });
 
-describe("a database that was filled with it", () => {
+describe("a database filled with it", () => {
   let database: Awaited<ReturnType<typeof createDatabase>>;
   let app: TestApp;
-  const told: string[] = [];
+  const progress: string[] = [];
 
   beforeAll(async () => {
     database = await createDatabase();
-    await fill(database.url, population, (table, rows) => void told.push(`${rows} ${table}`));
+    await fill(database.url, population, (table, rows) => void progress.push(`${rows} ${table}`));
     app = await openTestApp({ databaseUrl: database.url });
   });
   afterAll(async () => {
@@ -50,27 +50,27 @@ describe("a database that was filled with it", () => {
     await database.drop();
   });
 
-  it("says how far it is", () => {
-    expect(told).toEqual(["3 workspaces", "30 identities", "600 keys"]);
+  it("reports its progress", () => {
+    expect(progress).toEqual(["3 workspaces", "30 identities", "600 keys"]);
   });
 
-  it("has keys that verify, with their owners, by a caller of their own workspace", async () => {
+  it("has keys that verify with their identities, for a caller of their workspace", async () => {
     for (const key of [3, 100, 599]) {
       const caller = population.secret(population.callerOf(key)).plaintext;
       const { plaintext } = population.secret(key);
-      const verdict = await succeed(app.httpUrl, "keys.verifyKey", caller, { key: plaintext });
+      const result = await succeed(app.httpUrl, "keys.verifyKey", caller, { key: plaintext });
       const owner = { externalId: `user_${population.identityOf(key)}` };
-      expect(verdict).toMatchObject({ code: "VALID", keyId: population.keyId(key), identity: owner });
+      expect(result).toMatchObject({ code: "VALID", keyId: population.keyId(key), identity: owner });
     }
   });
 
-  it("has them in lists", async () => {
+  it("lists them", async () => {
     const caller = population.secret(0).plaintext;
     const { data } = await readPage<{ keyId: string }>(app.httpUrl, "keys.listKeys", caller, { limit: 3 });
     expect(data.map(({ keyId }) => keyId)).toEqual([0, 3, 6].map(population.keyId));
   });
 
-  it("has no row that counts as changed: nobody has to learn of them", async () => {
+  it("has no row with a transaction id: replicas need not read them as changes", async () => {
     const sql = connectPostgres(database.url);
     const rows = await sql`
       select (select count(*)::int from keys where changed_xid <> '0') as keys,

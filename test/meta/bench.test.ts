@@ -19,7 +19,7 @@ import { rows } from "../../bench/rows.js";
 import { pairRatios, percentile, spreadOf } from "../../bench/statistics.js";
 
 describe("the command line", () => {
-  it("takes rows by their names, and all if none is named", () => {
+  it("accepts rows by name, and runs all if none is named", () => {
     expect(readOptions(["workers", "latency", "--quick"], rows)).toMatchObject({
       rows: [{ name: "workers" }, { name: "latency" }],
       quick: true,
@@ -27,39 +27,39 @@ describe("the command line", () => {
     expect(readOptions([], rows).rows).toEqual(rows);
   });
 
-  it("answers an unknown row with the names that there are", () => {
-    const told = vi.spyOn(process.stderr, "write").mockReturnValue(true);
-    onTestFinished(() => told.mockRestore());
+  it("rejects an unknown row, and lists the known names", () => {
+    const stderr = vi.spyOn(process.stderr, "write").mockReturnValue(true);
+    onTestFinished(() => stderr.mockRestore());
     expect(() => readOptions(["http-verfiy"], rows)).toThrow();
-    for (const { name } of rows) expect(`${told.mock.calls}`).toContain(`  ${name} `);
+    for (const { name } of rows) expect(`${stderr.mock.calls}`).toContain(`  ${name} `);
   });
 
-  it("writes no rough figures into the documents", () => {
-    const told = vi.spyOn(process.stderr, "write").mockReturnValue(true);
-    onTestFinished(() => told.mockRestore());
+  it("does not write figures of a short run into the documents", () => {
+    const stderr = vi.spyOn(process.stderr, "write").mockReturnValue(true);
+    onTestFinished(() => stderr.mockRestore());
     expect(() => readOptions(["--write", "--quick"], rows)).toThrow("full run");
     expect(() => readOptions(["--write", "workers"], rows)).toThrow("full run");
   });
 });
 
 describe("the statistics", () => {
-  it("the median is the middle one, or between the two in the middle", () => {
+  it("the median is the middle value, or the mean of the two middle values", () => {
     expect(spreadOf([3, 10, 1])).toEqual({ median: 3, min: 1, max: 10 });
     expect(spreadOf([4, 1, 2, 100])).toEqual({ median: 3, min: 1, max: 100 });
   });
 
-  it("ratios are of neighbours, so that a slow spell which hits both is not seen", () => {
+  it("ratios compare neighbouring rounds, so that a slow period that affects both cancels out", () => {
     expect(pairRatios([80, 8, 82], [100, 10, 100])).toEqual({ median: 0.8, min: 0.8, max: 0.82 });
     expect(() => pairRatios([1], [])).toThrow("pairs");
   });
 
-  it("the 99th percentile is exceeded by one in a hundred", () => {
+  it("the 99th percentile is exceeded by one value in a hundred", () => {
     const values = Array.from({ length: 1_000 }, (_, index) => index);
     expect(percentile(values, 0.99)).toBe(990);
     expect(percentile([5], 0.99)).toBe(5);
   });
 
-  it("two workers of which one does all the work count as one", () => {
+  it("two workers count as one if one of them does all the work", () => {
     const round = { callsPerSecond: 1_000, callsPerCpuSecond: 1_000, serverCores: 1, loadCores: 0.2 };
     expect(capacityOf({ ...round, busiestCores: 0.5 })).toBe(2_000);
     expect(capacityOf({ ...round, busiestCores: 1 })).toBe(1_000);
@@ -67,7 +67,7 @@ describe("the statistics", () => {
 });
 
 describe("the report", () => {
-  it("says that goals are reached", () => {
+  it("reports that all goals are reached", () => {
     const report = reportOf(lineOf(0.7, { atLeast: 0.7 }), lineOf(2, { atMost: 2 }), lineOf(0.1));
     expect(exitCodeOf(report)).toBe(0);
     expect(toText(report)).toContain("All goals are reached.");
@@ -77,21 +77,21 @@ describe("the report", () => {
   it.each([
     ["too low", lineOf(0.69, { atLeast: 0.7 }), "0.69, not at least 0.7"],
     ["too high", lineOf(2.01, { atMost: 2 }), "2.01, not at most 2"],
-    ["nothing", lineOf(Number.NaN, { atLeast: 1 }), "–, not at least 1"],
-  ])("marks a goal that is missed: %s", (_, line, told) => {
+    ["no value", lineOf(Number.NaN, { atLeast: 1 }), "–, not at least 1"],
+  ])("marks a missed goal: %s", (_, line, expectedText) => {
     const report = reportOf(lineOf(1, { atLeast: 0.7 }), line);
     expect(exitCodeOf(report)).toBe(1);
     expect(toText(report)).toContain("MISSED");
-    expect(toText(report)).toContain(told);
+    expect(toText(report)).toContain(expectedText);
   });
 
-  it("a row that could not be measured is a failure", () => {
+  it("a row that could not be measured fails the report", () => {
     const report = { ...reportOf(), results: [{ row: "broken", title: "broken", failure: "it broke" }] };
     expect(exitCodeOf(report)).toBe(1);
     expect(toText(report)).toContain("broken could not be measured: it broke");
   });
 
-  it("replaces the text between the marks in a document, and nothing else", () => {
+  it("replaces only the text between the markers of a document", () => {
     const mark = "<!-- bench: written by `npm run bench -- --write` -->";
     const text = withResults(`before\n${mark}\nold\n<!-- /bench -->\nafter\n`, reportOf(lineOf(0.5, { atLeast: 0.7 })));
     expect(text).toMatch(/^before\n<!--.*-->\n\| .*\*\*0\.50\*\* \(missed\).*<!-- \/bench -->\nafter\n$/s);
@@ -99,7 +99,7 @@ describe("the report", () => {
     expect(() => withResults("no marks", reportOf())).toThrow("no place");
   });
 
-  it("is summarised in the README: how many goals are reached, and which are missed", () => {
+  it("is summarised in the README: the number of goals reached, and the missed ones", () => {
     const document = "<!-- bench: written by `npm run bench -- --write` -->\nold\n<!-- /bench -->\n";
     const summary = (...lines: Line[]) => withSummary(document, reportOf(...lines)).split("\n")[1];
     const reached = lineOf(2, { atMost: 2 });
@@ -109,7 +109,7 @@ describe("the report", () => {
     );
   });
 
-  it("has its place in the documents, and the README misses the same goals as the table", () => {
+  it("has its markers in the documents, and the README lists the same missed goals as the table", () => {
     for (const file of [resultsFile, summaryFile]) {
       expect(withResults(readFileSync(file, "utf8"), reportOf())).toContain("| | Median |");
     }
@@ -123,7 +123,7 @@ describe("the report", () => {
     );
   });
 
-  it("the picture is well-formed, and tells what it shows", () => {
+  it("the SVG is well-formed, and has a text description", () => {
     const svg = toSvg(
       [{ ...lineOf(0.5, { atLeast: 0.7 }), title: "a < b & c" }, lineOf(99, { atLeast: 3 })],
       "caption",
@@ -135,17 +135,17 @@ describe("the report", () => {
   });
 });
 
-describe("the loads find out an answer that is not right", () => {
+describe("the load generators detect a wrong response", () => {
   const request = { bytes: postRequest("/", { key: "a" }, "caller"), expected: '"valid":true' };
   const right: RequestListener = (_request, response) => response.end(`{"valid":true,"text":"${"é".repeat(1_000)}"}`);
 
-  /** Right at first, so that one wrong answer among many is what is found. */
+  /** The first responses are right, so that the test finds one wrong response among many. */
   const rightUntil = (count: number, wrong: RequestListener): RequestListener => {
     let calls = 0;
     return (request, response) => (++calls === count ? wrong : right)(request, response);
   };
 
-  it("over HTTP, the right ones are counted", async () => {
+  it("over HTTP, right responses are counted", async () => {
     const load = await openHttpLoad({ port: await serveHttp(right), connections: 3, next: () => request });
     onTestFinished(() => load.close());
     const { calls, seconds } = await load.run(0.2);
@@ -154,8 +154,8 @@ describe("the loads find out an answer that is not right", () => {
   });
 
   it.each<[string, RequestListener]>([
-    ["of another status", (_request, response) => response.writeHead(500).end('{"valid":true}')],
-    ["of another content", (_request, response) => response.end('{"valid":false}')],
+    ["with another status", (_request, response) => response.writeHead(500).end('{"valid":true}')],
+    ["with another content", (_request, response) => response.end('{"valid":false}')],
     ["without a length", (_request, response) => response.writeHead(200, { "transfer-encoding": "chunked" }).end("x")],
     ["that never ends", (_request, response) => response.destroy()],
   ])("over HTTP, one %s", async (_, wrong) => {
@@ -165,40 +165,40 @@ describe("the loads find out an answer that is not right", () => {
     await expect(load.run(5)).rejects.toThrow(/expected was 200|closed a connection/);
   });
 
-  it("on schedule, every call is answered and the wait is counted", async () => {
+  it("open loop: every call is made, and queueing time is part of its latency", async () => {
     const slow: RequestListener = (request, response) => void setTimeout(() => right(request, response), 20);
     const loop = await openOpenLoop({ port: await serveHttp(slow), connections: 2, next: () => request });
     onTestFinished(() => loop.close());
     const latencies = await loop.run(200, 0.2);
     expect(latencies).toHaveLength(40);
     expect(Math.min(...latencies)).toBeGreaterThanOrEqual(15);
-    // Two connections can take 100 calls a second: of 200, the last ones wait about as long as the round lasts.
+    // Two connections can serve 100 calls a second: the last of 200 wait about as long as the round lasts.
     expect(Math.max(...latencies)).toBeGreaterThan(100);
   });
 
-  it("on schedule, a wrong one is found too", async () => {
+  it("open loop: a wrong response is detected too", async () => {
     const port = await serveHttp(rightUntil(20, (_request, response) => response.writeHead(503).end()));
     const loop = await openOpenLoop({ port, connections: 2, next: () => request });
     onTestFinished(() => loop.close());
     await expect(loop.run(500, 5)).rejects.toThrow("expected was 200");
   });
 
-  const answer = Buffer.from("the right answer");
+  const rightResponse = Buffer.from("the right response");
 
-  it("over gRPC, the right ones are counted", async () => {
-    const load = await openGrpc((_call, respond) => respond(null, answer));
+  it("over gRPC, right responses are counted", async () => {
+    const load = await openGrpc((_call, respond) => respond(null, rightResponse));
     expect((await load.run(0.2)).calls).toBeGreaterThan(10);
     expect((await load.run(0.1)).calls).toBeGreaterThan(5);
   });
 
   it.each<[string, (respond: sendUnaryData<Buffer>) => void]>([
-    ["of another content", (respond) => respond(null, Buffer.from("the wrong answer"))],
-    ["that is too short", (respond) => respond(null, answer.subarray(1))],
-    ["that is too long", (respond) => respond(null, Buffer.concat([answer, answer]))],
+    ["with another content", (respond) => respond(null, Buffer.from("the wrong response"))],
+    ["that is too short", (respond) => respond(null, rightResponse.subarray(1))],
+    ["that is too long", (respond) => respond(null, Buffer.concat([rightResponse, rightResponse]))],
     ["that is an error", (respond) => respond({ code: status.UNAVAILABLE, details: "out of order" })],
   ])("over gRPC, one %s", async (_, wrong) => {
     let calls = 0;
-    const load = await openGrpc((_call, respond) => (++calls === 20 ? wrong(respond) : respond(null, answer)));
+    const load = await openGrpc((_call, respond) => (++calls === 20 ? wrong(respond) : respond(null, rightResponse)));
     await expect(load.run(5)).rejects.toThrow(/expected was|without its answer/);
   });
 
@@ -216,25 +216,25 @@ describe("the loads find out an answer that is not right", () => {
     const load = await openGrpcLoad({
       port,
       path: "/bench.Test/Ask",
-      credential: "x".repeat(150), // longer than HPACK's first byte of length can say
+      credential: "x".repeat(150), // longer than the first byte of an HPACK length can express
       connections: 2,
       streams: 3,
-      next: () => grpcRequest(Buffer.from("a question"), answer),
+      next: () => grpcRequest(Buffer.from("a request"), rightResponse),
     });
     onTestFinished(() => load.close());
     return load;
   }
 });
 
-it("a row is measured, on servers that are processes of their own", async () => {
+it("a row is measured with each server in its own process", async () => {
   const folder = mkdtempSync(join(tmpdir(), "latchkey-bench-"));
-  const told: string[] = [];
+  const progress: string[] = [];
   const bench = openBench({
     quick: true,
     pace: { warmUpSeconds: 0.3, roundSeconds: 0.3, pairs: 1 },
     folder,
     backends: { databaseUrl: inject("databaseUrl"), redisUrl: inject("redisUrl") },
-    progress: (text) => told.push(text),
+    progress: (text) => progress.push(text),
   });
   onTestFinished(async () => {
     await bench.close();
@@ -247,7 +247,7 @@ it("a row is measured, on servers that are processes of their own", async () => 
     expect(figures["calls/s"]?.median).toBeGreaterThan(50);
     expect(figures["server, cores"]?.median).toBeGreaterThan(0);
   }
-  expect(told).toContain("pair 1 of 1, WORKERS=2");
+  expect(progress).toContain("pair 1 of 1, WORKERS=2");
 });
 
 function lineOf(value: number, goal?: Line["goal"]): Line {
@@ -265,7 +265,7 @@ function reportOf(...lines: Line[]): Report {
   return { machine, quick: false, results: [{ row: "row", lines }] };
 }
 
-/** The elements that are opened and not closed. What is neither an element nor plain text is refused. */
+/** The elements that are opened and not closed. Throws on anything other than elements and plain text. */
 function openElements(xml: string): string[] {
   const element = /<(\/?)(\w+)(?:\s+[\w:-]+="[^"<&]*")*(\/?)>/g;
   expect(xml.replace(element, "")).not.toMatch(/[<>]|&(?!(amp|lt|gt);)/);

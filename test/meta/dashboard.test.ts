@@ -31,24 +31,24 @@ const dashboard = JSON.parse(readFileSync("dashboards/latchkey.json", "utf8"));
 const panels: Panel[] = dashboard.panels;
 const queries = panels.flatMap(({ title, targets = [] }) => targets.map((target) => ({ title, ...target })));
 
-/** What Prometheus itself adds to what it reads. */
+/** Labels that Prometheus itself adds. */
 const addedLabels = new Set(["instance", "job"]);
 
 describe("the dashboard", () => {
-  it("asks, in each of its panels", () => {
+  it("has a query in each panel", () => {
     expect(panels.filter(({ type, targets = [] }) => type !== "row" && targets.length === 0)).toEqual([]);
     expect(queries.length).toBeGreaterThan(20);
   });
 
   it.each(queries)("$title: $expr", ({ expr, legendFormat }) => {
     const { errors, selectors, grouping } = readQuery(expr);
-    expect(errors, "PromQL can be read").toEqual([]);
+    expect(errors, "PromQL is valid").toEqual([]);
     expect(selectors.length).toBeGreaterThan(0);
     for (const { name, labels } of selectors) {
       const served = samples.filter((sample) => sample.name === name);
       expect(
         served.map((sample) => sample.name),
-        `${name} is served`,
+        `${name} is exported`,
       ).not.toEqual([]);
       const known = new Set([...addedLabels, ...served.flatMap((sample) => Object.keys(sample.labels))]);
       const used = [...labels, ...grouping, ...labelsIn(legendFormat)];
@@ -59,20 +59,20 @@ describe("the dashboard", () => {
     }
   });
 
-  it("shows every metric of ours", () => {
+  it("shows every metric of the service", () => {
     const asked = new Set(queries.flatMap(({ expr }) => readQuery(expr).selectors.map(({ name }) => name)));
     const ours = [...types.keys()].filter((name) => name.startsWith("latchkey_"));
     expect(ours.length).toBeGreaterThan(10);
     expect(ours.filter((name) => !asked.has(name) && !asked.has(`${name}_bucket`))).toEqual([]);
   });
 
-  it("chooses among the replicas by a metric that is served", () => {
+  it("selects replicas by a metric that is exported", () => {
     const chosen = JSON.stringify(dashboard.templating).match(/latchkey_\w+/g) ?? [];
     expect(chosen).not.toEqual([]);
     expect(chosen.filter((name) => !types.has(name))).toEqual([]);
   });
 
-  it("has its panels side by side: none covers another, and none has another's id", () => {
+  it("has panels that do not overlap, with unique ids", () => {
     const cells = panels.flatMap(({ gridPos: { x, y, w, h } }) =>
       Array.from({ length: w * h }, (_, cell) => `${x + (cell % w)},${y + Math.floor(cell / w)}`),
     );
@@ -85,20 +85,20 @@ describe("the dashboard", () => {
 describe("the documentation", () => {
   const reference = readFileSync("docs/reference/metrics-and-logs.md", "utf8");
 
-  it("names every metric of ours, and none that is not there", () => {
+  it("names every metric of the service, and no other", () => {
     const named = new Set(reference.match(/\blatchkey_[a-z_]+/g));
     const ours = [...types.keys()].filter((name) => name.startsWith("latchkey_"));
     expect([...named].sort()).toEqual(ours.sort());
   });
 
-  it("names metrics of the process that are there", () => {
+  it("names only process metrics that are exported", () => {
     const named = reference.match(/\b(process|nodejs)_[a-z0-9_]+[a-z0-9]\b/g) ?? [];
     expect(named).not.toEqual([]);
     expect(named.filter((name) => !types.has(name))).toEqual([]);
   });
 
   it.each(["README.md", "docs/operations/deployment.md", "docs/architecture/revocation.md"])(
-    "names no metric that is not there in %s",
+    "names only exported metrics in %s",
     (path) => {
       const named = readFileSync(path, "utf8").match(/\blatchkey_[a-z_]+/g) ?? [];
       expect(named.filter((name) => !types.has(name))).toEqual([]);
@@ -106,7 +106,7 @@ describe("the documentation", () => {
   );
 });
 
-/** What a query selects and groups by, and what of it is not PromQL. */
+/** The metrics and labels of a query, and its syntax errors. */
 function readQuery(query: string) {
   const text = query.replaceAll("$__rate_interval", "5m");
   const errors: string[] = [];
@@ -124,7 +124,7 @@ function readQuery(query: string) {
   return { errors, selectors, grouping };
 }
 
-/** The labels that a legend is made of. */
+/** The labels in a legend. */
 function labelsIn(legend: string): string[] {
   return [...legend.matchAll(/\{\{(\w+)\}\}/g)].map(([, label = ""]) => label);
 }

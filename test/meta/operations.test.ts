@@ -9,9 +9,9 @@ import { keyOperations, operationOf, operatorOperations } from "../contract/oper
 
 const operations = [...keyOperations, ...operatorOperations].map(operationOf);
 
-describe("the operations that the cases go through", () => {
+describe("the contract tests cover every RPC", () => {
   for (const rpc of [KeysService, IdentitiesService, WorkspacesService].flatMap(({ methods }) => methods)) {
-    test(`${rpc.name} is among them, once, and declares the access and the repetition that are documented`, () => {
+    test(`${rpc.name} is covered once, and declares the documented access and idempotency`, () => {
       const found = operations.filter((operation) => operation.rpc === rpc);
       expect(found).toHaveLength(1);
       expect(hasOption(rpc, access)).toBe(true);

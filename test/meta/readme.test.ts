@@ -10,7 +10,7 @@ import { hasCurl, needsCurl } from "../support/skip.js";
 
 const run = promisify(execFile);
 
-/** The documents with commands to paste, and what a reader of each sees. */
+/** The documents with commands to paste, and the output that a reader sees. */
 const documents: Readonly<Record<string, readonly (readonly [guarantee: string, expected: RegExp])[]>> = {
   "README.md": [
     ["verifies a new key", /"valid":true,"code":"VALID","keyId":"key_\w+","name":"customer 7"/],
@@ -25,16 +25,16 @@ const documents: Readonly<Record<string, readonly (readonly [guarantee: string, 
       "sees the first key, without its secret",
       /"name":"first key","enabled":true,"scopes":\["\*"\],"permissions":\[\]/,
     ],
-    ["makes an identity", /"data":\{"identityId":"id_\w{26}"\}/],
+    ["creates an identity", /"data":\{"identityId":"id_\w{26}"\}/],
     ["finds it by externalId", /"externalId":"user_42","meta":\{"plan":"pro"\}/],
-    ["learns that letter case counts", /errors-v2\/service\/data\/identity_not_found/],
+    ["sees that identifiers are case-sensitive", /errors-v2\/service\/data\/identity_not_found/],
     ["is refused with a key that lacks the scope", /lacks the scope `keys\.read`/],
     ["disables the workspace with a reason", /"disabledReason":"UNPAID_BILLING","disabledNote":"invoice 1207"/],
     ["sees its key refused at once", /errors-v2\/service\/authorization\/workspace_disabled/],
     ["enables the workspace again", /"name":"My first workspace","enabled":true/],
-    ["makes another workspace", /"data":\{"workspaceId":"ws_\w+","keyId":"key_\w+","key":"lk_\w+"\}/],
-    ["verifies a key against a query of permissions", /"valid":true,"code":"VALID","keyId":"key_\w+","name":"ci"/],
-    ["learns that a key lacks a permission", /"valid":false,"code":"INSUFFICIENT_PERMISSIONS"/],
+    ["creates another workspace", /"data":\{"workspaceId":"ws_\w+","keyId":"key_\w+","key":"lk_\w+"\}/],
+    ["verifies a key against a permission query", /"valid":true,"code":"VALID","keyId":"key_\w+","name":"ci"/],
+    ["sees that a key lacks a permission", /"valid":false,"code":"INSUFFICIENT_PERMISSIONS"/],
     [
       "renames a key and clears its meta",
       /"start":"acme_\w{4}","name":"build server","enabled":true,"scopes":\[\],"permissions":\["documents\.\*"\],"identity"/,
@@ -43,16 +43,16 @@ const documents: Readonly<Record<string, readonly (readonly [guarantee: string, 
     ["sees in the audit who deleted the key", /"type":"key\.delete","actor":"key_\w+"/],
     ["lists the RPCs over gRPC", /latchkey\.v1\.KeysService\/ListKeys/],
     ["finds the identity over gRPC", /"externalId": "user_42"/],
-    ["asks for its health", /"status": "SERVING"/],
+    ["checks the health", /"status": "SERVING"/],
     ["finds the identity over Connect", /\{"identity":\{"identityId":"id_\w{26}","externalId":"user_42"/],
   ],
   "docs/guides/cli.md": [
     ["lists workspaces on the command line", /ws_\w+ +My first workspace +enabled/],
-    ["makes a key on the command line", /KEY ID +key_\w+\nKEY +lk_\w+/],
+    ["creates a key on the command line", /KEY ID +key_\w+\nKEY +lk_\w+/],
   ],
   "docs/guides/idempotent-retries.md": [
     [
-      "tries again, and gets the first answer again",
+      "retries, and gets the first response again",
       /"data":(\{"keyId":"key_\w+","key":"lk_\w+"\})\}\s*\{"meta":\{"requestId":"req_\w+"\},"data":\1/,
     ],
   ],
@@ -79,13 +79,13 @@ afterAll(async () => {
   rmSync(dataDir, { recursive: true, force: true });
 });
 
-it("every document with commands to paste is among these", () => {
+it("every document with commands to paste is tested", () => {
   const pages = readdirSync("docs", { recursive: true, encoding: "utf8" }).map((file) => `docs/${file}`);
   const found = ["README.md", ...pages].filter((file) => file.endsWith(".md") && blocksOf(file).length > 0);
   expect(found.sort()).toEqual(Object.keys(documents).sort());
 });
 
-// One after the other, on one service: the README is read first, the tutorial goes on from there.
+// In sequence, on one service: the README comes first, and the tutorial continues from there.
 describe.each(Object.entries(documents))("a newcomer who pastes the commands of %s", (document, guarantees) => {
   let output: string;
 
@@ -110,14 +110,14 @@ describe.each(Object.entries(documents))("a newcomer who pastes the commands of 
   });
 });
 
-/** The blocks of a document that a newcomer pastes, in their order. */
+/** The code blocks that a newcomer pastes, in order. */
 function blocksOf(document: string): string[] {
   return [...readFileSync(document, "utf8").matchAll(/<!-- walk -->\n```sh\n(.*?)```/gs)].map(
     ([, block]) => block ?? "",
   );
 }
 
-/** Runs commands as one shell session, with the addresses of this test's service in place of the documented ones. */
+/** Runs commands in one shell session, with the addresses of this test's service instead of the documented ones. */
 async function paste(commands: string, env: NodeJS.ProcessEnv, replacements: Record<string, string>): Promise<string> {
   const script = Object.entries(replacements).reduce((text, [from, to]) => text.replaceAll(from, to), commands);
   const { stdout } = await run("bash", ["-euo", "pipefail", "-c", script], { env, timeout: 60_000 });
@@ -131,5 +131,5 @@ async function readBanner(service: ChildProcess): Promise<string> {
     banner += `${line}\n`;
     if (line.startsWith("Ctrl-C")) return banner;
   }
-  throw new Error(`the service ended before it was ready: ${banner}`);
+  throw new Error(`the service exited before it was ready: ${banner}`);
 }

@@ -21,7 +21,7 @@ function search(remains: Partial<Remains> = {}): Promise<Findings> {
   return searchRemains({ evidence, databaseUrls: [], redisUrl: undefined, ...remains });
 }
 
-describe("a secret of ours is known by its looks", () => {
+describe("secrets are recognized by their format", () => {
   const { plaintext } = mintSecret();
   const { plaintext: live } = mintSecret("sk_live");
 
@@ -29,37 +29,37 @@ describe("a secret of ours is known by its looks", () => {
     ["alone", plaintext],
     ["in JSON", `{"name":"${plaintext}"}`],
     ["with a prefix of its own", `{"name":"${live}"}`],
-    ["behind other letters", `of_the_name_${plaintext}`],
+    ["after other letters", `of_the_name_${plaintext}`],
     ["before other letters", `${plaintext}and more`],
     ["in a header", `authorization: Bearer ${live}`],
   ])("%s", (_where, text) => {
     expect(secretsIn(text)).toHaveLength(1);
   });
 
-  it("and the operator's credential by name", () => {
+  it("the operator's credential is recognized by its value", () => {
     expect(secretsIn(`Bearer ${operatorKey}`)).toEqual([operatorKey]);
   });
 
-  it("and what only looks like one is not taken for it", () => {
+  it("strings that only resemble a secret are not reported", () => {
     const last = plaintext.endsWith("A") ? "B" : "A";
     expect(secretsIn(plaintext.slice(0, -1) + last)).toEqual([]);
     expect(secretsIn(`key_01m7fqggj3fw09753skw6k0w2a ${plaintext.slice(0, 7)} ${"a".repeat(64)}`)).toEqual([]);
   });
 });
 
-describe("the search at the end of the run", () => {
+describe("the secret scan at the end of the run", () => {
   const { plaintext } = mintSecret();
 
-  it("finds a secret in what tests have kept, and says which test kept it, and where", async () => {
-    const kept: Evidence[] = [
-      { kind: "lines of log", from: "test/one.test.ts", count: 2, text: `{"msg":"well"}\n{"msg":"${plaintext}"}` },
+  it("finds a secret in recorded output, and reports the test and the line", async () => {
+    const recorded: Evidence[] = [
+      { kind: "log lines", from: "test/one.test.ts", count: 2, text: `{"msg":"well"}\n{"msg":"${plaintext}"}` },
       { kind: "refusals", from: "test/other.test.ts", count: 3, text: "a\nb\nc" },
     ];
-    writeFileSync(join(evidence, "1.jsonl"), kept.map((piece) => `${JSON.stringify(piece)}\n`).join(""));
+    writeFileSync(join(evidence, "1.jsonl"), recorded.map((batch) => `${JSON.stringify(batch)}\n`).join(""));
     const { searched, leaks } = await search();
-    expect(leaks).toEqual([`lines of log of test/one.test.ts: {"msg":"${plaintext}"}`]);
+    expect(leaks).toEqual([`log lines of test/one.test.ts: {"msg":"${plaintext}"}`]);
     expect([...searched]).toEqual([
-      ["lines of log", 2],
+      ["log lines", 2],
       ["refusals", 3],
     ]);
     rmSync(join(evidence, "1.jsonl"));
@@ -71,7 +71,7 @@ describe("the search at the end of the run", () => {
     const value = { text: plaintext, json: `{"a":"${plaintext}"}`, bytea: plaintext, "text[]": `{${plaintext}}` }[type];
     await sql.unsafe(`create table planted (it ${type}); insert into planted values ('${value}'), (null)`);
     const { searched, leaks } = await search({ databaseUrls: [database.url] });
-    // What is found when a database is dropped fails the run.
+    // A secret found when the database is dropped would fail the run.
     await sql`drop table planted`;
     await sql.end();
     await database.drop();
@@ -79,7 +79,7 @@ describe("the search at the end of the run", () => {
     expect(leaks).toEqual([expect.stringContaining(plaintext)]);
   });
 
-  it.each(["name", "value"])("finds a secret in the %s of an entry in Redis", async (part) => {
+  it.each(["name", "value"])("finds a secret in the %s of a Redis entry", async (part) => {
     const redis = new Redis(inject("redisUrl"));
     const name = part === "name" ? `planted:${plaintext}` : "planted";
     await redis.set(name, part === "value" ? plaintext : "");
@@ -89,18 +89,18 @@ describe("the search at the end of the run", () => {
     expect(leaks).toEqual([expect.stringContaining(plaintext)]);
   });
 
-  it("has all to search that an application leaves behind", async () => {
+  it("covers every kind of output of an application", async () => {
     const app = await openTestApp();
     const { key } = await createWorkspace(app.httpUrl);
     await succeed(app.httpUrl, "keys.listKeys", key, {});
     await post(app.httpUrl, "/v2/keys.getKey", key, { keyId: "none" });
     await app.close();
-    // Others are writing theirs.
+    // Other processes are writing their files.
     copyFileSync(join(inject("evidence"), `${process.pid}.jsonl`), join(evidence, "own.jsonl"));
     const { searched, leaks } = await search({ redisUrl: inject("redisUrl") });
     expect(leaks).toEqual([]);
     expect([...searched.keys()]).toEqual(
-      expect.arrayContaining(["lines of log", "refusals", "pages of metrics", "rows", "entries of Redis"]),
+      expect.arrayContaining(["log lines", "refusals", "metrics pages", "rows", "Redis entries"]),
     );
   });
 });

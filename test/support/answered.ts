@@ -8,13 +8,16 @@ import type { CallRequest } from "./clients/protocol-client.js";
 import type { TestApp } from "./harness.js";
 import { startStopwatch } from "./stopwatch.js";
 
-/** How a call was answered, by the name of its gRPC status whatever the protocol, and how long that took, without what a busy machine added. */
+/**
+ * The outcome of a call over any protocol, as the name of its gRPC status, and its duration without the delay that a
+ * busy machine added.
+ */
 export interface Answered {
   readonly outcome: string;
   readonly ms: number;
 }
 
-/** Calls over HTTP. What is unavailable must say when to come back, and nothing of what lies behind it. */
+/** Calls over HTTP. A 503 must have a Retry-After header, and no detail about the backend. */
 export async function callHttp(
   app: TestApp,
   operation: OperationName,
@@ -23,19 +26,19 @@ export async function callHttp(
 ): Promise<Answered> {
   const elapsed = startStopwatch();
   const [[, path]] = operationOf(operation).routes;
-  const answer = await post(app.httpUrl, path, credential, request);
+  const response = await post(app.httpUrl, path, credential, request);
   const ms = elapsed();
-  if (answer.status === 503) {
-    expectFailure(answer, 503, "application/service_unavailable");
-    expect(Number(answer.headers["retry-after"])).toBeGreaterThan(0);
-    expect(answer.text).not.toMatch(/ECONN|127\.0\.0\.1:\d+ /);
+  if (response.status === 503) {
+    expectFailure(response, 503, "application/service_unavailable");
+    expect(Number(response.headers["retry-after"])).toBeGreaterThan(0);
+    expect(response.text).not.toMatch(/ECONN|127\.0\.0\.1:\d+ /);
   }
-  return { outcome: outcomes[answer.status] ?? `HTTP ${answer.status} ${answer.text}`, ms };
+  return { outcome: outcomes[response.status] ?? `HTTP ${response.status} ${response.text}`, ms };
 }
 
 const outcomes: Readonly<Record<number, string>> = { 200: "OK", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED" };
 
-/** Calls over gRPC, on a connection of its own. */
+/** Calls over gRPC, on a new connection. */
 export async function callGrpc(
   app: TestApp,
   operation: OperationName,
@@ -62,8 +65,8 @@ export async function callGrpc(
   return { outcome, ms: elapsed() };
 }
 
-/** The middle one of several durations: one of them may be long on a busy machine. */
-export function medianMs(answers: readonly Answered[]): number {
-  const sorted = answers.map(({ ms }) => ms).sort((one, other) => one - other);
+/** The median of several durations, because any one may be long on a busy machine. */
+export function medianMs(calls: readonly Answered[]): number {
+  const sorted = calls.map(({ ms }) => ms).sort((one, other) => one - other);
   return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
 }

@@ -1,6 +1,8 @@
 import type { AppOptions } from "../../src/app.js";
 
-/** An application on free ports, of which nothing is asked for but what a test names; it stops without delay. */
+/**
+ * Options of an application on free ports, with nothing enabled that a test does not ask for. It stops without delay.
+ */
 export const appOptions: Omit<AppOptions, "databaseUrl" | "redis" | "operatorKey" | "log"> = {
   host: "127.0.0.1",
   httpPort: 0,

@@ -13,12 +13,12 @@ declare module "vitest" {
     databaseUrl: string;
     redisUrl: string;
     template: string;
-    /** The folder for what is searched for secrets when all tests are over. */
+    /** The folder for output that is searched for secrets after all tests. */
     evidence: string;
   }
 }
 
-/** One private PostgreSQL and one private Redis for the whole run, gone afterwards. Nobody else's are touched. */
+/** Starts a private PostgreSQL and a private Redis for the whole run, and removes them afterwards. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   // The built file: it forks a process, which needs JavaScript. `npm test` builds first.
   const built = new URL("../../dist/src/embedded/start.js", import.meta.url).href;
@@ -40,7 +40,10 @@ export default async function setup(project: TestProject): Promise<() => Promise
   };
 }
 
-/** A database to copy: with the schema, a clock that tests can move, and a lease so short that tests need not wait for changes to be acknowledged. */
+/**
+ * A template database: with the schema, a clock that tests can advance, and a lease so short that tests need not wait
+ * for changes to be acknowledged.
+ */
 async function createTemplate(databaseUrl: string): Promise<string> {
   const name = "template_of_tests";
   const url = new URL(databaseUrl);
@@ -58,7 +61,7 @@ async function createTemplate(databaseUrl: string): Promise<string> {
   return name;
 }
 
-/** The databases that are left. */
+/** The databases that were not dropped. */
 async function databasesAt(databaseUrl: string): Promise<string[]> {
   const admin = openSql(databaseUrl, { max: 1 });
   const databases = await admin<{ name: string }[]>`select datname as name from pg_database where datallowconn`;
@@ -66,10 +69,10 @@ async function databasesAt(databaseUrl: string): Promise<string[]> {
   return databases.map(({ name }) => new URL(`/${name}`, databaseUrl).href);
 }
 
-/** Says how much was searched. A secret that was found fails the run: vitest itself would not, so late. */
+/** Reports how much was searched. A secret that was found fails the run: this late, vitest itself would not fail. */
 function report({ searched, leaks }: Findings): void {
   const amounts = [...searched].map(([kind, count]) => `${count.toLocaleString("en")} ${kind}`).join(", ");
-  process.stdout.write(`searched for secrets: ${amounts || "nothing was left behind"}\n`);
+  process.stdout.write(`searched for secrets: ${amounts || "no output"}\n`);
   if (leaks.length === 0) return;
   process.stderr.write(`found secrets where they do not belong:\n${leaks.join("\n")}\n`);
   process.exitCode = 1;

@@ -15,7 +15,9 @@ export interface Line {
 
 export type BehindProxy = Awaited<ReturnType<typeof openBehindProxy>>;
 
-/** A service with a workspace, its log, a proxy before its Postgres, and a way to that Postgres past the proxy. */
+/**
+ * A service with a workspace and its log, a proxy in front of its PostgreSQL, and SQL access that bypasses the proxy.
+ */
 export async function openBehindProxy(leaseMs = 50, overrides: Partial<AppOptions> = {}) {
   const database = await createDatabase(inject("template"));
   const sql = openSql(database.url, { max: 2, onnotice: () => {} });
@@ -24,7 +26,7 @@ export async function openBehindProxy(leaseMs = 50, overrides: Partial<AppOption
   const lines: Line[] = [];
   const log = pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) });
   const app = await openTestApp({ databaseUrl: proxy.url, metricsPort: 0, log, ...overrides });
-  // Proxy and service share one process: when it is very busy at first, Postgres may seem silent.
+  // Proxy and service share one process: while it is very busy at first, PostgreSQL may seem unresponsive.
   const { workspaceId, key } = await vi.waitFor(() => createWorkspace(app.httpUrl), { timeout: 10_000 });
   return {
     app,
@@ -33,7 +35,7 @@ export async function openBehindProxy(leaseMs = 50, overrides: Partial<AppOption
     databaseUrl: database.url,
     workspaceId,
     key,
-    /** What the service has said of this, so far. */
+    /** The log lines so far that match. */
     said: (what: RegExp) => lines.filter(({ msg, err }) => what.test(`${msg} ${err?.message ?? ""}`)),
     async close() {
       proxy.resume();

@@ -2,7 +2,7 @@ import { expect } from "vitest";
 import { expectSuccess, post } from "./clients/http-requests.js";
 import { operatorKey } from "./harness.js";
 
-/** An event as it is listed over HTTP. */
+/** An event as the HTTP list returns it. */
 export interface ToldEvent {
   readonly eventId: string;
   readonly workspaceId: string;
@@ -15,30 +15,30 @@ export interface ToldEvent {
   readonly after?: Readonly<Record<string, unknown>>;
 }
 
-/** A page as it is listed over HTTP. */
+/** A page as HTTP returns it. */
 export interface ToldPage<Row> {
   readonly data: Row[];
   readonly pagination: { readonly hasMore: boolean; readonly cursor?: string };
 }
 
-/** Calls an operation, such as `keys.createKey`, that must succeed; gives its data. */
+/** Calls an operation, such as `keys.createKey`, that must succeed; returns its data. */
 export async function succeed<T>(origin: string, operation: string, key: string, body: unknown): Promise<T> {
   return expectSuccess(await post(origin, `/v2/${operation}`, key, body)) as T;
 }
 
-/** Calls a list that must succeed; gives its page. */
+/** Calls a list that must succeed; returns its page. */
 export async function readPage<Row>(
   origin: string,
   operation: string,
   key: string,
   body: unknown,
 ): Promise<ToldPage<Row>> {
-  const answer = await post(origin, `/v2/${operation}`, key, body);
-  expectSuccess(answer);
-  return JSON.parse(answer.text);
+  const response = await post(origin, `/v2/${operation}`, key, body);
+  expectSuccess(response);
+  return JSON.parse(response.text);
 }
 
-/** Follows a list's cursors to its end, doing something between any two pages. */
+/** Follows a list's cursors to the end, and runs a callback between any two pages. */
 export async function walk<Row>(
   origin: string,
   operation: string,
@@ -59,12 +59,12 @@ export async function walk<Row>(
   return expect.fail("the list never ends");
 }
 
-/** All events that match, newest first. */
+/** All matching events, newest first. */
 export function listEvents(origin: string, key: string, body: object = {}): Promise<ToldEvent[]> {
   return walk<ToldEvent>(origin, "workspaces.listAuditEvents", key, body);
 }
 
-/** Every event there is, newest first. */
+/** Every event, newest first. */
 export function allEvents(origin: string): Promise<ToldEvent[]> {
   return listEvents(origin, operatorKey, { since: 0 });
 }

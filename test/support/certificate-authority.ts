@@ -4,23 +4,20 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { generate } from "selfsigned";
 
-/** A certificate with its key, in PEM form. */
+/** A certificate with its key, in PEM format. */
 export interface Pair {
   readonly cert: string;
   readonly key: string;
 }
 
-/** Somebody who signs certificates, for this machine's loopback. */
+/** A CA that issues certificates for this machine's loopback address. */
 export interface Authority {
   readonly cert: string;
   issue(): Promise<Pair>;
 }
 
-/** Makes a new authority. It lasts for the test. */
-export async function createAuthority(
-  name = "Authority of the tests",
-  keyType: "ec" | "rsa" = "ec",
-): Promise<Authority> {
+/** Creates a CA. Its certificates are valid for the duration of a test. */
+export async function createAuthority(name = "Test CA", keyType: "ec" | "rsa" = "ec"): Promise<Authority> {
   const form = { keyType, algorithm: "sha256" } as const;
   const own = await generate([{ name: "commonName", value: name }], {
     ...form,
@@ -52,7 +49,7 @@ export interface Files {
   remove(): Promise<void>;
 }
 
-/** Writes a pair, and the certificate of who signs those of clients. */
+/** Writes a certificate and its key, and the CA certificate for client certificates. */
 export function writeFiles(pair: Pair, ca: string): Files {
   const folder = mkdtempSync(join(tmpdir(), "latchkey tls "));
   const files = {

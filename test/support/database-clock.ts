@@ -1,6 +1,6 @@
 /**
- * The statements that move the clock of a test's database: what the service asks for its time are functions of the
- * database's own, found before those of PostgreSQL.
+ * The statements that advance the clock of a test's database. The service gets its time from functions of the database,
+ * which the search path finds before those of PostgreSQL.
  */
 export function clockAhead(ms: number): string {
   const ahead = `interval '${ms} milliseconds'`;
@@ -11,7 +11,7 @@ export function clockAhead(ms: number): string {
       as $$ select pg_catalog.clock_timestamp() + ${ahead} $$;`;
 }
 
-/** Makes the sessions of a database find them. */
+/** Makes the sessions of a database find these functions. */
 export function withMovableClock(database: string): string {
   return `alter database ${database} set search_path = public, pg_catalog`;
 }

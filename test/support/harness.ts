@@ -12,10 +12,10 @@ import { suspiciousRows } from "./secret-scan.js";
 
 export { operatorKey, redisAt };
 
-/** The log of test applications, at its most talkative: all of it is searched for secrets in the end. */
-const log = pino({ level: "trace", base: null }, { write: (line: string) => keep("lines of log", line) });
+/** The log of test applications, at trace level. All of it is searched for secrets at the end. */
+const log = pino({ level: "trace", base: null }, { write: (line: string) => keep("log lines", line) });
 
-/** A fresh database in the test run's own PostgreSQL: empty, or with the schema and a short lease. */
+/** A new database in the test run's private PostgreSQL: empty, or with the schema and a short lease. */
 export async function createDatabase(template?: string): Promise<{ url: string; drop(): Promise<void> }> {
   const name = `test_${randomUUID().replaceAll("-", "")}`;
   const admin = openSql(inject("databaseUrl"), { max: 1, onnotice: () => {} });
@@ -36,22 +36,25 @@ export async function createDatabase(template?: string): Promise<{ url: string; 
 }
 
 /**
- * For services that are to use their Redis without fail: what it does not answer in time is answered without it, and on
- * a busy machine the standard is sometimes too short.
+ * For services that must use their Redis: they respond without Redis if it exceeds its timeout, and on a busy machine
+ * the default timeout is sometimes too short.
  */
 export const patientWithRedis = { redisTimeoutMs: 10_000 };
 
-/** A whole service on free ports, with a database of its own and the run's real Redis. */
+/** A whole service on free ports, with its own database and the run's real Redis. */
 export interface TestApp extends App {
   readonly databaseUrl: string;
-  /** Moves the database's clock ahead, and with it that of every service that uses the database. */
+  /** Advances the database's clock, and with it the clock of every service that uses the database. */
   advance(ms: number): Promise<void>;
 }
 
-/** By how many milliseconds the clocks of databases are ahead. */
+/** By how many milliseconds each database's clock is ahead. */
 const aheadOf = new Map<string, number>();
 
-/** Until the service has asked the database for its time once more: the second answer is to a question that was sent later. */
+/**
+ * Waits until the service has read the database's time again. The second reading is the first that was certainly
+ * requested after this call.
+ */
 async function twoRenewals(app: App): Promise<void> {
   const count = async () => {
     const text = await (await app.metrics()).metrics();
@@ -61,7 +64,7 @@ async function twoRenewals(app: App): Promise<void> {
   await vi.waitUntil(async () => (await count()) >= before + 2, { timeout: 10_000, interval: 5 });
 }
 
-/** Opens an application; close it in afterAll. */
+/** Opens an application. Close it in afterAll. */
 export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<TestApp> {
   const database = overrides.databaseUrl ? undefined : await createDatabase(inject("template"));
   const databaseUrl = overrides.databaseUrl ?? database?.url ?? "";
@@ -84,7 +87,7 @@ export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<
       await twoRenewals(app);
     },
     async close() {
-      keep("pages of metrics", await (await app.metrics()).metrics());
+      keep("metrics pages", await (await app.metrics()).metrics());
       await app.close();
       await database?.drop();
     },

@@ -1,15 +1,15 @@
 import type { PendingQuery, Row, Sql } from "postgres";
 
-/** Events with the one before them of the same resource. */
+/** Events, each with the previous event of the same resource. */
 const chain = `
-  select *, lag(after) over by_resource as told_before, lag(type) over by_resource as type_before,
+  select *, lag(after) over by_resource as previous_after, lag(type) over by_resource as type_before,
     row_number() over (partition by resource_id order by position desc) = 1 as is_last
   from audit_events window by_resource as (partition by resource_id order by position)`;
 
-/** What must hold of a database: the rule, and a query for what breaks it. */
+/** Invariants of a database: the rule, and a query for its violations. */
 export type Rules = Readonly<Record<string, (sql: Sql) => PendingQuery<Row[]>>>;
 
-/** The events that one request can leave, in their order. */
+/** The sequences of events that one request can create. */
 const wholes = [
   "key.create",
   "identity.create key.create",
@@ -25,14 +25,16 @@ const wholes = [
   "workspace.enable",
 ];
 
-/** What must hold of every database at every moment, because a change and all that belongs to it are one statement. */
+/**
+ * Invariants of every database at every moment, because a change and everything that belongs to it are one statement.
+ */
 const rules: Rules = {
-  "a row has one event of its making": (sql) => sql`
+  "every row has exactly one create event": (sql) => sql`
     select id from (
       select key_id as id from keys union all select identity_id from identities union all
       select workspace_id from workspaces) as made
     where (select count(*) from audit_events where resource_id = id and type like '%.create') <> 1`,
-  "an event of a making has its row, or one of its deletion": (sql) => sql`
+  "every create event has its row or a delete event": (sql) => sql`
     select resource_id from audit_events as made
     where type like '%.create'
       and not exists (select from keys where key_id = resource_id)
@@ -40,9 +42,9 @@ const rules: Rules = {
       and not exists (select from identities where identity_id = resource_id)
       and not exists (
         select from audit_events where resource_id = made.resource_id and type = 'identity.delete')`,
-  "an event is of something that was made": (sql) => sql`
+  "the first event of a resource is its create event": (sql) => sql`
     select resource_id from (${sql.unsafe(chain)}) as events where type_before is null and type not like '%.create'`,
-  "what is deleted is told as deleted, and nothing else is": (sql) => sql`
+  "exactly the deleted rows have a delete event": (sql) => sql`
     select key_id from keys
     where (deleted_at is not null) <> exists (
       select from audit_events where resource_id = key_id and type = 'key.delete')
@@ -50,8 +52,8 @@ const rules: Rules = {
     select identity_id from identities
     where (deleted_at is not null) <> exists (
       select from audit_events where resource_id = identity_id and type = 'identity.delete')`,
-  // A key loses its identity without an event of its own, when the identity is deleted.
-  "the last event of a row tells the row": (sql) => sql`
+  // A key loses its identity without its own event when the identity is deleted.
+  "the last event of a row equals the row": (sql) => sql`
     select key_id, audit_snapshot(keys), after from keys join (${sql.unsafe(chain)}) as events on resource_id = key_id and is_last
     where after is not null
       and audit_snapshot(keys)::jsonb - 'identityId' is distinct from after::jsonb - 'identityId'
@@ -67,23 +69,23 @@ const rules: Rules = {
     select w.workspace_id, audit_snapshot(w), after
     from workspaces w join (${sql.unsafe(chain)}) as events on resource_id = w.workspace_id and is_last
     where audit_snapshot(w)::jsonb is distinct from after::jsonb`,
-  "an event begins where the one before it ended": (sql) => sql`
-    select event_id, before, told_before from (${sql.unsafe(chain)}) as events
-    where type_before is not null and before::jsonb - 'identityId' is distinct from told_before::jsonb - 'identityId'`,
-  "the events of a request are those of one change": (sql) => sql`
+  "an event's before equals the previous event's after": (sql) => sql`
+    select event_id, before, previous_after from (${sql.unsafe(chain)}) as events
+    where type_before is not null and before::jsonb - 'identityId' is distinct from previous_after::jsonb - 'identityId'`,
+  "the events of a request form one complete change": (sql) => sql`
     select request_id, string_agg(type, ' ' order by position) as types from audit_events
     group by request_id having string_agg(type, ' ' order by position) <> all(${wholes})`,
-  "a workspace is made with its first key": (sql) => sql`
+  "a workspace is created with its first key": (sql) => sql`
     select event_id from audit_events as made
     where type = 'workspace.create' and not exists (
       select from audit_events join keys on key_id = resource_id
       where type = 'key.create' and request_id = made.request_id and keys.workspace_id = made.workspace_id)`,
-  "an identity that was made with the change of a key is that key's": (sql) => sql`
+  "an identity created by a change of a key belongs to that key": (sql) => sql`
     select made.event_id from audit_events as made join audit_events as owned using (request_id)
     where made.type = 'identity.create' and owned.type in ('key.create', 'key.update')
       and owned.after ->> 'identityId' is distinct from made.resource_id`,
-  // The expiry of the other may be the end that an earlier reroll gave it; the successor has the one that was set.
-  "a key that replaces another is like it, and the other ends": (sql) => sql`
+  // The old key's expiry may have been set by an earlier reroll. Its successor gets the configured expiry.
+  "a rerolled key expires, and its successor has the same settings": (sql) => sql`
     select replaced.event_id, replaced.before, replaced.after, made.after as successor
     from audit_events as replaced join audit_events as made using (request_id)
     where replaced.type = 'key.reroll' and made.type = 'key.create' and (
@@ -95,7 +97,7 @@ const rules: Rules = {
         order by position desc limit 1)
       or replaced.after::jsonb - 'expires' is distinct from replaced.before::jsonb - 'expires'
       or replaced.after ->> 'expires' is null)`,
-  "the usage of a workspace is what it stores": (sql) => sql`
+  "the usage of a workspace equals its stored rows and bytes": (sql) => sql`
     with stored as (
       select workspace_id, count(*) as keys, 0 as identities, sum(json_bytes(audit_snapshot(keys))) as bytes
       from keys where deleted_at is null group by 1
@@ -105,7 +107,7 @@ const rules: Rules = {
       union all select workspace_id, -keys, -identities, -bytes from usage)
     select workspace_id, sum(keys)::int as keys, sum(identities)::int as identities, sum(bytes)::int as bytes
     from stored group by 1 having sum(keys) <> 0 or sum(identities) <> 0 or sum(bytes) <> 0`,
-  "no row is stamped by a transaction that is yet to come": (sql) => sql`
+  "no row is stamped with a future transaction id": (sql) => sql`
     select changed_xid from (
       select changed_xid from keys union all select changed_xid from identities union all
       select changed_xid from workspaces) as stamped
@@ -113,9 +115,9 @@ const rules: Rules = {
 };
 
 /**
- * Every breach of the rules in a database, in words.
+ * Every violation of the invariants in a database, as text.
  *
- * @param more what must hold as well, because of who has written there
+ * @param more further invariants, which depend on what wrote to the database
  */
 export async function findHalves(sql: Sql, more: Rules = {}): Promise<string[]> {
   const found: string[] = [];

@@ -1,39 +1,39 @@
-/** Watches how long the event loop of this process is busy without a pause. */
+/** Measures how long the event loop of this process is blocked. */
 export interface LoopWatch {
-  /** The longest in milliseconds since it was last asked, or since it began. */
+  /** The longest block in milliseconds since the last call, or since the start. */
   longest(): number;
   stop(): void;
 }
 
 /**
- * Looks at the clock at every chance that the event loop gives. Of the wall's time and the processor's the shorter one
- * counts: while other programs have the processor, this one is not busy, and what other threads do does not stop the loop.
+ * Reads the clock in every iteration of the event loop. The shorter of wall time and CPU time counts: while other
+ * programs use the CPU, this process is not busy, and the work of other threads does not block the loop.
  *
- * @param everyMs how long to pause between; 0: not at all, which is exact, and keeps a processor busy
- * @param busyFor is called with how long it was, each time
+ * @param intervalMs the interval of the readings; 0 reads continuously, which is exact and keeps a core busy
+ * @param busyFor is called with the duration of each iteration
  */
-export function watchLoop(everyMs = 0, busyFor?: (ms: number) => void): LoopWatch {
-  let longest = 0;
+export function watchLoop(intervalMs = 0, busyFor?: (ms: number) => void): LoopWatch {
+  let maxBusyMs = 0;
   let timer: NodeJS.Timeout | NodeJS.Immediate;
   let wall = performance.now();
   let cpu = process.cpuUsage();
-  const look = () => {
+  const measure = () => {
     const nowWall = performance.now();
     const nowCpu = process.cpuUsage();
     const worked = (nowCpu.user - cpu.user + nowCpu.system - cpu.system) / 1_000;
     const busy = Math.min(nowWall - wall, worked);
-    longest = Math.max(longest, busy);
+    maxBusyMs = Math.max(maxBusyMs, busy);
     busyFor?.(busy);
     wall = nowWall;
     cpu = nowCpu;
     timer = next();
   };
-  const next = () => (everyMs === 0 ? setImmediate(look) : setTimeout(look, everyMs));
+  const next = () => (intervalMs === 0 ? setImmediate(measure) : setTimeout(measure, intervalMs));
   timer = next();
   return {
     longest() {
-      const found = longest;
-      longest = 0;
+      const found = maxBusyMs;
+      maxBusyMs = 0;
       return found;
     },
     stop() {
@@ -43,7 +43,7 @@ export function watchLoop(everyMs = 0, busyFor?: (ms: number) => void): LoopWatc
   };
 }
 
-/** How long this machine takes, at its best, for a known piece of work: to parse 128 KiB of JSON, in milliseconds. */
+/** The minimum time in milliseconds that this machine takes for a known piece of work: parsing 128 KiB of JSON. */
 export function workUnit(): number {
   const text = JSON.stringify(Array.from({ length: 3_000 }, (_, id) => ({ id, name: `key ${id}`, tags: ["a", "b"] })));
   const times = Array.from({ length: 50 }, () => {

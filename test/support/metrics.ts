@@ -8,7 +8,7 @@ export async function readMetric(app: TestApp, name: string, labels: Record<stri
   return total(samples, `latchkey_${name}`, labels);
 }
 
-/** How often keys or workspaces were found where, so far. */
+/** The number of lookups of keys or workspaces so far, by cache level. */
 export async function readLookups(app: TestApp, kind: "key" | "workspace") {
   const read = (source: string) => readMetric(app, "lookups_total", { kind, source });
   const [memory, redis, postgres] = await Promise.all([read("memory"), read("redis"), read("postgres")]);

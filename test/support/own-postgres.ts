@@ -4,20 +4,20 @@ import { join } from "node:path";
 import { openPostgres } from "../../src/embedded/postgres.js";
 import { descendantsOf } from "../e2e/processes.js";
 
-/** A PostgreSQL for one test file, which may do to it what it likes. */
+/** A PostgreSQL for one test file, which may stop, crash and change it. */
 export interface OwnPostgres {
   readonly url: string;
-  /** As `pg_ctl restart -m` does: `fast` ends sessions, `immediate` is a crash. */
+  /** Like `pg_ctl restart -m`: `fast` ends sessions, `immediate` is a crash. */
   restart(mode: "fast" | "immediate"): Promise<void>;
-  /** Stops it, does something to its data folder, and starts it again. */
+  /** Stops it, runs a callback on its data folder, and starts it again. */
   whileStopped(act: (folder: string) => void): Promise<void>;
-  /** Stops all of its processes, as SIGSTOP does. */
+  /** Pauses all of its processes with SIGSTOP. */
   freeze(): void;
   thaw(): void;
   close(): Promise<void>;
 }
 
-/** It keeps what it has acknowledged, unless the machine crashes. */
+/** Acknowledged changes are durable, unless the machine itself crashes. */
 export async function openOwnPostgres(): Promise<OwnPostgres> {
   const dataDir = mkdtempSync(join(tmpdir(), "latchkey-own-"));
   const backend = await openPostgres(dataDir, { fsync: "off" });

@@ -2,23 +2,23 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { addressOf, byPort } from "./backend-address.js";
 
-/** A TCP proxy in front of a backend, for letting the network fail. */
+/** A TCP proxy in front of a backend, to simulate network faults. */
 export interface BackendProxy {
-  /** The backend's URL, by way of the proxy. */
+  /** The backend's URL through the proxy. */
   readonly url: string;
-  /** Ends every connection, and every new one at once. */
+  /** Resets every connection, and every new one at once. */
   cut(): void;
-  /** Holds every byte back, in both directions, on new connections too. */
+  /** Buffers all bytes in both directions, on new connections too. */
   stall(): void;
-  /** Holds every byte back on the connections there are, for good; new ones work. */
+  /** Delivers no further bytes on the existing connections. New connections work. */
   blackhole(): void;
-  /** Lets every byte arrive this much later. */
+  /** Delays all bytes by this time. */
   delay(ms: number): void;
-  /** Lets every byte of the backend arrive this much later, and those to it at once. */
+  /** Delays the bytes from the backend by this time, and not those to it. */
   delayAnswers(ms: number): void;
-  /** All works again; bytes that were held back arrive now. */
+  /** Ends every fault. Buffered bytes arrive now. */
   resume(): void;
-  /** Ends every connection; new ones lead to the backend of this URL. */
+  /** Resets every connection. New ones lead to the backend of this URL. */
   retarget(backendUrl: string): void;
   close(): Promise<void>;
 }
@@ -28,7 +28,7 @@ export async function openProxy(backendUrl: string): Promise<BackendProxy> {
   let backend = addressOf(backendUrl);
   const links = new Set<Link>();
   let state: "open" | "cut" | "stalled" = "open";
-  let delayMs = { there: 0, back: 0 };
+  let delayMs = { toBackend: 0, fromBackend: 0 };
 
   const server = createServer({ noDelay: true }, (near) => {
     near.on("error", () => {});
@@ -40,7 +40,7 @@ export async function openProxy(backendUrl: string): Promise<BackendProxy> {
     links.add(link);
     near.once("close", () => links.delete(link));
     link.delay(delayMs);
-    if (state === "stalled") link.hold();
+    if (state === "stalled") link.pause();
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -62,17 +62,17 @@ export async function openProxy(backendUrl: string): Promise<BackendProxy> {
     },
     stall() {
       state = "stalled";
-      for (const link of links) link.hold();
+      for (const link of links) link.pause();
     },
     blackhole() {
       for (const link of links) link.abandon();
     },
-    delay: (ms) => delayAll({ there: ms, back: ms }),
-    delayAnswers: (ms) => delayAll({ there: 0, back: ms }),
+    delay: (ms) => delayAll({ toBackend: ms, fromBackend: ms }),
+    delayAnswers: (ms) => delayAll({ toBackend: 0, fromBackend: ms }),
     resume() {
       state = "open";
-      delayAll({ there: 0, back: 0 });
-      for (const link of links) link.release();
+      delayAll({ toBackend: 0, fromBackend: 0 });
+      for (const link of links) link.resume();
     },
     retarget(to) {
       backend = addressOf(to);
@@ -87,13 +87,13 @@ export async function openProxy(backendUrl: string): Promise<BackendProxy> {
   };
 }
 
-/** A connection of a client, joined to one of the backend. */
+/** A connection of a client, joined to one to the backend. */
 interface Link {
-  hold(): void;
-  /** Holds for good. */
+  pause(): void;
+  /** Pauses permanently. */
   abandon(): void;
-  release(): void;
-  delay(ms: { readonly there: number; readonly back: number }): void;
+  resume(): void;
+  delay(ms: { readonly toBackend: number; readonly fromBackend: number }): void;
   break(): void;
 }
 
@@ -101,24 +101,24 @@ function join(near: Socket, far: Socket): Link {
   far.on("error", () => {});
   near.once("close", () => far.destroy());
   far.once("close", () => near.destroy());
-  const there = openFlow(near, far);
-  const back = openFlow(far, near);
-  const flows = [there, back];
+  const toBackend = openFlow(near, far);
+  const fromBackend = openFlow(far, near);
+  const flows = [toBackend, fromBackend];
   let abandoned = false;
   const link: Link = {
-    hold() {
-      for (const flow of flows) flow.hold();
+    pause() {
+      for (const flow of flows) flow.pause();
     },
     abandon() {
       abandoned = true;
-      link.hold();
+      link.pause();
     },
-    release() {
-      if (!abandoned) for (const flow of flows) flow.release();
+    resume() {
+      if (!abandoned) for (const flow of flows) flow.resume();
     },
     delay(ms) {
-      there.delay(ms.there);
-      back.delay(ms.back);
+      toBackend.delay(ms.toBackend);
+      fromBackend.delay(ms.fromBackend);
     },
     break() {
       near.resetAndDestroy();
@@ -128,10 +128,10 @@ function join(near: Socket, far: Socket): Link {
   return link;
 }
 
-/** One direction of a connection. Bytes that are under way when it is held arrive when it is released, in their order. */
-function openFlow(from: Socket, to: Socket): Pick<Link, "hold" | "release"> & { delay(ms: number): void } {
+/** One direction of a connection. Bytes that arrive while it is paused are delivered in order when it resumes. */
+function openFlow(from: Socket, to: Socket): Pick<Link, "pause" | "resume"> & { delay(ms: number): void } {
   const late: { readonly bytes: Buffer; readonly due: number }[] = [];
-  let held = false;
+  let paused = false;
   let delayMs = 0;
   let timer: NodeJS.Timeout | undefined;
 
@@ -140,29 +140,29 @@ function openFlow(from: Socket, to: Socket): Pick<Link, "hold" | "release"> & { 
   };
   const deliver = () => {
     timer = undefined;
-    while (!held && late[0] !== undefined && late[0].due <= performance.now()) write(late.shift()?.bytes as Buffer);
+    while (!paused && late[0] !== undefined && late[0].due <= performance.now()) write(late.shift()?.bytes as Buffer);
     const [next] = late;
-    if (next !== undefined && !held) timer = setTimeout(deliver, next.due - performance.now());
+    if (next !== undefined && !paused) timer = setTimeout(deliver, next.due - performance.now());
   };
   from.on("data", (bytes) => {
     if (delayMs === 0 && late.length === 0) return write(bytes);
     late.push({ bytes, due: performance.now() + delayMs });
-    if (timer === undefined && !held) timer = setTimeout(deliver, delayMs);
+    if (timer === undefined && !paused) timer = setTimeout(deliver, delayMs);
   });
   from.once("end", () => to.end());
   from.once("close", () => clearTimeout(timer));
   to.on("drain", () => {
-    if (!held) from.resume();
+    if (!paused) from.resume();
   });
 
   return {
-    hold() {
-      held = true;
+    pause() {
+      paused = true;
       clearTimeout(timer);
       from.pause();
     },
-    release() {
-      held = false;
+    resume() {
+      paused = false;
       deliver();
       from.resume();
     },

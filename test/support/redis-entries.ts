@@ -9,16 +9,16 @@ import { createWorkspace } from "./clients/http-requests.js";
 import { listKeys, listKeysGrpc } from "./clients/verify-calls.js";
 import type { TestApp } from "./harness.js";
 
-/** What Redis calls the state of a workspace. */
+/** The Redis key of a workspace's cache entry. */
 export const workspaceEntryOf = (workspaceId: string) => `latchkey:ws:${workspaceId}`;
 
-/** What Redis calls a key. */
+/** The Redis key of an API key's cache entry. */
 export const keyEntryOf = (key: string) => `latchkey:key:${hashOf(key)}`;
 
-/** What keys are told apart by. */
+/** The hash that identifies a key. */
 export const hashOf = (key: string) => hashSecret(key);
 
-/** A workspace with its first key, and what Redis holds of the two. */
+/** A workspace with its first key, and the Redis entries of both. */
 export interface Shared {
   readonly workspaceId: string;
   readonly key: string;
@@ -26,9 +26,9 @@ export interface Shared {
   readonly keyEntry: string;
 }
 
-/** A new workspace of which this replica has told Redis. */
+/** A new workspace that this replica has cached in Redis. */
 export async function createShared(app: TestApp, redis: Redis): Promise<Shared> {
-  // On a busy machine a write to Redis may be given up, and it is not tried again: then another workspace is taken.
+  // On a busy machine a write to Redis may time out, and it is not retried: then another workspace is created.
   for (let attempt = 0; attempt < 10; attempt++) {
     const { workspaceId, key } = await createWorkspace(app.httpUrl);
     await listKeys(app, key);
@@ -38,17 +38,17 @@ export async function createShared(app: TestApp, redis: Redis): Promise<Shared> 
       await sleep(20);
     }
   }
-  return expect.fail("nothing arrives in Redis");
+  return expect.fail("no entry arrives in Redis");
 }
 
-/** What Redis holds of a key, once this replica has been asked for it. */
+/** The Redis entry of a key, after a call to this replica has cached it. */
 export async function shareKey(app: TestApp, redis: Redis, key: string): Promise<string> {
   await listKeys(app, key);
   await expect.poll(() => redis.exists(keyEntryOf(key)), { timeout: 5_000 }).toBe(1);
   return (await redis.get(keyEntryOf(key))) ?? "";
 }
 
-/** The epoch of a service's database, and what its entries are sealed with. */
+/** The epoch of a service's database, and the key of its signed entries. */
 export async function readTerms(app: TestApp): Promise<LeaseTerms> {
   const db = openDatabase(app.databaseUrl, { connections: 1, statementMs: 10_000 });
   try {
@@ -58,20 +58,20 @@ export async function readTerms(app: TestApp): Promise<LeaseTerms> {
   }
 }
 
-/** Runs statements in a service's database, past the service. */
+/** Runs SQL in a service's database, bypassing the service. */
 export async function inDatabase(app: TestApp, statements: string): Promise<void> {
   const sql = openSql(app.databaseUrl, { max: 1 });
   await sql.unsafe(statements).finally(() => sql.end());
 }
 
-/** How the first call of a key to each of two replicas ends: by HTTP to the one, by gRPC to the other. */
+/** The outcome of a key's first call to each of two replicas: over HTTP to one, over gRPC to the other. */
 export async function askBoth([one, other]: readonly [TestApp, TestApp], key: string): Promise<[string, string]> {
   const [{ status, text }, grpc] = await Promise.all([listKeys(one, key), listKeysGrpc(other, key)]);
   const [, error = text] = /errors-v2\/service\/([a-z_/]+)/.exec(text) ?? [];
   return [status === 200 ? "OK" : error, grpc];
 }
 
-/** How calls end, by HTTP and by gRPC. */
+/** The outcomes of calls over HTTP and gRPC. */
 export const outcomes = {
   served: ["OK", "OK"],
   workspaceDisabled: ["authorization/workspace_disabled", "PERMISSION_DENIED"],
@@ -81,7 +81,7 @@ export const outcomes = {
   keyUnknown: ["authentication/key_not_found", "UNAUTHENTICATED"],
 };
 
-/** Where a replica has found keys and workspaces so far, by its metrics. */
+/** The number of a replica's lookups so far, by cache level. */
 export async function readLookups(app: TestApp): Promise<Record<string, number>> {
   const text = await (await fetch(app.metricsUrl ?? "")).text();
   const lines = text.matchAll(/^latchkey_lookups_total\{kind="(\w+)",source="(\w+)"\} (\d+)$/gm);

@@ -9,35 +9,35 @@ import { Redis } from "ioredis";
 import { expect, onTestFinished, type TestContext } from "vitest";
 import { leaveOut } from "./skip.js";
 
-/** A Redis server of a test, in a process of its own. */
+/** A Redis server of a test, in its own process. */
 export interface RedisNode {
   readonly port: number;
   readonly url: string;
-  /** For the test itself to look at it and to change it. */
+  /** A client for the test itself to read and change it. */
   readonly redis: Redis;
-  /** Ends it at once, by SIGKILL. */
+  /** Kills it with SIGKILL. */
   kill(): Promise<void>;
 }
 
-/** The Redis server of this machine; where there is none, the test is left out. */
+/** The path of an installed Redis server. Skips the test if there is none. */
 export function findServer(context: TestContext): string {
   const found = ["valkey-server", "redis-server"].find((name) => spawnSync(name, ["--version"]).status === 0);
   return found ?? leaveOut(context, "this machine has neither valkey-server nor redis-server");
 }
 
-/** How often another port is tried, if the one that was free has been taken in the meantime. */
-const mostPorts = 5;
+/** How many ports are tried, since a free port may be taken before the server binds it. */
+const maxPorts = 5;
 
-/** Starts a server with these settings. It ends with the test, or with the process that runs it. */
+/** Starts a server with these settings. It is killed with the test, or with the process that runs it. */
 export async function startNode(program: string, settings: Record<string, string> = {}): Promise<RedisNode> {
   for (let ports = 1; ; ports++) {
     const node = await startAt(await freePort(), program, settings);
     if (typeof node !== "string") return node;
-    if (!/address already in use/i.test(node) || ports === mostPorts) expect.fail(`${program} did not start: ${node}`);
+    if (!/address already in use/i.test(node) || ports === maxPorts) expect.fail(`${program} did not start: ${node}`);
   }
 }
 
-/** Resolves to what it said, if it ends before it answers. */
+/** Resolves to the server's output if it exits before it responds. */
 async function startAt(port: number, program: string, settings: Record<string, string>): Promise<RedisNode | string> {
   const folder = mkdtempSync(join(tmpdir(), "latchkey-redis-"));
   const all = { bind: "127.0.0.1", port: `${port}`, dir: folder, save: '""', appendonly: "no", ...settings };
@@ -57,23 +57,23 @@ async function startAt(port: number, program: string, settings: Record<string, s
     process.off("exit", lastResort);
     rmSync(folder, { recursive: true, force: true });
   });
-  child.stdin.on("error", () => {}); // it ended at once, which is noticed below
+  child.stdin.on("error", () => {}); // it exited at once, which is detected below
   child.stdin.end(
     Object.entries(all)
       .map((setting) => `${setting.join(" ")}\n`)
       .join(""),
   );
-  const ended = once(child, "close").then(([code, signal]) => `it ended with ${signal ?? code}: ${said.join("")}`);
+  const ended = once(child, "close").then(([code, signal]) => `it exited with ${signal ?? code}: ${said.join("")}`);
   const failure = await Promise.race([answersItself(redis, child), ended]);
   return failure ?? { port, url: `redis://127.0.0.1:${port}`, redis, kill };
 }
 
-/** Whoever has taken the port in the meantime may answer, too. */
+/** Waits until this process itself responds: another one may have taken the port in the meantime. */
 async function answersItself(redis: Redis, { pid }: ChildProcess): Promise<undefined> {
   while (!(await redis.info("server")).includes(`process_id:${pid}\r\n`)) await sleep(50);
 }
 
-/** A port on the loopback that is free at this moment. */
+/** A currently free port on the loopback address. */
 async function freePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -83,10 +83,10 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** How many slots a cluster has. */
+/** The number of slots of a cluster. */
 const slots = 16_384;
 
-/** Starts nodes that share the slots of a cluster evenly, each with one stretch of them. */
+/** Starts nodes that share the slots of a cluster evenly, each with one contiguous range. */
 export async function startCluster(program: string, size: number): Promise<RedisNode[]> {
   const settings = { "cluster-enabled": "yes", "cluster-node-timeout": "1000" };
   const nodes = await Promise.all(

@@ -6,17 +6,17 @@ import { openTestApp, type TestApp } from "./harness.js";
 /** Replicas of one service, and the Redis that they share. */
 export interface Replicas {
   redis: Redis;
-  /** Makes the changes, and leaves entries in Redis. */
+  /** Makes the changes, and writes entries to Redis. */
   app: TestApp;
-  /** Hold nothing of a new workspace until they are called with one of its keys. */
+  /** Have nothing of a new workspace cached until one of its keys calls them. */
   others: [TestApp, TestApp];
 }
 
-/** Opens replicas for the tests of a file, which are to read them inside their tests. */
+/** Opens replicas for the tests of a file. Read the result inside tests only. */
 export function openReplicas(): Replicas {
   const replicas = {} as Replicas;
   const opened: TestApp[] = [];
-  // One after the other: a start is the heaviest thing that these tests do.
+  // Sequentially, because starting a service is the most expensive part of these tests.
   const open = async (databaseUrl?: string) => {
     const app = await openTestApp({ metricsPort: 0, ...(databaseUrl && { databaseUrl }) });
     opened.unshift(app);

@@ -9,20 +9,20 @@ import { readLookups } from "./metrics.js";
 /** Several services on one database. */
 export interface Replicas {
   readonly apps: readonly TestApp[];
-  /** gRPC and HTTP of each. */
+  /** A gRPC and an HTTP client of each. */
   readonly protocols: readonly ProtocolClient[];
-  /** Changes something, by way of another replica and another protocol each time. */
+  /** Makes a change, over another replica and another protocol each time. */
   change<Name extends OperationName>(name: Name, credential: string, request: CallRequest): Promise<Answers[Name]>;
-  /** Asks every replica through both protocols at once; each must answer. */
+  /** Calls every replica over both protocols concurrently. Each call must succeed. */
   ask<Name extends OperationName>(name: Name, credential: string, request: CallRequest): Promise<Answers[Name][]>;
-  /** How a key is answered that calls by itself, at every protocol. */
+  /** The outcomes of calls with this key, over every protocol of every replica. */
   outcomes(key: string): Promise<string[]>;
-  /** Makes sure that every replica answers about this key from what it holds. */
+  /** Checks that every replica verifies this key from its memory cache. */
   expectHeld(key: string): Promise<void>;
   close(): Promise<void>;
 }
 
-/** Opens so many services; without a URL, on a database of the tests' own. */
+/** Opens this many services; without a URL, on a new database. */
 export async function openReplicas(count: number, databaseUrl?: string): Promise<Replicas> {
   const apps: TestApp[] = [];
   for (let url = databaseUrl; apps.length < count; url = apps[0]?.databaseUrl) {
@@ -59,7 +59,7 @@ export async function openReplicas(count: number, databaseUrl?: string): Promise
     },
     async close() {
       for (const each of opened) each.close();
-      // The first one's database goes with it.
+      // Closing the first one drops the database.
       for (const app of apps.toReversed()) await app.close();
     },
   };

@@ -5,7 +5,7 @@ import { type Database, openDatabase } from "../../src/storage/postgres/database
 import { migrate } from "../../src/storage/postgres/migrate.js";
 import { createDatabase } from "./harness.js";
 
-/** A database with the schema, as SQL sees it, without a service. */
+/** A database with the schema, accessed by SQL, without a service. */
 export interface Schema {
   readonly url: string;
   readonly sql: Sql;
@@ -13,14 +13,14 @@ export interface Schema {
   readonly db: Database;
   insertWorkspace(): Promise<string>;
   insertKey(workspaceId: string): Promise<string>;
-  /** Whether the transaction that wrote a workspace last has stamped it. */
+  /** Whether a workspace is stamped with the transaction id of its last write. */
   isWorkspaceStamped(workspaceId: string): Promise<boolean>;
-  /** The same of a workspace's keys, oldest first. */
+  /** The same for a workspace's keys, oldest first. */
   areKeysStamped(workspaceId: string): Promise<boolean[]>;
   close(): Promise<void>;
 }
 
-/** Opens a fresh, migrated database; close it in afterAll. */
+/** Opens a new, migrated database. Close it in afterAll. */
 export async function openSchema(given?: { url: string; drop(): Promise<void> }): Promise<Schema> {
   const database = given ?? (await createDatabase());
   const sql = connectPostgres(database.url);
@@ -60,7 +60,7 @@ export async function openSchema(given?: { url: string; drop(): Promise<void> })
   };
 }
 
-/** Disables a workspace as the store does, on a connection of the caller's choice. */
+/** Disables a workspace as the store does, on the given connection. */
 export async function disableRow(on: Statement, workspaceId: string): Promise<void> {
   await on`
     update workspaces set disabled_at = now(), disabled_reason = 'OWNER_REQUEST' where workspace_id = ${workspaceId}`;

@@ -7,28 +7,28 @@ import { isWellFormedSecret } from "../../src/keys/secret.js";
 import type { Evidence } from "./artifacts.js";
 import { operatorKey } from "./operator-key.js";
 
-/** What a run has left behind. */
+/** The output of a test run. */
 export interface Remains {
-  /** The folder that the tests' evidence was written to. */
+  /** The folder with the tests' recorded output. */
   readonly evidence: string;
-  /** Databases that were not dropped; of the others, the evidence tells. */
+  /** Databases that were not dropped. The rows of dropped ones are in the folder. */
   readonly databaseUrls: readonly string[];
   readonly redisUrl: string | undefined;
 }
 
-/** How much was searched, and where a secret was that does not belong there. */
+/** How much was searched, and the secrets found. */
 export interface Findings {
   readonly searched: ReadonlyMap<string, number>;
   readonly leaks: readonly string[];
 }
 
-/** Looks for secrets in everything that a run has left behind. */
+/** Searches all output of a run for secrets. */
 export async function searchRemains({ evidence, databaseUrls, redisUrl }: Remains): Promise<Findings> {
   const searched = new Map<string, number>();
   const leaks: string[] = [];
   const search = ({ kind, from, count, text }: Pick<Evidence, "from" | "count" | "text"> & { kind: string }) => {
     searched.set(kind, (searched.get(kind) ?? 0) + count);
-    // Line by line only where there is something: to look through the whole at once takes a tenth of the time.
+    // Splits into lines only if there is a match: searching the whole text at once takes a tenth of the time.
     const lines = secretsIn(text).length > 0 ? text.split("\n") : [];
     for (const line of lines.filter((line) => secretsIn(line).length > 0)) leaks.push(`${kind} of ${from}: ${line}`);
   };
@@ -41,14 +41,14 @@ export async function searchRemains({ evidence, databaseUrls, redisUrl }: Remain
     search({ kind: "rows", from: new URL(url).pathname.slice(1), ...(await suspiciousRows(url)) });
   }
   if (redisUrl !== undefined) {
-    for (const text of await entriesOf(redisUrl)) search({ kind: "entries of Redis", from: "the run", count: 1, text });
+    for (const text of await entriesOf(redisUrl)) search({ kind: "Redis entries", from: "the run", count: 1, text });
   }
   return { searched, leaks };
 }
 
 /**
- * The secrets in a text. Ours are known by their form and their checksum, so that no list of them is needed, and none
- * is overlooked: of texts of that form, one in four thousand million is taken for a secret that is none.
+ * The secrets in a text. They are recognized by their format and checksum, so that no list of them is needed and none
+ * is missed. One in four thousand million texts of that format is a false positive.
  */
 export function secretsIn(text: string): string[] {
   const found = [...text.matchAll(/_[A-Za-z0-9]{39}/g)].flatMap(({ index, 0: end }) => {
@@ -58,9 +58,9 @@ export function secretsIn(text: string): string[] {
   return text.includes(operatorKey) ? [...found, operatorKey] : found;
 }
 
-/** How many rows a database has in all, and those in which there may be a secret. */
+/** The number of rows of a database, and the rows that may contain a secret. */
 export async function suspiciousRows(databaseUrl: string): Promise<{ count: number; text: string }> {
-  // What is in bytes is shown as the text that it may be.
+  // Bytes are searched as the text that they may be.
   const sql = openSql(databaseUrl, { max: 1, onnotice: () => {}, connection: { bytea_output: "escape" } });
   try {
     const tables = await sql<{ name: string }[]>`
@@ -83,7 +83,7 @@ export async function suspiciousRows(databaseUrl: string): Promise<{ count: numb
   }
 }
 
-/** What Redis has: names and values. */
+/** The names and values of all Redis entries. */
 async function entriesOf(redisUrl: string): Promise<string[]> {
   const redis = new Redis(redisUrl);
   try {

@@ -8,7 +8,7 @@ import { toRequestMessage } from "../contract/messages.js";
 import { ask } from "./clients/http-requests.js";
 import type { TestApp } from "./harness.js";
 
-/** Every RPC by the name that HTTP has for it, read from the descriptors so that none is forgotten. */
+/** Every RPC by its HTTP operation name, read from the descriptors so that none is missing. */
 export const rpcs = new Map(
   [KeysService, IdentitiesService, WorkspacesService].flatMap((service) =>
     service.methods.map((rpc) => [
@@ -18,20 +18,20 @@ export const rpcs = new Map(
   ),
 );
 
-/** What a caller was answered, as text, headers and trailers included. */
+/** A response as text, headers and trailers included. */
 export interface Told {
   readonly operation: string;
   readonly ok: boolean;
   readonly text: string;
 }
 
-/** A way to call: with a request that can be written, or with any text or bytes in its place. */
+/** A client that sends a request, or any text or bytes in its place. */
 export interface TourClient {
   call(operation: string, key: string | undefined, body: Readonly<Record<string, unknown>> | string): Promise<Told>;
   close(): void;
 }
 
-/** Headers of which the service has no use, or only one; in each, a value that is to appear nowhere. */
+/** Headers that the service ignores or uses for one purpose only. Their values must not appear in any output. */
 export const headers: Readonly<Record<string, string>> = Object.fromEntries(
   [
     "accept-language",
@@ -65,7 +65,7 @@ export function openConnectTour(app: TestApp): TourClient {
   });
 }
 
-/** A protocol on the HTTP port, by its paths and its kind of JSON. */
+/** A client of a protocol on the HTTP port, given its paths and its JSON encoding. */
 function openJsonTour(
   app: TestApp,
   path: (operation: string) => string,
@@ -73,12 +73,12 @@ function openJsonTour(
 ): TourClient {
   return {
     async call(operation, key, body) {
-      const answer = await ask(app.httpUrl, path(operation), {
+      const response = await ask(app.httpUrl, path(operation), {
         ...(key !== undefined && { key }),
         headers: { ...headers, "content-type": "application/json" },
         body: typeof body === "string" ? body : write(body, operation),
       });
-      return { operation, ok: answer.status === 200, text: JSON.stringify(answer.headers) + answer.text };
+      return { operation, ok: response.status === 200, text: JSON.stringify(response.headers) + response.text };
     },
     close: () => {},
   };
@@ -120,7 +120,7 @@ function rpcOf(operation: string): DescMethodUnary {
   return rpc;
 }
 
-/** What gRPC and Connect call an operation by. */
+/** The path of an operation over gRPC and Connect. */
 export function pathOf(operation: string): string {
   const { parent, name } = rpcOf(operation);
   return `/${parent.typeName}/${name}`;
@@ -161,7 +161,7 @@ function answerText(schema: DescMessage, bytes: Uint8Array = new Uint8Array()): 
   return toJsonString(schema, fromBinary(schema, bytes));
 }
 
-/** Message and metadata; what is binary, byte by byte, so that a text within it is found. */
+/** The message and metadata of an error. Binary values are decoded byte by byte, so that a text in them is found. */
 function errorText({ message, details, metadata }: ServiceError): string {
   const values = Object.keys(metadata.getMap()).flatMap((name) => metadata.get(name));
   return [message, details, ...values.map((value) => value.toString("latin1"))].join();

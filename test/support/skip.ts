@@ -1,16 +1,16 @@
 import { spawnSync } from "node:child_process";
 import type { TestContext } from "vitest";
 
-/** Leaves the running test out, and says why where everybody sees it. */
+/** Skips the running test, and prints the reason. */
 export function leaveOut(context: TestContext, reason: string): never {
-  process.stdout.write(`left out: ${context.task.name}: ${reason}\n`);
+  process.stdout.write(`skipped: ${context.task.name}: ${reason}\n`);
   return context.skip(reason);
 }
 
-/** Whether commands for curl can be pasted on this machine. */
+/** Whether curl is installed. */
 export const hasCurl = spawnSync("curl", ["--version"]).status === 0;
 
-/** Leaves the running test out where there is no curl. */
+/** Skips the running test if curl is not installed. */
 export function needsCurl(context: TestContext): void {
   if (!hasCurl) leaveOut(context, "curl is not installed on this machine");
 }

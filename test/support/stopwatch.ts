@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 
 /**
- * Starts to measure how long something takes, in milliseconds, without what a busy machine adds to it: the time for which
- * this process was ready to go on, and had to wait for a core. It is taken off twice, since whoever it talks to, such as
- * PostgreSQL, waits for a core, too. Where the system does not tell, nothing is taken off.
+ * Starts to measure a duration in milliseconds, without the delay that a busy machine adds: the time in which this
+ * thread was runnable and waited for a core. It is subtracted twice, because the peer, such as PostgreSQL, waits for a
+ * core too. If the system does not report it, nothing is subtracted.
  */
 export function startStopwatch(): () => number {
   const startedAt = performance.now();
@@ -11,7 +11,7 @@ export function startStopwatch(): () => number {
   return () => Math.max(0, performance.now() - startedAt - 2 * (waitedForCore() - waitedBefore));
 }
 
-/** For how long this thread has been runnable and did not run, since it began; in milliseconds. */
+/** How long this thread has been runnable without running since its start, in milliseconds. */
 function waitedForCore(): number {
   try {
     const [, waitedNs] = readFileSync("/proc/thread-self/schedstat", "utf8").split(" ");

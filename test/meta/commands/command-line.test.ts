@@ -11,7 +11,7 @@ import { readOptions as readFaults } from "../../verification/faults/options.js"
 
 type Read = (args: readonly string[]) => object;
 
-/** How each command reads its options, and what it makes of none. */
+/** How each command parses its options, and the result without options. */
 const commands = {
   bench: { read: (args) => readBench(args, rows), none: { rows, quick: false, json: false, write: false } },
   overload: { read: readOverload, none: { seconds: 10, json: false, subjects: [{}, {}, {}] } },
@@ -25,7 +25,7 @@ type Name = keyof typeof commands;
 const names = Object.keys(commands) as Name[];
 
 describe.each(names)("npm run %s", (name) => {
-  it("tells how it is used if it is asked, on stdout, and ends with 0", () => {
+  it("prints its usage to stdout with --help, and exits with 0", () => {
     const { code, stdout, stderr } = run(name, ["--help"]);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(stdout).toMatch(new RegExp(`^Usage: npm run ${name} -- \\[options\\]`));
@@ -37,17 +37,19 @@ describe.each(names)("npm run %s", (name) => {
     expect(commands[name].read([])).toMatchObject(commands[name].none);
   });
 
-  it("refuses an option that it does not know, and names the one that is like it", () => {
+  it("refuses an unknown option, and suggests a similar one", () => {
     expectRefusal(name, ["--jsn"], "unknown option '--jsn'\n(Did you mean --json?)");
   });
 
-  it("refuses what is too much", () => {
+  it("refuses surplus arguments", () => {
     const takesNames = ["attack", "bench", "overload"].includes(name);
     expectRefusal(name, ["nonsense"], takesNames ? /^there is no \w+ nonsense here$/m : "too many arguments");
   });
 });
 
-/** The options of each command: what their values must be, how some are read, and some that are refused. */
+/**
+ * The options of each command: what their values must be, some valid values and their parsed form, and invalid ones.
+ */
 const options: Record<Name, Record<string, { must?: string; right?: object; wrong?: readonly string[] }>> = {
   bench: {
     svg: { must: "the name of a file", right: { "bench.svg": "bench.svg" } },
@@ -115,27 +117,27 @@ describe.each(each.filter(({ must }) => must !== undefined))("npm run $name -- -
     }
   });
 
-  it("misses a value that is not given", () => {
+  it("refuses a missing value", () => {
     expectRefusal(name, [`--${option}`], new RegExp(`^option '--${option} <\\w+>' argument missing$`, "m"));
   });
 });
 
 describe.each(each.filter(({ must }) => must === undefined))("npm run $name -- --$option", ({ name, option }) => {
-  it("is on if it is said", () => {
+  it("is true if given", () => {
     expect(commands[name].read([`--${option}`])).toMatchObject({ [option]: true });
   });
 });
 
-/** Wrong usage is told on stderr, with how it is right; the command ends with 2. */
+/** Expects that the command prints the error and its usage to stderr, and exits with 2. */
 function expectRefusal(name: Name, args: readonly string[], sentence: string | RegExp): void {
   const { code, stdout, stderr } = run(name, args);
   expect({ args, code, stdout }).toEqual({ args, code: 2, stdout: "" });
-  const [, told = "", usage] = /^error: (.*?\n)\n(Usage: .*)$/s.exec(stderr) ?? [];
-  expect(told).toMatch(sentence);
+  const [, message = "", usage] = /^error: (.*?\n)\n(Usage: .*)$/s.exec(stderr) ?? [];
+  expect(message).toMatch(sentence);
   expect(usage).toMatch(new RegExp(`^Usage: npm run ${name} -- `));
 }
 
-/** Reads its options as a command does, and tells what its user sees if it ends then. */
+/** Parses options as a command does. Returns its output and exit code. */
 function run(name: Name, args: readonly string[]) {
   const stdout = vi.spyOn(process.stdout, "write").mockReturnValue(true);
   const stderr = vi.spyOn(process.stderr, "write").mockReturnValue(true);

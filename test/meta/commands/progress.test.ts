@@ -5,7 +5,7 @@ describe("progress", () => {
   beforeEach(() => void vi.useFakeTimers({ toFake: ["performance"] }));
   afterEach(() => void vi.useRealTimers());
 
-  it("is a line each, with the seconds that have passed", () => {
+  it("is one line per message, with the elapsed seconds", () => {
     const { stream, written } = openStream({ isTTY: false });
     const progress = createProgress(stream);
     progress.say("starting");
@@ -15,7 +15,7 @@ describe("progress", () => {
     expect(written).toEqual(["   0 s  starting\n", "   2 s  ending\n"]);
   });
 
-  it("is one line on a terminal, rewritten, cut to its width, and taken away in the end", () => {
+  it("is one line on a terminal: rewritten, truncated to its width, and erased at the end", () => {
     const { stream, written } = openStream({ isTTY: true, columns: 12 });
     const progress = createProgress(stream);
     progress.say("starting");
@@ -27,7 +27,7 @@ describe("progress", () => {
   it.each([
     [false, ["5 s", "10 s"]],
     [true, ["0 s", "0 s", "1 s"]],
-  ])("is not written as often as it is said, where that is all the time: on a terminal %s", (isTTY, first) => {
+  ])("is throttled if it is reported continuously: on a terminal %s", (isTTY, first) => {
     const { stream, written } = openStream({ isTTY, columns: 80 });
     const progress = createProgress(stream, 5_000);
     for (let tenths = 0; tenths <= 100; tenths++, vi.advanceTimersByTime(100)) progress.say("going on");

@@ -5,25 +5,25 @@ describe("a command", () => {
   it.each([
     [true, 0],
     [false, 1],
-  ])("that resolves to %s ends with %i, once all is undone, last things first", async (holds, code) => {
+  ])("that resolves to %s exits with %i after its cleanups, in reverse order", async (succeeded, code) => {
     const seen = await run(async (undo, done) => {
       undo(() => done("the first"));
       undo(() => done("the second"));
-      return holds;
+      return succeeded;
     });
     expect(seen).toEqual(["the second", "the first", `exit with ${code}`]);
   });
 
-  it("that fails says why, and ends with 1, once all is undone", async () => {
+  it("that throws prints the error, and exits with 1 after its cleanups", async () => {
     const seen = await run(async (undo, done) => {
       undo(() => done("the first"));
-      throw new Error("out of order");
+      throw new Error("failed");
     });
-    expect(seen).toEqual([expect.stringContaining("Error: out of order\n"), "the first", "exit with 1"]);
+    expect(seen).toEqual([expect.stringContaining("Error: failed\n"), "the first", "exit with 1"]);
   });
 });
 
-/** What happens while a command runs to its end, in order. */
+/** The output, cleanups and exit of a command, in order. */
 async function run(command: (undo: Undo, done: (what: string) => void) => Promise<boolean>): Promise<string[]> {
   const seen: string[] = [];
   const see = (what: unknown) => seen.push(`${what}`) > 0;

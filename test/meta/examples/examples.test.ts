@@ -10,10 +10,10 @@ import { installPackage, type Project } from "./installed.js";
 
 const run = promisify(execFile);
 
-/** The documents that show the client, each as a program that is made of its blocks. */
+/** The documents that show the client. The code blocks of each form one program. */
 const clientDocuments = { readme: "README.md", clients: "docs/guides/clients.md" };
 
-/** What the client needs, for gRPC, too; what the example of grpc-js needs; what the compiler needs to know Node. */
+/** The packages that the client needs, also for gRPC; that the grpc-js example needs; and the types that tsc needs. */
 const needed = [
   ...["@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-web", "@connectrpc/connect-node"],
   ...["@grpc/grpc-js", "@grpc/proto-loader"],
@@ -39,7 +39,7 @@ afterAll(async () => {
 });
 
 describe("the package", () => {
-  it("has the built service, the generated code and the proto files, and nothing else", () => {
+  it("contains the built service, the generated code and the proto files, and nothing else", () => {
     const files = readdirSync(project.package, { recursive: true, encoding: "utf8" });
     const foreign = files.filter(
       (file) => !/^((package\.json|README\.md|CHANGELOG\.md|dist)$|dist\/(src|gen|proto))/.test(file),
@@ -54,38 +54,38 @@ describe("the package", () => {
     expect(files).toEqual(expect.arrayContaining(promised));
   });
 
-  it("has a client that a strict project compiles, with modules resolved as Node does", () => build());
+  it("has a client that compiles in a strict project with Node's module resolution", () => build());
 
-  it("has a client that a strict project compiles, with modules resolved as bundlers do", () =>
+  it("has a client that compiles in a strict project with a bundler's module resolution", () =>
     compile("--module", "esnext", "--moduleResolution", "bundler", "--noEmit"));
 
-  it("does what the README says of its client", async () => {
+  it("runs the README's client code", async () => {
     await build();
-    expect(await tell("node", ["built/readme.js"], { KEY: env["LATCHKEY_CREDENTIAL"] })).toBe("true\n");
+    expect(await outputOf("node", ["built/readme.js"], { KEY: env["LATCHKEY_CREDENTIAL"] })).toBe("true\n");
   });
 
-  it("does what the guide says of its client", async () => {
+  it("runs the guide's client code", async () => {
     await build();
-    const told = await tell("node", ["built/clients.js"], { KEY: env["LATCHKEY_CREDENTIAL"] });
-    expect(told).toMatch(/^true \[\]\nThe request is not valid: externalId .*location: 'externalId'.*\n\[ .* \]\n$/s);
+    const output = await outputOf("node", ["built/clients.js"], { KEY: env["LATCHKEY_CREDENTIAL"] });
+    expect(output).toMatch(/^true \[\]\nThe request is not valid: externalId .*location: 'externalId'.*\n\[ .* \]\n$/s);
   });
 });
 
-/** What a document shows of the client, as one program that finds this test's service. */
+/** A document's client code as one program that calls this test's service. */
 function programOf(document: string): string {
   const blocks = readFileSync(document, "utf8").matchAll(/<!-- client -->\n```ts\n(.*?)```/gs);
   const pasted = [...blocks].map(([, block]) => block).join("\n");
   return pasted.replace("http://127.0.0.1:8080", app.httpUrl).replace("127.0.0.1:50051", app.grpcAddress);
 }
 
-/** Compiles the programs in TypeScript, once for all tests that run one. */
+/** Compiles the TypeScript programs, once for all tests that run one. */
 let built: Promise<void> | undefined;
 function build(): Promise<void> {
   built ??= compile("--outDir", "built");
   return built;
 }
 
-/** Checks the package's declarations, too. */
+/** Runs tsc, which checks the package's declarations too. */
 async function compile(...options: string[]): Promise<void> {
   const compiled = run(resolve("node_modules/.bin/tsc"), ["-p", "examples/typescript", ...options], {
     cwd: project.folder,
@@ -93,31 +93,31 @@ async function compile(...options: string[]): Promise<void> {
   await compiled.catch(({ stdout }: { stdout: string }) => expect.fail(stdout));
 }
 
-/** What a command writes in the project. */
-async function tell(command: string, args: string[], more: NodeJS.ProcessEnv = {}): Promise<string> {
+/** The output of a command in the project. */
+async function outputOf(command: string, args: string[], more: NodeJS.ProcessEnv = {}): Promise<string> {
   const options = { cwd: project.folder, env: { ...env, ...more }, timeout: 20_000 };
   return (await run(command, args, options)).stdout;
 }
 
-describe("the story of the examples: made, verified, disabled, refused", () => {
+describe("the examples create, verify and disable a key, and see it refused", () => {
   const story =
     /^created identity id_\w{26}\ncreated key key_\w{26}\nverified: VALID\nverified: DISABLED\nrefused: authorization\/key_disabled\n$/;
 
-  it("is told by curl", async (context) => {
+  it("with curl", async (context) => {
     needsCurl(context);
-    expect(await tell("sh", ["examples/curl/story.sh"])).toMatch(story);
+    expect(await outputOf("sh", ["examples/curl/story.sh"])).toMatch(story);
   });
 
-  it("is told by TypeScript", async () => {
+  it("with TypeScript", async () => {
     await build();
-    expect(await tell("node", ["built/story.js"])).toMatch(story);
+    expect(await outputOf("node", ["built/story.js"])).toMatch(story);
   });
 
-  it("is told by grpc-js", async () => {
-    expect(await tell("node", ["examples/grpc-js/story.mjs"])).toMatch(story);
+  it("with grpc-js", async () => {
+    expect(await outputOf("node", ["examples/grpc-js/story.mjs"])).toMatch(story);
   });
 
-  it("is told by Python, with the stubs that its README says how to make", async (context) => {
+  it("with Python, and stubs generated as the README says", async (context) => {
     if (!(await works("protoc", "--version"))) leaveOut(context, "protoc is not installed on this machine");
     if (!(await works("sh", "-c", "command -v grpc_python_plugin")))
       leaveOut(context, "grpc_python_plugin is not installed");
@@ -126,7 +126,7 @@ describe("the story of the examples: made, verified, disabled, refused", () => {
     const readme = readFileSync("examples/README.md", "utf8");
     const [, commands = ""] = /Python needs its stubs first:\n\n```sh\n(.*?)```/s.exec(readme) ?? [];
     symlinkSync(join(project.package, "dist"), join(project.folder, "dist"));
-    expect(await tell("sh", ["-euc", commands], { PATH: path })).toMatch(story);
+    expect(await outputOf("sh", ["-euc", commands], { PATH: path })).toMatch(story);
   });
 });
 
@@ -137,7 +137,7 @@ async function works(command: string, ...args: string[]): Promise<boolean> {
   );
 }
 
-/** The PATH by which python3 is one that knows gRPC: the user's, or the system's, whose packages apt installs. */
+/** A PATH whose python3 has gRPC: the user's, or the system's, whose packages apt installs. */
 async function pathWithGrpc(): Promise<string | undefined> {
   for (const path of [process.env["PATH"], `/usr/bin:${process.env["PATH"]}`]) {
     const known = run("python3", ["-c", "import grpc, google.protobuf"], { env: { PATH: path } });

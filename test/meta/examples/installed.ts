@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 
 const run = promisify(execFile);
 
-/** A project of its own in which the packed package is installed. */
+/** A project in which the packed package is installed. */
 export interface Project {
   readonly folder: string;
   /** The installed package. */
@@ -14,7 +14,7 @@ export interface Project {
   remove(): void;
 }
 
-/** Packs the package as built and installs it beside these packages alone: what the rest of it needs is not there. */
+/** Packs the built package and installs it with only these packages, so that a missing dependency is found. */
 export async function installPackage(packages: readonly string[]): Promise<Project> {
   const root = mkdtempSync(join(tmpdir(), "latchkey-package-"));
   const folder = join(root, "project");
@@ -27,7 +27,7 @@ export async function installPackage(packages: readonly string[]): Promise<Proje
   return { folder, package: installed, remove: () => rmSync(root, { recursive: true, force: true }) };
 }
 
-/** Gives the tarball. Packs a copy: what `npm pack` does first would take dist away from the tests beside this one. */
+/** Returns the tarball. Packs a copy, because the prepack script of `npm pack` would delete dist under other tests. */
 async function pack(root: string): Promise<string> {
   const copy = join(root, "copy");
   for (const path of ["package.json", "README.md", "CHANGELOG.md", "buf.yaml", "proto", "scripts", "dist"]) {

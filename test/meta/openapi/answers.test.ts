@@ -6,14 +6,14 @@ import { names, openStage } from "./stage.js";
 const stage = openStage();
 const { call, data, credentialFor } = stage;
 
-describe("what is answered is as documented, at each path:", () => {
+describe("responses match the OpenAPI document, on each path:", () => {
   test.each(names)("%s, when it succeeds", async (name) => {
     for (const route of operationOf(name).routes) {
       expect(await call(route, credentialFor(name), await succeeding[name](stage))).toMatchObject({ status: 200 });
     }
   });
 
-  test.each(names)("%s, when it is refused for what befalls every call", async (name) => {
+  test.each(names)("%s, with the errors that every call can have", async (name) => {
     const { routes, wellFormed, malformed } = operationOf(name);
     const { key: powerless } = await data<{ key: string }>("createKey", {});
     for (const route of routes) {
@@ -25,7 +25,7 @@ describe("what is answered is as documented, at each path:", () => {
     }
   });
 
-  test("a disabled workspace, whatever its keys call", async () => {
+  test("a disabled workspace, for every operation", async () => {
     const { workspaceId, key } = await data<{ workspaceId: string; key: string }>("createWorkspace", { name: "away" });
     await data("disableWorkspace", { workspaceId, reason: "OWNER_REQUEST" });
     for (const { routes, wellFormed } of names.map(operationOf)) {
@@ -36,7 +36,7 @@ describe("what is answered is as documented, at each path:", () => {
   test.each<[string, number, RequestInit]>([
     ["a body that is not JSON", 415, { headers: { "content-type": "text/plain" }, body: "{}" }],
     ["a body that is too large", 413, { headers: { "content-type": "application/json" }, body: " ".repeat(1_100_000) }],
-    ["a method that the path does not take", 405, { method: "DELETE" }],
+    ["a method that the path does not support", 405, { method: "DELETE" }],
   ])("%s", async (_what, status, sent) => {
     const route: HttpRoute = ["POST", "/v2/keys.createKey"];
     const headers = { authorization: `Bearer ${stage.home.key}`, ...(sent.headers as Record<string, string>) };
@@ -52,18 +52,18 @@ describe("what is answered is as documented, at each path:", () => {
   });
 });
 
-test.each(names)("%s fails with all that its RPC declares", async (name) => {
+test.each(names)("%s can return every error that its RPC declares", async (name) => {
   const { routes, acceptsIdempotencyKey, wellFormed } = operationOf(name);
   const [route] = routes;
-  const told: (string | undefined)[] = [];
+  const codes: (string | undefined)[] = [];
   for (const makeRequest of refused[name]) {
-    told.push((await call(route, credentialFor(name), await makeRequest(stage))).code);
+    codes.push((await call(route, credentialFor(name), await makeRequest(stage))).code);
   }
   if (acceptsIdempotencyKey) {
     const key = [["idempotency-key", `of ${name}`]] as const;
     await call(route, credentialFor(name), await succeeding[name](stage), key);
-    told.push((await call(route, credentialFor(name), wellFormed, key)).code);
+    codes.push((await call(route, credentialFor(name), wellFormed, key)).code);
   }
   const declared = [404, 409].flatMap((status) => stage.reference.codes(route, status));
-  expect(told.sort()).toEqual(declared.filter((code) => code.startsWith("data/")).sort());
+  expect(codes.sort()).toEqual(declared.filter((code) => code.startsWith("data/")).sort());
 });

@@ -2,10 +2,10 @@ import type { OperationName } from "../../contract/operations.js";
 import type { CallRequest } from "../../support/clients/protocol-client.js";
 import type { Stage } from "./stage.js";
 
-/** Makes a request for the stage. */
+/** Creates a request for the stage. */
 export type MakeRequest = (stage: Stage) => CallRequest | Promise<CallRequest>;
 
-/** A request that succeeds, for each operation; with as many fields in the answer as there can be. */
+/** A request of each operation that succeeds, with as many fields in the response as possible. */
 export const succeeding: Record<OperationName, MakeRequest> = {
   listKeys: () => ({ limit: 1 }),
   createKey: () => everySetting(),
@@ -32,7 +32,7 @@ export const succeeding: Record<OperationName, MakeRequest> = {
   listAuditEvents: () => ({ since: 0 }),
 };
 
-/** Requests of which each is refused with another failure that the RPC declares, by a caller who is a key if one may. */
+/** Requests that each fail with another error that the RPC declares, called by a key if keys may call it. */
 export const refused: Record<OperationName, readonly MakeRequest[]> = {
   listKeys: [],
   createKey: [() => ({ identityId: "nobody" })],

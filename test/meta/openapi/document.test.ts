@@ -13,7 +13,7 @@ let app: TestApp;
 let document: OpenApi;
 
 beforeAll(async () => {
-  // Fastify tells of every server that is made; of the gateway, it alone knows the routes.
+  // Fastify publishes every server that is created; only the gateway's server knows its routes.
   const made = (message: unknown) => servers.push((message as { fastify: FastifyInstance }).fastify);
   subscribe("fastify.initialization", made);
   app = await openTestApp({ docsBaseUrl: docsBase });
@@ -33,7 +33,7 @@ test("the document has the routes that the gateway serves, and no others", () =>
   expect(listed(documented).sort()).toEqual(listed(served).sort());
 });
 
-test("the document has an example of every failure of the catalogue, with its status and its address", () => {
+test("the document has an example of every error of the catalogue, with its status and type", () => {
   const shown = Object.entries(document.components.examples).map(([name, { value }]) => ({ name, ...value.error }));
   const expected = errorCodes.map((code) => ({
     name: pathOf(code).replace("/", "."),
@@ -44,7 +44,7 @@ test("the document has an example of every failure of the catalogue, with its st
   expect(shown).toHaveLength(expected.length);
 });
 
-test.each(names)("the document says who may call %s", (name) => {
+test.each(names)("the document describes the authorization of %s", (name) => {
   const { scope, alsoOperator, routes } = operationOf(name);
   const key = scope === undefined ? [] : [{ key: [scope] }];
   const operator = scope === undefined || alsoOperator ? [{ operator: [] }] : [];
@@ -53,16 +53,16 @@ test.each(names)("the document says who may call %s", (name) => {
   }
 });
 
-test.each(names)("the document says whether %s takes an Idempotency-Key", (name) => {
+test.each(names)("the document describes whether %s accepts an Idempotency-Key", (name) => {
   const { acceptsIdempotencyKey, routes } = operationOf(name);
   for (const [method, path] of routes) {
     const { parameters = [] } = document.paths[path]?.[method.toLowerCase()] ?? {};
-    const takesKey = parameters.some((one) => "$ref" in one && String(one.$ref).endsWith("/Idempotency-Key"));
-    expect(takesKey).toBe(acceptsIdempotencyKey === true);
+    const acceptsKey = parameters.some((one) => "$ref" in one && String(one.$ref).endsWith("/Idempotency-Key"));
+    expect(acceptsKey).toBe(acceptsIdempotencyKey === true);
   }
 });
 
-/** Reads the routes from the tree that Fastify prints: a branch goes on where the one above it ends. */
+/** Parses the routes from the tree that Fastify prints. A branch continues the path of the one above it. */
 function routesOf(server: FastifyInstance): { path: string; method: string }[] {
   const branches: string[] = [];
   return server

@@ -2,7 +2,7 @@ import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import { expect } from "vitest";
 import type { HttpRoute } from "../../contract/operations.js";
 
-/** The parts of the document that the tests look at. */
+/** The parts of the document that the tests use. */
 export interface OpenApi {
   readonly paths: Record<string, Record<string, DocumentedOperation>>;
   readonly components: {
@@ -31,21 +31,21 @@ interface Content {
 
 type Schema = Record<string, unknown>;
 
-/** The document, ready to hold requests and answers against. */
+/** The document, with functions to check requests and responses against it. */
 export interface Reference {
-  /** What is documented at a route. */
+  /** The documentation of a route. */
   operation(route: HttpRoute): DocumentedOperation;
-  /** Whether the schema of a route's body takes a request. */
-  takes(route: HttpRoute, request: unknown): boolean;
+  /** Whether a request is valid against the schema of a route's body. */
+  accepts(route: HttpRoute, request: unknown): boolean;
   /** The schema of a route's body. */
   body(route: HttpRoute): BodySchema;
-  /** The codes of the catalogue that are documented for a route and a status. */
+  /** The error codes that are documented for a route and a status. */
   codes(route: HttpRoute, status: number): string[];
-  /** Expects an answer to be just as it is documented for its route; gives its body. */
+  /** Expects a response to match the document exactly; returns its body. */
   holds(route: HttpRoute, response: Response): Promise<Body>;
 }
 
-/** What the tests look at in the schema of a body. */
+/** The parts of a body's schema that the tests use. */
 export interface BodySchema {
   readonly properties: Record<string, FieldSchema>;
   readonly examples: readonly Record<string, unknown>[];
@@ -89,7 +89,7 @@ export async function openReference(httpUrl: string): Promise<Reference> {
     const found = responses[status] ?? responses["default"];
     if (found === undefined) return expect.fail(`${route.join(" ")} documents no ${status}`);
     if (!("$ref" in found)) return found;
-    return document.components.responses[found.$ref.replace(/.*\//, "")] ?? expect.fail(`${found.$ref} leads nowhere`);
+    return document.components.responses[found.$ref.replace(/.*\//, "")] ?? expect.fail(`${found.$ref} does not exist`);
   }
 
   function codes(route: HttpRoute, status: number): string[] {
@@ -99,14 +99,14 @@ export async function openReference(httpUrl: string): Promise<Reference> {
 
   function schemaOfBody(route: HttpRoute): Schema {
     const { requestBody } = operation(route);
-    if (requestBody === undefined) return expect.fail(`${route.join(" ")} takes no body`);
+    if (requestBody === undefined) return expect.fail(`${route.join(" ")} has no body`);
     return requestBody.content["application/json"].schema;
   }
 
   return {
     operation,
     codes,
-    takes: (route, request) => validatorOf(schemaOfBody(route))(request),
+    accepts: (route, request) => validatorOf(schemaOfBody(route))(request),
     body(route) {
       const name = String(schemaOfBody(route)["$ref"]).replace(/.*\//, "");
       return (document.components.schemas[name] ?? expect.fail(`there is no schema ${name}`)) as unknown as BodySchema;
@@ -115,17 +115,17 @@ export async function openReference(httpUrl: string): Promise<Reference> {
       const documented = responseTo(route, response.status);
       const body = (await response.json()) as Body;
       const validate = validatorOf(documented.content["application/json"].schema);
-      const told = `${route.join(" ")} answered ${response.status} ${JSON.stringify(body)}`;
-      expect(validate(body) ? [] : validate.errors, told).toEqual([]);
+      const context = `${route.join(" ")} responded ${response.status} ${JSON.stringify(body)}`;
+      expect(validate(body) ? [] : validate.errors, context).toEqual([]);
       if (body.error !== undefined) {
-        expect(codes(route, response.status), told).toContain(body.error.type.split("/").slice(-2).join("/"));
+        expect(codes(route, response.status), context).toContain(body.error.type.split("/").slice(-2).join("/"));
       }
       return body;
     },
   };
 }
 
-/** Clients are to bear fields that come later; the service under test has none that are not documented. */
+/** Clients must accept fields that are added later. The service under test has only documented fields. */
 function closed(value: unknown): unknown {
   return mapped(value, closed, (object) =>
     object["type"] === "object" && object["properties"] !== undefined
@@ -134,7 +134,7 @@ function closed(value: unknown): unknown {
   );
 }
 
-/** The same schema with references that lead into the document from anywhere. */
+/** The same schema, with its references relative to the document. */
 function absolute(value: unknown): unknown {
   return mapped(value, absolute, (object) =>
     typeof object["$ref"] === "string" ? { ...object, $ref: `openapi${object["$ref"]}` } : object,

@@ -7,7 +7,7 @@ import { names, openStage } from "./stage.js";
 
 const stage = openStage();
 
-/** The operations that take a body. */
+/** The operations that have a body. */
 const posted = names.filter((name) => operationOf(name).routes[0][0] === "POST");
 
 const values = fc.oneof(
@@ -16,11 +16,11 @@ const values = fc.oneof(
   fc.constantFrom<unknown>("OWNER_REQUEST", "DISABLED_REASON_OWNER_REQUEST", "UNSPECIFIED", ["a", "a"], ["a b"], [1]),
   fc.array(fc.stringMatching(/^[a-z*.]{1,8}$/), { maxLength: 4 }),
   fc.integer(),
-  // Text that cannot be stored is refused everywhere, which no schema says.
+  // Text that cannot be stored is refused everywhere, which no schema expresses.
   fc.string({ unit: "binary", maxLength: 20 }).filter((text) => text.isWellFormed() && !text.includes("\0")),
 );
 
-/** Requests of the right form, changed in up to four fields. */
+/** Valid requests, changed in up to four fields. */
 const requests = fc.constantFrom(...posted).chain((name) => {
   const fields = operationOf(name).rpc.input.fields.map(({ jsonName }) => jsonName);
   const changes = fc.dictionary(fc.constantFrom(...fields, "surprise"), values, { maxKeys: 3 });
@@ -31,31 +31,34 @@ const requests = fc.constantFrom(...posted).chain((name) => {
   });
 });
 
-/** What no schema can say: that a time is in the future, that a cursor is ours, the grammar of a query of permissions. */
-const unsayable = /^(expires|cursor|verifyKey permissions)$/;
+/**
+ * Rules that no schema expresses: that a time is in the future, that the service issued a cursor, the permission
+ * syntax.
+ */
+const beyondSchema = /^(expires|cursor|verifyKey permissions)$/;
 
-/** Sends a request; expects the service to judge it as its schema does. */
-async function expectSameJudgement(name: OperationName, request: CallRequest): Promise<"taken" | "refused"> {
+/** Sends a request; expects the service to accept or refuse it as the schema does. */
+async function expectSameResult(name: OperationName, request: CallRequest): Promise<"accepted" | "refused"> {
   const [route] = operationOf(name).routes;
   const { code, badFields } = await stage.call(route, stage.credentialFor(name), request);
   const sent = `${name} ${JSON.stringify(request)}`;
-  if (!stage.reference.takes(route, request)) {
+  if (!stage.reference.accepts(route, request)) {
     expect(code, sent).toBe("application/invalid_input");
     return "refused";
   }
-  const unexplained = badFields.filter((field) => !unsayable.test(field) && !unsayable.test(`${name} ${field}`));
+  const unexplained = badFields.filter((field) => !beyondSchema.test(field) && !beyondSchema.test(`${name} ${field}`));
   expect(unexplained, sent).toEqual([]);
-  return "taken";
+  return "accepted";
 }
 
-test.each(posted)("each limit of %s is where the document has it", async (name) => {
+test.each(posted)("each limit of %s is as documented", async (name) => {
   const { rpc, routes, wellFormed } = operationOf(name);
   const { properties } = stage.reference.body(routes[0]);
   for (const [field, schema] of Object.entries(properties)) {
     const siblings = rpc.input.fields.find(({ jsonName }) => jsonName === field)?.oneof?.fields ?? [];
     const rest = Object.entries(wellFormed).filter(([other]) => !siblings.some(({ jsonName }) => jsonName === other));
     const base = Object.fromEntries(rest);
-    await Promise.all(edgesOf(schema).map((edge) => expectSameJudgement(name, { ...base, [field]: edge })));
+    await Promise.all(edgesOf(schema).map((edge) => expectSameResult(name, { ...base, [field]: edge })));
   }
 });
 
@@ -71,19 +74,19 @@ function edgesOf({ maxLength = 16, minimum = 0, maximum = 0, maxItems = 0, items
   ];
 }
 
-test("what the schema refuses the service refuses; what it takes is refused only for what no schema can say", async () => {
-  const seen = { taken: 0, refused: 0 };
+test("the service refuses every request that the schema refuses, and others only by rules that no schema expresses", async () => {
+  const seen = { accepted: 0, refused: 0 };
   await fc.assert(
     fc.asyncProperty(requests, async ({ name, request }) => {
-      seen[await expectSameJudgement(name, request)] += 1;
+      seen[await expectSameResult(name, request)] += 1;
     }),
     { numRuns: 200 },
   );
-  expect(seen.taken).toBeGreaterThan(20);
+  expect(seen.accepted).toBeGreaterThan(20);
   expect(seen.refused).toBeGreaterThan(20);
 });
 
-test.each(posted)("an example of a request of %s is not refused for its form", async (name) => {
+test.each(posted)("the example request of %s is valid", async (name) => {
   const [route] = operationOf(name).routes;
   const [example] = stage.reference.body(route).examples;
   if (example === undefined) return expect.fail("there is no example");
@@ -91,7 +94,7 @@ test.each(posted)("an example of a request of %s is not refused for its form", a
   expect(code).not.toBe("application/invalid_input");
 });
 
-test.each(posted)("a body of %s is required exactly if an empty one is refused", async (name) => {
+test.each(posted)("the body of %s is required if and only if an empty one is refused", async (name) => {
   const [route] = operationOf(name).routes;
   const { status } = await stage.call(route, stage.credentialFor(name), {});
   expect(stage.reference.operation(route).requestBody?.required).toBe(status === 400);

@@ -14,13 +14,13 @@ import { openReference, type Reference } from "./reference.js";
 /** The names of all operations. */
 export const names = [...keyOperations, ...operatorOperations];
 
-/** An application with its own document, against which every answer is held. */
+/** An application with its OpenAPI document, against which every response is checked. */
 export interface Stage {
   readonly app: TestApp;
   readonly reference: Reference;
   /** A workspace and its first key. */
   readonly home: { readonly workspaceId: string; readonly keyId: string; readonly key: string };
-  /** Calls on a route, holds the answer against the document, and gives its status, data and code. */
+  /** Calls a route, checks the response against the document, and returns its status, data and code. */
   call(route: HttpRoute, credential: string | [], request: CallRequest, headers?: HeaderLines): Promise<Answer>;
   /** The data of an operation that must succeed. */
   data<T>(name: OperationName, request: CallRequest): Promise<T>;
@@ -28,17 +28,17 @@ export interface Stage {
   credentialFor(name: OperationName): string;
 }
 
-/** An answer that is as documented. */
+/** A response that matches the document. */
 export interface Answer {
   readonly status: number;
   readonly data: unknown;
-  /** `<category>/<code>` of a failure. */
+  /** `<category>/<code>` of an error. */
   readonly code: string | undefined;
-  /** The fields that are named as bad. */
+  /** The fields that the error names. */
   readonly badFields: readonly string[];
 }
 
-/** Opens the stage of a test file; call it once, at the top. */
+/** Opens the stage of a test file. Call it once, at the top level. */
 export function openStage(): Stage {
   let app: TestApp;
   let reference: Reference;
@@ -65,9 +65,9 @@ export function openStage(): Stage {
       };
     },
     async data<T>(name: OperationName, request: CallRequest) {
-      const answer = await stage.call(operationOf(name).routes[0], stage.credentialFor(name), request);
-      expect(answer).toMatchObject({ status: 200 });
-      return answer.data as T;
+      const response = await stage.call(operationOf(name).routes[0], stage.credentialFor(name), request);
+      expect(response).toMatchObject({ status: 200 });
+      return response.data as T;
     },
     credentialFor: (name) => (operationOf(name).scope === undefined ? operatorKey : home.key),
   };

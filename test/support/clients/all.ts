@@ -3,7 +3,7 @@ import { type GrpcClient, openGrpcClient } from "./grpc.js";
 import { openHttpClient } from "./http.js";
 import type { ProtocolClient } from "./protocol-client.js";
 
-/** Every way into one application. */
+/** A client for each protocol of an application. */
 export interface ProtocolClients {
   readonly grpc: GrpcClient;
   readonly http: ProtocolClient;

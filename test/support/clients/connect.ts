@@ -9,20 +9,20 @@ import { requestIdForm, toRefusal } from "../../contract/outcome.js";
 import { toSuccess } from "./grpc.js";
 import { headersOf, type ProtocolClient, type ProtocolName } from "./protocol-client.js";
 
-/** The Connect protocol, by a real Connect client that speaks JSON, as browsers do. */
+/** The Connect protocol, with a real Connect client that sends JSON, as browsers do. */
 export function openConnectClient(baseUrl: string): ProtocolClient {
   return openClient("connect", (nodeOptions) =>
     createConnectTransport({ baseUrl, httpVersion: "1.1", useBinaryFormat: false, nodeOptions }),
   );
 }
 
-/** The gRPC-Web protocol, by a real gRPC-Web client that speaks binary. */
+/** The gRPC-Web protocol, with a real gRPC-Web client that sends binary messages. */
 export function openGrpcWebClient(baseUrl: string): ProtocolClient {
   return openClient("grpc-web", (nodeOptions) => createGrpcWebTransport({ baseUrl, httpVersion: "1.1", nodeOptions }));
 }
 
 function openClient(name: ProtocolName, createTransport: (nodeOptions: { agent: Agent }) => Transport): ProtocolClient {
-  // Connections of its own: what one protocol does to a connection does not reach another's calls.
+  // Its own connections, so that faults on a connection of one protocol do not affect the calls of another.
   const agent = new Agent({ keepAlive: true });
   const transport = createTransport({ agent });
   return {
@@ -55,7 +55,7 @@ function readError(error: ConnectError) {
   });
 }
 
-/** The client joins header and trailer, which both carry the id: the same one, or this is not one id any more. */
+/** The request id. The client joins header and trailer, and both carry the id, so both must be equal. */
 function distinct(joined: string | null): string {
   return [...new Set(joined?.split(", "))].join(", ");
 }

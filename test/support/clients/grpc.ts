@@ -9,12 +9,12 @@ import { type OperationName, operationOf } from "../../contract/operations.js";
 import { type Outcome, requestIdForm, type Success, toRefusal } from "../../contract/outcome.js";
 import { type CallerCredential, type HeaderLines, headersOf, type ProtocolClient } from "./protocol-client.js";
 
-/** The gRPC protocol, which can also send bytes that are no message. */
+/** A gRPC client that can also send bytes that are not a message. */
 export interface GrpcClient extends ProtocolClient {
   callBytes(operation: OperationName, credential: CallerCredential, bytes: Uint8Array): Promise<Outcome>;
 }
 
-/** The gRPC protocol, by a real @grpc/grpc-js client. */
+/** The gRPC protocol, with a real @grpc/grpc-js client. */
 export function openGrpcClient(address: string): GrpcClient {
   const client = new Client(address, credentials.createInsecure());
 
@@ -25,10 +25,10 @@ export function openGrpcClient(address: string): GrpcClient {
     headers?: HeaderLines,
   ) {
     const { rpc, data } = operationOf(operation);
-    const answer = await send(client, `/${rpc.parent.typeName}/${rpc.name}`, headersOf(credential, headers), bytes);
-    if (answer.error !== undefined) return readError(answer.error);
-    expect(answer.trailers.get("x-request-id")).toEqual([expect.stringMatching(requestIdForm)]);
-    return toSuccess(rpc.output, fromBinary(rpc.output, answer.bytes), data);
+    const response = await send(client, `/${rpc.parent.typeName}/${rpc.name}`, headersOf(credential, headers), bytes);
+    if (response.error !== undefined) return readError(response.error);
+    expect(response.trailers.get("x-request-id")).toEqual([expect.stringMatching(requestIdForm)]);
+    return toSuccess(rpc.output, fromBinary(rpc.output, response.bytes), data);
   }
 
   return {
@@ -42,7 +42,7 @@ export function openGrpcClient(address: string): GrpcClient {
   };
 }
 
-/** A response message as the outcome that HTTP would give it: the data and, for lists, the pagination beside it. */
+/** Converts a response message to the outcome that HTTP would have: the data and, for lists, the pagination. */
 export function toSuccess(schema: DescMessage, message: Message, dataName: string | undefined): Success {
   const json = toComparable(schema, message);
   if (dataName === undefined) return { ok: true, data: json };
@@ -71,14 +71,14 @@ function send(client: Client, path: string, headers: HeaderLines, bytes: Uint8Ar
         answered = { bytes: response ?? new Uint8Array(), error: error ?? undefined };
       },
     );
-    // The status comes after the callback, and brings the trailers.
+    // The status event follows the callback, and has the trailers.
     call.on("status", ({ metadata: trailers }) => resolve({ ...answered, trailers }));
   });
 }
 
 function readError(error: ServiceError): Outcome {
   const [bytes] = error.metadata.get("grpc-status-details-bin");
-  expect(bytes, `details of the status: ${error.message}`).toBeInstanceOf(Buffer);
+  expect(bytes, `status details: ${error.message}`).toBeInstanceOf(Buffer);
   const status = fromBinary(StatusSchema, bytes as Buffer);
   expect({ code: status.code, message: status.message }).toEqual({ code: error.code, message: error.details });
   return toRefusal({

@@ -5,9 +5,9 @@ import { expect } from "vitest";
 import { keep } from "../artifacts.js";
 import { operatorKey } from "../harness.js";
 
-/** What the HTTP port answered. */
+/** A response of the HTTP port. */
 export interface Answer {
-  /** The address that was asked, without a path. */
+  /** The origin of the request, without a path. */
   readonly origin: string;
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
@@ -19,13 +19,13 @@ export interface Asked {
   readonly method?: string;
   readonly key?: string;
   readonly headers?: OutgoingHttpHeaders;
-  /** Sent whole, with its Content-Length. */
+  /** Sent whole, with a Content-Length. */
   readonly body?: string | Buffer;
-  /** Sent in pieces, without a Content-Length. */
+  /** Sent in chunks, without a Content-Length. */
   readonly chunks?: readonly Buffer[];
 }
 
-/** Sends one request on a connection of its own. Unlike fetch it takes any method, header and body. */
+/** Sends one request on a new connection. Unlike fetch it accepts any method, header and body. */
 export async function ask(origin: string, path: string, asked: Asked = {}): Promise<Answer> {
   const { method = "POST", key, headers, body, chunks } = asked;
   const outgoing = request(origin + path, {
@@ -38,14 +38,14 @@ export async function ask(origin: string, path: string, asked: Asked = {}): Prom
     },
   });
   const answered = once(outgoing, "response");
-  // The server may answer and hang up before it has read all; what counts is the answer.
+  // The server may respond and close before it has read everything. Only the response counts.
   outgoing.on("error", () => {});
   for (const chunk of chunks ?? []) outgoing.write(chunk);
   outgoing.end(body);
   const [incoming]: IncomingMessage[] = await answered;
   if (incoming === undefined) throw new Error("a response event without a response");
   const text = Buffer.concat(await incoming.toArray()).toString();
-  return kept({ origin, status: incoming.statusCode ?? 0, headers: incoming.headers, text });
+  return recorded({ origin, status: incoming.statusCode ?? 0, headers: incoming.headers, text });
 }
 
 /** Posts JSON. */
@@ -53,7 +53,7 @@ export function post(origin: string, path: string, key: string | undefined, json
   return postText(origin, path, key, JSON.stringify(json));
 }
 
-/** Posts bytes that claim to be JSON. */
+/** Posts bytes with a JSON content type. */
 export function postText(
   origin: string,
   path: string,
@@ -67,26 +67,26 @@ export function postText(
   });
 }
 
-/** Writes bytes to a bare socket and reads until the server hangs up. */
+/** Writes bytes to a bare socket, and reads until the server closes it. */
 export async function sendBytes(origin: string, bytes: string | Buffer): Promise<Answer> {
   const { hostname, port } = new URL(origin);
   const socket = connect(Number(port), hostname);
-  socket.setTimeout(5_000, () => socket.destroy(new Error("the server neither answered nor hung up")));
+  socket.setTimeout(5_000, () => socket.destroy(new Error("the server neither responded nor closed the connection")));
   socket.on("error", () => {});
   socket.write(bytes);
   const received: Buffer[] = [];
   socket.on("data", (chunk) => received.push(chunk));
   await new Promise((resolve) => socket.once("close", resolve));
-  return kept(parseAnswer(origin, Buffer.concat(received).toString()));
+  return recorded(parseAnswer(origin, Buffer.concat(received).toString()));
 }
 
-/** Keeps refusals for the search for secrets. */
-function kept(answer: Answer): Answer {
-  if (answer.status >= 400) keep("refusals", `${JSON.stringify(answer.headers)} ${answer.text}`);
-  return answer;
+/** Records an error response for the secret scan. */
+function recorded(response: Answer): Answer {
+  if (response.status >= 400) keep("refusals", `${JSON.stringify(response.headers)} ${response.text}`);
+  return response;
 }
 
-/** Splits an HTTP/1.1 answer as it came over the wire. An empty one has the status 0. */
+/** Parses a raw HTTP/1.1 response. An empty one has the status 0. */
 function parseAnswer(origin: string, wire: string): Answer {
   const end = wire.indexOf("\r\n\r\n");
   const [statusLine = "", ...lines] = wire.slice(0, Math.max(0, end)).split("\r\n");
@@ -99,7 +99,7 @@ function parseAnswer(origin: string, wire: string): Answer {
   return { origin, status: Number(statusLine.split(" ")[1] ?? 0), headers, text: wire.slice(end + 4) };
 }
 
-/** What is wrong with one field, as it is told. */
+/** The error of one field, as the response reports it. */
 export interface ToldField {
   readonly location: string;
   readonly message: string;
@@ -120,16 +120,18 @@ const titles: Record<number, string> = {
   504: "Gateway Timeout",
 };
 
-/** Holds an answer against the error envelope: exactly its members, all in agreement. Gives its detail and fields. */
+/**
+ * Checks an error response: exactly the members of the error envelope, all consistent. Returns its detail and fields.
+ */
 export function expectFailure(
-  answer: Answer,
+  response: Answer,
   status: number,
   error: string,
-  docsBase = answer.origin,
+  docsBase = response.origin,
 ): { detail: string; errors: ToldField[] } {
-  expect(answer, answer.text).toMatchObject({ status });
-  expect(answer.headers["content-type"]).toMatch(/^application\/json\b/);
-  const body = JSON.parse(answer.text);
+  expect(response, response.text).toMatchObject({ status });
+  expect(response.headers["content-type"]).toMatch(/^application\/json\b/);
+  const body = JSON.parse(response.text);
   expect(body).toStrictEqual({
     meta: { requestId: expect.stringMatching(/^req_[0-9a-z]{26}$/) },
     error: {
@@ -140,34 +142,34 @@ export function expectFailure(
       ...(error === "application/invalid_input" && { errors: expect.any(Array) }),
     },
   });
-  expect(answer.headers["x-request-id"]).toBe(body.meta.requestId);
+  expect(response.headers["x-request-id"]).toBe(body.meta.requestId);
   for (const field of body.error.errors ?? []) {
     expect(field).toStrictEqual({ location: expect.stringMatching(/\S/), message: expect.stringMatching(/\S/) });
   }
   return { detail: body.error.detail, errors: body.error.errors ?? [] };
 }
 
-/** Expects `invalid_input` and gives the locations of the bad fields, sorted. */
-export function expectInvalid(answer: Answer): string[] {
-  const { errors } = expectFailure(answer, 400, "application/invalid_input");
+/** Expects `invalid_input`; returns the locations of the invalid fields, sorted. */
+export function expectInvalid(response: Answer): string[] {
+  const { errors } = expectFailure(response, 400, "application/invalid_input");
   expect(errors).not.toHaveLength(0);
   return errors.map(({ location }) => location).sort();
 }
 
-/** Expects a success in its envelope and gives its data. */
-export function expectSuccess(answer: Answer): unknown {
-  expect(answer, answer.text).toMatchObject({ status: 200 });
-  expect(answer.headers["content-type"]).toMatch(/^application\/json\b/);
-  const { meta, data, ...more } = JSON.parse(answer.text);
+/** Expects a success in its envelope; returns its data. */
+export function expectSuccess(response: Answer): unknown {
+  expect(response, response.text).toMatchObject({ status: 200 });
+  expect(response.headers["content-type"]).toMatch(/^application\/json\b/);
+  const { meta, data, ...more } = JSON.parse(response.text);
   expect(meta).toStrictEqual({ requestId: expect.stringMatching(/^req_[0-9a-z]{26}$/) });
-  expect(answer.headers["x-request-id"]).toBe(meta.requestId);
+  expect(response.headers["x-request-id"]).toBe(meta.requestId);
   expect(data).toBeTypeOf("object");
   expect(Object.keys(more).filter((name) => name !== "pagination")).toEqual([]);
   return data;
 }
 
-/** A fresh workspace and its first key. */
+/** A new workspace and its first key. */
 export async function createWorkspace(origin: string, name = "test"): Promise<{ workspaceId: string; key: string }> {
-  const answer = await post(origin, "/v2/workspaces.createWorkspace", operatorKey, { name });
-  return expectSuccess(answer) as { workspaceId: string; key: string };
+  const response = await post(origin, "/v2/workspaces.createWorkspace", operatorKey, { name });
+  return expectSuccess(response) as { workspaceId: string; key: string };
 }

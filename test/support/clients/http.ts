@@ -6,7 +6,7 @@ import { type CallerCredential, type HeaderLines, headersOf, type ProtocolClient
 
 const typeForm = /^(http:\/\/127\.0\.0\.1:\d+)\/api-reference\/errors-v2\/service\/([a-z]+\/[a-z_]+)$/;
 
-/** The HTTP/JSON protocol, by fetch, on the first documented route of each operation. */
+/** The HTTP/JSON protocol, with fetch, on the first documented route of each operation. */
 export function openHttpClient(httpUrl: string): ProtocolClient {
   return {
     name: "http",
@@ -39,7 +39,7 @@ export function sendRequest(
   return fetch(url, { method, headers, body: JSON.stringify(request) });
 }
 
-/** Checks the envelope to the letter, success or failure, and says how the call ended. */
+/** Checks the exact envelope of a success or an error, and converts it. */
 export async function readAnswer(response: Response, isList: boolean): Promise<Outcome> {
   expect(response.headers.get("content-type")).toMatch(/^application\/json\b/);
   const text = await response.text();
@@ -66,7 +66,7 @@ function readFailure(response: Response, body: Record<string, Record<string, unk
   expect(status).toBe(response.status);
   expect({ code, status, title }).toEqual({ code, status: errorTable[code]?.http, title: errorTable[code]?.title });
   expect(detail).toEqual(expect.stringMatching(/\w/));
-  expect(errors !== undefined, "error.errors comes with invalid input").toBe(code === "application/invalid_input");
+  expect(errors !== undefined, "only invalid input has error.errors").toBe(code === "application/invalid_input");
   if (status === 401) expect(response.headers.get("www-authenticate")).toMatch(/^Bearer\b/);
   const fields = errors as { location: string; message: string }[] | undefined;
   return { ok: false, code, detail: String(detail), ...(fields && { fields }) };

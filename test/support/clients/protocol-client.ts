@@ -1,22 +1,22 @@
 import type { OperationName } from "../../contract/operations.js";
 import type { Outcome } from "../../contract/outcome.js";
 
-/** A key's secret or the operator's credential, or the bare values of the Authorization headers; `[]` sends none. */
+/** A key's secret, the operator's credential, or the raw values of the Authorization headers; `[]` sends none. */
 export type CallerCredential = string | readonly string[];
 
-/** A request in the names, times and enum names of HTTP. */
+/** A request with HTTP's names, timestamps and enum names. */
 export type CallRequest = Readonly<Record<string, unknown>>;
 
-/** Headers, or metadata, to send beside the credential; a name may come twice. */
+/** Headers, or metadata, to send besides the credential. A name may occur twice. */
 export type HeaderLines = readonly (readonly [name: string, value: string])[];
 
-/** The protocols by name. Connect is spoken in JSON, as browsers do; gRPC-Web in binary. */
+/** The protocols by name. Connect uses JSON, as browsers do; gRPC-Web uses binary messages. */
 export type ProtocolName = "grpc" | "http" | "connect" | "grpc-web";
 
-/** One way into the service, by a real client. */
+/** A real client of one protocol. */
 export interface ProtocolClient {
   readonly name: ProtocolName;
-  /** Calls, checks everything about the answer that holds for every answer of this protocol, and says how it ended. */
+  /** Calls, checks everything that holds for every response of this protocol, and returns the outcome. */
   call(
     operation: OperationName,
     credential: CallerCredential,
@@ -26,7 +26,7 @@ export interface ProtocolClient {
   close(): void;
 }
 
-/** All headers of a call: those that a credential means, and more. */
+/** All headers of a call: those of the credential, and further ones. */
 export function headersOf(credential: CallerCredential, more: HeaderLines = []): [name: string, value: string][] {
   const authorization = typeof credential === "string" ? [`Bearer ${credential}`] : credential;
   return [...authorization.map((value) => ["authorization", value] as const), ...more].map(([...line]) => line);

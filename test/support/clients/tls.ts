@@ -9,14 +9,14 @@ import { Client, credentials, Metadata } from "@grpc/grpc-js";
 import { ListWorkspacesResponseSchema, WorkspacesService } from "../../../gen/latchkey/v1/workspaces_service_pb.js";
 import { operatorKey, type TestApp } from "../harness.js";
 
-/** What a client shows and whom it trusts, in PEM form. */
+/** A client's certificate and the CA that it trusts, in PEM format. */
 export interface Trust {
   readonly ca: string;
   readonly cert?: string;
   readonly key?: string;
 }
 
-/** One call through each way into an application, over TLS; each resolves to the number of workspaces, or rejects. */
+/** One call with each kind of client, over TLS. Each resolves to the number of workspaces, or rejects. */
 export function callers({ httpUrl, grpcAddress }: TestApp, trust: Trust) {
   const grpcUrl = `https://${grpcAddress}`;
   const secured = { httpVersion: "1.1", nodeOptions: trust } as const;
@@ -62,7 +62,7 @@ async function callGrpcJs(address: string, { ca, cert, key }: Trust): Promise<nu
 const empty = new Uint8Array();
 const headers = { authorization: `Bearer ${operatorKey}` };
 
-/** A bare encrypted connection to either port. */
+/** A bare TLS connection to either port. */
 export async function connectTls(address: string, options: ConnectionOptions): Promise<TLSSocket> {
   const { hostname, port } = new URL(address.includes("://") ? address : `https://${address}`);
   const socket = connect(Number(port), hostname, { ALPNProtocols: ["h2", "http/1.1"], ...options });

@@ -4,11 +4,11 @@ import type { TestApp } from "../harness.js";
 import { operatorKey } from "../harness.js";
 import { type Answer, ask, expectSuccess, post } from "./http-requests.js";
 
-/** Waits until the service asks its Redis. */
+/** Waits until the service uses its Redis. */
 export async function redisInUse(app: TestApp): Promise<void> {
   const inUse = async () => {
-    const standing = expectSuccess(await ask(app.httpUrl, "/readyz", { method: "GET" }));
-    expect(standing).toMatchObject({ redis: "in use" });
+    const readiness = expectSuccess(await ask(app.httpUrl, "/readyz", { method: "GET" }));
+    expect(readiness).toMatchObject({ redis: "in use" });
   };
   await vi.waitFor(inUse, { timeout: 10_000 });
 }
@@ -18,7 +18,7 @@ export function listKeys(app: TestApp, key: string): Promise<Answer> {
   return post(app.httpUrl, "/v1/keys.listKeys", key, {});
 }
 
-/** The same call over gRPC, told by the name of its status. */
+/** The same call over gRPC. Returns the name of its status. */
 export function listKeysGrpc(app: TestApp, key: string): Promise<string> {
   const client = new Client(app.grpcAddress, credentials.createInsecure());
   const metadata = new Metadata();
@@ -30,13 +30,13 @@ export function listKeysGrpc(app: TestApp, key: string): Promise<string> {
   }).finally(() => client.close());
 }
 
-/** Disables a workspace and waits for the answer. */
+/** Disables a workspace, and waits for the response. */
 export async function disable(app: TestApp, workspaceId: string): Promise<void> {
   const body = { workspaceId, reason: "UNPAID_BILLING" };
   expectSuccess(await post(app.httpUrl, "/v2/workspaces.disableWorkspace", operatorKey, body));
 }
 
-/** Enables a workspace and waits for the answer. */
+/** Enables a workspace, and waits for the response. */
 export async function enable(app: TestApp, workspaceId: string): Promise<void> {
   expectSuccess(await post(app.httpUrl, "/v2/workspaces.enableWorkspace", operatorKey, { workspaceId }));
 }

@@ -1,4 +1,4 @@
-// By hand, and not with the clients of the other tests: those are handed what was sent, not the bytes and their order.
+// Hand-written, because the clients of the other tests expose decoded messages, not the bytes and their order.
 import { Agent, request as httpRequest } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
 import { fromBinary, fromJsonString, toBinary, toJsonString } from "@bufbuild/protobuf";
@@ -13,44 +13,44 @@ import type { Rpc } from "../../contract/rpcs.js";
 import { readAnswer } from "./http.js";
 import type { CallRequest } from "./protocol-client.js";
 
-/** What came back, as it was sent: headers, and behind them trailers, in their order. */
-export interface WireAnswer {
+/** A response as it was sent: headers, then trailers, in their order. */
+export interface WireResponse {
   readonly status: number;
   readonly headers: readonly (readonly [name: string, value: string])[];
   readonly body: Buffer;
 }
 
-/** How a call ended: refused with a code, or answered with a message, in JSON. */
-export type Ending = { readonly code: string } | { readonly code: "ok"; readonly answer: string };
+/** The outcome of a call: an error code, or a response message as JSON. */
+export type WireOutcome = { readonly code: string } | { readonly code: "ok"; readonly json: string };
 
-/** What a request is made of: a body or, for GET, a query. */
+/** The body of a request or, for GET, its query. */
 type Payload = Buffer | string;
 
-/** How a request is sent, where that is not all at once. */
+/** How to send a request other than all at once. */
 export interface SendOptions {
-  /** The headers go at once, the body when this resolves. */
+  /** The headers are sent at once, the body when this resolves. */
   readonly bodyAfter?: Promise<unknown>;
-  /** Sent beside the headers that every request has. */
+  /** Sent besides the headers of every request. */
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** One way to call one RPC: through one protocol, or on one of its HTTP routes. */
-export interface Way {
+/** A client of one RPC: over one protocol, or on one of its HTTP routes. */
+export interface WireClient {
   readonly name: string;
-  /** Whether a refusal has the status and the headers of HTTP. */
+  /** Whether an error has the status and the headers of HTTP. */
   readonly isHttp: boolean;
   write(request: CallRequest): Payload;
-  /** What no protocol could read as a request. */
+  /** A payload that no protocol can decode. */
   readonly garbage: Payload;
-  send(authorization: string | undefined, payload: Payload, how?: SendOptions): Promise<WireAnswer>;
-  /** Holds an answer against the form of all answers of this protocol, and says how the call ended. */
-  read(answer: WireAnswer): Promise<Ending>;
+  send(authorization: string | undefined, payload: Payload, how?: SendOptions): Promise<WireResponse>;
+  /** Checks the form that all responses of this protocol have, and returns the outcome of the call. */
+  read(response: WireResponse): Promise<WireOutcome>;
 }
 
-/** The ports of an application, with connections that are used again. */
+/** The ports of an application, with persistent connections. */
 export interface Wire {
-  /** Every way to call an RPC. */
-  waysTo(rpc: Rpc): Way[];
+  /** A client for every protocol and route of an RPC. */
+  clientsFor(rpc: Rpc): WireClient[];
   close(): void;
 }
 
@@ -67,7 +67,7 @@ export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddres
     body?: Buffer,
     { bodyAfter, headers: more }: SendOptions = {},
   ) {
-    return new Promise<WireAnswer>((resolve, reject) => {
+    return new Promise<WireResponse>((resolve, reject) => {
       const headers = {
         ...more,
         ...(authorization && { authorization }),
@@ -90,7 +90,7 @@ export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddres
     message: Buffer,
     { bodyAfter, headers: more }: SendOptions = {},
   ) {
-    return new Promise<WireAnswer>((resolve, reject) => {
+    return new Promise<WireResponse>((resolve, reject) => {
       const stream = session.request({
         ":method": "POST",
         ":path": path,
@@ -101,7 +101,7 @@ export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddres
       });
       const headers: (readonly [string, string])[] = [];
       const body: Buffer[] = [];
-      // The third argument, which the types do not know, has the headers in the order in which they came.
+      // The third argument, which the types lack, has the headers in the order in which they arrived.
       const take = (...[, , raw]: unknown[]) => void headers.push(...pairs(raw as string[]));
       stream.on("response", take).on("trailers", take);
       stream.on("data", (chunk: Buffer) => body.push(chunk)).on("error", reject);
@@ -111,18 +111,18 @@ export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddres
     });
   }
 
-  function grpcWay({ method }: Rpc): Way {
+  function grpcClient({ method }: Rpc): WireClient {
     return {
       name: "gRPC",
       isHttp: false,
       write: (request) => binary(method, request),
       garbage: noMessage,
       send: (authorization, message, how) => overGrpc(pathOf(method), authorization, message as Buffer, how),
-      read: async (answer) => readGrpc(method, answer),
+      read: async (response) => readGrpc(method, response),
     };
   }
 
-  function grpcWebWay({ method }: Rpc): Way {
+  function grpcWebClient({ method }: Rpc): WireClient {
     const type = "application/grpc-web+proto";
     return {
       name: "gRPC-Web",
@@ -131,11 +131,11 @@ export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddres
       garbage: noMessage,
       send: (authorization, message, how) =>
         overHttp("POST", pathOf(method), type, authorization, framed(message as Buffer), how),
-      read: async (answer) => readGrpc(method, withTrailers(answer)),
+      read: async (response) => readGrpc(method, withTrailers(response)),
     };
   }
 
-  function connectWay({ method }: Rpc): Way {
+  function connectClient({ method }: Rpc): WireClient {
     return {
       name: "Connect",
       isHttp: true,
@@ -143,11 +143,11 @@ export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddres
       garbage: noJson,
       send: (authorization, body, how) =>
         overHttp("POST", pathOf(method), "application/json", authorization, body as Buffer, how),
-      read: async (answer) => readConnect(method, answer),
+      read: async (response) => readConnect(method, response),
     };
   }
 
-  function routeWay([verb, path]: HttpRoute): Way {
+  function routeClient([verb, path]: HttpRoute): WireClient {
     const byQuery = verb === "GET";
     return {
       name: `${verb} ${path}`,
@@ -163,7 +163,7 @@ export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddres
   }
 
   return {
-    waysTo: (rpc) => [grpcWay(rpc), grpcWebWay(rpc), connectWay(rpc), ...rpc.routes.map(routeWay)],
+    clientsFor: (rpc) => [grpcClient(rpc), grpcWebClient(rpc), connectClient(rpc), ...rpc.routes.map(routeClient)],
     close() {
       agent.destroy();
       session.destroy();
@@ -193,41 +193,41 @@ function queryOf(request: CallRequest): string {
   return query.size > 0 ? `?${query}` : "";
 }
 
-/** A flag, the length in four bytes, and the message. */
+/** A gRPC frame: a flag, the length in four bytes, and the message. */
 function framed(message: Buffer): Buffer {
-  const head = Buffer.alloc(5);
-  head.writeUInt32BE(message.length, 1);
-  return Buffer.concat([head, message]);
+  const header = Buffer.alloc(5);
+  header.writeUInt32BE(message.length, 1);
+  return Buffer.concat([header, message]);
 }
 
-/** gRPC-Web sends trailers as a last frame of the body, unless there are only trailers. */
-function withTrailers(answer: WireAnswer): WireAnswer {
-  const { headers, body } = answer;
-  if (body.length === 0) return answer;
+/** gRPC-Web sends trailers as the last frame of the body, unless there are only trailers. */
+function withTrailers(response: WireResponse): WireResponse {
+  const { headers, body } = response;
+  if (body.length === 0) return response;
   const end = 5 + body.readUInt32BE(1);
   const [first, rest] = body[0] === 0 ? [body.subarray(0, end), body.subarray(end)] : [Buffer.alloc(0), body];
-  expect(rest[0], "the flag of trailers").toBe(0x80);
+  expect(rest[0], "the flag of the trailers frame").toBe(0x80);
   const lines = rest.subarray(5).toString().trim().split("\r\n");
   const trailers = lines.map((line) => {
     const colon = line.indexOf(":");
     return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()] as const;
   });
-  return { ...answer, headers: [...headers, ...trailers], body: first };
+  return { ...response, headers: [...headers, ...trailers], body: first };
 }
 
-/** The one value of a header; several that agree count as one. */
-export function headerOf({ headers }: WireAnswer, name: string): string | undefined {
+/** The value of a header. Repeated headers must have equal values. */
+export function headerOf({ headers }: WireResponse, name: string): string | undefined {
   const values = new Set(headers.filter(([each]) => each === name).map(([, value]) => value));
   expect(values.size, `different values of ${name}`).toBeLessThan(2);
   return [...values][0];
 }
 
-function readGrpc({ output }: Rpc["method"], answer: WireAnswer): Ending {
-  const grpcCode = Number(headerOf(answer, "grpc-status"));
+function readGrpc({ output }: Rpc["method"], response: WireResponse): WireOutcome {
+  const grpcCode = Number(headerOf(response, "grpc-status"));
   if (grpcCode === 0) {
-    return { code: "ok", answer: toJsonString(output, fromBinary(output, answer.body.subarray(5))) };
+    return { code: "ok", json: toJsonString(output, fromBinary(output, response.body.subarray(5))) };
   }
-  const details = Buffer.from(headerOf(answer, "grpc-status-details-bin") ?? "", "base64");
+  const details = Buffer.from(headerOf(response, "grpc-status-details-bin") ?? "", "base64");
   const status = fromBinary(StatusSchema, details);
   expect(status.code).toBe(grpcCode);
   const unpacked = <Schema extends typeof ErrorInfoSchema | typeof BadRequestSchema>(schema: Schema) =>
@@ -237,11 +237,11 @@ function readGrpc({ output }: Rpc["method"], answer: WireAnswer): Ending {
     message: status.message,
     info: unpacked(ErrorInfoSchema),
     badRequest: unpacked(BadRequestSchema),
-    requestId: headerOf(answer, "x-request-id"),
+    requestId: headerOf(response, "x-request-id"),
   });
 }
 
-/** Connect's names of gRPC's codes, as far as calls are refused with them. */
+/** Connect's names of the gRPC status codes that calls are refused with. */
 const connectCodes: Readonly<Record<string, number>> = {
   invalid_argument: 3,
   deadline_exceeded: 4,
@@ -252,9 +252,9 @@ const connectCodes: Readonly<Record<string, number>> = {
   unauthenticated: 16,
 };
 
-function readConnect({ output }: Rpc["method"], answer: WireAnswer): Ending {
-  const text = answer.body.toString();
-  if (answer.status === 200) return { code: "ok", answer: toJsonString(output, fromJsonString(output, text)) };
+function readConnect({ output }: Rpc["method"], response: WireResponse): WireOutcome {
+  const text = response.body.toString();
+  if (response.status === 200) return { code: "ok", json: toJsonString(output, fromJsonString(output, text)) };
   const { code, message, details } = JSON.parse(text) as {
     code: string;
     message: string;
@@ -269,13 +269,13 @@ function readConnect({ output }: Rpc["method"], answer: WireAnswer): Ending {
     message,
     info: unpacked(ErrorInfoSchema),
     badRequest: unpacked(BadRequestSchema),
-    requestId: headerOf(answer, "x-request-id"),
+    requestId: headerOf(response, "x-request-id"),
   });
 }
 
-async function readHttp({ status, headers, body }: WireAnswer): Promise<Ending> {
+async function readHttp({ status, headers, body }: WireResponse): Promise<WireOutcome> {
   const text = body.toString();
   const response = new Response(text, { status, headers: headers as [string, string][] });
   const outcome = await readAnswer(response, text.includes(`"pagination":`));
-  return outcome.ok ? { code: "ok", answer: JSON.stringify(outcome.data) } : outcome;
+  return outcome.ok ? { code: "ok", json: JSON.stringify(outcome.data) } : outcome;
 }
