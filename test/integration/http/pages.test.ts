@@ -26,7 +26,7 @@ describe("the first page", () => {
   it("says to a browser which version runs, and where its protocols are", async () => {
     const { headers, text } = await open(origin, "/");
     expect(headers["content-type"]).toBe("text/html; charset=utf-8");
-    for (const fact of [`Latchkey ${version} runs here`, origin, app.grpcAddress]) {
+    for (const fact of [`Running Latchkey ${version}`, origin, app.grpcAddress]) {
       expect(visibleText(text)).toContain(fact);
     }
     expect(blocksOf("command", text).join("\n")).toContain(`curl -X POST ${origin}/v1/keys.listKeys`);
