@@ -11,8 +11,8 @@ export interface Addresses {
 }
 
 /**
- * Builds the addresses from the request's Host header, because a service does not know under which names it is reachable.
- * All of it comes from the client and is shown to that client alone.
+ * Builds the addresses from the request's Host header, because a service does not know under which names it is
+ * reachable. All of it comes from the client and is shown to that client alone.
  */
 export function addressesOf({ host, headers, protocol, socket }: FastifyRequest, grpcPort: number): Addresses {
   // Accepts only a host and a port: readers paste the shown commands into a shell.

@@ -31,7 +31,7 @@ const byCategory = (Object.keys(categories) as Category[]).map((category) => ({
 /** The page about one error: what happened, why, and how to fix it. */
 export function errorPage(code: ApiErrorCode, docsBase: string, api: string): Page {
   const { when, causes, remedy, seeAlso } = catalogue[code];
-  const { answer, effect, given, command: shellCommand } = examples[code];
+  const { answer, effect, precondition, command: shellCommand } = examples[code];
   const category = categoryOf(code);
   return {
     title: `${pathOf(code)} · Latchkey`,
@@ -47,7 +47,7 @@ ${factsOf(code)}
 <h2>Example response</h2>
 ${json(JSON.parse(errorBody(answer, "req_01jd9x2m5te4btvz7p3k8n6qwc", docsBase)))}
 <h2>${headings[effect]}</h2>
-<p>${sentence(given)}</p>
+<p>${sentence(precondition)}</p>
 ${command(shellCommand.replaceAll("$API", api))}
 <h2>See also</h2>
 ${errorList(seeAlso)}`,

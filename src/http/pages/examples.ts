@@ -33,7 +33,7 @@ export interface Example {
   /** Whether the command returns the error or recovers from it: a client cannot cause some errors on purpose. */
   readonly effect: "reproduces" | "recovers";
   /** The preconditions of the command. */
-  readonly given: string;
+  readonly precondition: string;
   /** A shell command. `$API` is replaced by this service's address; the reader sets the other variables. */
   readonly command: string;
 }
@@ -48,56 +48,56 @@ export const examples: Record<ApiErrorCode, Example> = {
   [ErrorCode.AUTHENTICATION_MISSING]: {
     answer: missingCredential(),
     effect: "reproduces",
-    given: "A call without any credential.",
+    precondition: "A call without any credential.",
     command: listKeys,
   },
   [ErrorCode.AUTHENTICATION_MALFORMED]: {
     answer: malformedCredential("The credential is not an API key: its form or its checksum is wrong. Copy it again."),
     effect: "reproduces",
-    given: "A credential that cannot be a key.",
+    precondition: "A credential that cannot be a key.",
     command: `${listKeys} \\\n  -H "Authorization: Bearer not-a-key"`,
   },
   [ErrorCode.AUTHENTICATION_KEY_NOT_FOUND]: {
     answer: unknownKey(),
     effect: "reproduces",
-    given: "This key has a valid format and checksum, but does not exist.",
+    precondition: "This key has a valid format and checksum, but does not exist.",
     command: `${listKeys} \\\n  -H "Authorization: Bearer lk_0000000000000000000000000000000002WgCEo"`,
   },
   [ErrorCode.AUTHENTICATION_KEY_EXPIRED]: {
     answer: keyExpired(),
     effect: "reproduces",
-    given: "`$KEY` is an expired key.",
+    precondition: "`$KEY` is an expired key.",
     command: `${listKeys} \\\n  ${bearerKey}`,
   },
   [ErrorCode.AUTHORIZATION_WORKSPACE_DISABLED]: {
     answer: workspaceDisabled(),
     effect: "reproduces",
-    given: "`$KEY` is any key of a disabled workspace.",
+    precondition: "`$KEY` is any key of a disabled workspace.",
     command: `${listKeys} \\\n  ${bearerKey}`,
   },
   [ErrorCode.AUTHORIZATION_KEY_DISABLED]: {
     answer: keyDisabled(),
     effect: "reproduces",
-    given: "`$KEY` is a disabled key of an enabled workspace.",
+    precondition: "`$KEY` is a disabled key of an enabled workspace.",
     command: `${listKeys} \\\n  ${bearerKey}`,
   },
   [ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS]: {
     answer: missingScope("keys.read"),
     effect: "reproduces",
-    given: "`$KEY` is a key without the scope `keys.read`.",
+    precondition: "`$KEY` is a key without the scope `keys.read`.",
     command: `${listKeys} \\\n  ${bearerKey}`,
   },
   [ErrorCode.LIMITS_RATE_LIMITED]: {
     answer: rateLimited(600, 60, 12_000),
     effect: "recovers",
-    given: "`$KEY` is one of your keys. With `--retry`, curl waits for the time in `Retry-After`.",
+    precondition: "`$KEY` is one of your keys. With `--retry`, curl waits for the time in `Retry-After`.",
     command: `curl --retry 3 -X POST $API/v1/keys.listKeys \\\n  ${bearerKey}`,
   },
   [ErrorCode.LIMITS_QUOTA_EXCEEDED]: {
     answer: quotaExceeded("keys", 1_000_000),
     effect: "recovers",
-    given:
-      "`$KEY` is one of your keys, `$KEY_ID` the id of a key that is no longer needed. Deleting it frees quota for another.",
+    precondition:
+      "`$KEY` is one of your keys, `$KEY_ID` the id of one that you no longer need. Deleting it frees quota.",
     command: `curl $API/v2/keys.deleteKey \\
   ${bearerKey} ${typeJson} \\
   -d "{\\"keyId\\": \\"$KEY_ID\\"}"`,
@@ -105,7 +105,7 @@ export const examples: Record<ApiErrorCode, Example> = {
   [ErrorCode.DATA_IDENTITY_NOT_FOUND]: {
     answer: identityNotFound(),
     effect: "reproduces",
-    given: anyKey,
+    precondition: anyKey,
     command: `curl $API/v1/identities.getIdentity \\
   ${bearerKey} ${typeJson} \\
   -d '{"externalId": "nobody"}'`,
@@ -113,7 +113,7 @@ export const examples: Record<ApiErrorCode, Example> = {
   [ErrorCode.DATA_KEY_NOT_FOUND]: {
     answer: keyNotFound(),
     effect: "reproduces",
-    given: anyKey,
+    precondition: anyKey,
     command: `curl $API/v2/keys.getKey \\
   ${bearerKey} ${typeJson} \\
   -d '{"keyId": "key_00000000000000000000000000"}'`,
@@ -121,7 +121,7 @@ export const examples: Record<ApiErrorCode, Example> = {
   [ErrorCode.DATA_WORKSPACE_NOT_FOUND]: {
     answer: workspaceNotFound(),
     effect: "reproduces",
-    given: "`$OPERATOR` is the operator's credential.",
+    precondition: "`$OPERATOR` is the operator's credential.",
     command: `curl $API/v2/workspaces.getWorkspace \\
   -H "Authorization: Bearer $OPERATOR" ${typeJson} \\
   -d '{"workspaceId": "ws_00000000000000000000000000"}'`,
@@ -129,7 +129,7 @@ export const examples: Record<ApiErrorCode, Example> = {
   [ErrorCode.DATA_IDENTITY_ALREADY_EXISTS]: {
     answer: identityAlreadyExists(),
     effect: "reproduces",
-    given: "`$KEY` is one of your keys. The second call at the latest is refused.",
+    precondition: "`$KEY` is one of your keys. The second call at the latest is refused.",
     command: `curl $API/v2/identities.createIdentity \\
   ${bearerKey} ${typeJson} \\
   -d '{"externalId": "user_42"}'`,
@@ -137,7 +137,7 @@ export const examples: Record<ApiErrorCode, Example> = {
   [ErrorCode.DATA_IDEMPOTENCY_CONFLICT]: {
     answer: idempotencyConflict(),
     effect: "reproduces",
-    given: "`$KEY` is one of your keys. Two different requests use one Idempotency-Key; the second is refused.",
+    precondition: "`$KEY` is one of your keys. Two different requests use one Idempotency-Key; the second is refused.",
     command: `curl -s -o /dev/null $API/v2/keys.createKey \\
   ${bearerKey} ${typeJson} \\
   -H 'Idempotency-Key: nightly-build' -d '{"name": "ci"}'
@@ -150,7 +150,7 @@ curl $API/v2/keys.createKey \\
       { location: "limit", message: "must be greater than or equal to 1 and less than or equal to 100" },
     ]),
     effect: "reproduces",
-    given: anyKey,
+    precondition: anyKey,
     command: `curl $API/v1/keys.listKeys \\
   ${bearerKey} ${typeJson} \\
   -d '{"limit": 1000}'`,
@@ -158,19 +158,19 @@ curl $API/v2/keys.createKey \\
   [ErrorCode.APPLICATION_ROUTE_NOT_FOUND]: {
     answer: routeNotFound(),
     effect: "reproduces",
-    given: "A path in the wrong letter case. No credential is needed to get this error.",
+    precondition: "A path in the wrong letter case. No credential is needed to get this error.",
     command: `curl -X POST $API/v1/keys.listkeys`,
   },
   [ErrorCode.APPLICATION_METHOD_NOT_ALLOWED]: {
     answer: methodNotAllowed("GET", "/v1/keys.listKeys", ["POST"]),
     effect: "reproduces",
-    given: "A GET request to a path that requires POST. Add `-i` to see the `Allow` header.",
+    precondition: "A GET request to a path that requires POST. Add `-i` to see the `Allow` header.",
     command: `curl $API/v1/keys.listKeys`,
   },
   [ErrorCode.APPLICATION_UNSUPPORTED_MEDIA_TYPE]: {
     answer: unsupportedMediaType("The body must be JSON: send it with `Content-Type: application/json`."),
     effect: "reproduces",
-    given: "`$KEY` is one of your keys. The body is JSON, but its Content-Type is not.",
+    precondition: "`$KEY` is one of your keys. The body is JSON, but its Content-Type is not.",
     command: `curl $API/v1/keys.listKeys \\
   ${bearerKey} \\
   -d '{"limit": 10}'`,
@@ -178,7 +178,7 @@ curl $API/v2/keys.createKey \\
   [ErrorCode.APPLICATION_PAYLOAD_TOO_LARGE]: {
     answer: payloadTooLarge("body", maxMessageBytes),
     effect: "reproduces",
-    given: "`$KEY` is one of your keys. A body of two million zero bytes exceeds the limit.",
+    precondition: "`$KEY` is one of your keys. A body of two million zero bytes exceeds the limit.",
     command: `head -c 2000000 /dev/zero | curl $API/v1/keys.listKeys \\
   ${bearerKey} ${typeJson} \\
   --data-binary @-`,
@@ -186,19 +186,19 @@ curl $API/v2/keys.createKey \\
   [ErrorCode.APPLICATION_DEADLINE_EXCEEDED]: {
     answer: deadlineExceeded(),
     effect: "recovers",
-    given: "`$KEY` is one of your keys. Read-only calls are safe to retry.",
+    precondition: "`$KEY` is one of your keys. Read-only calls are safe to retry.",
     command: `curl --retry 3 -X POST $API/v1/keys.listKeys \\\n  ${bearerKey}`,
   },
   [ErrorCode.APPLICATION_SERVICE_UNAVAILABLE]: {
     answer: serviceUnavailable(undefined),
     effect: "recovers",
-    given: "This waits until the service can verify keys again.",
+    precondition: "This waits until the service can verify keys again.",
     command: `until curl -fsS $API/readyz; do sleep 1; done`,
   },
   [ErrorCode.APPLICATION_UNEXPECTED_ERROR]: {
     answer: unexpectedError(undefined),
     effect: "recovers",
-    given: "`$KEY` is one of your keys. If the error persists, report the value of the header `X-Request-Id`.",
+    precondition: "`$KEY` is one of your keys. If the error persists, report the value of the header `X-Request-Id`.",
     command: `curl -i --retry 3 -X POST $API/v1/keys.listKeys \\\n  ${bearerKey}`,
   },
 };

@@ -76,8 +76,11 @@ function connectCall({ http }: Addresses): string {
 }
 
 const nextSteps = html`<ul class="lines">
-<li><a href="${paths.reference}">Reference</a> <p>Every operation, with its documentation and a form to try it in the browser.</p></li>
+<li><a href="${paths.reference}">Reference</a>
+<p>Every operation, with its documentation and a form to try it in the browser.</p></li>
 <li><a href="${paths.errors}">Errors</a> <p>What each one means, why it happens and how to fix it.</p></li>
 <li><a href="${paths.openapi}">OpenAPI</a> <p>The same interface for your tools, as an OpenAPI 3.1 document.</p></li>
-<li><a href="${paths.ready}">Ready?</a> <p>Whether the service can verify keys now. <a href="${paths.live}">Alive?</a> reports whether the process is running.</p></li>
+<li><a href="${paths.ready}">Ready?</a>
+<p>Whether the service can verify keys now.
+<a href="${paths.live}">Alive?</a> reports whether the process is running.</p></li>
 </ul>`;

@@ -1,5 +1,5 @@
-// Written by hand: the pages do not need what template packages add to these lines (streams, components, caches), and here
-// the types distinguish text from markup.
+// Written by hand: the pages do not need what template packages add to these lines (streams, components, caches), and
+// here the types distinguish text from markup.
 
 /** Escaped markup, safe to send. Only `html` creates it. */
 export interface Markup {

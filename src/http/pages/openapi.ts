@@ -1,5 +1,5 @@
-// The reference of the HTTP/JSON interface: the OpenAPI document and a page that shows it. The six files are a fixed list,
-// served without a static file server, so no part of a request ever names a file.
+// The reference of the HTTP/JSON interface: the OpenAPI document and a page that shows it. The six files are a fixed
+// list, served without a static file server, so no part of a request ever names a file.
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
@@ -59,7 +59,8 @@ const page = {
 <script src="/docs/swagger-ui.js" defer></script>
 <script src="/docs/page.js" defer></script>`,
   main: html`<div id="reference">
-<noscript>This page needs JavaScript. The same reference is available as <a href="${paths.openapi}">${paths.openapi}</a>.</noscript>
+<noscript>This page needs JavaScript.
+The same reference is available as <a href="${paths.openapi}">${paths.openapi}</a>.</noscript>
 </div>`,
 };
 
