@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => app.close());
 
-/** The log line of this request. It is logLines after the response is sent, so this polls for it. */
+/** The log line of this request. It is written after the response is sent, so this polls for it. */
 async function loggedLine(requestId: unknown): Promise<unknown> {
   const find = () => logLines.map((line) => JSON.parse(line)).find((line) => line.requestId === requestId);
   await expect.poll(find, { timeout: 10_000 }).toBeDefined();

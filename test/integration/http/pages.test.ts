@@ -116,7 +116,7 @@ describe("every page", () => {
     }
   });
 
-  it("has a content security policy without scripts or other origins, and with its style allowed by hash only", async () => {
+  it("has a content security policy without scripts and other origins, with its style allowed by hash", async () => {
     for (const path of pagePaths) {
       const { status, headers, text } = await open(origin, path);
       expect(status).toBe(200);
