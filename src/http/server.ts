@@ -26,7 +26,7 @@ import { watchUnreadResponses } from "./unread-responses.js";
 
 export interface HttpPortOptions extends DrainTimes, ShedOptions {
   readonly procedures: readonly Procedure[];
-  /** The state of the service's dependencies; throws if the service cannot serve. */
+  /** The readiness of the service; throws if the service cannot serve. */
   readonly readiness: () => Promise<Readonly<Record<string, string>>>;
   /** Undefined if the port does not use TLS. */
   readonly certificates: Certificates | undefined;
