@@ -10,26 +10,26 @@ import type { AccessLog } from "../observe/access-log.js";
 import type { MemoryBudget } from "../overload/memory-budget.js";
 import { maxCallMs, type Procedure, toApiError } from "../rpc/pipeline.js";
 
-/** A call on the HTTP port, from its first byte to its last; shared by the two protocols there. */
+/** A call on the HTTP port, from its first byte to its last. HTTP/JSON and Connect share it. */
 export interface HttpCall extends Call {
   readonly startedAt: number;
   deadline: number;
   protocol: "http" | "connect";
   procedure: Procedure | undefined;
   caller: Principal | undefined;
-  failure: ApiError | undefined;
+  error: ApiError | undefined;
   span: Span | undefined;
   logged: boolean;
 }
 
-/** Where a request keeps its call, for those who know it by Node's request alone. */
-const callOf = Symbol("call");
+/** The property of Node's request that stores its call, for code that has no Fastify request. */
+const callSymbol = Symbol("call");
 
-type WithCall = IncomingMessage & { [callOf]?: HttpCall };
+type RequestWithCall = IncomingMessage & { [callSymbol]?: HttpCall };
 
-/** Who has sent a request, once that is known. */
+/** The caller of a request; undefined before it is authenticated. */
 export function callerOf(request: IncomingMessage): Principal | undefined {
-  return (request as WithCall)[callOf]?.caller;
+  return (request as RequestWithCall)[callSymbol]?.caller;
 }
 
 declare module "fastify" {
@@ -47,7 +47,7 @@ export function beginCall(request: IncomingMessage, response: ServerResponse): H
     headers: (name) => valuesOf(request, name),
     connection: request.socket,
     client: response,
-    closeEvent: "close", // also when it has been answered; by then nobody listens
+    closeEvent: "close", // also emitted after the response; by then there is no listener
     workspaceId: undefined,
     callerId: undefined,
     responseHeaders: undefined,
@@ -56,15 +56,15 @@ export function beginCall(request: IncomingMessage, response: ServerResponse): H
     protocol: "http",
     procedure: undefined,
     caller: undefined,
-    failure: undefined,
+    error: undefined,
     span: undefined,
     logged: false,
   };
-  (request as WithCall)[callOf] = call;
+  (request as RequestWithCall)[callSymbol] = call;
   return call;
 }
 
-/** Authenticates and authorises, before anything of the body is read. */
+/** Authenticates and authorizes a call, before its body is read. */
 export function admitCall({ call, raw }: FastifyRequest, procedure: Procedure): MaybePromise<void> {
   call.procedure = procedure;
   call.span = procedure.beginSpan?.(call.protocol, (name) => raw.headers[name]?.toString());
@@ -73,45 +73,47 @@ export function admitCall({ call, raw }: FastifyRequest, procedure: Procedure): 
   });
 }
 
-/** Every value of a header, by its name in small letters: of several, `headers` may show the first. */
-function valuesOf({ rawHeaders }: IncomingMessage, wanted: string): string[] {
+/** Every value of a header, by its lower-case name. Node's `headers` may have only the first of several values. */
+function valuesOf({ rawHeaders }: IncomingMessage, headerName: string): string[] {
   const values: string[] = [];
   for (let index = 0; index < rawHeaders.length; index += 2) {
     const name = rawHeaders[index] as string;
-    // The length tells most others apart, without a copy in small letters.
-    if (name.length === wanted.length && name.toLowerCase() === wanted) values.push(rawHeaders[index + 1] as string);
+    // Comparing lengths first avoids a lower-case copy of most other names.
+    if (name.length === headerName.length && name.toLowerCase() === headerName) {
+      values.push(rawHeaders[index + 1] as string);
+    }
   }
   return values;
 }
 
-/** Performs an admitted call whose request is there as a whole. */
+/** Performs an admitted call whose request has arrived completely. */
 export function performCall(call: HttpCall, decode: Parameters<Procedure["perform"]>[2]) {
-  if (call.procedure === undefined || call.caller === undefined) throw new Error("a call was not admitted");
+  if (call.procedure === undefined || call.caller === undefined) throw new Error("the call was not admitted");
   return call.procedure.perform(call, call.caller, decode);
 }
 
-/** What a call answers is for its caller alone, may hold a secret, and is not to be taken for a page. */
-export const neverCached = { "cache-control": "no-store", "x-content-type-options": "nosniff" } as const;
+/** A response is for its caller alone and may contain a secret. Browsers must not interpret it as a page. */
+export const noStoreHeaders = { "cache-control": "no-store", "x-content-type-options": "nosniff" } as const;
 
-/** Sends the whole body of a response, and logs the call. Throws if there is no memory for it. */
+/** Sends the whole body of a response, and logs the call. Throws if the memory budget is exhausted. */
 export type SendBody = (request: FastifyRequest, reply: FastifyReply, body: string | Buffer | undefined) => void;
 
-/** Whose memory a call takes; undefined while nobody knows. */
+/** The tenant whose memory budget a call uses; undefined before it is authenticated. */
 export function tenantOf({ caller }: Pick<HttpCall, "caller">): string | undefined {
   if (caller === undefined) return undefined;
   return caller.kind === "key" ? caller.workspaceId : caller.kind;
 }
 
-/** Reserves memory for a response, until the kernel has taken it or its connection has ended. */
+/** Reserves memory for a response, until the kernel has accepted it or its connection has closed. */
 export function reserveResponse(memory: MemoryBudget, call: HttpCall, response: ServerResponse, bytes: number): void {
-  // On a connection that has ended, nothing will be written, and so nothing kept.
+  // Nothing is written to a closed connection, so no memory is needed.
   if (response.req.socket.destroyed) return;
   const reservation = memory.accountOf(response.req.socket).reserve(bytes, tenantOf(call));
   if (reservation === undefined) throw responseMemoryExhausted();
   response.once("close", reservation.release);
 }
 
-/** Writes the one line of a call, when it has been answered. */
+/** Writes the access log line of a call, once, after its response. */
 export function logHttpCall(logCall: AccessLog, request: FastifyRequest, reply: FastifyReply): void {
   const { call } = request;
   if (call.logged) return;
@@ -122,21 +124,21 @@ export function logHttpCall(logCall: AccessLog, request: FastifyRequest, reply: 
     method: call.procedure?.path ?? `${request.method} ${request.routeOptions.url ?? "(no route)"}`,
     workspaceId: call.caller?.kind === "key" ? call.caller.workspaceId : undefined,
     startedAt: call.startedAt,
-    failure: call.failure,
+    failure: call.error,
     span: call.span,
     refusedWith: reply.raw.statusCode >= 400 ? reply.raw.statusCode : undefined,
   });
 }
 
-/** Whatever was thrown on the HTTP port, Fastify's own failures included, in terms of the catalogue. */
+/** Converts anything thrown on the HTTP port, including Fastify's own errors, to an error of the catalogue. */
 export function toHttpError(error: unknown): ApiError {
   const code = error instanceof Error && "code" in error ? String(error.code) : "";
-  // So Node says that the client hung up in the midst of its body.
+  // Node reports this when the client disconnects while it sends its body.
   if (code === "ECONNRESET" && (error as Error).message === "aborted") return cancelled();
-  return frameworkFailures[code]?.() ?? toApiError(error);
+  return frameworkErrors[code]?.() ?? toApiError(error);
 }
 
-const frameworkFailures: Record<string, () => ApiError> = {
+const frameworkErrors: Record<string, () => ApiError> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: () =>
     unsupportedMediaType("The body must be JSON: send it with `Content-Type: application/json`."),
   FST_ERR_BAD_URL: () => invalidInput([{ location: "path", message: "is not a valid URL path" }]),

@@ -4,17 +4,17 @@ import { responseInFlight } from "../net/sockets.js";
 import type { Connections, OpenConnection } from "../overload/connections.js";
 import { callerOf } from "./call.js";
 
-/** Says which connections of the HTTP port are in use: a connection is idle when no request is in flight on it. */
+/** Tracks which connections of the HTTP port are busy. A connection is idle when no request is in flight on it. */
 export function watchConnections(server: Server, connections: Connections): void {
-  const known = new WeakMap<Socket, OpenConnection>();
+  const trackedConnections = new WeakMap<Socket, OpenConnection>();
 
   function connectionOf(socket: Socket): OpenConnection | undefined {
-    const seen = known.get(socket);
-    if (seen !== undefined) return seen;
+    const tracked = trackedConnections.get(socket);
+    if (tracked !== undefined) return tracked;
     const connection = connections.of(socket);
     if (connection === undefined) return undefined;
     connection.isBusy = () => responseInFlight(socket) !== undefined;
-    known.set(socket, connection);
+    trackedConnections.set(socket, connection);
     return connection;
   }
 

@@ -1,31 +1,31 @@
-// By hand: the libraries for it, like Node's own close(), begin with the connections that are idle, and cut off every
-// request that is on its way there.
+// Graceful shutdown of the HTTP port. Written by hand: libraries, like Node's own close(), close idle connections
+// first, and so break every request that a client is just sending on one.
 import type { Socket } from "node:net";
 import { setImmediate as immediately, setTimeout as sleep } from "node:timers/promises";
 import type { FastifyInstance } from "fastify";
 import { responseInFlight, stopListening, trackSockets } from "../net/sockets.js";
 
-/** How long the closing of a protocol may take. */
+/** The timeouts of a graceful shutdown. */
 export interface DrainTimes {
-  /** For how long connections are served on that were open when it began. */
+  /** How long idle keep-alive connections stay open during shutdown. */
   readonly lingerMs: number;
-  /** After how long they are cut off, whatever runs there. */
+  /** When the remaining connections are closed, even with requests in flight. */
   readonly drainMs: number;
 }
 
-/** How soon after its last answer a connection is closed, once nobody is waited for any more. */
-const lookEveryMs = 20;
+/** How often idle connections are closed after `lingerMs`. */
+const closeIdleIntervalMs = 20;
 
 /**
- * Sees to it that the closing of the server cuts off no call, and that no client can hold it up.
+ * Makes the shutdown graceful: closing the server interrupts no call, and no client can delay it.
  *
- * A connection that is idle here need not be idle for its client, whose next request may be on its way. So the server
- * stops listening first, and goes on serving what comes on the connections that are open. Each answer is now the last
- * one on its connection, and says so: clients under load are gone after one more call. Only what is still open after
- * `lingerMs`, and idle, is closed by us, and what is left after `drainMs` is cut off. Left alone, Fastify would refuse
- * what comes, and wait for as long as a client keeps a connection open on which it never asked.
+ * A connection that is idle here may not be idle for its client, whose next request may be in transit. So the server
+ * first stops listening, and still serves requests on open connections. Each response now has `Connection: close`, so
+ * that the connections of busy clients end after one more call. Connections that are still open and idle after
+ * `lingerMs` are closed. All others are closed after `drainMs`. Fastify by itself would refuse these requests, and
+ * would wait for any client that keeps a connection open without ever sending a request.
  *
- * Until the server closes, nothing is done here for a call.
+ * Before the shutdown, this adds no cost to a call.
  */
 export function drainOnClose(fastify: FastifyInstance, { lingerMs, drainMs }: DrainTimes): void {
   const { server } = fastify;
@@ -35,7 +35,7 @@ export function drainOnClose(fastify: FastifyInstance, { lingerMs, drainMs }: Dr
     listened = true;
   });
 
-  /** In a process that was busy, requests may lie there unread: reading comes before judging. */
+  /** In a busy process, requests may have arrived unread. They are read before a connection counts as idle. */
   async function closeIdle(): Promise<void> {
     await immediately();
     server.closeIdleConnections();
@@ -43,27 +43,27 @@ export function drainOnClose(fastify: FastifyInstance, { lingerMs, drainMs }: Dr
   }
 
   fastify.addHook("preClose", async () => {
-    if (!listened) return; // nobody can have come, and no end would be told of
-    const patience = setTimeout(() => {
+    if (!listened) return; // there are no connections, and the server would emit no "close"
+    const drainTimer = setTimeout(() => {
       for (const socket of sockets) socket.destroy();
     }, drainMs);
-    const allGone = stopListening(server);
-    for (const socket of sockets) endWithAnswer(socket);
-    const lingering = new AbortController();
-    await Promise.race([allGone, sleep(lingerMs, undefined, lingering).catch(() => {})]);
-    lingering.abort();
+    const allClosed = stopListening(server);
+    for (const socket of sockets) closeAfterResponse(socket);
+    const linger = new AbortController();
+    await Promise.race([allClosed, sleep(lingerMs, undefined, linger).catch(() => {})]);
+    linger.abort();
     await closeIdle();
-    const looking = setInterval(closeIdle, lookEveryMs);
-    // Fastify goes on to close the server, which says so even if all have gone already.
+    const closeIdleTimer = setInterval(closeIdle, closeIdleIntervalMs);
+    // Fastify closes the server next. The server then emits "close", even if all connections have already ended.
     server.once("close", () => {
-      clearInterval(looking);
-      clearTimeout(patience);
+      clearInterval(closeIdleTimer);
+      clearTimeout(drainTimer);
     });
   });
 }
 
-/** Has the answer that is being made here say that it is the last. To what comes later, Fastify does that itself. */
-function endWithAnswer(socket: Socket): void {
-  const answer = responseInFlight(socket);
-  if (answer?.headersSent === false) answer.setHeader("connection", "close");
+/** Adds `Connection: close` to the response in flight. Fastify adds it to later responses. */
+function closeAfterResponse(socket: Socket): void {
+  const response = responseInFlight(socket);
+  if (response?.headersSent === false) response.setHeader("connection", "close");
 }

@@ -1,9 +1,9 @@
 import { createServer, type RequestListener, type Server, type ServerOptions, type ServerResponse } from "node:http";
-import { createServer as createSecureServer } from "node:https";
+import { createServer as createHttpsServer } from "node:https";
 import type { Certificates } from "../net/certificates.js";
 import { type Limits, timeoutCheckIntervalMs } from "../overload/limits.js";
 
-/** Makes the server of the HTTP port: encrypted, if there are certificates. */
+/** Creates the server of the HTTP port, with TLS if there are certificates. */
 export function createHttpServer(
   listener: RequestListener,
   certificates: Certificates | undefined,
@@ -17,35 +17,36 @@ export function createHttpServer(
     keepAliveTimeout: limits.keepAliveMs,
     connectionsCheckingInterval: timeoutCheckIntervalMs,
     maxHeaderSize: limits.maxHeaderBytes,
-    requireHostHeader: false, // refused by ourselves, with the envelope
+    requireHostHeader: false, // we refuse the request ourselves, with the envelope
   };
   const server = certificates
-    ? createEncrypted(listener, certificates, settings, limits)
+    ? createTlsServer(listener, certificates, settings, limits)
     : createServer(settings, listener);
-  // Node would leave out what comes beyond 2,000. All are read, and too many are refused.
+  // Node would drop headers beyond 2,000. All are read, and a request with too many is refused.
   server.maxHeadersCount = 0;
-  // So long may a connection stand still in a call. The longest call takes a third of it; the rest do not read their answer.
+  // How long a connection may be inactive during a call. The longest call takes a third of it, so beyond this time the
+  // client does not read its response.
   server.timeout = limits.requestTimeoutMs;
   return server;
 }
 
 /**
- * For a year, browsers do not ask this host without encryption, where somebody else could answer in its place. Not for its
- * subdomains: those are not ours to decide about.
+ * HSTS: for a year, browsers use only TLS for this host. Without TLS, an attacker could respond in its place.
+ * Subdomains are not included, because this service cannot decide for them.
  */
-const onlyEncrypted = "max-age=31536000";
+const strictTransportSecurity = "max-age=31536000";
 
-/** It presents the certificates of the moment to every new connection. */
-function createEncrypted(
+/** Creates a server that presents the current certificates to every new connection. */
+function createTlsServer(
   listener: RequestListener,
   certificates: Certificates,
   settings: ServerOptions,
-  { handshakeTimeoutMs: handshakeMs }: Limits,
+  { handshakeTimeoutMs }: Limits,
 ): Server {
   const { current, clients } = certificates;
-  const options = { ...settings, ...current, ...clients, handshakeTimeout: handshakeMs };
-  const server = createSecureServer(options, (request, response) => {
-    response.setHeader("strict-transport-security", onlyEncrypted);
+  const options = { ...settings, ...current, ...clients, handshakeTimeout: handshakeTimeoutMs };
+  const server = createHttpsServer(options, (request, response) => {
+    response.setHeader("strict-transport-security", strictTransportSecurity);
     listener(request, response);
   });
   certificates.onChange((renewed) => server.setSecureContext(renewed));

@@ -6,12 +6,12 @@ import type { Log } from "../observe/log.js";
 import type { Metrics } from "../observe/metrics.js";
 import { type Limits, timeoutCheckIntervalMs } from "../overload/limits.js";
 
-/** More than a few do not scrape at once. */
-const mostConnections = 32;
+/** Only a few clients scrape at the same time. */
+const maxConnections = 32;
 
 /**
- * Serves the metrics, and nothing else, on a port of its own: they are not for the callers of the service. Whoever reaches
- * it is limited all the same: a page costs more than a call, so there is one for each connection.
+ * Serves only the metrics, on a port of its own, because callers of the service must not see them. Clients of this port
+ * are limited too: a scrape costs more than a call, so each connection serves one request.
  */
 export async function openMetricsServer(
   read: () => Promise<Metrics>,
@@ -20,17 +20,17 @@ export async function openMetricsServer(
   log: Log,
   limits: Pick<Limits, "headersTimeoutMs" | "requestTimeoutMs" | "keepAliveMs" | "maxHeaderBytes">,
 ) {
-  // Said by us: at maxRequestsPerSocket, Node says so too, and then leaves it to the client to close.
+  // Set explicitly: at maxRequestsPerSocket, Node sets it too, but then leaves closing to the client.
   const close = { connection: "close" };
-  const plain = { "content-type": "text/plain", ...close };
-  async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const plainText = { "content-type": "text/plain", ...close };
+  async function respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (request.url?.replace(/\?.*$/s, "") !== "/metrics") {
-      response.writeHead(404, plain).end("The metrics are at /metrics.\n");
+      response.writeHead(404, plainText).end("The metrics are at /metrics.\n");
       return;
     }
     const metrics = await read();
-    const page = await metrics.metrics();
-    response.writeHead(200, { "content-type": metrics.contentType, ...close }).end(page);
+    const body = await metrics.metrics();
+    response.writeHead(200, { "content-type": metrics.contentType, ...close }).end(body);
   }
   const settings = {
     headersTimeout: limits.headersTimeoutMs,
@@ -40,14 +40,14 @@ export async function openMetricsServer(
     maxHeaderSize: limits.maxHeaderBytes,
   };
   const server = createServer(settings, (request, response) => {
-    answer(request, response).catch((error) => {
-      log.error({ err: error }, "the metrics cannot be read");
-      response.writeHead(500, plain).end("The metrics cannot be read; the log says why.\n");
+    respond(request, response).catch((error) => {
+      log.error({ err: error }, "cannot read the metrics");
+      response.writeHead(500, plainText).end("Cannot read the metrics; the cause is in the log.\n");
     });
   });
   server.timeout = limits.requestTimeoutMs;
   server.maxRequestsPerSocket = 1;
-  server.maxConnections = mostConnections;
+  server.maxConnections = maxConnections;
   server.listen(port, host);
   await once(server, "listening").catch(listenError("METRICS_PORT", host, port));
   return {

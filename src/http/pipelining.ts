@@ -4,18 +4,19 @@ import type { Limits } from "../overload/limits.js";
 import type { MemoryBudget } from "../overload/memory-budget.js";
 
 /**
- * Serves the requests of a connection one after the other: the next begins once the response before it has been handed to
- * the kernel. Left to itself, Node begins all that it has read, and keeps their responses, although none was read yet.
+ * Serves the pipelined requests of a connection one at a time: the next starts once the kernel has accepted the
+ * response before it. Node by itself starts all requests that it has read, and buffers their responses although the
+ * client has read none of them.
  *
- * So each request that runs has its connection to itself: what ends with the connection is told to it, and a request whose
- * connection has ended is not begun.
+ * So only one request per connection is in flight. It is aborted when its connection closes, and a request whose
+ * connection has closed is never started.
  */
-export function serveInTurn(
+export function serveSequentially(
   serve: RequestListener,
   memory: MemoryBudget,
-  { maxPipelined: pipelined }: Limits,
+  { maxPipelined }: Limits,
 ): RequestListener {
-  const waiting = new WeakMap<Socket, number>();
+  const queuedRequests = new WeakMap<Socket, number>();
 
   return (request, response) => {
     if (response.socket !== null) {
@@ -23,18 +24,18 @@ export function serveInTurn(
       return;
     }
     const { socket } = request;
-    const ahead = waiting.get(socket) ?? 0;
-    const reservation = ahead < pipelined ? memory.accountOf(socket).reserve(costOf(request)) : undefined;
+    const queued = queuedRequests.get(socket) ?? 0;
+    const reservation = queued < maxPipelined ? memory.accountOf(socket).reserve(requestBytes(request)) : undefined;
     if (reservation === undefined) {
-      cutOff(socket);
+      closeAndStopParsing(socket);
       return;
     }
-    waiting.set(socket, ahead + 1);
-    // Node assigns the socket when the response before has been written.
-    response.once("socket", () => process.nextTick(begin));
+    queuedRequests.set(socket, queued + 1);
+    // Node assigns the socket when it has written the previous response.
+    response.once("socket", () => process.nextTick(start));
 
-    function begin(): void {
-      waiting.set(socket, (waiting.get(socket) ?? 1) - 1);
+    function start(): void {
+      queuedRequests.set(socket, (queuedRequests.get(socket) ?? 1) - 1);
       reservation?.release();
       if (socket.writable) serve(request, response);
     }
@@ -42,20 +43,20 @@ export function serveInTurn(
 }
 
 /**
- * Ends a connection, and has Node look at nothing more that came over it. Left to itself, Node would go through all that it
- * has read, a thousand requests perhaps, and destroy each with an error of its own: by an inner part of Node, its parser is
- * told, as for an upgrade to another protocol, that what follows is not for it.
+ * Closes a connection, and stops Node from parsing the rest of its input. Node by itself would parse all input that it
+ * has read, possibly a thousand requests, and destroy each with an error of its own. This uses an internal of Node: its
+ * parser stops, as after an upgrade to another protocol.
  */
-function cutOff(socket: Socket & { readonly parser?: { onIncoming: () => number } | null }): void {
+function closeAndStopParsing(socket: Socket & { readonly parser?: { onIncoming: () => number } | null }): void {
   if (socket.parser) socket.parser.onIncoming = () => 2;
   socket.destroy();
 }
 
-/** What Node makes for a request and its response, without their bytes. */
+/** The memory of Node's objects for a request and its response, without their bytes. */
 const objectBytes = 4 * 1024;
 
-/** What a request takes while it waits, or while its response does, in bytes. */
-export function costOf({ url = "", rawHeaders }: IncomingMessage): number {
+/** The memory of a request that waits, or whose response waits, in bytes. */
+export function requestBytes({ url = "", rawHeaders }: IncomingMessage): number {
   let bytes = objectBytes + url.length;
   for (const text of rawHeaders) bytes += text.length;
   return bytes;

@@ -1,94 +1,94 @@
-// By hand: what collects bodies elsewhere keeps the pieces that they came in, and a piece of one byte takes some 400.
+// Written by hand: other body readers keep the chunks as they arrive, and a chunk of one byte takes about 400 bytes.
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type ApiError, invalidInput, payloadTooLarge, serviceOverloaded } from "../errors.js";
 import type { MemoryBudget, Reservation } from "../overload/memory-budget.js";
 import { maxMessageBytes } from "../rpc/pipeline.js";
 
-/** A body or a response of no more than this is part of what a connection costs anyway, and is not reserved. */
+/** Bodies and responses up to this size count as part of the cost of a connection, and need no reservation. */
 export const unreservedBytes = 4 * 1024;
 
-/** Each piece takes some microseconds, however small it is: the largest body may come in pieces of 64 bytes. */
-const mostPieces = maxMessageBytes / 64;
+/** Each chunk costs some microseconds, however small it is. The largest body may come in chunks of 64 bytes. */
+const maxChunks = maxMessageBytes / 64;
 
-/** Gets the body, or why it could not be had. */
+/** Receives the body, or the error. */
 type Done = (error: Error | null, body?: Buffer) => void;
 
 const empty = Buffer.alloc(0);
 
-/** Where a request keeps its body: on itself, since a map of all requests would cost each a part of its collection. */
-const bodyOf = Symbol("body");
+/** The property of a request that stores its body. A map of all requests would add garbage collection cost to each. */
+const bodySymbol = Symbol("body");
 
-type Collected = IncomingMessage & { [bodyOf]?: RequestBody };
+type RequestWithBody = IncomingMessage & { [bodySymbol]?: RequestBody };
 
 /**
- * Collects the body of a request from its first byte on, whether anybody has asked for it yet or not: left to Node, it
- * would wait in pieces until the caller is known. It is bytes until then; nobody looks at them.
+ * Collects the body of a request from its first byte, even before `readBody` is called. Node by itself would buffer it
+ * in chunks until the caller is authenticated. Until then the body is not parsed.
  */
 export function collectBody(request: IncomingMessage, response: ServerResponse, memory: MemoryBudget): void {
   const { "content-length": length, "transfer-encoding": encoding } = request.headers;
   if (encoding === undefined && (length === undefined || length === "0")) return;
-  (request as Collected)[bodyOf] = new RequestBody(response, memory, Number(length ?? maxMessageBytes));
-  request.on("data", came).on("end", ended).on("error", ended);
+  (request as RequestWithBody)[bodySymbol] = new RequestBody(response, memory, Number(length ?? maxMessageBytes));
+  request.on("data", onData).on("end", onEnd).on("error", onEnd);
 }
 
 /**
- * Hands over the body of a request once it is complete; an empty one if there is none.
+ * Passes the body of a request to `done` once it is complete; an empty buffer if there is none.
  *
- * @param tenant who sends it
+ * @param tenant the tenant whose memory budget the body uses
  */
 export function readBody(request: IncomingMessage, tenant: string | undefined, done: Done): void {
-  const body = (request as Collected)[bodyOf];
+  const body = (request as RequestWithBody)[bodySymbol];
   if (body === undefined) done(null, empty);
   else body.read(tenant, done);
 }
 
-// One listener for all requests: every call would pay for its own.
-function came(this: Collected, chunk: Buffer): void {
-  this[bodyOf]?.add(chunk);
+// The listeners are shared by all requests: listeners of its own would make every call slower.
+function onData(this: RequestWithBody, chunk: Buffer): void {
+  this[bodySymbol]?.add(chunk);
 }
 
-function ended(this: Collected, error?: Error): void {
-  this[bodyOf]?.end(error);
+function onEnd(this: RequestWithBody, error?: Error): void {
+  this[bodySymbol]?.end(error);
 }
 
 class RequestBody {
   private bytes: Buffer = empty;
   private length = 0;
-  private pieces = 0;
+  private chunkCount = 0;
   private ended = false;
-  private failure: ApiError | Error | undefined;
+  private error: ApiError | Error | undefined;
   private reservation: Reservation | undefined;
   private tenant: string | undefined;
   private done: Done | undefined;
 
-  /** @param longest how long it says that it is; if it does not, how long it may be */
+  /** @param maxLength the declared Content-Length; without one, the maximum size of a message */
   constructor(
     private readonly response: ServerResponse,
     private readonly memory: MemoryBudget,
-    private readonly longest: number,
+    private readonly maxLength: number,
   ) {
-    if (longest > maxMessageBytes) this.failure = payloadTooLarge("body", maxMessageBytes);
+    if (maxLength > maxMessageBytes) this.error = payloadTooLarge("body", maxMessageBytes);
   }
 
   read(tenant: string | undefined, done: Done): void {
     this.tenant = tenant;
     this.done = done;
-    if (this.failure !== undefined) this.handOver();
+    if (this.error !== undefined) this.complete();
     else if (tenant !== undefined && this.reservation?.assign(tenant) === false) this.fail(serviceOverloaded());
-    else if (this.ended) this.handOver();
+    else if (this.ended) this.complete();
   }
 
   add(chunk: Buffer): void {
-    this.pieces += 1;
+    this.chunkCount += 1;
     const length = this.length + chunk.length;
-    if (this.failure !== undefined || this.response.writableEnded) {
-      // Read to its end and kept by nobody, so that the refusal arrives; but not at any cost.
-      if (this.pieces > 2 * mostPieces) this.response.req.destroy();
+    if (this.error !== undefined || this.response.writableEnded) {
+      // The rest is read and discarded, so that the client receives the error; but only up to a limit.
+      if (this.chunkCount > 2 * maxChunks) this.response.req.destroy();
     } else if (length > maxMessageBytes) {
       this.fail(payloadTooLarge("body", maxMessageBytes));
-    } else if (this.pieces > mostPieces) {
-      this.fail(invalidInput([{ location: "body", message: "comes in too many pieces; send larger chunks" }]));
-    } else if (!this.prepareFor(chunk, length)) {
+    } else if (this.chunkCount > maxChunks) {
+      this.fail(invalidInput([{ location: "body", message: "arrives in too many chunks; send larger chunks" }]));
+    } else if (!this.ensureCapacity(chunk, length)) {
       this.fail(serviceOverloaded());
     } else {
       if (chunk !== this.bytes) chunk.copy(this.bytes, this.length);
@@ -96,16 +96,16 @@ class RequestBody {
     }
   }
 
-  private prepareFor(chunk: Buffer, length: number): boolean {
+  private ensureCapacity(chunk: Buffer, length: number): boolean {
     if (length <= this.bytes.length) return true;
-    if (chunk.length !== this.longest) return this.grow(length);
-    this.bytes = chunk; // all of it at once, as most come
+    if (chunk.length !== this.maxLength) return this.grow(length);
+    this.bytes = chunk; // the whole body in one chunk, as for most requests
     return this.reserve(length);
   }
 
-  /** Twice as large each time, as long as it may be: so it is copied a few times, however small the pieces are. */
-  private grow(least: number): boolean {
-    const size = Math.min(Math.max(least, 2 * this.bytes.length, 1024), this.longest);
+  /** Doubles the buffer each time, up to the maximum, so that there are few copies, however small the chunks are. */
+  private grow(minSize: number): boolean {
+    const size = Math.min(Math.max(minSize, 2 * this.bytes.length, 1024), this.maxLength);
     if (!this.reserve(size)) return false;
     const larger = Buffer.allocUnsafeSlow(size);
     this.bytes.copy(larger, 0, 0, this.length);
@@ -118,32 +118,32 @@ class RequestBody {
     if (this.reservation !== undefined) return this.reservation.grow(size - this.reservation.bytes);
     const { response, memory } = this;
     this.reservation = memory.accountOf(response.req.socket).reserve(size, this.tenant);
-    response.once("close", () => this.drop());
+    response.once("close", () => this.release());
     return this.reservation !== undefined;
   }
 
   end(error?: Error): void {
     this.ended = true;
-    this.failure ??= error;
-    this.handOver();
+    this.error ??= error;
+    this.complete();
   }
 
-  private fail(failure: ApiError): void {
-    this.failure = failure;
-    this.drop();
-    this.handOver();
+  private fail(error: ApiError): void {
+    this.error = error;
+    this.release();
+    this.complete();
   }
 
-  private drop(): void {
+  private release(): void {
     this.bytes = empty;
     this.length = 0;
     this.reservation?.release();
   }
 
-  private handOver(): void {
+  private complete(): void {
     const { done } = this;
     this.done = undefined;
-    if (this.failure !== undefined) done?.(this.failure);
+    if (this.error !== undefined) done?.(this.error);
     else done?.(null, this.bytes.subarray(0, this.length));
   }
 }

@@ -19,39 +19,39 @@ import { type Route, routesOf } from "./json/routes.js";
 import { createHttpServer } from "./listener.js";
 import { pages } from "./pages/index.js";
 import { apiReference } from "./pages/openapi.js";
-import { serveInTurn } from "./pipelining.js";
+import { serveSequentially } from "./pipelining.js";
 import { collectBody, readBody, unreservedBytes } from "./request-body.js";
 import { type ShedOptions, shedRequests } from "./shed.js";
-import { watchUnread } from "./unread-responses.js";
+import { watchUnreadResponses } from "./unread-responses.js";
 
 export interface HttpPortOptions extends DrainTimes, ShedOptions {
   readonly procedures: readonly Procedure[];
-  /** How the service stands; throws if it cannot serve. */
+  /** The readiness of the service; throws if the service cannot serve. */
   readonly readiness: () => Promise<Readonly<Record<string, string>>>;
-  /** Undefined: the port is not encrypted. */
+  /** Undefined if the port does not use TLS. */
   readonly certificates: Certificates | undefined;
-  /** How many connections the port takes. */
+  /** The maximum number of connections of the port. */
   readonly maxConnections: number;
   readonly limits: Limits;
   readonly memory: MemoryBudget;
-  /** Where gRPC is served, for the first page; asked when that is. */
+  /** The gRPC port, for the home page. A function, because it may be known only once that port is open. */
   readonly grpcPort: () => number;
   readonly logCall: AccessLog;
 }
 
-/** The HTTP port: the HTTP/JSON protocol, with the Connect protocol beside it. */
+/** Creates the HTTP port, which serves the HTTP/JSON and Connect protocols. */
 export async function createHttpPort(options: HttpPortOptions): Promise<FastifyInstance> {
   const { procedures, readiness, certificates, limits, memory, docsBase, grpcPort, logCall } = options;
   const server = fastify({
     logger: false,
-    return503OnClosing: false, // what comes on an open connection is served to the last
+    return503OnClosing: false, // requests on open connections are still served during shutdown
     serverFactory(handler) {
-      const serve = serveInTurn(
+      const serve = serveSequentially(
         shedRequests(handler, options, () => server.listening),
         memory,
         limits,
       );
-      const unread = watchUnread(memory, limits);
+      const unreadResponses = watchUnreadResponses(memory, limits);
       const server: Server = createHttpServer(
         (request, response) => {
           collectBody(request, response, memory);
@@ -59,61 +59,61 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
         },
         certificates,
         limits,
-        unread.Response as typeof ServerResponse,
+        unreadResponses.Response as typeof ServerResponse,
       );
-      server.once("close", unread.end);
+      server.once("close", unreadResponses.stop);
       watchConnections(server, limitConnections(server, options.maxConnections, options.shedding));
       return server;
     },
     frameworkErrors: (error, request, reply) => {
       request.call = beginCall(request.raw, reply.raw);
-      fail(error, request, reply);
+      sendError(error, request, reply);
     },
     clientErrorHandler: (error, socket) => handleClientError(error, socket, limits, docsBase(), logCall),
   });
 
   drainOnClose(server, options);
 
-  /** Every success of HTTP/JSON ends here. */
-  function answer(request: FastifyRequest, reply: FastifyReply, members: string): void {
+  /** Sends every successful response of HTTP/JSON. */
+  function sendSuccess(request: FastifyRequest, reply: FastifyReply, members: string): void {
     reply.headers(jsonHeaders);
     send(request, reply, successBody(request.call.requestId, members));
   }
 
-  /** Every failure of HTTP/JSON ends here. */
-  function fail(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-    const failure = toHttpError(error);
+  /** Sends every error response of HTTP/JSON. */
+  function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+    const apiError = toHttpError(error);
     const { call } = request;
-    call.failure = failure;
-    reply.code(catalogue[failure.code].status).headers(jsonHeaders).headers(errorHeaders(failure));
-    send(request, reply, errorBody(failure, call.requestId, docsBase()));
+    call.error = apiError;
+    reply.code(catalogue[apiError.code].status).headers(jsonHeaders).headers(errorHeaders(apiError));
+    send(request, reply, errorBody(apiError, call.requestId, docsBase()));
   }
 
-  /** Every response of this port ends here, and is logged here. Throws if there is no memory for it. */
+  /** Sends and logs every response of this port. Throws if the memory budget is exhausted. */
   function send(request: FastifyRequest, reply: FastifyReply, body: string | Buffer | undefined): void {
     const { call } = request;
-    let sent = body;
+    let payload = body;
     if (body !== undefined && body.length > unreservedBytes) {
-      // As text, it would be there three times for as long as it is not read.
+      // As a string, it would be in memory three times until the client has read it.
       const bytes = typeof body === "string" ? Buffer.from(body) : body;
       reserveResponse(memory, call, reply.raw, bytes.length);
-      sent = bytes;
+      payload = bytes;
     }
     if (call.responseHeaders !== undefined) reply.headers(call.responseHeaders);
-    reply.header("x-request-id", call.requestId).send(sent);
+    reply.header("x-request-id", call.requestId).send(payload);
     logHttpCall(logCall, request, reply);
   }
 
-  // Bodies stay bytes until the caller is admitted; only JSON is read at all.
+  // Bodies are not parsed before the call is admitted. Only JSON is accepted.
   server.removeAllContentTypeParsers();
   server.addContentTypeParser("application/json", ({ raw, call }, _payload, done) =>
     readBody(raw, tenantOf(call), done),
   );
 
-  // Which methods each path takes. Fastify alone would answer 404 to the others.
-  const allowed = new Map<string, Set<string>>();
+  // The allowed methods of each path. Fastify by itself would respond 404 to the others.
+  const allowedMethods = new Map<string, Set<string>>();
   server.addHook("onRoute", ({ url, method }) => {
-    allowed.set(url, new Set([...(allowed.get(url) ?? []), ...[method].flat()]));
+    allowedMethods.set(url, new Set([...(allowedMethods.get(url) ?? []), ...[method].flat()]));
   });
 
   server.decorateRequest("call");
@@ -122,27 +122,27 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
     try {
       rejectUnsupportedHttp(request.raw, limits);
     } catch (error) {
-      reply.header("connection", "close"); // where it ends may be read in another way, too
+      reply.header("connection", "close"); // a proxy may also disagree about where this request ends
       throw error;
     }
-    // Fastify decodes a path before it looks for the route: a proxy's rules about paths would not hold.
+    // Fastify decodes a path before it finds the route, so an encoded path could bypass path rules of a proxy.
     const route = request.routeOptions.url;
-    if (route !== undefined && !isSpelled(request.url, route)) throw routeNotFound();
+    if (route !== undefined && !isExactPath(request.url, route)) throw routeNotFound();
     done();
   });
-  server.setErrorHandler(fail);
+  server.setErrorHandler(sendError);
   server.setNotFoundHandler(({ method, url }) => {
     const path = url.replace(/\?.*$/s, "");
-    const methods = allowed.get(path);
+    const methods = allowedMethods.get(path);
     throw methods ? methodNotAllowed(method, path, [...methods].sort()) : routeNotFound();
   });
   handleUnsupportedHttp(server.server, docsBase, logCall);
 
   for (const route of routesOf(procedures)) addRoute(route);
   for (const path of ["/v2/liveness", "/livez"]) {
-    server.get(path, (request, reply) => answer(request, reply, successMembers({ status: "alive" })));
+    server.get(path, (request, reply) => sendSuccess(request, reply, successMembers({ status: "alive" })));
   }
-  server.get("/readyz", async (request, reply) => answer(request, reply, successMembers(await readiness())));
+  server.get("/readyz", async (request, reply) => sendSuccess(request, reply, successMembers(await readiness())));
   await server.register(pages(docsBase, grpcPort, send));
   await server.register(apiReference(docsBase, send));
   await server.register(connectPlugin(procedures, errorHeaders, send));
@@ -160,13 +160,13 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
       handler: (request, reply) =>
         chain(
           performCall(request.call, () => read(httpMethod === "GET" ? request.query : parseBody(request))),
-          (response) => answer(request, reply, write(response)),
+          (response) => sendSuccess(request, reply, write(response)),
         ),
     });
   }
 }
 
-/** Whether the path of a URL is, byte for byte, that of a route. */
-function isSpelled(url: string, path: string): boolean {
+/** Whether the path of a URL equals the path of a route, byte for byte. */
+function isExactPath(url: string, path: string): boolean {
   return url.startsWith(path) && (url.length === path.length || url[path.length] === "?");
 }

@@ -2,29 +2,30 @@ import { type IncomingMessage, ServerResponse } from "node:http";
 import { type Limits, timeoutCheckIntervalMs } from "../overload/limits.js";
 import type { MemoryBudget } from "../overload/memory-budget.js";
 import { callerOf, tenantOf } from "./call.js";
-import { costOf } from "./pipelining.js";
+import { requestBytes } from "./pipelining.js";
 
-/** Watches the responses that their clients do not read. */
+/** Tracks responses that clients do not read. */
 export interface UnreadResponses {
-  /** What the server is to make its responses from. */
+  /** The response class for the server. */
   readonly Response: typeof ServerResponse<IncomingMessage>;
-  end(): void;
+  stop(): void;
 }
 
 /**
- * Ends a connection whose client has not read a response in time: an absolute time, which no single byte renews.
+ * Closes a connection whose client has not read a response in time. The timeout is absolute: reading single bytes does
+ * not extend it.
  *
- * The kernel takes most responses whole, at once; of these nothing is kept, and each costs one look at its socket. Those that
- * it does not take are kept in the order in which they were written, with what they take in the memory budget.
+ * The kernel accepts most responses whole, at once. These are not tracked, and each costs one check of its socket. The
+ * others are tracked in the order in which they were written, and count against the memory budget.
  */
-export function watchUnread(memory: MemoryBudget, { requestTimeoutMs: requestMs }: Limits): UnreadResponses {
+export function watchUnreadResponses(memory: MemoryBudget, { requestTimeoutMs }: Limits): UnreadResponses {
   const unread = new Map<ServerResponse, number>();
 
-  function keep(response: ServerResponse): void {
+  function track(response: ServerResponse): void {
     const { socket, req } = response;
     if (socket === null || unread.has(response)) return;
-    // A large response has its own reservation. This is for the rest.
-    const reservation = memory.accountOf(socket).reserve(costOf(req), tenantOf({ caller: callerOf(req) }));
+    // A large response has its own reservation. This one is for the request and Node's objects.
+    const reservation = memory.accountOf(socket).reserve(requestBytes(req), tenantOf({ caller: callerOf(req) }));
     if (reservation === undefined) {
       socket.destroy();
       return;
@@ -36,10 +37,10 @@ export function watchUnread(memory: MemoryBudget, { requestTimeoutMs: requestMs 
     });
   }
 
-  const looking = setInterval(() => {
-    const before = performance.now() - requestMs;
-    for (const [{ req }, since] of unread) {
-      if (since > before) break; // in the order in which they were written
+  const timer = setInterval(() => {
+    const writtenBefore = performance.now() - requestTimeoutMs;
+    for (const [{ req }, writtenAt] of unread) {
+      if (writtenAt > writtenBefore) break; // in the order in which they were written
       req.socket.destroy();
     }
   }, timeoutCheckIntervalMs).unref();
@@ -47,10 +48,10 @@ export function watchUnread(memory: MemoryBudget, { requestTimeoutMs: requestMs 
   class WatchedResponse extends ServerResponse<IncomingMessage> {
     override end(chunk?: unknown, encoding?: unknown, callback?: unknown): this {
       super.end(chunk, encoding as BufferEncoding, callback as () => void);
-      if (this.socket !== null && this.socket.writableLength > 0) keep(this);
+      if (this.socket !== null && this.socket.writableLength > 0) track(this);
       return this;
     }
   }
 
-  return { Response: WatchedResponse, end: () => clearInterval(looking) };
+  return { Response: WatchedResponse, stop: () => clearInterval(timer) };
 }

@@ -89,11 +89,11 @@ describe("HTTP/JSON: an invalid body is refused and the field named, and nothing
     await expectNothingStored(scene);
   });
 
-  test("the error of a number that would lose precision says to send it as text", async () => {
+  test("a number that cannot be represented exactly is refused, and must be sent as a string", async () => {
     const scene = await openScene(contract.protocols.http, contract.clock);
     const body = `{"externalId":"user_1","meta":{"a":12345678901234567890}}`;
     const outcome = await readAnswer(await post("/v2/identities.createIdentity", scene, "createIdentity", body), false);
-    const message = "has a number that cannot be kept as it is: send it as text";
+    const message = "has a number that cannot be represented exactly: send it as a string";
     expect(outcome).toMatchObject({ fields: [{ location: "meta", message }] });
   });
 

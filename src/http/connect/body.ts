@@ -10,26 +10,27 @@ import { type FieldError, invalidInput, isEnough, payloadTooLarge, unsupportedCo
 import { readBinary } from "../../rpc/decode-binary.js";
 import { maxItemsOf, tooManyItems } from "../../rpc/message-limits.js";
 import { maxMessageBytes } from "../../rpc/pipeline.js";
-import { readJson } from "../json/strict-json.js";
+import { parseStrictJson } from "../json/strict-json.js";
 
-/** How a body is encoded: alone, or in a frame of gRPC-Web. */
+/** The encoding of a body: bare, or in a gRPC-Web frame. */
 export interface BodyFormat {
   readonly framed: boolean;
   readonly codec: "json" | "proto";
 }
 
 /**
- * Refuses a body that Connect could not decode, before Connect sees it: Connect's own refusal would name internal types
- * and carry none of our details.
+ * Refuses a body that Connect could not decode, before Connect reads it. Connect's own error would name internal types
+ * and have none of our error details.
  */
 export function refuseUndecodable(schema: DescMessage, { framed, codec }: BodyFormat, body: Buffer): void {
-  const message = framed ? messageIn(body) : body;
+  const message = framed ? unframe(body) : body;
   if (codec === "json") refuseBadJson(schema, message);
   else readBinary(schema, message);
 }
 
 /**
- * Refuses compressed requests: a few bytes could become as many as a message may have, and no request gains by it.
+ * Refuses compressed requests: a few bytes could decompress to a message of the maximum size, and compression does not
+ * help any request.
  *
  * @param headers of the request
  */
@@ -39,14 +40,14 @@ export function refuseCompressed({ framed }: BodyFormat, headers: NodeJS.Dict<st
   if (String(encoding).toLowerCase() !== "identity") throw unsupportedCompression(header);
 }
 
-/** gRPC-Web puts one byte of flags and four of length before the message. A unary call has one message. */
-function messageIn(frame: Buffer): Buffer {
+/** gRPC-Web puts one byte of flags and four bytes of length before the message. A unary call has one message. */
+function unframe(frame: Buffer): Buffer {
   const [flags = -1] = frame;
-  if (frame.length < 5 || flags > compressedFlag || flags < 0) throw inBody("is not a gRPC-Web message");
+  if (frame.length < 5 || flags > compressedFlag || flags < 0) throw invalidBody("is not a gRPC-Web message");
   if (flags === compressedFlag) throw unsupportedCompression("grpc-encoding");
   const length = frame.readUInt32BE(1);
   if (length > maxMessageBytes) throw payloadTooLarge("body", maxMessageBytes);
-  if (length !== frame.length - 5) throw inBody("is not exactly one gRPC-Web message");
+  if (length !== frame.length - 5) throw invalidBody("is not exactly one gRPC-Web message");
   return frame.subarray(5);
 }
 
@@ -54,46 +55,47 @@ function messageIn(frame: Buffer): Buffer {
 const compressedFlag = 1;
 
 function refuseBadJson(schema: DescMessage, body: Buffer): void {
-  const json = readJson(body) as JsonValue;
-  if (typeof json !== "object" || json === null || Array.isArray(json)) throw inBody("must be a JSON object");
-  if (isReadable(schema, json)) return;
+  const json = parseStrictJson(body) as JsonValue;
+  if (typeof json !== "object" || json === null || Array.isArray(json)) throw invalidBody("must be a JSON object");
+  if (isDecodable(schema, json)) return;
   const errors: FieldError[] = [];
   for (const [name, value] of Object.entries(json)) {
-    if (!isEnough(errors)) findMistakes(schema, name, value, errors);
+    if (!isEnough(errors)) collectFieldErrors(schema, name, value, errors);
   }
-  throw errors.length > 0 ? invalidInput(errors) : inBody("has fields that exclude each other");
+  throw errors.length > 0 ? invalidInput(errors) : invalidBody("has mutually exclusive fields");
 }
 
 /**
- * Field by field, and item by item, mistakes are found all at once and by the names that the caller used. They are told
- * by the kind of the field: Connect's own words quote the value, and a secret may stand in the wrong field.
+ * Decodes each field, and each list item, by itself. This finds all errors at once and reports them under the names
+ * that the caller used. The message states the type of the field. Connect's own message quotes the value, which may be
+ * a secret in the wrong field.
  */
-function findMistakes(schema: DescMessage, name: string, value: JsonValue, errors: FieldError[]): void {
+function collectFieldErrors(schema: DescMessage, name: string, value: JsonValue, errors: FieldError[]): void {
   const field = schema.fields.find(({ jsonName, name: protoName }) => name === jsonName || name === protoName);
   if (field === undefined) {
     errors.push({ location: name, message: "is not a known field" });
     return;
   }
   const items = field.fieldKind === "list" && Array.isArray(value) ? value : [];
-  const mostItems = maxItemsOf(field) ?? items.length;
-  if (items.length > mostItems) {
-    errors.push({ location: name, message: tooManyItems(mostItems) });
+  const maxItems = maxItemsOf(field) ?? items.length;
+  if (items.length > maxItems) {
+    errors.push({ location: name, message: tooManyItems(maxItems) });
     return;
   }
-  const parts: [string, JsonValue][] = items.map((item, index) => [`${name}[${index}]`, [item]]);
-  for (const [location, part] of parts.length > 0 ? parts : [[name, value] as const]) {
+  const itemParts: [string, JsonValue][] = items.map((item, index) => [`${name}[${index}]`, [item]]);
+  for (const [location, part] of itemParts.length > 0 ? itemParts : [[name, value] as const]) {
     if (isEnough(errors)) return;
-    if (isReadable(schema, { [name]: part })) continue;
-    errors.push({ location, message: `cannot be read as ${kindOf(field)}` });
+    if (isDecodable(schema, { [name]: part })) continue;
+    errors.push({ location, message: `cannot be read as ${typeNameOf(field)}` });
   }
 }
 
-function kindOf(field: DescField): string {
+function typeNameOf(field: DescField): string {
   const kind = field.message?.typeName ?? field.enum?.typeName;
   return kind ?? (field.scalar === undefined ? "documented" : ScalarType[field.scalar].toLowerCase());
 }
 
-function isReadable(schema: DescMessage, json: JsonObject): boolean {
+function isDecodable(schema: DescMessage, json: JsonObject): boolean {
   try {
     fromJson(schema, json);
     return true;
@@ -102,6 +104,6 @@ function isReadable(schema: DescMessage, json: JsonObject): boolean {
   }
 }
 
-function inBody(message: string) {
+function invalidBody(message: string) {
   return invalidInput([{ location: "body", message }]);
 }

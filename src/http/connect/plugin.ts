@@ -10,40 +10,48 @@ import { type ApiError, unsupportedMediaType } from "../../errors.js";
 import { maxMessageBytes, type Procedure, toApiError } from "../../rpc/pipeline.js";
 import { toConnectError } from "../../rpc/status.js";
 import { refuseBadTimeout, timeoutMs } from "../../rpc/timeout.js";
-import { admitCall, type HttpCall, neverCached, performCall, type SendBody, tenantOf, toHttpError } from "../call.js";
+import {
+  admitCall,
+  type HttpCall,
+  noStoreHeaders,
+  performCall,
+  type SendBody,
+  tenantOf,
+  toHttpError,
+} from "../call.js";
 import { readBody } from "../request-body.js";
 import { type BodyFormat, refuseCompressed, refuseUndecodable } from "./body.js";
 
 const callKey = createContextKey<HttpCall | undefined>(undefined);
 
 /**
- * The Connect and gRPC-Web protocol, in a scope of its own on the HTTP port.
+ * The Connect and gRPC-Web protocols, in a Fastify scope of their own on the HTTP port.
  *
- * @param headersOf what any answer over HTTP brings along with a failure
+ * @param headersOf the headers of any error response over HTTP
  */
 export function connectPlugin(procedures: readonly Procedure[], headersOf: HeadersOf, send: SendBody) {
   const byPath = new Map(procedures.map((procedure) => [procedure.path, procedure]));
   const { handlers } = createRouter(procedures);
 
   return async (scope: FastifyInstance): Promise<void> => {
-    scope.setErrorHandler(createWriteRefusal(headersOf, send));
-    // Without a promise where the caller is known at once: the body begins to come in the meantime, in the name of strangers.
+    scope.setErrorHandler(createErrorHandler(headersOf, send));
+    // Synchronous if the caller is known at once: while a promise is pending, the body arrives without a tenant.
     scope.addHook("onRequest", (request, _reply, done) => {
       const procedure = byPath.get(request.routeOptions.url ?? "");
       if (procedure === undefined) return done();
       const { call } = request;
       call.protocol = "connect";
-      // From the first byte, however long the body takes to come.
+      // The timeout counts from the first byte, and includes the time in which the body arrives.
       const [timeoutProtocol, timeout] = timeoutOf(request);
       call.deadline = Math.min(call.deadline, call.startedAt + timeoutMs(timeoutProtocol, timeout));
       const admitted = chain(admitCall(request, procedure), () => {
-        const protocol = protocolOf(request);
-        if (protocol === undefined) {
+        const format = formatOf(request);
+        if (format === undefined) {
           throw unsupportedMediaType(
-            "An RPC is called with a body of application/json, application/proto or gRPC-Web.",
+            "Call an RPC with a body of type application/json, application/proto or gRPC-Web.",
           );
         }
-        refuseCompressed(protocol, request.headers);
+        refuseCompressed(format, request.headers);
       });
       if (admitted instanceof Promise) admitted.then(() => done(), done);
       else done();
@@ -55,14 +63,14 @@ export function connectPlugin(procedures: readonly Procedure[], headersOf: Heade
     for (const handler of handlers) {
       scope.post(handler.requestPath, async (request, reply) => {
         refuseBadBody(request);
-        await answer(handler, request, reply, send);
+        await respond(handler, request, reply, send);
         return reply;
       });
     }
   };
 }
 
-/** Connect's own handlers. They neither read nor write compressed messages: a few bytes of a client would cost us many. */
+/** Connect's own handlers. They neither read nor write compressed messages, of which a few bytes expand to many. */
 function createRouter(procedures: readonly Procedure[]) {
   const router = createConnectRouter({
     grpc: false,
@@ -75,16 +83,16 @@ function createRouter(procedures: readonly Procedure[]) {
 }
 
 /**
- * Has Connect answer, and sends its answer as any other of this port. By hand: the plugin for Fastify writes answers past
- * Fastify, so that nobody can tell how large they are before they are written, and how they ended.
+ * Runs a Connect handler, and sends its response like any other on this port. Written by hand: Connect's Fastify plugin
+ * bypasses Fastify when it writes a response, so that neither its size before it is written nor its outcome is known.
  */
-async function answer(handler: UniversalHandler, request: FastifyRequest, reply: FastifyReply, send: SendBody) {
+async function respond(handler: UniversalHandler, request: FastifyRequest, reply: FastifyReply, send: SendBody) {
   const { status, header, body } = await handler(toUniversal(request));
-  const pieces: Uint8Array[] = [];
-  for await (const piece of body ?? []) pieces.push(piece);
-  reply.code(status).headers(neverCached);
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of body ?? []) chunks.push(chunk);
+  reply.code(status).headers(noStoreHeaders);
   for (const [name, value] of header ?? []) reply.header(name, value);
-  send(request, reply, Buffer.concat(pieces));
+  send(request, reply, Buffer.concat(chunks));
 }
 
 function toUniversal({ call, raw, body }: FastifyRequest): UniversalServerRequest {
@@ -95,102 +103,107 @@ function toUniversal({ call, raw, body }: FastifyRequest): UniversalServerReques
     method: raw.method ?? "",
     url: `http://localhost${call.procedure?.path}`,
     header,
-    body: inOnePiece(body as Buffer),
-    signal: new AbortController().signal, // the pipeline knows when the client leaves
+    body: singleChunk(body as Buffer),
+    signal: new AbortController().signal, // the pipeline detects when the client disconnects
     contextValues: createContextValues().set(callKey, call),
   };
 }
 
 function refuseBadBody(request: FastifyRequest): void {
-  const protocol = protocolOf(request);
+  const format = formatOf(request);
   const schema = request.call.procedure?.method.input;
-  if (protocol === undefined || schema === undefined) throw new Error("an RPC's body was read before it was admitted");
+  if (format === undefined || schema === undefined) throw new Error("a body was read before the call was admitted");
   refuseBadTimeout(...timeoutOf(request));
-  refuseUndecodable(schema, protocol, request.body as Buffer);
+  refuseUndecodable(schema, format, request.body as Buffer);
 }
 
-/** What Connect takes for a stream of bytes. */
-async function* inOnePiece(body: Buffer): AsyncGenerator<Buffer> {
+/** Connect expects a stream of bytes. */
+async function* singleChunk(body: Buffer): AsyncGenerator<Buffer> {
   yield body;
 }
 
-/** Connect has decoded the message by now; the rest of the way is the pipeline's. */
+/** Passes a message that Connect has decoded to the pipeline. */
 async function handle(message: Message, context: HandlerContext): Promise<Message> {
   const call = context.values.get(callKey);
-  if (call === undefined) throw new Error("a Connect call came without its HTTP call");
+  if (call === undefined) throw new Error("a Connect call has no HTTP call in its context");
   try {
     return await performCall(call, () => message);
   } catch (error) {
-    call.failure = toApiError(error);
-    throw toConnectError(call.failure, call.requestId);
+    call.error = toApiError(error);
+    throw toConnectError(call.error, call.requestId);
   }
 }
 
-type HeadersOf = (failure: ApiError) => Readonly<Record<string, string>>;
+type HeadersOf = (error: ApiError) => Readonly<Record<string, string>>;
 
 /**
- * Answers a call that was refused before Connect saw it, in the protocol that it came in. What came in none of them is
- * thrown on, to the scope around this one, which answers any HTTP client.
+ * Creates the error handler for calls that are refused before they reach Connect. It responds in the protocol of the
+ * request. If the request uses none of the RPC protocols, it rethrows, and the outer scope responds as to any HTTP
+ * client.
  */
-function createWriteRefusal(headersOf: HeadersOf, send: SendBody) {
+function createErrorHandler(headersOf: HeadersOf, send: SendBody) {
   return async (error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
     const { call } = request;
-    const failure = toHttpError(error);
-    const refusal = toRefusal(request.raw, failure, call.requestId);
-    if (refusal === undefined) throw error;
-    call.failure = failure;
+    const apiError = toHttpError(error);
+    const response = toErrorResponse(request.raw, apiError, call.requestId);
+    if (response === undefined) throw error;
+    call.error = apiError;
     reply
-      .code(refusal.status)
-      .headers(refusal.status >= 400 ? headersOf(failure) : {})
-      .headers({ ...neverCached, ...refusal.headers });
-    send(request, reply, refusal.body);
+      .code(response.status)
+      .headers(response.status >= 400 ? headersOf(apiError) : {})
+      .headers({ ...noStoreHeaders, ...response.headers });
+    send(request, reply, response.body);
   };
 }
 
-/** A failure as the answer to an RPC. */
-export interface Refusal {
+/** An error as the response to an RPC. */
+export interface ErrorResponse {
   readonly status: number;
   readonly headers: Record<string, string>;
   readonly body: string;
 }
 
-/** A failure in the protocol that a request came in; undefined if it came in none of them. */
-export function toRefusal(request: IncomingMessage, failure: ApiError, requestId: string): Refusal | undefined {
-  const protocol = protocolOf(request);
-  if (protocol === undefined || request.method !== "POST") return undefined;
-  const error = toConnectError(failure, requestId);
-  if (protocol.framed) {
-    const headers = Object.fromEntries(setTrailerStatus(new Headers(), error));
+/** Encodes an error in the protocol of the request; undefined if it uses none of the RPC protocols. */
+export function toErrorResponse(
+  request: IncomingMessage,
+  error: ApiError,
+  requestId: string,
+): ErrorResponse | undefined {
+  const format = formatOf(request);
+  if (format === undefined || request.method !== "POST") return undefined;
+  const connectError = toConnectError(error, requestId);
+  if (format.framed) {
+    const headers = Object.fromEntries(setTrailerStatus(new Headers(), connectError));
     return {
       status: 200,
       headers: {
         ...headers,
         "content-type": request.headers["content-type"] ?? "",
-        ...(failure.more.acceptEncoding && { "grpc-accept-encoding": failure.more.acceptEncoding }),
+        ...(error.more.acceptEncoding && { "grpc-accept-encoding": error.more.acceptEncoding }),
       },
       body: "",
     };
   }
   return {
-    status: codeToHttpStatus(error.code),
+    status: codeToHttpStatus(connectError.code),
     headers: { "content-type": "application/json" },
-    body: Buffer.from(errorToJsonBytes(error, undefined)).toString(),
+    body: Buffer.from(errorToJsonBytes(connectError, undefined)).toString(),
   };
 }
 
-/** For how long the client waits, in the words of its protocol. */
+/** The timeout that the client set, in the format of its protocol. */
 function timeoutOf({ headers }: Pick<IncomingMessage, "headers">) {
-  const ofGrpc = protocolOf({ headers })?.framed === true;
-  const given = headers[ofGrpc ? "grpc-timeout" : "connect-timeout-ms"];
-  return [ofGrpc ? "grpc" : "connect", given?.toString()] as const;
+  const isGrpcWeb = formatOf({ headers })?.framed === true;
+  const timeout = headers[isGrpcWeb ? "grpc-timeout" : "connect-timeout-ms"];
+  return [isGrpcWeb ? "grpc" : "connect", timeout?.toString()] as const;
 }
 
-/** The types that Connect reads, as it reads them: text is UTF-8, whether that is said or not. */
-const protocols = /^application\/(?:(grpc-web)|(grpc-web\+)?(?:proto|(json)(?:; ?charset=utf-?8)?))$/i;
+/** The content types that Connect accepts. JSON is UTF-8, with or without a charset parameter. */
+const contentTypes = /^application\/(?:(grpc-web)|(grpc-web\+)?(?:proto|(json)(?:; ?charset=utf-?8)?))$/i;
 
-/** How the body of an RPC is to be read; undefined if it is in none of the protocols. */
-function protocolOf({ headers }: Pick<IncomingMessage, "headers">): BodyFormat | undefined {
-  const [known, grpcWeb, grpcWebWith, json] = protocols.exec(headers["content-type"] ?? "") ?? [];
-  if (known === undefined) return undefined;
-  return { framed: (grpcWeb ?? grpcWebWith) !== undefined, codec: json === undefined ? "proto" : "json" };
+/** The format of the body of an RPC; undefined if its content type belongs to none of the RPC protocols. */
+function formatOf({ headers }: Pick<IncomingMessage, "headers">): BodyFormat | undefined {
+  const [match, grpcWeb, grpcWebPrefix, json] = contentTypes.exec(headers["content-type"] ?? "") ?? [];
+  if (match === undefined) return undefined;
+  return { framed: (grpcWeb ?? grpcWebPrefix) !== undefined, codec: json === undefined ? "proto" : "json" };
 }

@@ -1,20 +1,20 @@
 import { type ApiError, catalogue, pathOf, retryAfterOf, titleOf } from "../../errors.js";
-import { neverCached } from "../call.js";
+import { noStoreHeaders } from "../call.js";
 
-/** The body of a success, around its members as they were written. */
+/** The body of a successful response, around its encoded members. */
 export function successBody(requestId: string, members: string): string {
   return `{"meta":{"requestId":"${requestId}"},${members}}`;
 }
 
-/** What a success has to tell: the data and, of a list, where it stands. */
+/** The encoded members of a successful response: the data and, for a list, the pagination. */
 export function successMembers(data: unknown, pagination?: unknown): string {
   const members = `"data":${JSON.stringify(data)}`;
   return pagination === undefined ? members : `${members},"pagination":${JSON.stringify(pagination)}`;
 }
 
-/** The body of a failure, the same for every kind. */
-export function errorBody(failure: ApiError, requestId: string, docsBase: string): string {
-  const { code, detail, more } = failure;
+/** The body of an error response, in the same form for every error. */
+export function errorBody(error: ApiError, requestId: string, docsBase: string): string {
+  const { code, detail, more } = error;
   return JSON.stringify({
     meta: { requestId },
     error: {
@@ -27,31 +27,31 @@ export function errorBody(failure: ApiError, requestId: string, docsBase: string
   });
 }
 
-/** The headers that a failure brings along. */
-export function errorHeaders(failure: ApiError): Record<string, string> {
-  const { code, more } = failure;
-  const retryAfter = retryAfterOf(failure);
+/** The headers of an error response that depend on the error. */
+export function errorHeaders(error: ApiError): Record<string, string> {
+  const { code, more } = error;
+  const retryAfter = retryAfterOf(error);
   return {
-    ...(catalogue[code].status === 401 && { "www-authenticate": challengeOf(code) }),
+    ...(catalogue[code].status === 401 && { "www-authenticate": bearerChallenge(code) }),
     ...(retryAfter && { "retry-after": retryAfter }),
     ...(more.allow && { allow: more.allow.join(", ") }),
     ...(more.acceptEncoding && { "accept-encoding": more.acceptEncoding }),
   };
 }
 
-/** The headers of every answer in JSON. */
-export const jsonHeaders = { "content-type": "application/json; charset=utf-8", ...neverCached } as const;
+/** The headers of every JSON response. */
+export const jsonHeaders = { "content-type": "application/json; charset=utf-8", ...noStoreHeaders } as const;
 
-/** Where the errors are listed; the page about each lies below. */
+/** The path of the list of errors. The page of each error is below it. */
 export const errorsPath = "/api-reference/errors-v2/service";
 
-/** Where the page about an error is served, for `<category>/<code>`. */
+/** The path of the page of an error, for `<category>/<code>`. */
 export function errorPagePath(path: string): string {
   return `${errorsPath}/${path}`;
 }
 
-/** RFC 6750: a request without a credential gets no error code. */
-function challengeOf(code: ApiError["code"]): string {
+/** RFC 6750: the challenge to a request without a credential has no error code. */
+function bearerChallenge(code: ApiError["code"]): string {
   return pathOf(code) === "authentication/missing"
     ? `Bearer realm="latchkey"`
     : `Bearer realm="latchkey", error="invalid_token"`;

@@ -7,14 +7,14 @@ import type { Procedure } from "../../rpc/pipeline.js";
 import { compileQueryReader, compileReader, compileWriter, type ReadMessage } from "./codec.js";
 import { successMembers } from "./envelope.js";
 
-/** One way to call an RPC over HTTP, as its google.api.http annotation says. */
+/** One HTTP binding of an RPC, from its google.api.http annotation. */
 export interface Route {
   readonly procedure: Procedure;
   readonly httpMethod: "GET" | "POST";
   readonly path: string;
   /** Reads the request message from the parsed body or, for GET, from the query. */
   readonly read: ReadMessage;
-  /** Writes a response message as the members of the envelope: `data` and, for lists, `pagination`. */
+  /** Encodes a response message as the members of the envelope: `data` and, for lists, `pagination`. */
   readonly write: (response: Message) => string;
 }
 
@@ -22,13 +22,13 @@ export interface Route {
 export function routesOf(procedures: readonly Procedure[]): Route[] {
   return procedures.flatMap((procedure) => {
     const { method } = procedure;
-    if (!hasOption(method, http)) throw new Error(`${method} has no HTTP path: give it the option (google.api.http)`);
+    if (!hasOption(method, http)) throw new Error(`${method} has no HTTP path: add the option (google.api.http)`);
     const rule = getOption(method, http);
-    return [rule, ...rule.additionalBindings].map((binding) => routeOf(procedure, binding));
+    return [rule, ...rule.additionalBindings].map((binding) => createRoute(procedure, binding));
   });
 }
 
-function routeOf(procedure: Procedure, rule: HttpRule): Route {
+function createRoute(procedure: Procedure, rule: HttpRule): Route {
   const { method } = procedure;
   const { case: verb, value: path } = rule.pattern;
   if (verb === "get" && rule.body === "") {
@@ -43,19 +43,19 @@ function routeOf(procedure: Procedure, rule: HttpRule): Route {
   if (verb === "post" && rule.body === "*") {
     return { procedure, httpMethod: "POST", path, read: compileReader(method.input), write: writerOf(method, rule) };
   }
-  throw new Error(`${method}: the gateway serves \`get\` without a body and \`post\` with \`body: "*"\``);
+  throw new Error(`${method}: the gateway supports \`get\` without a body and \`post\` with \`body: "*"\``);
 }
 
-/** `response_body` names the field that is the data; a Pagination beside it is the list's. */
+/** `response_body` names the field that becomes `data`. A field of type Pagination becomes `pagination`. */
 function writerOf({ output }: DescMethodUnary, { responseBody }: HttpRule): Route["write"] {
   const write = compileWriter(output);
   if (responseBody === "") return memoizeEncoding((response) => successMembers(write(response)));
   const dataName = jsonNameOf(output, ({ name }) => name === responseBody);
-  if (dataName === undefined) throw new Error(`${output}: has no field ${responseBody} to be the response body`);
-  const pageName = jsonNameOf(output, ({ message }) => message?.typeName === PaginationSchema.typeName);
+  if (dataName === undefined) throw new Error(`${output}: has no field ${responseBody} for the response body`);
+  const paginationName = jsonNameOf(output, ({ message }) => message?.typeName === PaginationSchema.typeName);
   return memoizeEncoding((response) => {
     const json = write(response);
-    return successMembers(json[dataName], pageName && json[pageName]);
+    return successMembers(json[dataName], paginationName && json[paginationName]);
   });
 }
 

@@ -14,13 +14,13 @@ import { type Example, examples } from "./examples.js";
 import { command, html, json, type Markup, sentence } from "./html.js";
 import { type Page, paths } from "./layout.js";
 
-/** What each kind of failure is about, in the order in which a call is judged. */
+/** A description of each error category, in the order in which a call is checked. */
 const categories: Record<Category, string> = {
-  authentication: "It cannot be told who is calling.",
-  authorization: "The caller is known, and is not allowed.",
-  limits: "The caller is known, and asks too often.",
-  data: "What is asked for is not there, or is there already.",
-  application: "The request is not one that can be served, or the service cannot serve it now.",
+  authentication: "The caller cannot be identified.",
+  authorization: "The caller is known but not allowed to do this.",
+  limits: "The caller is known but exceeds a rate limit or a quota.",
+  data: "The resource does not exist, or it exists already.",
+  application: "The request is not valid, or the service cannot serve it now.",
 };
 
 const byCategory = (Object.keys(categories) as Category[]).map((category) => ({
@@ -28,14 +28,14 @@ const byCategory = (Object.keys(categories) as Category[]).map((category) => ({
   codes: errorCodes.filter((code) => categoryOf(code) === category),
 }));
 
-/** The page about one failure: what happened, why, and how to fix it. */
+/** The page about one error: what happened, why, and how to fix it. */
 export function errorPage(code: ApiErrorCode, docsBase: string, api: string): Page {
   const { when, causes, remedy, seeAlso } = catalogue[code];
-  const { answer, effect, given, command: text } = examples[code];
+  const { answer, effect, precondition, command: shellCommand } = examples[code];
   const category = categoryOf(code);
   return {
     title: `${pathOf(code)} · Latchkey`,
-    place: paths.errors,
+    navPath: paths.errors,
     main: html`<p class="above"><a href="${paths.errors}#${category}">${category}</a></p>
 <h1 class="code">${nameOf(code)}</h1>
 <p class="lead">${sentence(when)}</p>
@@ -44,30 +44,30 @@ ${factsOf(code)}
 <ul>${causes.map((cause) => html`<li>${sentence(cause)}</li>`)}</ul>
 <h2>How to fix it</h2>
 <p>${sentence(remedy)}</p>
-<h2>What the answer looks like</h2>
+<h2>Example response</h2>
 ${json(JSON.parse(errorBody(answer, "req_01jd9x2m5te4btvz7p3k8n6qwc", docsBase)))}
 <h2>${headings[effect]}</h2>
-<p>${sentence(given)}</p>
-${command(text.replaceAll("$API", api))}
+<p>${sentence(precondition)}</p>
+${command(shellCommand.replaceAll("$API", api))}
 <h2>See also</h2>
-${linesOf(seeAlso)}`,
-    aside: allErrors(code),
+${errorList(seeAlso)}`,
+    aside: errorNavigation(code),
   };
 }
 
 const headings: Record<Example["effect"], string> = {
-  provokes: "Get this answer yourself",
-  mends: "Get past it",
+  reproduces: "Reproduce this error",
+  recovers: "Recover from this error",
 };
 
-/** The page that lists all failures, by category. */
+/** The page that lists all errors, by category. */
 export function errorIndex(): Page {
   return {
     title: "Errors · Latchkey",
-    place: paths.errors,
+    navPath: paths.errors,
     main: html`<div class="hero">
 <h1>Errors</h1>
-<p class="lead">Every way in which a call can fail. The <code>type</code> of an error is the address of its page here.</p>
+<p class="lead">Every error that a call can return. The <code>type</code> of an error is the URL of its page here.</p>
 </div>
 ${byCategory.map(
   ({ category, codes }) => html`<section class="row" aria-labelledby="${category}">
@@ -75,7 +75,7 @@ ${byCategory.map(
 <h2 id="${category}">${category}</h2>
 <p>${categories[category]}</p>
 </div>
-${linesOf(codes)}
+${errorList(codes)}
 </section>
 `,
 )}`,
@@ -91,7 +91,7 @@ function factsOf(code: ApiErrorCode): Markup {
 </dl>`;
 }
 
-function linesOf(codes: readonly ApiErrorCode[]): Markup {
+function errorList(codes: readonly ApiErrorCode[]): Markup {
   return html`<ul class="lines">
 ${codes.map(
   (code) => html`<li><a href="${errorPagePath(pathOf(code))}"><code>${categoryOf(code)}/<wbr>${nameOf(code)}</code></a>
@@ -101,7 +101,7 @@ ${codes.map(
 )}</ul>`;
 }
 
-function allErrors(current: ApiErrorCode): Markup {
+function errorNavigation(current: ApiErrorCode): Markup {
   return html`<nav class="aside" aria-labelledby="all-errors">
 <h2 id="all-errors">All errors</h2>
 ${byCategory.map(

@@ -3,34 +3,34 @@ import { command, html, type Markup, sentence } from "./html.js";
 import { logo, type Page, paths } from "./layout.js";
 import { version } from "./version.js";
 
-/** The first page: what runs here, and where to go next. */
-export function homePage(protocols: Addresses): Page {
-  const { http, grpc } = protocols;
+/** The home page: the running version, the protocols with example calls, and links to the other pages. */
+export function homePage(addresses: Addresses): Page {
+  const { http, grpc } = addresses;
   return {
     title: "Latchkey: API keys for your services",
     main: html`<div class="row hero">
 ${logo}
 <div>
 <h1>API keys for your services</h1>
-<p class="lead">gRPC, Connect and HTTP/JSON from one definition, with revocation that is immediate.</p>
-<p class="running">Latchkey ${version} runs here</p>
+<p class="lead">gRPC, Connect and HTTP/JSON from one definition, with immediate revocation.</p>
+<p class="running">Running Latchkey ${version}</p>
 </div>
 </div>
 ${[
   row(
-    "Have a key",
-    "The first start keeps one in a file. If this is not your installation, ask its operator.",
+    "Get a key",
+    "The first start writes a key to a file. If this is not your installation, ask its operator for one.",
     command("KEY=$(cat .latchkey/first.key)"),
   ),
-  row("HTTP/JSON", `For external clients, at \`${http}\``, command(httpCall(protocols))),
-  row("gRPC", `For internal services, at \`${grpc}\`, with server reflection`, command(grpcCall(protocols))),
-  row("Connect, gRPC-Web", `For browsers and TypeScript, at \`${http}\``, command(connectCall(protocols))),
-  row("Go on", "All protocols give the same results and the same errors.", furtherPages),
+  row("HTTP/JSON", `For external clients, at \`${http}\``, command(httpCall(addresses))),
+  row("gRPC", `For internal services, at \`${grpc}\`, with server reflection`, command(grpcCall(addresses))),
+  row("Connect, gRPC-Web", `For browsers and TypeScript, at \`${http}\``, command(connectCall(addresses))),
+  row("Next steps", "All protocols return the same results and the same errors.", nextSteps),
 ]}`,
   };
 }
 
-/** The same in JSON, for programs and for curl. */
+/** The content of the home page as JSON, for programs and for curl. */
 export function homeData({ http, grpc }: Addresses) {
   return {
     name: "Latchkey",
@@ -46,14 +46,14 @@ export function homeData({ http, grpc }: Addresses) {
   };
 }
 
-function row(title: string, about: string, shown: Markup): Markup {
+function row(title: string, description: string, content: Markup): Markup {
   const id = title.toLowerCase().replace(/[^a-z]+/g, "-");
   return html`<section class="row" aria-labelledby="${id}">
 <div>
 <h2 id="${id}">${title}</h2>
-<p>${sentence(about)}</p>
+<p>${sentence(description)}</p>
 </div>
-${shown}
+${content}
 </section>
 `;
 }
@@ -75,9 +75,12 @@ function connectCall({ http }: Addresses): string {
   -H 'Content-Type: application/json' -d '{}'`;
 }
 
-const furtherPages = html`<ul class="lines">
-<li><a href="${paths.reference}">Reference</a> <p>Every operation, to read and to try out in the browser.</p></li>
+const nextSteps = html`<ul class="lines">
+<li><a href="${paths.reference}">Reference</a>
+<p>Every operation, with its documentation and a form to try it in the browser.</p></li>
 <li><a href="${paths.errors}">Errors</a> <p>What each one means, why it happens and how to fix it.</p></li>
 <li><a href="${paths.openapi}">OpenAPI</a> <p>The same interface for your tools, as an OpenAPI 3.1 document.</p></li>
-<li><a href="${paths.ready}">Ready?</a> <p>Whether keys can be judged now. <a href="${paths.live}">Alive?</a> is whether the process runs at all.</p></li>
+<li><a href="${paths.ready}">Ready?</a>
+<p>Whether the service can verify keys now.
+<a href="${paths.live}">Alive?</a> reports whether the process is running.</p></li>
 </ul>`;

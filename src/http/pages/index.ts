@@ -12,13 +12,14 @@ import { icon, type Page, paths, renderPage } from "./layout.js";
 import { style } from "./style.js";
 
 /**
- * The pages that people open: `/`, the list of errors, and a page for each error at the address that its `type` names.
+ * The HTML pages: `/`, the list of errors, and a page for each error at the URL that its `type` names.
  *
- * @param grpcPort known only once it is open, as docsBase is
+ * @param docsBase a function, because the port may be known only once the server listens
+ * @param grpcPort a function for the same reason
  */
 export function pages(docsBase: () => string, grpcPort: () => number, send: SendBody) {
-  // A page is made once for each name that the service is asked by, of which there are few.
-  const made = new LRUCache<string, Buffer>({ maxSize: 4 * 2 ** 20, sizeCalculation: ({ length }) => length });
+  // A page is rendered once for each host name that clients use, of which there are few.
+  const renderedPages = new LRUCache<string, Buffer>({ maxSize: 4 * 2 ** 20, sizeCalculation: ({ length }) => length });
 
   return async (scope: FastifyInstance): Promise<void> => {
     await scope.register(accepts);
@@ -26,14 +27,14 @@ export function pages(docsBase: () => string, grpcPort: () => number, send: Send
       reply.headers(securityHeaders);
     });
 
-    // HTML for those who ask for it, as browsers do; curl, and whoever takes anything, gets JSON.
+    // Clients that prefer HTML, such as browsers, get HTML. Clients that accept anything, such as curl, get JSON.
     scope.get(paths.home, async (request, reply) => {
-      const protocols = addressesOf(request, grpcPort());
+      const addresses = addressesOf(request, grpcPort());
       reply.header("vary", "accept");
       if (request.accepts().type(["json", "html"]) === "html") {
-        send(request, reply.type(htmlType), pageFor(paths.home, protocols, homePage));
+        send(request, reply.type(htmlType), pageFor(paths.home, addresses, homePage));
       } else {
-        send(request, reply.type(jsonType), successBody(request.call.requestId, successMembers(homeData(protocols))));
+        send(request, reply.type(jsonType), successBody(request.call.requestId, successMembers(homeData(addresses))));
       }
       return reply;
     });
@@ -49,20 +50,20 @@ export function pages(docsBase: () => string, grpcPort: () => number, send: Send
       return reply;
     });
 
-    function servePage(path: string, write: (protocols: Addresses) => Page): void {
+    function servePage(path: string, createPage: (addresses: Addresses) => Page): void {
       scope.get(path, async (request, reply) => {
-        send(request, reply.type(htmlType), pageFor(path, addressesOf(request, grpcPort()), write));
+        send(request, reply.type(htmlType), pageFor(path, addressesOf(request, grpcPort()), createPage));
         return reply;
       });
     }
   };
 
-  function pageFor(path: string, protocols: Addresses, write: (protocols: Addresses) => Page): Buffer {
-    const name = `${path} ${protocols.http} ${protocols.grpc} ${protocols.grpcOverTls}`;
-    const known = made.get(name);
-    if (known !== undefined) return known;
-    const page = Buffer.from(renderPage(write(protocols)));
-    made.set(name, page);
+  function pageFor(path: string, addresses: Addresses, createPage: (addresses: Addresses) => Page): Buffer {
+    const cacheKey = `${path} ${addresses.http} ${addresses.grpc} ${addresses.grpcOverTls}`;
+    const cached = renderedPages.get(cacheKey);
+    if (cached !== undefined) return cached;
+    const page = Buffer.from(renderPage(createPage(addresses)));
+    renderedPages.set(cacheKey, page);
     return page;
   }
 }
@@ -71,8 +72,8 @@ const htmlType = "text/html; charset=utf-8";
 const jsonType = "application/json; charset=utf-8";
 
 /**
- * A page is whole in itself: nothing is loaded but the icon, nothing runs, and the one style is allowed by its hash. So
- * replicas of different versions behind one address cannot mix their pages up.
+ * A page is self-contained: it loads only the icon, runs no script, and its one style is allowed by its hash. So a page
+ * cannot mix parts of different versions when replicas of different versions serve one address.
  */
 const securityHeaders = {
   "content-security-policy": [

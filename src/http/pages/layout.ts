@@ -3,7 +3,7 @@ import { html, type Markup } from "./html.js";
 import { style } from "./style.js";
 import { version } from "./version.js";
 
-/** Where the links of the pages lead. */
+/** The paths that the pages link to. */
 export const paths = {
   home: "/",
   reference: "/docs",
@@ -14,22 +14,22 @@ export const paths = {
   icon: "/favicon.svg",
 } as const;
 
-/** One page, before it is laid out. */
+/** The content of one page, without the common layout. */
 export interface Page {
   readonly title: string;
-  /** Which link of the header leads to this page, or to what it belongs to. */
-  readonly place?: string;
-  /** What its head has beyond that of all pages. */
+  /** The path of the header link that is marked as current: this page, or the section that it belongs to. */
+  readonly navPath?: string;
+  /** Elements for `<head>` in addition to those of all pages. */
   readonly head?: Markup;
   readonly main: Markup;
-  /** What stands beside the main part where there is room, and below it where there is none. */
+  /** Shown beside the main part on wide screens, and below it on narrow ones. */
   readonly aside?: Markup;
 }
 
-/** Lays a page out: the frame that all of them have. */
-export function renderPage({ title, place, head, main, aside }: Page): string {
+/** Renders a page in the layout that all pages share. */
+export function renderPage({ title, navPath, head, main, aside }: Page): string {
   const link = (path: string, text: string) =>
-    html`<li><a href="${path}"${path === place ? html` aria-current="true"` : ""}>${text}</a></li>`;
+    html`<li><a href="${path}"${path === navPath ? html` aria-current="true"` : ""}>${text}</a></li>`;
   return html`<!doctype html>
 <html lang="en">
 <head>
@@ -42,7 +42,7 @@ export function renderPage({ title, place, head, main, aside }: Page): string {
 ${head}
 </head>
 <body>
-<a class="skip" href="#main">Skip to the content</a>
+<a class="skip" href="#main">Skip to content</a>
 <header>
 <a class="brand" href="${paths.home}">${logo} Latchkey</a>
 <nav aria-label="Latchkey"><ul>
@@ -61,12 +61,12 @@ ${aside}
 `.markup;
 }
 
-/** A keyhole. */
+/** The keyhole symbol of the logo. */
 const keyhole = html`<path fill="#b07a1e" d="M8 0h16a8 8 0 0 1 8 8v16a8 8 0 0 1-8 8H8a8 8 0 0 1-8-8V8a8 8 0 0 1 8-8z"/>
 <path fill="#fffaf0" d="M16 6.5a5.6 5.6 0 0 0-2.9 10.4L11.5 25.5h9l-1.6-8.6A5.6 5.6 0 0 0 16 6.5z"/>`;
 
-/** The logo, as large as the style says. */
+/** The logo for the pages. The style sets its size. */
 export const logo = html`<svg class="logo" viewBox="0 0 32 32" aria-hidden="true">${keyhole}</svg>`;
 
-/** The logo as a file. */
+/** The logo as an SVG file. */
 export const icon = html`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">${keyhole}</svg>`.markup;

@@ -1,5 +1,5 @@
-// The reference of the HTTP/JSON interface, for programs and for people. Six files that are known by name are served by
-// hand: nothing that a caller writes ever names a file, so there is no need for a server of folders.
+// The reference of the HTTP/JSON interface: the OpenAPI document and a page that shows it. The six files are a fixed
+// list, served without a static file server, so no part of a request ever names a file.
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
@@ -10,10 +10,10 @@ import type { SendBody } from "../call.js";
 import { html } from "./html.js";
 import { paths, renderPage } from "./layout.js";
 
-/** What the error URLs in the generated document begin with; where it is served, they begin with the real address. */
+/** The base of the error URLs in the generated document. The served document has the real address instead. */
 export const exampleDocsBase = "http://127.0.0.1:8080";
 
-/** Serves the OpenAPI document at `/openapi.json`, and at `/docs` a page to read it and to try calls. */
+/** Serves the OpenAPI document at `/openapi.json`, and at `/docs` a page that shows it and can send calls. */
 export function apiReference(docsBase: () => string, send: SendBody) {
   return async (server: FastifyInstance): Promise<void> => {
     const document = asset(async () => {
@@ -25,17 +25,17 @@ export function apiReference(docsBase: () => string, send: SendBody) {
     for (const [path, { type, read }] of Object.entries(pageFiles)) {
       const content = asset(read);
       server.get(path, (request, reply) => {
-        reply.header("content-security-policy", onlyFromHere).header("referrer-policy", "no-referrer");
+        reply.header("content-security-policy", contentSecurityPolicy).header("referrer-policy", "no-referrer");
         return sendAsset(request, reply, type, content, send);
       });
     }
   };
 }
 
-/** Scripts, styles and calls of this service alone: whatever is typed into the page, a key included, stays here. */
-const onlyFromHere = [
+/** Allows scripts, styles and calls of this service only, so that input, including a key, is never sent elsewhere. */
+const contentSecurityPolicy = [
   "default-src 'self'",
-  "style-src 'self' 'unsafe-inline'", // Swagger UI sets styles on its elements
+  "style-src 'self' 'unsafe-inline'", // Swagger UI sets inline styles
   "img-src 'self' data:",
   "base-uri 'none'",
   "form-action 'none'",
@@ -44,26 +44,27 @@ const onlyFromHere = [
 
 const pageFiles: Record<string, { type: string; read: () => Promise<Buffer> }> = {
   [paths.reference]: { type: "text/html; charset=utf-8", read: async () => Buffer.from(renderPage(page)) },
-  "/docs/page.css": { type: "text/css; charset=utf-8", read: own("page.css") },
-  "/docs/page.js": { type: "text/javascript; charset=utf-8", read: own("page.js") },
+  "/docs/page.css": { type: "text/css; charset=utf-8", read: ownFile("page.css") },
+  "/docs/page.js": { type: "text/javascript; charset=utf-8", read: ownFile("page.js") },
   "/docs/swagger-ui.css": { type: "text/css; charset=utf-8", read: swaggerUi("swagger-ui.css") },
   "/docs/swagger-ui.js": { type: "text/javascript; charset=utf-8", read: swaggerUi("swagger-ui-bundle.js") },
 };
 
-/** Swagger UI in the frame of all pages. */
+/** Swagger UI in the layout of all pages. */
 const page = {
   title: "Reference · Latchkey",
-  place: paths.reference,
+  navPath: paths.reference,
   head: html`<link rel="stylesheet" href="/docs/swagger-ui.css">
 <link rel="stylesheet" href="/docs/page.css">
 <script src="/docs/swagger-ui.js" defer></script>
 <script src="/docs/page.js" defer></script>`,
   main: html`<div id="reference">
-<noscript>This page needs JavaScript. The same is told by <a href="${paths.openapi}">${paths.openapi}</a>.</noscript>
+<noscript>This page needs JavaScript.
+The same reference is available as <a href="${paths.openapi}">${paths.openapi}</a>.</noscript>
 </div>`,
 };
 
-function own(name: string): () => Promise<Buffer> {
+function ownFile(name: string): () => Promise<Buffer> {
   return () => readFile(new URL(`./assets/${name}`, import.meta.url));
 }
 
@@ -73,30 +74,30 @@ function swaggerUi(name: string): () => Promise<Buffer> {
 
 interface Asset {
   readonly plain: Buffer;
-  readonly zipped: Buffer;
+  readonly gzipped: Buffer;
   readonly etag: string;
 }
 
 const compress = promisify(gzip);
 
-/** Made when it is first asked for, so that a start pays nothing, and kept from then on; a failure is not kept. */
+/** Reads a file on the first request, so that start-up costs nothing, and caches it. Errors are not cached. */
 function asset(read: () => Promise<Buffer>): () => Promise<Asset> {
-  let made: Promise<Asset> | undefined;
-  const make = async () => {
+  let cached: Promise<Asset> | undefined;
+  const load = async () => {
     const plain = await read();
     const hash = createHash("sha256").update(plain).digest("base64url");
-    return { plain, zipped: await compress(plain), etag: `W/"${hash}"` };
+    return { plain, gzipped: await compress(plain), etag: `W/"${hash}"` };
   };
   return () => {
-    made ??= make().catch((error) => {
-      made = undefined;
+    cached ??= load().catch((error) => {
+      cached = undefined;
       throw error;
     });
-    return made;
+    return cached;
   };
 }
 
-/** Browsers may keep it, and ask each time whether it is still the same. */
+/** Browsers may cache the file, and revalidate it on each use. */
 async function sendAsset(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -105,7 +106,7 @@ async function sendAsset(
   send: SendBody,
 ): Promise<FastifyReply> {
   const { headers } = request;
-  const { plain, zipped, etag } = await content();
+  const { plain, gzipped, etag } = await content();
   reply.headers({
     "cache-control": "no-cache",
     etag,
@@ -114,6 +115,6 @@ async function sendAsset(
   });
   if (headers["if-none-match"] === etag) send(request, reply.code(304), undefined);
   else if (!/\bgzip\b/.test(headers["accept-encoding"] ?? "")) send(request, reply.type(type), plain);
-  else send(request, reply.type(type).header("content-encoding", "gzip"), zipped);
+  else send(request, reply.type(type).header("content-encoding", "gzip"), gzipped);
   return reply;
 }

@@ -1,6 +1,6 @@
 import { html } from "./html.js";
 
-/** How all pages look: paper and ink, with the brass of an old key. Without fonts or pictures from anywhere. */
+/** The style of all pages: paper, ink and brass colours. It loads no fonts and no images. */
 export const style = html`
 :root {
   color-scheme: light dark;

@@ -17,7 +17,7 @@ import { needsCurl } from "../../support/skip.js";
 import { blocksOf, errorsPath, open, visibleText } from "./pages.js";
 
 const run = promisify(execFile);
-const named = errorCodes.map((code) => [pathOf(code), code] as const);
+const errorPaths = errorCodes.map((code) => [pathOf(code), code] as const);
 
 let app: TestApp;
 let origin: string;
@@ -46,8 +46,8 @@ describe("the type URL of an error opens as a page that explains it", () => {
     ["application/method_not_allowed", () => ask(origin, "/v1/keys.listKeys", { method: "GET" })],
     ["application/unsupported_media_type", () => ask(origin, "/v1/keys.listKeys", { key, body: "{}" })],
   ];
-  it.each(realErrors)("%s, as it was answered", async (path, provoke) => {
-    const type = typeOf(await provoke());
+  it.each(realErrors)("%s, from a real response", async (path, causeError) => {
+    const type = typeOf(await causeError());
     expect(type).toBe(`${origin}/api-reference/errors-v2/service/${path}`);
     const page = await open(origin, new URL(type).pathname);
     expect(page.status).toBe(200);
@@ -55,7 +55,7 @@ describe("the type URL of an error opens as a page that explains it", () => {
     expect(visibleText(page.text)).toContain(path);
   });
 
-  it.each(named)("%s, of the catalogue", async (path, code) => {
+  it.each(errorPaths)("%s, from the catalogue", async (path, code) => {
     const page = await open(origin, `${errorsPath}/${path}`);
     expect(page.status).toBe(200);
     expect(page.headers["content-type"]).toMatch(/^text\/html\b/);
@@ -66,15 +66,15 @@ describe("the type URL of an error opens as a page that explains it", () => {
     for (const part of [...facts, when, ...causes, remedy]) expect(text).toContain(part.replaceAll("`", ""));
   });
 
-  it("and every page, and the list of errors, links to all", async () => {
-    for (const path of [errorsPath, `${errorsPath}/`, ...named.map(([name]) => `${errorsPath}/${name}`)]) {
+  it("and every error page and the list of errors link to all errors", async () => {
+    for (const path of [errorsPath, `${errorsPath}/`, ...errorPaths.map(([name]) => `${errorsPath}/${name}`)]) {
       const { text } = await open(origin, path);
-      for (const [name] of named) expect(text).toContain(`href="${errorsPath}/${name}"`);
+      for (const [name] of errorPaths) expect(text).toContain(`href="${errorsPath}/${name}"`);
     }
   });
 });
 
-describe("the command on an error's page", () => {
+describe("the command on an error page", () => {
   let credentials: Record<string, string>;
   let keyId: string;
 
@@ -96,15 +96,15 @@ describe("the command on an error's page", () => {
     await app.advance(3_600_001);
   });
 
-  /** Pastes the command of a page into a shell, where the variables are as the page says. */
-  async function paste(page: string, path: string): Promise<string> {
+  /** Runs the command of a page in a shell, with the variables that the page describes. */
+  async function runCommand(page: string, path: string): Promise<string> {
     const [command = ""] = blocksOf("command", page);
     const env = { PATH: process.env["PATH"], KEY: credentials[path] ?? key, KEY_ID: keyId, OPERATOR: operatorKey };
     return (await run("bash", ["-c", command], { env })).stdout;
   }
 
-  // These cannot be had by asking: their commands get past them.
-  const ofBadDays = [
+  // A client cannot cause these errors on purpose, so their commands recover from them.
+  const notReproducible = [
     "limits/rate_limited",
     "limits/quota_exceeded",
     "application/deadline_exceeded",
@@ -112,20 +112,20 @@ describe("the command on an error's page", () => {
     "application/unexpected_error",
   ];
 
-  it.for(named.map(([path]) => path).filter((path) => !ofBadDays.includes(path)))(
-    "%s: is answered by the very example that the page shows",
+  it.for(errorPaths.map(([path]) => path).filter((path) => !notReproducible.includes(path)))(
+    "%s: returns the example response that the page shows",
     async (path, context) => {
       needsCurl(context);
       const { text } = await open(origin, `${errorsPath}/${path}`);
       const [example = ""] = blocksOf("json", text);
-      const answer = JSON.parse(await paste(text, path));
-      expect(answer.error).toMatchObject({ type: `${origin}${errorsPath}/${path}` });
-      expect(JSON.parse(example)).toEqual({ ...answer, meta: { requestId: expect.stringMatching(/^req_/) } });
+      const response = JSON.parse(await runCommand(text, path));
+      expect(response.error).toMatchObject({ type: `${origin}${errorsPath}/${path}` });
+      expect(JSON.parse(example)).toEqual({ ...response, meta: { requestId: expect.stringMatching(/^req_/) } });
     },
   );
 
-  it.for(ofBadDays)(
-    "%s: succeeds once the service is well, and the example is a whole envelope",
+  it.for(notReproducible)(
+    "%s: succeeds when the service is healthy, and the example is a complete envelope",
     async (path, context) => {
       needsCurl(context);
       const { text } = await open(origin, `${errorsPath}/${path}`);
@@ -139,24 +139,24 @@ describe("the command on an error's page", () => {
           type: `${origin}${errorsPath}/${path}`,
         },
       });
-      expect(await paste(text, path)).toMatch(/"data":/);
+      expect(await runCommand(text, path)).toMatch(/"data":/);
     },
   );
 });
 
-it("a configured documentation address begins every type, and the pages are served here all the same", async () => {
-  const elsewhere = "https://docs.example.com/latchkey";
-  const documented = await openTestApp({ docsBaseUrl: elsewhere });
+it("DOCS_BASE_URL begins every error type, and the service still serves the pages itself", async () => {
+  const docsBaseUrl = "https://docs.example.com/latchkey";
+  const configured = await openTestApp({ docsBaseUrl: docsBaseUrl });
   try {
-    const answer = await ask(documented.httpUrl, "/nowhere");
-    expectFailure(answer, 404, "application/route_not_found", elsewhere);
-    const local = typeOf(answer).replace(elsewhere, documented.httpUrl);
-    expect(await open(documented.httpUrl, new URL(local).pathname)).toMatchObject({
+    const response = await ask(configured.httpUrl, "/nowhere");
+    expectFailure(response, 404, "application/route_not_found", docsBaseUrl);
+    const local = typeOf(response).replace(docsBaseUrl, configured.httpUrl);
+    expect(await open(configured.httpUrl, new URL(local).pathname)).toMatchObject({
       status: 200,
-      text: expect.stringContaining(elsewhere),
+      text: expect.stringContaining(docsBaseUrl),
     });
   } finally {
-    await documented.close();
+    await configured.close();
   }
 });
 
@@ -164,7 +164,7 @@ describe("the documented table of errors agrees with the catalogue", () => {
   const document = () => readFileSync(new URL("../../../docs/reference/errors.md", import.meta.url), "utf8");
   const row = /^\| *`([a-z]+\/[a-z_]+)` *\| *(\d{3}) *\| *`?([A-Z_]+|–)`? *\|/gm;
 
-  it.each(named)("%s", (path, code) => {
+  it.each(errorPaths)("%s", (path, code) => {
     const found = [...document().matchAll(row)].filter(([, name]) => name === path);
     expect(found.map(([, , status, grpc]) => ({ status, grpc }))).toEqual([
       { status: `${catalogue[code].status}`, grpc: grpcNameOf(code) ?? "–" },

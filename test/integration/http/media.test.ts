@@ -15,12 +15,12 @@ beforeAll(async () => {
   key = (await createWorkspace(origin)).key;
 });
 afterAll(async () => {
-  // Whatever was refused, nothing of it was stored and the server still serves.
+  // None of the refused requests stored anything, and the server still serves.
   expect(expectSuccess(await ask(origin, "/v1/identities.listIdentities", { method: "GET", key }))).toEqual([]);
   await app.close();
 });
 
-describe("a body of plain JSON by its headers is read", () => {
+describe("a body whose headers declare uncompressed JSON is accepted", () => {
   it.each([
     { "content-type": "application/json" },
     { "content-type": "application/json; charset=utf-8" },
@@ -32,49 +32,49 @@ describe("a body of plain JSON by its headers is read", () => {
   });
 });
 
-describe("a body that is not plain JSON by its headers is refused", () => {
+describe("a body whose headers do not declare uncompressed JSON is refused", () => {
   it.each(["text/plain", "application/xml", "application/x-www-form-urlencoded", "application/jsonp", "nonsense", ""])(
-    "as content type %j",
+    "with content type %j",
     async (type) => {
-      const answer = await ask(origin, path, { key, headers: { "content-type": type }, body: '{"externalId":"a"}' });
-      expectFailure(answer, 415, "application/unsupported_media_type");
+      const response = await ask(origin, path, { key, headers: { "content-type": type }, body: '{"externalId":"a"}' });
+      expectFailure(response, 415, "application/unsupported_media_type");
     },
   );
 
   it("without a content type", async () => {
-    const answer = await ask(origin, path, { key, body: '{"externalId":"a"}' });
-    expectFailure(answer, 415, "application/unsupported_media_type");
+    const response = await ask(origin, path, { key, body: '{"externalId":"a"}' });
+    expectFailure(response, 415, "application/unsupported_media_type");
   });
 
-  it.each(["gzip", "br", "identity, gzip", "nonsense"])("as content encoding %s", async (encoding) => {
+  it.each(["gzip", "br", "identity, gzip", "nonsense"])("compressed, with content encoding %s", async (encoding) => {
     const headers = { "content-type": "application/json", "content-encoding": encoding };
-    const answer = await ask(origin, path, { key, headers, body: gzipSync('{"externalId":"a"}') });
-    expectFailure(answer, 415, "application/unsupported_media_type");
-    expect(answer.headers["accept-encoding"]).toBe("identity");
+    const response = await ask(origin, path, { key, headers, body: gzipSync('{"externalId":"a"}') });
+    expectFailure(response, 415, "application/unsupported_media_type");
+    expect(response.headers["accept-encoding"]).toBe("identity");
   });
 });
 
-describe("a body that is too large is refused", () => {
+describe("a body over the size limit is refused", () => {
   const limit = 128 * 1024;
-  const large = Buffer.alloc(limit + 1, " ");
+  const oversized = Buffer.alloc(limit + 1, " ");
 
   it("by its Content-Length", async () => {
-    const answer = await postText(origin, path, key, large);
-    expect(expectFailure(answer, 413, "application/payload_too_large").detail).toContain(`${limit} bytes`);
+    const response = await postText(origin, path, key, oversized);
+    expect(expectFailure(response, 413, "application/payload_too_large").detail).toContain(`${limit} bytes`);
   });
 
-  it("by a Content-Length alone, before any byte of it", async () => {
+  it("by its Content-Length alone, before any byte arrives", async () => {
     const headers = { "content-type": "application/json", "content-length": 10 ** 12, expect: "100-continue" };
     expectFailure(await ask(origin, path, { key, headers }), 413, "application/payload_too_large");
   });
 
-  it("by the bytes that arrive in chunks", async () => {
+  it("by the received bytes of a chunked body", async () => {
     const headers = { "content-type": "application/json" };
-    const answer = await ask(origin, path, { key, headers, chunks: [large, large] });
-    expectFailure(answer, 413, "application/payload_too_large");
+    const response = await ask(origin, path, { key, headers, chunks: [oversized, oversized] });
+    expectFailure(response, 413, "application/payload_too_large");
   });
 
-  it("and one of exactly the limit is read", async () => {
+  it("and a body of exactly the limit is accepted", async () => {
     const body = Buffer.alloc(limit, " ");
     body.write("{}");
     expectSuccess(await postText(origin, "/v1/keys.listKeys", key, body));

@@ -8,9 +8,9 @@ import { leaveOut } from "../../support/skip.js";
 let app: TestApp | undefined;
 let browser: Browser | undefined;
 let page: Page;
-/** What the browser was asked to fetch, and what it complained about, since the page was opened. */
-const asked: { url: string; authorization: string | undefined }[] = [];
-const complaints: string[] = [];
+/** The requests of the browser, and its console messages and errors, since the page was opened. */
+const requests: { url: string; authorization: string | undefined }[] = [];
+const consoleMessages: string[] = [];
 
 beforeAll(async () => {
   if (!executable) return;
@@ -18,10 +18,10 @@ beforeAll(async () => {
   browser = await openBrowser();
   page = await browser.newPage({ baseURL: app.httpUrl });
   page.on("request", (request) => {
-    asked.push({ url: request.url(), authorization: request.headers()["authorization"] });
+    requests.push({ url: request.url(), authorization: request.headers()["authorization"] });
   });
-  page.on("console", (message) => complaints.push(message.text()));
-  page.on("pageerror", ({ message }) => complaints.push(message));
+  page.on("console", (message) => consoleMessages.push(message.text()));
+  page.on("pageerror", ({ message }) => consoleMessages.push(message));
   await page.goto("/docs");
   await page.locator(".opblock").first().waitFor();
 });
@@ -30,28 +30,28 @@ afterAll(async () => {
   await app?.close();
 });
 
-/** A test on the page; left out where there is no browser. */
+/** A test on the page; skipped without a browser. */
 function onPage(name: string, test: (httpUrl: string) => Promise<void>): void {
   it(name, async (context) => {
     if (app === undefined) return leaveOut(context, noBrowser);
     await test(app.httpUrl);
-    expect(complaints).toEqual([]);
+    expect(consoleMessages).toEqual([]);
   });
 }
 
-onPage("the reference is light or dark as the reader prefers, also when that changes", async () => {
-  for (const [colorScheme, paper] of [
+onPage("the reference follows the preferred colour scheme, also when it changes", async () => {
+  for (const [colorScheme, background] of [
     ["light", "rgb(251, 249, 245)"],
     ["dark", "rgb(23, 21, 16)"],
     ["light", "rgb(251, 249, 245)"],
   ] as const) {
     await page.emulateMedia({ colorScheme });
-    await expect.poll(() => page.evaluate("getComputedStyle(document.body).backgroundColor")).toBe(paper);
+    await expect.poll(() => page.evaluate("getComputedStyle(document.body).backgroundColor")).toBe(background);
     await expect.poll(() => page.locator(":root.dark-mode").count()).toBe(colorScheme === "dark" ? 1 : 0);
   }
 });
 
-onPage("the reference fits a phone, an open operation too", async () => {
+onPage("the reference fits a phone screen, also with an operation expanded", async () => {
   await page.setViewportSize({ width: 360, height: 800 });
   const operation = page.locator(".opblock").filter({ hasText: "/v2/keys.verifyKey" });
   await operation.locator(".opblock-summary-control").click();
@@ -59,7 +59,7 @@ onPage("the reference fits a phone, an open operation too", async () => {
   expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(360);
 });
 
-onPage("a reader tries a call with a key, which goes to this service and nowhere else", async (httpUrl) => {
+onPage("Try it out sends the key to this service only, and stores nothing in the browser", async (httpUrl) => {
   const { key } = await createWorkspace(httpUrl);
   await page.setViewportSize({ width: 1280, height: 800 });
   await page.locator(".btn.authorize").first().click();
@@ -73,8 +73,8 @@ onPage("a reader tries a call with a key, which goes to this service and nowhere
   await operation.locator(".live-responses-table").getByText('"hasMore"').first().waitFor();
 
   const call = { url: `${httpUrl}/v1/identities.listIdentities`, authorization: `Bearer ${key}` };
-  expect(asked.filter(({ authorization }) => authorization !== undefined)).toEqual([call]);
-  expect(asked.filter(({ url }) => !url.startsWith(`${httpUrl}/`) && !url.startsWith("data:"))).toEqual([]);
-  const kept = await page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]");
-  expect(kept).toEqual([0, 0, ""]);
+  expect(requests.filter(({ authorization }) => authorization !== undefined)).toEqual([call]);
+  expect(requests.filter(({ url }) => !url.startsWith(`${httpUrl}/`) && !url.startsWith("data:"))).toEqual([]);
+  const stored = await page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]");
+  expect(stored).toEqual([0, 0, ""]);
 });

@@ -14,20 +14,20 @@ afterAll(() => app.close());
 const get = (path: string, headers: Record<string, string> = {}) => ask(app.httpUrl, path, { method: "GET", headers });
 
 describe("the reference page", () => {
-  it("names nothing but what the service itself serves", async () => {
+  it("links and loads only URLs of the service itself", async () => {
     const page = await get("/docs");
     expect(page).toMatchObject({ status: 200, headers: { "content-type": "text/html; charset=utf-8" } });
-    const named = [...page.text.matchAll(/(?:src|href)="([^"]*)"/g)].map(([, url = ""]) => url);
-    const loaded = named.filter((url) => url.startsWith("/docs/"));
+    const urls = [...page.text.matchAll(/(?:src|href)="([^"]*)"/g)].map(([, url = ""]) => url);
+    const loaded = urls.filter((url) => url.startsWith("/docs/"));
     expect(loaded).toHaveLength(4);
-    expect(named.filter((url) => !/^[/#]/.test(url))).toEqual([]);
+    expect(urls.filter((url) => !/^[/#]/.test(url))).toEqual([]);
     for (const url of loaded) {
       const type = url.endsWith(".css") ? "text/css; charset=utf-8" : "text/javascript; charset=utf-8";
       expect(await get(url)).toMatchObject({ status: 200, headers: { "content-type": type } });
     }
   });
 
-  it("forbids the browser to load, or to send, anything elsewhere", async () => {
+  it("has a content security policy that allows only this service", async () => {
     const { headers } = await get("/docs");
     const policy = String(headers["content-security-policy"]).split("; ");
     expect(policy).toContain("default-src 'self'");
@@ -36,7 +36,7 @@ describe("the reference page", () => {
 });
 
 describe.each(["/openapi.json", "/docs", "/docs/page.css", "/docs/swagger-ui.js"])("%s", (path) => {
-  it("is asked for again only when it has changed", async () => {
+  it("is revalidated with its ETag, and sent again only if it changed", async () => {
     const first = await get(path);
     expect(first.headers).toMatchObject({
       "cache-control": "no-cache",
@@ -47,7 +47,7 @@ describe.each(["/openapi.json", "/docs", "/docs/page.css", "/docs/swagger-ui.js"
     expect(await get(path, { "if-none-match": '"another"' })).toMatchObject({ status: 200, text: first.text });
   });
 
-  it("is compressed for those who read that", async () => {
+  it("is compressed for clients that accept gzip", async () => {
     const plain = await get(path);
     expect(plain.headers["content-encoding"]).toBeUndefined();
     const response = await fetch(app.httpUrl + path, { headers: { "accept-encoding": "gzip" } });
@@ -55,12 +55,12 @@ describe.each(["/openapi.json", "/docs", "/docs/page.css", "/docs/swagger-ui.js"
     expect(await response.text()).toBe(plain.text);
   });
 
-  it("takes no other method", async () => {
+  it("refuses other methods", async () => {
     expect(await ask(app.httpUrl, path, { method: "POST" })).toMatchObject({ status: 405 });
   });
 });
 
-it("is served again after a file could not be read", async () => {
+it("the OpenAPI document is served again after a read error, which is not cached", async () => {
   let readable = false;
   const server = fastify();
   await server.register(

@@ -21,8 +21,12 @@ afterAll(async () => {
   await app?.close();
 });
 
-/** A test with a window of its own size and colours; left out where there is no browser. */
-function inBrowser(name: string, { width = 1280, colorScheme = "light" }: Look, test: () => Promise<void>): void {
+/** A test with its own window size and colour scheme; skipped without a browser. */
+function inBrowser(
+  name: string,
+  { width = 1280, colorScheme = "light" }: WindowOptions,
+  test: () => Promise<void>,
+): void {
   it(name, async (context) => {
     if (!executable) leaveOut(context, noBrowser);
     await page.setViewportSize({ width, height: 800 });
@@ -31,39 +35,43 @@ function inBrowser(name: string, { width = 1280, colorScheme = "light" }: Look, 
   });
 }
 
-interface Look {
+interface WindowOptions {
   readonly width?: number;
   readonly colorScheme?: "light" | "dark";
 }
 
-/** Asks the page, from outside: its policy forbids scripts, and does not reach here. */
+/** Evaluates an expression in the page. Its content security policy forbids scripts, but does not apply here. */
 async function evaluate<T>(expression: string): Promise<T> {
   return (await page.evaluate(expression)) as T;
 }
 
 const examplePages = ["/", errorsPath, `${errorsPath}/application/invalid_input`];
 
-inBrowser("every page fits a phone, stays silent and asks nobody else for anything", { width: 360 }, async () => {
-  const said: string[] = [];
-  const asked = new Set<string>();
-  page.on("console", (message) => said.push(`${message.type()}: ${message.text()}`));
-  page.on("pageerror", (error) => said.push(error.message));
-  page.on("request", (request) => asked.add(new URL(request.url()).origin));
-  for (const path of pagePaths) {
-    await page.goto(path);
-    expect(
-      await evaluate(`({
+inBrowser(
+  "every page fits a phone screen, logs nothing to the console and loads nothing from other origins",
+  { width: 360 },
+  async () => {
+    const consoleMessages: string[] = [];
+    const origins = new Set<string>();
+    page.on("console", (message) => consoleMessages.push(`${message.type()}: ${message.text()}`));
+    page.on("pageerror", (error) => consoleMessages.push(error.message));
+    page.on("request", (request) => origins.add(new URL(request.url()).origin));
+    for (const path of pagePaths) {
+      await page.goto(path);
+      expect(
+        await evaluate(`({
         title: document.title,
         width: document.documentElement.scrollWidth,
         styled: getComputedStyle(document.querySelector("header")).display === "flex",
       })`),
-    ).toEqual({ title: expect.stringMatching(/^Latchkey: | · Latchkey$/), width: 360, styled: true });
-  }
-  expect(said).toEqual([]);
-  expect([...asked]).toEqual([app.httpUrl]);
-});
+      ).toEqual({ title: expect.stringMatching(/^Latchkey: | · Latchkey$/), width: 360, styled: true });
+    }
+    expect(consoleMessages).toEqual([]);
+    expect([...origins]).toEqual([app.httpUrl]);
+  },
+);
 
-inBrowser("pages are accessible by the rules of axe; their contrast also in the dark", {}, async () => {
+inBrowser("pages pass the accessibility rules of axe, including contrast in the dark colour scheme", {}, async () => {
   for (const path of examplePages) {
     await page.goto(path);
     await evaluate(axe.source);
@@ -73,14 +81,14 @@ inBrowser("pages are accessible by the rules of axe; their contrast also in the 
     ] as const) {
       await page.emulateMedia({ colorScheme });
       const { violations, passes } = await evaluate<axe.AxeResults>(`axe.run(${JSON.stringify(options)})`);
-      const found = violations.map(({ id, nodes }) => `${path} ${colorScheme} ${id}: ${nodes[0]?.html}`);
-      expect(found).toEqual([]);
+      const problems = violations.map(({ id, nodes }) => `${path} ${colorScheme} ${id}: ${nodes[0]?.html}`);
+      expect(problems).toEqual([]);
       expect(passes.map(({ id }) => id)).toContain("color-contrast");
     }
   }
 });
 
-inBrowser("pages are light or dark as the reader prefers", {}, async () => {
+inBrowser("pages follow the preferred colour scheme", {}, async () => {
   await page.goto("/");
   const lightness = async (colorScheme: "light" | "dark") => {
     await page.emulateMedia({ colorScheme });
@@ -91,21 +99,21 @@ inBrowser("pages are light or dark as the reader prefers", {}, async () => {
   expect(await lightness("dark")).toBeLessThan(60);
 });
 
-inBrowser("the keyboard reaches every link and every command, and one sees where it is", {}, async () => {
+inBrowser("the keyboard reaches every link and every command, with a visible focus", {}, async () => {
   await page.goto("/");
   const reachable = await evaluate<number>(`document.querySelectorAll("a, pre.command").length`);
   expect(reachable).toBeGreaterThan(10);
   const reached = new Set<number>();
   for (let step = 0; step < reachable; step++) {
     await page.keyboard.press("Tab");
-    const { which, outline, left } = await evaluate<{ which: number; outline: number; left: number }>(`({
-      which: [...document.querySelectorAll("a, pre.command")].indexOf(document.activeElement),
+    const { index, outline, left } = await evaluate<{ index: number; outline: number; left: number }>(`({
+      index: [...document.querySelectorAll("a, pre.command")].indexOf(document.activeElement),
       outline: parseFloat(getComputedStyle(document.activeElement).outlineWidth),
       left: document.activeElement.getBoundingClientRect().left,
     })`);
     expect(outline).toBeGreaterThanOrEqual(2);
     expect(left).toBeGreaterThanOrEqual(0);
-    reached.add(which);
+    reached.add(index);
   }
   expect([...reached]).toEqual([...Array(reachable).keys()]);
 });
@@ -118,7 +126,7 @@ inBrowser("one click on a command selects all of it, without the prompt", {}, as
   );
 });
 
-inBrowser("a page prints on white without its navigation", { colorScheme: "dark" }, async () => {
+inBrowser("a page prints on a white background without its navigation", { colorScheme: "dark" }, async () => {
   await page.goto(`${errorsPath}/application/invalid_input`);
   expect(await page.locator("nav:visible").count()).toBe(2);
   await page.emulateMedia({ media: "print" });

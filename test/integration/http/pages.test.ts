@@ -22,22 +22,22 @@ beforeAll(async () => {
 });
 afterAll(() => app.close());
 
-describe("the first page", () => {
-  it("says to a browser which version runs, and where its protocols are", async () => {
+describe("the home page", () => {
+  it("shows a browser the running version and the addresses of the protocols", async () => {
     const { headers, text } = await open(origin, "/");
     expect(headers["content-type"]).toBe("text/html; charset=utf-8");
-    for (const fact of [`Latchkey ${version} runs here`, origin, app.grpcAddress]) {
-      expect(visibleText(text)).toContain(fact);
+    for (const part of [`Running Latchkey ${version}`, origin, app.grpcAddress]) {
+      expect(visibleText(text)).toContain(part);
     }
     expect(blocksOf("command", text).join("\n")).toContain(`curl -X POST ${origin}/v1/keys.listKeys`);
   });
 
   it.each([undefined, "*/*", "application/json", "text/html;q=0.5, application/json", "image/png"])(
-    "says the same in JSON to a client that accepts %s",
+    "returns the same as JSON to a client that accepts %s",
     async (accept) => {
-      const answer = await ask(origin, "/", { method: "GET", headers: accept ? { accept } : {} });
-      expect(answer.headers["vary"]).toBe("accept");
-      expect(expectSuccess(answer)).toEqual({
+      const response = await ask(origin, "/", { method: "GET", headers: accept ? { accept } : {} });
+      expect(response.headers["vary"]).toBe("accept");
+      expect(expectSuccess(response)).toEqual({
         name: "Latchkey",
         version,
         protocols: { http: origin, connect: origin, grpc: app.grpcAddress },
@@ -52,17 +52,17 @@ describe("the first page", () => {
     },
   );
 
-  it("tells the protocols by the name that the asker uses, and https where a proxy ends it", async () => {
+  it("shows addresses with the requested Host, and https behind a proxy that terminates TLS", async () => {
     const { port } = new URL(`http://${app.grpcAddress}`);
-    const clientsFor = async (headers: Record<string, string>) =>
+    const protocolsFor = async (headers: Record<string, string>) =>
       (expectSuccess(await ask(origin, "/", { method: "GET", headers })) as { protocols: unknown }).protocols;
     const plain = "http://keys.example.com:81";
-    expect(await clientsFor({ host: "keys.example.com:81" })).toEqual({
+    expect(await protocolsFor({ host: "keys.example.com:81" })).toEqual({
       http: plain,
       connect: plain,
       grpc: `keys.example.com:${port}`,
     });
-    expect(await clientsFor({ host: "[::1]", "x-forwarded-proto": "https" })).toEqual({
+    expect(await protocolsFor({ host: "[::1]", "x-forwarded-proto": "https" })).toEqual({
       http: "https://[::1]",
       connect: "https://[::1]",
       grpc: `[::1]:${port}`,
@@ -70,7 +70,7 @@ describe("the first page", () => {
   });
 
   it.each(["x'$(id)", "a b", "<script>", "a`id`", "a/../b"])(
-    "repeats nothing of the host %j, which no host is called and a shell might run",
+    "does not repeat the invalid Host %j, which a shell might run",
     async (host) => {
       const { text } = await ask(origin, "/", { method: "GET", headers: { host, accept: "text/html" } });
       expect(text).not.toContain(host);
@@ -78,22 +78,22 @@ describe("the first page", () => {
     },
   );
 
-  it("shows commands that work as they are pasted, one for each protocol", async (context) => {
+  it("shows one working command for each protocol", async (context) => {
     needsCurl(context);
     const { key } = await createWorkspace(origin);
     const [, ...commands] = blocksOf("command", (await open(origin, "/")).text);
     expect(commands).toHaveLength(3);
     const env = { PATH: process.env["PATH"], HOME: tmpdir(), KEY: key };
-    const answers = await Promise.all(commands.map((command) => run("bash", ["-c", command], { env })));
-    for (const { stdout } of answers) expect(stdout).toMatch(/"name": ?"first key"/);
+    const results = await Promise.all(commands.map((command) => run("bash", ["-c", command], { env })));
+    for (const { stdout } of results) expect(stdout).toMatch(/"name": ?"first key"/);
   });
 
-  it("is served without a Host, to HTTP/1.0", async () => {
-    const answer = await sendBytes(origin, "GET / HTTP/1.0\r\n\r\n");
-    expect(answer.status).toBe(200);
+  it("is served to HTTP/1.0 clients without a Host header", async () => {
+    const response = await sendBytes(origin, "GET / HTTP/1.0\r\n\r\n");
+    expect(response.status).toBe(200);
   });
 
-  it("takes GET and HEAD alone", async () => {
+  it("accepts only GET and HEAD", async () => {
     expect(await ask(origin, "/", { method: "HEAD" })).toMatchObject({ status: 200, text: "" });
     const refused = await ask(origin, "/", { method: "POST" });
     expectFailure(refused, 405, "application/method_not_allowed");
@@ -102,10 +102,10 @@ describe("the first page", () => {
 });
 
 describe("every page", () => {
-  it("is well-formed and accessible by the rules of html-validate", async () => {
+  it("is valid and accessible HTML by the rules of html-validate", async () => {
     const validate = new HtmlValidate({
       extends: ["html-validate:standard", "html-validate:a11y"],
-      // The doctype in small letters and void elements without a slash are a matter of taste, and this is ours.
+      // A lower-case doctype and void elements without a slash are this project's style.
       rules: { "doctype-style": ["error", { style: "lowercase" }], "no-trailing-whitespace": "off" },
     });
     for (const path of pagePaths) {
@@ -116,7 +116,7 @@ describe("every page", () => {
     }
   });
 
-  it("runs nothing, loads nothing from elsewhere, and allows its own style by its hash alone", async () => {
+  it("has a content security policy without scripts and other origins, with its style allowed by hash", async () => {
     for (const path of pagePaths) {
       const { status, headers, text } = await open(origin, path);
       expect(status).toBe(200);
@@ -135,7 +135,7 @@ describe("every page", () => {
     }
   });
 
-  it("links only to what opens, and to parts that are there", async () => {
+  it("has no broken links and no broken fragments", async () => {
     const links = new Set<string>();
     for (const path of pagePaths) {
       for (const [, href = ""] of (await open(origin, path)).text.matchAll(/href="([^"]+)"/g)) {

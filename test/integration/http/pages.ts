@@ -1,10 +1,10 @@
 import { errorCodes, pathOf } from "../../../src/errors.js";
 import { type Answer, ask } from "../../support/clients/http-requests.js";
 
-/** Where the errors are listed; the page of each lies below. */
+/** The path of the list of errors. The page of each error is below it. */
 export const errorsPath = "/api-reference/errors-v2/service";
 
-/** Every page that people open. */
+/** The paths of all HTML pages. */
 export const pagePaths = ["/", errorsPath, ...errorCodes.map((code) => `${errorsPath}/${pathOf(code)}`)];
 
 /** Opens a page as a browser would, without a credential. */
@@ -12,7 +12,7 @@ export function open(origin: string, path: string): Promise<Answer> {
   return ask(origin, path, { method: "GET", headers: { accept: "text/html,application/xhtml+xml,*/*;q=0.8" } });
 }
 
-/** What a reader sees of some markup. */
+/** The text of some markup, without tags and styles. */
 export function visibleText(html: string): string {
   return html
     .replace(/<style>.*?<\/style>/gs, "")
@@ -24,7 +24,7 @@ export function visibleText(html: string): string {
     .replaceAll("&amp;", "&");
 }
 
-/** What the blocks of a kind on a page say. */
+/** The texts of all blocks of a kind on a page. */
 export function blocksOf(kind: "json" | "command", html: string): string[] {
   return [...html.matchAll(new RegExp(`<pre class="${kind}"[^>]*>(.*?)</pre>`, "gs"))].map(([, block = ""]) =>
     visibleText(block),

@@ -24,7 +24,7 @@ afterAll(async () => {
   await app.close();
 });
 
-describe("a path that does not exist is 404, whatever the method", () => {
+describe("an unknown path returns 404 for every method", () => {
   it.each([
     ["GET", "/index.html"],
     ["POST", "/v3/keys.listKeys"],
@@ -52,17 +52,17 @@ describe("a path that does not exist is 404, whatever the method", () => {
     expectFailure(await ask(origin, path, { method }), 404, "application/route_not_found");
   });
 
-  it("also where more than a query follows it", async () => {
-    const answer = await sendBytes(origin, "GET /livez#fragment HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
-    expectFailure(answer, 404, "application/route_not_found");
+  it("also for a path with a fragment", async () => {
+    const response = await sendBytes(origin, "GET /livez#fragment HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+    expectFailure(response, 404, "application/route_not_found");
   });
 
-  it("even with a body that could not be read", async () => {
+  it("also with an invalid body", async () => {
     expectFailure(await postText(origin, "/v1/nothing", undefined, "{"), 404, "application/route_not_found");
   });
 });
 
-describe("a method that a path does not take is 405, and Allow names those that it takes", () => {
+describe("an unsupported method returns 405, and Allow lists the supported methods", () => {
   it.each([
     ["GET", "/v1/keys.listKeys", "POST"],
     ["GET", "/v1/keys.listKeys?limit=1", "POST"],
@@ -82,37 +82,37 @@ describe("a method that a path does not take is 405, and Allow names those that 
     ["GET", "/latchkey.v1.KeysService/ListKeys", "POST"],
     ["DELETE", "/latchkey.v1.KeysService/ListKeys", "POST"],
   ])("%s %s", async (method, path, allow) => {
-    const answer = await ask(origin, path, { method });
-    expect(answer.headers.allow).toBe(allow);
-    if (method === "HEAD") expect(answer).toMatchObject({ status: 405, text: "" });
-    else expectFailure(answer, 405, "application/method_not_allowed");
+    const response = await ask(origin, path, { method });
+    expect(response.headers.allow).toBe(allow);
+    if (method === "HEAD") expect(response).toMatchObject({ status: 405, text: "" });
+    else expectFailure(response, 405, "application/method_not_allowed");
   });
 
-  it("without asking who calls, or reading what was sent", async () => {
+  it("before authentication, and without reading the body", async () => {
     const headers = { "content-type": "application/xml" };
-    const answer = await ask(origin, "/v1/keys.listKeys", { method: "PUT", headers, body: "<a/>" });
-    expectFailure(answer, 405, "application/method_not_allowed");
+    const response = await ask(origin, "/v1/keys.listKeys", { method: "PUT", headers, body: "<a/>" });
+    expectFailure(response, 405, "application/method_not_allowed");
   });
 });
 
-describe("what reaches an RPC's path in none of the RPC protocols is answered as plain HTTP", () => {
+describe("a request to an RPC path in none of the RPC protocols gets an HTTP/JSON error", () => {
   const path = "/latchkey.v1.KeysService/ListKeys";
 
   it("without a credential", async () => {
     expectFailure(await ask(origin, path), 401, "authentication/missing");
   });
 
-  it("with a body of another type", async () => {
+  it("with an unsupported content type", async () => {
     const headers = { "content-type": "text/plain" };
     expectFailure(await ask(origin, path, { key, headers, body: "{}" }), 415, "application/unsupported_media_type");
   });
 
-  it("with no content type", async () => {
+  it("without a content type", async () => {
     expectFailure(await ask(origin, path, { key }), 415, "application/unsupported_media_type");
   });
 });
 
-describe("a URL that cannot be read is 400", () => {
+describe("a malformed URL returns 400", () => {
   it.each(["/%zz", "/v1/%", "/%c3%28", "/v1/keys.listKeys%f"])("%s", async (path) => {
     expectFailure(await ask(origin, path, { method: "GET" }), 400, "application/invalid_input");
   });
@@ -121,7 +121,7 @@ describe("a URL that cannot be read is 400", () => {
 describe("a query", () => {
   const list = (query: string) => ask(origin, `/v1/identities.listIdentities${query}`, { method: "GET", key });
 
-  it.each(["", "?", "?limit=1", "?limit=%31", "?&limit=1&"])("%j is read", async (query) => {
+  it.each(["", "?", "?limit=1", "?limit=%31", "?&limit=1&"])("%j is accepted", async (query) => {
     expectSuccess(await list(query));
   });
 
@@ -133,28 +133,30 @@ describe("a query", () => {
     ["?Limit=1", ["Limit"]],
     ["?limit[]=1", ["limit[]"]],
     ["?limit=x&surprise=1", ["limit", "surprise"]],
-  ])("%s is refused with what is unknown or wrong named", async (query, locations) => {
+  ])("%s is refused, and the error names the unknown or invalid parameters", async (query, locations) => {
     expect(expectInvalid(await list(query))).toEqual(locations);
   });
 
-  it.each(["?limit=1&limit=1", "?limit=1&limit=2"])("%s is refused, as given twice", async (query) => {
+  it.each(["?limit=1&limit=1", "?limit=1&limit=2"])("%s is refused as a duplicate parameter", async (query) => {
     expect(expectInvalid(await list(query))).toEqual(["limit"]);
   });
 
   it.each(["", "0", "-1", "101", "1.5", "1e1", "0x10", "ten", "99999999999", "%zz", "%00"])(
-    "limit=%s is refused and named",
+    "limit=%s is refused, and the error names it",
     async (limit) => {
       expect(expectInvalid(await list(`?limit=${limit}`))).toEqual(["limit"]);
     },
   );
 
-  it("is refused on a path that takes its input in the body, not silently ignored", async () => {
+  it("is refused, not silently ignored, on a path that takes its input in the body", async () => {
     expect(expectInvalid(await ask(origin, "/v1/keys.listKeys?limit=1", { key }))).toEqual(["limit"]);
     expect(expectInvalid(await ask(origin, "/v1/keys.listKeys?surprise=1", { key }))).toEqual(["surprise"]);
   });
 
-  it("does not carry a credential", async () => {
-    const answer = await ask(origin, `/v1/identities.listIdentities?authorization=Bearer%20${key}`, { method: "GET" });
-    expectFailure(answer, 401, "authentication/missing");
+  it("is not accepted as a place for the credential", async () => {
+    const response = await ask(origin, `/v1/identities.listIdentities?authorization=Bearer%20${key}`, {
+      method: "GET",
+    });
+    expectFailure(response, 401, "authentication/missing");
   });
 });

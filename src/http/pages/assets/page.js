@@ -1,8 +1,8 @@
-// Shows openapi.json by Swagger UI. Nothing is stored: the key that a reader types is gone with the page.
-const dark = matchMedia("(prefers-color-scheme: dark)");
-const follow = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
-dark.addEventListener("change", follow);
-follow();
+// Shows openapi.json in Swagger UI. Nothing is stored: a key that a reader enters is lost when the page closes.
+const darkScheme = matchMedia("(prefers-color-scheme: dark)");
+const applyColorScheme = () => document.documentElement.classList.toggle("dark-mode", darkScheme.matches);
+darkScheme.addEventListener("change", applyColorScheme);
+applyColorScheme();
 
 SwaggerUIBundle({
   url: "/openapi.json",
