@@ -3,7 +3,7 @@ import { gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { HealthCheckRequestSchema } from "../../../../gen/grpc/health/v1/health_pb.js";
 import { ServerReflectionRequestSchema } from "../../../../gen/grpc/reflection/v1/reflection_pb.js";
-import { callsBegun, oneByteEach, prefixed } from "../../overload/bare-grpc.js";
+import { callsWithMessage, oneByteEach, prefixed } from "../../overload/bare-grpc.js";
 import { type Attack, outcomeOf } from "../attack.js";
 import { describe, startBystander, wasServed } from "../bystander.js";
 import { openSession, openStream, statusOf } from "../grpc-client.js";
@@ -90,7 +90,7 @@ export const oneByteFrames: Attack = {
         Array.from({ length: connections }, async () => {
           const socket = await openSocket(target.grpcPort);
           context.addCleanup(() => socket.destroy());
-          socket.resume().write(callsBegun(streams, headers, 120_000));
+          socket.resume().write(callsWithMessage(streams, headers, 120_000));
           for (let round = 0; round < rounds && !socket.destroyed; round++) {
             socket.write(frames);
             await sleep(500);
