@@ -62,14 +62,23 @@ afterEach(async () => {
 describe("pipelined requests", () => {
   it("are answered in order, however long each takes", async () => {
     const slow = request("/v2/identities.createIdentity", { externalId: "first of several" });
-    const requests = [slow, head("GET", "/livez"), head("GET", "/nothing"), slow, head("GET", "/nothing", close)];
+    const requests = [
+      slow,
+      requestHeaders("GET", "/livez"),
+      requestHeaders("GET", "/nothing"),
+      slow,
+      requestHeaders("GET", "/nothing", close),
+    ];
     const { status, text } = await sendBytes(app.httpUrl, requests.join(""));
     const others = [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, code]) => Number(code));
     expect([status, ...others]).toEqual([200, 200, 404, 409, 404]);
   });
 
   it("are answered in order, also before bytes that are not HTTP", async () => {
-    const { status, text } = await sendBytes(app.httpUrl, `${head("GET", "/livez").repeat(3)}nonsense\r\n\r\n`);
+    const { status, text } = await sendBytes(
+      app.httpUrl,
+      `${requestHeaders("GET", "/livez").repeat(3)}nonsense\r\n\r\n`,
+    );
     expect(status).toBe(200);
     expect(text.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 200", "HTTP/1.1 200", "HTTP/1.1 400"]);
   });
@@ -79,7 +88,7 @@ describe("pipelined requests", () => {
     const startedCalls = () => lines.filter(({ method }) => method === `GET ${page}`).length;
     const before = startedCalls();
     const socket = openSocket();
-    socket.write(head("GET", page).repeat(1_000));
+    socket.write(requestHeaders("GET", page).repeat(1_000));
     await closed(socket);
     expect(startedCalls() - before).toBeLessThanOrEqual(9);
   });
@@ -113,7 +122,7 @@ describe("the memory budget of a client", () => {
   it("counts about the bytes of a body, however small its chunks are", async () => {
     const clients = Array.from({ length: 50 }, () => openSocket());
     for (const socket of clients) {
-      socket.write(head("POST", "/v1/keys.listKeys", `${credential()}transfer-encoding: chunked\r\n`));
+      socket.write(requestHeaders("POST", "/v1/keys.listKeys", `${credential()}transfer-encoding: chunked\r\n`));
     }
     await sleep(500);
     const before = usedMemory();
@@ -123,7 +132,7 @@ describe("the memory budget of a client", () => {
   });
 
   it("excludes bodies in too many chunks: they are refused", async () => {
-    const begin = head("POST", "/v1/keys.listKeys", `${credential()}transfer-encoding: chunked\r\n${close}`);
+    const begin = requestHeaders("POST", "/v1/keys.listKeys", `${credential()}transfer-encoding: chunked\r\n${close}`);
     const inChunks = (count: number) =>
       sendBytes(app.httpUrl, `${begin}${"1\r\n \r\n".repeat(count)}2\r\n{}\r\n0\r\n\r\n`);
     expectSuccess(await inChunks(1_000));
@@ -134,7 +143,7 @@ describe("the memory budget of a client", () => {
   it.each(listKeys)("is limited per tenant: more is shed, and other tenants are served (%s)", async (path) => {
     const length = `content-length: ${largeJson.length}\r\n`;
     for (let clients = 0; clients < 60; clients++) {
-      openSocket().write(head("POST", path, `${credential()}${length}`) + largeJson.slice(0, -1));
+      openSocket().write(requestHeaders("POST", path, `${credential()}${length}`) + largeJson.slice(0, -1));
     }
     await expect.poll(reserved, { timeout: 10_000 }).toBeGreaterThan(limits.tenantBytes / 2);
     const before = await shed();
@@ -148,7 +157,8 @@ describe("the memory budget of a client", () => {
   });
 
   it("is limited for all clients without a credential together, like one tenant: tenants are served", async () => {
-    for (let clients = 0; clients < 12; clients++) openSocket().pause().write(head("GET", largeFile).repeat(9));
+    for (let clients = 0; clients < 12; clients++)
+      openSocket().pause().write(requestHeaders("GET", largeFile).repeat(9));
     await expect.poll(reserved, { timeout: 10_000 }).toBeGreaterThan(mebibyte);
     expect(await reserved()).toBeLessThanOrEqual(limits.tenantBytes);
     for (const path of listKeys) expect((await sendJson(path, first.key, largeJson)).status).toBe(200);
@@ -177,7 +187,7 @@ describe("the memory budget of a client", () => {
 describe("bytes after a request that is not HTTP", () => {
   it("are not read while an earlier response is unread", async () => {
     const socket = openSocket().pause();
-    socket.write(`${head("GET", largeFile).repeat(4)}nonsense\r\n\r\n`);
+    socket.write(`${requestHeaders("GET", largeFile).repeat(4)}nonsense\r\n\r\n`);
     await sleep(300);
     // Many times what the socket buffers of the kernel can hold.
     const junk = Buffer.alloc(mebibyte, "x");
@@ -189,7 +199,8 @@ describe("bytes after a request that is not HTTP", () => {
 
 describe("when clients without a credential have used up their budget,", () => {
   beforeEach(async () => {
-    for (let clients = 0; clients < 6; clients++) openSocket().pause().write(head("GET", largeFile).repeat(9));
+    for (let clients = 0; clients < 6; clients++)
+      openSocket().pause().write(requestHeaders("GET", largeFile).repeat(9));
     await expect.poll(reserved, { timeout: 10_000 }).toBeGreaterThan(limits.tenantBytes / 2);
   });
 
@@ -202,7 +213,9 @@ describe("when clients without a credential have used up their budget,", () => {
     const body = "{}";
     const headers = `authorization: Bearer ${second.key}\r\ncontent-type: application/json\r\n${close}`;
     const socket = openSocket().pause();
-    socket.write(head("POST", "/v2/identities.listIdentities", `${headers}content-length: ${body.length}\r\n`) + body);
+    socket.write(
+      requestHeaders("POST", "/v2/identities.listIdentities", `${headers}content-length: ${body.length}\r\n`) + body,
+    );
     await sleep(500);
     let text = "";
     socket.setEncoding("latin1").on("data", (chunk) => {
@@ -233,7 +246,7 @@ describe("a response", () => {
     onTestFinished(() => shortTimeout.close());
     const socket = openSocket(shortTimeout.httpUrl).pause();
     // More than the socket buffers of the kernel can hold, and then headers that do not end.
-    socket.write(`${head("GET", largeFile).repeat(7)}GET /livez HTTP/1.1\r\nx: `);
+    socket.write(`${requestHeaders("GET", largeFile).repeat(7)}GET /livez HTTP/1.1\r\nx: `);
     const dripped = setInterval(() => socket.write("x"), 200);
     onTestFinished(() => clearInterval(dripped));
     await expect.poll(() => socket.closed, { timeout: 10 * timeoutMs }).toBe(true);
@@ -241,7 +254,10 @@ describe("a response", () => {
 
   it("that is read in time is sent completely, however large it is", async () => {
     const { length } = (await ask(app.httpUrl, largeFile, { method: "GET" })).text;
-    const { text } = await sendBytes(app.httpUrl, head("GET", largeFile).repeat(8) + head("GET", largeFile, close));
+    const { text } = await sendBytes(
+      app.httpUrl,
+      requestHeaders("GET", largeFile).repeat(8) + requestHeaders("GET", largeFile, close),
+    );
     expect(text.length).toBeGreaterThan(9 * length);
   });
 });
@@ -249,25 +265,25 @@ describe("a response", () => {
 it("clients that pipeline, disconnect, reset or do not read leave no memory reserved (HTTP, Connect)", async () => {
   const actions = [
     (socket: Socket, path: string) => socket.write(request(path, {}).repeat(9)),
-    (socket: Socket) => socket.pause().write(head("GET", largeFile).repeat(9)),
+    (socket: Socket) => socket.pause().write(requestHeaders("GET", largeFile).repeat(9)),
     (socket: Socket, path: string) =>
-      socket.write(head("POST", path, `${credential()}content-length: 90000\r\n`) + "x".repeat(50_000)),
+      socket.write(requestHeaders("POST", path, `${credential()}content-length: 90000\r\n`) + "x".repeat(50_000)),
     (socket: Socket, path: string) =>
       socket.write(
-        `${request(path, {})}${head("POST", path, `${credential()}content-length: 90000\r\n`)}${"x".repeat(90_000)}`,
+        `${request(path, {})}${requestHeaders("POST", path, `${credential()}content-length: 90000\r\n`)}${"x".repeat(90_000)}`,
       ),
     (socket: Socket, path: string) =>
       socket.write(
-        `${head("POST", path, `${credential()}transfer-encoding: chunked\r\n`)}${"5\r\nxxxxx\r\n".repeat(1_500)}`,
+        `${requestHeaders("POST", path, `${credential()}transfer-encoding: chunked\r\n`)}${"5\r\nxxxxx\r\n".repeat(1_500)}`,
       ),
     // After a call that waits for a lease.
     (socket: Socket, path: string) =>
       socket.write(
         request("/v2/keys.deleteKey", { keyId: "key_01jd9wzr3xfg2tq5d0v8m1c7ha" }) +
-          head("POST", path, `${credential()}content-length: 90000\r\n`) +
+          requestHeaders("POST", path, `${credential()}content-length: 90000\r\n`) +
           "x".repeat(90_000),
       ),
-    (socket: Socket) => socket.write(head("GET", "/livez").repeat(200)),
+    (socket: Socket) => socket.write(requestHeaders("GET", "/livez").repeat(200)),
   ];
   const ends = [
     (socket: Socket) => socket.destroy(),
@@ -295,13 +311,13 @@ function credential(): string {
   return `authorization: Bearer ${first.key}\r\ncontent-type: application/json\r\n`;
 }
 
-function head(method: string, path: string, more = ""): string {
+function requestHeaders(method: string, path: string, more = ""): string {
   return `${method} ${path} HTTP/1.1\r\nhost: a\r\n${more}\r\n`;
 }
 
 function request(path: string, json: unknown): string {
   const body = JSON.stringify(json);
-  return head("POST", path, `${credential()}content-length: ${body.length}\r\n`) + body;
+  return requestHeaders("POST", path, `${credential()}content-length: ${body.length}\r\n`) + body;
 }
 
 function sendJson(path: string, key: string, body: string): Promise<Answer> {
