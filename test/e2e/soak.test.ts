@@ -3,7 +3,7 @@ import { toText } from "../robustness/soak/report.js";
 import { runRound } from "../robustness/soak/round.js";
 
 /** Too short to say of memory that it is flat. */
-const ofMemory = /^(whether )?(the heap|what is outside of the heap|resident memory) grows/;
+const ofMemory = /^(whether )?(the heap|external memory|resident memory) grows/;
 const noLeak = { bytes: 0, inBuffers: false };
 
 describe("a short soak", () => {

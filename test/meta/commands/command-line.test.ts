@@ -80,7 +80,7 @@ const options: Record<Name, Record<string, { must?: string; right?: object; wron
       wrong: ["sound"],
     },
     postgres: {
-      must: "a folder with the programs of PostgreSQL, or embedded",
+      must: "a folder with PostgreSQL binaries, or embedded",
       right: { embedded: "embedded" },
       wrong: ["/nowhere"],
     },

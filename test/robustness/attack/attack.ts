@@ -1,23 +1,23 @@
-import type { Site } from "./site.js";
+import type { AttackContext } from "./site.js";
 
-/** One way in which a client tries to break the service. */
+/** An attack on the service by a client, a tenant or another user of the machine. */
 export interface Attack {
   readonly name: string;
-  /** What must not happen. */
+  /** What the attacker tries. The service must prevent it. */
   readonly title: string;
-  run(site: Site): Promise<Outcome>;
+  run(context: AttackContext): Promise<Outcome>;
 }
 
 export interface Outcome {
-  /** Whether the service withstood it. */
+  /** Whether the attack failed. */
   readonly withstood: boolean;
-  /** What was seen, with figures. */
+  /** The observed behaviour, with figures. */
   readonly observed: string;
 }
 
-/** An outcome from the conditions that must all hold, by their names. */
+/** Builds an outcome. All conditions must be true; the false ones are named in it. */
 export function outcomeOf(conditions: Readonly<Record<string, boolean>>, observed: string): Outcome {
   const broken = Object.keys(conditions).filter((name) => !conditions[name]);
   const withstood = broken.length === 0;
-  return { withstood, observed: withstood ? observed : `not ${broken.join(", not ")}: ${observed}` };
+  return { withstood, observed: withstood ? observed : `failed: ${broken.join(", ")}; ${observed}` };
 }

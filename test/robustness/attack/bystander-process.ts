@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Experience } from "./bystander.js";
+import type { Measurements } from "./bystander.js";
 
 const [, , httpUrl = "", key = ""] = process.argv;
 const warmUpCalls = 200;
@@ -11,9 +11,9 @@ process.on("message", () => {
 });
 process.on("disconnect", () => process.exit());
 
-const usual: number[] = [];
-for (let call = 0; call < warmUpCalls; call++) usual.push((await verify()).ms);
-usual.sort((one, other) => one - other);
+const warmUp: number[] = [];
+for (let call = 0; call < warmUpCalls; call++) warmUp.push((await verify()).ms);
+warmUp.sort((one, other) => one - other);
 process.send?.("ready");
 
 let calls = 0;
@@ -26,8 +26,8 @@ while (!finishing) {
   worstMs = Math.max(worstMs, ms);
   await sleep(pauseMs);
 }
-const experience: Experience = { calls, failed, usualMs: usual[warmUpCalls / 2] ?? 0, worstMs };
-process.send?.(experience);
+const measurements: Measurements = { calls, failed, normalMs: warmUp[warmUpCalls / 2] ?? 0, worstMs };
+process.send?.(measurements);
 
 async function verify(): Promise<{ ms: number; succeeded: boolean }> {
   const startedAt = performance.now();

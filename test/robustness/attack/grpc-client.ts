@@ -1,23 +1,23 @@
 import { once } from "node:events";
 import { type ClientHttp2Session, type ClientHttp2Stream, connect, type Settings } from "node:http2";
 import { callHeaders } from "../overload/bare-grpc.js";
-import type { Site } from "./site.js";
+import type { AttackContext } from "./site.js";
 import type { Target } from "./target.js";
 
-/** A connection to the gRPC port that is nothing but HTTP/2; it ends with the attack. */
+/** Opens a plain HTTP/2 connection to the gRPC port. It is closed at the end of the attack. */
 export async function openSession(
-  site: Site,
+  context: AttackContext,
   { grpcPort }: Target,
   settings: Settings = {},
 ): Promise<ClientHttp2Session> {
   const session = connect(`http://127.0.0.1:${grpcPort}`, { settings });
   session.on("error", () => {});
-  site.afterwards(() => session.destroy());
+  context.addCleanup(() => session.destroy());
   await Promise.race([once(session, "connect"), once(session, "close")]);
   return session;
 }
 
-/** Begins a call; undefined if the connection takes no more. */
+/** Begins a call. Undefined if the connection is closed. */
 export function openStream(
   session: ClientHttp2Session,
   path: string,
@@ -30,7 +30,7 @@ export function openStream(
   return stream;
 }
 
-/** The grpc-status that a call ends with; -1 if it ends without one. */
+/** The grpc-status of a call, or -1 if it ends without one. */
 export async function statusOf(stream: ClientHttp2Stream, timeoutMs = 5_000): Promise<number> {
   let status: unknown;
   for (const event of ["response", "trailers"] as const) {

@@ -10,10 +10,10 @@ interface TcpSocket {
 const established = "01";
 const listening = "0A";
 
-/** The TCP sockets of this machine, where the system shows them. */
+/** The TCP sockets of this machine. Requires /proc. */
 function tcpSockets(): TcpSocket[] {
   const files = ["/proc/net/tcp", "/proc/net/tcp6"].filter((file) => existsSync(file));
-  if (files.length === 0) throw new Error("this attack needs /proc, which only Linux has");
+  if (files.length === 0) throw new Error("this attack requires /proc, which only Linux has");
   return files.flatMap((file) =>
     readFileSync(file, "utf8")
       .trim()
@@ -26,7 +26,7 @@ function tcpSockets(): TcpSocket[] {
   );
 }
 
-/** How many connections a port of this machine has open, seen from the side of that port. */
+/** The number of open connections of a local port. */
 export function establishedOn(port: number): number {
   return tcpSockets().filter((socket) => socket.port === port && socket.state === established).length;
 }
@@ -44,6 +44,6 @@ function socketsOf(pid: number): string[] {
   try {
     return readdirSync(folder).flatMap((fd) => /^socket:\[(\d+)\]$/.exec(readlinkSync(join(folder, fd)))?.[1] ?? []);
   } catch {
-    return []; // the process, or the descriptor, is gone
+    return []; // the process has ended, or the descriptor was closed
   }
 }

@@ -6,25 +6,25 @@ import type { Outcome } from "./attack.js";
 import { attacks } from "./attacks.js";
 import { readOptions } from "./options.js";
 import { type Result, toJson, toText } from "./report.js";
-import { openSite } from "./site.js";
+import { openAttackContext } from "./site.js";
 
 const options = optionsOrExit(readOptions);
-const wanted = options.attacks.length > 0 ? options.attacks : attacks;
+const selected = options.attacks.length > 0 ? options.attacks : attacks;
 
-/** An attack that takes longer has not come to an end by itself. */
+/** The maximum duration of an attack. */
 const attackTimeoutMs = 180_000;
 
 await runToExit(async (undo) => {
   const progress = createProgress(process.stderr);
   progress.say("starting PostgreSQL and Redis");
-  const site = await openSite();
-  undo(site.close);
+  const context = await openAttackContext();
+  undo(context.close);
   const results: Result[] = [];
-  for (const [index, attack] of wanted.entries()) {
-    progress.say(`${index + 1} of ${wanted.length}: ${attack.name}`);
+  for (const [index, attack] of selected.entries()) {
+    progress.say(`${index + 1} of ${selected.length}: ${attack.name}`);
     const startedAt = performance.now();
-    const outcome = await withTimeout(attack.run(site)).catch(toOutcome);
-    await site.endAttack();
+    const outcome = await withTimeout(attack.run(context)).catch(toOutcome);
+    await context.runCleanups();
     results.push({ name: attack.name, title: attack.title, ms: performance.now() - startedAt, ...outcome });
   }
   progress.clear();
@@ -32,7 +32,7 @@ await runToExit(async (undo) => {
   return results.every(({ withstood }) => withstood);
 });
 
-/** An attack that cannot be carried out shows nothing, and so fails. */
+/** An attack that cannot be carried out proves nothing, so it counts as failed. */
 function toOutcome(error: unknown): Outcome {
   const { message, cause } = error as Error;
   return { withstood: false, observed: cause instanceof Error ? `${message} (${cause.message})` : message };
@@ -40,11 +40,14 @@ function toOutcome(error: unknown): Outcome {
 
 async function withTimeout<T>(work: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`it did not end within ${attackTimeoutMs / 1_000} s`)), attackTimeoutMs);
+  const timeout = new Promise<never>((_, reject) => {
+    timer = setTimeout(
+      () => reject(new Error(`timeout: the attack did not end within ${attackTimeoutMs / 1_000} s`)),
+      attackTimeoutMs,
+    );
   });
   try {
-    return await Promise.race([work, late]);
+    return await Promise.race([work, timeout]);
   } finally {
     clearTimeout(timer);
   }

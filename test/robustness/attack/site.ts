@@ -6,22 +6,22 @@ import { makeFolder } from "../../../commands/run-to-exit.js";
 import { startBackends } from "../../../src/embedded/start.js";
 import { startTarget, type Target, type TargetOptions } from "./target.js";
 
-/** Where attacks take place: a PostgreSQL and a Redis, on which each attack starts services of its own. */
-export interface Site {
-  /** A folder for files of the attacks. */
+/** The environment of the attacks: a PostgreSQL and a Redis. Each attack starts its own services with them. */
+export interface AttackContext {
+  /** A folder for temporary files. */
   readonly folder: string;
-  /** The program of the service. */
+  /** The entry point of the service. */
   readonly program: string;
-  /** Starts a service with a new, empty database. It is stopped when the attack has ended. */
+  /** Starts a service with a new, empty database. It is stopped at the end of the attack. */
   start(options?: TargetOptions): Promise<Target>;
-  /** Something to be undone when the attack has ended. */
-  afterwards(step: () => unknown): void;
-  /** Undoes what the attack has left. */
-  endAttack(): Promise<void>;
+  /** Adds a cleanup step for the end of the attack. */
+  addCleanup(step: () => unknown): void;
+  /** Runs the cleanup steps, the last one first. */
+  runCleanups(): Promise<void>;
   close(): Promise<void>;
 }
 
-export async function openSite(): Promise<Site> {
+export async function openAttackContext(): Promise<AttackContext> {
   const folder = makeFolder("attack");
   const program = join(project, "dist/src/main.js");
   const searchPath = process.env["PATH"] ?? "";
@@ -42,10 +42,10 @@ export async function openSite(): Promise<Site> {
     return url.href;
   }
 
-  async function endAttack(): Promise<void> {
-    const undone = steps;
+  async function runCleanups(): Promise<void> {
+    const pending = steps;
     steps = [];
-    for (const step of undone.reverse()) await step();
+    for (const step of pending.reverse()) await step();
   }
 
   return {
@@ -56,10 +56,10 @@ export async function openSite(): Promise<Site> {
       steps.push(target.stop);
       return target;
     },
-    afterwards: (step) => steps.push(step),
-    endAttack,
+    addCleanup: (step) => steps.push(step),
+    runCleanups,
     async close() {
-      await endAttack();
+      await runCleanups();
       await admin.end();
       await backends.stop();
     },

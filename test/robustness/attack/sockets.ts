@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 
-/** A bare connection, whose errors are not ours. */
+/** Opens a plain TCP connection and ignores its errors. */
 export async function openSocket(port: number): Promise<Socket> {
   const socket = connect(port, "127.0.0.1");
   socket.on("error", () => {});
@@ -9,7 +9,7 @@ export async function openSocket(port: number): Promise<Socket> {
   return socket;
 }
 
-/** A request of HTTP/1.1 as it goes over the wire. */
+/** Encodes an HTTP/1.1 request. */
 export function requestText(
   method: string,
   path: string,
@@ -20,7 +20,7 @@ export function requestText(
   return `${method} ${path} HTTP/1.1\r\n${lines.join("")}\r\n${body}`;
 }
 
-/** A POST of JSON by a key. */
+/** Encodes a POST request with a JSON body and a bearer token. */
 export function postText(
   path: string,
   key: string,
@@ -35,7 +35,7 @@ export function jsonHeaders(key: string) {
   return { authorization: `Bearer ${key}`, "content-type": "application/json" };
 }
 
-/** All that comes until the server closes the connection, or until nothing has come for a while. */
+/** Reads until the server closes the connection, or until nothing has arrived for `quietMs`. */
 export async function readUntilQuiet(socket: Socket, quietMs = 2_000): Promise<string> {
   let text = "";
   socket.setEncoding("latin1").on("data", (chunk) => {
@@ -46,12 +46,12 @@ export async function readUntilQuiet(socket: Socket, quietMs = 2_000): Promise<s
   return text;
 }
 
-/** The status of the first response in a text, 0 if there is none. */
+/** The status of the first response in a text, or 0 if there is none. */
 export function statusOf(text: string): number {
   return Number(/^HTTP\/1\.1 (\d{3})/.exec(text)?.[1] ?? 0);
 }
 
-/** Reads little by little: a bare connection that is read only when it is asked to be. */
+/** Opens a paused connection. It receives bytes only by explicit reads. */
 export async function openSlowReader(port: number): Promise<Socket> {
   const socket = await openSocket(port);
   socket.pause();

@@ -5,7 +5,7 @@ import { openSql } from "../../../commands/open-sql.js";
 import { launchNode, readBanner } from "../../../commands/processes.js";
 import { readSamples, total } from "../../support/metric-samples.js";
 
-/** A service under attack, in a process of its own with a small heap. */
+/** A service under attack, in a separate process with a small heap. */
 export interface Target {
   readonly httpUrl: string;
   readonly httpPort: number;
@@ -13,15 +13,15 @@ export interface Target {
   readonly databaseUrl: string;
   readonly pid: number;
   isAlive(): boolean;
-  /** The resident memory of its process, in MiB. */
+  /** The resident memory of the process, in MiB. */
   residentMb(): number;
   /** The sum of a metric over all of its labels. */
   metric(name: string): Promise<number>;
-  /** All that it has logged. */
+  /** Its whole log. */
   log(): string;
-  /** Calls an operation by HTTP/JSON. */
+  /** Calls an operation over HTTP/JSON. */
   call(operation: string, credential: string, body?: unknown): Promise<Reply>;
-  /** The same with the operator's credential; anything but success is thrown. */
+  /** Calls an operation with the operator credential. Throws unless it succeeds. */
   operate(operation: string, body: unknown): Promise<Record<string, string>>;
   createTenant(): Promise<Tenant>;
   sql(): postgres.Sql;
@@ -32,11 +32,11 @@ export interface Reply {
   readonly status: number;
   /** `<category>/<code>` of an error. */
   readonly error: string | undefined;
-  // biome-ignore lint/suspicious/noExplicitAny: the answers of some twenty operations
+  // biome-ignore lint/suspicious/noExplicitAny: the responses of some twenty operations
   readonly data: any;
 }
 
-/** A workspace with a key that may do everything in it. */
+/** A workspace with a key that has all scopes. */
 export interface Tenant {
   readonly workspaceId: string;
   readonly keyId: string;
@@ -47,11 +47,11 @@ export interface TargetOptions {
   readonly env?: NodeJS.ProcessEnv;
 }
 
-/** The heap of the attacked process: a small container's. */
+/** The heap of the attacked process, as in a small container. */
 const heapMb = 512;
 
-/** What an attack may add to the resident memory of the process: half of its heap. */
-export const mostAddedMb = heapMb / 2;
+/** How much an attack may increase the resident memory of the process: half of its heap. */
+export const maxAddedMb = heapMb / 2;
 
 export const operatorKey = "operator-credential-of-the-attacks";
 

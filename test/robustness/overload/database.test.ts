@@ -21,7 +21,7 @@ import { callHeaders, grpcStatusOf, prefixed } from "./bare-grpc.js";
 
 const { share } = fairRules.operator;
 
-/** For how long a burst is waited out. */
+/** How long the acquire queue tolerates a burst. */
 const burstMs = 5_000;
 
 let app: TestApp;
@@ -31,11 +31,11 @@ let sql: postgres.Sql;
 beforeAll(async () => {
   database = await createDatabase(inject("template"));
   sql = openSql(database.url, { max: 1, onnotice: () => {} });
-  // So long that on a busy machine none is refused for want of a lease; nor for want of time of this process.
+  // Long enough that no call is refused because of an expired lease or an overloaded process on a busy machine.
   await sql`update cluster_state set lease_ms = 5000, wait_ms = 5000`;
   app = await openTestApp({ databaseUrl: database.url, metricsPort: 0, guard: { accepts: () => true } });
   key = (await createWorkspace(app.httpUrl)).key;
-  // From now on the key is held: a call needs one statement, that of its change.
+  // From now on the key is cached: a call needs only the statement of its change.
   expectSuccess(await post(app.httpUrl, "/v2/keys.verifyKey", key, { key }));
 });
 afterAll(async () => {
@@ -44,26 +44,26 @@ afterAll(async () => {
   await database.drop();
 });
 
-describe("of a thousand changes at once, each is acknowledged and stored, or refused as UNAVAILABLE, counted and not stored:", () => {
-  it("none is refused before a queue has stood for a second", async () => {
+describe("each of a thousand concurrent changes is either acknowledged and stored, or shed and not stored:", () => {
+  it("none is shed before the acquire queue has been standing for a second", async () => {
     const ends = await changeAtOnce("burst");
-    // On a machine that is not overwhelmed all are done by then.
+    // On a machine without other load, all are done by then.
     expect(ends.filter(({ code, ms }) => code !== status.OK && ms < 1_000)).toEqual([]);
   });
 
-  it("some are refused when the database cannot do them in time, and some made", async () => {
-    await sql`create function dawdle() returns trigger language plpgsql as
+  it("some are shed when the database is too slow, and some succeed", async () => {
+    await sql`create function delay_insert() returns trigger language plpgsql as
       $$ begin perform pg_sleep(0.05); return new; end $$`;
-    await sql`create trigger dawdle before insert on identities for each row execute function dawdle()`;
-    onTestFinished(() => sql`drop function dawdle cascade`.then(() => {}));
+    await sql`create trigger delay_insert before insert on identities for each row execute function delay_insert()`;
+    onTestFinished(() => sql`drop function delay_insert cascade`.then(() => {}));
     const ends = await changeAtOnce("slow");
     const succeeded = ends.filter(({ code }) => code === status.OK).length;
-    // Three connections in the second for which a burst is waited out; and nowhere near a thousand.
+    // At least those of three connections in the second for which a burst is tolerated, and far fewer than a thousand.
     expect(succeeded).toBeGreaterThanOrEqual(10);
     expect(succeeded).toBeLessThan(900);
   });
 
-  /** Creates identities all at once, and holds against the answers what is there afterwards. */
+  /** Creates identities concurrently, and compares the responses with the stored rows. */
   async function changeAtOnce(prefix: string): Promise<{ code: number; ms: number }[]> {
     const session = connect(`http://${app.grpcAddress}`);
     onTestFinished(() => session.destroy());
@@ -81,7 +81,7 @@ describe("of a thousand changes at once, each is acknowledged and stored, or ref
     const acknowledged = ends.filter(({ code }) => code === status.OK);
     const refused = ends.filter(({ code }) => code === status.UNAVAILABLE);
     expect(acknowledged.length + refused.length).toBe(1_000);
-    // One call in a hundred is followed by a check of its key, which can be turned away, too.
+    // One call in a hundred is followed by a spot check of its key, which can be shed, too.
     const checks = (await countShed(app)) - before - refused.length;
     expect(checks).toBeGreaterThanOrEqual(0);
     expect(checks).toBeLessThanOrEqual(10);
@@ -99,34 +99,34 @@ async function countShed(app: TestApp): Promise<number> {
   return total(await readSamples(app), "latchkey_shed_total", { bottleneck: "database" });
 }
 
-it("while every connection that a caller may use hangs, calls that need one are refused before a burst would be, and what is held is served", async () => {
-  // One in which no queue has stood yet: the other would be quick to refuse.
+it("while all pool connections of a caller hang, calls are shed early, and cached keys are served", async () => {
+  // A new service without an earlier queue: the other one would shed sooner.
   const app = await openTestApp({ metricsPort: 0 });
   onTestFinished(() => app.close());
   const { key } = await createWorkspace(app.httpUrl);
   const verify = () => post(app.httpUrl, "/v2/keys.verifyKey", key, { key });
   expectSuccess(await verify());
   const before = await countShed(app);
-  const release = await holdAuditEvents(app.databaseUrl);
+  const release = await lockAuditEvents(app.databaseUrl);
   const list = () => post(app.httpUrl, "/v2/workspaces.listAuditEvents", operatorKey, {});
 
-  // As many as the operator's share; who comes later waits for one.
-  let answered = 0;
-  const first = Array.from({ length: share }, () => list().finally(() => answered++));
+  // As many as the operator's share. Later calls wait for a connection.
+  let finished = 0;
+  const first = Array.from({ length: share }, () => list().finally(() => finished++));
   await expect.poll(() => countBusy(app), { timeout: 5_000 }).toBe(share);
-  await sleep(50); // nobody is sent behind a statement that takes longer than 20 ms
+  await sleep(50); // no statement is pipelined behind one that takes longer than 20 ms
   const elapsed = startStopwatch();
-  for (const answer of await Promise.all(Array.from({ length: 30 }, list))) expectTurnedAway(answer);
-  expect(elapsed(), "a queue that does not move is no burst").toBeLessThan(burstMs);
-  expect(answered, "those that hang still do").toBe(0);
+  for (const response of await Promise.all(Array.from({ length: 30 }, list))) expectShed(response);
+  expect(elapsed(), "a queue that does not move is not a burst").toBeLessThan(burstMs);
+  expect(finished, "the blocked calls still hang").toBe(0);
 
-  // By now it is known that the queue stands.
-  expectTurnedAway(await list());
+  // The queue is now known to be standing.
+  expectShed(await list());
   expect((await countShed(app)) - before).toBe(31);
   expectSuccess(await verify());
 
   await release();
-  for (const answer of await Promise.all(first)) expectSuccess(answer);
+  for (const response of await Promise.all(first)) expectSuccess(response);
   expectSuccess(await list());
 });
 
@@ -134,20 +134,20 @@ async function countBusy(app: TestApp): Promise<number> {
   return total(await readSamples(app), "latchkey_pool_connections", { state: "busy" });
 }
 
-/** Makes every statement hang that reads the audit events, until they are let go. */
-async function holdAuditEvents(url: string): Promise<() => Promise<void>> {
+/** Locks the audit events, so that every statement that reads them hangs until the lock is released. */
+async function lockAuditEvents(url: string): Promise<() => Promise<void>> {
   const sql = openSql(url, { max: 1, onnotice: () => {} });
   onTestFinished(() => sql.end({ timeout: 1 }));
-  const own = await sql.reserve();
-  await own`begin`;
-  await own`lock table audit_events in access exclusive mode`;
+  const session = await sql.reserve();
+  await session`begin`;
+  await session`lock table audit_events in access exclusive mode`;
   return async () => {
-    await own`commit`;
-    own.release();
+    await session`commit`;
+    session.release();
   };
 }
 
-function expectTurnedAway(answer: Answer): void {
-  expectFailure(answer, 503, "application/service_unavailable");
-  expect(answer.headers["retry-after"]).toMatch(/^\d+$/);
+function expectShed(response: Answer): void {
+  expectFailure(response, 503, "application/service_unavailable");
+  expect(response.headers["retry-after"]).toMatch(/^\d+$/);
 }

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vites
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
-import { callHeaders, frame, greeting, grpcStatusOf, prefixed } from "./bare-grpc.js";
+import { callHeaders, frame, grpcStatusOf, preface, prefixed } from "./bare-grpc.js";
 
 const maxConnections = 12;
 const rpc = "/latchkey.v1.KeysService/ListKeys";
@@ -20,29 +20,29 @@ beforeAll(async () => {
 });
 afterAll(() => app.close());
 
-/** How each port is spoken to by a client that does nothing more. */
+/** The bytes that an idle client sends on each port. */
 const ports = [
-  { port: "HTTP", url: () => app.httpUrl, greeted: Buffer.alloc(0) },
-  { port: "gRPC", url: () => `http://${app.grpcAddress}`, greeted: greeting },
+  { port: "HTTP", url: () => app.httpUrl, preface: Buffer.alloc(0) },
+  { port: "gRPC", url: () => `http://${app.grpcAddress}`, preface: preface },
 ];
 
-describe.each(ports)("a $port port with as many connections as it takes", ({ url, greeted, port }) => {
-  it("closes the one that is idle longest for a new one, and none that is used", async () => {
+describe.each(ports)("a $port port at its maximum of connections", ({ url, preface, port }) => {
+  it("closes the connection that is idle longest for a new one, and none with a valid credential", async () => {
     const before = await closedConnections();
     const idle: Socket[] = [];
     for (let count = 0; count < maxConnections - 1; count++) {
       const socket = openSocket(url());
       await once(socket, "connect");
-      socket.write(greeted);
+      socket.write(preface);
       idle.push(socket);
     }
     const used = port === "HTTP" ? httpClient() : grpcClient();
     await used.call();
-    // A credential that was valid once speaks for a connection, though it is idle now.
+    // A connection that has authenticated is kept, although it is idle now.
     for (let count = 0; count < 5; count++) {
-      const another = openSocket(url());
-      await once(another, "connect");
-      another.write(greeted);
+      const next = openSocket(url());
+      await once(next, "connect");
+      next.write(preface);
       await expect.poll(() => idle[count]?.destroyed, { timeout: 10_000 }).toBe(true);
     }
     expect(idle.slice(5).some(({ destroyed }) => destroyed)).toBe(false);
@@ -50,14 +50,14 @@ describe.each(ports)("a $port port with as many connections as it takes", ({ url
     expect((await closedConnections()) - before).toBeGreaterThanOrEqual(5);
   });
 
-  it("serves a client that comes then, as often as it comes", async () => {
-    for (let count = 0; count < 2 * maxConnections; count++) openSocket(url()).write(greeted);
+  it("serves each new client", async () => {
+    for (let count = 0; count < 2 * maxConnections; count++) openSocket(url()).write(preface);
     for (let times = 0; times < 3; times++) await (port === "HTTP" ? httpClient() : grpcClient()).call();
   });
 });
 
-it("a credential that was not looked at does not speak for an HTTP connection", async () => {
-  const pretenders = await Promise.all(
+it("an unverified credential does not protect an HTTP connection from being closed", async () => {
+  const unverified = await Promise.all(
     Array.from({ length: maxConnections - 1 }, async () => {
       const socket = openSocket(app.httpUrl);
       socket.write("GET /livez HTTP/1.1\r\nhost: a\r\nauthorization: x\r\n\r\n");
@@ -68,11 +68,11 @@ it("a credential that was not looked at does not speak for an HTTP connection", 
   const fresh = openSocket(app.httpUrl);
   await once(fresh, "connect");
   await httpClient().call();
-  await expect.poll(() => pretenders.filter(({ destroyed }) => destroyed).length, { timeout: 10_000 }).toBe(1);
+  await expect.poll(() => unverified.filter(({ destroyed }) => destroyed).length, { timeout: 10_000 }).toBe(1);
   expect(fresh.destroyed).toBe(false);
 });
 
-it("streams that need no credential do not keep a connection when the port is full", async () => {
+it("streams that need no credential do not protect a connection from being closed when the port is full", async () => {
   const watchers = Array.from({ length: maxConnections }, () => openSession());
   for (const session of watchers) {
     const watching = session.request(callHeaders("/grpc.health.v1.Health/Watch", "")).end(empty);
@@ -82,35 +82,35 @@ it("streams that need no credential do not keep a connection when the port is fu
   await expect.poll(() => watchers.filter(({ closed }) => closed).length).toBe(1);
 });
 
-describe("a gRPC connection on which nothing is asked any more", () => {
-  it("is closed after a while with a GOAWAY, and its client is served on a new one", async () => {
-    const impatient = await openTestApp({ limits: { grpcIdleMs: 1_500 } });
-    onTestFinished(() => impatient.close());
-    const { key: known } = await createWorkspace(impatient.httpUrl);
-    const session = openSession(impatient);
-    const call = (over: ClientHttp2Session) => grpcStatusOf(over.request(callHeaders(rpc, known)).end(empty));
+describe("an idle gRPC connection", () => {
+  it("is closed with GOAWAY after the idle timeout, and its client is served on a new one", async () => {
+    const shortIdle = await openTestApp({ limits: { grpcIdleMs: 1_500 } });
+    onTestFinished(() => shortIdle.close());
+    const { key: validKey } = await createWorkspace(shortIdle.httpUrl);
+    const session = openSession(shortIdle);
+    const call = (over: ClientHttp2Session) => grpcStatusOf(over.request(callHeaders(rpc, validKey)).end(empty));
     const goaway = once(session, "goaway");
     for (let times = 0; times < 4; times++) {
       expect(await call(session)).toBe(status.OK);
       await new Promise((resolve) => setTimeout(resolve, 500));
     }
-    expect(session.closed, "it was in use all the time").toBe(false);
+    expect(session.closed, "closed although it was in use").toBe(false);
     expect((await goaway)[0]).toBe(constants.NGHTTP2_NO_ERROR);
     await expect.poll(() => session.destroyed).toBe(true);
-    expect(await call(openSession(impatient))).toBe(status.OK);
+    expect(await call(openSession(shortIdle))).toBe(status.OK);
   });
 
   it.each([
     ["headers that cannot be decoded", frame(1, 4, 1, Buffer.alloc(7, 0xff))],
     ["a frame of the wrong size", frame(6, 0, 0, Buffer.alloc(3))],
     ["data on no stream", frame(0, 0, 0, Buffer.alloc(3))],
-  ])("is closed soon if its client broke HTTP/2: %s", async (_what, broken) => {
+  ])("is closed soon after an HTTP/2 protocol error of its client: %s", async (_name, broken) => {
     const socket = openSocket(`http://${app.grpcAddress}`);
-    socket.write(Buffer.concat([greeting, broken]));
+    socket.write(Buffer.concat([preface, broken]));
     await once(socket, "close", { signal: AbortSignal.timeout(20_000) });
   });
 
-  it("is kept while its client answers", async () => {
+  it("is kept while its client responds", async () => {
     const session = openSession();
     expect(await grpcStatusOf(session.request(callHeaders(rpc, key)).end(empty))).toBe(status.OK);
     await new Promise((resolve) => setTimeout(resolve, 6_000));
@@ -134,7 +134,7 @@ function openSession({ grpcAddress }: TestApp = app): ClientHttp2Session {
   return session;
 }
 
-/** A client that stays with its connection. */
+/** A client that reuses its connection. */
 function grpcClient() {
   const session = openSession();
   return {
@@ -151,8 +151,8 @@ function httpClient() {
       socket.write(
         `POST /v1/keys.listKeys HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${key}\r\ncontent-length: 0\r\n\r\n`,
       );
-      const [answer] = await once(socket, "data", { signal: AbortSignal.timeout(10_000) });
-      expect(String(answer)).toMatch(/^HTTP\/1\.1 200 /);
+      const [response] = await once(socket, "data", { signal: AbortSignal.timeout(10_000) });
+      expect(String(response)).toMatch(/^HTTP\/1\.1 200 /);
     },
   };
 }

@@ -20,25 +20,25 @@ import { maxMessageBytes } from "../../../src/rpc/pipeline.js";
 import { ask, createWorkspace, expectSuccess } from "../../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
-import { callHeaders, callsLeftOpen, endOfCall, grpcStatusOf, prefixed, saidOnStreams } from "./bare-grpc.js";
+import { callHeaders, endCall, framesByStream, grpcStatusOf, openCalls, prefixed } from "./bare-grpc.js";
 
 const rpc = "/latchkey.v1.KeysService/ListKeys";
 const check = "/grpc.health.v1.Health/Check";
 const watch = "/grpc.health.v1.Health/Watch";
 const reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 const empty = prefixed(Buffer.alloc(0));
-/** As large as a message may be: an unknown field of so many bytes. */
+/** A message of the maximum size, which consists of one unknown field. */
 const large = prefixed(Buffer.concat([Buffer.from([0xfa, 0x3f, 0xfa, 0xff, 0x07]), Buffer.alloc(maxMessageBytes - 6)]));
-/** An unknown field of ten thousand bytes. */
+/** An unknown field of 10,000 bytes. */
 const tenThousand = Buffer.concat([Buffer.from([0xfa, 0x3f, 0x90, 0x4e]), Buffer.alloc(10_000)]);
-/** How many calls may be in flight on a gRPC connection. */
-const most = standardLimits.maxStreams;
+/** The maximum of calls in flight on a gRPC connection. */
+const maxInFlight = standardLimits.maxStreams;
 
 let app: TestApp;
 let key: string;
-/** What a client of HTTP/2 does not let be touched. */
+/** The socket of each session. Node does not allow to reset it through the session. */
 const socketOf = new WeakMap<ClientHttp2Session, Socket>();
-/** Whether the process has time. */
+/** While set, the service behaves as overloaded. */
 let busy = false;
 beforeAll(async () => {
   app = await openTestApp({ metricsPort: 0, guard: { accepts: () => !busy } });
@@ -46,44 +46,45 @@ beforeAll(async () => {
 });
 afterAll(() => app.close());
 
-describe("a call whose credential is not valid", () => {
+describe("a call with an invalid credential", () => {
   it.each([
-    ["of a form that is wrong", "lk_wrong"],
-    ["of nobody", "lk_7Hq2yJ0000000000000000000000000000"],
+    ["wrong format", "lk_wrong"],
+    ["unknown key", "lk_7Hq2yJ0000000000000000000000000000"],
   ])(
-    "(%s) is refused by its headers, before it has sent its message, and nothing of that is held",
+    "(%s) is refused after its headers, before its message arrives, and reserves no memory for it",
     async (_, wrong) => {
       const session = openSession();
       const before = await reserved();
       const streams = Array.from({ length: 50 }, () => session.request(callHeaders(rpc, wrong)));
-      const answers = streams.map(async (stream) => {
-        const answered = once(stream.resume(), "response");
+      const statuses = streams.map(async (stream) => {
+        const responded = once(stream.resume(), "response");
         stream.write(large.subarray(0, 50_000));
-        return (await answered)[0]["grpc-status"];
+        return (await responded)[0]["grpc-status"];
       });
-      expect(new Set(await Promise.all(answers))).toEqual(new Set([String(status.UNAUTHENTICATED)]));
+      expect(new Set(await Promise.all(statuses))).toEqual(new Set([String(status.UNAUTHENTICATED)]));
       expect((await reserved()) - before).toBeLessThan(streams.length * 50_000);
-      await Promise.all(streams.map((stream) => stream.closed || once(stream, "close"))); // it is not kept open
+      // The service does not keep refused streams open.
+      await Promise.all(streams.map((stream) => stream.closed || once(stream, "close")));
     },
   );
 });
 
 describe("a message", () => {
-  it("is read in any pieces, up to the largest", async () => {
+  it("is read in pieces of any size, up to the maximum message size", async () => {
     expect(await grpcStatusOf(callInPieces(prefixed(Buffer.alloc(500, "\x80\x01")), 1))).toBe(status.INVALID_ARGUMENT);
     expect(await grpcStatusOf(callInPieces(empty, 1))).toBe(status.OK);
     expect(await grpcStatusOf(callInPieces(large, 1_000))).toBe(status.OK);
   });
 
-  it("is refused if it comes in absurdly many pieces, or is larger than the largest", async () => {
+  it("is refused if it arrives in too many pieces, or exceeds the maximum message size", async () => {
     expect(await grpcStatusOf(callInPieces(large.subarray(0, 4_000), 1))).toBe(status.INVALID_ARGUMENT);
     const larger = prefixed(Buffer.alloc(maxMessageBytes + 1));
     expect(await grpcStatusOf(callInPieces(larger.subarray(0, 1_000), 1_000))).toBe(status.RESOURCE_EXHAUSTED);
   });
 });
 
-describe("what the calls of one connection have us hold", () => {
-  it("is limited, in unfinished messages of tiny pieces, too; more is refused, others are served, and at its end nothing is left", async () => {
+describe("the memory of the calls on one connection", () => {
+  it("is limited for unfinished messages, also in tiny pieces, and is released when the connection ends", async () => {
     const before = await reserved();
     const session = openSession();
     await once(session, "remoteSettings");
@@ -104,35 +105,35 @@ describe("what the calls of one connection have us hold", () => {
     await expect.poll(reserved, { timeout: 10_000 }).toBeLessThanOrEqual(before);
   });
 
-  it("is limited in responses that are not read: the next is refused before it is held", async () => {
-    const { key: heavy } = await createWorkspace(app.httpUrl);
+  it("is limited for unread responses: the next one is shed before it is buffered", async () => {
+    const { key: largeKey } = await createWorkspace(app.httpUrl);
     const meta = { a: Array(8_188).fill(1) }; // a hundred thousand bytes of protobuf
-    const body = JSON.stringify({ name: "heavy", meta });
-    const headers = { "content-type": "application/json" };
+    const body = JSON.stringify({ name: "large", meta });
+    const jsonHeaders = { "content-type": "application/json" };
     for (let keys = 0; keys < 12; keys++)
-      expectSuccess(await ask(app.httpUrl, "/v2/keys.createKey", { key: heavy, headers, body }));
-    let page = 0;
-    const read = openSession().request(callHeaders(rpc, heavy)).end(empty);
+      expectSuccess(await ask(app.httpUrl, "/v2/keys.createKey", { key: largeKey, headers: jsonHeaders, body }));
+    let pageBytes = 0;
+    const read = openSession().request(callHeaders(rpc, largeKey)).end(empty);
     read.on("data", ({ length }) => {
-      page += length;
+      pageBytes += length;
     });
     expect(await grpcStatusOf(read)).toBe(status.OK);
 
     const before = await reserved();
     const session = openSession({ initialWindowSize: 0 });
-    const fit = Math.floor(standardLimits.connectionBytes / page);
+    const fit = Math.floor(standardLimits.connectionBytes / pageBytes);
     for (let pages = 0; pages < fit + 5; pages++) {
-      const stream = session.request(callHeaders(rpc, heavy)).end(empty);
+      const stream = session.request(callHeaders(rpc, largeKey)).end(empty);
       stream.on("error", () => {});
-      const [head] = await once(stream, "response");
-      expect(head["grpc-status"], `page ${pages}`).toBe(pages < fit ? undefined : String(status.UNAVAILABLE));
+      const [headers] = await once(stream, "response");
+      expect(headers["grpc-status"], `page ${pages}`).toBe(pages < fit ? undefined : String(status.UNAVAILABLE));
     }
     expect((await reserved()) - before).toBeLessThanOrEqual(standardLimits.connectionBytes);
     session.destroy();
     await expect.poll(reserved, { timeout: 10_000 }).toBeLessThanOrEqual(before);
   });
 
-  it("is nothing after chaos: half messages, resets, unread responses, broken connections", async () => {
+  it("is released after partial messages, resets, unread responses and broken connections", async () => {
     const before = await reserved();
     for (let round = 0; round < 4; round++) {
       const session = openSession(round % 2 ? { initialWindowSize: 0 } : {});
@@ -153,7 +154,7 @@ describe("what the calls of one connection have us hold", () => {
   });
 });
 
-it("a call for which there is no memory reaches a grpc-js client as UNAVAILABLE, with its details; small ones are served", async () => {
+it("a call beyond the memory budget is UNAVAILABLE for grpc-js, and small calls are served", async () => {
   const small = await openTestApp({ limits: { totalBytes: 2 ** 16, tenantBytes: 2 ** 20 } });
   onTestFinished(() => small.close());
   const { key } = await createWorkspace(small.httpUrl);
@@ -161,7 +162,7 @@ it("a call for which there is no memory reaches a grpc-js client as UNAVAILABLE,
   onTestFinished(() => client.close());
   expect(await unary(client, key, empty)).toBeUndefined();
   const errors = await Promise.all(Array.from({ length: 20 }, () => unary(client, key, large)));
-  // These come whole, and are answered at once where nobody looks first what they take.
+  // These arrive completely, and would be answered at once if the budget were not checked first.
   const filled = [toBinary(VerifyKeyRequestSchema, create(VerifyKeyRequestSchema, { key })), tenThousand];
   const verify = () => unary(client, key, prefixed(Buffer.concat(filled)), "/latchkey.v1.KeysService/VerifyKey");
   errors.push(...(await Promise.all(Array.from({ length: 100 }, verify))));
@@ -169,12 +170,12 @@ it("a call for which there is no memory reaches a grpc-js client as UNAVAILABLE,
   expect(failed.length).toBeGreaterThan(10);
   expect(new Set(failed.map(({ code }) => code))).toEqual(new Set([status.UNAVAILABLE]));
   for (const { metadata } of failed) expect(metadata.get("grpc-status-details-bin")).toHaveLength(1);
-  // A stream that was refused takes memory until its client has ended it.
+  // A refused stream uses memory until its client has ended it.
   await expect.poll(() => unary(client, key, empty), { timeout: 10_000 }).toBeUndefined();
 });
 
 describe("streams that need no credential", () => {
-  it("may be a few on a connection, more are refused, and those of another connection are served", async () => {
+  it("are limited per connection: more are refused, and those of another connection are served", async () => {
     const session = openSession();
     await once(session, "remoteSettings");
     const watchers = Array.from({ length: standardLimits.maxPublicStreams }, () => open(session, watch).end(empty));
@@ -187,13 +188,13 @@ describe("streams that need no credential", () => {
     expect(await grpcStatusOf(open(session, check).end(empty))).toBe(status.OK);
   });
 
-  it("bring no message that is larger than theirs are", async () => {
+  it("have a smaller maximum message size", async () => {
     expect(await grpcStatusOf(open(openSession(), reflection).end(large))).toBe(status.RESOURCE_EXHAUSTED);
     expect(await grpcStatusOf(open(openSession(), check).end(large))).toBe(status.RESOURCE_EXHAUSTED);
   });
 });
 
-it("streams that are refused, and that their clients do not end, are reset at once beyond a share of the memory", async () => {
+it("refused streams that their clients do not end are reset at once beyond a share of the memory budget", async () => {
   const small = await openTestApp({ limits: { tenantBytes: 64 * 1_024, smallBytes: 0 } });
   onTestFinished(() => small.close());
   const session = connectHttp2(`http://${small.grpcAddress}`).on("error", () => {});
@@ -204,16 +205,16 @@ it("streams that are refused, and that their clients do not end, are reset at on
   await Promise.all(streams.map((stream) => once(stream, "response")));
   const startedAt = performance.now();
   await expect.poll(() => streams.filter(({ closed }) => closed).length, { interval: 5 }).toBeGreaterThanOrEqual(90);
-  expect(performance.now() - startedAt, "before those that have memory").toBeLessThan(900);
+  expect(performance.now() - startedAt, "not reset before those within the budget").toBeLessThan(900);
   await expect.poll(() => streams.filter(({ closed }) => closed).length, { timeout: 10_000 }).toBe(100);
 });
 
 it.each([
-  ["too many that need no credential", watch, "", status.RESOURCE_EXHAUSTED],
-  ["a credential that is not valid", rpc, "lk_wrong", status.UNAUTHENTICATED],
-  ["no time for them", rpc, "lk_wrong", status.UNAVAILABLE],
-  ["a method that does not exist", "/none/Such", "", status.UNIMPLEMENTED],
-])("of streams that were refused (%s), nothing is left while their connection stays", async (_, path, wrong, code) => {
+  ["too many without credential", watch, "", status.RESOURCE_EXHAUSTED],
+  ["an invalid credential", rpc, "lk_wrong", status.UNAUTHENTICATED],
+  ["overload", rpc, "lk_wrong", status.UNAVAILABLE],
+  ["an unknown method", "/none/Such", "", status.UNIMPLEMENTED],
+])("refused streams (%s) are garbage collected while their connection stays open", async (_, path, wrong, code) => {
   const session = openSession();
   await once(session, "remoteSettings");
   const watchers = Array.from({ length: standardLimits.maxPublicStreams }, () => open(session, watch).end(empty));
@@ -230,7 +231,7 @@ it.each([
 });
 
 describe("a reflection stream", () => {
-  it("takes so many requests, and says so to the next", async () => {
+  it("is limited to a number of requests, and the next is RESOURCE_EXHAUSTED", async () => {
     const stream = open(openSession(), reflection);
     const ended = grpcStatusOf(stream);
     stream.write(Buffer.concat(Array(standardLimits.maxReflectionRequests).fill(listServices)));
@@ -241,11 +242,11 @@ describe("a reflection stream", () => {
     stream.end(Buffer.concat(Array(3_000).fill(listServices)));
     expect(await ended).toBe(status.RESOURCE_EXHAUSTED);
     const one = open(openSession(), reflection).end(listServices);
-    const [answer] = await once(one, "data");
-    expect(bytes).toBe(standardLimits.maxReflectionRequests * answer.length);
+    const [response] = await once(one, "data");
+    expect(bytes).toBe(standardLimits.maxReflectionRequests * response.length);
   });
 
-  it("is ended when the process has no time, at its next request", async () => {
+  it("is shed at its next request while the process is overloaded", async () => {
     const stream = open(openSession(), reflection);
     const ended = grpcStatusOf(stream);
     stream.write(listServices);
@@ -259,7 +260,7 @@ describe("a reflection stream", () => {
   });
 });
 
-it("a service can be told to offer no reflection", async () => {
+it("reflection can be disabled", async () => {
   const without = await openTestApp({ grpcReflection: false });
   onTestFinished(() => without.close());
   const session = connectHttp2(`http://${without.grpcAddress}`);
@@ -267,40 +268,40 @@ it("a service can be told to offer no reflection", async () => {
   expect(await grpcStatusOf(open(session, reflection).end(listServices))).toBe(status.UNIMPLEMENTED);
 });
 
-describe("of the calls on one gRPC connection", () => {
-  it("250 are in flight at once; the next waits for one of them to end, and others do not", async () => {
+describe("the calls in flight on one gRPC connection", () => {
+  it("are limited to 250: the next one waits until one ends, and other connections do not", async () => {
     const session = openSession();
     await once(session, "remoteSettings");
-    const inFlight = Array.from({ length: most }, () => session.request(callHeaders(rpc, key)));
+    const inFlight = Array.from({ length: maxInFlight }, () => session.request(callHeaders(rpc, key)));
     const next = session.request(callHeaders(rpc, key)).end(empty);
-    const nextEnd = grpcStatusOf(next);
+    const nextStatus = grpcStatusOf(next);
     for (let others = 0; others < 5; others++) {
       expect(await callGrpc(empty)).toBe(status.OK);
     }
-    expect(next.closed, "answered although 250 are in flight").toBe(false);
+    expect(next.closed, "served although 250 are in flight").toBe(false);
     for (const stream of inFlight.slice(0, 3)) {
       expect(await grpcStatusOf(stream.end(empty))).toBe(status.OK);
     }
-    expect(await nextEnd).toBe(status.OK);
+    expect(await nextStatus).toBe(status.OK);
   });
 
-  it("the next is refused if its client does not wait, and the others are answered", async () => {
+  it("are limited to 250: the next one is refused if its client does not wait, and the others are served", async () => {
     const { hostname, port } = new URL(`http://${app.grpcAddress}`);
     const socket = connect(Number(port), hostname).on("error", () => {});
     onTestFinished(() => void socket.destroy());
-    const came: Buffer[] = [];
-    socket.on("data", (bytes) => came.push(bytes));
-    const said = () => saidOnStreams(Buffer.concat(came));
-    socket.write(callsLeftOpen(most + 1, key));
-    const refused = 2 * most + 1;
-    await expect.poll(() => said().get(refused)).toEqual([`reset ${constants.NGHTTP2_REFUSED_STREAM}`]);
-    expect([...said().keys()]).toEqual([refused]);
-    socket.write(endOfCall(1));
-    await expect.poll(() => said().get(1)).toContain("frame 1");
+    const received: Buffer[] = [];
+    socket.on("data", (bytes) => received.push(bytes));
+    const frames = () => framesByStream(Buffer.concat(received));
+    socket.write(openCalls(maxInFlight + 1, key));
+    const refused = 2 * maxInFlight + 1;
+    await expect.poll(() => frames().get(refused)).toEqual([`reset ${constants.NGHTTP2_REFUSED_STREAM}`]);
+    expect([...frames().keys()]).toEqual([refused]);
+    socket.write(endCall(1));
+    await expect.poll(() => frames().get(1)).toContain("frame 1");
   });
 });
 
-/** How many streams of HTTP/2 servers there are in this process, when all garbage is collected. */
+/** The number of HTTP/2 server streams in this process after a garbage collection. */
 async function streamsInMemory(): Promise<number> {
   ServerStream ??= await serverStreamClass();
   return queryObjects(ServerStream, { format: "count" });
@@ -308,7 +309,7 @@ async function streamsInMemory(): Promise<number> {
 
 let ServerStream: (new () => object) | undefined;
 
-/** Node does not export it. */
+/** Returns the class of server streams, which Node does not export. */
 async function serverStreamClass(): Promise<new () => object> {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -320,7 +321,7 @@ async function serverStreamClass(): Promise<new () => object> {
   return stream.constructor;
 }
 
-/** What asks for the names of all services. */
+/** A request for the names of all services. */
 const listServices = prefixed(
   Buffer.from(
     toBinary(
@@ -330,7 +331,7 @@ const listServices = prefixed(
   ),
 );
 
-/** A call whose message comes in DATA frames of so many bytes. */
+/** A call whose message is sent in DATA frames of `size` bytes. */
 function callInPieces(message: Buffer, size: number): ClientHttp2Stream {
   const stream = openSession().request(callHeaders(rpc, key));
   stream.on("error", () => {});
@@ -360,7 +361,7 @@ async function callGrpc(message: Buffer): Promise<number> {
   return found;
 }
 
-/** A stream of a service that needs no credential. */
+/** Opens a stream of a service that needs no credential. */
 function open(session: ClientHttp2Session, path: string): ClientHttp2Stream {
   const { authorization: _, ...headers } = callHeaders(path, "");
   return session.request(headers).on("error", () => {});
@@ -369,7 +370,7 @@ function open(session: ClientHttp2Session, path: string): ClientHttp2Stream {
 function openSession(settings: Settings = {}): ClientHttp2Session {
   const { hostname, port } = new URL(`http://${app.grpcAddress}`);
   const socket = connect(Number(port), hostname);
-  // What it wants to send, and may not yet, is more than Node's client would keep.
+  // The client buffers more unsent bytes than Node allows by default.
   const options = { settings, createConnection: () => socket, maxSessionMemory: 100 };
   const session = connectHttp2(`http://${app.grpcAddress}`, options);
   session.on("error", () => {});

@@ -21,12 +21,12 @@ import { readSamples, total } from "../../support/metric-samples.js";
 import { callHeaders, grpcStatusOf, prefixed } from "./bare-grpc.js";
 
 const mebibyte = 2 ** 20;
-/** Less memory for all than a few clients ask for below. */
+/** A total budget that a few clients below exceed. */
 const limits = { totalBytes: 16 * mebibyte, tenantBytes: 4 * mebibyte };
-/** A valid request of 100 KiB: most of it is white space. */
+/** A valid request of 100 KiB, most of it white space. */
 const largeJson = `{${" ".repeat(100 * 1024)}}`;
 const listKeys = ["/v1/keys.listKeys", "/latchkey.v1.KeysService/ListKeys"] as const;
-/** The largest response that strangers get, of more than a mebibyte. */
+/** The largest response that needs no credential, more than 1 MiB. */
 const largeFile = "/docs/swagger-ui.js";
 
 interface Line {
@@ -50,7 +50,7 @@ beforeAll(async () => {
 });
 afterAll(() => app.close());
 
-// Whatever clients have done: once they are gone nothing is reserved, and everybody's large requests are served.
+// After each test, nothing is reserved once its clients are gone, and large requests of both tenants are served.
 afterEach(async () => {
   for (const socket of sockets.splice(0)) socket.destroy();
   await expect.poll(reserved, { timeout: 10_000 }).toBe(0);
@@ -59,40 +59,49 @@ afterEach(async () => {
   }
 });
 
-describe("requests that are pipelined", () => {
-  it("are answered in their order, however long each takes", async () => {
+describe("pipelined requests", () => {
+  it("are answered in order, however long each takes", async () => {
     const slow = request("/v2/identities.createIdentity", { externalId: "first of several" });
-    const asked = [slow, head("GET", "/livez"), head("GET", "/nothing"), slow, head("GET", "/nothing", close)];
-    const { status, text } = await sendBytes(app.httpUrl, asked.join(""));
+    const requests = [
+      slow,
+      requestHeaders("GET", "/livez"),
+      requestHeaders("GET", "/nothing"),
+      slow,
+      requestHeaders("GET", "/nothing", close),
+    ];
+    const { status, text } = await sendBytes(app.httpUrl, requests.join(""));
     const others = [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, code]) => Number(code));
     expect([status, ...others]).toEqual([200, 200, 404, 409, 404]);
   });
 
-  it("are answered in their order, also before what is not HTTP", async () => {
-    const { status, text } = await sendBytes(app.httpUrl, `${head("GET", "/livez").repeat(3)}nonsense\r\n\r\n`);
+  it("are answered in order, also before bytes that are not HTTP", async () => {
+    const { status, text } = await sendBytes(
+      app.httpUrl,
+      `${requestHeaders("GET", "/livez").repeat(3)}nonsense\r\n\r\n`,
+    );
     expect(status).toBe(200);
     expect(text.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 200", "HTTP/1.1 200", "HTTP/1.1 400"]);
   });
 
-  it("end their connection if there are too many, and few of them are begun", async () => {
+  it("close their connection if there are too many, and only few of them are started", async () => {
     const page = "/api-reference/errors-v2/service";
-    const begun = () => lines.filter(({ method }) => method === `GET ${page}`).length;
-    const before = begun();
+    const startedCalls = () => lines.filter(({ method }) => method === `GET ${page}`).length;
+    const before = startedCalls();
     const socket = openSocket();
-    socket.write(head("GET", page).repeat(1_000));
+    socket.write(requestHeaders("GET", page).repeat(1_000));
     await closed(socket);
-    expect(begun() - before).toBeLessThanOrEqual(9);
+    expect(startedCalls() - before).toBeLessThanOrEqual(9);
   });
 
   it.each([
     ["HTTP/JSON", "/v2/keys.deleteKey", "/v2/identities.createIdentity"],
     ["Connect", "/latchkey.v1.KeysService/DeleteKey", "/latchkey.v1.IdentitiesService/CreateIdentity"],
   ])(
-    "are not begun before the one ahead of them is answered, nor once their connection has ended (%s)",
+    "are not started before the previous response, nor after their connection was closed (%s)",
     async (name, slow, create) => {
       const { keyId } = await createKey();
       const unlock = await lockKey(keyId);
-      const externalId = `behind a slow call over ${name}`;
+      const externalId = `after a slow call over ${name}`;
       const before = lines.length;
       const socket = openSocket();
       socket.write(request(slow, { keyId }) + request(create, { externalId }));
@@ -103,17 +112,17 @@ describe("requests that are pipelined", () => {
       await unlock();
       await sleep(300);
       expect(await identityCount(externalId)).toBe(0);
-      // Each call that ran has one line.
+      // Each call that ran has one log line.
       expect(linesSince(before)).toHaveLength(1);
     },
   );
 });
 
-describe("what is kept of a client", () => {
-  it("are the bytes of a body, however small the pieces are that it comes in", async () => {
+describe("the memory budget of a client", () => {
+  it("counts about the bytes of a body, however small its chunks are", async () => {
     const clients = Array.from({ length: 50 }, () => openSocket());
     for (const socket of clients) {
-      socket.write(head("POST", "/v1/keys.listKeys", `${credential()}transfer-encoding: chunked\r\n`));
+      socket.write(requestHeaders("POST", "/v1/keys.listKeys", `${credential()}transfer-encoding: chunked\r\n`));
     }
     await sleep(500);
     const before = usedMemory();
@@ -122,43 +131,41 @@ describe("what is kept of a client", () => {
     expect((usedMemory() - before) / (clients.length * 2_000)).toBeLessThan(100);
   });
 
-  it("is no body in more pieces than it needs", async () => {
-    const begin = head("POST", "/v1/keys.listKeys", `${credential()}transfer-encoding: chunked\r\n${close}`);
-    const inPieces = (count: number) =>
+  it("excludes bodies in too many chunks: they are refused", async () => {
+    const begin = requestHeaders("POST", "/v1/keys.listKeys", `${credential()}transfer-encoding: chunked\r\n${close}`);
+    const inChunks = (count: number) =>
       sendBytes(app.httpUrl, `${begin}${"1\r\n \r\n".repeat(count)}2\r\n{}\r\n0\r\n\r\n`);
-    expectSuccess(await inPieces(1_000));
-    const { errors } = expectFailure(await inPieces(2_100), 400, "application/invalid_input");
+    expectSuccess(await inChunks(1_000));
+    const { errors } = expectFailure(await inChunks(2_100), 400, "application/invalid_input");
     expect(errors.map(({ location }) => location)).toEqual(["body"]);
   });
 
-  it.each(listKeys)(
-    "is no more than its tenant's share: more is refused, and other tenants are served (%s)",
-    async (path) => {
-      const length = `content-length: ${largeJson.length}\r\n`;
-      for (let clients = 0; clients < 60; clients++) {
-        openSocket().write(head("POST", path, `${credential()}${length}`) + largeJson.slice(0, -1));
-      }
-      await expect.poll(reserved, { timeout: 10_000 }).toBeGreaterThan(limits.tenantBytes / 2);
-      const before = await shed();
-      const refused = await sendJson(path, first.key, largeJson);
-      expect(refused.status).toBe(503);
-      expect(refused.headers["retry-after"]).toMatch(/^\d+$/);
-      expect(await shed()).toBeGreaterThan(before);
-      expect((await sendJson(path, first.key, "{}")).status).toBe(200);
-      expect((await sendJson(path, second.key, largeJson)).status).toBe(200);
-      expect(await reserved()).toBeLessThanOrEqual(limits.totalBytes);
-    },
-  );
+  it.each(listKeys)("is limited per tenant: more is shed, and other tenants are served (%s)", async (path) => {
+    const length = `content-length: ${largeJson.length}\r\n`;
+    for (let clients = 0; clients < 60; clients++) {
+      openSocket().write(requestHeaders("POST", path, `${credential()}${length}`) + largeJson.slice(0, -1));
+    }
+    await expect.poll(reserved, { timeout: 10_000 }).toBeGreaterThan(limits.tenantBytes / 2);
+    const before = await shed();
+    const refused = await sendJson(path, first.key, largeJson);
+    expect(refused.status).toBe(503);
+    expect(refused.headers["retry-after"]).toMatch(/^\d+$/);
+    expect(await shed()).toBeGreaterThan(before);
+    expect((await sendJson(path, first.key, "{}")).status).toBe(200);
+    expect((await sendJson(path, second.key, largeJson)).status).toBe(200);
+    expect(await reserved()).toBeLessThanOrEqual(limits.totalBytes);
+  });
 
-  it("is, of strangers together, no more than a tenant has: all others are served", async () => {
-    for (let clients = 0; clients < 12; clients++) openSocket().pause().write(head("GET", largeFile).repeat(9));
+  it("is limited for all clients without a credential together, like one tenant: tenants are served", async () => {
+    for (let clients = 0; clients < 12; clients++)
+      openSocket().pause().write(requestHeaders("GET", largeFile).repeat(9));
     await expect.poll(reserved, { timeout: 10_000 }).toBeGreaterThan(mebibyte);
     expect(await reserved()).toBeLessThanOrEqual(limits.tenantBytes);
     for (const path of listKeys) expect((await sendJson(path, first.key, largeJson)).status).toBe(200);
     expect((await ask(app.httpUrl, "/livez", { method: "GET" })).status).toBe(200);
   });
 
-  it("is no response that there is no memory for: its caller is told to try again", async () => {
+  it("covers responses: one that exceeds it is shed with Retry-After", async () => {
     const small = await openTestApp({ limits: { tenantBytes: 50 * 1024 } });
     onTestFinished(() => small.close());
     const { key } = await createWorkspace(small.httpUrl);
@@ -177,12 +184,12 @@ describe("what is kept of a client", () => {
   });
 });
 
-describe("what a client sends behind what is not HTTP", () => {
-  it("is not read, while a response before it is not", async () => {
+describe("bytes after a request that is not HTTP", () => {
+  it("are not read while an earlier response is unread", async () => {
     const socket = openSocket().pause();
-    socket.write(`${head("GET", largeFile).repeat(4)}nonsense\r\n\r\n`);
+    socket.write(`${requestHeaders("GET", largeFile).repeat(4)}nonsense\r\n\r\n`);
     await sleep(300);
-    // Many times what the kernel takes for whoever may yet read it.
+    // Many times what the socket buffers of the kernel can hold.
     const junk = Buffer.alloc(mebibyte, "x");
     for (let count = 0; count < 64; count++) socket.write(junk);
     await sleep(1_500);
@@ -190,22 +197,25 @@ describe("what a client sends behind what is not HTTP", () => {
   });
 });
 
-describe("when a few strangers have all that strangers have,", () => {
+describe("when clients without a credential have used up their budget,", () => {
   beforeEach(async () => {
-    for (let clients = 0; clients < 6; clients++) openSocket().pause().write(head("GET", largeFile).repeat(9));
+    for (let clients = 0; clients < 6; clients++)
+      openSocket().pause().write(requestHeaders("GET", largeFile).repeat(9));
     await expect.poll(reserved, { timeout: 10_000 }).toBeGreaterThan(limits.tenantBytes / 2);
   });
 
-  it("a tenant's response that is not read at once comes whole", async () => {
+  it("a tenant's response that is not read at once is sent completely", async () => {
     for (let count = 0; count < 90; count++) {
       const identity = { externalId: `large_${count}`, meta: { text: "x".repeat(15_000) } };
       const { status } = await post(app.httpUrl, "/v2/identities.createIdentity", second.key, identity);
       expect([200, 409]).toContain(status);
     }
     const body = "{}";
-    const own = `authorization: Bearer ${second.key}\r\ncontent-type: application/json\r\n${close}`;
+    const headers = `authorization: Bearer ${second.key}\r\ncontent-type: application/json\r\n${close}`;
     const socket = openSocket().pause();
-    socket.write(head("POST", "/v2/identities.listIdentities", `${own}content-length: ${body.length}\r\n`) + body);
+    socket.write(
+      requestHeaders("POST", "/v2/identities.listIdentities", `${headers}content-length: ${body.length}\r\n`) + body,
+    );
     await sleep(500);
     let text = "";
     socket.setEncoding("latin1").on("data", (chunk) => {
@@ -217,7 +227,7 @@ describe("when a few strangers have all that strangers have,", () => {
     expect(text.length - text.indexOf("\r\n\r\n") - 4).toBe(Number(length));
   });
 
-  it("probes are answered, and so are callers whose keys are not cached", async () => {
+  it("health checks are answered, and so are callers whose keys are not cached", async () => {
     const session = connectHttp2(`http://${app.grpcAddress}`).on("error", () => {});
     onTestFinished(() => session.destroy());
     const empty = prefixed(Buffer.alloc(0));
@@ -230,47 +240,50 @@ describe("when a few strangers have all that strangers have,", () => {
 });
 
 describe("a response", () => {
-  it("that is not read ends its connection in time, although its client goes on to send", async () => {
-    const requestMs = 2_000;
-    const impatient = await openTestApp({ limits: { headersTimeoutMs: requestMs, requestTimeoutMs: requestMs } });
-    onTestFinished(() => impatient.close());
-    const socket = openSocket(impatient.httpUrl).pause();
-    // More than the kernel keeps for a reader who may yet come, and then a head that does not end.
-    socket.write(`${head("GET", largeFile).repeat(7)}GET /livez HTTP/1.1\r\nx: `);
+  it("that is not read closes its connection after the timeout, although its client continues to send", async () => {
+    const timeoutMs = 2_000;
+    const shortTimeout = await openTestApp({ limits: { headersTimeoutMs: timeoutMs, requestTimeoutMs: timeoutMs } });
+    onTestFinished(() => shortTimeout.close());
+    const socket = openSocket(shortTimeout.httpUrl).pause();
+    // More than the socket buffers of the kernel can hold, and then headers that do not end.
+    socket.write(`${requestHeaders("GET", largeFile).repeat(7)}GET /livez HTTP/1.1\r\nx: `);
     const dripped = setInterval(() => socket.write("x"), 200);
     onTestFinished(() => clearInterval(dripped));
-    await expect.poll(() => socket.closed, { timeout: 10 * requestMs }).toBe(true);
+    await expect.poll(() => socket.closed, { timeout: 10 * timeoutMs }).toBe(true);
   });
 
-  it("that is read in time comes whole, however large it is", async () => {
+  it("that is read in time is sent completely, however large it is", async () => {
     const { length } = (await ask(app.httpUrl, largeFile, { method: "GET" })).text;
-    const { text } = await sendBytes(app.httpUrl, head("GET", largeFile).repeat(8) + head("GET", largeFile, close));
+    const { text } = await sendBytes(
+      app.httpUrl,
+      requestHeaders("GET", largeFile).repeat(8) + requestHeaders("GET", largeFile, close),
+    );
     expect(text.length).toBeGreaterThan(9 * length);
   });
 });
 
-it("nothing stays reserved after clients that pipeline, leave, reset and do not read, on HTTP and Connect", async () => {
-  const acts = [
+it("clients that pipeline, disconnect, reset or do not read leave no memory reserved (HTTP, Connect)", async () => {
+  const actions = [
     (socket: Socket, path: string) => socket.write(request(path, {}).repeat(9)),
-    (socket: Socket) => socket.pause().write(head("GET", largeFile).repeat(9)),
+    (socket: Socket) => socket.pause().write(requestHeaders("GET", largeFile).repeat(9)),
     (socket: Socket, path: string) =>
-      socket.write(head("POST", path, `${credential()}content-length: 90000\r\n`) + "x".repeat(50_000)),
+      socket.write(requestHeaders("POST", path, `${credential()}content-length: 90000\r\n`) + "x".repeat(50_000)),
     (socket: Socket, path: string) =>
       socket.write(
-        `${request(path, {})}${head("POST", path, `${credential()}content-length: 90000\r\n`)}${"x".repeat(90_000)}`,
+        `${request(path, {})}${requestHeaders("POST", path, `${credential()}content-length: 90000\r\n`)}${"x".repeat(90_000)}`,
       ),
     (socket: Socket, path: string) =>
       socket.write(
-        `${head("POST", path, `${credential()}transfer-encoding: chunked\r\n`)}${"5\r\nxxxxx\r\n".repeat(1_500)}`,
+        `${requestHeaders("POST", path, `${credential()}transfer-encoding: chunked\r\n`)}${"5\r\nxxxxx\r\n".repeat(1_500)}`,
       ),
-    // Behind a call that waits for a lease.
+    // After a call that waits for a lease.
     (socket: Socket, path: string) =>
       socket.write(
         request("/v2/keys.deleteKey", { keyId: "key_01jd9wzr3xfg2tq5d0v8m1c7ha" }) +
-          head("POST", path, `${credential()}content-length: 90000\r\n`) +
+          requestHeaders("POST", path, `${credential()}content-length: 90000\r\n`) +
           "x".repeat(90_000),
       ),
-    (socket: Socket) => socket.write(head("GET", "/livez").repeat(200)),
+    (socket: Socket) => socket.write(requestHeaders("GET", "/livez").repeat(200)),
   ];
   const ends = [
     (socket: Socket) => socket.destroy(),
@@ -278,12 +291,12 @@ it("nothing stays reserved after clients that pipeline, leave, reset and do not 
     (socket: Socket) => socket.end(),
   ];
   for (let round = 0; round < 5; round++) {
-    for (const act of acts) {
+    for (const act of actions) {
       for (const path of listKeys) {
-        for (const [place, end] of ends.entries()) {
+        for (const [index, end] of ends.entries()) {
           const socket = openSocket();
           act(socket, path);
-          setTimeout(() => end(socket), (place * 40 + round * 30) % 150);
+          setTimeout(() => end(socket), (index * 40 + round * 30) % 150);
         }
       }
     }
@@ -298,13 +311,13 @@ function credential(): string {
   return `authorization: Bearer ${first.key}\r\ncontent-type: application/json\r\n`;
 }
 
-function head(method: string, path: string, more = ""): string {
+function requestHeaders(method: string, path: string, more = ""): string {
   return `${method} ${path} HTTP/1.1\r\nhost: a\r\n${more}\r\n`;
 }
 
 function request(path: string, json: unknown): string {
   const body = JSON.stringify(json);
-  return head("POST", path, `${credential()}content-length: ${body.length}\r\n`) + body;
+  return requestHeaders("POST", path, `${credential()}content-length: ${body.length}\r\n`) + body;
 }
 
 function sendJson(path: string, key: string, body: string): Promise<Answer> {
@@ -330,7 +343,7 @@ async function shed(): Promise<number> {
   return total(await readSamples(app), "latchkey_shed_total", { bottleneck: "memory" });
 }
 
-/** Without garbage. */
+/** The memory use after a garbage collection. */
 function usedMemory(): number {
   setFlagsFromString("--expose-gc");
   runInNewContext("gc")();
@@ -338,15 +351,15 @@ function usedMemory(): number {
   return heapUsed + external;
 }
 
-function linesSince(place: number): Line[] {
-  return lines.slice(place).filter(({ msg }) => msg === "call");
+function linesSince(index: number): Line[] {
+  return lines.slice(index).filter(({ msg }) => msg === "call");
 }
 
 async function createKey(): Promise<{ keyId: string }> {
   return expectSuccess(await post(app.httpUrl, "/v2/keys.createKey", first.key, {})) as { keyId: string };
 }
 
-/** Has whatever changes the key wait, until it is unlocked. */
+/** Locks the row of the key, so that changes of it wait until it is unlocked. */
 async function lockKey(keyId: string): Promise<() => Promise<void>> {
   const sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
   const connection = await sql.reserve();

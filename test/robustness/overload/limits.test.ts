@@ -15,9 +15,9 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } 
 import { ServerReflectionRequestSchema } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
 import { ask, createWorkspace, expectFailure, expectSuccess, sendBytes } from "../../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
-import { callHeaders, callsTakenBack, grpcStatusOf, prefixed } from "./bare-grpc.js";
+import { callHeaders, grpcStatusOf, prefixed, resetCalls } from "./bare-grpc.js";
 
-/** The same limits as always, with less patience. */
+/** The standard limits with shorter timeouts. */
 const limits = {
   headersTimeoutMs: 600,
   requestTimeoutMs: 1_200,
@@ -30,8 +30,8 @@ const limits = {
 };
 const rpc = "/latchkey.v1.KeysService/ListKeys";
 const reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
-/** Asks for the file of our keys, whose answer is many times as long. */
-const question = prefixed(
+/** Requests the descriptor of KeysService, whose response is many times as large. */
+const reflectionRequest = prefixed(
   Buffer.from(
     toBinary(
       ServerReflectionRequestSchema,
@@ -50,7 +50,7 @@ beforeAll(async () => {
 });
 afterAll(() => app.close());
 
-// Whatever a client has done, others are served.
+// Other clients are served after each misuse.
 afterEach(async () => {
   expectSuccess(await ask(app.httpUrl, "/v1/keys.listKeys", { key }));
   const { stream } = openStream({});
@@ -58,51 +58,51 @@ afterEach(async () => {
 });
 
 describe("the HTTP port", () => {
-  it("refuses more headers than it takes, wherever among them the credential is", async () => {
+  it("refuses more headers than its limit, wherever the credential is among them", async () => {
     const many = Object.fromEntries(Array.from({ length: 100 }, (_, index) => [`x-${index}`, "1"]));
-    const answer = await ask(app.httpUrl, "/v1/keys.listKeys", { key, headers: many });
-    expect(expectFailure(answer, 413, "application/payload_too_large").detail).toContain("90 headers");
+    const response = await ask(app.httpUrl, "/v1/keys.listKeys", { key, headers: many });
+    expect(expectFailure(response, 413, "application/payload_too_large").detail).toContain("90 headers");
   });
 
-  it("refuses a head of more than 16 KiB, and a query as long", async () => {
+  it("refuses headers of more than 16 KiB, and such a query string", async () => {
     const line = `GET /v1/identities.listIdentities?cursor=${"x".repeat(17_000)} HTTP/1.1`;
     expectFailure(await sendBytes(app.httpUrl, `${line}\r\nhost: a\r\n\r\n`), 413, "application/payload_too_large");
   });
 
-  it("ends a connection on which nothing comes, without a word", async () => {
+  it("closes a silent connection without a response", async () => {
     const socket = openSocket(app.httpUrl);
     await closed(socket);
     expect(socket.bytesRead).toBe(0);
   });
 
   it.each([
-    ["head", "POST /v1/keys.listKeys HTTP/1.1\r\nhost: a\r\nx: "],
+    ["headers", "POST /v1/keys.listKeys HTTP/1.1\r\nhost: a\r\nx: "],
     ["body", ""],
-  ])("ends a request whose %s comes a byte at a time, with an answer", async (_part, begin) => {
+  ])("ends a request whose %s arrives a byte at a time with 504", async (_part, begin) => {
     const socket = openSocket(app.httpUrl);
-    let came = "";
+    let received = "";
     socket.setEncoding("latin1").on("data", (chunk) => {
-      came += chunk;
+      received += chunk;
     });
-    const head = `authorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: 100000`;
-    socket.write(begin || `POST /v1/keys.listKeys HTTP/1.1\r\nhost: a\r\n${head}\r\n\r\n{`);
+    const headers = `authorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: 100000`;
+    socket.write(begin || `POST /v1/keys.listKeys HTTP/1.1\r\nhost: a\r\n${headers}\r\n\r\n{`);
     await closed(dripping(socket, " "));
-    expect(came).toMatch(/^HTTP\/1\.1 504 .*application\/deadline_exceeded/s);
+    expect(received).toMatch(/^HTTP\/1\.1 504 .*application\/deadline_exceeded/s);
   });
 
-  it("ends a connection whose client does not read its answer", async () => {
+  it("closes a connection whose client does not read its response", async () => {
     const socket = openSocket(app.httpUrl).pause();
-    // More than the kernel keeps for a reader who may yet come.
+    // More than the socket buffers of the kernel can hold.
     socket.write("GET /docs/swagger-ui.js HTTP/1.1\r\nhost: a\r\n\r\n".repeat(9));
     await sleep(3 * limits.requestTimeoutMs);
-    await closed(socket.resume()); // without all of the answers: after those it would be kept
+    await closed(socket.resume()); // closed before all responses were sent; after them it would be kept
   });
 
-  it("refuses compressed bodies, before they are unpacked", async () => {
+  it("refuses compressed bodies before it decompresses them", async () => {
     const bomb = gzipSync(Buffer.alloc(50 * 2 ** 20));
     const headers = { "content-type": "application/json", "content-encoding": "gzip" };
-    const answer = await ask(app.httpUrl, "/v1/keys.listKeys", { key, headers, body: bomb });
-    expectFailure(answer, 415, "application/unsupported_media_type");
+    const response = await ask(app.httpUrl, "/v1/keys.listKeys", { key, headers, body: bomb });
+    expectFailure(response, 415, "application/unsupported_media_type");
     const overConnect = await ask(app.httpUrl, rpc, { key, headers, body: bomb });
     expect([overConnect.status, JSON.parse(overConnect.text).code]).toEqual([501, "unimplemented"]);
   });
@@ -110,21 +110,21 @@ describe("the HTTP port", () => {
 
 describe("the gRPC port", () => {
   it.each([
-    ["more headers than it takes", Object.fromEntries(Array.from({ length: 91 }, (_, index) => [`x-${index}`, "1"]))],
-    ["a head of more than 16 KiB", { x: "x".repeat(17_000) }],
+    ["more headers than its limit", Object.fromEntries(Array.from({ length: 91 }, (_, index) => [`x-${index}`, "1"]))],
+    ["headers of more than 16 KiB", { x: "x".repeat(17_000) }],
   ])("refuses %s", async (_what, headers) => {
     const session = openSession();
-    await once(session, "remoteSettings"); // before that, Node's own limits hold
+    await once(session, "remoteSettings"); // before that, Node's own limits apply
     const stream = session.request(headersOf(headers));
     const error = await once(stream, "error").then(([error]) => error as Error);
     expect(error.message).toMatch(/REFUSED_STREAM|ENHANCE_YOUR_CALM/);
   });
 
-  it("ends a connection on which nothing comes", async () => {
+  it("closes a silent connection", async () => {
     await closed(openSocket(`http://${app.grpcAddress}`));
   });
 
-  it("ends a call whose message never ends, with an answer", async () => {
+  it("ends a call whose message never ends with DEADLINE_EXCEEDED", async () => {
     const { stream } = openStream({});
     const message = prefixed(Buffer.alloc(1_000));
     stream.write(message.subarray(0, 10));
@@ -134,33 +134,33 @@ describe("the gRPC port", () => {
   });
 
   it.each([
-    ["questions, some answered", { ":path": reflection }, question],
+    ["a reflection stream with a request", { ":path": reflection }, reflectionRequest],
     ["a call whose deadline has passed", { "grpc-timeout": "100m" }, undefined],
-    ["a call with a deadline that is none", { "grpc-timeout": "soon" }, undefined],
+    ["a call with an invalid deadline", { "grpc-timeout": "soon" }, undefined],
     ["a call whose message is too large", {}, Buffer.from([0, 0x7f, 0xff, 0xff, 0xff])],
-    ["a call of what there is not", { ":path": "/nonsense" }, undefined],
-  ])("ends %s, that its client leaves open", async (_what, headers, begin) => {
+    ["a call of an unknown method", { ":path": "/nonsense" }, undefined],
+  ])("ends %s that its client leaves open", async (_what, headers, begin) => {
     const { stream } = openStream(headers);
     stream.on("error", () => {});
     if (begin) stream.write(begin);
-    const answered = once(stream, "response");
+    const responded = once(stream, "response");
     stream.resume();
     await once(stream, "close");
-    await answered;
+    await responded;
   });
 
-  it("ends calls whose answers are not read, and no client who waits for news of our health", async () => {
+  it("ends calls whose responses are not read, but no Health.Watch stream", async () => {
     const session = openSession({ initialWindowSize: 0 });
     const unread = session.request(headersOf({ ":path": reflection }));
-    unread.end(question);
-    const { stream: waiting } = openStream({ ":path": "/grpc.health.v1.Health/Watch" });
-    waiting.end(prefixed(Buffer.alloc(0))).resume();
+    unread.end(reflectionRequest);
+    const { stream: watching } = openStream({ ":path": "/grpc.health.v1.Health/Watch" });
+    watching.end(prefixed(Buffer.alloc(0))).resume();
     await once(unread, "close");
     expect(unread.rstCode).toBe(constants.NGHTTP2_CANCEL);
-    expect(waiting.closed).toBe(false);
+    expect(watching.closed).toBe(false);
   });
 
-  it("holds only so much of what a client has not finished, and takes more when that is gone", async () => {
+  it("limits the memory of unfinished messages per connection, and accepts calls after its release", async () => {
     const session = openSession();
     await once(session, "remoteSettings");
     const unfinished = prefixed(Buffer.alloc(128 * 1024)).subarray(0, -1);
@@ -169,7 +169,7 @@ describe("the gRPC port", () => {
       stream.write(unfinished);
       return grpcStatusOf(stream);
     });
-    // For some there is no memory, and they are told so. The others have been there all the time, and are late at last.
+    // Some are refused because the memory budget is exhausted. The others reach their deadline.
     const ended = await Promise.all(statuses);
     expect(ended.filter((each) => each === status.UNAVAILABLE).length).toBeGreaterThan(0);
     expect(ended.filter((each) => each === status.DEADLINE_EXCEEDED).length).toBeGreaterThan(0);
@@ -178,19 +178,19 @@ describe("the gRPC port", () => {
   });
 
   it.each([
-    ["as cancelled", constants.NGHTTP2_CANCEL],
-    ["as if nothing were", constants.NGHTTP2_NO_ERROR],
-  ])("sends a client away that begins calls and takes them back, %s", async (_how, code) => {
+    ["with CANCEL", constants.NGHTTP2_CANCEL],
+    ["without an error code", constants.NGHTTP2_NO_ERROR],
+  ])("disconnects a client that begins calls and resets them at once, %s", async (_how, code) => {
     const socket = openSocket(`http://${app.grpcAddress}`);
-    const came: Buffer[] = [];
-    socket.on("data", (bytes) => came.push(bytes));
-    socket.write(callsTakenBack(2 * limits.resetBurst, code, key));
+    const received: Buffer[] = [];
+    socket.on("data", (bytes) => received.push(bytes));
+    socket.write(resetCalls(2 * limits.resetBurst, code, key));
     await closed(socket);
     // GOAWAY, the last stream, ENHANCE_YOUR_CALM
-    expect(Buffer.concat(came).toString("hex")).toMatch(/000008070000000000[0-9a-f]{8}0000000b/);
+    expect(Buffer.concat(received).toString("hex")).toMatch(/000008070000000000[0-9a-f]{8}0000000b/);
   });
 
-  it("sends a client away, and nobody else, that begins calls and takes them all back a moment later", async () => {
+  it("disconnects only the client that begins calls and resets all of them a moment later", async () => {
     const other = openSession();
     for (let times = 0; times < 5; times++) {
       const session = openSession();
@@ -204,7 +204,7 @@ describe("the gRPC port", () => {
     expect(await grpcStatusOf(other.request(headersOf({})).end(prefixed(Buffer.alloc(0))))).toBe(status.OK);
   });
 
-  it("lets a client take back what it has waited for, however often: its deadlines have passed", async () => {
+  it("allows any number of cancellations of calls that the client has waited for", async () => {
     const session = openSession();
     await once(session, "remoteSettings");
     for (let times = 0; times < 2; times++) {
@@ -217,7 +217,7 @@ describe("the gRPC port", () => {
     expect(await grpcStatusOf(another.end(prefixed(Buffer.alloc(0))))).toBe(status.OK);
   });
 
-  it("lets a client take back a call now and then", async () => {
+  it("allows occasional cancellations", async () => {
     const { session, stream } = openStream({});
     stream.close(constants.NGHTTP2_CANCEL);
     await once(stream, "close");
@@ -235,7 +235,7 @@ function openSocket(url: string): Socket {
   return socket;
 }
 
-/** A client that goes on, slowly. */
+/** Sends a byte every 100 ms. */
 function dripping(socket: Socket, byte: string): Socket {
   const dripped = setInterval(() => socket.write(byte), 100);
   socket.once("close", () => clearInterval(dripped));

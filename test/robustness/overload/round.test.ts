@@ -9,20 +9,24 @@ import { toText } from "../../../bench/overload/report.js";
 import { subjects } from "../../../bench/overload/subjects.js";
 import { findFailings } from "../../../bench/overload/verdict.js";
 
-/** Of the capacity: while other tests run, the machine may have more to spare later than when that was measured. */
+/**
+ * Offered load as multiples of the capacity. While other tests run, the machine may be faster later than at the
+ * measurement.
+ */
 const shares = [2, 4, 8];
 
-/** Of what it takes while it is just busy. */
-const mostMemory = 2;
+/** The maximum memory under overload, as a multiple of the memory at full load. */
+const maxMemoryRatio = 2;
 
-// What must hold on any machine, however busy: times and rates are for `npm run overload`.
-it("asked more than it can answer, it serves some calls and properly refuses all others, in bounded memory, and goes on", {
+// Checks only what must hold on any machine, however busy. `npm run overload` checks latencies and rates.
+it("under overload, the service serves some calls and sheds all others, in bounded memory, and recovers", {
   timeout: 120_000,
 }, async () => {
   const folder = mkdtempSync(join(tmpdir(), "latchkey-overload-"));
   const bench = openBench({
     quick: true,
-    pace: { warmUpSeconds: 3, roundSeconds: 1, pairs: 1 }, // cold, its capacity is half of what it is afterwards
+    // Without the warm-up, the measured capacity would be half of the real one.
+    pace: { warmUpSeconds: 3, roundSeconds: 1, pairs: 1 },
     folder,
     backends: { databaseUrl: inject("databaseUrl"), redisUrl: inject("redisUrl") },
     progress: () => {},
@@ -32,18 +36,18 @@ it("asked more than it can answer, it serves some calls and properly refuses all
     rmSync(folder, { recursive: true, force: true });
   });
   const [overHttp] = subjects;
-  // One round in which some are served and others turned away shows that both happen; no number of rounds does of a
-  // service that lets everyone in, or no one. All else must hold in every round.
+  // One round in which some calls are served and others shed proves that both happen. A service that accepts all calls,
+  // or none, has no such round. The other conditions must hold in every round.
   const rounds: Phase[] = [];
   for (const share of shares) {
     const { overload, busy, afterwards } = await measure(overHttp as (typeof subjects)[0], bench, 1, share);
     rounds.push(overload);
-    // How much a process takes at all depends on the machine. What it takes beyond that does not depend on what is asked.
-    expect(Math.max(...overload.memory)).toBeLessThan(mostMemory * Math.max(...busy.memory));
+    // The memory of a process depends on the machine. Its growth must not depend on the offered load.
+    expect(Math.max(...overload.memory)).toBeLessThan(maxMemoryRatio * Math.max(...busy.memory));
     expect(afterwards.servedPerSecond).toBeGreaterThan(0);
     if (overload.servedPerSecond > 0 && overload.shed > 0) return;
   }
-  expect.fail(`in no round were some served and others turned away: ${JSON.stringify(rounds)}`);
+  expect.fail(`no round served some calls and shed others: ${JSON.stringify(rounds)}`);
 });
 
 const phase: Phase = {
@@ -57,9 +61,9 @@ const phase: Phase = {
   latest: 20,
   memory: [100, 110],
 };
-const sound: Measured = {
-  name: "sound",
-  title: "sound",
+const passing: Measured = {
+  name: "passing",
+  title: "passing",
   capacity: 1_000,
   half: phase,
   busy: phase,
@@ -74,29 +78,29 @@ const sound: Measured = {
   afterwards: phase,
 };
 
-it("the report says that all promises hold", () => {
-  expect(findFailings(sound)).toEqual([]);
+it("the report states that all promises hold", () => {
+  expect(findFailings(passing)).toEqual([]);
   const machine = { date: "2026-11-15", cpu: "2 × core", memory: "1 GiB", system: "Linux", versions: {} };
-  const text = toText({ machine, seconds: 1, measured: [sound], failings: [] });
+  const text = toText({ machine, seconds: 1, measured: [passing], failings: [] });
   expect(text).toContain("All promises hold.");
   expect(text).toContain("120 – 200");
 });
 
 it.each<[string, Measured]>([
-  ["p99 is 5.1 times", { ...sound, overload: { ...sound.overload, p99: 51 } }],
-  ["p99 is NaN times", { ...sound, overload: { ...sound.overload, p99: Number.NaN } }],
-  ["0.49 of it is served", { ...sound, overload: { ...sound.overload, servedPerSecond: 490 } }],
-  ["nothing was turned away", { ...sound, overload: { ...sound.overload, shed: 0 } }],
-  ["memory grows by 140 MiB", { ...sound, overload: { ...sound.overload, memory: [120, 250] } }],
-  ["up to 101 ms late", { ...sound, overload: { ...sound.overload, latest: 101 } }],
-  ["2.0 % of half the capacity", { ...sound, afterwards: { ...phase, turnedAwayPerSecond: 10 } }],
-])("the report finds a promise that does not hold: %s", (sentence, measured) => {
-  expect(findFailings(measured).join()).toContain(sentence);
+  ["p99 is 5.1 times", { ...passing, overload: { ...passing.overload, p99: 51 } }],
+  ["p99 is NaN times", { ...passing, overload: { ...passing.overload, p99: Number.NaN } }],
+  ["0.49 of it is served", { ...passing, overload: { ...passing.overload, servedPerSecond: 490 } }],
+  ["nothing was turned away", { ...passing, overload: { ...passing.overload, shed: 0 } }],
+  ["memory grows by 140 MiB", { ...passing, overload: { ...passing.overload, memory: [120, 250] } }],
+  ["up to 101 ms late", { ...passing, overload: { ...passing.overload, latest: 101 } }],
+  ["2.0 % of half the capacity", { ...passing, afterwards: { ...phase, turnedAwayPerSecond: 10 } }],
+])("the report names each broken promise: %s", (text, measured) => {
+  expect(findFailings(measured).join()).toContain(text);
 });
 
-it("the command line is understood, or what is wrong with it is said", () => {
-  const told = vi.spyOn(process.stderr, "write").mockReturnValue(true);
-  onTestFinished(() => told.mockRestore());
+it("the command line is parsed, and invalid options are reported", () => {
+  const stderr = vi.spyOn(process.stderr, "write").mockReturnValue(true);
+  onTestFinished(() => stderr.mockRestore());
   expect(readOptions(["--seconds", "5", "grpc-verify"])).toMatchObject({ seconds: 5, json: false });
   expect(() => readOptions(["--seconds", "0"])).toThrow("--seconds must be");
   expect(() => readOptions(["nonsense"])).toThrow("there is no operation nonsense");

@@ -17,7 +17,7 @@ import { openTestApp, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
 import { callHeaders, grpcStatusOf } from "./bare-grpc.js";
 
-/** A service whose process has no time, when it is said so. */
+/** A service that behaves as overloaded while `busy` is set. */
 let app: TestApp;
 let busy = false;
 let key: string;
@@ -39,12 +39,12 @@ beforeEach(() => {
   };
 });
 
-describe("a call that the process has no time for", () => {
-  it("is answered with 503, the envelope and Retry-After over HTTP; the connection can be used again", async () => {
-    const answer = await ask(app.httpUrl, "/v1/keys.listKeys", { key });
-    const { detail } = expectFailure(answer, 503, "application/service_unavailable");
+describe("load shedding: a call that arrives while the process is overloaded", () => {
+  it("gets 503 with the error envelope and Retry-After over HTTP; the connection can be reused", async () => {
+    const response = await ask(app.httpUrl, "/v1/keys.listKeys", { key });
+    const { detail } = expectFailure(response, 503, "application/service_unavailable");
     expect(detail).toContain("did nothing of this");
-    expect(answer.headers["retry-after"]).toMatch(/^\d+$/);
+    expect(response.headers["retry-after"]).toMatch(/^\d+$/);
 
     const body = { method: "POST", headers: { authorization: `Bearer ${key}`, "content-type": "application/json" } };
     const first = await fetch(`${app.httpUrl}/v1/keys.listKeys`, { ...body, body: "{}" });
@@ -54,33 +54,33 @@ describe("a call that the process has no time for", () => {
     expectSuccess(await ask(app.httpUrl, "/v1/keys.listKeys", { key }));
   });
 
-  it("is answered without a body if it is HEAD, and the next answer on its connection is its own", async () => {
+  it("gets a response without a body to HEAD, and the next response on the connection is intact", async () => {
     const socket = openSocket(Number(new URL(app.httpUrl).port), "127.0.0.1").setEncoding("latin1");
     onTestFinished(() => void socket.destroy());
     const ask = (method: string) => socket.write(`${method} /v1/keys.listKeys HTTP/1.1\r\nhost: a\r\n\r\n`);
-    let came = "";
+    let received = "";
     socket.on("data", (text: string) => {
-      came += text;
+      received += text;
     });
     ask("HEAD");
-    await expect.poll(() => came).toMatch(/^HTTP\/1\.1 503 .*\r\n\r\n$/s);
-    const first = came.length;
+    await expect.poll(() => received).toMatch(/^HTTP\/1\.1 503 .*\r\n\r\n$/s);
+    const first = received.length;
     ask("GET");
-    await expect.poll(() => came.slice(first)).toMatch(/^HTTP\/1\.1 503 .*\r\n\r\n\{.*\}$/s);
+    await expect.poll(() => received.slice(first)).toMatch(/^HTTP\/1\.1 503 .*\r\n\r\n\{.*\}$/s);
   });
 
-  it("says nothing of the caller, who was not looked at", async () => {
-    const answers = await Promise.all(
+  it("gets the same response for any credential, because it is shed before authentication", async () => {
+    const responses = await Promise.all(
       [undefined, "nonsense", key].map((key) => ask(app.httpUrl, "/v1/keys.listKeys", { ...(key && { key }) })),
     );
-    const same = answers.map(({ text }) => text.replace(/req_\w+/, ""));
-    expect(new Set(same).size).toBe(1);
+    const texts = responses.map(({ text }) => text.replace(/req_\w+/, ""));
+    expect(new Set(texts).size).toBe(1);
   });
 
   it.each(["Connect", "gRPC-Web", "gRPC, by connect-node"])(
-    "is UNAVAILABLE over %s, with its details",
+    "is UNAVAILABLE over %s, with error details",
     async (protocol) => {
-      const error = await failureOf(transports()[protocol] as Transport);
+      const error = await errorOf(transports()[protocol] as Transport);
       expect(error.code).toBe(Code.Unavailable);
       const [info] = error.findDetails(ErrorInfoSchema);
       expect(info).toMatchObject({ reason: "SERVICE_UNAVAILABLE", domain: "latchkey" });
@@ -89,9 +89,9 @@ describe("a call that the process has no time for", () => {
     },
   );
 
-  it("is UNAVAILABLE to grpc-js, each with an id of its own", async () => {
+  it("is UNAVAILABLE for grpc-js, each with its own request id", async () => {
     const client = new Client(app.grpcAddress, credentials.createInsecure());
-    const errors = await Promise.all([1, 2, 3].map(() => failureOfGrpcJs(client)));
+    const errors = await Promise.all([1, 2, 3].map(() => errorOfGrpcJs(client)));
     client.close();
     expect(errors.map(({ code }) => code)).toEqual(Array(3).fill(status.UNAVAILABLE));
     const ids = errors.map(({ metadata }) => metadata.get("x-request-id")[0]);
@@ -105,7 +105,7 @@ describe("a call that the process has no time for", () => {
   });
 
   it.each(["/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/nonsense"])(
-    "is UNAVAILABLE whatever is asked for: %s",
+    "is UNAVAILABLE for any method: %s",
     async (path) => {
       const session = connect(`http://${app.grpcAddress}`);
       const stream = session.request(callHeaders(path, key));
@@ -114,64 +114,66 @@ describe("a call that the process has no time for", () => {
     },
   );
 
-  it("is counted, and has no line in the log; but when it began has", async () => {
+  it("is counted but not logged; the start of the overload is logged", async () => {
     const before = await shedSoFar();
     const calls = lines.filter(({ msg }) => msg === "call").length;
     for (let call = 0; call < 3; call++) await ask(app.httpUrl, "/v1/keys.listKeys", { key });
-    await failureOf(transports()["Connect"] as Transport);
+    await errorOf(transports()["Connect"] as Transport);
     expect((await shedSoFar()) - before).toBe(4);
     expect(lines.filter(({ msg }) => msg === "call")).toHaveLength(calls);
-    const begun = lines.filter(({ msg, bottleneck }) => msg.startsWith("more is asked") && bottleneck === "event_loop");
-    expect(begun.length).toBeGreaterThan(0);
-    expect(begun.length).toBeLessThan(await shedSoFar());
+    const startLines = lines.filter(
+      ({ msg, bottleneck }) => msg.startsWith("more is asked") && bottleneck === "event_loop",
+    );
+    expect(startLines.length).toBeGreaterThan(0);
+    expect(startLines.length).toBeLessThan(await shedSoFar());
   });
 });
 
-it("while the service stops, a refusal is the last answer on its connection, which is closed", async () => {
+it("during graceful shutdown, a shed response is the last on its connection, which is then closed", async () => {
   const stopping = await openTestApp({ guard: { accepts: () => !busy }, lingerMs: 60_000 });
   const clients = await Promise.all(
     [
       "POST /v1/keys.listKeys HTTP/1.1",
       "POST /latchkey.v1.KeysService/ListKeys HTTP/1.1\r\ncontent-type: application/proto",
-    ].map(async (head) => ({ head, ...(await openClient(stopping.httpUrl)) })),
+    ].map(async (headers) => ({ headers, ...(await openClient(stopping.httpUrl)) })),
   );
   const stopped = stopping.close();
   await expect.poll(() => isOpen(stopping.httpUrl)).toBe(false);
-  for (const { head, socket, heard } of clients) {
-    socket.write(`${head}\r\nhost: a\r\ncontent-length: 0\r\n\r\n`);
+  for (const { headers, socket, received } of clients) {
+    socket.write(`${headers}\r\nhost: a\r\ncontent-length: 0\r\n\r\n`);
     await once(socket, "close");
-    expect(heard()).toMatch(/\r\n\r\n.*HTTP\/1\.1 503 .*\r\nconnection: close\r\n/is);
+    expect(received()).toMatch(/\r\n\r\n.*HTTP\/1\.1 503 .*\r\nconnection: close\r\n/is);
   }
-  await stopped; // without waiting for those who stay
+  await stopped; // without waiting for idle connections
 });
 
-describe("who asks how the service fares is told all the same", () => {
+describe("health checks are answered during overload", () => {
   it.each(["/livez", "/readyz", "/v2/liveness", "/livez?from=a-probe"])("%s", async (path) => {
     expectSuccess(await ask(app.httpUrl, path, { method: "GET" }));
   });
 
   it("over gRPC", async () => {
     const transport = createGrpcTransport({ baseUrl: `http://${app.grpcAddress}` });
-    const answer = await transport.unary(Health.method.check, undefined, undefined, undefined, {});
-    expect(answer.message.status).toBe(Serving.SERVING);
+    const response = await transport.unary(Health.method.check, undefined, undefined, undefined, {});
+    expect(response.message.status).toBe(Serving.SERVING);
   });
 });
 
-/** A connection that is used again: it has had an answer already. */
-async function openClient(url: string): Promise<{ socket: Socket; heard: () => string }> {
+/** A keep-alive connection that has already received a response. */
+async function openClient(url: string): Promise<{ socket: Socket; received: () => string }> {
   const { hostname, port } = new URL(url);
   const socket = openSocket(Number(port), hostname);
   onTestFinished(() => void socket.destroy());
-  let heard = "";
+  let received = "";
   socket.setEncoding("latin1").on("data", (text) => {
-    heard += text;
+    received += text;
   });
   socket.write("GET /livez HTTP/1.1\r\nhost: a\r\n\r\n");
   await once(socket, "data");
-  return { socket, heard: () => heard };
+  return { socket, received: () => received };
 }
 
-/** Whether a port takes connections. */
+/** Whether a port accepts connections. */
 async function isOpen(url: string): Promise<boolean> {
   const { hostname, port } = new URL(url);
   const socket = openSocket(Number(port), hostname);
@@ -192,18 +194,18 @@ function transports(): Record<string, Transport> {
   };
 }
 
-async function failureOf(transport: Transport): Promise<ConnectError> {
+async function errorOf(transport: Transport): Promise<ConnectError> {
   const headers = { authorization: `Bearer ${key}` };
-  const answer = transport.unary(KeysService.method.listKeys, undefined, undefined, headers, {});
+  const call = transport.unary(KeysService.method.listKeys, undefined, undefined, headers, {});
   return ConnectError.from(
-    await answer.then(
+    await call.then(
       () => expect.unreachable("it was served"),
       (error) => error,
     ),
   );
 }
 
-function failureOfGrpcJs(client: Client): Promise<ServiceError> {
+function errorOfGrpcJs(client: Client): Promise<ServiceError> {
   const asIs = (bytes: Buffer) => bytes;
   const metadata = new Metadata();
   metadata.set("authorization", `Bearer ${key}`);

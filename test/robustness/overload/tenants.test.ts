@@ -21,7 +21,7 @@ let other: Tenant;
 let protocols: readonly ProtocolClient[];
 
 beforeAll(async () => {
-  // This process is the clients, too: it is not to refuse calls for want of its own time.
+  // The clients run in this process, too, so the service must not shed calls because of its CPU load.
   app = await openTestApp({ metricsPort: 0, guard: { accepts: () => true } });
   sql = openSql(app.databaseUrl, { max: 2, onnotice: () => {} });
   [attacker, other] = await Promise.all([createWorkspace(app.httpUrl), createWorkspace(app.httpUrl)]);
@@ -33,19 +33,19 @@ afterAll(async () => {
   await app.close();
 });
 
-/** How often each call is made: before, during and after the attack. */
+/** How often each call is measured before, during and after the attack. */
 const rounds = 3;
 
-/** What is shorter than this is told from no time at all by nothing but the machine. */
-const leastMs = 150;
+/** Differences below this are noise of the machine. */
+const minMs = 150;
 
-/** How many calls the attacker has open at any time, on each protocol. */
-const open = 8;
+/** How many calls the attacker has in flight over each protocol. */
+const inFlightPerProtocol = 8;
 
 async function succeed(protocol: ProtocolClient, operation: OperationName, credential: string, request: object) {
-  const answer = await protocol.call(operation, credential, request);
-  if ("failed" in answer) throw new Error(`${operation} over ${protocol.name}: ${answer.failed} (${answer.detail})`);
-  return answer.fields as Record<string, string>;
+  const result = await protocol.call(operation, credential, request);
+  if ("failed" in result) throw new Error(`${operation} over ${protocol.name}: ${result.failed} (${result.detail})`);
+  return result.fields as Record<string, string>;
 }
 
 async function makeKey({ key }: Tenant): Promise<string> {
@@ -53,7 +53,7 @@ async function makeKey({ key }: Tenant): Promise<string> {
   return keyId as string;
 }
 
-/** Locks a row of a key, as a statement that takes long does, until the test is done or the lock is released. */
+/** Locks the row of a key, like a slow statement, until the lock is released or the test ends. */
 async function lockKey(keyId: string): Promise<() => Promise<void>> {
   const own = await sql.reserve();
   let released = false;
@@ -69,9 +69,9 @@ async function lockKey(keyId: string): Promise<() => Promise<void>> {
   return release;
 }
 
-/** Begins the worst that a tenant can do with its key. Resolves when it has as many connections as it gets. */
+/** Starts the most expensive calls of a tenant. Resolves when they occupy all connections that it can get. */
 async function attack(lockedId: string): Promise<() => Promise<void>> {
-  const worst: readonly [OperationName, () => object][] = [
+  const expensive: readonly [OperationName, () => object][] = [
     ["updateKey", () => ({ keyId: lockedId, name: "waits" })],
     ["updateKey", () => ({ keyId: lockedId, enabled: false })],
     ["deleteKey", () => ({ keyId: lockedId })],
@@ -79,27 +79,27 @@ async function attack(lockedId: string): Promise<() => Promise<void>> {
     ["verifyKey", () => ({ key: mintSecret().plaintext })],
   ];
   let stopped = false;
-  const callOnAndOn = async (protocol: ProtocolClient, first: number) => {
+  const callRepeatedly = async (protocol: ProtocolClient, first: number) => {
     for (let index = first; !stopped; index++) {
-      const [operation, request] = worst[index % worst.length] ?? [];
+      const [operation, request] = expensive[index % expensive.length] ?? [];
       if (operation !== undefined) await protocol.call(operation, attacker.key, request?.() ?? {});
       await sleep(100);
     }
   };
   const calls = protocols.flatMap((protocol) =>
-    Array.from({ length: open }, (_, index) => callOnAndOn(protocol, index)),
+    Array.from({ length: inFlightPerProtocol }, (_, index) => callRepeatedly(protocol, index)),
   );
   const end = async () => {
     stopped = true;
     await Promise.all(calls);
   };
   onTestFinished(end);
-  // Until what can be had at first has been had, and the queues stand.
+  // Until its share of connections is used up, and the queues are full.
   await sleep(1_500);
   return end;
 }
 
-/** The calls that have to go on, and how long each took every time, by protocol. */
+/** Measures the calls that must keep working, by operation and protocol. */
 async function measure(rounds: number): Promise<Map<string, number[]>> {
   const times = new Map<string, number[]>();
   const timed = async (protocol: ProtocolClient, operation: OperationName, credential: string, request: object) => {
@@ -128,35 +128,35 @@ function median(values: readonly number[]): number {
 
 const busy = async () => total(await readSamples(app), "latchkey_pool_connections", { state: "busy" });
 
-describe("while one tenant does its worst", () => {
-  it("another tenant's lists and revocations, and the operator's, take no more than twice their usual time", async () => {
-    await measure(1); // connections are made, and statements prepared
+describe("tenant isolation: while one tenant sends expensive calls", () => {
+  it("another tenant's lists and revocations, and the operator's, take at most twice their normal time", async () => {
+    await measure(1); // opens connections and prepares statements
     const before = await measure(rounds);
     const lockedId = await makeKey(attacker);
     const release = await lockKey(lockedId);
     const end = await attack(lockedId);
-    await measure(1); // on connections that nobody has needed before
+    await measure(1); // opens further connections
     const attacked = await measure(rounds);
-    // Its share for changes, that for revocations, and that for lookups.
+    // The attacker's shares for changes, for revocations and for lookups.
     expect(await busy()).toBeLessThanOrEqual(3 + 2 + 3);
     await release();
     await end();
     const after = await measure(rounds);
     for (const [name, times] of attacked) {
-      const usualMs = Math.max(leastMs, ...(before.get(name) ?? []), ...(after.get(name) ?? []));
-      expect(median(times), `${name}, usually up to ${usualMs} ms`).toBeLessThan(2 * usualMs);
+      const normalMs = Math.max(minMs, ...(before.get(name) ?? []), ...(after.get(name) ?? []));
+      expect(median(times), `${name}, normally up to ${normalMs} ms`).toBeLessThan(2 * normalMs);
     }
     expect(attacked.size).toBe(4 * protocols.length);
   }, 120_000);
 
-  it("a key of its that is locked does not keep another tenant's key, used at the same time, from being revoked", async () => {
+  it("its locked key row does not delay revocations of another tenant's keys used at the same time", async () => {
     const protocol = protocols[0] as ProtocolClient;
-    // The keys of the other tenant are the older ones: they are locked first when it is stored that all were used.
+    // The other tenant's keys are older, so the update of the last-used times locks them first.
     const others = await Promise.all(Array.from({ length: 4 }, () => succeed(protocol, "createKey", other.key, {})));
     const locked = await succeed(protocol, "createKey", attacker.key, {});
     const use = (key: string | undefined, by: Tenant) => succeed(protocol, "verifyKey", by.key, { key });
 
-    /** Uses the keys of both, waits until that is being stored, and tells how long it then takes to disable one. */
+    /** Uses keys of both tenants, waits until the last-used times are being stored, and measures a disable. */
     async function disableAfterUse({ key, keyId }: Record<string, string> = {}): Promise<number> {
       await use(key, other);
       await use(locked["key"], attacker);
@@ -170,53 +170,53 @@ describe("while one tenant does its worst", () => {
       return row?.["last_used_at"];
     };
 
-    const usualMs = await disableAfterUse(others.pop());
+    const normalMs = await disableAfterUse(others.pop());
     const lastUse = await readLastUse();
     const release = await lockKey(locked["keyId"] as string);
-    expect(await disableAfterUse(others.pop())).toBeLessThan(2 * Math.max(usualMs, leastMs));
+    expect(await disableAfterUse(others.pop())).toBeLessThan(2 * Math.max(normalMs, minMs));
     await release();
     await expect.poll(readLastUse, { timeout: 10_000, interval: 200 }).not.toEqual(lastUse);
   });
 });
 
-it("a thousand unknown keys that strangers bring refuse nobody whose key has to be looked up", async () => {
+it("a thousand calls with unknown keys do not cause refusals of callers whose keys are not cached", async () => {
   const [protocol] = protocols as [ProtocolClient];
-  const made = await Promise.all(
+  const created = await Promise.all(
     Array.from({ length: 9 }, () => succeed(protocol, "createKey", other.key, { scopes: ["keys.read"] })),
   );
-  const strangers = [openHttp(app.httpUrl), openGrpc(`http://${app.grpcAddress}`), openConnect(app.httpUrl)];
+  const unknownClients = [openHttp(app.httpUrl), openGrpc(`http://${app.grpcAddress}`), openConnect(app.httpUrl)];
   onTestFinished(() => {
-    for (const stranger of strangers) stranger.close();
+    for (const client of unknownClients) client.close();
   });
   const outcomes = new Map<string, number>();
-  let left = 1_000;
-  const bring = async (stranger: ProtocolClient) => {
-    while (left-- > 0) {
-      const answer = await stranger.call("listKeys", mintSecret().plaintext, {});
-      const outcome = "failed" in answer ? answer.failed : "OK";
+  let remaining = 1_000;
+  const flood = async (client: ProtocolClient) => {
+    while (remaining-- > 0) {
+      const result = await client.call("listKeys", mintSecret().plaintext, {});
+      const outcome = "failed" in result ? result.failed : "OK";
       outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
     }
   };
-  const flood = Promise.all(strangers.flatMap((stranger) => Array.from({ length: 25 }, () => bring(stranger))));
-  for (const [index, { key }] of made.entries()) {
+  const flooding = Promise.all(unknownClients.flatMap((client) => Array.from({ length: 25 }, () => flood(client))));
+  for (const [index, { key }] of created.entries()) {
     await succeed(protocols[index % protocols.length] as ProtocolClient, "listKeys", key as string, {});
   }
-  await flood;
+  await flooding;
   expect([...outcomes]).toEqual([["Unauthenticated", 1_000]]);
 }, 120_000);
 
-it("a stolen key that revokes all the time does not keep its owner from revoking it", async () => {
+it("a stolen key that sends revocations continuously does not prevent its owner from revoking it", async () => {
   const [protocol] = protocols as [ProtocolClient];
-  const thief = await succeed(protocol, "createKey", other.key, { scopes: ["keys.update", "keys.read"] });
+  const stolen = await succeed(protocol, "createKey", other.key, { scopes: ["keys.update", "keys.read"] });
   const lockedId = await makeKey(other);
   const others = await Promise.all(Array.from({ length: 40 }, () => makeKey(other)));
   const release = await lockKey(lockedId);
   const revoke = (keyId: string, place: number) =>
-    (protocols[place % protocols.length] as ProtocolClient).call("updateKey", thief["key"] as string, {
+    (protocols[place % protocols.length] as ProtocolClient).call("updateKey", stolen["key"] as string, {
       keyId,
       permissions: ["less"],
     });
-  // These have both connections that a workspace has for revocations; the others wait behind them.
+  // These occupy both connections that a workspace may use for revocations. The others queue behind them.
   const first = [lockedId, lockedId].map(revoke);
   const waiting = async () =>
     (await sql`select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`).length;
@@ -224,12 +224,12 @@ it("a stolen key that revokes all the time does not keep its owner from revoking
   const queue = others.map(revoke);
   const queued = async () => total(await readSamples(app), "latchkey_pool_waiting_statements");
   await expect.poll(queued, { timeout: 10_000 }).toBeGreaterThanOrEqual(others.length);
-  const ended = succeed(protocol, "deleteKey", other.key, { keyId: thief["keyId"] });
+  const revoked = succeed(protocol, "deleteKey", other.key, { keyId: stolen["keyId"] });
   await expect.poll(queued, { timeout: 10_000 }).toBeGreaterThanOrEqual(others.length + 1);
   await release();
-  await ended;
+  await revoked;
   await Promise.all([...first, ...queue]);
-  const made = await sql`
-    select from audit_events where actor = ${thief["keyId"] as string} and resource_id = any(${others})`;
-  expect(made.length).toBeLessThan(others.length / 2);
+  const events = await sql`
+    select from audit_events where actor = ${stolen["keyId"] as string} and resource_id = any(${others})`;
+  expect(events.length).toBeLessThan(others.length / 2);
 });

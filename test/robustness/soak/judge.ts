@@ -1,4 +1,4 @@
-/** What was measured at one moment, after a collection, and how many calls had been made. */
+/** The memory use after a garbage collection, and the number of calls until then. */
 export interface MemorySample {
   readonly calls: number;
   readonly heapBytes: number;
@@ -6,54 +6,55 @@ export interface MemorySample {
   readonly rssBytes: number;
 }
 
-/** Whether a part of the memory grows with the calls. */
-export interface Verdict {
-  /** `unclear`: too few samples, or too noisy, to exclude a leak that is worth finding. */
+/** Whether a kind of memory grows with the number of calls. */
+export interface Trend {
+  /** `unclear`: too few or too noisy samples to exclude a leak of `leakPerCall`. */
   readonly kind: "flat" | "growing" | "unclear";
-  /** The slope of the line, and how far off it may be. */
+  /** The slope of the fitted line, and its possible error. */
   readonly bytesPerCall: number;
   readonly uncertainty: number;
 }
 
-/** A part of the memory, and what counts as a leak of it. */
+/** A kind of memory, and what counts as a leak of it. */
 interface Memory {
   readonly name: string;
   readonly bytesIn: (sample: MemorySample) => number;
-  /** A leak that is to be found, in bytes a call. */
+  /** The smallest leak that must be detected, in bytes a call. */
   readonly leakPerCall: number;
-  /** What a sound service may gain, in bytes a call: compiled code, and the like. */
+  /** The growth without a leak that is tolerated, in bytes a call: compiled code, and the like. */
   readonly tolerated: number;
-  /** How much comes and goes by itself: a rise in all that is smaller says nothing. */
-  readonly leastRise: number;
-  /** Whether a round fails, too, that cannot exclude a leak. */
+  /** The normal fluctuation in bytes. A smaller total rise proves nothing. */
+  readonly minRise: number;
+  /** Whether a round also fails if it cannot exclude a leak. */
   readonly mustBeClear: boolean;
 }
 
-/** A leak of 1 KiB in 100 calls is to be found, in objects and in Buffers. */
-const exact = { leakPerCall: 1_024 / 100, tolerated: 1_024 / 400, leastRise: 0, mustBeClear: true };
+/** A leak of 1 KiB in 100 calls must be detected, in objects and in Buffers. */
+const exact = { leakPerCall: 1_024 / 100, tolerated: 1_024 / 400, minRise: 0, mustBeClear: true };
 
-/** Freed memory goes back to the system when the allocator likes, so only a leak of 1 KiB a call is to be found. */
-const rough = { leakPerCall: 1_024, tolerated: 512, leastRise: 8 * 2 ** 20, mustBeClear: false };
+/** The allocator decides when it returns freed memory to the system, so only a leak of 1 KiB a call can be detected. */
+const rough = { leakPerCall: 1_024, tolerated: 512, minRise: 8 * 2 ** 20, mustBeClear: false };
 
 export const memories = {
   heap: { name: "the heap", bytesIn: ({ heapBytes }) => heapBytes, ...exact },
-  external: { name: "what is outside of the heap", bytesIn: ({ externalBytes }) => externalBytes, ...exact },
+  external: { name: "external memory", bytesIn: ({ externalBytes }) => externalBytes, ...exact },
   resident: { name: "resident memory", bytesIn: ({ rssBytes }) => rssBytes, ...rough },
 } as const satisfies Record<string, Memory>;
 
 export type MemoryName = keyof typeof memories;
 
-/** How many standard errors of the slope count as certain. */
+/** The number of standard errors of the slope that are added or subtracted for certainty. */
 const certainty = 3;
 
-export const rule = `A line is fitted through the second half of the samples. The heap, and what is outside of it (Buffers, and what native code
-says that it keeps), is flat if the line rises by less than ${exact.leakPerCall.toFixed(1)} bytes a call (1 KiB in 100 calls), also when ${certainty} standard errors
-of its slope are added; it grows if the line rises by more than ${exact.tolerated.toFixed(1)} bytes a call, also when they are subtracted. What is
-neither is unclear. Until both are flat the soak goes on, for up to four times as long; then it fails. Resident memory,
-which comes and goes with more than the calls, fails if the line rises by more than ${rough.tolerated} bytes a call in the same way, and by more than ${rough.leastRise / 2 ** 20} MiB.`;
+export const rule = `A line is fitted through the second half of the samples. The heap and external memory (Buffers, and
+what native code reports) are flat if the line rises by less than ${exact.leakPerCall.toFixed(1)} bytes a call
+(1 KiB in 100 calls), also if ${certainty} standard errors of its slope are added. They grow if the line rises by more than
+${exact.tolerated.toFixed(1)} bytes a call, also if the errors are subtracted. Otherwise the trend is unclear. The soak is extended up to four times until both are flat,
+and then fails. Resident memory does not depend on the calls only. It fails if the line rises by more than
+${rough.tolerated} bytes a call in the same way, and by more than ${rough.minRise / 2 ** 20} MiB in total.`;
 
-/** Judges by the second half of the samples: in the first, caches fill and code is compiled. */
-export function judge(name: MemoryName, samples: readonly MemorySample[]): Verdict {
+/** Uses the second half of the samples, because caches fill and code is compiled in the first half. */
+export function classifyTrend(name: MemoryName, samples: readonly MemorySample[]): Trend {
   const memory = memories[name];
   const points = samples.slice(Math.floor(samples.length / 2)).map((sample) => ({
     calls: sample.calls,
@@ -65,18 +66,18 @@ export function judge(name: MemoryName, samples: readonly MemorySample[]): Verdi
   return { kind: kindOf(memory, slope, uncertainty, calls), bytesPerCall: slope, uncertainty };
 }
 
-function kindOf(memory: Memory, slope: number, uncertainty: number, calls: number): Verdict["kind"] {
-  const { leakPerCall, tolerated, leastRise } = memory;
-  if (slope - uncertainty > tolerated && slope * calls > leastRise) return "growing";
-  const wouldShow = leakPerCall * calls > leastRise;
+function kindOf(memory: Memory, slope: number, uncertainty: number, calls: number): Trend["kind"] {
+  const { leakPerCall, tolerated, minRise } = memory;
+  if (slope - uncertainty > tolerated && slope * calls > minRise) return "growing";
+  const wouldShow = leakPerCall * calls > minRise;
   return wouldShow && slope + uncertainty < leakPerCall ? "flat" : "unclear";
 }
 
-/** What is wrong with a verdict, in a sentence; none if nothing is. */
-export function failingsOf(memory: MemoryName, { kind, bytesPerCall }: Verdict): string[] {
+/** Returns why this trend fails the round. Empty if it does not. */
+export function failingsOf(memory: MemoryName, { kind, bytesPerCall }: Trend): string[] {
   const { name, mustBeClear } = memories[memory];
   if (kind === "growing") return [`${name} grows by ${bytesPerCall.toFixed(1)} bytes a call`];
-  return kind === "unclear" && mustBeClear ? [`whether ${name} grows is unclear: run it longer`] : [];
+  return kind === "unclear" && mustBeClear ? [`whether ${name} grows is unclear: run the soak longer`] : [];
 }
 
 interface Point {
@@ -84,7 +85,7 @@ interface Point {
   readonly bytes: number;
 }
 
-/** Least squares: the slope and its standard error, which fewer than three points do not have. */
+/** Least squares: the slope and its standard error. Both are NaN for fewer than three points. */
 function fitLine(points: readonly Point[]): { slope: number; error: number } {
   const count = points.length;
   if (count < 3) return { slope: Number.NaN, error: Number.NaN };

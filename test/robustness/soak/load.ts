@@ -3,40 +3,40 @@ import { get, type IncomingMessage } from "node:http";
 import type { OperationName } from "../../contract/operations.js";
 import type { Random } from "../../verification/faults/random.js";
 import { openConnect, openGrpc, openHttp, type ProtocolClient } from "./protocol-clients.js";
-import type { Scene } from "./scene.js";
+import type { Fixture } from "./scene.js";
 import type { SoakedService } from "./service.js";
 
-/** What the load has done so far. */
+/** The counters of the load. */
 export interface Tally {
   calls: number;
   readonly byProtocol: Map<string, number>;
   readonly byOperation: Map<OperationName, number>;
   aborted: number;
   refused: number;
-  /** Unavailable, while a fault was on. */
+  /** Calls that were unavailable while a fault was active. */
   unavailable: number;
-  /** Answers that should not have been given, and how often they were. */
+  /** Unexpected results, with their number. */
   readonly unexpected: Map<string, number>;
 }
 
 export interface Load {
   readonly tally: Tally;
-  /** While a fault is on, calls may be unavailable. */
-  faultOn: boolean;
+  /** While a fault is active, calls may be unavailable. */
+  faultActive: boolean;
   stop(): Promise<void>;
 }
 
-/** How many tell the story at a time. */
-const tellers = 12;
+/** The number of concurrent clients. */
+const concurrency = 12;
 
-/** How often a story verifies its key; most of the calls of a real service are of this kind. */
+/** How often a scenario verifies its key. Most calls of a real service are verifications. */
 const verifications = 60;
 
 /**
- * Tells one story over and over, in many voices: each makes its own identity and keys, does with them all that can be
- * done, and deletes them. Every telling comes over connections of its own, through one of the protocols.
+ * Runs one scenario repeatedly in many concurrent clients. Each creates its own identity and keys, calls every
+ * operation with them, and deletes them. Each run uses new connections, over one of the protocols.
  */
-export function startLoad(service: SoakedService, scene: Scene, random: Random): Load {
+export function startLoad(service: SoakedService, fixture: Fixture, random: Random): Load {
   const tally: Tally = {
     calls: 0,
     byProtocol: new Map(),
@@ -46,15 +46,15 @@ export function startLoad(service: SoakedService, scene: Scene, random: Random):
     unavailable: 0,
     unexpected: new Map(),
   };
-  const load = { tally, faultOn: false, stop };
+  const load = { tally, faultActive: false, stop };
   let stopped = false;
-  const openings = [
+  const openClients = [
     () => openHttp(service.httpUrl),
     () => openGrpc(service.grpcUrl),
     () => openConnect(service.httpUrl),
   ];
 
-  /** Makes one call. Undefined: it did not succeed, as was expected; what was not expected ends the story. */
+  /** Makes one call. Returns undefined after an expected error. An unexpected error aborts the scenario. */
   async function call(
     protocol: ProtocolClient,
     operation: OperationName,
@@ -63,77 +63,78 @@ export function startLoad(service: SoakedService, scene: Scene, random: Random):
     expected: readonly string[] = [],
     signal?: AbortSignal,
   ): Promise<Record<string, string> | undefined> {
-    const answer = await protocol.call(operation, credential, request, signal);
+    const result = await protocol.call(operation, credential, request, signal);
     tally.calls += 1;
     add(tally.byProtocol, protocol.name);
     add(tally.byOperation, operation);
-    if ("fields" in answer) return answer.fields as Record<string, string>;
-    if (expected.includes(answer.failed)) return undefined;
-    if (load.faultOn && /^(Unavailable|DeadlineExceeded)$/.test(answer.failed)) tally.unavailable += 1;
-    else add(tally.unexpected, `${operation} by ${protocol.name}: ${answer.failed} (${answer.detail})`);
-    throw new StoryCut();
+    if ("fields" in result) return result.fields as Record<string, string>;
+    if (expected.includes(result.failed)) return undefined;
+    if (load.faultActive && /^(Unavailable|DeadlineExceeded)$/.test(result.failed)) tally.unavailable += 1;
+    else add(tally.unexpected, `${operation} over ${protocol.name}: ${result.failed} (${result.detail})`);
+    throw new ScenarioAborted();
   }
 
-  async function tell(protocol: ProtocolClient, spare: string, number: string): Promise<void> {
-    const { key, operatorKey, workspaceId } = scene;
-    const ask = (operation: OperationName, request: object) => call(protocol, operation, key, request);
-    const identityId = (await ask("createIdentity", { externalId: number, meta: { plan: "pro" } }))?.["identityId"];
-    await ask("getIdentity", { externalId: number });
-    await ask("updateIdentity", { identityId, meta: { plan: "free" } });
-    await ask("listIdentities", { limit: 5 });
-    const made = await ask("createKey", { name: number, externalId: number, permissions: ["documents.read"] });
-    await ask("getKey", { keyId: made?.["keyId"] });
-    await ask("listKeys", { externalId: number });
-    await ask("whoami", { key: made?.["key"] });
-    for (let times = 0; times < verifications; times++) await ask("verifyKey", { key: made?.["key"] });
-    await ask("updateKey", { keyId: made?.["keyId"], name: "renamed" });
-    const rerolled = await ask("rerollKey", { keyId: made?.["keyId"], expiration: 0 });
-    await refuse(protocol, made?.["key"] ?? "");
-    await abort(protocol, identityId ?? "");
-    for (const one of [made, rerolled]) await ask("deleteKey", { keyId: one?.["keyId"] });
-    await ask("deleteIdentity", { identityId });
+  async function runScenario(protocol: ProtocolClient, spare: string, name: string): Promise<void> {
+    const { key, operatorKey, workspaceId } = fixture;
+    const callByKey = (operation: OperationName, request: object) => call(protocol, operation, key, request);
+    const identityId = (await callByKey("createIdentity", { externalId: name, meta: { plan: "pro" } }))?.["identityId"];
+    await callByKey("getIdentity", { externalId: name });
+    await callByKey("updateIdentity", { identityId, meta: { plan: "free" } });
+    await callByKey("listIdentities", { limit: 5 });
+    const created = await callByKey("createKey", { name, externalId: name, permissions: ["documents.read"] });
+    await callByKey("getKey", { keyId: created?.["keyId"] });
+    await callByKey("listKeys", { externalId: name });
+    await callByKey("whoami", { key: created?.["key"] });
+    for (let times = 0; times < verifications; times++) await callByKey("verifyKey", { key: created?.["key"] });
+    await callByKey("updateKey", { keyId: created?.["keyId"], name: "renamed" });
+    const rerolled = await callByKey("rerollKey", { keyId: created?.["keyId"], expiration: 0 });
+    await makeRefusedCalls(protocol, created?.["key"] ?? "");
+    await makeAbortedCalls(protocol, identityId ?? "");
+    for (const one of [created, rerolled]) await callByKey("deleteKey", { keyId: one?.["keyId"] });
+    await callByKey("deleteIdentity", { identityId });
 
-    const operate = (operation: OperationName, request: object) => call(protocol, operation, operatorKey, request);
-    await operate("disableWorkspace", { workspaceId: spare, reason: "OWNER_REQUEST" });
-    await operate("getWorkspace", { workspaceId: spare });
-    await operate("enableWorkspace", { workspaceId: spare });
-    await operate("listWorkspaces", { limit: 5 });
-    const root = await operate("createRootKey", { workspaceId: spare });
+    const callAsOperator = (operation: OperationName, request: object) =>
+      call(protocol, operation, operatorKey, request);
+    await callAsOperator("disableWorkspace", { workspaceId: spare, reason: "OWNER_REQUEST" });
+    await callAsOperator("getWorkspace", { workspaceId: spare });
+    await callAsOperator("enableWorkspace", { workspaceId: spare });
+    await callAsOperator("listWorkspaces", { limit: 5 });
+    const root = await callAsOperator("createRootKey", { workspaceId: spare });
     await call(protocol, "deleteKey", root?.["key"] ?? "", { keyId: root?.["keyId"] });
-    await operate("listAuditEvents", { workspaceId, limit: 5 });
+    await callAsOperator("listAuditEvents", { workspaceId, limit: 5 });
     // A workspace cannot be deleted.
-    if (random.chance(0.02)) await operate("createWorkspace", { name: "soak" });
+    if (random.chance(0.02)) await callAsOperator("createWorkspace", { name: "soak" });
   }
 
-  async function refuse(protocol: ProtocolClient, other: string): Promise<void> {
+  async function makeRefusedCalls(protocol: ProtocolClient, other: string): Promise<void> {
     await call(protocol, "listKeys", "", {}, ["Unauthenticated"]);
     await call(protocol, "listKeys", "lk_unknown", {}, ["Unauthenticated"]);
     await call(protocol, "listKeys", other, {}, ["Unauthenticated", "PermissionDenied"]);
-    await call(protocol, "getKey", scene.key, { keyId: "" }, ["InvalidArgument"]);
-    await call(protocol, "getIdentity", scene.key, { externalId: "nobody" }, ["NotFound"]);
+    await call(protocol, "getKey", fixture.key, { keyId: "" }, ["InvalidArgument"]);
+    await call(protocol, "getIdentity", fixture.key, { externalId: "nobody" }, ["NotFound"]);
     tally.refused += 5;
   }
 
-  /** Goes away before the answer is there, now and then. */
-  async function abort(protocol: ProtocolClient, identityId: string): Promise<void> {
+  /** Cancels calls before their response arrives. */
+  async function makeAbortedCalls(protocol: ProtocolClient, identityId: string): Promise<void> {
     for (const operation of ["listAuditEvents", "updateIdentity"] as const) {
       const request = operation === "updateIdentity" ? { identityId, meta: { n: random.between(0, 9) } } : {};
-      const gone = new AbortController();
-      setTimeout(() => gone.abort(), random.between(0, 20));
-      const answer = await call(protocol, operation, scene.key, request, ["Canceled"], gone.signal);
-      if (answer === undefined) tally.aborted += 1;
+      const cancellation = new AbortController();
+      setTimeout(() => cancellation.abort(), random.between(0, 20));
+      const result = await call(protocol, operation, fixture.key, request, ["Canceled"], cancellation.signal);
+      if (result === undefined) tally.aborted += 1;
     }
   }
 
-  async function tellOnAndOn(voice: number): Promise<void> {
-    const spare = await scene.makeWorkspace();
+  async function runRepeatedly(client: number): Promise<void> {
+    const spare = await fixture.createWorkspace();
     for (let times = 0; !stopped; times++) {
-      const protocol = openings[(voice + times) % openings.length]?.() as ProtocolClient;
+      const protocol = openClients[(client + times) % openClients.length]?.() as ProtocolClient;
       try {
-        await tell(protocol, spare, `story_${voice}_${times}`);
-        await askWhetherReady(service.httpUrl);
+        await runScenario(protocol, spare, `scenario_${client}_${times}`);
+        await checkReadiness(service.httpUrl);
       } catch (error) {
-        if (!(error instanceof StoryCut)) throw error;
+        if (!(error instanceof ScenarioAborted)) throw error;
         await new Promise((next) => setTimeout(next, 100));
       } finally {
         protocol.close();
@@ -141,24 +142,24 @@ export function startLoad(service: SoakedService, scene: Scene, random: Random):
     }
   }
 
-  const telling = Promise.all(Array.from({ length: tellers }, (_, voice) => tellOnAndOn(voice)));
-  telling.catch(() => {});
+  const running = Promise.all(Array.from({ length: concurrency }, (_, client) => runRepeatedly(client)));
+  running.catch(() => {});
   async function stop(): Promise<void> {
     stopped = true;
-    await telling;
+    await running;
   }
   return load;
 }
 
-/** On a connection for this alone, as load balancers do. */
-async function askWhetherReady(httpUrl: string): Promise<void> {
+/** Uses a new connection, as load balancers do. */
+async function checkReadiness(httpUrl: string): Promise<void> {
   const sent = get(`${httpUrl}/readyz`, { agent: false });
   const [response] = (await once(sent, "response")) as [IncomingMessage];
   await response.toArray();
 }
 
-class StoryCut extends Error {
-  override readonly name = "StoryCut";
+class ScenarioAborted extends Error {
+  override readonly name = "ScenarioAborted";
 }
 
 function add<Name>(counts: Map<Name, number>, name: Name): void {

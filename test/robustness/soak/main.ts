@@ -9,8 +9,8 @@ import { runRound } from "./round.js";
 const { minutes, seed, faults, leak: bytes, buffers: inBuffers, json } = optionsOrExit(readOptions);
 const leak = { bytes, inBuffers };
 
-/** On a slow machine, memory is flat only after longer than was asked for. */
-const timesLonger = 4;
+/** A slow machine may need longer than requested until memory is flat. */
+const maxExtension = 4;
 
 let interrupted = false;
 for (const signal of ["SIGINT", "SIGTERM"] as const) {
@@ -23,12 +23,12 @@ const progress = createProgress(process.stderr);
 await runToExit(async () => {
   const result = await runRound({
     seconds: minutes * 60,
-    mostSeconds: minutes * 60 * timesLonger,
+    maxSeconds: minutes * 60 * maxExtension,
     seed,
     faults,
     leak,
     fill: true,
-    enough: () => interrupted,
+    shouldStop: () => interrupted,
     say: progress.say,
   });
   progress.clear();

@@ -1,22 +1,22 @@
 import { createCommandLine, flag, option, seed } from "../../../commands/command-line.js";
 import { numberOfAtLeast } from "../../../commands/kinds.js";
 
-/** What a soak is to be like. Wrong usage and the wish for help are told to the user, and thrown. */
+/** The options of a soak. Reports wrong usage and requests for help to the user, and throws. */
 export const { read: readOptions } = createCommandLine({
   name: "soak",
-  about: "Keeps a Latchkey of its own busy for a while, and looks whether it holds on to anything.",
+  about: "Starts a service, runs it under load, and checks that it leaks no memory, connections, timers or listeners.",
   entries: {
-    minutes: option("N", "how long; up to four times as long until memory is flat", numberOfAtLeast(0.1), 10),
-    seed: seed("for what is left to chance", numberOfAtLeast(0)),
-    faults: flag("Redis is cut off and PostgreSQL restarted now and then, in a part of the first half"),
+    minutes: option("N", "minimum duration; extended up to four times until memory is flat", numberOfAtLeast(0.1), 10),
+    seed: seed("for random choices", numberOfAtLeast(0)),
+    faults: flag("disconnect Redis and restart PostgreSQL from time to time in the first half"),
     leak: option(
       "bytes",
-      "makes the service keep so much for every 100 HTTP requests, to see that this is found",
+      "make the service leak this much for every 100 HTTP requests, to test the detection",
       numberOfAtLeast(0),
       0,
     ),
-    buffers: flag("what --leak names is kept in Buffers, outside of the heap"),
-    json: flag("the report as JSON"),
+    buffers: flag("leak Buffers, outside of the heap, instead of objects"),
+    json: flag("print the report as JSON"),
   },
-  failsIf: "memory grows, something is left over, or a call is not answered as it must be",
+  failsIf: "memory grows, connections, timers or listeners leak, or a call has an unexpected result",
 });

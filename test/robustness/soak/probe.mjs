@@ -1,11 +1,11 @@
-// Loaded first into the service under load. Asked, it collects garbage by the inspector, as Chrome's memory panel does,
-// and tells what is left. Compiled code is not counted: V8 makes more of it for as long as it finds something to make
-// faster, and for minutes that is most of what is added.
+// Preloaded into the service under load. On a "sample" message, it collects garbage through the inspector, as Chrome's
+// memory panel does, and sends the memory use. Compiled code is not counted: V8 compiles more of it for as long as it
+// finds something to optimize, and for minutes that is most of the growth.
 import { Session } from "node:inspector/promises";
 import { getHeapCodeStatistics } from "node:v8";
 
-process.on("message", async (question) => {
-  if (question !== "sample") return;
+process.on("message", async (message) => {
+  if (message !== "sample") return;
   const session = new Session();
   session.connect();
   await session.post("HeapProfiler.collectGarbage");

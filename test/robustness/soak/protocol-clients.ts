@@ -5,12 +5,12 @@ import { createConnectTransport, createGrpcTransport, Http2SessionManager } from
 import { toRequestMessage } from "../../contract/messages.js";
 import { type OperationName, operationOf } from "../../contract/operations.js";
 
-/** How a call ended: with fields, or with the gRPC status of its failure, whatever the protocol. */
+/** The result of a call: the fields of the response, or the name of a gRPC status, also for the other protocols. */
 export type Answer =
   | { readonly fields: Record<string, unknown> }
   | { readonly failed: string; readonly detail?: string | undefined };
 
-/** A way into the service that is opened, used for a while, and closed. */
+/** A client for one protocol. */
 export interface ProtocolClient {
   readonly name: "http" | "grpc" | "connect";
   call(operation: OperationName, credential: string, request: object, signal?: AbortSignal): Promise<Answer>;
@@ -22,7 +22,7 @@ export function openHttp(baseUrl: string): ProtocolClient {
   return {
     name: "http",
     async call(operation, credential, request, signal) {
-      // The last route of an operation is the one that takes POST.
+      // The last route of an operation accepts POST.
       const [, path] = operationOf(operation).routes.at(-1) ?? ["", ""];
       const body = Buffer.from(JSON.stringify(request));
       const headers = {
@@ -51,7 +51,7 @@ interface Envelope {
   readonly error?: { readonly detail: string };
 }
 
-/** The statuses that the load may meet, as gRPC calls them. */
+/** The gRPC status for each HTTP status that the load can get. */
 const byStatus: Readonly<Record<number, string>> = {
   400: "InvalidArgument",
   401: "Unauthenticated",

@@ -15,30 +15,31 @@ export function toJson(result: RoundResult, facts: object): string {
 export function toText({ seconds, tally, faults, samples, before, after, memory, failings }: RoundResult): string {
   const { calls, aborted, refused, unavailable, byProtocol, byOperation } = tally;
   const rows: [string, string][] = [
-    ["lasted", `${(seconds / 60).toFixed(1)} minutes`],
+    ["duration", `${(seconds / 60).toFixed(1)} minutes`],
     ["calls", `${calls} (${(calls / seconds).toFixed(0)}/s): ${list(byProtocol)}`],
     ["operations", `${byOperation.size}: ${list(byOperation)}`],
-    ["refused, aborted", `${refused}, ${aborted}`],
-    ["faults", `${faults}; ${unavailable} calls were unavailable`],
-    ["heap after collection", spread(samples, ({ heapBytes }) => heapBytes)],
+    ["calls refused, aborted", `${refused}, ${aborted}`],
+    ["faults", `${faults}; ${unavailable} calls unavailable`],
+    ["heap after garbage collection", spread(samples, ({ heapBytes }) => heapBytes)],
     ["compiled code", spread(samples, ({ codeBytes }) => codeBytes)],
-    ["outside of the heap", spread(samples, ({ externalBytes }) => externalBytes)],
-    ["resident", spread(samples, ({ rssBytes }) => rssBytes)],
+    ["external memory", spread(samples, ({ externalBytes }) => externalBytes)],
+    ["resident memory", spread(samples, ({ rssBytes }) => rssBytes)],
     ...(Object.keys(memories) as MemoryName[]).map((name): [string, string] => {
       const { kind, bytesPerCall, uncertainty } = memory[name];
       const line = `${bytesPerCall.toFixed(2)} ± ${uncertainty.toFixed(2)} bytes a call: ${kind}`;
-      return [`line through ${memories[name].name}`, line];
+      return [`trend of ${memories[name].name}`, line];
     }),
     [
-      "at rest",
-      `${after.sessions} sessions, ${after.busy} busy, ${after.waiting} waiting; ${resources(after.resources)}`,
+      "idle, after the load",
+      `${after.sessions} sessions, ${after.busy} busy, ${after.waiting} statements waiting; ${resources(after.resources)}`,
     ],
-    ["before the load", resources(before.resources)],
+    ["idle, before the load", resources(before.resources)],
   ];
   const width = Math.max(...rows.map(([name]) => name.length));
   const table = rows.map(([name, text]) => `  ${name.padEnd(width)}  ${text}`).join("\n");
-  const verdict = failings.length === 0 ? "It passes." : `It fails:\n${failings.map((one) => `  - ${one}`).join("\n")}`;
-  return `${table}\n\n${rule}\n\n${verdict}`;
+  const summary =
+    failings.length === 0 ? "The soak passed." : `The soak FAILED:\n${failings.map((one) => `  - ${one}`).join("\n")}`;
+  return `${table}\n\n${rule}\n\n${summary}`;
 }
 
 function list(counts: ReadonlyMap<string, number>): string {
@@ -49,7 +50,7 @@ function resources(counts: Readonly<Record<string, number>>): string {
   return list(new Map(Object.entries(counts)));
 }
 
-/** At the beginning, in the middle and at the end. */
+/** The first, the middle and the last value. */
 function spread(samples: readonly Sample[], of: (sample: Sample) => number): string {
   const chosen = [samples[0], samples[Math.floor(samples.length / 2)], samples.at(-1)];
   return `${chosen.map((sample) => (sample ? mib(of(sample)) : "?")).join(", ")} MiB (first, middle, last)`;

@@ -5,120 +5,120 @@ import { openOwnPostgres } from "../../support/own-postgres.js";
 import { openProxy } from "../../support/proxy.js";
 import { createRandom } from "../../verification/faults/random.js";
 import { startRedis } from "../../verification/faults/redis-server.js";
-import { judge, type MemoryName, memories, failingsOf as memoryFailingsOf, type Verdict } from "./judge.js";
+import { classifyTrend, type MemoryName, memories, failingsOf as memoryFailingsOf, type Trend } from "./judge.js";
 import { type Load, startLoad, type Tally } from "./load.js";
-import { fillToTheBrim, makeScene } from "./scene.js";
+import { createFixture, fillCaches } from "./scene.js";
 import { type Leak, type ProcessSample, type SoakedService, startSoaked } from "./service.js";
 
 export interface RoundOptions {
   readonly seconds: number;
-  /** For how long it goes on until memory is flat. Left out: no longer than asked. */
-  readonly mostSeconds?: number;
+  /** The maximum duration if memory is not flat earlier. Omitted: `seconds`. */
+  readonly maxSeconds?: number;
   readonly seed: number;
-  /** Whether Redis is cut off and PostgreSQL restarted now and then, in a middle part. */
+  /** Whether Redis is disconnected and PostgreSQL restarted from time to time, in a middle part. */
   readonly faults: boolean;
-  /** Kept by the service for every 100 requests, to see that this is found. */
+  /** A deliberate leak of the service, to test its detection. */
   readonly leak: Leak;
-  /** Whether what is bounded is filled first. Without, a round says little of the heap. */
+  /** Whether bounded caches are filled first. Otherwise a round shows little about the heap. */
   readonly fill: boolean;
-  readonly enough?: () => boolean;
+  readonly shouldStop?: () => boolean;
   readonly say?: (text: string) => void;
 }
 
-/** A look into the service, and when it was. */
+/** A measurement of the service, with its time. */
 export interface Sample extends ProcessSample {
   readonly seconds: number;
   readonly calls: number;
 }
 
-/** What a round has found. */
+/** The result of a round. */
 export interface RoundResult {
   readonly seconds: number;
   readonly tally: Tally;
   readonly faults: number;
   readonly samples: readonly Sample[];
   readonly before: ProcessSample;
-  readonly after: Rest;
-  readonly memory: Readonly<Record<MemoryName, Verdict>>;
-  /** Why the round fails, a sentence each; none if it passes. */
+  readonly after: IdleSample;
+  readonly memory: Readonly<Record<MemoryName, Trend>>;
+  /** Why the round fails. Empty if it passes. */
   readonly failings: readonly string[];
 }
 
-/** What the service uses when nobody calls it. */
-export interface Rest extends ProcessSample {
+/** The resources of the service without load. */
+export interface IdleSample extends ProcessSample {
   readonly sessions: number;
   readonly busy: number;
   readonly waiting: number;
 }
 
-/** To Postgres: those that calls use, and the one that asks for changes. */
-const mostSessions = 11;
+/** The sessions of PostgreSQL: those of the pool, and the one of the change poller. */
+const maxSessions = 11;
 
-/** Those, one to Redis, and two of who reads the metrics. */
-const mostSockets = mostSessions + 3;
+/** In addition to the sessions, one connection to Redis, and two of the client that reads the metrics. */
+const maxSockets = maxSessions + 3;
 
-/** How often is looked. Each look takes the service a moment, in which it collects its garbage several times over. */
+/** The number of samples. Each one interrupts the service, because it collects garbage several times. */
 const samplesPerRound = 120;
-const leastBetweenSamplesMs = 2_000;
+const minSampleIntervalMs = 2_000;
 
-/** Runs the service under load for as long as is asked, on a PostgreSQL and a Redis of its own. */
+/** Starts PostgreSQL, Redis and the service, and runs the service under load. */
 export async function runRound(options: RoundOptions): Promise<RoundResult> {
-  const { say = () => {}, enough = () => false, mostSeconds = options.seconds } = options;
+  const { say = () => {}, shouldStop = () => false, maxSeconds = options.seconds } = options;
   const undo: (() => unknown)[] = [];
   try {
-    say("starting");
-    const own = await openOwnPostgres();
-    undo.push(own.close);
+    say("starting PostgreSQL, Redis and the service");
+    const postgres = await openOwnPostgres();
+    undo.push(postgres.close);
     const redis = await startRedis();
     undo.push(redis.kill);
-    const toRedis = await openProxy(redis.url);
-    undo.push(toRedis.close);
-    const service = await startSoaked(own.url, toRedis.url, options.leak);
+    const redisProxy = await openProxy(redis.url);
+    undo.push(redisProxy.close);
+    const service = await startSoaked(postgres.url, redisProxy.url, options.leak);
     undo.push(service.stop);
-    const scene = await makeScene(service);
+    const fixture = await createFixture(service);
     if (options.fill) {
-      say("filling what is bounded");
-      await fillToTheBrim(own.url, service, scene);
+      say("filling the caches");
+      await fillCaches(postgres.url, service, fixture);
     }
 
     const before = await service.sample();
-    const load = startLoad(service, scene, createRandom(options.seed));
-    const beganAt = performance.now();
-    const elapsed = () => (performance.now() - beganAt) / 1_000;
+    const load = startLoad(service, fixture, createRandom(options.seed));
+    const startedAt = performance.now();
+    const elapsed = () => (performance.now() - startedAt) / 1_000;
     const samples: Sample[] = [];
     let faults = 0;
-    let bringing: Promise<void> | undefined;
+    let injecting: Promise<void> | undefined;
 
-    async function bringFault(): Promise<void> {
-      load.faultOn = true;
+    async function injectFault(): Promise<void> {
+      load.faultActive = true;
       faults += 1;
-      if (faults % 2 === 0) await own.restart("fast");
-      else toRedis.cut();
+      if (faults % 2 === 0) await postgres.restart("fast");
+      else redisProxy.cut();
       await sleep(2_000);
-      toRedis.resume();
-      await sleep(8_000); // the story goes on, and statements that waited are answered
-      load.faultOn = false;
+      redisProxy.resume();
+      await sleep(8_000); // until the clients and the waiting statements have recovered
+      load.faultActive = false;
       await sleep(2_000);
-      bringing = undefined;
+      injecting = undefined;
     }
 
-    const isTooShort = () => elapsed() < options.seconds || (elapsed() < mostSeconds && !isFlat(samples));
-    while (isTooShort() && !enough() && !service.ended()) {
-      await sleep(Math.max((options.seconds * 1_000) / samplesPerRound, leastBetweenSamplesMs));
+    const shouldContinue = () => elapsed() < options.seconds || (elapsed() < maxSeconds && !isFlat(samples));
+    while (shouldContinue() && !shouldStop() && !service.ended()) {
+      await sleep(Math.max((options.seconds * 1_000) / samplesPerRound, minSampleIntervalMs));
       samples.push({ seconds: elapsed(), calls: load.tally.calls, ...(await service.sample()) });
       say(progressOf(samples, options.seconds, load));
       const share = elapsed() / options.seconds;
-      if (options.faults && share > 0.2 && share < 0.45) bringing ??= bringFault();
+      if (options.faults && share > 0.2 && share < 0.45) injecting ??= injectFault();
     }
-    await bringing;
+    await injecting;
     await load.stop();
-    say("coming to rest");
+    say("waiting until the service is idle");
     const seconds = elapsed();
-    const after = await comeToRest(own.url, service);
+    const after = await awaitIdle(postgres.url, service);
     const memory = {
-      heap: judge("heap", samples),
-      external: judge("external", samples),
-      resident: judge("resident", samples),
+      heap: classifyTrend("heap", samples),
+      external: classifyTrend("external", samples),
+      resident: classifyTrend("resident", samples),
     };
     const found = { seconds, tally: load.tally, faults, samples, before, after, memory };
     return { ...found, failings: failingsOf(found, service) };
@@ -128,15 +128,15 @@ export async function runRound(options: RoundOptions): Promise<RoundResult> {
 }
 
 /**
- * How many calls a slow machine makes in a given time may be too few: to exclude a leak, and for the code to be compiled in
- * the first half of them, without which memory grows in the second. A leak does not become flat by waiting.
+ * On a slow machine, the calls of the requested time may be too few to exclude a leak, or to compile the code in the
+ * first half of them; then memory grows in the second half. A real leak does not become flat by waiting.
  */
 function isFlat(samples: readonly Sample[]): boolean {
   const names = Object.keys(memories) as MemoryName[];
-  return names.every((name) => !memories[name].mustBeClear || judge(name, samples).kind === "flat");
+  return names.every((name) => !memories[name].mustBeClear || classifyTrend(name, samples).kind === "flat");
 }
 
-function progressOf(samples: readonly Sample[], seconds: number, { tally, faultOn }: Load): string {
+function progressOf(samples: readonly Sample[], seconds: number, { tally, faultActive }: Load): string {
   const last = samples.at(-1);
   if (last === undefined) return "";
   const unexpected = [...tally.unexpected.values()].reduce((sum, count) => sum + count, 0);
@@ -144,10 +144,10 @@ function progressOf(samples: readonly Sample[], seconds: number, { tally, faultO
     `${last.seconds.toFixed(0)} of ${seconds.toFixed(0)} s`,
     `${last.calls} calls (${(last.calls / last.seconds).toFixed(0)}/s)`,
     `heap ${mib(last.heapBytes)} MiB`,
-    `outside of it ${mib(last.externalBytes)} MiB`,
+    `external ${mib(last.externalBytes)} MiB`,
     `resident ${mib(last.rssBytes)} MiB`,
     `${unexpected} unexpected`,
-    ...(faultOn ? ["a fault is on"] : []),
+    ...(faultActive ? ["fault active"] : []),
   ];
   return parts.join(" | ");
 }
@@ -156,18 +156,18 @@ export function mib(bytes: number): string {
   return (bytes / 1024 / 1024).toFixed(2);
 }
 
-/** Connections that were just closed, and times of last use, take a moment. */
-async function comeToRest(databaseUrl: string, service: SoakedService): Promise<Rest> {
+/** Retries, because closing connections and storing the times of last use takes a moment. */
+async function awaitIdle(databaseUrl: string, service: SoakedService): Promise<IdleSample> {
   const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
   try {
     for (let tries = 0; ; tries++) {
-      const rest = {
+      const sample = {
         ...(await service.sample()),
         busy: await service.readMetric("pool_connections", { state: "busy" }),
         waiting: await service.readMetric("pool_waiting_statements"),
         sessions: (await sql`select from pg_stat_activity where application_name = 'latchkey'`).count,
       };
-      if (isAtRest(rest) || tries === 20) return rest;
+      if (isIdle(sample) || tries === 20) return sample;
       await sleep(500);
     }
   } finally {
@@ -175,8 +175,8 @@ async function comeToRest(databaseUrl: string, service: SoakedService): Promise<
   }
 }
 
-function isAtRest({ busy, waiting, sessions, resources }: Rest): boolean {
-  return busy === 0 && waiting === 0 && sessions <= mostSessions && (resources["TCPSocketWrap"] ?? 0) <= mostSockets;
+function isIdle({ busy, waiting, sessions, resources }: IdleSample): boolean {
+  return busy === 0 && waiting === 0 && sessions <= maxSessions && (resources["TCPSocketWrap"] ?? 0) <= maxSockets;
 }
 
 function failingsOf(found: Omit<RoundResult, "failings">, service: SoakedService): string[] {
@@ -184,17 +184,17 @@ function failingsOf(found: Omit<RoundResult, "failings">, service: SoakedService
   const failings: string[] = [];
   const fail = (wrong: boolean, sentence: string) => void (wrong && failings.push(sentence));
   const uncalled = (Object.keys(operations) as OperationName[]).filter((name) => !tally.byOperation.has(name));
-  const timersLeft = (after.resources["Timeout"] ?? 0) - (before.resources["Timeout"] ?? 0);
-  fail(service.ended(), `the service ended by itself:\n${service.log()}`);
+  const leakedTimers = (after.resources["Timeout"] ?? 0) - (before.resources["Timeout"] ?? 0);
+  fail(service.ended(), `the service exited unexpectedly:\n${service.log()}`);
   for (const name of Object.keys(memories) as MemoryName[]) failings.push(...memoryFailingsOf(name, memory[name]));
-  for (const [answer, count] of tally.unexpected) fail(true, `${count} times ${answer}`);
+  for (const [result, count] of tally.unexpected) fail(true, `${count} times ${result}`);
   fail(
     uncalled.some((name) => name !== "createWorkspace"),
     `never called: ${uncalled.join(", ")}`,
   );
   fail(tally.aborted === 0, "no call was aborted");
-  fail(!isAtRest(after), `it does not come to rest: ${JSON.stringify(after)}`);
-  fail(after.listeners > before.listeners, `${after.listeners - before.listeners} listeners of the process are left`);
-  fail(timersLeft > 2, `${timersLeft} timers are left`);
+  fail(!isIdle(after), `the service does not become idle: ${JSON.stringify(after)}`);
+  fail(after.listeners > before.listeners, `${after.listeners - before.listeners} listeners of the process leaked`);
+  fail(leakedTimers > 2, `${leakedTimers} timers leaked`);
   return failings;
 }

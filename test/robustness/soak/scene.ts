@@ -5,61 +5,61 @@ import { mintSecret } from "../../../src/keys/secret.js";
 import { openHttp, type ProtocolClient } from "./protocol-clients.js";
 import type { SoakedService } from "./service.js";
 
-/** Whom the calls are about. */
-export interface Scene {
+/** The workspace and the credentials that the calls use. */
+export interface Fixture {
   readonly workspaceId: string;
-  /** A key of the workspace that may do everything. */
+  /** A key of the workspace with all scopes. */
   readonly key: string;
   readonly operatorKey: string;
-  /** Makes another workspace. */
-  makeWorkspace(): Promise<string>;
+  /** Creates another workspace and returns its id. */
+  createWorkspace(): Promise<string>;
 }
 
-export async function makeScene({ httpUrl, operatorKey }: SoakedService): Promise<Scene> {
-  const make = async () => {
-    const protocol = openHttp(httpUrl);
-    const answer = await protocol.call("createWorkspace", operatorKey, { name: "soak" }).finally(protocol.close);
-    if ("failed" in answer) throw new Error(`no workspace could be made: ${answer.failed}`);
-    return answer.fields as { workspaceId: string; key: string };
+export async function createFixture({ httpUrl, operatorKey }: SoakedService): Promise<Fixture> {
+  const create = async () => {
+    const client = openHttp(httpUrl);
+    const result = await client.call("createWorkspace", operatorKey, { name: "soak" }).finally(client.close);
+    if ("failed" in result) throw new Error(`no workspace could be created: ${result.failed}`);
+    return result.fields as { workspaceId: string; key: string };
   };
-  return { ...(await make()), operatorKey, makeWorkspace: async () => (await make()).workspaceId };
+  return { ...(await create()), operatorKey, createWorkspace: async () => (await create()).workspaceId };
 }
 
-/** What a process remembers at most of changes; see src/revocation/change-log.ts. */
-const mostRemembered = 100_000;
+/** The maximum size of the change log; see src/revocation/change-log.ts. */
+const maxLoggedChanges = 100_000;
 
-/** Of more rows of one workspace at once, none is remembered by itself; see src/revocation/change-store.ts. */
-const batch = 900;
+/** A larger change of one workspace is not logged row by row; see src/revocation/change-store.ts. */
+const batchSize = 900;
 
-/** More keys than are held with the cache that the soak has. */
-const manyKeys = 8_000;
+/** More keys than fit into the cache of the soak. */
+const keyCount = 8_000;
 
-/** Fills what is bounded to its bounds, which would otherwise fill for an hour and look like a leak. */
-export async function fillToTheBrim(databaseUrl: string, service: SoakedService, scene: Scene): Promise<void> {
+/** Fills the change log and the key cache. Otherwise they would fill for an hour and look like a leak. */
+export async function fillCaches(databaseUrl: string, service: SoakedService, fixture: Fixture): Promise<void> {
   const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
-  const protocol = openHttp(service.httpUrl);
+  const client = openHttp(service.httpUrl);
   try {
-    await fillChanges(sql, service, scene);
-    await fillKeys(sql, protocol, scene);
+    await fillChanges(sql, service, fixture);
+    await fillKeys(sql, client, fixture);
   } finally {
-    protocol.close();
+    client.close();
     await sql.end();
   }
 }
 
-/** So many, because a Map in which much is put in anew has twice the room of its entries at last: V8 doubles it once. */
-const manyChanges = 1.5 * mostRemembered;
+/** More changes than the log has entries, because V8 doubles the capacity of a Map once under such replacement. */
+const changeCount = 1.5 * maxLoggedChanges;
 
-async function fillChanges(sql: postgres.Sql, service: SoakedService, { workspaceId }: Scene): Promise<void> {
+async function fillChanges(sql: postgres.Sql, service: SoakedService, { workspaceId }: Fixture): Promise<void> {
   await sql`
     insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
-    select 'id_filling_' || number, ${workspaceId}, 'filling_' || number, '{}', now(), now()
-    from generate_series(1, ${mostRemembered + batch}::int) as number`;
-  for (let changes = 0; changes < manyChanges; changes += batch) {
-    const from = changes % (mostRemembered + batch);
+    select 'id_filler_' || number, ${workspaceId}, 'filler_' || number, '{}', now(), now()
+    from generate_series(1, ${maxLoggedChanges + batchSize}::int) as number`;
+  for (let changes = 0; changes < changeCount; changes += batchSize) {
+    const from = changes % (maxLoggedChanges + batchSize);
     await sql`
       update identities set updated_at = updated_at + interval '1 ms' where identity_id in
-        (select 'id_filling_' || number from generate_series(${from + 1}::int, ${from + batch}::int) as number)`;
+        (select 'id_filler_' || number from generate_series(${from + 1}::int, ${from + batchSize}::int) as number)`;
     const [row] = await sql<{ xmax: number }[]>`
       select pg_snapshot_xmax(pg_current_snapshot())::text::float8 as xmax`;
     while ((await service.readMetric("known_transaction_id")) < (row?.xmax ?? 0))
@@ -67,17 +67,17 @@ async function fillChanges(sql: postgres.Sql, service: SoakedService, { workspac
   }
 }
 
-async function fillKeys(sql: postgres.Sql, protocol: ProtocolClient, { workspaceId, key }: Scene): Promise<void> {
-  const secrets = Array.from({ length: manyKeys }, () => mintSecret());
+async function fillKeys(sql: postgres.Sql, client: ProtocolClient, { workspaceId, key }: Fixture): Promise<void> {
+  const secrets = Array.from({ length: keyCount }, () => mintSecret());
   const ids = secrets.map(() => mintId("key"));
   await sql`
     insert into keys (key_id, workspace_id, hash, start, enabled, permissions, created_at, updated_at)
     select id, ${workspaceId}, decode(hash, 'hex'), 'lk_fill', true, '{}', now(), now()
     from unnest(${ids}::text[], ${secrets.map(({ hash }) => hash)}::text[]) as made (id, hash)`;
-  const left = [...secrets];
+  const remaining = [...secrets];
   const verifyAll = async () => {
-    for (let next = left.pop(); next !== undefined; next = left.pop()) {
-      await protocol.call("verifyKey", key, { key: next.plaintext });
+    for (let next = remaining.pop(); next !== undefined; next = remaining.pop()) {
+      await client.call("verifyKey", key, { key: next.plaintext });
     }
   };
   await Promise.all(Array.from({ length: 16 }, verifyAll));

@@ -5,21 +5,21 @@ import { launchNode, readBanner } from "../../../commands/processes.js";
 import { project } from "../../../commands/project.js";
 import { readSamples, total } from "../../support/metric-samples.js";
 
-/** What a look into the service's process shows, garbage collected. */
+/** A measurement of the service's process after a garbage collection. */
 export interface ProcessSample {
   /** Without compiled code. */
   readonly heapBytes: number;
   readonly codeBytes: number;
   readonly rssBytes: number;
-  /** Outside of the heap, array buffers included. */
+  /** External memory, array buffers included. */
   readonly externalBytes: number;
-  /** What keeps its event loop busy, by kind: sockets, timers and the like. */
+  /** The active resources of the event loop, by kind: sockets, timers and the like. */
   readonly resources: Readonly<Record<string, number>>;
-  /** Of the process object itself. */
+  /** Event listeners of the process object. */
   readonly listeners: number;
 }
 
-/** The built service, in a process of its own that can be looked into. */
+/** The built service in a separate process whose memory can be sampled. */
 export interface SoakedService {
   readonly httpUrl: string;
   readonly grpcUrl: string;
@@ -27,24 +27,24 @@ export interface SoakedService {
   sample(): Promise<ProcessSample>;
   /** The sum of a metric over all labels that are not given. */
   readMetric(name: string, labels?: Readonly<Record<string, string>>): Promise<number>;
-  /** Whether it has ended by itself. */
+  /** Whether it has exited unexpectedly. */
   ended(): boolean;
-  /** The end of what it logged that is not about a call. */
+  /** The last part of its log, without the lines of calls. */
   log(): string;
   stop(): Promise<void>;
 }
 
-/** What the service is to keep, for a trial of the soak itself. */
+/** A deliberate leak, to test the soak itself. */
 export interface Leak {
-  /** For every 100 requests on the HTTP port. 0: nothing. */
+  /** Bytes for every 100 requests on the HTTP port. 0: no leak. */
   readonly bytes: number;
-  /** In Buffers, outside of the heap. */
+  /** Whether it leaks Buffers, outside of the heap. */
   readonly inBuffers: boolean;
 }
 
 const operatorKey = "operator-credential-of-the-soak";
 
-/** Starts it with a cache so small that it is soon full: what fills it would look like a leak. */
+/** Starts the service with a small cache that is soon full. A cache that still fills would look like a leak. */
 export async function startSoaked(databaseUrl: string, redisUrl: string, leak: Leak): Promise<SoakedService> {
   const preload = (name: string) => ["--import", pathToFileURL(join(project, "test/robustness/soak", name)).href];
   const program = [...preload("probe.mjs"), ...(leak.bytes > 0 ? preload("leak.mjs") : [])];

@@ -10,56 +10,56 @@ export interface ReportFacts {
   readonly failings: readonly string[];
 }
 
-/** Everything that is wrong with a run; nothing if it has shown what it is to show. */
+/** Returns why a run fails. Empty if it passes. */
 export function findFailings(
   { tally, promotions, lost, audited, crashes, cancelled }: RunState,
   rounds: number,
 ): string[] {
   const failings: string[] = [];
-  if (lost > 0) failings.push(`${lost} workspaces or keys are not as an acknowledged change left them`);
+  if (lost > 0) failings.push(`${lost} workspaces or keys have lost an acknowledged change`);
   if (tally.violationCount > 0) failings.push(`${tally.violationCount} violations`);
   if (promotions < rounds) failings.push(`only ${promotions} of ${rounds} promotions happened`);
-  if (tally.writesAcknowledged < 10 * promotions || audited < 10 * promotions) failings.push("too few changes to tell");
+  if (tally.writesAcknowledged < 10 * promotions || audited < 10 * promotions) failings.push("too few changes");
   if (cancelled === 0) failings.push("no commit waited for the standby, so none was cancelled");
-  if (tally.unexpected.size > 0) failings.push(`unexpected answers: ${[...tally.unexpected.keys()].join(", ")}`);
-  if (crashes > 0) failings.push(`replicas ended by themselves ${crashes} times`);
+  if (tally.unexpected.size > 0) failings.push(`unexpected results: ${[...tally.unexpected.keys()].join(", ")}`);
+  if (crashes > 0) failings.push(`replicas exited unexpectedly ${crashes} times`);
   return failings;
 }
 
-/** A run in plain text. */
+/** The report of a run as plain text. */
 export function toText(state: RunState, { seed, design, postgres, failings }: ReportFacts): string {
-  const { tally, promotions, cancelled, subjects, audited, lost, awayMs, crashes } = state;
-  const away = awayMs.map((ms) => ms.toFixed(0)).join(", ");
+  const { tally, promotions, cancelled, subjects, audited, lost, unavailableMs, crashes } = state;
+  const unavailable = unavailableMs.map((ms) => ms.toFixed(0)).join(", ");
   return [
     section("Run", [
       ["seed", seed],
       ["design", design],
       ["PostgreSQL", postgres],
       ["primaries lost, standbys promoted", promotions],
-      ["from the loss to the next answer, ms", away || "none"],
-      ["commits whose wait was cancelled", cancelled],
-      ["replicas that ended by themselves", crashes],
+      ["from the loss to the next response, ms", unavailable || "none"],
+      ["commits whose wait for the standby was cancelled", cancelled],
+      ["replicas that exited unexpectedly", crashes],
     ]),
     section("Changes", [["acknowledged", tally.writesAcknowledged], ...sorted(tally.writes)]),
-    section("Calls meanwhile", [
+    section("Calls during the run", [
       ...sorted(tally.callsByProtocol),
-      ["all", total(tally.callsByProtocol)],
-      ["judged", tally.judged],
-      ["without judgement", total(tally.unavailable)],
-      ...sorted(tally.unexpected).map(([what, count]) => [`unexpected: ${what}`, count] as const),
+      ["total", total(tally.callsByProtocol)],
+      ["checked", tally.checked],
+      ["unavailable", total(tally.unavailable)],
+      ...sorted(tally.unexpected).map(([name, count]) => [`unexpected: ${name}`, count] as const),
     ]),
     section("After the promotions", [
       ["workspaces and keys", subjects],
-      ["looked at, each after every promotion", audited],
-      ["of them without an acknowledged change", lost],
-      ["violations, in calls meanwhile, too", tally.violationCount],
+      ["audited after a promotion, in total", audited],
+      ["of them with a lost change", lost],
+      ["violations, in these audits and in calls", tally.violationCount],
     ]),
     ...tally.violations.slice(0, 3).map(toHistory),
-    failings.length === 0 ? "The run holds." : `The run FAILED: ${failings.join("; ")}.`,
+    failings.length === 0 ? "The run passed." : `The run FAILED: ${failings.join("; ")}.`,
   ].join("\n");
 }
 
-/** A run for programs. */
+/** The report of a run as JSON. */
 export function toJson({ tally, ...rest }: RunState, facts: ReportFacts): string {
   const { disables: _samples, ...counts } = tally;
   return JSON.stringify(

@@ -1,134 +1,138 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { audit } from "../faults/audit.js";
-import { createAsk, makeAndDeleteKeys } from "../faults/insisting.js";
-import { liveAsKeys } from "../faults/key-life.js";
-import type { Laboratory } from "../faults/laboratory.js";
+import { createAndDeleteKeys, createSender } from "../faults/insisting.js";
+import { runKeyLifecycles } from "../faults/key-life.js";
+import type { Environment } from "../faults/laboratory.js";
 import { createPopulation, type Population } from "../faults/population.js";
 import { createRandom } from "../faults/random.js";
 import type { KeySubject, WorkspaceSubject } from "../faults/subjects.js";
 import { createTally, type Tally } from "../faults/tally.js";
-import { openEntrances, startTraffic } from "../faults/traffic.js";
-import { createWorkspace, liveAsWorkspaces } from "../faults/workspace-life.js";
+import { openReplicaClients, startTraffic } from "../faults/traffic.js";
+import { createWorkspace, runWorkspaceLifecycles } from "../faults/workspace-life.js";
 import { createWriter } from "../faults/writer.js";
 
 export interface RunOptions {
   readonly seed: number;
-  /** How many primaries are lost. */
+  /** The number of failovers. */
   readonly rounds: number;
-  /** How long changes are made before each loss, at least. */
+  /** The minimum duration of the changes before each failover. */
   readonly seconds: number;
   readonly callsPerSecond: number;
-  readonly enough?: () => boolean;
+  readonly shouldStop?: () => boolean;
   readonly say?: (text: string) => void;
 }
 
 export interface RunState {
-  /** What the calls between the losses have shown. */
+  /** The results of the calls during the run. */
   readonly tally: Tally;
   readonly promotions: number;
   /** Commits whose wait for the standby was cancelled. */
   readonly cancelled: number;
-  /** Workspaces and keys, each looked at after every promotion since it was made. */
+  /** Workspaces and keys. Each is audited after every promotion since its creation. */
   readonly subjects: number;
   readonly audited: number;
-  /** Those of them that are not as an acknowledged change has left them. */
+  /** The number of audits that found an acknowledged change to be lost. */
   readonly lost: number;
-  /** From the loss of each primary until a call was answered by its successor. */
-  readonly awayMs: readonly number[];
+  /** From the loss of each primary to the first response after the promotion. */
+  readonly unavailableMs: readonly number[];
   readonly crashes: number;
 }
 
-/** How many changes are acknowledged before each loss, at least: a busy machine takes longer for them. */
-const leastChanges = 40;
+/** The minimum of acknowledged changes before each failover. A busy machine needs more time for them. */
+const minChanges = 40;
 
-/** Those that make changes at the same time, of each kind. */
-const atOnce = 4;
+/** The number of concurrent writers of each kind. */
+const writersPerKind = 4;
 
-/** Clients that insist, at the same time: they alone find out whether a second attempt tells the truth. */
-const insistingAtOnce = 10;
+/** The number of concurrent clients that retry. Only they detect a retry whose response acknowledges a lost change. */
+const retryingClients = 10;
 
 /**
- * How long the standby gets nothing before its primary is lost. A change is acknowledged a lease after its commit, and a
- * second attempt of it a lease after that: what is committed without the standby is to be acknowledged by then.
+ * How long replication is paused before the primary is lost. A change is acknowledged one lease after its commit, and a
+ * retry one lease after that. The pause is long enough that a commit without the standby would be acknowledged.
  */
-const behindMs = 1_500;
+const replicationPauseMs = 1_500;
 
 const fault = "primary lost";
 
 /**
- * Makes changes through two protocols, loses the primary under them, and looks whether all that was acknowledged is there on
- * its successor. Before, the standby gets nothing for a while, and commits that wait for it are cancelled.
+ * Makes changes on two replicas, destroys the primary meanwhile, and checks that the promoted standby has all
+ * acknowledged changes. Before each failover, replication is paused for a while, and commits that wait for the standby
+ * are cancelled.
  */
-export async function runRounds(laboratory: Laboratory, options: RunOptions): Promise<RunState> {
+export async function runRounds(environment: Environment, options: RunOptions): Promise<RunState> {
   const random = createRandom(options.seed);
   const tally = createTally();
-  const { cluster, replicas, operatorKey } = laboratory;
-  const entrances = openEntrances(replicas);
+  const { cluster, replicas, operatorKey } = environment;
+  const replicaClients = openReplicaClients(replicas);
   let over = false;
-  let losing = false;
-  const faultsOn = () => (losing ? [fault] : []);
-  const writer = () => createWriter(entrances, tally, faultsOn, random.fork(), () => !over);
+  let failingOver = false;
+  const activeFaults = () => (failingOver ? [fault] : []);
+  const writer = () => createWriter(replicaClients, tally, activeFaults, random.fork(), () => !over);
   const subjects: (WorkspaceSubject | KeySubject)[] = [];
-  const population = remembering(createPopulation(random.fork()), subjects);
-  const home = await createWorkspace(writer(), operatorKey);
-  if (home === undefined) throw new Error("the laboratory has no workspace");
+  const population = recordSubjects(createPopulation(random.fork()), subjects);
+  const keyWorkspace = await createWorkspace(writer(), operatorKey);
+  if (keyWorkspace === undefined) throw new Error("the workspace for the keys could not be created");
 
-  const lives: Promise<void>[] = [];
-  for (let slot = 0; slot < atOnce; slot++) {
-    lives.push(liveAsWorkspaces(writer(), population, operatorKey), liveAsKeys(writer(), population, home));
+  const lifecycles: Promise<void>[] = [];
+  for (let slot = 0; slot < writersPerKind; slot++) {
+    lifecycles.push(
+      runWorkspaceLifecycles(writer(), population, operatorKey),
+      runKeyLifecycles(writer(), population, keyWorkspace),
+    );
   }
-  for (let slot = 0; slot < insistingAtOnce; slot++) {
-    const ask = createAsk(entrances, random.fork());
-    lives.push(makeAndDeleteKeys(ask, population, home, tally, random.fork(), () => over));
+  for (let slot = 0; slot < retryingClients; slot++) {
+    const send = createSender(replicaClients, random.fork());
+    lifecycles.push(createAndDeleteKeys(send, population, keyWorkspace, tally, random.fork(), () => over));
   }
-  const { callsPerSecond, rounds, seconds, enough = () => false, say = () => {} } = options;
-  const traffic = startTraffic(entrances, callsPerSecond, population, tally, faultsOn, random.fork());
-  const ask = createAsk(entrances, random.fork());
-  const awayMs: number[] = [];
+  const { callsPerSecond, rounds, seconds, shouldStop = () => false, say = () => {} } = options;
+  const traffic = startTraffic(replicaClients, callsPerSecond, population, tally, activeFaults, random.fork());
+  const send = createSender(replicaClients, random.fork());
+  const unavailableMs: number[] = [];
   let promotions = 0;
   let cancelled = 0;
   let audited = 0;
   let lost = 0;
 
   try {
-    while (promotions < rounds && !enough()) {
-      const enoughChanges = tally.writesAcknowledged + leastChanges;
+    while (promotions < rounds && !shouldStop()) {
+      const targetChanges = tally.writesAcknowledged + minChanges;
       await sleep(seconds * 1_000);
-      while (tally.writesAcknowledged < enoughChanges && !enough()) await sleep(50);
+      while (tally.writesAcknowledged < targetChanges && !shouldStop()) await sleep(50);
       say(`round ${promotions + 1} of ${rounds}: ${tally.writesAcknowledged} changes acknowledged`);
-      losing = true;
-      cluster.holdReplication();
-      for (const until = performance.now() + behindMs; performance.now() < until; await sleep(20)) {
+      failingOver = true;
+      cluster.pauseReplication();
+      for (const until = performance.now() + replicationPauseMs; performance.now() < until; await sleep(20)) {
         cancelled += await cluster.cancelWaits();
       }
       const lostAt = performance.now();
       await cluster.failOver();
       promotions++;
-      say(`round ${promotions} of ${rounds}: the standby has taken over; looking for what was acknowledged`);
-      // Changes wait for the standby; those who look at what there is do not.
-      const [found] = await Promise.all([audit(ask, [...subjects], tally, faultsOn), cluster.addStandby()]);
-      awayMs.push(found.answeredAt - lostAt);
+      say(`round ${promotions} of ${rounds}: standby promoted; checking the acknowledged changes`);
+      // Changes wait for the new standby. The reads of the audit do not.
+      const [found] = await Promise.all([audit(send, [...subjects], tally, activeFaults), cluster.addStandby()]);
+      unavailableMs.push(found.firstResponseAt - lostAt);
       audited += found.audited;
       lost += found.lost;
-      losing = false;
+      failingOver = false;
     }
   } finally {
     over = true;
     traffic.stop();
-    await Promise.all(lives);
-    for (const { protocols } of entrances) for (const protocol of protocols) protocol.close();
+    await Promise.all(lifecycles);
+    for (const { clients } of replicaClients) for (const client of clients) client.close();
   }
   const crashes = replicas.reduce((sum, replica) => sum + replica.crashes(), 0);
-  return { tally, promotions, cancelled, subjects: subjects.length, audited, lost, awayMs, crashes };
+  return { tally, promotions, cancelled, subjects: subjects.length, audited, lost, unavailableMs, crashes };
 }
 
-/** The same population, which also keeps whoever was ever in it. */
-function remembering(population: Population, all: (WorkspaceSubject | KeySubject)[]): Population {
+/** A population that also records every subject that was ever added. */
+function recordSubjects(population: Population, all: (WorkspaceSubject | KeySubject)[]): Population {
   return {
     ...population,
-    admit(about) {
+    add(about) {
       all.push(about);
-      return population.admit(about);
+      return population.add(about);
     },
   };
 }

@@ -1,54 +1,54 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { callsOf } from "./calls.js";
-import { judge } from "./checker.js";
-import type { Ask } from "./insisting.js";
+import { checkCall } from "./checker.js";
+import type { Sender } from "./insisting.js";
 import type { Request } from "./request.js";
 import type { KeySubject, WorkspaceSubject } from "./subjects.js";
-import { keepViolations, type Tally } from "./tally.js";
+import { recordViolations, type Tally } from "./tally.js";
 
-const looksAtOnce = 8;
+const maxInFlight = 8;
 
-/** How long the service may take to find the new primary, on a busy machine. */
-const patienceMs = 30_000;
+/** Long enough for the service to find the new primary, on a busy machine. */
+const responseTimeoutMs = 30_000;
 
-/** Looks at each subject by every kind of call, and holds it against what was acknowledged. */
+/** Makes every kind of call about each subject, and compares the results with the acknowledged changes. */
 export async function audit(
-  ask: Ask,
+  send: Sender,
   subjects: readonly (WorkspaceSubject | KeySubject)[],
   tally: Tally,
-  faultsOn: () => readonly string[],
+  activeFaults: () => readonly string[],
 ) {
-  let answeredAt = Number.POSITIVE_INFINITY;
+  let firstResponseAt = Number.POSITIVE_INFINITY;
   let lost = 0;
-  const left = subjects.values();
+  const remaining = subjects.values();
 
-  async function lookAtNext(): Promise<void> {
-    for (const about of left) await lookAt(about);
+  async function checkNext(): Promise<void> {
+    for (const about of remaining) await checkSubject(about);
   }
 
-  async function lookAt(about: WorkspaceSubject | KeySubject): Promise<void> {
+  async function checkSubject(about: WorkspaceSubject | KeySubject): Promise<void> {
     let isLost = false;
     for (const call of new Set(callsOf(about))) {
-      const { begin, end, answer } = await askUntilAnswered(ask, call.request);
-      answeredAt = Math.min(answeredAt, end);
-      const { word, observations = [] } = call.read(answer);
-      const label = `${call.request.operation} after the promotion: ${word}`;
-      const violations = judge({ begin, end, label }, observations);
-      keepViolations(tally, violations, faultsOn());
+      const { begin, end, result } = await sendUntilResponse(send, call.request);
+      firstResponseAt = Math.min(firstResponseAt, end);
+      const { outcome, observations = [] } = call.read(result);
+      const label = `${call.request.operation} after the promotion: ${outcome}`;
+      const violations = checkCall({ begin, end, label }, observations);
+      recordViolations(tally, violations, activeFaults());
       isLost ||= violations.length > 0;
     }
     if (isLost) lost++;
   }
 
-  await Promise.all(Array.from({ length: looksAtOnce }, lookAtNext));
-  return { answeredAt, audited: subjects.length, lost };
+  await Promise.all(Array.from({ length: maxInFlight }, checkNext));
+  return { firstResponseAt, audited: subjects.length, lost };
 }
 
-async function askUntilAnswered(ask: Ask, request: Request) {
-  for (const deadline = performance.now() + patienceMs; performance.now() < deadline; await sleep(20)) {
+async function sendUntilResponse(send: Sender, request: Request) {
+  for (const deadline = performance.now() + responseTimeoutMs; performance.now() < deadline; await sleep(20)) {
     const begin = performance.now();
-    const answer = await ask(request);
-    if (answer.kind === "success" || answer.kind === "refused") return { begin, end: performance.now(), answer };
+    const result = await send(request);
+    if (result.kind === "success" || result.kind === "refused") return { begin, end: performance.now(), result };
   }
-  throw new Error(`no answer for ${patienceMs} ms: the service does not find its new primary`);
+  throw new Error(`no response for ${responseTimeoutMs} ms: the service does not find its new primary`);
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { createSubject, judge, type Subject } from "./checker.js";
-import { memoryMs } from "./register.js";
+import { checkCall, createSubject, type Subject } from "./checker.js";
+import { retentionMs } from "./register.js";
 
 function workspace() {
   const subject = createSubject("ws_1", { workspace: "enabled" });
@@ -13,9 +13,9 @@ function registerOf(subject: Subject) {
   return register;
 }
 
-/** How many violations a call makes that saw the workspace so. */
+/** The number of violations of a call that observed this value. */
 function violations(subject: Subject, value: string, begin: number, end: number): number {
-  return judge({ begin, end, label: "call" }, [{ subject, register: "workspace", value }]).length;
+  return checkCall({ begin, end, label: "call" }, [{ subject, register: "workspace", value }]).length;
 }
 
 describe("an acknowledged write binds every call that begins after it", () => {
@@ -41,7 +41,7 @@ describe("an acknowledged write binds every call that begins after it", () => {
     expect(violations(subject, "disabled", 6, 9)).toBe(1);
   });
 
-  it("a call that began in the moment of the acknowledgement is not bound by it", () => {
+  it("a call that began at the moment of the acknowledgement is not bound by it", () => {
     const { subject, write } = workspace();
     write("disabled", 10).acknowledged(20);
     expect(violations(subject, "enabled", 20, 25)).toBe(0);
@@ -49,7 +49,7 @@ describe("an acknowledged write binds every call that begins after it", () => {
 });
 
 describe("a call that overlaps a write may see either value", () => {
-  it("while the write is under way", () => {
+  it("while the write is pending", () => {
     const { subject, write } = workspace();
     const disable = write("disabled", 10);
     expect(violations(subject, "enabled", 11, 12)).toBe(0);
@@ -76,7 +76,7 @@ describe("a call that overlaps a write may see either value", () => {
 });
 
 describe("a write with an unknown outcome may take effect at any later moment", () => {
-  it("both values are explained after it, however late", () => {
+  it("both values are possible after it, however late", () => {
     const { subject, write } = workspace();
     write("disabled", 10).unknown(20);
     for (const value of ["enabled", "disabled"]) expect(violations(subject, value, 1_000, 1_001)).toBe(0);
@@ -95,7 +95,7 @@ describe("a write with an unknown outcome may take effect at any later moment", 
     expect(violations(subject, "disabled", 50, 51)).toBe(0);
   });
 
-  it("an acknowledged repetition of the same value does", () => {
+  it("an acknowledged repetition of the same value settles it", () => {
     const { subject, write } = workspace();
     write("disabled", 10).unknown(20);
     write("disabled", 30).acknowledged(40);
@@ -104,7 +104,7 @@ describe("a write with an unknown outcome may take effect at any later moment", 
   });
 });
 
-describe("what is remembered", () => {
+describe("the retained writes", () => {
   it("a write that was not applied explains nothing afterwards", () => {
     const { subject, write } = workspace();
     write("disabled", 10).notApplied();
@@ -112,25 +112,25 @@ describe("what is remembered", () => {
     expect(violations(subject, "enabled", 21, 22)).toBe(0);
   });
 
-  it("old writes are forgotten, unknown ones never, and judgements stay the same", () => {
+  it("old writes are pruned, unknown ones never, and results stay the same", () => {
     const { subject, write } = workspace();
     write("paused", 1).unknown(2);
-    for (let at = 10; at < 10 + 4 * memoryMs; at += 1_000) {
+    for (let at = 10; at < 10 + 4 * retentionMs; at += 1_000) {
       write(at % 2_000 === 10 ? "disabled" : "enabled", at).acknowledged(at + 100);
     }
     const { length } = registerOf(subject).history();
     expect(length).toBeLessThan(40);
-    const last = 10 + 4 * memoryMs;
+    const last = 10 + 4 * retentionMs;
     expect(violations(subject, "paused", last, last)).toBe(0);
     expect(violations(subject, "disabled", last, last)).toBe(1);
     expect(violations(subject, "enabled", last, last)).toBe(0);
   });
 
-  it("a violation tells what was written and which calls came before", () => {
+  it("a violation lists the writes and the calls before it", () => {
     const { subject, write } = workspace();
     write("disabled", 10).acknowledged(20);
     violations(subject, "disabled", 21, 22);
-    const [violation] = judge({ begin: 23, end: 24, label: "grpc on replica 2" }, [
+    const [violation] = checkCall({ begin: 23, end: 24, label: "grpc on replica 2" }, [
       { subject, register: "workspace", value: "enabled" },
     ]);
     expect(violation).toMatchObject({

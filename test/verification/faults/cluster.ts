@@ -7,27 +7,27 @@ import { openPostgres } from "../../../src/embedded/postgres.js";
 import { type BackendProxy, openProxy } from "../../support/proxy.js";
 import { openSession } from "./session.js";
 
-/** A primary and its standby. */
+/** A PostgreSQL primary and its standby. */
 export interface Cluster {
-  /** Leads to whichever server is the primary. */
+  /** Always leads to the current primary. */
   readonly url: string;
-  /** Of PostgreSQL. */
+  /** The version of PostgreSQL. */
   readonly version: string;
-  /** From now on, the standby gets nothing more of what the primary commits. */
-  holdReplication(): void;
+  /** Stops replication: the standby receives no further commits. */
+  pauseReplication(): void;
   resumeReplication(): void;
-  /** Cancels every commit that waits for the standby, as an administrator may. Resolves to how many there were. */
+  /** Cancels every commit that waits for the standby, as an administrator could. Resolves to their number. */
   cancelWaits(): Promise<number>;
-  /** Cancels whatever the service has running. */
+  /** Cancels all running statements of the service. */
   cancelStatements(): Promise<void>;
   /** Terminates each session of the service with this probability. */
   terminateSessions(probability: number): Promise<void>;
-  /** Stops the primary. `crash` has it recover when it is started again; nothing that was written to files is lost. */
+  /** Stops the primary. After `crash` it recovers at its next start; nothing that was written to files is lost. */
   stop(how: "fast" | "crash"): Promise<void>;
   start(): Promise<void>;
-  /** The primary is lost with all that it has not sent, and the standby takes its place. */
+  /** Destroys the primary with everything that it has not replicated, and promotes the standby. */
   failOver(): Promise<void>;
-  /** Gives the primary another standby. */
+  /** Adds a new standby to the primary. */
   addStandby(): Promise<void>;
   close(): Promise<void>;
 }
@@ -35,9 +35,9 @@ export interface Cluster {
 export interface ClusterOptions {
   /** Whether commits wait for the standby, as docs/operations/deployment.md requires. */
   readonly synchronous?: boolean;
-  /** Beside those that every cluster of tests has, as in postgresql.conf. */
+  /** Settings of postgresql.conf, in addition to those of every test cluster. */
   readonly settings?: Readonly<Record<string, string>>;
-  /** The folder of PostgreSQL's programs; left out, the embedded ones. */
+  /** The folder of the PostgreSQL binaries. Omitted: the embedded ones. */
   readonly programs?: string | undefined;
 }
 
@@ -47,18 +47,18 @@ interface Server {
   run: Run;
 }
 
-/** What the standby still lacks when it connects is kept for it; and it connects again soon. */
+/** Keeps WAL that a new standby still needs, and makes the standby reconnect quickly. */
 const clusterSettings = { fsync: "off", wal_keep_size: "1GB", wal_retrieve_retry_interval: "100ms" };
 
-/** How long a standby may take to follow, and to take over, on a busy machine. */
-const patienceMs = 60_000;
+/** Long enough for a standby to follow, and to be promoted, on a busy machine. */
+const standbyTimeoutMs = 60_000;
 
 /** Starts a primary and a standby below this folder. */
 export async function openCluster(folder: string, options: ClusterOptions = {}): Promise<Cluster> {
   const { synchronous = true, programs } = options;
   const settings = { ...clusterSettings, ...options.settings };
   let count = 0;
-  // Before version 16, PostgreSQL insists on a path to its data that its user may follow.
+  // Before version 16, PostgreSQL requires that its user can traverse the whole path to its data.
   await chmod(folder, 0o711);
   const nextDir = async () => {
     const dataDir = join(folder, `server-${++count}`);
@@ -68,9 +68,9 @@ export async function openCluster(folder: string, options: ClusterOptions = {}):
   let primary = await startServer(await nextDir(), settings, programs);
   let sql = openAdmin(primary);
   let standby: { readonly server: Server; readonly link: BackendProxy } | undefined;
-  const front = await openProxy(primary.backend.url);
+  const frontProxy = await openProxy(primary.backend.url);
 
-  /** Makes a standby from a copy of the primary's files, which goes on meanwhile; as pg_basebackup does. */
+  /** Creates a standby from a copy of the files of the running primary, as pg_basebackup does. */
   async function addStandby(): Promise<void> {
     const dataDir = await nextDir();
     await sql`select pg_backup_start('standby', true)`;
@@ -83,16 +83,16 @@ export async function openCluster(folder: string, options: ClusterOptions = {}):
     const conninfo = `host=${hostname} port=${port} user=${username} password=${password}`;
     standby = { server: await startServer(dataDir, { ...settings, primary_conninfo: conninfo }, programs), link };
     if (synchronous) {
-      // Copies have the setting, too: when one takes over, its commits wait until it has a standby itself.
+      // Copies have the setting, too. After a promotion, commits wait until the new primary has a standby.
       await sql`alter system set synchronous_standby_names = '*'`;
       await sql`select pg_reload_conf()`;
     }
-    await untilStandbyFollows();
+    await awaitStandby();
   }
 
-  async function untilStandbyFollows(): Promise<void> {
+  async function awaitStandby(): Promise<void> {
     const state = synchronous ? "sync" : "async";
-    await until(`the standby follows: ${state}`, async () => {
+    await until(`a standby with sync_state ${state}`, async () => {
       const found = await sql`select from pg_stat_replication where state = 'streaming' and sync_state = ${state}`;
       return found.count > 0;
     });
@@ -101,8 +101,8 @@ export async function openCluster(folder: string, options: ClusterOptions = {}):
   async function close(): Promise<void> {
     await sql.end({ timeout: 1 });
     await standby?.link.close();
-    await front.close();
-    await Promise.all((standby === undefined ? [primary] : [primary, standby.server]).map(lose));
+    await frontProxy.close();
+    await Promise.all((standby === undefined ? [primary] : [primary, standby.server]).map(destroy));
   }
 
   let version = "";
@@ -116,9 +116,9 @@ export async function openCluster(folder: string, options: ClusterOptions = {}):
   }
 
   return {
-    url: front.url,
+    url: frontProxy.url,
     version,
-    holdReplication: () => standby?.link.stall(),
+    pauseReplication: () => standby?.link.stall(),
     resumeReplication: () => standby?.link.resume(),
     async cancelWaits() {
       const found = await sql`select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'`;
@@ -127,12 +127,12 @@ export async function openCluster(folder: string, options: ClusterOptions = {}):
     async cancelStatements() {
       await sql`
         select pg_cancel_backend(pid) from pg_stat_activity
-        where application_name = ${nameOfService} and state = 'active'`;
+        where application_name = ${serviceName} and state = 'active'`;
     },
     async terminateSessions(probability) {
       await sql`
         select pg_terminate_backend(pid) from pg_stat_activity
-        where application_name = ${nameOfService} and random() < ${probability}`;
+        where application_name = ${serviceName} and random() < ${probability}`;
     },
     async stop(how) {
       await sql.end({ timeout: 1 });
@@ -142,31 +142,31 @@ export async function openCluster(folder: string, options: ClusterOptions = {}):
     async start() {
       primary.run = await primary.backend.start();
       sql = openAdmin(primary);
-      await untilStandbyFollows();
+      await awaitStandby();
     },
     async failOver() {
       if (standby === undefined) throw new Error("there is no standby");
       const { server, link } = standby;
       const lost = primary;
-      // As if the machine had lost its power: from this moment on nobody hears of it, neither client nor standby.
-      front.cut();
+      // Like a power failure: from this moment on, neither clients nor the standby receive anything from the primary.
+      frontProxy.cut();
       await link.close();
       standby = undefined;
       await sql.end({ timeout: 1 });
-      await lose(lost);
+      await destroy(lost);
       primary = server;
       sql = openAdmin(primary);
-      await sql`select pg_promote(true, ${patienceMs / 1_000})`;
-      front.retarget(primary.backend.url);
-      front.resume();
+      await sql`select pg_promote(true, ${standbyTimeoutMs / 1_000})`;
+      frontProxy.retarget(primary.backend.url);
+      frontProxy.resume();
     },
     addStandby,
     close,
   };
 }
 
-/** What sessions of the service call themselves. */
-const nameOfService = "latchkey";
+/** The application_name of the service's sessions. */
+const serviceName = "latchkey";
 
 function openAdmin({ backend }: Server) {
   return openSession(backend.url);
@@ -183,7 +183,7 @@ async function startServer(
   return server;
 }
 
-/** Where `openPostgres` keeps the files of a server. */
+/** Where `openPostgres` stores the files of a server. */
 const filesIn = (dataDir: string) => join(dataDir, "postgres");
 
 /** Stops it as `pg_ctl stop -m immediate` does. */
@@ -192,7 +192,7 @@ async function crash(server: Server): Promise<void> {
   await server.run.ended;
 }
 
-/** Nothing if it does not run. */
+/** Does nothing if the server does not run. */
 function signal({ dataDir }: Server, name: NodeJS.Signals): void {
   try {
     const [pid] = readFileSync(join(filesIn(dataDir), "postmaster.pid"), "utf8").split("\n");
@@ -202,13 +202,13 @@ function signal({ dataDir }: Server, name: NodeJS.Signals): void {
   }
 }
 
-async function lose(server: Server): Promise<void> {
+async function destroy(server: Server): Promise<void> {
   await crash(server);
   server.backend.discard();
   await rm(server.dataDir, { recursive: true, force: true });
 }
 
-/** What is of the running server alone, and so is not copied; of folders, the files in them. */
+/** Belongs to the running server only. Such files are not copied; such folders are copied empty. */
 const notCopied = new Set([
   "postmaster.pid",
   "postmaster.opts",
@@ -227,7 +227,9 @@ async function copyServer(from: string, to: string): Promise<void> {
   await copyFolder(filesIn(from), filesIn(to), true);
 }
 
-/** Each file keeps its owner, as whom the server runs. One that goes away meanwhile is not needed. */
+/**
+ * Keeps the owner of each file, because the server runs as that user. A file that disappears meanwhile is not needed.
+ */
 async function copyFolder(from: string, to: string, withFiles: boolean): Promise<void> {
   await mkdir(to, { mode: 0o700 });
   const entries = await readdir(from, { withFileTypes: true });
@@ -235,31 +237,32 @@ async function copyFolder(from: string, to: string, withFiles: boolean): Promise
     const [source, target] = [join(from, entry.name), join(to, entry.name)];
     const copied = withFiles && !notCopied.has(entry.name);
     if (entry.isDirectory()) await copyFolder(source, target, copied);
-    else if (entry.isFile() && copied) await copyFile(source, target).then(() => giveTo(target, source), ignoreGone);
+    else if (entry.isFile() && copied)
+      await copyFile(source, target).then(() => copyOwner(target, source), ignoreMissing);
   });
   await Promise.all(copies);
-  await giveTo(to, from);
+  await copyOwner(to, from);
 }
 
-async function giveTo(path: string, ownersOf: string): Promise<void> {
-  const { uid, gid } = await stat(ownersOf);
+async function copyOwner(path: string, from: string): Promise<void> {
+  const { uid, gid } = await stat(from);
   await chown(path, uid, gid);
 }
 
-function ignoreGone(error: NodeJS.ErrnoException): void {
+function ignoreMissing(error: NodeJS.ErrnoException): void {
   if (error.code !== "ENOENT") throw error;
 }
 
 async function writeFor(dataDir: string, name: string, text: string): Promise<void> {
   const path = join(filesIn(dataDir), name);
   await writeFile(path, text, { mode: 0o600 });
-  await giveTo(path, filesIn(dataDir));
+  await copyOwner(path, filesIn(dataDir));
 }
 
-async function until(what: string, isSo: () => Promise<boolean>): Promise<void> {
-  const deadline = performance.now() + patienceMs;
-  while (!(await isSo())) {
-    if (performance.now() > deadline) throw new Error(`waited ${patienceMs} ms in vain: ${what}`);
+async function until(what: string, condition: () => Promise<boolean>): Promise<void> {
+  const deadline = performance.now() + standbyTimeoutMs;
+  while (!(await condition())) {
+    if (performance.now() > deadline) throw new Error(`timed out after ${standbyTimeoutMs} ms: ${what}`);
     await sleep(20);
   }
 }

@@ -3,16 +3,17 @@ import { join } from "node:path";
 import { project } from "../../../commands/project.js";
 import type { ClusterOptions } from "./cluster.js";
 
-/** A way to run the service, or its database, that breaks the promise. */
+/** A variant of the service, or of its database, that breaks the revocation promise. */
 export interface Design {
-  /** The module below src whose place is taken by the file of the design's name, which may build upon it. */
+  /** The module below src that the file of the design replaces. The file may import the replaced module. */
   readonly replaces?: string;
   readonly cluster?: Pick<ClusterOptions, "synchronous" | "settings">;
 }
 
 /**
- * Each does what the service does not do, or did before. Where the design before was only slower, or let tenants slow each
- * other down, there is nothing to find here: see test/integration/storage/shares, test/integration/storage/pool-exhausted, test/integration/revocation/changes and
+ * Designs that were rejected, or that the service used before. Earlier designs that were only slower, or let tenants
+ * slow each other down, are not listed, because fault injection cannot detect them. They are tested in
+ * test/integration/storage/shares, test/integration/storage/pool-exhausted, test/integration/revocation/changes and
  * test/integration/storage/unseen-changes.
  */
 const designs: Readonly<Record<string, Design>> = {
@@ -25,7 +26,7 @@ const designs: Readonly<Record<string, Design>> = {
   "no-margin": { replaces: "revocation/lease" },
   "rare-renewals": { replaces: "revocation/lease" },
   "highest-transaction": { replaces: "revocation/change-store" },
-  // So that what was not written is not soon written anyway.
+  // The long delay keeps the WAL writer from writing the commits soon anyway.
   "unsafe-setting": {
     replaces: "revocation/change-store",
     cluster: { settings: { synchronous_commit: "off", wal_writer_delay: "10s" } },
@@ -38,32 +39,32 @@ const designs: Readonly<Record<string, Design>> = {
 
 export const brokenDesigns = Object.keys(designs);
 
-/** Those by which a failover loses what was acknowledged. */
+/** The designs with which a failover loses acknowledged changes. */
 export const losingDesigns = ["async", "unheard-warnings", "unwritten-repeats", "confirmed-elsewhere"];
 
-/** Undefined stands for the sound design. */
+/** @param name undefined for the built service */
 export function clusterOf(name: string | undefined): Design["cluster"] {
   return name === undefined ? undefined : designs[name]?.cluster;
 }
 
-/** The folder of the service as it was built. */
+/** The folder of the built service. */
 export const built = join(project, "dist");
 
-/** The folder of the service as this design has it: as it was built, or a copy below `folder`. */
+/** Returns the folder of the service with this design: the built one, or a copy below `folder`. */
 export function installDesign(name: string | undefined, folder: string): string {
   const replaces = name === undefined ? undefined : designs[name]?.replaces;
   if (name === undefined || replaces === undefined) return built;
   return installModule(join("test/verification/faults/designs", `${name}.mjs`), replaces, join(folder, name));
 }
 
-/** A copy of the built service in a new folder, in which a file takes the place of a module below src. */
-function installModule(file: string, replacedModule: string, home: string): string {
-  const dist = join(home, "dist");
+/** Copies the built service into a new folder, and replaces a module below src by a file. */
+function installModule(file: string, replacedModule: string, copy: string): string {
+  const dist = join(copy, "dist");
   mkdirSync(dist, { recursive: true });
   for (const part of ["src", "gen"]) cpSync(join(built, part), join(dist, part), { recursive: true });
-  cpSync(join(project, "package.json"), join(home, "package.json"));
-  symlinkSync(join(project, "node_modules"), join(home, "node_modules"), "dir");
-  // The module must be there, or nothing would be replaced; a design may build upon it.
+  cpSync(join(project, "package.json"), join(copy, "package.json"));
+  symlinkSync(join(project, "node_modules"), join(copy, "node_modules"), "dir");
+  // The rename fails if the module does not exist. Otherwise a renamed module would silently not be replaced.
   const module = join(dist, "src", replacedModule);
   renameSync(`${module}.js`, `${module}.as-built.js`);
   cpSync(join(project, file), `${module}.js`);

@@ -1,16 +1,16 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { judge } from "./checker.js";
+import { checkCall } from "./checker.js";
 import type { Population } from "./population.js";
 import { useSession } from "./session.js";
-import { seenOfCaller } from "./subjects.js";
-import { keepViolations, type Tally } from "./tally.js";
+import { observationsOfCaller } from "./subjects.js";
+import { recordViolations, type Tally } from "./tally.js";
 
-const lookEveryMs = 500;
+const pollIntervalMs = 500;
 
-/** How long ago an event may have been recorded that is seen only now: its transaction ends with its statement. */
-const longestStatementMs = 15_000;
+/** The maximum age of an event that a poll can see for the first time: its transaction ends with its statement. */
+const maxStatementMs = 15_000;
 
-/** How long the server may take from its last look at the caller to the event. */
+/** The maximum time from the server's last check of the caller to the event. */
 const slackMs = 50;
 
 interface Effect {
@@ -21,7 +21,7 @@ interface Effect {
   readonly at: number;
 }
 
-/** Makes the database remember when each event was recorded; those of the service say when its handler ran. */
+/** Adds a column with the time of each insert. The time in the service's own column is that of the handler. */
 export async function recordTimes(databaseUrl: string): Promise<void> {
   await useSession(
     databaseUrl,
@@ -30,58 +30,59 @@ export async function recordTimes(databaseUrl: string): Promise<void> {
 }
 
 /**
- * Holds every change that was made with a key against the end of that key, whatever became of its answer: that it was
- * recorded after the end had been acknowledged is a violation, however long it had waited.
+ * Checks every change that was made with a key against the revocation of that key, whether or not the call got a
+ * response. A change that was recorded after the revocation was acknowledged is a violation, however long it had
+ * waited.
  */
 export function watchEffects(
   databaseUrl: string,
   population: Population,
   tally: Tally,
-  faultsOn: () => readonly string[],
+  activeFaults: () => readonly string[],
 ): { stop(): Promise<void> } {
-  const known = new Map<string, number>();
+  const seen = new Map<string, number>();
   let stopped = false;
-  let lastLookAt = performance.now();
+  let lastPollAt = performance.now();
 
-  async function look(): Promise<void> {
-    const since = Date.now() - longestStatementMs;
+  async function poll(): Promise<void> {
+    const since = Date.now() - maxStatementMs;
     const effects = await useSession(
       databaseUrl,
       (sql) => sql<Effect[]>`
         select event_id as "eventId", actor, type, (extract(epoch from recorded_at) * 1000)::float8 as at
         from audit_events where recorded_at > to_timestamp(${since / 1_000}::float8) and actor <> 'operator'`,
     );
-    lastLookAt = performance.now();
-    for (const [eventId, at] of known) if (at < since - longestStatementMs) known.delete(eventId);
-    const monotonic = performance.now() - Date.now();
+    lastPollAt = performance.now();
+    for (const [eventId, at] of seen) if (at < since - maxStatementMs) seen.delete(eventId);
+    const toMonotonic = performance.now() - Date.now();
     for (const { eventId, actor, type, at } of effects) {
-      if (known.has(eventId)) continue;
-      known.set(eventId, at);
+      if (seen.has(eventId)) continue;
+      seen.set(eventId, at);
       const owner = population.ownerOf(actor);
-      const observations = owner && seenOfCaller(owner, "accepted", false);
+      const observations = owner && observationsOfCaller(owner, "accepted", false);
       if (observations === undefined) continue;
       tally.effects++;
-      const begin = at + monotonic - slackMs;
+      const begin = at + toMonotonic - slackMs;
       const label = `${type} was recorded (${eventId})`;
-      keepViolations(tally, judge({ begin, end: at + monotonic, label }, observations), faultsOn());
+      recordViolations(tally, checkCall({ begin, end: at + toMonotonic, label }, observations), activeFaults());
     }
   }
 
-  /** The database may be away for a while. */
-  async function tryToLook(): Promise<void> {
-    await look().catch((error) => {
-      if (performance.now() - lastLookAt > longestStatementMs) throw error;
+  /** Tolerates a database that is unavailable for a while. */
+  async function tryToPoll(): Promise<void> {
+    await poll().catch((error) => {
+      if (performance.now() - lastPollAt > maxStatementMs) throw error;
     });
   }
 
   const running = (async () => {
     while (!stopped) {
-      await tryToLook();
-      await sleep(lookEveryMs);
+      await tryToPoll();
+      await sleep(pollIntervalMs);
     }
-    await look();
+    await poll();
   })();
-  running.catch(() => {}); // told by stop()
+  running.catch(() => {}); // stop() rejects with the error
   return {
     async stop() {
       stopped = true;

@@ -5,13 +5,13 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vites
 import { type Cluster, openCluster } from "./cluster.js";
 import { built, installDesign } from "./designs.js";
 import { faultsNamed } from "./injector.js";
-import { openLaboratory, unlikeClocks } from "./laboratory.js";
+import { divergentClocks, openEnvironment } from "./laboratory.js";
 import { toText } from "./report.js";
 import { type RoundOptions, runRound } from "./round.js";
 import { useSession } from "./session.js";
 import { findFailings } from "./verdict.js";
 
-/** Moderate, because other tests run beside these on the same machine. `npm run faults` asks for more. */
+/** Moderate, because other tests run on the same machine. `npm run faults` uses a higher rate. */
 const callsPerSecond = 500;
 
 let cluster: Cluster;
@@ -27,7 +27,7 @@ afterAll(async () => {
 });
 
 describe("revocation is immediate, in real processes with real clients", () => {
-  it("whatever befalls replicas, Redis and the network", { timeout: 180_000 }, async () => {
+  it("while replicas, Redis, PostgreSQL and the network fail", { timeout: 180_000 }, async () => {
     const faults = faultsNamed(
       "replica killed",
       "replica frozen",
@@ -44,20 +44,27 @@ describe("revocation is immediate, in real processes with real clients", () => {
       "long transaction",
     );
     const state = await run(built, makeFolder(), 3, { seed: 1, seconds: 40, faults });
-    const demands = {
-      callsPerSecondWhileFaultsOn: 100,
+    const requirements = {
+      callsPerSecondDuringFaults: 100,
       writesPerSecond: 3,
-      lateCallsPerSecond: 0.5,
+      delayedCallsPerSecond: 0.5,
       faults,
-      leastOfEachFault: 1,
+      minOfEachFault: 1,
     };
-    const failings = findFailings(state, demands);
-    const facts = { seed: 1, replicas: 3, design: "as it is", postgres: cluster.version, ownCpu: 0, failings };
+    const failings = findFailings(state, requirements);
+    const facts = {
+      seed: 1,
+      replicas: 3,
+      design: "none (the built service)",
+      postgres: cluster.version,
+      ownCpu: 0,
+      failings,
+    };
     expect(failings, toText(state, facts)).toEqual([]);
   });
 });
 
-describe("the laboratory finds designs that break the promise", () => {
+describe("fault injection detects designs that break the revocation promise", () => {
   it.each([
     ["cache-aside", faultsNamed("redis cut for one", "old redis writes replayed")],
     ["publish-subscribe", faultsNamed("redis cut for one", "redis stalled for one")],
@@ -74,7 +81,7 @@ describe("the laboratory finds designs that break the promise", () => {
       seed: 1,
       seconds: 60,
       faults,
-      enough: ({ violationCount }) => violationCount > 0,
+      shouldStop: ({ violationCount }) => violationCount > 0,
     });
     expect(state.tally.violationCount).toBeGreaterThan(0);
   });
@@ -88,15 +95,15 @@ function makeFolder(): string {
 
 async function run(dist: string, folder: string, replicas: number, options: Omit<RoundOptions, "callsPerSecond">) {
   const databaseUrl = await createDatabase();
-  const laboratory = await openLaboratory({ cluster, databaseUrl, replicas, clocks: unlikeClocks, dist, folder });
+  const environment = await openEnvironment({ cluster, databaseUrl, replicas, clocks: divergentClocks, dist, folder });
   try {
-    return await runRound(laboratory, { ...options, callsPerSecond });
+    return await runRound(environment, { ...options, callsPerSecond });
   } finally {
-    await laboratory.close();
+    await environment.close();
   }
 }
 
-/** An empty one, in the cluster that all tests here share. */
+/** Creates an empty database in the cluster that all tests of this file share. */
 async function createDatabase(): Promise<string> {
   const url = new URL(cluster.url);
   url.pathname = `/round_${++databases}`;

@@ -2,24 +2,24 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type postgres from "postgres";
 import type { BackendProxy } from "../../support/proxy.js";
 import type { Cluster } from "./cluster.js";
-import type { Occupant } from "./occupant.js";
+import type { PoolExhauster } from "./occupant.js";
 import type { Random } from "./random.js";
 import type { RedisService } from "./redis-service.js";
 import type { OtherClock, Replica } from "./replica.js";
 import { openSession } from "./session.js";
 
-/** What faults are made on. */
-export interface Scene {
+/** The processes and helpers that faults act on. */
+export interface FaultContext {
   readonly replicas: readonly Replica[];
   readonly redis: RedisService;
   readonly cluster: Cluster;
-  readonly occupant: Occupant;
+  readonly poolExhauster: PoolExhauster;
   readonly databaseUrl: string;
-  /** Resolves when every process of a replica has asked Postgres something and was answered; false if one was not. */
+  /** Makes every process of a replica query Postgres. Resolves to whether all of them got a response. */
   readonly roundTrip: (replica: Replica) => Promise<boolean>;
-  /** Counts for how long a replica that was suspended had to obey. */
-  readonly suspended: (boundMs: number) => void;
-  /** Looks at all that were changed not long ago, and holds each against what was acknowledged. */
+  /** Records how long after a suspend the calls of the replica were checked as if begun before it. */
+  readonly recordBound: (boundMs: number) => void;
+  /** Reads all recently changed subjects, and compares each with the acknowledged changes. */
   readonly audit: () => Promise<unknown>;
   readonly random: Random;
 }
@@ -27,17 +27,17 @@ export interface Scene {
 /** One kind of fault. */
 export interface FaultKind {
   readonly name: string;
-  /** What it takes hold of: two faults that hold the same part are not made at once. */
-  readonly holds: Part;
-  /** The replicas that it can be made on, if not on all. */
-  readonly fits?: (replica: Replica) => boolean;
-  /** How long it lasts, in milliseconds. */
-  readonly lasts: readonly [number, number];
-  /** Makes it, on this replica if it is about one, and returns how to heal it. */
-  start(scene: Scene, one: Replica): Promise<Heal> | Heal;
+  /** Two faults on the same resource are never active together. */
+  readonly resource: Resource;
+  /** The replicas that it applies to. Omitted: all. */
+  readonly appliesTo?: (replica: Replica) => boolean;
+  /** Minimum and maximum duration. */
+  readonly durationMs: readonly [number, number];
+  /** Injects the fault, on this replica if it concerns a single one, and returns how to heal it. */
+  start(context: FaultContext, replica: Replica): Promise<Heal> | Heal;
 }
 
-export type Part =
+export type Resource =
   | "redis"
   | "redis link of one"
   | "redis links of all"
@@ -52,7 +52,7 @@ export type Part =
 
 export type Heal = () => Promise<void> | void;
 
-/** Every kind of fault that the laboratory knows. */
+/** All kinds of faults. */
 export const faultKinds: readonly FaultKind[] = [
   onLink("redis", "cut", (link) => link.cut()),
   onLink("redis", "stalled", (link) => link.stall()),
@@ -77,22 +77,22 @@ export const faultKinds: readonly FaultKind[] = [
     return nothing;
   }),
   onRedis("redis restarted on an old snapshot", [300, 2_000], ({ redis, random }) =>
-    redis.lose(random.between(1_000, 6_000)),
+    redis.killAndRestore(random.between(1_000, 6_000)),
   ),
-  onRedis("old redis writes replayed", [700, 1_500], ({ redis, random }) => over(20, () => redis.replay(random))),
-  onRedis("redis evicting", [500, 1_500], ({ redis, random }) => over(50, () => redis.evict(0.3, random))),
+  onRedis("old redis writes replayed", [700, 1_500], ({ redis, random }) => repeat(20, () => redis.replay(random))),
+  onRedis("redis evicting", [500, 1_500], ({ redis, random }) => repeat(50, () => redis.evict(0.3, random))),
   onLink("postgres", "cut", (link) => link.cut()),
   onLink("postgres", "stalled", (link) => link.stall()),
   onLink("postgres", "delayed", (link, random) => link.delay(random.between(20, 150))),
-  // So what a replica is told is old, and its lease nearly over.
+  // The replica then receives old snapshots, and its lease is nearly over.
   onLink("postgres", "answering late", (link, random) => link.delayAnswers(random.between(150, 240))),
   {
     name: "postgres blackholed for one",
-    holds: "postgres link of one",
-    lasts: [500, 3_000],
-    start(_scene, { postgres }) {
+    resource: "postgres link of one",
+    durationMs: [500, 3_000],
+    start(_context, { postgres }) {
       postgres.blackhole();
-      // What was forgotten on the way is not delivered later; its connections end.
+      // Dropped packets are never delivered, so the connections must end.
       return () => {
         postgres.cut();
         postgres.resume();
@@ -101,14 +101,14 @@ export const faultKinds: readonly FaultKind[] = [
   },
   onLinks("postgres", "cut", [100, 500], (link) => link.cut()),
   onSessions("postgres sessions terminated", [500, 1_500], ({ cluster }) =>
-    over(100, () => cluster.terminateSessions(0.2)),
+    repeat(100, () => cluster.terminateSessions(0.2)),
   ),
   onSessions("postgres statements cancelled", [500, 1_500], ({ cluster }) =>
-    over(20, () => cluster.cancelStatements()),
+    repeat(20, () => cluster.cancelStatements()),
   ),
   onSessions("waits for the standby cancelled", [500, 1_500], ({ cluster }) => {
-    cluster.holdReplication();
-    const stop = over(20, () => cluster.cancelWaits());
+    cluster.pauseReplication();
+    const stop = repeat(20, () => cluster.cancelWaits());
     return async () => {
       await stop();
       cluster.resumeReplication();
@@ -118,38 +118,38 @@ export const faultKinds: readonly FaultKind[] = [
   onPostgres("postgres crashed", ({ cluster }) => cluster.stop("crash")),
   {
     name: "primary lost, standby promoted",
-    holds: "postgres",
-    lasts: [0, 300],
+    resource: "postgres",
+    durationMs: [0, 300],
     async start({ cluster, audit, random }) {
-      // A change is acknowledged a lease after its commit, and a second attempt a lease after that: what is committed
-      // without the standby is to be acknowledged by then.
-      const behindUntil = performance.now() + random.between(700, 1_500);
-      cluster.holdReplication();
-      for (; performance.now() < behindUntil; await sleep(20)) await cluster.cancelWaits();
+      // A change is acknowledged one lease after its commit, and a retry one lease after that. Replication is paused
+      // for long enough that a commit without the standby would be acknowledged.
+      const pausedUntil = performance.now() + random.between(700, 1_500);
+      cluster.pauseReplication();
+      for (; performance.now() < pausedUntil; await sleep(20)) await cluster.cancelWaits();
       await cluster.failOver();
-      // Changes wait for the standby; those who look at what there is do not.
+      // Changes wait for the new standby. The reads of the audit do not.
       return async () => void (await Promise.all([audit(), cluster.addStandby()]));
     },
   },
-  // It has a transaction id, and so is in progress in every snapshot until it ends.
-  withTransaction("long transaction", async (own) => {
-    await own`begin`;
-    await own`select pg_current_xact_id()`;
+  // The transaction has an id, so every snapshot lists it as in progress until it ends.
+  withTransaction("long transaction", async (session) => {
+    await session`begin`;
+    await session`select pg_current_xact_id()`;
   }),
-  withTransaction("long transaction that only reads", async (own) => {
-    await own`begin isolation level repeatable read`;
-    await own`select from keys limit 1`;
+  withTransaction("long transaction that only reads", async (session) => {
+    await session`begin isolation level repeatable read`;
+    await session`select from keys limit 1`;
   }),
   {
-    // Longer than a change takes to be acknowledged elsewhere, shorter than a queue may stand before it is cut.
+    // Longer than another replica needs to acknowledge a change, shorter than the time after which the queue sheds.
     name: "connections occupied for one",
-    holds: "connections of one",
-    lasts: [400, 900],
-    start: ({ occupant }, one) => occupant.occupy(one),
+    resource: "connections of one",
+    durationMs: [400, 900],
+    start: ({ poolExhauster }, replica) => poolExhauster.occupy(replica),
   },
   onProcess("replica killed", [100, 1_500], async (replica) => {
     await replica.kill();
-    return () => startAgain(replica);
+    return () => restart(replica);
   }),
   onProcess("replica frozen", [100, 3_000], (replica) => {
     replica.freeze();
@@ -157,44 +157,46 @@ export const faultKinds: readonly FaultKind[] = [
   }),
   onProcess("replica restarted", [0, 500], async (replica) => {
     await replica.stop();
-    return () => startAgain(replica);
+    return () => restart(replica);
   }),
   {
-    // It keeps them until this comes again.
+    // The replica keeps these clocks until the next fault of this kind.
     name: "replica restarted with other clocks",
-    holds: "process of one",
-    lasts: [0, 500],
-    async start({ random }, one) {
-      await one.kill();
-      const isSound = random.chance(0.2);
-      const clock = isSound ? {} : { aheadMs: random.between(-3_000, 3_000), speed: random.between(0.92, 1.08) };
-      return () => startAgain(one, clock);
+    resource: "process of one",
+    durationMs: [0, 500],
+    async start({ random }, replica) {
+      await replica.kill();
+      const hasCorrectClock = random.chance(0.2);
+      const clock = hasCorrectClock
+        ? {}
+        : { aheadMs: random.between(-3_000, 3_000), speed: random.between(0.92, 1.08) };
+      return () => restart(replica, clock);
     },
   },
   {
     name: "replica suspended",
-    holds: "process of one, and its database",
-    lasts: [500, 3_000],
-    async start({ roundTrip, suspended }, one) {
-      // What befell its database before is over: the bound holds while Postgres answers.
+    resource: "process of one, and its database",
+    durationMs: [500, 3_000],
+    async start({ roundTrip, recordBound }, replica) {
+      // Earlier faults of its database must be over: the limit is valid only while Postgres responds.
       await sleep(1_000);
-      await one.suspend();
+      await replica.suspend();
       return async () => {
-        one.resume();
+        replica.resume();
         const resumedAt = performance.now();
-        const obeysAt = await untilItObeys(one, roundTrip);
-        one.suspends.ended(obeysAt);
-        suspended(obeysAt - resumedAt);
+        const strictAt = await awaitStrict(replica, roundTrip);
+        replica.suspends.ended(strictAt);
+        recordBound(strictAt - resumedAt);
       };
     },
   },
   {
     name: "worker killed",
-    holds: "process of one",
-    fits: ({ workers }) => workers > 1,
-    lasts: [0, 300],
-    async start(_scene, one) {
-      await one.killWorker();
+    resource: "process of one",
+    appliesTo: ({ workers }) => workers > 1,
+    durationMs: [0, 300],
+    async start(_context, replica) {
+      await replica.killWorker();
       return nothing;
     },
   },
@@ -203,27 +205,27 @@ export const faultKinds: readonly FaultKind[] = [
 const nothing = () => {};
 
 type LinkName = "redis" | "postgres";
-type Harm = (link: BackendProxy, random: Random) => void;
+type ApplyFault = (link: BackendProxy, random: Random) => void;
 
-function onLink(backend: LinkName, how: string, harm: Harm): FaultKind {
+function onLink(backend: LinkName, how: string, apply: ApplyFault): FaultKind {
   return {
     name: `${backend} ${how} for one`,
-    holds: `${backend} link of one`,
-    lasts: [300, 3_000],
-    start({ random }, one) {
-      harm(one[backend], random);
-      return () => one[backend].resume();
+    resource: `${backend} link of one`,
+    durationMs: [300, 3_000],
+    start({ random }, replica) {
+      apply(replica[backend], random);
+      return () => replica[backend].resume();
     },
   };
 }
 
-function onLinks(backend: LinkName, how: string, lasts: FaultKind["lasts"], harm: Harm): FaultKind {
+function onLinks(backend: LinkName, how: string, durationMs: FaultKind["durationMs"], apply: ApplyFault): FaultKind {
   return {
     name: `${backend} ${how} for all`,
-    holds: `${backend} links of all`,
-    lasts,
+    resource: `${backend} links of all`,
+    durationMs,
     start({ replicas, random }) {
-      for (const replica of replicas) harm(replica[backend], random);
+      for (const replica of replicas) apply(replica[backend], random);
       return () => {
         for (const replica of replicas) replica[backend].resume();
       };
@@ -231,52 +233,52 @@ function onLinks(backend: LinkName, how: string, lasts: FaultKind["lasts"], harm
   };
 }
 
-function onRedis(name: string, lasts: FaultKind["lasts"], start: FaultKind["start"]): FaultKind {
-  return { name, holds: "redis", lasts, start };
+function onRedis(name: string, durationMs: FaultKind["durationMs"], start: FaultKind["start"]): FaultKind {
+  return { name, resource: "redis", durationMs, start };
 }
 
-/** While it can be reached. */
-function onSessions(name: string, lasts: FaultKind["lasts"], start: FaultKind["start"]): FaultKind {
-  return { name, holds: "sessions of postgres", lasts, start };
+/** A fault of sessions, which needs a PostgreSQL that can be reached. */
+function onSessions(name: string, durationMs: FaultKind["durationMs"], start: FaultKind["start"]): FaultKind {
+  return { name, resource: "sessions of postgres", durationMs, start };
 }
 
-function onPostgres(name: string, stop: (scene: Scene) => Promise<void>): FaultKind {
+function onPostgres(name: string, stop: (context: FaultContext) => Promise<void>): FaultKind {
   return {
     name,
-    holds: "postgres",
-    lasts: [0, 600],
-    async start(scene) {
-      await stop(scene);
-      return scene.cluster.start;
+    resource: "postgres",
+    durationMs: [0, 600],
+    async start(context) {
+      await stop(context);
+      return context.cluster.start;
     },
   };
 }
 
 function onProcess(
   name: string,
-  lasts: FaultKind["lasts"],
+  durationMs: FaultKind["durationMs"],
   start: (replica: Replica) => Promise<Heal> | Heal,
 ): FaultKind {
-  return { name, holds: "process of one", lasts, start: (_scene, one) => start(one) };
+  return { name, resource: "process of one", durationMs, start: (_context, replica) => start(replica) };
 }
 
-/** Does it again and again until it is healed. */
-function over(pauseMs: number, action: () => Promise<unknown>): () => Promise<void> {
-  let going = true;
+/** Repeats the action until the fault is healed. */
+function repeat(pauseMs: number, action: () => Promise<unknown>): () => Promise<void> {
+  let active = true;
   const ended = (async () => {
-    while (going) {
-      await action().catch(nothing); // the server is being replaced just now
+    while (active) {
+      await action().catch(nothing); // the server is being replaced
       await sleep(pauseMs);
     }
   })();
   return async () => {
-    going = false;
+    active = false;
     await ended;
   };
 }
 
-/** Its old ports may be taken for a moment by a connection that goes out from this machine. */
-async function startAgain(replica: Replica, clock?: OtherClock): Promise<void> {
+/** Retries, because an outgoing connection of this machine may briefly use one of the replica's ports. */
+async function restart(replica: Replica, clock?: OtherClock): Promise<void> {
   for (let attemptsLeft = 5; ; attemptsLeft--) {
     try {
       return await replica.start(clock);
@@ -287,38 +289,38 @@ async function startAgain(replica: Replica, clock?: OtherClock): Promise<void> {
   }
 }
 
-/** The lease as it is installed, and how often it is renewed meanwhile. */
+/** The default lease time, and how often a replica renews its lease in that time. */
 const leaseMs = 250;
 const renewalsPerLease = 3;
 
 /**
- * When a replica must obey what was acknowledged while it was suspended: one renewal interval after it goes on, by its own
- * clocks, and a round trip to Postgres. How long that takes just now is measured by calls that ask Postgres, twice: the
- * question of the lease is a larger one. In any case, when its lease is over.
+ * Resolves to the moment from which on a resumed replica must apply the changes that were acknowledged during its
+ * suspend: one renewal interval by its own clocks, and a round trip to Postgres. The round trip is measured with two
+ * calls that query Postgres, because the query of the change poller is larger. The end of the lease is the upper limit.
  */
-async function untilItObeys(replica: Replica, roundTrip: Scene["roundTrip"]): Promise<number> {
+async function awaitStrict(replica: Replica, roundTrip: FaultContext["roundTrip"]): Promise<number> {
   const resumedAt = performance.now();
-  const leaseOverAt = resumedAt + leaseMs / replica.speed();
+  const leaseEndsAt = resumedAt + leaseMs / replica.speed();
   await sleep(leaseMs / renewalsPerLease / replica.speed());
-  const isAnswered = (await roundTrip(replica)) && (await roundTrip(replica));
-  return isAnswered ? Math.min(performance.now(), leaseOverAt) : leaseOverAt;
+  const responded = (await roundTrip(replica)) && (await roundTrip(replica));
+  return responded ? Math.min(performance.now(), leaseEndsAt) : leaseEndsAt;
 }
 
-/** A session of somebody else, which leaves its transaction open. */
-function withTransaction(name: string, begin: (own: postgres.Sql) => Promise<void>): FaultKind {
+/** A session of another client, which leaves its transaction open. */
+function withTransaction(name: string, begin: (session: postgres.Sql) => Promise<void>): FaultKind {
   return {
     name,
-    holds: "nothing",
-    lasts: [1_000, 8_000],
+    resource: "nothing",
+    durationMs: [1_000, 8_000],
     async start({ databaseUrl }) {
       for (let attemptsLeft = 50; ; attemptsLeft--) {
-        const own = openSession(databaseUrl, { idle_timeout: 0 });
+        const session = openSession(databaseUrl, { idle_timeout: 0 });
         try {
-          await begin(own);
-          // It may have ended with its server.
-          return () => own.end({ timeout: 1 });
+          await begin(session);
+          // The session may already have ended with its server.
+          return () => session.end({ timeout: 1 });
         } catch (error) {
-          await own.end({ timeout: 1 });
+          await session.end({ timeout: 1 });
           if (attemptsLeft === 0) throw error;
           await sleep(200);
         }

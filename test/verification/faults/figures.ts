@@ -1,6 +1,6 @@
 import type { Tally } from "./tally.js";
 
-/** How long things took, in milliseconds. */
+/** Latency figures in milliseconds. */
 export interface Latency {
   readonly count: number;
   readonly p50: number;
@@ -14,7 +14,9 @@ export function latencyOf(samples: readonly number[]): Latency {
   return { count: sorted.length, p50: at(0.5), p99: at(0.99), max: sorted.at(-1) ?? 0 };
 }
 
-/** How long Disable took: of all, while nothing was wrong, while only other things than Redis were, and by Redis fault. */
+/**
+ * Latency of `disableWorkspace`: in total, without faults, with other faults than those of Redis, and by Redis fault.
+ */
 export function disableLatency({ disables }: Tally): Map<string, Latency> {
   const onRedis = (name: string) => name.includes("redis");
   const groups = new Map<string, number[]>();

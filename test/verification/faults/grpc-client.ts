@@ -3,9 +3,9 @@ import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { Client, credentials, type ServiceError, status } from "@grpc/grpc-js";
 import { ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
-import { type Answer, type ProtocolClient, patienceMs, withoutJudgement } from "./answer.js";
+import { type CallResult, callTimeoutMs, inconclusiveCodes, type ProtocolClient } from "./answer.js";
 
-/** gRPC over one channel that lives as long as the laboratory and finds its replica again after each restart. */
+/** gRPC over one channel that stays open, and reconnects to its replica after each restart. */
 export function openGrpcClient(port: number): ProtocolClient {
   const client = new Client(`127.0.0.1:${port}`, credentials.createInsecure(), {
     "grpc.initial_reconnect_backoff_ms": 100,
@@ -17,8 +17,8 @@ export function openGrpcClient(port: number): ProtocolClient {
   return {
     name: "grpc",
     call({ grpc, method }, done) {
-      const options = { deadline: Date.now() + patienceMs };
-      client.makeUnaryRequest(grpc.path, sameBytes, sameBytes, grpc.bytes, grpc.metadata, options, (error, bytes) => {
+      const options = { deadline: Date.now() + callTimeoutMs };
+      client.makeUnaryRequest(grpc.path, identity, identity, grpc.bytes, grpc.metadata, options, (error, bytes) => {
         if (error) return done(readError(error));
         const fields = fromBinary(method.output, bytes ?? new Uint8Array()) as unknown as Record<string, unknown>;
         done({ kind: "success", fields });
@@ -28,17 +28,17 @@ export function openGrpcClient(port: number): ProtocolClient {
   };
 }
 
-function sameBytes(bytes: Buffer): Buffer {
+function identity(bytes: Buffer): Buffer {
   return bytes;
 }
 
-export function readError(error: Pick<ServiceError, "code" | "details" | "metadata">): Answer {
+export function readError(error: Pick<ServiceError, "code" | "details" | "metadata">): CallResult {
   const [bytes] = error.metadata.get("grpc-status-details-bin");
-  // In these words grpc-js says that it found no connection to send the call on.
+  // The message of grpc-js for a call that it could not send, because it had no connection.
   if (error.details.startsWith("No connection established")) return { kind: "unsent" };
-  // Without our details, it was not the service that answered.
+  // Without error details, the response is not from the service.
   if (!(bytes instanceof Buffer)) return { kind: "unavailable", why: `grpc ${status[error.code]}` };
   const details = fromBinary(StatusSchema, bytes).details.map((detail) => anyUnpack(detail, ErrorInfoSchema));
   const code = details.find((info) => info !== undefined)?.reason.toLowerCase() ?? "no reason";
-  return withoutJudgement.has(code) ? { kind: "unavailable", why: code } : { kind: "refused", code };
+  return inconclusiveCodes.has(code) ? { kind: "unavailable", why: code } : { kind: "refused", code };
 }

@@ -1,96 +1,96 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { type FaultKind, faultKinds, type Part, type Scene } from "./faults.js";
+import { type FaultContext, type FaultKind, faultKinds, type Resource } from "./faults.js";
 import type { Replica } from "./replica.js";
 import { add, type Tally } from "./tally.js";
 
-/** Makes faults, several at once, until it is told to stop. */
+/** Injects faults, several at a time, until it is stopped. */
 export interface Injector {
-  /** The faults that are on at this moment. */
-  on(): readonly string[];
-  /** The faults that were on at some moment since then. */
-  since(begin: number): readonly string[];
-  /** For how long at least one fault was on. */
-  onForMs(): number;
-  /** Whether a fault could not be made or healed: then there are no more, and `stop` says why. */
+  /** The faults that are active now. */
+  active(): readonly string[];
+  /** The faults that were active at some moment since `begin`. */
+  activeSince(begin: number): readonly string[];
+  /** For how long at least one fault was active. */
+  activeMs(): number;
+  /** Whether a fault could not be injected or healed. Then no more are injected, and `stop` rejects with the reason. */
   failed(): boolean;
-  /** Resolves when all is healed; rejects if something could not be. */
+  /** Resolves when all faults are healed. Rejects if one could not be. */
   stop(): Promise<void>;
 }
 
-const mostAtOnce = 3;
+const maxActive = 3;
 
-/** How long ended faults are remembered; a write takes no longer. */
-const memoryMs = 10_000;
+/** How long ended faults are remembered. A write takes no longer. */
+const retentionMs = 10_000;
 
-/** Makes faults of these kinds, each once before any comes again. */
-export function startInjector(scene: Scene, kinds: readonly FaultKind[], tally: Tally): Injector {
-  const { random, replicas } = scene;
-  const held = new Set<string>();
-  const on = new Set<string>();
+/** Injects faults of these kinds. Each kind is used once before any is repeated. */
+export function startInjector(context: FaultContext, kinds: readonly FaultKind[], tally: Tally): Injector {
+  const { random, replicas } = context;
+  const locked = new Set<string>();
+  const active = new Set<string>();
   let ended: { readonly name: string; readonly at: number }[] = [];
-  let onForMs = 0;
-  let onSince = 0;
+  let activeMs = 0;
+  let activeFrom = 0;
   let stopped = false;
 
-  async function make(kind: FaultKind, one: Replica, parts: readonly string[]): Promise<void> {
-    for (const part of parts) held.add(part);
+  async function inject(kind: FaultKind, replica: Replica, locks: readonly string[]): Promise<void> {
+    for (const lock of locks) locked.add(lock);
     const name = kind.name;
-    if (on.size === 0) onSince = performance.now();
-    on.add(name);
+    if (active.size === 0) activeFrom = performance.now();
+    active.add(name);
     add(tally.faults, name);
     try {
-      const heal = await kind.start(scene, one);
-      await sleep(random.between(...kind.lasts));
+      const heal = await kind.start(context, replica);
+      await sleep(random.between(...kind.durationMs));
       await heal();
     } finally {
-      on.delete(name);
+      active.delete(name);
       const now = performance.now();
-      if (on.size === 0) onForMs += now - onSince;
-      ended = [...ended.filter(({ at }) => at > now - memoryMs), { name, at: now }];
-      for (const part of parts) held.delete(part);
+      if (active.size === 0) activeMs += now - activeFrom;
+      ended = [...ended.filter(({ at }) => at > now - retentionMs), { name, at: now }];
+      for (const lock of locks) locked.delete(lock);
     }
   }
 
   async function run(): Promise<void> {
-    const underWay = new Set<Promise<void>>();
+    const inFlight = new Set<Promise<void>>();
     let bag: FaultKind[] = [];
     let failure: unknown;
-    for (let made = 0; !stopped && failure === undefined; ) {
+    for (let injected = 0; !stopped && failure === undefined; ) {
       if (bag.length === 0) bag = random.shuffle(kinds);
-      const one = random.pick(replicas);
+      const replica = random.pick(replicas);
       const at = bag.findIndex(
-        ({ name, holds, fits }) =>
-          !on.has(name) && (fits?.(one) ?? true) && isFree(partsOf(holds, one, replicas), held),
+        ({ name, resource, appliesTo }) =>
+          !active.has(name) && (appliesTo?.(replica) ?? true) && isFree(locksOf(resource, replica, replicas), locked),
       );
-      const [kind] = on.size < mostAtOnce && at >= 0 ? bag.splice(at, 1) : [];
+      const [kind] = active.size < maxActive && at >= 0 ? bag.splice(at, 1) : [];
       if (kind !== undefined) {
-        const fault = make(kind, one, partsOf(kind.holds, one, replicas))
+        const fault = inject(kind, replica, locksOf(kind.resource, replica, replicas))
           .catch((error) => {
             failure = error;
           })
-          .finally(() => underWay.delete(fault));
-        underWay.add(fault);
-        // Now and then all heals, so that every fault also meets a service in full health.
-        if (++made % 8 === 0) {
-          await Promise.all(underWay);
+          .finally(() => inFlight.delete(fault));
+        inFlight.add(fault);
+        // From time to time all faults are healed, so that every kind also hits a healthy service.
+        if (++injected % 8 === 0) {
+          await Promise.all(inFlight);
           await sleep(random.between(500, 1_500));
         }
       }
       await sleep(random.between(50, 600));
     }
-    await Promise.all(underWay);
+    await Promise.all(inFlight);
     if (failure !== undefined) throw failure;
   }
 
   const running = run();
   let failed = false;
   running.catch(() => {
-    failed = true; // told by stop()
+    failed = true; // stop() rejects with the error
   });
   return {
-    on: () => [...on],
-    since: (begin) => [...new Set([...on, ...ended.filter(({ at }) => at >= begin).map(({ name }) => name)])],
-    onForMs: () => onForMs + (on.size > 0 ? performance.now() - onSince : 0),
+    active: () => [...active],
+    activeSince: (begin) => [...new Set([...active, ...ended.filter(({ at }) => at >= begin).map(({ name }) => name)])],
+    activeMs: () => activeMs + (active.size > 0 ? performance.now() - activeFrom : 0),
     failed: () => failed,
     async stop() {
       stopped = true;
@@ -99,7 +99,7 @@ export function startInjector(scene: Scene, kinds: readonly FaultKind[], tally: 
   };
 }
 
-/** The kinds of these names. */
+/** Finds kinds of faults by name. */
 export function faultsNamed(...names: string[]): FaultKind[] {
   return names.map((name) => {
     const kind = faultKinds.find((each) => each.name === name);
@@ -108,31 +108,32 @@ export function faultsNamed(...names: string[]): FaultKind[] {
   });
 }
 
-function isFree(parts: readonly string[], held: ReadonlySet<string>): boolean {
-  return parts.every((part) => !held.has(part));
+function isFree(locks: readonly string[], locked: ReadonlySet<string>): boolean {
+  return locks.every((lock) => !locked.has(lock));
 }
 
-type PartsOf = (one: string, all: (prefix: string) => string[]) => string[];
+type LocksOf = (replica: string, all: (prefix: string) => string[]) => string[];
 
-const partsHeld: Readonly<Record<Part, PartsOf>> = {
+/** The locks that a fault on each resource takes, so that conflicting faults are not active together. */
+const resourceLocks: Readonly<Record<Resource, LocksOf>> = {
   redis: () => ["redis"],
-  "redis link of one": (one) => [`redis ${one}`],
-  "redis links of all": (_one, all) => all("redis"),
-  "postgres link of one": (one) => [`postgres ${one}`],
-  "postgres links of all": (_one, all) => all("postgres"),
-  // A replica that starts meanwhile may need another attempt, no more.
+  "redis link of one": (replica) => [`redis ${replica}`],
+  "redis links of all": (_replica, all) => all("redis"),
+  "postgres link of one": (replica) => [`postgres ${replica}`],
+  "postgres links of all": (_replica, all) => all("postgres"),
+  // Restarts of replicas are allowed meanwhile. They may only need another attempt.
   "sessions of postgres": () => ["database"],
-  // Nobody reaches it.
-  postgres: (_one, all) => ["database", ...all("postgres")],
-  // There is one row to lock, and the changes that wait for it have to arrive.
-  "connections of one": (one) => ["occupant", `process ${one}`, `postgres ${one}`],
-  // A replica starts only if it reaches its database.
-  "process of one": (one) => [`process ${one}`, `postgres ${one}`],
-  // Nor is it disturbed: then it would be entitled to more time.
-  "process of one, and its database": (one) => ["database", `process ${one}`, `postgres ${one}`],
+  // No replica reaches PostgreSQL.
+  postgres: (_replica, all) => ["database", ...all("postgres")],
+  // There is only one row to lock, and the changes that wait for it must reach the replica.
+  "connections of one": (replica) => ["locked row", `process ${replica}`, `postgres ${replica}`],
+  // A replica can start only if it reaches its database.
+  "process of one": (replica) => [`process ${replica}`, `postgres ${replica}`],
+  // Its database must not be disturbed either. The promise would then allow the replica more time.
+  "process of one, and its database": (replica) => ["database", `process ${replica}`, `postgres ${replica}`],
   nothing: () => [],
 };
 
-function partsOf(part: Part, { name }: Replica, replicas: readonly Replica[]): string[] {
-  return partsHeld[part](name, (prefix) => replicas.map((replica) => `${prefix} ${replica.name}`));
+function locksOf(resource: Resource, { name }: Replica, replicas: readonly Replica[]): string[] {
+  return resourceLocks[resource](name, (prefix) => replicas.map((replica) => `${prefix} ${replica.name}`));
 }

@@ -1,90 +1,91 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Answer } from "./answer.js";
+import type { CallResult } from "./answer.js";
 import type { Population } from "./population.js";
 import type { Random } from "./random.js";
 import { prepare, type Request } from "./request.js";
-import { type KeySubject, keySubject, namesOf, type WorkspaceSubject } from "./subjects.js";
+import { grantsFor, type KeySubject, keySubject, type WorkspaceSubject } from "./subjects.js";
 import { add, type Tally } from "./tally.js";
-import type { Entrance } from "./traffic.js";
+import type { ReplicaClients } from "./traffic.js";
 import type { WriteOutcome } from "./writer.js";
 
-/** Calls through a protocol and on a replica chosen anew each time. */
-export type Ask = (request: Request) => Promise<Answer>;
+/** Sends each request over a random protocol to a random replica. */
+export type Sender = (request: Request) => Promise<CallResult>;
 
-export function createAsk(entrances: readonly Entrance[], random: Random): Ask {
+export function createSender(replicaClients: readonly ReplicaClients[], random: Random): Sender {
   return (request) => {
-    const protocol = random.pick(random.pick(entrances).protocols);
-    return new Promise((resolve) => protocol.call(request, resolve));
+    const client = random.pick(random.pick(replicaClients).clients);
+    return new Promise((resolve) => client.call(request, resolve));
   };
 }
 
-/** Between two attempts of a client that was not answered. */
-const againMs = 50;
+/** The pause before a retry. */
+const retryDelayMs = 50;
 
-/** How long a key is there, at most: so some are deleted at any moment, and some are not. */
-const longestLifeMs = 800;
+/** Short enough that at any moment, some keys exist and others are already deleted. */
+const maxLifetimeMs = 800;
 
 /**
- * Makes keys and deletes them, one after the other, as a client does that insists: a creation is repeated with its
- * idempotency key, and a deletion until it is acknowledged. That a key is not found acknowledges its deletion, too.
+ * Creates and deletes keys, one after the other, with retries. A creation is retried with its idempotency key, and a
+ * deletion until it is acknowledged. "Key not found" acknowledges a deletion, too.
  */
-export async function makeAndDeleteKeys(
-  ask: Ask,
+export async function createAndDeleteKeys(
+  send: Sender,
   population: Population,
-  home: WorkspaceSubject,
+  keyWorkspace: WorkspaceSubject,
   tally: Tally,
   random: Random,
   isOver: () => boolean,
 ): Promise<void> {
   while (!isOver()) {
-    const key = await createKey(ask, home, tally, isOver);
+    const key = await createKey(send, keyWorkspace, tally, isOver);
     if (key === undefined) return;
-    const leave = population.admit(key);
-    await sleep(random.between(0, longestLifeMs));
-    await deleteKey(ask, key, tally, isOver);
-    leave();
+    const remove = population.add(key);
+    await sleep(random.between(0, maxLifetimeMs));
+    await deleteKey(send, key, tally, isOver);
+    remove();
   }
 }
 
 async function createKey(
-  ask: Ask,
-  home: WorkspaceSubject,
+  send: Sender,
+  keyWorkspace: WorkspaceSubject,
   tally: Tally,
   isOver: () => boolean,
 ): Promise<KeySubject | undefined> {
-  const settings = namesOf("granted");
-  const request = prepare("createKey", home.secret, settings, settings, randomUUID());
+  const settings = grantsFor("granted");
+  const request = prepare("createKey", keyWorkspace.secret, settings, settings, randomUUID());
   while (!isOver()) {
-    const answer = await ask(request);
-    const outcome = readOutcome(answer, request, tally);
-    if (answer.kind === "success") return keySubject(home, `${answer.fields["keyId"]}`, `${answer.fields["key"]}`);
+    const result = await send(request);
+    const outcome = readOutcome(result, request, tally);
+    if (result.kind === "success")
+      return keySubject(keyWorkspace, `${result.fields["keyId"]}`, `${result.fields["key"]}`);
     if (outcome === "not applied") return undefined;
-    await sleep(againMs);
+    await sleep(retryDelayMs);
   }
   return undefined;
 }
 
-async function deleteKey(ask: Ask, key: KeySubject, tally: Tally, isOver: () => boolean): Promise<void> {
-  const request = prepare("deleteKey", key.home.secret, { keyId: key.keyId });
+async function deleteKey(send: Sender, key: KeySubject, tally: Tally, isOver: () => boolean): Promise<void> {
+  const request = prepare("deleteKey", key.keyWorkspace.secret, { keyId: key.keyId });
   let outcome: WriteOutcome["kind"] = "unknown";
   while (outcome === "unknown" && !isOver()) {
-    const underWay = key.subject.registers["life"]?.write("deleted", performance.now());
-    const answer = await ask(request);
-    outcome = readOutcome(answer, request, tally, "key_not_found");
-    if (outcome === "acknowledged") underWay?.acknowledged(performance.now());
-    else if (outcome === "unknown") underWay?.unknown(performance.now());
-    else underWay?.notApplied();
-    if (outcome === "unknown") await sleep(againMs);
+    const pending = key.subject.registers["existence"]?.write("deleted", performance.now());
+    const result = await send(request);
+    outcome = readOutcome(result, request, tally, "key_not_found");
+    if (outcome === "acknowledged") pending?.acknowledged(performance.now());
+    else if (outcome === "unknown") pending?.unknown(performance.now());
+    else pending?.notApplied();
+    if (outcome === "unknown") await sleep(retryDelayMs);
   }
 }
 
-/** @param done a refusal by which the change is acknowledged */
-function readOutcome(answer: Answer, { operation }: Request, tally: Tally, done?: string): WriteOutcome["kind"] {
-  const isDone = answer.kind === "success" || (answer.kind === "refused" && answer.code === done);
-  const outcome = isDone ? "acknowledged" : answer.kind === "refused" ? "not applied" : "unknown";
+/** @param done an error code that acknowledges the change */
+function readOutcome(result: CallResult, { operation }: Request, tally: Tally, done?: string): WriteOutcome["kind"] {
+  const isDone = result.kind === "success" || (result.kind === "refused" && result.code === done);
+  const outcome = isDone ? "acknowledged" : result.kind === "refused" ? "not applied" : "unknown";
   if (isDone) tally.writesAcknowledged++;
-  else if (answer.kind === "refused") add(tally.unexpected, `${operation}: ${answer.code}`);
+  else if (result.kind === "refused") add(tally.unexpected, `${operation}: ${result.code}`);
   add(tally.writes, `${operation}, ${outcome}`);
   return outcome;
 }

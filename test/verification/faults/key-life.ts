@@ -1,60 +1,69 @@
-import { insist, pauseBetweenWrites, watchMs } from "./life.js";
+import { observationMs, pauseBetweenWrites, retryUntilAcknowledged } from "./life.js";
 import type { Population } from "./population.js";
 import type { Random } from "./random.js";
 import { prepare, type Request } from "./request.js";
-import { type KeySettings, type KeySubject, keySubject, namesOf, type WorkspaceSubject } from "./subjects.js";
+import { grantsFor, type KeySettings, type KeySubject, keySubject, type WorkspaceSubject } from "./subjects.js";
 import type { Writer } from "./writer.js";
 
-/** Keys, one after the other, each updated until it is deleted, rerolled, or cannot be judged any more. */
-export async function liveAsKeys(writer: Writer, population: Population, home: WorkspaceSubject): Promise<void> {
-  let heir: KeySubject | undefined;
+/** Creates keys one after the other, and updates each until it is deleted, rerolled, or an outcome is unknown. */
+export async function runKeyLifecycles(
+  writer: Writer,
+  population: Population,
+  keyWorkspace: WorkspaceSubject,
+): Promise<void> {
+  let successor: KeySubject | undefined;
   while (writer.writing()) {
-    const key = heir ?? (await createKey(writer, home));
+    const key = successor ?? (await createKey(writer, keyWorkspace));
     if (key === undefined) return;
-    const leave = population.admit(key);
-    heir = await liveAsKey(writer, key);
-    if (heir !== undefined) {
-      // The old key is watched beside its successor for a while.
-      void writer.pause(...watchMs).then(leave);
-    } else leave();
+    const remove = population.add(key);
+    successor = await runKeyLifecycle(writer, key);
+    if (successor !== undefined) {
+      // The old key is still checked for a while, together with its successor.
+      void writer.pause(...observationMs).then(remove);
+    } else remove();
   }
 }
 
-async function createKey(writer: Writer, home: WorkspaceSubject): Promise<KeySubject | undefined> {
-  const made = await writer.create(prepare("createKey", home.secret, namesOf("granted")));
-  return made && keySubject(home, `${made["keyId"]}`, `${made["key"]}`);
+async function createKey(writer: Writer, keyWorkspace: WorkspaceSubject): Promise<KeySubject | undefined> {
+  const created = await writer.create(prepare("createKey", keyWorkspace.secret, grantsFor("granted")));
+  return created && keySubject(keyWorkspace, `${created["keyId"]}`, `${created["key"]}`);
 }
 
-/** Returns the key that has taken its place, if it was rerolled. */
-async function liveAsKey(writer: Writer, key: KeySubject): Promise<KeySubject | undefined> {
-  const { subject, home, keyId, settings } = key;
+/** Returns the successor of the key if it was rerolled. */
+async function runKeyLifecycle(writer: Writer, key: KeySubject): Promise<KeySubject | undefined> {
+  const { subject, keyWorkspace, keyId, settings } = key;
   const { random } = writer;
-  const present = { ...settings };
+  const current = { ...settings };
   while (writer.writing()) {
     await pauseBetweenWrites(writer);
-    const dice = random.between(0, 1);
-    if (dice < 0.07) {
-      const outcome = await writer.write(subject, "life", "deleted", prepare("deleteKey", home.secret, { keyId }));
+    const draw = random.between(0, 1);
+    if (draw < 0.07) {
+      const outcome = await writer.write(
+        subject,
+        "existence",
+        "deleted",
+        prepare("deleteKey", keyWorkspace.secret, { keyId }),
+      );
       if (outcome.kind === "not applied") continue;
       writer.retire(outcome.kind === "acknowledged" ? "deleted" : "unknown outcome");
-      await writer.pause(...watchMs);
+      await writer.pause(...observationMs);
       return undefined;
     }
-    if (dice < 0.17 && present.term === "running") {
-      const request = prepare("rerollKey", home.secret, { keyId, expiration: 0 });
-      const outcome = await writer.write(subject, "term", "ended", request);
+    if (draw < 0.17 && current.expiry === "future") {
+      const request = prepare("rerollKey", keyWorkspace.secret, { keyId, expiration: 0 });
+      const outcome = await writer.write(subject, "expiry", "past", request);
       if (outcome.kind === "not applied") continue;
       writer.retire(outcome.kind === "acknowledged" ? "rerolled" : "unknown outcome");
       if (outcome.kind === "unknown") return undefined;
-      return keySubject(home, `${outcome.fields["keyId"]}`, `${outcome.fields["key"]}`, present);
+      return keySubject(keyWorkspace, `${outcome.fields["keyId"]}`, `${outcome.fields["key"]}`, current);
     }
-    const toggle = random.pick([toggleEnabled, toggleEnabled, toggleGrant, toggleTerm]);
-    const change = toggle(key, present, random);
+    const toggle = random.pick([toggleEnabled, toggleEnabled, toggleGrant, toggleExpiry]);
+    const change = toggle(key, current, random);
     const attempt = () => writer.write(subject, change.register, change.value, change.request, change.refusal);
     const outcome = await attempt();
-    if (outcome.kind === "acknowledged") Object.assign(present, { [change.register]: change.value });
+    if (outcome.kind === "acknowledged") Object.assign(current, { [change.register]: change.value });
     if (outcome.kind !== "unknown") continue;
-    await insist(writer, attempt);
+    await retryUntilAcknowledged(writer, attempt);
     return undefined;
   }
   return undefined;
@@ -67,28 +76,32 @@ interface Change {
   readonly refusal?: string;
 }
 
-function toggleEnabled({ home, keyId }: KeySubject, present: KeySettings): Change {
-  const value = present.enabled === "enabled" ? "disabled" : "enabled";
-  const request = prepare("updateKey", home.secret, { keyId, enabled: value === "enabled" });
+function toggleEnabled({ keyWorkspace, keyId }: KeySubject, current: KeySettings): Change {
+  const value = current.enabled === "enabled" ? "disabled" : "enabled";
+  const request = prepare("updateKey", keyWorkspace.secret, { keyId, enabled: value === "enabled" });
   return { register: "enabled", value, request };
 }
 
-function toggleGrant({ home, keyId }: KeySubject, present: KeySettings): Change {
-  const value = present.grant === "granted" ? "lacking" : "granted";
-  return { register: "grant", value, request: prepare("updateKey", home.secret, { keyId, ...namesOf(value) }) };
+function toggleGrant({ keyWorkspace, keyId }: KeySubject, current: KeySettings): Change {
+  const value = current.grant === "granted" ? "missing" : "granted";
+  return {
+    register: "grant",
+    value,
+    request: prepare("updateKey", keyWorkspace.secret, { keyId, ...grantsFor(value) }),
+  };
 }
 
-/** Far enough ahead that it does not come. */
-const farMs = 3_600_000;
+/** Far enough ahead that it is not reached in a round. */
+const farFutureMs = 3_600_000;
 
 /**
- * When the change is acknowledged, the expiry has passed. It may have when the change is asked for: a replica accepts it
- * whose own time of day is behind, and others refuse it.
+ * A past expiry has passed at the latest when the change is acknowledged. It may have passed already when the request
+ * is sent. Then a replica whose time of day is behind accepts the change, and others refuse it.
  */
-function toggleTerm({ home, keyId }: KeySubject, present: KeySettings, random: Random): Change {
-  const value = present.term === "running" ? "ended" : "running";
-  const expires = Math.round(Date.now() + (value === "running" ? farMs : random.between(-600, 150)));
+function toggleExpiry({ keyWorkspace, keyId }: KeySubject, current: KeySettings, random: Random): Change {
+  const value = current.expiry === "future" ? "past" : "future";
+  const expires = Math.round(Date.now() + (value === "future" ? farFutureMs : random.between(-600, 150)));
   const protoJson = { keyId, expires: new Date(expires).toISOString() };
-  const request = prepare("updateKey", home.secret, { keyId, expires }, protoJson);
-  return { register: "term", value, request, refusal: "invalid_input" };
+  const request = prepare("updateKey", keyWorkspace.secret, { keyId, expires }, protoJson);
+  return { register: "expiry", value, request, refusal: "invalid_input" };
 }

@@ -5,8 +5,8 @@ import { recordTimes } from "./effects.js";
 import { openRedisService, type RedisService } from "./redis-service.js";
 import { type OtherClock, openReplica, type Replica } from "./replica.js";
 
-/** Replicas of the service as real processes, on one PostgreSQL, which has a standby, and one Redis. */
-export interface Laboratory {
+/** Replicas of the service as real processes, with one PostgreSQL that has a standby, and one Redis. */
+export interface Environment {
   readonly cluster: Cluster;
   readonly replicas: readonly Replica[];
   readonly redis: RedisService;
@@ -15,29 +15,29 @@ export interface Laboratory {
   close(): Promise<void>;
 }
 
-export interface LaboratoryOptions {
+export interface EnvironmentOptions {
   readonly cluster: Cluster;
-  /** A database of the cluster, if not its first one. */
+  /** A database of the cluster. Omitted: its first one. */
   readonly databaseUrl?: string;
   readonly replicas: number;
-  /** Those of the replicas at first, where they are not sound. */
+  /** The clocks with which the first replicas start. Replicas without an entry have correct clocks. */
   readonly clocks?: readonly OtherClock[];
   /** The folder of the built service. */
   readonly dist: string;
-  /** Where the replicas may keep files. */
+  /** Where the replicas store files. */
   readonly folder: string;
 }
 
-/** Of one that is behind and slow, and of one that is ahead and fast: as far apart as the promise allows. */
-export const unlikeClocks: readonly OtherClock[] = [
+/** One clock is behind and slow, the other ahead and fast. They differ by as much as the promise allows. */
+export const divergentClocks: readonly OtherClock[] = [
   { aheadMs: -2_500, speed: 0.92 },
   { aheadMs: 2_500, speed: 1.08 },
 ];
 
-/** One that is served by several processes. */
+/** The number of the replica that has several workers. */
 const replicaWithWorkers = 3;
 
-export async function openLaboratory(options: LaboratoryOptions): Promise<Laboratory> {
+export async function openEnvironment(options: EnvironmentOptions): Promise<Environment> {
   const { cluster, databaseUrl = cluster.url, dist, folder } = options;
   const undo: (() => unknown)[] = [];
   const close = async () => {
@@ -60,7 +60,7 @@ export async function openLaboratory(options: LaboratoryOptions): Promise<Labora
       replicas.push(replica);
       undo.push(() => replica.close());
     };
-    await add(1); // it makes the schema
+    await add(1); // creates the schema
     await recordTimes(databaseUrl);
     await Promise.all(Array.from({ length: options.replicas - 1 }, (_, index) => add(index + 2)));
     return { cluster, replicas, redis, operatorKey, databaseUrl, close };

@@ -1,73 +1,78 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Call } from "./calls.js";
-import { judge } from "./checker.js";
-import { createLateGrpc, lateConnect, lateHttp } from "./late-senders.js";
+import { checkCall } from "./checker.js";
+import { createDelayedGrpc, delayedConnect, delayedHttp } from "./late-senders.js";
 import type { Random } from "./random.js";
 import type { Replica } from "./replica.js";
-import { add, keepViolations, type Tally } from "./tally.js";
-
-/** How many calls are held back at a time: one for so many calls a second beside them, and no more than this. */
-const callsPerClient = 25;
-const mostClients = 32;
-
-/** For how long a body is held back: mostly until some change was acknowledged. */
-const holdsMs = [0, 1_200] as const;
-
-/** One call in so many has a deadline that passes before its body is sent. */
-const overdueOneIn = 8;
-const overdueTimeoutMs = 40;
+import { add, recordViolations, type Tally } from "./tally.js";
 
 /**
- * Clients that send the headers of a call, and its body much later. An acceptance must be explained by how its caller
- * stood after the body was sent; a refusal may have been of the headers.
+ * How many calls with a delayed body are in flight: one per `callsPerClient` of the normal calls a second, up to a
+ * maximum.
  */
-export function startLateClients(
+const callsPerClient = 25;
+const maxClients = 32;
+
+/** How long a body is delayed. Mostly long enough that a change is acknowledged meanwhile. */
+const bodyDelayMs = [0, 1_200] as const;
+
+/** One call in 8 has a deadline that passes before its body is sent. */
+const expiredOneIn = 8;
+const expiredTimeoutMs = 40;
+
+/**
+ * Clients that send the headers of a call first, and its body much later. An accepted call must match the state of its
+ * caller after the body was sent. A refused call may have been refused because of its headers.
+ */
+export function startDelayedClients(
   replicas: readonly Replica[],
   callsPerSecond: number,
-  source: { nextLate(): Call | undefined },
+  source: { nextDelayed(): Call | undefined },
   tally: Tally,
-  faultsOn: () => readonly string[],
-  faultsSince: (begin: number) => readonly string[],
+  activeFaults: () => readonly string[],
+  faultsActiveSince: (begin: number) => readonly string[],
   random: Random,
 ): { stop(): Promise<void> } {
-  const senders = [lateHttp, lateConnect, createLateGrpc()];
+  const senders = [delayedHttp, delayedConnect, createDelayedGrpc()];
   let stopped = false;
 
   async function callOnce(): Promise<void> {
-    const call = source.nextLate();
+    const call = source.nextDelayed();
     if (call === undefined) return sleep(50);
-    if (random.chance(1 / overdueOneIn)) return callOverdue(call);
+    if (random.chance(1 / expiredOneIn)) return callWithExpiredDeadline(call);
     const sender = random.pick(senders);
     const replica = random.pick(replicas);
     const headersSentAt = performance.now();
-    const { answer, bodySentAt } = await sender.send(replica, call.request, random.between(...holdsMs));
+    const { result, bodySentAt } = await sender.send(replica, call.request, random.between(...bodyDelayMs));
     const end = performance.now();
     if (stopped) return;
-    if (answer.kind === "unavailable" || answer.kind === "unsent") return unavailable(answer);
-    const { word, observations } = call.read(answer);
-    add(tally.lateWords, word);
-    if (observations === undefined) return add(tally.unexpected, `late ${call.request.operation}: ${word}`);
-    const begin = replica.suspends.countsFrom(answer.kind === "success" ? bodySentAt : headersSentAt);
-    const label = `${call.request.operation} with a late body by ${sender.name} on ${replica.describe()}: ${word}`;
-    keepViolations(tally, judge({ begin, end, label }, observations), faultsOn());
+    if (result.kind === "unavailable" || result.kind === "unsent") return countUnavailable(result);
+    const { outcome, observations } = call.read(result);
+    add(tally.delayedResults, outcome);
+    if (observations === undefined)
+      return add(tally.unexpected, `${call.request.operation} with a delayed body: ${outcome}`);
+    const begin = replica.suspends.effectiveBegin(result.kind === "success" ? bodySentAt : headersSentAt);
+    const route = `over ${sender.name} on ${replica.describe()}`;
+    const label = `${call.request.operation} with a delayed body ${route}: ${outcome}`;
+    recordViolations(tally, checkCall({ begin, end, label }, observations), activeFaults());
   }
 
-  /** Not over plain HTTP, which has no word for a deadline. */
-  async function callOverdue({ request }: Call): Promise<void> {
+  /** Excludes plain HTTP, which has no deadline header. */
+  async function callWithExpiredDeadline({ request }: Call): Promise<void> {
     const sender = random.pick(senders.filter(({ name }) => name !== "http"));
     const begin = performance.now();
-    const holdMs = random.between(20 * overdueTimeoutMs, 30 * overdueTimeoutMs);
-    const { answer } = await sender.send(random.pick(replicas), request, holdMs, overdueTimeoutMs);
+    const delayMs = random.between(20 * expiredTimeoutMs, 30 * expiredTimeoutMs);
+    const { result } = await sender.send(random.pick(replicas), request, delayMs, expiredTimeoutMs);
     if (stopped) return;
-    // A replica that was frozen meanwhile may have read headers and body at once: by its clock, no time has passed.
-    const wasAwake = !faultsSince(begin).some((name) => name.startsWith("replica"));
-    if (answer.kind === "success" && wasAwake)
+    // A replica that was frozen meanwhile may have read headers and body together. By its clock, no time has passed.
+    const wasRunning = !faultsActiveSince(begin).some((name) => name.startsWith("replica"));
+    if (result.kind === "success" && wasRunning)
       add(tally.unexpected, `${request.operation}: accepted after its deadline`);
-    if (answer.kind === "unavailable" && answer.why === "deadline_exceeded") tally.overdue++;
+    if (result.kind === "unavailable" && result.why === "deadline_exceeded") tally.refusedAfterDeadline++;
   }
 
-  async function unavailable(answer: { kind: "unavailable"; why: string } | { kind: "unsent" }): Promise<void> {
-    add(tally.unavailable, answer.kind === "unsent" ? "not reached" : `late body: ${answer.why}`);
+  async function countUnavailable(result: { kind: "unavailable"; why: string } | { kind: "unsent" }): Promise<void> {
+    add(tally.unavailable, result.kind === "unsent" ? "not connected" : `delayed body: ${result.why}`);
     await sleep(50);
   }
 
@@ -75,7 +80,7 @@ export function startLateClients(
     while (!stopped) await callOnce();
   }
 
-  const clients = Math.min(mostClients, Math.ceil(callsPerSecond / callsPerClient));
+  const clients = Math.min(maxClients, Math.ceil(callsPerSecond / callsPerClient));
   const running = Array.from({ length: clients }, run);
   return {
     async stop() {

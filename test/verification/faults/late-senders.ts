@@ -4,86 +4,92 @@ import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fromBinary } from "@bufbuild/protobuf";
 import { Metadata } from "@grpc/grpc-js";
-import { type Answer, patienceMs } from "./answer.js";
-import { readConnect } from "./connect-client.js";
+import { type CallResult, callTimeoutMs } from "./answer.js";
+import { readConnectResponse } from "./connect-client.js";
 import { readError } from "./grpc-client.js";
-import { readAnswer } from "./http-client.js";
+import { readHttpResponse } from "./http-client.js";
 import type { Replica } from "./replica.js";
 import type { Request } from "./request.js";
 
-/** An answer to a call whose body was held back. */
-export interface LateAnswer {
-  readonly answer: Answer;
-  /** When the body was sent; Infinity if the answer came before. */
+/** The result of a call with a delayed body. */
+export interface DelayedResult {
+  readonly result: CallResult;
+  /** When the body was sent. Infinity if the response arrived before. */
   readonly bodySentAt: number;
 }
 
-/** Sends the headers of a request, holds the body back for so long, and then sends it, by one protocol. */
-export interface LateSender {
+/** Sends the headers of a request, waits, and then sends its body, over one protocol. */
+export interface DelayedSender {
   readonly name: "http" | "connect" | "grpc";
-  /** @param timeoutMs for how long the client says that it waits, where its protocol has a word for that */
-  send(replica: Replica, request: Request, holdMs: number, timeoutMs?: number): Promise<LateAnswer>;
+  /** @param timeoutMs the deadline that the client sends, if its protocol supports deadlines */
+  send(replica: Replica, request: Request, delayMs: number, timeoutMs?: number): Promise<DelayedResult>;
   close(): void;
 }
 
-const unavailable = (why: string): Answer => ({ kind: "unavailable", why });
+const unavailable = (why: string): CallResult => ({ kind: "unavailable", why });
 
-export const lateHttp: LateSender = {
+export const delayedHttp: DelayedSender = {
   name: "http",
-  send({ httpPort }, { http }, holdMs) {
-    const headEnd = http.indexOf("\r\n\r\n") + 4;
-    return overSocket(httpPort, http.subarray(0, headEnd), http.subarray(headEnd), holdMs, readAnswer);
+  send({ httpPort }, { http }, delayMs) {
+    const headersEnd = http.indexOf("\r\n\r\n") + 4;
+    return overSocket(httpPort, http.subarray(0, headersEnd), http.subarray(headersEnd), delayMs, readHttpResponse);
   },
   close() {},
 };
 
-export const lateConnect: LateSender = {
+export const delayedConnect: DelayedSender = {
   name: "connect",
-  send({ httpPort }, { connect: { head, body } }, holdMs, timeoutMs) {
+  send({ httpPort }, { connect: { headers, body } }, delayMs, timeoutMs) {
     const timeout = timeoutMs === undefined ? "" : `\r\nConnect-Timeout-Ms: ${timeoutMs}`;
-    return overSocket(httpPort, Buffer.from(`${head}${timeout}\r\n\r\n`), Buffer.from(body), holdMs, readConnect);
+    return overSocket(
+      httpPort,
+      Buffer.from(`${headers}${timeout}\r\n\r\n`),
+      Buffer.from(body),
+      delayMs,
+      readConnectResponse,
+    );
   },
   close() {},
 };
 
-/** On a connection of its own, so that nothing but this call is held back. */
+/** Uses a new connection, so that no other call is delayed. */
 async function overSocket(
   port: number,
-  head: Buffer,
+  headers: Buffer,
   body: Buffer,
-  holdMs: number,
-  read: (bytes: Buffer) => Answer | undefined,
-): Promise<LateAnswer> {
+  delayMs: number,
+  read: (bytes: Buffer) => CallResult | undefined,
+): Promise<DelayedResult> {
   const socket = connect({ port, host: "127.0.0.1", noDelay: true });
   let received = Buffer.alloc(0);
   let bodySentAt = Infinity;
-  const answered = new Promise<Answer>((resolve) => {
+  const responded = new Promise<CallResult>((resolve) => {
     socket.on("data", (bytes) => {
       received = Buffer.concat([received, bytes]);
-      const answer = read(received);
-      if (answer !== undefined) resolve(answer);
+      const result = read(received);
+      if (result !== undefined) resolve(result);
     });
     socket.on("error", () => {});
     socket.on("close", () => resolve(unavailable("connection broken")));
   });
-  socket.write(head);
-  const early = await Promise.race([answered, sleep(holdMs)]);
+  socket.write(headers);
+  const early = await Promise.race([responded, sleep(delayMs)]);
   if (early === undefined) {
     bodySentAt = performance.now();
     socket.write(body);
   }
-  const answer = early ?? (await Promise.race([answered, sleep(patienceMs, unavailable("no answer in time"))]));
+  const result = early ?? (await Promise.race([responded, sleep(callTimeoutMs, unavailable("timeout"))]));
   socket.destroy();
-  return { answer, bodySentAt };
+  return { result, bodySentAt };
 }
 
-/** gRPC on bare HTTP/2: the clients of gRPC send a unary call at once. */
-export function createLateGrpc(): LateSender {
+/** gRPC over plain HTTP/2, because gRPC clients send headers and message of a unary call together. */
+export function createDelayedGrpc(): DelayedSender {
   const sessions = new Map<Replica, ClientHttp2Session>();
 
   function sessionTo(replica: Replica): ClientHttp2Session {
-    const known = sessions.get(replica);
-    if (known !== undefined && !known.closed && !known.destroyed) return known;
+    const existing = sessions.get(replica);
+    if (existing !== undefined && !existing.closed && !existing.destroyed) return existing;
     const session = connectHttp2(`http://127.0.0.1:${replica.grpcPort}`);
     session.on("error", () => {});
     sessions.set(replica, session);
@@ -92,7 +98,7 @@ export function createLateGrpc(): LateSender {
 
   return {
     name: "grpc",
-    async send(replica, { grpc, method }, holdMs, timeoutMs) {
+    async send(replica, { grpc, method }, delayMs, timeoutMs) {
       const headers: IncomingHttpHeaders = {};
       const body: Buffer[] = [];
       let bodySentAt = Infinity;
@@ -104,31 +110,31 @@ export function createLateGrpc(): LateSender {
         authorization: `${grpc.metadata.get("authorization")[0]}`,
         ...(timeoutMs !== undefined && { "grpc-timeout": `${timeoutMs}m` }),
       });
-      const take = (more: IncomingHttpHeaders) => void Object.assign(headers, more);
+      const collect = (more: IncomingHttpHeaders) => void Object.assign(headers, more);
       stream
-        .on("response", take)
-        .on("trailers", take)
+        .on("response", collect)
+        .on("trailers", collect)
         .on("error", () => {});
       stream.on("data", (bytes: Buffer) => body.push(bytes));
       const ended = once(stream, "close").catch(() => {});
-      const early = await Promise.race([ended.then(() => true), sleep(holdMs, false)]);
+      const early = await Promise.race([ended.then(() => true), sleep(delayMs, false)]);
       if (!early) {
         bodySentAt = performance.now();
         const prefix = Buffer.alloc(5);
         prefix.writeUInt32BE(grpc.bytes.length, 1);
         stream.end(Buffer.concat([prefix, grpc.bytes]));
-        const inTime = await Promise.race([ended.then(() => true), sleep(patienceMs, false)]);
+        const inTime = await Promise.race([ended.then(() => true), sleep(callTimeoutMs, false)]);
         if (!inTime) stream.close(constants.NGHTTP2_CANCEL);
       }
       const status = headers["grpc-status"];
-      if (status === undefined) return { answer: unavailable("connection broken"), bodySentAt };
+      if (status === undefined) return { result: unavailable("connection broken"), bodySentAt };
       if (Number(status) === 0) {
         const message = fromBinary(method.output, Buffer.concat(body).subarray(5));
-        return { answer: { kind: "success", fields: message as unknown as Record<string, unknown> }, bodySentAt };
+        return { result: { kind: "success", fields: message as unknown as Record<string, unknown> }, bodySentAt };
       }
       const details = `${headers["grpc-message"] ?? ""}`;
       const metadata = Metadata.fromHttp2Headers(headers);
-      return { answer: readError({ code: Number(status), details, metadata }), bodySentAt };
+      return { result: readError({ code: Number(status), details, metadata }), bodySentAt };
     },
     close() {
       for (const session of sessions.values()) session.destroy();

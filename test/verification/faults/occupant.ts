@@ -5,45 +5,45 @@ import { openSession } from "./session.js";
 import type { WorkspaceSubject } from "./subjects.js";
 import type { Writer } from "./writer.js";
 
-/** More than a workspace may use connections at a time. */
-const changes = 4;
+/** More than the number of connections that a workspace may use at a time. */
+const concurrentChanges = 4;
 
 const externalId = "occupied";
 
-/** Occupies the connections that workspaces may use on a replica, so that other changes in them queue. */
-export interface Occupant {
-  /** Resolves to how to let them go. */
+/** Occupies the pool connections that workspaces may use on a replica, so that their other changes queue. */
+export interface PoolExhauster {
+  /** Resolves to a function that releases them. */
   occupy(replica: Replica): Promise<() => Promise<void>>;
 }
 
-/** With changes of an identity whose row it locks. Nobody else needs that row, so other replicas are not held up. */
-export async function createOccupant(
+/** Sends changes of an identity whose row it locks. No other call needs that row, so other replicas are not blocked. */
+export async function createPoolExhauster(
   writer: Writer,
-  homes: readonly WorkspaceSubject[],
+  keyWorkspaces: readonly WorkspaceSubject[],
   databaseUrl: string,
-): Promise<Occupant> {
-  // With a key, because that can be made again if nobody knows what became of the first.
-  for (const { secret } of homes) await writer.create(prepare("createKey", secret, { externalId }));
-  const change = homes.map(({ secret }) => prepare("updateIdentity", secret, { externalId, meta: {} }));
+): Promise<PoolExhauster> {
+  // A createKey creates the identity, too, and can be repeated if the outcome of the first attempt is unknown.
+  for (const { secret } of keyWorkspaces) await writer.create(prepare("createKey", secret, { externalId }));
+  const requests = keyWorkspaces.map(({ secret }) => prepare("updateIdentity", secret, { externalId, meta: {} }));
 
   return {
     async occupy(replica) {
-      const protocol = openHttpClient(replica.httpPort);
-      // A session of its own: an older one may have ended with its server.
-      const own = openSession(databaseUrl);
-      await own`begin`;
-      for (const { workspaceId } of homes) {
-        await own`
+      const client = openHttpClient(replica.httpPort);
+      // A new session, because an older one may have ended with its server.
+      const session = openSession(databaseUrl);
+      await session`begin`;
+      for (const { workspaceId } of keyWorkspaces) {
+        await session`
           select from identities where workspace_id = ${workspaceId} and external_id = ${externalId} for update`;
       }
-      const answered = Array.from({ length: changes }, () =>
-        change.map((request) => new Promise<void>((resolve) => protocol.call(request, () => resolve()))),
+      const responses = Array.from({ length: concurrentChanges }, () =>
+        requests.map((request) => new Promise<void>((resolve) => client.call(request, () => resolve()))),
       );
       return async () => {
-        await own`rollback`;
-        await own.end({ timeout: 1 });
-        await Promise.all(answered.flat());
-        protocol.close();
+        await session`rollback`;
+        await session.end({ timeout: 1 });
+        await Promise.all(responses.flat());
+        client.close();
       };
     },
   };

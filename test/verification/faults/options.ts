@@ -4,7 +4,7 @@ import { brokenDesigns } from "./designs.js";
 import { faultKinds } from "./faults.js";
 import { postgresOption } from "./postgres-programs.js";
 
-const partsOfNames = {
+const faultFilter = {
   must: "parts of the names of faults, such as redis,suspended",
   read(text: string) {
     const parts = text.split(",");
@@ -13,29 +13,29 @@ const partsOfNames = {
   },
 };
 
-/** What a round is to be like. Wrong usage and the wish for help are told to the user, and thrown. */
+/** The options of a round. Reports wrong usage and requests for help to the user, and throws. */
 export const { read: readOptions } = createCommandLine({
   name: "faults",
-  about: "Looks for a key that is accepted after its end, while replicas, Redis and the network fail.",
+  about: "Injects faults into replicas, PostgreSQL, Redis and the network, and checks that revocation stays immediate.",
   entries: {
-    minutes: option("N", "how long", numberAbove0, 1),
-    seed: seed("which faults come when; the same seed, the same faults", numberAbove0),
-    replicas: option("N", "how many processes of the service", numberAbove0, 3),
-    rate: option("N", "calls per second to aim at; the round fails below two thirds of it", numberAbove0, 1_500),
+    minutes: option("N", "duration of the round", numberAbove0, 1),
+    seed: seed("selects the faults and their times; the same seed gives the same faults", numberAbove0),
+    replicas: option("N", "number of replicas", numberAbove0, 3),
+    rate: option("N", "target of calls per second; the round fails below two thirds of it", numberAbove0, 1_500),
     only: option(
       "texts",
-      "only faults with one of these in their names: redis,suspended",
-      partsOfNames,
+      "only faults whose names contain one of these texts: redis,suspended",
+      faultFilter,
       faultKinds,
       "all",
     ),
     design: option(
       "name",
-      `a broken design in place of the sound one: ${brokenDesigns.join(", ")}`,
+      `run a broken design instead of the built service: ${brokenDesigns.join(", ")}`,
       oneOf(brokenDesigns),
     ),
     postgres: postgresOption,
-    json: flag("the summary as JSON"),
+    json: flag("print the summary as JSON"),
   },
-  failsIf: "the promise is broken, or too little happened to tell",
+  failsIf: "a violation is found, or the round has too little load or too few faults to prove anything",
 });

@@ -2,31 +2,31 @@ import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { option } from "../../../commands/command-line.js";
 
-/** Where Debian and its like keep each version that is installed. */
-const installed = "/usr/lib/postgresql";
+/** Where Debian-based systems install each version of PostgreSQL. */
+const installRoot = "/usr/lib/postgresql";
 
 const embedded = "embedded";
 
-const folderOfPrograms = {
-  must: `a folder with the programs of PostgreSQL, or ${embedded}`,
+const binariesFolder = {
+  must: `a folder with PostgreSQL binaries, or ${embedded}`,
   read: (text: string) => (text === embedded || existsSync(join(text, "postgres")) ? text : undefined),
 };
 
-/** The PostgreSQL that a command uses: the newest that the system has, else the embedded one. */
+/** The PostgreSQL that a command uses: the newest installed version, else the embedded one. */
 export const postgresOption = option(
   "folder",
-  `the programs of PostgreSQL: a folder, or ${embedded}`,
-  folderOfPrograms,
+  `the PostgreSQL binaries: a folder, or ${embedded}`,
+  binariesFolder,
   newestInstalled() ?? embedded,
 );
 
-/** Undefined for the embedded ones. */
-export function programsOf(said: string): string | undefined {
-  return said === embedded ? undefined : said;
+/** Returns the folder of the binaries, or undefined for the embedded ones. */
+export function binariesOf(value: string): string | undefined {
+  return value === embedded ? undefined : value;
 }
 
 function newestInstalled(): string | undefined {
-  const versions = existsSync(installed) ? readdirSync(installed).toSorted((a, b) => Number(b) - Number(a)) : [];
-  const folders = versions.map((version) => join(installed, version, "bin"));
+  const versions = existsSync(installRoot) ? readdirSync(installRoot).toSorted((a, b) => Number(b) - Number(a)) : [];
+  const folders = versions.map((version) => join(installRoot, version, "bin"));
   return folders.find((folder) => existsSync(join(folder, "postgres")));
 }

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it, onTestFinished } from "vitest";
 import { openProxy } from "../../support/proxy.js";
 
-/** A server that says its name before every text that it returns. */
+/** An echo server that prefixes each text with its name. */
 async function echo(name: string): Promise<string> {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {
@@ -21,7 +21,7 @@ async function echo(name: string): Promise<string> {
 async function proxied() {
   const proxy = await openProxy(await echo("first"));
   onTestFinished(proxy.close);
-  const enter = async () => {
+  const openClient = async () => {
     const socket = connect(Number(new URL(proxy.url).port), "127.0.0.1").setEncoding("utf8");
     socket.on("error", () => {});
     let received = "";
@@ -31,12 +31,12 @@ async function proxied() {
     await once(socket, "connect");
     return { socket, received: () => received };
   };
-  return { proxy, enter };
+  return { proxy, openClient };
 }
 
-it("delayed bytes arrive late, in their order, also across the end of the delay", async () => {
-  const { proxy, enter } = await proxied();
-  const { socket, received } = await enter();
+it("delayed bytes arrive late and in order, also when the delay ends meanwhile", async () => {
+  const { proxy, openClient } = await proxied();
+  const { socket, received } = await openClient();
   proxy.delay(100);
   socket.write("a");
   await sleep(60);
@@ -46,35 +46,35 @@ it("delayed bytes arrive late, in their order, also across the end of the delay"
   await expect.poll(received).toMatch(/^first:a(first:)?b$/);
 });
 
-it("a blackholed connection stays silent for ever, while new ones work", async () => {
-  const { proxy, enter } = await proxied();
-  const old = await enter();
+it("a blackholed connection never delivers bytes again, while new connections work", async () => {
+  const { proxy, openClient } = await proxied();
+  const old = await openClient();
   old.socket.write("a");
   await expect.poll(old.received).toBe("first:a");
   proxy.blackhole();
   old.socket.write("b");
-  const young = await enter();
-  young.socket.write("c");
-  await expect.poll(young.received).toBe("first:c");
+  const fresh = await openClient();
+  fresh.socket.write("c");
+  await expect.poll(fresh.received).toBe("first:c");
   proxy.resume();
   await sleep(50);
   expect(old.received()).toBe("first:a");
 });
 
-it("a retargeted proxy ends its connections and leads to the other server", async () => {
-  const { proxy, enter } = await proxied();
-  const old = await enter();
+it("a retargeted proxy closes its connections and connects new ones to the other server", async () => {
+  const { proxy, openClient } = await proxied();
+  const old = await openClient();
   proxy.retarget(await echo("second"));
   await expect.poll(() => old.socket.destroyed).toBe(true);
-  const young = await enter();
-  young.socket.write("a");
-  await expect.poll(young.received).toBe("second:a");
+  const fresh = await openClient();
+  fresh.socket.write("a");
+  await expect.poll(fresh.received).toBe("second:a");
 });
 
-it("bytes that a stall held back arrive when it ends", async () => {
-  const { proxy, enter } = await proxied();
+it("bytes sent during a stall arrive when it ends", async () => {
+  const { proxy, openClient } = await proxied();
   proxy.stall();
-  const { socket, received } = await enter();
+  const { socket, received } = await openClient();
   socket.write("a");
   await sleep(50);
   expect(received()).toBe("");

@@ -1,4 +1,4 @@
-/** Chance that can be repeated: the same seed gives the same choices. */
+/** A seeded random generator: the same seed gives the same choices. */
 export interface Random {
   /** At least `low`, below `high`. */
   between(low: number, high: number): number;
@@ -6,11 +6,11 @@ export interface Random {
   chance(probability: number): boolean;
   pick<T>(from: readonly T[]): T;
   shuffle<T>(items: readonly T[]): T[];
-  /** Chance of its own for a part of the laboratory, so that one part's choices do not hang on another's timing. */
+  /** An independent generator, so that the choices of one component do not depend on the timing of another. */
   fork(): Random;
 }
 
-/** Mulberry32: 32 bits of state are plenty for choosing faults. */
+/** Mulberry32: 32 bits of state suffice to choose faults. */
 export function createRandom(seed: number): Random {
   let state = seed >>> 0;
   const next = () => {
@@ -25,8 +25,8 @@ export function createRandom(seed: number): Random {
     chance: (probability) => next() < probability,
     pick: <T>(from: readonly T[]) => from[Math.floor(next() * from.length)] as T,
     shuffle(items) {
-      const left = [...items];
-      return items.flatMap(() => left.splice(Math.floor(next() * left.length), 1));
+      const remaining = [...items];
+      return items.flatMap(() => remaining.splice(Math.floor(next() * remaining.length), 1));
     },
     fork: () => createRandom(next() * 2 ** 32),
   };

@@ -1,4 +1,4 @@
-// A Redis in a process of its own, so that it can be frozen and killed. Says where it is, once it answers.
+// Runs Redis in a separate process that can be frozen and killed. Sends its address once it is ready.
 import { pathToFileURL } from "node:url";
 
 const [, , module, folder] = process.argv;

@@ -1,57 +1,57 @@
 import type { Redis } from "ioredis";
 import type { Random } from "./random.js";
 
-/** An entry as it once was, byte for byte. */
-interface PastEntry {
+/** An earlier version of an entry, byte for byte. */
+interface EntryVersion {
   readonly name: string;
   readonly at: number;
   readonly text: string;
 }
 
-/** Remembers what Redis once held, so that it can come back when it should not. */
-export interface RedisMemory {
-  /** Looks at all entries; to be called often. A Redis that does not answer is passed by. */
-  look(from: Redis): Promise<void>;
-  /** Writes the entries as they were at that moment into another Redis. */
-  restoreAsOf(at: number, to: Redis): Promise<void>;
-  /** Writes, for each entry that has changed, one of its earlier forms over the present one. */
+/** Records earlier contents of Redis, so that a fault can bring them back. */
+export interface RedisRecorder {
+  /** Records all entries. To be called often. Does nothing if Redis does not respond. */
+  record(from: Redis): Promise<void>;
+  /** Writes the entries of that moment to another Redis. */
+  restoreAt(at: number, to: Redis): Promise<void>;
+  /** Overwrites each entry that has changed with one of its earlier versions. */
   replay(to: Redis, random: Random): Promise<void>;
 }
 
-const formsKept = 8;
+const maxVersions = 8;
 
-/** Entries that have not changed for so long belong to nobody who is still watched. */
-const memoryMs = 20_000;
-const lifetimeMs = 600_000;
+/** Entries that have not changed for longer belong to subjects that are no longer checked. */
+const retentionMs = 20_000;
+const ttlMs = 600_000;
 
-export function createRedisMemory(): RedisMemory {
-  const forms = new Map<string, PastEntry[]>();
+export function createRedisRecorder(): RedisRecorder {
+  const versions = new Map<string, EntryVersion[]>();
 
   return {
-    async look(from) {
+    async record(from) {
       try {
         const names = await from.keys("*");
         const texts = names.length === 0 ? [] : await from.mget(names);
         const at = performance.now();
         for (const [index, name] of names.entries()) {
           const text = texts[index];
-          if (typeof text !== "string") continue; // gone since
-          const past = forms.get(name) ?? [];
-          if (past.at(-1)?.text !== text) forms.set(name, [...past, { name, at, text }].slice(-formsKept));
+          if (typeof text !== "string") continue; // deleted meanwhile
+          const past = versions.get(name) ?? [];
+          if (past.at(-1)?.text !== text) versions.set(name, [...past, { name, at, text }].slice(-maxVersions));
         }
-        for (const [name, past] of forms) if ((past.at(-1)?.at ?? 0) < at - memoryMs) forms.delete(name);
+        for (const [name, past] of versions) if ((past.at(-1)?.at ?? 0) < at - retentionMs) versions.delete(name);
       } catch {
-        // Frozen, killed or restarted just now; the next look sees more.
+        // Redis is frozen, killed or restarted. The next call records its entries.
       }
     },
 
-    async restoreAsOf(at, to) {
-      const entries = [...forms.values()].map((past) => past.findLast((entry) => entry.at <= at));
+    async restoreAt(at, to) {
+      const entries = [...versions.values()].map((past) => past.findLast((entry) => entry.at <= at));
       await write(to, entries);
     },
 
     async replay(to, random) {
-      const changed = [...forms.values()].filter((past) => past.length > 1);
+      const changed = [...versions.values()].filter((past) => past.length > 1);
       await write(
         to,
         changed.map((past) => random.pick(past.slice(0, -1))),
@@ -60,8 +60,8 @@ export function createRedisMemory(): RedisMemory {
   };
 }
 
-async function write(to: Redis, entries: readonly (PastEntry | undefined)[]): Promise<void> {
+async function write(to: Redis, entries: readonly (EntryVersion | undefined)[]): Promise<void> {
   const pipeline = to.pipeline();
-  for (const entry of entries) if (entry !== undefined) pipeline.set(entry.name, entry.text, "PX", lifetimeMs);
-  await pipeline.exec().catch(() => {}); // frozen, killed or restarted just now
+  for (const entry of entries) if (entry !== undefined) pipeline.set(entry.name, entry.text, "PX", ttlMs);
+  await pipeline.exec().catch(() => {}); // Redis is frozen, killed or restarted
 }

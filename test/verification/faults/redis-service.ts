@@ -1,55 +1,55 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Random } from "./random.js";
-import { createRedisMemory } from "./redis-memory.js";
+import { createRedisRecorder } from "./redis-memory.js";
 import { type RedisServer, startRedis } from "./redis-server.js";
 
-/** The Redis of all replicas, and what can befall it as a whole. */
+/** The Redis that all replicas share, and its faults. */
 export interface RedisService {
   readonly url: string;
   freeze(): void;
   thaw(): void;
-  /** Forgets everything. */
+  /** Deletes all entries. */
   empty(): Promise<void>;
-  /** Forgets some entries, as a server does that runs out of memory. */
+  /** Deletes some entries, like a server that runs out of memory. */
   evict(share: number, random: Random): Promise<void>;
-  /** Writes entries of the past over those of the present, once. */
+  /** Overwrites current entries with earlier versions, once. */
   replay(random: Random): Promise<void>;
-  /** Puts an empty server in its place. */
+  /** Replaces it by an empty server. */
   restart(): Promise<void>;
-  /** Puts a server in its place that holds what it held some time ago. */
+  /** Replaces it by a server with the entries of some time ago. */
   failOver(staleByMs: number): Promise<void>;
-  /** Ends it. Resolves to how to start it again with what it held so long before that, as from a snapshot on disk. */
-  lose(staleByMs: number): Promise<() => Promise<void>>;
+  /** Kills it. Resolves to a function that restarts it with the entries of so long before, like a snapshot on disk. */
+  killAndRestore(staleByMs: number): Promise<() => Promise<void>>;
   close(): Promise<void>;
 }
 
-const lookEveryMs = 400;
+const recordIntervalMs = 400;
 
-/** Starts it. `moved` is told the address whenever another server has taken the place of the last one. */
-export async function openRedisService(moved: (url: string) => void): Promise<RedisService> {
+/** @param onReplaced called with the new address whenever another server replaces the current one */
+export async function openRedisService(onReplaced: (url: string) => void): Promise<RedisService> {
   let server = await startRedis();
-  const memory = createRedisMemory();
+  const recorder = createRedisRecorder();
   let closed = false;
-  const looking = look();
+  const recording = record();
 
-  async function look(): Promise<void> {
+  async function record(): Promise<void> {
     while (!closed) {
-      await memory.look(server.admin);
-      await sleep(lookEveryMs);
+      await recorder.record(server.admin);
+      await sleep(recordIntervalMs);
     }
   }
 
   async function replaceBy(next: RedisServer): Promise<void> {
     const last = server;
     server = next;
-    moved(next.url);
+    onReplaced(next.url);
     await last.kill();
   }
 
-  /** A server that holds what there was at that moment. */
-  async function startAsOf(at: number): Promise<RedisServer> {
+  /** Starts a server with the entries of that moment. */
+  async function startFromSnapshot(at: number): Promise<RedisServer> {
     const copy = await startRedis();
-    await memory.restoreAsOf(at, copy.admin);
+    await recorder.restoreAt(at, copy.admin);
     return copy;
   }
 
@@ -67,23 +67,23 @@ export async function openRedisService(moved: (url: string) => void): Promise<Re
       const evicted = names.filter(() => random.chance(share));
       if (evicted.length > 0) await server.admin.del(evicted);
     },
-    replay: (random) => memory.replay(server.admin, random),
+    replay: (random) => recorder.replay(server.admin, random),
     async restart() {
       await server.kill();
       await replaceBy(await startRedis());
     },
     async failOver(staleByMs) {
-      await replaceBy(await startAsOf(performance.now() - staleByMs));
+      await replaceBy(await startFromSnapshot(performance.now() - staleByMs));
     },
-    async lose(staleByMs) {
+    async killAndRestore(staleByMs) {
       const savedAt = performance.now() - staleByMs;
       await server.kill();
-      return async () => replaceBy(await startAsOf(savedAt));
+      return async () => replaceBy(await startFromSnapshot(savedAt));
     },
     async close() {
       closed = true;
       await server.kill();
-      await looking;
+      await recording;
     },
   };
 }

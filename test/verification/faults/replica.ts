@@ -10,10 +10,10 @@ import { project } from "../../../commands/project.js";
 import { type BackendProxy, openProxy } from "../../support/proxy.js";
 import { createSuspends, type Suspends } from "./suspends.js";
 
-/** One process of the service, or several with one parent, which reaches each backend by a network of its own. */
+/** A running service: one process, or a parent with several workers. It reaches each backend through its own proxy. */
 export interface Replica {
   readonly name: string;
-  /** How many processes serve. */
+  /** The number of processes that serve calls. */
   readonly workers: number;
   readonly suspends: Suspends;
   readonly httpPort: number;
@@ -22,27 +22,27 @@ export interface Replica {
   readonly redis: BackendProxy;
   freeze(): void;
   thaw(): void;
-  /** Freezes it, with its clocks standing still until it is resumed, as those of a virtual machine may. */
+  /** Freezes it and stops its clocks until it is resumed, like a suspended virtual machine. */
   suspend(): Promise<void>;
   resume(): void;
-  /** Kills one of its workers; resolves when another serves in its place. */
+  /** Kills one of its workers. Resolves when another one has replaced it. */
   killWorker(): Promise<void>;
   kill(): Promise<void>;
   stop(): Promise<void>;
-  /** Starts it again, on the same ports and with the same clocks, unless others are given. */
-  start(otherClock?: OtherClock): Promise<void>;
-  /** Its name, and by how much its clocks differ: for people. */
+  /** Restarts it on the same ports, and with the same clocks unless others are given. */
+  start(newClock?: OtherClock): Promise<void>;
+  /** Its name and the deviation of its clocks, for reports. */
   describe(): string;
-  /** How fast its clocks run. */
+  /** The speed of its clocks; 1 is correct. */
   speed(): number;
-  /** How often it ended by itself. */
+  /** How often it exited unexpectedly. */
   crashes(): number;
-  /** The end of what it logged. */
+  /** The last part of its log. */
   log(): string;
   close(): Promise<void>;
 }
 
-/** What all replicas have in common. */
+/** The configuration that all replicas share. */
 export interface Installation {
   /** The folder of the built service. */
   readonly dist: string;
@@ -52,19 +52,19 @@ export interface Installation {
   readonly dataDir: string;
 }
 
-/** How the clocks of a machine differ from those of the others. */
+/** The deviation of a machine's clocks. */
 export interface OtherClock {
-  /** By how much its time of day is ahead; negative: behind. */
+  /** By how much its time of day is ahead. Negative if it is behind. */
   readonly aheadMs?: number;
-  /** How fast its clocks run; 1.01 is one hundredth too fast. */
+  /** The speed of its clocks; 1.01 is 1 % too fast. */
   readonly speed?: number;
 }
 
-/** Within this time a process stops that is told to. */
-const stopMs = 5;
+/** A process has stopped within this time after SIGSTOP. */
+const freezeMs = 5;
 
-/** How long a start may take on a busy machine, with a backend that answers late. */
-const startMs = 20_000;
+/** Long enough for a start on a busy machine with a slow backend. */
+const startTimeoutMs = 20_000;
 
 export interface ReplicaOptions {
   readonly clock?: OtherClock;
@@ -79,7 +79,7 @@ export async function openReplica(
   const pausesFile = join(mkdtempSync(join(tmpdir(), "latchkey-clock-")), "pauses");
   const suspends = createSuspends();
   let clock = firstClock;
-  let pausesMs = 0;
+  let totalPauseMs = 0;
   let pausedAt = 0;
   writeFileSync(pausesFile, "0");
   const postgres = await openProxy(installation.databaseUrl);
@@ -89,10 +89,10 @@ export async function openReplica(
   let log = "";
   let crashes = 0;
 
-  async function start(otherClock = clock): Promise<void> {
-    clock = otherClock;
+  async function start(newClock = clock): Promise<void> {
+    clock = newClock;
     const { aheadMs, speed } = { aheadMs: 0, speed: 1, ...clock };
-    // Workers are started with the arguments of Node, too, and so have the same clocks.
+    // Node passes these arguments on to workers, so they have the same clocks.
     const preloaded = ["--import", pathToFileURL(join(project, "test/integration/revocation/other-clock.mjs")).href];
     const launched = launchNode([...preloaded, join(installation.dist, "src/main.js")], {
       CLOCK_AHEAD_MS: `${aheadMs}`,
@@ -118,8 +118,8 @@ export async function openReplica(
     });
   }
 
-  /** What ends from now on does so because it was told to. */
-  function dismissed(): Launched | undefined {
+  /** An exit of the returned process is no longer counted as a crash. */
+  function detach(): Launched | undefined {
     const launched = running;
     running = undefined;
     return launched;
@@ -142,13 +142,13 @@ export async function openReplica(
     async suspend() {
       suspends.began(performance.now());
       running?.freeze();
-      // Until it has surely stopped: a little too short a pause is none that a clock shows.
-      await sleep(stopMs);
+      // Wait until it has stopped, so that the pause which its clocks skip is never longer than the real one.
+      await sleep(freezeMs);
       pausedAt = performance.now();
     },
     resume() {
-      pausesMs += performance.now() - pausedAt;
-      writeFileSync(pausesFile, `${pausesMs}`);
+      totalPauseMs += performance.now() - pausedAt;
+      writeFileSync(pausesFile, `${totalPauseMs}`);
       running?.thaw();
     },
     async killWorker() {
@@ -158,12 +158,12 @@ export async function openReplica(
       if (victim === undefined) throw new Error(`${name} has no workers`);
       process.kill(victim, "SIGKILL");
       const isReplaced = () => childrenOf(parent).filter((pid) => pid !== victim).length === workers;
-      for (const deadline = performance.now() + startMs; !isReplaced(); await sleep(100)) {
+      for (const deadline = performance.now() + startTimeoutMs; !isReplaced(); await sleep(100)) {
         if (performance.now() > deadline) throw new Error(`a worker of ${name} was not replaced:\n${log}`);
       }
     },
-    kill: async () => dismissed()?.kill(),
-    stop: async () => dismissed()?.stop(5_000),
+    kill: async () => detach()?.kill(),
+    stop: async () => detach()?.stop(5_000),
     start,
     describe() {
       const { aheadMs = 0, speed = 1 } = clock;
@@ -190,23 +190,23 @@ export async function openReplica(
   }
 }
 
-/** The processes that a process has started. */
+/** The child processes of a process. */
 function childrenOf(parent: number | undefined): number[] {
   const { stdout } = spawnSync("ps", ["-A", "-o", "pid=,ppid="], { encoding: "utf8" });
   const rows = stdout.split("\n").map((line) => line.trim().split(/\s+/).map(Number));
   return rows.flatMap(([pid, ppid]) => (pid !== undefined && ppid === parent ? [pid] : []));
 }
 
-/** Waits for the lines in which the service says where it listens. */
+/** Waits for the startup banner, which names the ports. */
 async function readPorts({ child, ended }: Launched, log: () => string): Promise<{ http: number; grpc: number }> {
   let banner = "";
   const ready = new AbortController();
-  const late = AbortSignal.any([AbortSignal.timeout(startMs), ready.signal]);
+  const readyOrTimeout = AbortSignal.any([AbortSignal.timeout(startTimeoutMs), ready.signal]);
   child.stdout?.setEncoding("utf8").on("data", (text) => {
     banner += text;
     if (banner.includes("Ctrl-C stops it.")) ready.abort();
   });
-  await Promise.race([ended, once(late, "abort")]);
+  await Promise.race([ended, once(readyOrTimeout, "abort")]);
   const http = /^ +HTTP\/JSON, Connect +\S+:(\d+)$/m.exec(banner)?.[1];
   const grpc = /^ +gRPC +\S+:(\d+)$/m.exec(banner)?.[1];
   if (http === undefined || grpc === undefined) {

@@ -4,7 +4,7 @@ import { IdentitiesService } from "../../../gen/latchkey/v1/identities_service_p
 import { KeysService } from "../../../gen/latchkey/v1/keys_service_pb.js";
 import { WorkspacesService } from "../../../gen/latchkey/v1/workspaces_service_pb.js";
 
-/** The operations that the laboratory calls, with their HTTP paths. */
+/** The operations that the tests call, with their HTTP paths. */
 const operations = {
   verifyKey: [KeysService.method.verifyKey, "/v2/keys.verifyKey"],
   listKeys: [KeysService.method.listKeys, "/v1/keys.listKeys"],
@@ -21,20 +21,20 @@ const operations = {
 
 export type OperationName = keyof typeof operations;
 
-/** A call in the form in which each protocol sends it, made once and sent many times: the client has to be light. */
+/** A call, encoded for each protocol. It is encoded once and sent many times, so that the clients use little CPU. */
 export interface Request {
   readonly operation: OperationName;
   readonly method: DescMethodUnary;
   readonly grpc: { readonly path: string; readonly metadata: Metadata; readonly bytes: Buffer };
-  /** Head and body. */
+  /** Headers and body. */
   readonly http: Buffer;
-  /** Over Connect: the head without the empty line that ends it, the body, and both. */
-  readonly connect: { readonly head: string; readonly body: string; readonly whole: Buffer };
+  /** Connect: the headers without the empty line at their end, the body, and both. */
+  readonly connect: { readonly headers: string; readonly body: string; readonly whole: Buffer };
 }
 
 /**
- * `body` is the JSON of HTTP; where ProtoJSON writes a value in another way, `protoJson` says so. With an idempotency key,
- * the request can be sent again until it is answered.
+ * @param protoJson the body over Connect and gRPC, where ProtoJSON differs from the JSON of HTTP
+ * @param idempotencyKey allows to retry the request until it gets a response
  */
 export function prepare(
   operation: OperationName,
@@ -50,28 +50,28 @@ export function prepare(
   const bytes = Buffer.from(toBinary(method.input, fromJson(method.input, protoJson)));
   const json = JSON.stringify(body);
   const protoText = JSON.stringify(protoJson);
-  const head = [
+  const headers = [
     `POST ${path} HTTP/1.1`,
-    "Host: laboratory",
+    "Host: test",
     `Authorization: Bearer ${credential}`,
     ...(idempotencyKey === undefined ? [] : [`Idempotency-Key: ${idempotencyKey}`]),
     "Content-Type: application/json",
     `Content-Length: ${Buffer.byteLength(json)}`,
   ];
-  const connectHead = [
+  const connectHeaders = [
     `POST /${method.parent.typeName}/${method.name} HTTP/1.1`,
-    ...head.slice(1, -1),
+    ...headers.slice(1, -1),
     `Content-Length: ${Buffer.byteLength(protoText)}`,
   ].join("\r\n");
   return {
     operation,
     method,
     grpc: { path: `/${method.parent.typeName}/${method.name}`, metadata, bytes },
-    http: Buffer.from(`${head.join("\r\n")}\r\n\r\n${json}`),
+    http: Buffer.from(`${headers.join("\r\n")}\r\n\r\n${json}`),
     connect: {
-      head: connectHead,
+      headers: connectHeaders,
       body: protoText,
-      whole: Buffer.from(`${connectHead}\r\n\r\n${protoText}`),
+      whole: Buffer.from(`${connectHeaders}\r\n\r\n${protoText}`),
     },
   };
 }

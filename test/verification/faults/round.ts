@@ -1,157 +1,161 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Answer } from "./answer.js";
+import type { CallResult } from "./answer.js";
 import { audit } from "./audit.js";
 import { watchEffects } from "./effects.js";
 import type { FaultKind } from "./faults.js";
 import { openHttpClient } from "./http-client.js";
 import { type Injector, startInjector } from "./injector.js";
-import { createAsk, makeAndDeleteKeys } from "./insisting.js";
-import { liveAsKeys } from "./key-life.js";
-import type { Laboratory } from "./laboratory.js";
-import { startLateClients } from "./late-clients.js";
-import { createOccupant } from "./occupant.js";
+import { createAndDeleteKeys, createSender } from "./insisting.js";
+import { runKeyLifecycles } from "./key-life.js";
+import type { Environment } from "./laboratory.js";
+import { startDelayedClients } from "./late-clients.js";
+import { createPoolExhauster } from "./occupant.js";
 import { createPopulation } from "./population.js";
 import { createRandom } from "./random.js";
 import type { Replica } from "./replica.js";
 import { prepare } from "./request.js";
 import type { WorkspaceSubject } from "./subjects.js";
 import { createTally, type Tally } from "./tally.js";
-import { openEntrances, startTraffic } from "./traffic.js";
-import { createWorkspace, liveAsWorkspaces } from "./workspace-life.js";
+import { openReplicaClients, startTraffic } from "./traffic.js";
+import { createWorkspace, runWorkspaceLifecycles } from "./workspace-life.js";
 import { createWriter } from "./writer.js";
 
-/** What one round is to be. */
+/** The parameters of one round. */
 export interface RoundOptions {
   readonly seed: number;
   readonly seconds: number;
   readonly callsPerSecond: number;
   readonly faults: readonly FaultKind[];
-  /** Ends the round before its time, when this says so. */
-  readonly enough?: (tally: Tally) => boolean;
-  /** Told every 200 ms. */
+  /** Ends the round early when it returns true. */
+  readonly shouldStop?: (tally: Tally) => boolean;
+  /** Called every 200 ms. */
   readonly progress?: (state: RoundState) => void;
 }
 
-/** How a round stands. */
+/** The state of a round. */
 export interface RoundState {
   readonly tally: Tally;
   readonly elapsedMs: number;
-  /** For how long at least one fault was on. */
-  readonly faultsOnMs: number;
-  readonly faultsOn: readonly string[];
+  /** For how long at least one fault was active. */
+  readonly faultsActiveMs: number;
+  readonly activeFaults: readonly string[];
   readonly crashes: number;
-  /** How the clocks of replicas differ by now. */
+  /** The replicas, with the deviation of their clocks. */
   readonly clocks: readonly string[];
 }
 
-/** Subjects of each kind that are there at once. More would be called about more rarely. */
+/** How many subjects of each kind exist at once. With more of them, each would be checked less often. */
 const workspacesAtOnce = 6;
 const keysAtOnce = 6;
 
-/** Clients that repeat what was not answered. */
-const insistingAtOnce = 4;
+/** Clients that retry calls without a response. */
+const retryingClients = 4;
 
-/** The workspaces that the keys are in. */
-const homesAtOnce = 2;
+/** The number of workspaces that contain the keys. */
+const keyWorkspaceCount = 2;
 
-/** Lets clients call, writers write and faults happen, all at once, and judges every answer. */
-export async function runRound(laboratory: Laboratory, options: RoundOptions): Promise<RoundState> {
+/** Runs clients, writers and faults concurrently, and checks every result. */
+export async function runRound(environment: Environment, options: RoundOptions): Promise<RoundState> {
   const random = createRandom(options.seed);
   const tally = createTally();
-  const { replicas, redis, cluster, operatorKey, databaseUrl } = laboratory;
-  const entrances = openEntrances(replicas);
+  const { replicas, redis, cluster, operatorKey, databaseUrl } = environment;
+  const replicaClients = openReplicaClients(replicas);
   let injector: Injector | undefined;
   let over = false;
-  const faultsOn = () => injector?.on() ?? [];
-  const faultsSince = (begin: number) => injector?.since(begin) ?? [];
-  const newWriter = () => createWriter(entrances, tally, faultsSince, random.fork(), () => !over);
+  const activeFaults = () => injector?.active() ?? [];
+  const faultsActiveSince = (begin: number) => injector?.activeSince(begin) ?? [];
+  const newWriter = () => createWriter(replicaClients, tally, faultsActiveSince, random.fork(), () => !over);
   const population = createPopulation(random.fork());
-  const lives: Promise<void>[] = [];
+  const lifecycles: Promise<void>[] = [];
 
-  const homes: WorkspaceSubject[] = [];
-  for (let count = 0; count < homesAtOnce; count++) {
-    const home = await createWorkspace(newWriter(), operatorKey);
-    if (home !== undefined) homes.push(home);
+  const keyWorkspaces: WorkspaceSubject[] = [];
+  for (let count = 0; count < keyWorkspaceCount; count++) {
+    const keyWorkspace = await createWorkspace(newWriter(), operatorKey);
+    if (keyWorkspace !== undefined) keyWorkspaces.push(keyWorkspace);
   }
   for (let slot = 0; slot < workspacesAtOnce; slot++)
-    lives.push(liveAsWorkspaces(newWriter(), population, operatorKey));
+    lifecycles.push(runWorkspaceLifecycles(newWriter(), population, operatorKey));
   for (let slot = 0; slot < keysAtOnce; slot++) {
-    const home = homes[slot % homes.length];
-    if (home !== undefined) lives.push(liveAsKeys(newWriter(), population, home));
+    const keyWorkspace = keyWorkspaces[slot % keyWorkspaces.length];
+    if (keyWorkspace !== undefined) lifecycles.push(runKeyLifecycles(newWriter(), population, keyWorkspace));
   }
-  for (let slot = 0; slot < insistingAtOnce; slot++) {
-    const home = homes[slot % homes.length];
-    const ask = createAsk(entrances, random.fork());
-    if (home !== undefined) lives.push(makeAndDeleteKeys(ask, population, home, tally, random.fork(), () => over));
+  for (let slot = 0; slot < retryingClients; slot++) {
+    const keyWorkspace = keyWorkspaces[slot % keyWorkspaces.length];
+    const send = createSender(replicaClients, random.fork());
+    if (keyWorkspace !== undefined)
+      lifecycles.push(createAndDeleteKeys(send, population, keyWorkspace, tally, random.fork(), () => over));
   }
   const { callsPerSecond } = options;
-  const traffic = startTraffic(entrances, callsPerSecond, population, tally, faultsOn, random.fork());
-  const lateClients = startLateClients(
+  const traffic = startTraffic(replicaClients, callsPerSecond, population, tally, activeFaults, random.fork());
+  const delayedClients = startDelayedClients(
     replicas,
     callsPerSecond,
     population,
     tally,
-    faultsOn,
-    faultsSince,
+    activeFaults,
+    faultsActiveSince,
     random.fork(),
   );
-  const effects = watchEffects(databaseUrl, population, tally, faultsOn);
-  const occupant = await createOccupant(newWriter(), homes, databaseUrl);
-  const roundTrip = createRoundTrip(homes);
-  const ask = createAsk(entrances, random.fork());
-  const lookAtRecent = () => audit(ask, population.recent(), tally, faultsOn);
-  const scene = {
+  const effects = watchEffects(databaseUrl, population, tally, activeFaults);
+  const poolExhauster = await createPoolExhauster(newWriter(), keyWorkspaces, databaseUrl);
+  const roundTrip = createRoundTrip(keyWorkspaces);
+  const send = createSender(replicaClients, random.fork());
+  const auditRecent = () => audit(send, population.recent(), tally, activeFaults);
+  const context = {
     replicas,
     redis,
     cluster,
-    occupant,
+    poolExhauster,
     databaseUrl,
     roundTrip,
-    suspended: (boundMs: number) => void tally.boundsMs.push(boundMs),
-    audit: lookAtRecent,
+    recordBound: (boundMs: number) => void tally.boundsMs.push(boundMs),
+    audit: auditRecent,
     random: random.fork(),
   };
-  injector = startInjector(scene, options.faults, tally);
+  injector = startInjector(context, options.faults, tally);
 
-  const began = performance.now();
-  const state = (): RoundState => ({
+  const startedAt = performance.now();
+  const currentState = (): RoundState => ({
     tally,
-    elapsedMs: performance.now() - began,
-    faultsOnMs: injector?.onForMs() ?? 0,
-    faultsOn: faultsOn(),
+    elapsedMs: performance.now() - startedAt,
+    faultsActiveMs: injector?.activeMs() ?? 0,
+    activeFaults: activeFaults(),
     crashes: replicas.reduce((sum, replica) => sum + replica.crashes(), 0),
     clocks: replicas.map((replica) => replica.describe()),
   });
-  let last = state();
+  let last = currentState();
   try {
-    const isOver = () => performance.now() - began >= options.seconds * 1_000 || injector?.failed();
-    while (!isOver() && !options.enough?.(tally)) {
-      options.progress?.(state());
+    const isOver = () => performance.now() - startedAt >= options.seconds * 1_000 || injector?.failed();
+    while (!isOver() && !options.shouldStop?.(tally)) {
+      options.progress?.(currentState());
       await sleep(200);
     }
-    last = state();
+    last = currentState();
   } finally {
     over = true;
     traffic.stop();
     await injector.stop();
-    await lateClients.stop();
-    await Promise.all(lives);
+    await delayedClients.stop();
+    await Promise.all(lifecycles);
     await effects.stop();
-    for (const { protocols } of entrances) for (const protocol of protocols) protocol.close();
+    for (const { clients } of replicaClients) for (const client of clients) client.close();
   }
   return last;
 }
 
-/** By calls that read from Postgres, each on a connection of its own: a replica hands these to its processes by turns. */
-function createRoundTrip([home]: readonly WorkspaceSubject[]) {
-  const request = prepare("getIdentity", home?.secret ?? "", { externalId: "nobody" });
+/**
+ * Makes calls that read from Postgres, each on a new connection. A replica distributes connections to its workers in
+ * turn, so every process gets one.
+ */
+function createRoundTrip([keyWorkspace]: readonly WorkspaceSubject[]) {
+  const request = prepare("getIdentity", keyWorkspace?.secret ?? "", { externalId: "nobody" });
   return async ({ httpPort, workers }: Replica): Promise<boolean> => {
-    const answered = Array.from({ length: workers === 1 ? 1 : 2 * workers }, async () => {
-      const protocol = openHttpClient(httpPort);
-      const answer = await new Promise<Answer>((resolve) => protocol.call(request, resolve));
-      protocol.close();
-      return answer.kind === "success" || answer.kind === "refused";
+    const responded = Array.from({ length: workers === 1 ? 1 : 2 * workers }, async () => {
+      const client = openHttpClient(httpPort);
+      const result = await new Promise<CallResult>((resolve) => client.call(request, resolve));
+      client.close();
+      return result.kind === "success" || result.kind === "refused";
     });
-    return (await Promise.all(answered)).every(Boolean);
+    return (await Promise.all(responded)).every(Boolean);
   };
 }

@@ -1,24 +1,25 @@
 import { connect, type Socket } from "node:net";
-import { type Answer, type ProtocolClient, patienceMs } from "./answer.js";
+import { type CallResult, callTimeoutMs, type ProtocolClient } from "./answer.js";
 import type { Request } from "./request.js";
 
-/** How a protocol over HTTP/1.1 writes a request, and reads an answer once it is here as a whole. */
+/** How a protocol over HTTP/1.1 writes a request and parses a response. */
 export interface Protocol {
   readonly name: "http" | "connect";
   write(request: Request): Buffer;
-  read(bytes: Buffer): Answer | undefined;
+  /** Returns undefined while the response is incomplete. */
+  read(bytes: Buffer): CallResult | undefined;
 }
 
 /**
- * HTTP/1.1 over connections that are kept, one call at a time on each. By hand, on bare sockets: Node's own client
- * would take as much of the machine as a replica.
+ * An HTTP/1.1 client with keep-alive connections, one call at a time on each. It uses plain sockets, because Node's own
+ * client would use as much CPU as a replica.
  */
 export function openSocketClient(port: number, protocol: Protocol): ProtocolClient {
   const idle: Connection[] = [];
   const all = new Set<Connection>();
   const sweep = setInterval(() => {
     const now = performance.now();
-    for (const connection of all) if (connection.busySince() + patienceMs < now) connection.giveUp();
+    for (const connection of all) if (connection.busySince() + callTimeoutMs < now) connection.abort();
   }, 100);
 
   function open(): Connection {
@@ -39,61 +40,61 @@ export function openSocketClient(port: number, protocol: Protocol): ProtocolClie
     },
     close() {
       clearInterval(sweep);
-      for (const connection of all) connection.giveUp();
+      for (const connection of all) connection.abort();
     },
   };
 }
 
 interface Connection {
-  send(request: Request, done: (answer: Answer) => void): void;
-  /** Infinity while it is idle. */
+  send(request: Request, done: (result: CallResult) => void): void;
+  /** Infinity while the connection is idle. */
   busySince(): number;
   closed(): boolean;
-  giveUp(): void;
+  abort(): void;
 }
 
-function openConnection(port: number, protocol: Protocol, free: (reusable: boolean) => void): Connection {
+function openConnection(port: number, protocol: Protocol, onFree: (reusable: boolean) => void): Connection {
   const socket: Socket = connect({ port, host: "127.0.0.1", noDelay: true });
   let received = Buffer.alloc(0);
-  let done: ((answer: Answer) => void) | undefined;
-  let since = Infinity;
+  let done: ((result: CallResult) => void) | undefined;
+  let busySince = Infinity;
   let connected = false;
-  let gaveUp = false;
+  let timedOut = false;
 
-  const finish = (answer: Answer) => {
-    const told = done;
+  const finish = (result: CallResult) => {
+    const callback = done;
     done = undefined;
-    since = Infinity;
+    busySince = Infinity;
     received = Buffer.alloc(0);
-    free(!socket.destroyed);
-    told?.(answer);
+    onFree(!socket.destroyed);
+    callback?.(result);
   };
   socket.on("connect", () => {
     connected = true;
   });
   socket.on("data", (bytes) => {
-    // What nobody asked for must not be taken for the answer to the next call.
+    // Unsolicited bytes must not be read as the response to the next call.
     if (done === undefined) return void socket.destroy();
     received = received.length === 0 ? bytes : Buffer.concat([received, bytes]);
-    const answer = protocol.read(received);
-    if (answer !== undefined) finish(answer);
+    const result = protocol.read(received);
+    if (result !== undefined) finish(result);
   });
   socket.on("error", () => {});
   socket.on("close", () => {
-    if (gaveUp || connected) finish({ kind: "unavailable", why: gaveUp ? "no answer in time" : "connection broken" });
+    if (timedOut || connected) finish({ kind: "unavailable", why: timedOut ? "timeout" : "connection broken" });
     else finish({ kind: "unsent" });
   });
 
   return {
     send(request, whenDone) {
       done = whenDone;
-      since = performance.now();
+      busySince = performance.now();
       socket.write(protocol.write(request));
     },
-    busySince: () => since,
+    busySince: () => busySince,
     closed: () => socket.destroyed || socket.readableEnded,
-    giveUp() {
-      gaveUp = true;
+    abort() {
+      timedOut = true;
       socket.destroy();
     },
   };

@@ -9,67 +9,74 @@ export interface WorkspaceSubject {
   readonly subject: Subject;
 }
 
-/** A key that makes calls and is verified, while another key of its workspace, which never changes, changes it. */
+/**
+ * A key that makes calls and is verified, while another key of its workspace changes it. That other key never changes.
+ */
 export interface KeySubject {
   readonly kind: "key";
   readonly keyId: string;
   readonly secret: string;
-  readonly home: WorkspaceSubject;
+  readonly keyWorkspace: WorkspaceSubject;
   readonly settings: KeySettings;
   readonly subject: Subject;
 }
 
-/** What a key begins with. */
+/** The initial settings of a key. */
 export interface KeySettings {
   readonly enabled: string;
   readonly grant: string;
-  /** Whether its expiry, or its reroll, has ended it. */
-  readonly term: string;
+  /** Whether the key has expired, by an update or by its reroll. */
+  readonly expiry: string;
 }
 
 /**
- * What a key is made with, as scopes and as permissions: the toggled one is taken away and given back. Scopes and permissions
- * are changed by one update, so one register tells of both.
+ * The scope, and the permission of the same name, that is removed from a key and granted again. One update changes
+ * scopes and permissions, so one register describes both.
  */
 export const toggled = "keys.verify";
-const kept = ["keys.read", "keys.create"];
+const fixedNames = ["keys.read", "keys.create"];
 
-/** The settings of a key that holds the toggled name, or lacks it. */
-export function namesOf(grant: string): { scopes: string[]; permissions: string[] } {
-  const names = grant === "granted" ? [...kept, toggled] : kept;
+/** The scopes and permissions of a key with or without the toggled name. */
+export function grantsFor(grant: string): { scopes: string[]; permissions: string[] } {
+  const names = grant === "granted" ? [...fixedNames, toggled] : fixedNames;
   return { scopes: names, permissions: names };
 }
 
 export function workspaceSubject(workspaceId: string, keyId: string, secret: string): WorkspaceSubject {
-  const subject = createSubject(workspaceId, { workspace: "enabled", ...livingKey, ...asMade });
+  const subject = createSubject(workspaceId, { workspace: "enabled", ...existingKey, ...initialSettings });
   return { kind: "workspace", workspaceId, keyId, secret, subject };
 }
 
-/** A successor begins with the settings of the key that it replaces. */
-export function keySubject(home: WorkspaceSubject, keyId: string, secret: string, settings = asMade): KeySubject {
-  const subject = createSubject(keyId, { ...livingKey, ...settings });
-  return { kind: "key", keyId, secret, home, settings, subject };
+/** @param settings of a rerolled key: those of the key that it replaces */
+export function keySubject(
+  keyWorkspace: WorkspaceSubject,
+  keyId: string,
+  secret: string,
+  settings = initialSettings,
+): KeySubject {
+  const subject = createSubject(keyId, { ...existingKey, ...settings });
+  return { kind: "key", keyId, secret, keyWorkspace, settings, subject };
 }
 
-const asMade: KeySettings = { enabled: "enabled", grant: "granted", term: "running" };
-const livingKey = { life: "there" };
+const initialSettings: KeySettings = { enabled: "enabled", grant: "granted", expiry: "future" };
+const existingKey = { existence: "exists" };
 
-/** What the answer to a call tells about the credential that it was made with. Undefined if it should never be given. */
-export function seenOfCaller(
+/** What the result of a call shows about its caller. Undefined if a correct service never returns it. */
+export function observationsOfCaller(
   caller: WorkspaceSubject | KeySubject,
   code: string | "accepted",
   needsToggled: boolean,
 ): Observation[] | undefined {
-  const workspace = caller.kind === "key" ? caller.home.subject : caller.subject;
+  const workspace = caller.kind === "key" ? caller.keyWorkspace.subject : caller.subject;
   const enabled = { subject: workspace, register: "workspace", value: "enabled" };
   if (code === "workspace_disabled") return [{ ...enabled, value: "disabled" }];
-  const seen = seenOfKey(caller.subject, verdictOf[code], needsToggled);
-  // Of workspace and key, the workspace speaks first; only a key that is not there has none.
+  const seen = observationsOfKey(caller.subject, verificationCodeOf[code], needsToggled);
+  // The state of the workspace is checked before that of the key. Only a key that does not exist has no workspace.
   return code === "key_not_found" ? seen : seen && [enabled, ...seen];
 }
 
-/** The judgement over a caller in the words of a verification, which follows the same order. */
-const verdictOf: Readonly<Record<string, string>> = {
+/** The result of authentication as a verification code. Verification checks in the same order. */
+const verificationCodeOf: Readonly<Record<string, string>> = {
   accepted: "VALID",
   key_not_found: "NOT_FOUND",
   key_disabled: "DISABLED",
@@ -77,20 +84,21 @@ const verdictOf: Readonly<Record<string, string>> = {
   insufficient_permissions: "INSUFFICIENT_PERMISSIONS",
 };
 
-/** What a verdict over a key tells about it. The first reason to refuse speaks, so the earlier ones did not apply. */
-export function seenOfKey(
+/** What a verification code shows about a key. The first failed check is returned, so the earlier checks passed. */
+export function observationsOfKey(
   subject: Subject,
-  verdict: string | undefined,
+  code: string | undefined,
   needsToggled: boolean,
 ): Observation[] | undefined {
-  const saw = (register: string, value: string) => ({ subject, register, value });
-  const there = saw("life", "there");
-  const enabled = saw("enabled", "enabled");
-  const running = saw("term", "running");
-  if (verdict === "NOT_FOUND") return [saw("life", "deleted")];
-  if (verdict === "DISABLED") return [there, saw("enabled", "disabled")];
-  if (verdict === "EXPIRED") return [there, enabled, saw("term", "ended")];
-  if (verdict === "INSUFFICIENT_PERMISSIONS" && needsToggled) return [there, enabled, running, saw("grant", "lacking")];
-  if (verdict !== "VALID") return undefined;
-  return needsToggled ? [there, enabled, running, saw("grant", "granted")] : [there, enabled, running];
+  const observed = (register: string, value: string) => ({ subject, register, value });
+  const exists = observed("existence", "exists");
+  const enabled = observed("enabled", "enabled");
+  const unexpired = observed("expiry", "future");
+  if (code === "NOT_FOUND") return [observed("existence", "deleted")];
+  if (code === "DISABLED") return [exists, observed("enabled", "disabled")];
+  if (code === "EXPIRED") return [exists, enabled, observed("expiry", "past")];
+  if (code === "INSUFFICIENT_PERMISSIONS" && needsToggled)
+    return [exists, enabled, unexpired, observed("grant", "missing")];
+  if (code !== "VALID") return undefined;
+  return needsToggled ? [exists, enabled, unexpired, observed("grant", "granted")] : [exists, enabled, unexpired];
 }

@@ -1,28 +1,28 @@
-/** When one replica was suspended with its clocks standing still, and how calls on it are judged for that. */
+/** The periods in which one replica was suspended with its clocks stopped, and how the checker dates calls to it. */
 export interface Suspends {
   began(at: number): void;
-  /** From this moment on, it obeys what was acknowledged meanwhile. */
+  /** From this moment on, the replica must apply the changes that were acknowledged during the suspend. */
   ended(at: number): void;
   /**
-   * The moment from which on a call counts as begun. A replica that was suspended cannot know of it before it has asked
-   * Postgres again: until then, a call is judged as one that began before.
+   * The begin that the checker uses for a call. A resumed replica cannot know that it was suspended before it has
+   * queried Postgres again. Until then, a call counts as begun before the suspend.
    */
-  countsFrom(begin: number): number;
+  effectiveBegin(begin: number): number;
 }
 
-/** No call that is judged began longer ago. */
-const memoryMs = 30_000;
+/** No checked call began longer ago. */
+const retentionMs = 30_000;
 
 export function createSuspends(): Suspends {
   let periods: { readonly from: number; until: number }[] = [];
   return {
     began(at) {
-      periods = [...periods.filter(({ until }) => until > at - memoryMs), { from: at, until: Infinity }];
+      periods = [...periods.filter(({ until }) => until > at - retentionMs), { from: at, until: Infinity }];
     },
     ended(at) {
       const last = periods.at(-1);
       if (last !== undefined) last.until = at;
     },
-    countsFrom: (begin) => periods.find(({ from, until }) => from <= begin && begin < until)?.from ?? begin,
+    effectiveBegin: (begin) => periods.find(({ from, until }) => from <= begin && begin < until)?.from ?? begin,
   };
 }

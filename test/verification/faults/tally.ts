@@ -1,33 +1,33 @@
 import type { Violation } from "./checker.js";
 
-/** What a round counts. */
+/** The counters of a round. */
 export interface Tally {
   readonly callsByProtocol: Count;
-  /** Calls that were judged: accepted or refused. */
-  judged: number;
-  judgedWhileFaultsOn: number;
-  readonly words: Count;
-  /** Answers to calls whose body came late. */
-  readonly lateWords: Count;
-  /** Calls whose deadline passed before their body came, and that were told so. */
-  overdue: number;
-  /** Changes that were made with a key, and held against its end. */
+  /** Calls with a result that was checked: accepted or refused. */
+  checked: number;
+  checkedDuringFaults: number;
+  readonly results: Count;
+  /** Results of calls with a delayed body. */
+  readonly delayedResults: Count;
+  /** Calls that were refused because their deadline passed before their body arrived. */
+  refusedAfterDeadline: number;
+  /** Changes that were made with a key, and checked against its revocation. */
   effects: number;
   readonly unavailable: Count;
-  /** Answers that no state of a sound service gives, such as invalid input. */
+  /** Results that a correct service never returns here, such as invalid input. */
   readonly unexpected: Count;
   readonly writes: Count;
   writesAcknowledged: number;
   readonly faults: Count;
-  /** How long after each suspend calls were judged as if they had begun before it. */
+  /** How long after each suspend calls were checked as if they had begun before it. */
   readonly boundsMs: number[];
-  /** Why a fault could not be made as it was meant. */
+  /** Why a fault could not be injected as intended. */
   readonly mishaps: Count;
-  /** How long each acknowledged Disable took, and under which Redis faults. */
+  /** How long each acknowledged `disableWorkspace` took, and the faults meanwhile. */
   readonly disables: { readonly ms: number; readonly under: readonly string[] }[];
   readonly retired: Count;
   violationCount: number;
-  /** The first ones, in detail. */
+  /** The first violations, in detail. */
   readonly violations: Violation[];
 }
 
@@ -36,11 +36,11 @@ export type Count = Map<string, number>;
 export function createTally(): Tally {
   return {
     callsByProtocol: new Map(),
-    judged: 0,
-    judgedWhileFaultsOn: 0,
-    words: new Map(),
-    lateWords: new Map(),
-    overdue: 0,
+    checked: 0,
+    checkedDuringFaults: 0,
+    results: new Map(),
+    delayedResults: new Map(),
+    refusedAfterDeadline: 0,
     effects: 0,
     unavailable: new Map(),
     unexpected: new Map(),
@@ -56,14 +56,18 @@ export function createTally(): Tally {
   };
 }
 
-const violationsKept = 20;
+const maxViolations = 20;
 
-/** Counts violations, and keeps the first ones with the faults that were on. */
-export function keepViolations(tally: Tally, violations: readonly Violation[], faultsOn: readonly string[]): void {
+/** Counts violations, and stores the first ones with the active faults. */
+export function recordViolations(
+  tally: Tally,
+  violations: readonly Violation[],
+  activeFaults: readonly string[],
+): void {
   tally.violationCount += violations.length;
   for (const violation of violations) {
-    if (tally.violations.length >= violationsKept) break;
-    tally.violations.push({ ...violation, faults: [...faultsOn] });
+    if (tally.violations.length >= maxViolations) break;
+    tally.violations.push({ ...violation, faults: [...activeFaults] });
   }
 }
 

@@ -1,95 +1,100 @@
 import type { ProtocolClient } from "./answer.js";
 import type { Call } from "./calls.js";
-import { judge } from "./checker.js";
+import { checkCall } from "./checker.js";
 import { openConnectClient } from "./connect-client.js";
 import { openGrpcClient } from "./grpc-client.js";
 import { openHttpClient } from "./http-client.js";
 import type { Random } from "./random.js";
 import type { Replica } from "./replica.js";
-import { add, keepViolations, type Tally } from "./tally.js";
+import { add, recordViolations, type Tally } from "./tally.js";
 
-/** The protocols of one replica. */
-export interface Entrance {
+/** The clients of one replica, one per protocol. */
+export interface ReplicaClients {
   readonly replica: Replica;
-  readonly protocols: readonly ProtocolClient[];
+  readonly clients: readonly ProtocolClient[];
 }
 
-/** Every way into each of these replicas. */
-export function openEntrances(replicas: readonly Replica[]): Entrance[] {
-  return replicas.map((replica) => ({ replica, protocols: clientsOf(replica) }));
+/** Opens clients for every protocol of each replica. */
+export function openReplicaClients(replicas: readonly Replica[]): ReplicaClients[] {
+  return replicas.map((replica) => ({ replica, clients: clientsOf(replica) }));
 }
 
 function clientsOf({ grpcPort, httpPort }: Replica): ProtocolClient[] {
   return [openGrpcClient(grpcPort), openHttpClient(httpPort), openConnectClient(httpPort)];
 }
 
-/** Where the calls come from: those that tell about the subjects that are there now. */
+/** Provides calls that observe the current subjects. */
 export interface CallSource {
   next(): Call | undefined;
 }
 
-/** Most calls under way through one protocol; a replica that does not answer must not use up the laboratory. */
-const mostUnderWay = 12;
+/**
+ * The maximum of calls in flight per client. An unresponsive replica must not take all capacity of the test process.
+ */
+const maxInFlight = 12;
 const tickMs = 4;
 
-/** A replica that is away says so at once: without a rest, and one call at a time from then on, all would go there. */
-const restMs = 50;
+/**
+ * A stopped replica refuses connections at once. Without this pause, and a limit of one call in flight until it
+ * responds again, it would get all calls.
+ */
+const pauseMs = 50;
 
-/** Makes calls at this rate through all protocols of all replicas and judges each answer. Returns how to stop. */
+/** Makes calls at this rate over all protocols of all replicas, and checks each result. */
 export function startTraffic(
-  entrances: readonly Entrance[],
+  replicaClients: readonly ReplicaClients[],
   callsPerSecond: number,
   source: CallSource,
   tally: Tally,
-  faultsOn: () => readonly string[],
+  activeFaults: () => readonly string[],
   random: Random,
 ): { stop(): void } {
-  const ways = entrances.flatMap(({ replica, protocols }) =>
-    protocols.map((protocol) => ({ replica, protocol, underWay: 0, mayHave: mostUnderWay, restsUntil: 0 })),
+  const routes = replicaClients.flatMap(({ replica, clients }) =>
+    clients.map((client) => ({ replica, client, inFlight: 0, limit: maxInFlight, pausedUntil: 0 })),
   );
-  type Way = (typeof ways)[number];
-  let owed = 0;
+  type Route = (typeof routes)[number];
+  let due = 0;
   let last = performance.now();
   let stopped = false;
 
-  function make(way: Way, call: Call): void {
-    way.underWay++;
-    add(tally.callsByProtocol, way.protocol.name);
+  function send(route: Route, call: Call): void {
+    route.inFlight++;
+    add(tally.callsByProtocol, route.client.name);
     const begin = performance.now();
-    way.protocol.call(call.request, (answer) => {
-      way.underWay--;
+    route.client.call(call.request, (result) => {
+      route.inFlight--;
       if (stopped) return;
       const end = performance.now();
-      if (answer.kind === "unavailable" || answer.kind === "unsent") {
-        way.restsUntil = end + restMs;
-        way.mayHave = 1;
-        return add(tally.unavailable, answer.kind === "unsent" ? "not reached" : answer.why);
+      if (result.kind === "unavailable" || result.kind === "unsent") {
+        route.pausedUntil = end + pauseMs;
+        route.limit = 1;
+        return add(tally.unavailable, result.kind === "unsent" ? "not connected" : result.why);
       }
-      way.mayHave = mostUnderWay;
-      const { word, observations } = call.read(answer);
-      tally.judged++;
-      if (faultsOn().length > 0) tally.judgedWhileFaultsOn++;
-      add(tally.words, word);
-      if (observations === undefined) return add(tally.unexpected, `${call.request.operation}: ${word}`);
-      const { replica, protocol } = way;
-      const label = `${call.request.operation} by ${protocol.name} on ${replica.describe()}: ${word}`;
-      const judged = { begin: replica.suspends.countsFrom(begin), end, label };
-      keepViolations(tally, judge(judged, observations), faultsOn());
+      route.limit = maxInFlight;
+      const { outcome, observations } = call.read(result);
+      tally.checked++;
+      if (activeFaults().length > 0) tally.checkedDuringFaults++;
+      add(tally.results, outcome);
+      if (observations === undefined) return add(tally.unexpected, `${call.request.operation}: ${outcome}`);
+      const { replica, client } = route;
+      const label = `${call.request.operation} over ${client.name} on ${replica.describe()}: ${outcome}`;
+      const checkedCall = { begin: replica.suspends.effectiveBegin(begin), end, label };
+      recordViolations(tally, checkCall(checkedCall, observations), activeFaults());
     });
   }
 
   const timer = setInterval(() => {
     const now = performance.now();
-    // What could not be made in time is not made up for: a burst would be another fault.
-    owed = Math.min(owed + ((now - last) * callsPerSecond) / 1_000, callsPerSecond / 10);
+    // Missed calls are dropped. A burst to catch up would be another fault.
+    due = Math.min(due + ((now - last) * callsPerSecond) / 1_000, callsPerSecond / 10);
     last = now;
-    const open = ways.filter(({ underWay, mayHave, restsUntil }) => underWay < mayHave && restsUntil <= now);
-    for (; owed >= 1 && open.length > 0; owed--) {
-      const way = random.pick(open);
+    const available = routes.filter(({ inFlight, limit, pausedUntil }) => inFlight < limit && pausedUntil <= now);
+    for (; due >= 1 && available.length > 0; due--) {
+      const route = random.pick(available);
       const call = source.next();
       if (call === undefined) return;
-      make(way, call);
-      if (way.underWay >= way.mayHave) open.splice(open.indexOf(way), 1);
+      send(route, call);
+      if (route.inFlight >= route.limit) available.splice(available.indexOf(route), 1);
     }
   }, tickMs);
 

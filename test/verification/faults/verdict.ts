@@ -2,48 +2,55 @@ import type { FaultKind } from "./faults.js";
 import type { RoundState } from "./round.js";
 import { total } from "./tally.js";
 
-/** What a round must reach for its silence to mean anything. */
-export interface Demands {
-  readonly callsPerSecondWhileFaultsOn: number;
+/** The minimum load and faults of a round. Below them, zero violations prove nothing. */
+export interface Requirements {
+  readonly callsPerSecondDuringFaults: number;
   readonly writesPerSecond: number;
-  /** Changes made with keys, and calls with late bodies that were accepted, and refused: each. */
-  readonly lateCallsPerSecond: number;
-  /** Each of these must have happened, so often. */
+  /** The minimum for each: changes made with keys, accepted calls with a delayed body, and refused ones. */
+  readonly delayedCallsPerSecond: number;
+  /** Each of these must have happened at least `minOfEachFault` times. */
   readonly faults: readonly FaultKind[];
-  readonly leastOfEachFault: number;
+  readonly minOfEachFault: number;
 }
 
-/** Everything that is wrong with a round; nothing if it has proven what it is to prove. */
-export function findFailings({ tally, elapsedMs, faultsOnMs, crashes }: RoundState, demands: Demands): string[] {
+/** Returns why a round fails. Empty if it passes. */
+export function findFailings(
+  { tally, elapsedMs, faultsActiveMs, crashes }: RoundState,
+  requirements: Requirements,
+): string[] {
   const failings: string[] = [];
   if (tally.violationCount > 0) failings.push(`${tally.violationCount} violations`);
-  const rate = perSecond(tally.judgedWhileFaultsOn, faultsOnMs);
-  if (!(rate >= demands.callsPerSecondWhileFaultsOn)) {
+  const requiredRate = requirements.callsPerSecondDuringFaults;
+  const rate = perSecond(tally.checkedDuringFaults, faultsActiveMs);
+  if (!(rate >= requiredRate)) {
     failings.push(
-      `too little traffic: ${rate.toFixed(0)} judged calls/s, not ${demands.callsPerSecondWhileFaultsOn.toFixed(0)}`,
+      `too little traffic during faults: ${rate.toFixed(0)} checked calls/s, required: ${requiredRate.toFixed(0)}`,
     );
   }
   const writes = perSecond(tally.writesAcknowledged, elapsedMs);
-  if (!(writes >= demands.writesPerSecond)) {
-    failings.push(`too few acknowledged writes: ${writes.toFixed(1)}/s, not ${demands.writesPerSecond}`);
+  if (!(writes >= requirements.writesPerSecond)) {
+    failings.push(`too few acknowledged writes: ${writes.toFixed(1)}/s, required: ${requirements.writesPerSecond}`);
   }
-  const { lateWords } = tally;
-  const accepted = lateWords.get("accepted") ?? 0;
-  const late = { effects: tally.effects, accepted, refused: total(lateWords) - accepted };
-  for (const [what, count] of Object.entries(late)) {
+  const { delayedResults } = tally;
+  const accepted = delayedResults.get("accepted") ?? 0;
+  const { delayedCallsPerSecond } = requirements;
+  const delayed = { effects: tally.effects, accepted, refused: total(delayedResults) - accepted };
+  for (const [name, count] of Object.entries(delayed)) {
     const rate = perSecond(count, elapsedMs);
-    if (!(rate >= demands.lateCallsPerSecond)) {
-      failings.push(`too few late calls, ${what}: ${rate.toFixed(1)}/s, not ${demands.lateCallsPerSecond}`);
+    if (!(rate >= delayedCallsPerSecond)) {
+      failings.push(
+        `too few calls with a delayed body, ${name}: ${rate.toFixed(1)}/s, required: ${delayedCallsPerSecond}`,
+      );
     }
   }
   const times = ({ name }: FaultKind) => tally.faults.get(name) ?? 0;
-  const rare = demands.faults.filter((kind) => times(kind) < demands.leastOfEachFault);
+  const rare = requirements.faults.filter((kind) => times(kind) < requirements.minOfEachFault);
   if (rare.length > 0) {
     const list = rare.map((kind) => `${kind.name} (${times(kind)})`).join(", ");
-    failings.push(`happened less than ${demands.leastOfEachFault} times: ${list}`);
+    failings.push(`faults that happened less than ${requirements.minOfEachFault} times: ${list}`);
   }
-  if (tally.unexpected.size > 0) failings.push(`unexpected answers: ${[...tally.unexpected.keys()].join(", ")}`);
-  if (crashes > 0) failings.push(`replicas ended by themselves ${crashes} times`);
+  if (tally.unexpected.size > 0) failings.push(`unexpected results: ${[...tally.unexpected.keys()].join(", ")}`);
+  if (crashes > 0) failings.push(`replicas exited unexpectedly ${crashes} times`);
   return failings;
 }
 

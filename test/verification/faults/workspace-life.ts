@@ -1,22 +1,26 @@
-import { insist, pauseBetweenWrites } from "./life.js";
+import { pauseBetweenWrites, retryUntilAcknowledged } from "./life.js";
 import type { Population } from "./population.js";
 import { prepare } from "./request.js";
 import { type WorkspaceSubject, workspaceSubject } from "./subjects.js";
 import type { Writer } from "./writer.js";
 
-/** A new workspace, with its first key. */
+/** Creates a workspace with its first key. Undefined when the round is over. */
 export async function createWorkspace(writer: Writer, operatorKey: string): Promise<WorkspaceSubject | undefined> {
-  const made = await writer.create(prepare("createWorkspace", operatorKey, { name: "laboratory" }));
-  return made && workspaceSubject(`${made["workspaceId"]}`, `${made["keyId"]}`, `${made["key"]}`);
+  const created = await writer.create(prepare("createWorkspace", operatorKey, { name: "faults" }));
+  return created && workspaceSubject(`${created["workspaceId"]}`, `${created["keyId"]}`, `${created["key"]}`);
 }
 
-/** Workspaces, one after the other, each disabled and enabled until it cannot be judged any more. */
-export async function liveAsWorkspaces(writer: Writer, population: Population, operatorKey: string): Promise<void> {
+/** Creates workspaces one after the other, and disables and enables each until an outcome is unknown. */
+export async function runWorkspaceLifecycles(
+  writer: Writer,
+  population: Population,
+  operatorKey: string,
+): Promise<void> {
   while (writer.writing()) {
     const workspace = await createWorkspace(writer, operatorKey);
     if (workspace === undefined) return;
     const { workspaceId, subject } = workspace;
-    const leave = population.admit(workspace);
+    const remove = population.add(workspace);
     const reason = "UNPAID_BILLING";
     const protoJson = { workspaceId, reason: `DISABLED_REASON_${reason}` };
     const requests = {
@@ -30,8 +34,8 @@ export async function liveAsWorkspaces(writer: Writer, population: Population, o
       const outcome = await writer.write(subject, "workspace", next, request);
       if (outcome.kind === "acknowledged") state = next;
       settled = outcome.kind !== "unknown";
-      if (!settled) await insist(writer, () => writer.write(subject, "workspace", next, request));
+      if (!settled) await retryUntilAcknowledged(writer, () => writer.write(subject, "workspace", next, request));
     }
-    leave();
+    remove();
   }
 }

@@ -1,26 +1,26 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Answer } from "./answer.js";
+import type { CallResult } from "./answer.js";
 import type { Subject } from "./checker.js";
 import type { Random } from "./random.js";
 import type { Request } from "./request.js";
 import { add, type Tally } from "./tally.js";
-import type { Entrance } from "./traffic.js";
+import type { ReplicaClients } from "./traffic.js";
 
-/** One who changes things, through a protocol and on a replica chosen anew for each attempt. */
+/** Sends changes, each attempt over a random protocol to a random replica. */
 export interface Writer {
   readonly random: Random;
   /** False once the round is over. */
   writing(): boolean;
   /**
-   * Writes a value into a register of a subject by this request, and says how that ended.
+   * Sends a request that writes a value to a register of a subject, and records the outcome.
    *
-   * @param refusal one that a sound service may give, too
+   * @param refusal an error code that a correct service may return, too
    */
   write(subject: Subject, register: string, value: string, request: Request, refusal?: string): Promise<WriteOutcome>;
-  /** Makes something new, however often it takes. Undefined when the round is over. */
+  /** Creates something, and retries until it succeeds. Undefined when the round is over. */
   create(request: Request): Promise<Fields | undefined>;
   pause(lowMs: number, highMs: number): Promise<void>;
-  /** Counts why a subject is not written any more. */
+  /** Counts why a subject is no longer changed. */
   retire(why: string): void;
 }
 
@@ -32,15 +32,15 @@ export type WriteOutcome =
   | { readonly kind: "unknown" };
 
 export function createWriter(
-  entrances: readonly Entrance[],
+  replicaClients: readonly ReplicaClients[],
   tally: Tally,
-  faultsSince: (begin: number) => readonly string[],
+  faultsActiveSince: (begin: number) => readonly string[],
   random: Random,
   writing: () => boolean,
 ): Writer {
-  function ask(request: Request): Promise<Answer> {
-    const protocol = random.pick(random.pick(entrances).protocols);
-    return new Promise((resolve) => protocol.call(request, resolve));
+  function send(request: Request): Promise<CallResult> {
+    const client = random.pick(random.pick(replicaClients).clients);
+    return new Promise((resolve) => client.call(request, resolve));
   }
 
   return {
@@ -49,27 +49,27 @@ export function createWriter(
 
     async write(subject, register, value, request, refusal) {
       const begin = performance.now();
-      const underWay = subject.registers[register]?.write(value, begin);
-      const answer = await ask(request);
+      const pending = subject.registers[register]?.write(value, begin);
+      const result = await send(request);
       const end = performance.now();
-      const outcome = outcomeOf(answer);
+      const outcome = outcomeOf(result);
       if (outcome.kind === "acknowledged") {
-        underWay?.acknowledged(end);
+        pending?.acknowledged(end);
         tally.writesAcknowledged++;
         if (request.operation === "disableWorkspace")
-          tally.disables.push({ ms: end - begin, under: faultsSince(begin) });
-      } else if (outcome.kind === "unknown") underWay?.unknown(end);
-      else underWay?.notApplied();
+          tally.disables.push({ ms: end - begin, under: faultsActiveSince(begin) });
+      } else if (outcome.kind === "unknown") pending?.unknown(end);
+      else pending?.notApplied();
       add(tally.writes, `${request.operation}, ${outcome.kind}`);
-      if (answer.kind === "refused" && answer.code !== refusal)
-        add(tally.unexpected, `${request.operation}: ${answer.code}`);
+      if (result.kind === "refused" && result.code !== refusal)
+        add(tally.unexpected, `${request.operation}: ${result.code}`);
       return outcome;
     },
 
     async create(request) {
       while (writing()) {
-        const answer = await ask(request);
-        if (answer.kind === "success") return answer.fields;
+        const result = await send(request);
+        if (result.kind === "success") return result.fields;
         await sleep(100);
       }
       return undefined;
@@ -80,8 +80,8 @@ export function createWriter(
   };
 }
 
-function outcomeOf(answer: Answer): WriteOutcome {
-  if (answer.kind === "success") return { kind: "acknowledged", fields: answer.fields };
-  // A refusal of the catalogue comes before the change, or instead of it.
-  return { kind: answer.kind === "unavailable" ? "unknown" : "not applied" };
+function outcomeOf(result: CallResult): WriteOutcome {
+  if (result.kind === "success") return { kind: "acknowledged", fields: result.fields };
+  // An error of the catalogue means that the change was not applied.
+  return { kind: result.kind === "unavailable" ? "unknown" : "not applied" };
 }

@@ -3,39 +3,39 @@ import { gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { HealthCheckRequestSchema } from "../../../../gen/grpc/health/v1/health_pb.js";
 import { ServerReflectionRequestSchema } from "../../../../gen/grpc/reflection/v1/reflection_pb.js";
-import { callsBegun, oneByteEach, prefixed } from "../../overload/bare-grpc.js";
+import { callsWithMessage, oneByteEach, prefixed } from "../../overload/bare-grpc.js";
 import { type Attack, outcomeOf } from "../attack.js";
 import { describe, startBystander, wasServed } from "../bystander.js";
 import { openSession, openStream, statusOf } from "../grpc-client.js";
-import { fillWithHeavyKeys } from "../heavy-keys.js";
+import { fillWithLargeKeys } from "../heavy-keys.js";
 import { openSocket } from "../sockets.js";
-import { whileWatched } from "./http-memory.js";
+import { measureAttack } from "./http-memory.js";
 
 const listKeys = "/latchkey.v1.KeysService/ListKeys";
-const stranger = "lk_nobody";
+const unknownKey = "lk_nobody";
 
 export const compressedMessages: Attack = {
   name: "grpc-compressed",
-  title: "a stranger sends compressed gRPC messages that expand a thousandfold",
-  async run(site) {
-    const target = await site.start();
+  title: "a client without a credential sends compressed gRPC messages that expand a thousandfold",
+  async run(context) {
+    const target = await context.start();
     const connections = 8;
     const message = gzipSync(Buffer.alloc(4 * 2 ** 20));
     const compressed = prefixed(message);
     compressed[0] = 1;
     let streams = 0;
     const flood = async () => {
-      const session = await openSession(site, target);
+      const session = await openSession(context, target);
       for (let call = 0; call < 240; call++) {
-        openStream(session, listKeys, stranger, { "grpc-encoding": "gzip" })?.end(compressed);
+        openStream(session, listKeys, unknownKey, { "grpc-encoding": "gzip" })?.end(compressed);
         streams += 1;
       }
       await sleep(500);
       session.destroy();
     };
-    // The first calls of a process take many times as long as later ones, whatever they are.
+    // Warm-up: the first calls of a process are many times slower than later ones.
     await Promise.all(Array.from({ length: connections }, flood));
-    return whileWatched(site, target, async () => {
+    return measureAttack(context, target, async () => {
       const until = performance.now() + 6_000;
       await Promise.all(
         Array.from({ length: connections }, async () => {
@@ -50,15 +50,15 @@ export const compressedMessages: Attack = {
 
 export const unreadGrpcLists: Attack = {
   name: "grpc-unread-lists",
-  title: "a tenant asks for heavy lists by gRPC with a window of 0",
-  async run(site) {
-    const target = await site.start();
+  title: "a tenant requests large lists over gRPC with a flow control window of 0",
+  async run(context) {
+    const target = await context.start();
     const tenant = await target.createTenant();
-    await fillWithHeavyKeys(target, tenant);
-    return whileWatched(site, target, async () => {
+    await fillWithLargeKeys(target, tenant);
+    return measureAttack(context, target, async () => {
       const connections = 4;
       for (let connection = 0; connection < connections; connection++) {
-        const session = await openSession(site, target, { initialWindowSize: 0 });
+        const session = await openSession(context, target, { initialWindowSize: 0 });
         for (let call = 0; call < 200; call++) {
           openStream(session, listKeys, tenant.key)?.end(prefixed(Buffer.alloc(0)));
         }
@@ -71,44 +71,44 @@ export const unreadGrpcLists: Attack = {
 
 export const oneByteFrames: Attack = {
   name: "grpc-one-byte-frames",
-  title: "a gRPC message in DATA frames of one byte costs many times its size",
-  async run(site) {
-    const target = await site.start();
+  title: "a gRPC message in one-byte DATA frames takes many times its size in memory",
+  async run(context) {
+    const target = await context.start();
     const { key } = await target.createTenant();
-    return whileWatched(site, target, async () => {
+    return measureAttack(context, target, async () => {
       const connections = 8;
       const streams = 20;
-      const piecesAtOnce = 3_000; // within the window of the connection
+      const framesPerRound = 3_000; // within the flow control window of the connection
       const rounds = 8;
       const headers = [
         [":path", "/latchkey.v1.KeysService/ListKeys"],
         ["authorization", `Bearer ${key}`],
         ["te", "trailers"],
       ] as const;
-      const pieces = Buffer.concat(Array.from({ length: piecesAtOnce }, () => oneByteEach(streams)));
+      const frames = Buffer.concat(Array.from({ length: framesPerRound }, () => oneByteEach(streams)));
       await Promise.all(
         Array.from({ length: connections }, async () => {
           const socket = await openSocket(target.grpcPort);
-          site.afterwards(() => socket.destroy());
-          socket.resume().write(callsBegun(streams, headers, 120_000));
+          context.addCleanup(() => socket.destroy());
+          socket.resume().write(callsWithMessage(streams, headers, 120_000));
           for (let round = 0; round < rounds && !socket.destroyed; round++) {
-            socket.write(pieces);
+            socket.write(frames);
             await sleep(500);
           }
         }),
       );
       await sleep(2_000);
-      return `${connections * streams} messages, each in up to ${rounds * piecesAtOnce} frames of one byte`;
+      return `${connections * streams} messages, each in up to ${rounds * framesPerRound} frames of one byte`;
     });
   },
 };
 
 export const reflectionFlood: Attack = {
   name: "reflection-flood",
-  title: "a stranger keeps the service busy by reflection requests on one stream",
-  async run(site) {
-    const target = await site.start();
-    const question = prefixed(
+  title: "a client without a credential keeps the service busy with reflection requests on one stream",
+  async run(context) {
+    const target = await context.start();
+    const request = prefixed(
       Buffer.from(
         toBinary(
           ServerReflectionRequestSchema,
@@ -118,74 +118,74 @@ export const reflectionFlood: Attack = {
         ),
       ),
     );
-    const bystander = await startBystander(site, target);
-    const questions = 50_000;
+    const bystander = await startBystander(context, target);
+    const requests = 50_000;
     let received = 0;
     await Promise.all(
       Array.from({ length: 4 }, async () => {
-        const session = await openSession(site, target);
+        const session = await openSession(context, target);
         const path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
         const stream = openStream(session, path, "");
         stream?.on("data", (bytes: Buffer) => {
           received += bytes.length;
         });
-        for (let sent = 0; sent < questions && stream && !stream.destroyed; sent += 500) {
-          stream.write(Buffer.concat(Array.from({ length: 500 }, () => question)));
+        for (let sent = 0; sent < requests && stream && !stream.destroyed; sent += 500) {
+          stream.write(Buffer.concat(Array.from({ length: 500 }, () => request)));
           await sleep(20);
         }
         session.destroy();
       }),
     );
-    const experience = await bystander.finish();
+    const measurements = await bystander.finish();
     const receivedMb = received / 2 ** 20;
     return outcomeOf(
-      { bounded: receivedMb < 64, "serving others": wasServed(experience) },
-      `4 streams, up to ${questions} requests each: ${receivedMb.toFixed(0)} MiB answered; ${describe(experience)}`,
+      { "responses bounded": receivedMb < 64, "other tenants served": wasServed(measurements) },
+      `4 streams of ${requests} requests: ${receivedMb.toFixed(0)} MiB of responses; ${describe(measurements)}`,
     );
   },
 };
 
 export const watchFlood: Attack = {
   name: "watch-flood",
-  title: "a stranger has the service keep any number of Health.Watch streams",
-  async run(site) {
-    const target = await site.start();
+  title: "a client without a credential opens any number of Health.Watch streams",
+  async run(context) {
+    const target = await context.start();
     const request = prefixed(Buffer.from(toBinary(HealthCheckRequestSchema, create(HealthCheckRequestSchema))));
     const connections = 200;
-    let kept = 0;
-    const { withstood, observed } = await whileWatched(site, target, async () => {
+    let open = 0;
+    const { withstood, observed } = await measureAttack(context, target, async () => {
       for (let connection = 0; connection < connections; connection++) {
-        const session = await openSession(site, target);
+        const session = await openSession(context, target);
         for (let call = 0; call < 240; call++) {
           const stream = openStream(session, "/grpc.health.v1.Health/Watch", "");
           if (stream === undefined) continue;
-          kept += 1;
+          open += 1;
           stream.once("close", () => {
-            kept -= 1;
+            open -= 1;
           });
           stream.resume().end(request);
         }
       }
       await sleep(3_000);
-      return `${connections * 240} streams begun, ${kept} kept`;
+      return `${connections * 240} streams begun, ${open} still open`;
     });
-    // A client that watches all of our services has a handful.
-    return withstood ? outcomeOf({ "ending them": kept <= connections * 10 }, observed) : { withstood, observed };
+    // A legitimate client that watches all services has only a few streams.
+    return withstood ? outcomeOf({ "streams limited": open <= connections * 10 }, observed) : { withstood, observed };
   },
 };
 
 export const idleConnections: Attack = {
   name: "idle-connections",
-  title: "idle connections of one client keep everybody else out",
-  async run(site) {
-    const most = 50;
-    const target = await site.start({ env: { MAX_CONNECTIONS: `${most}` } });
+  title: "idle connections of one client block all other clients",
+  async run(context) {
+    const maxConnections = 50;
+    const target = await context.start({ env: { MAX_CONNECTIONS: `${maxConnections}` } });
     const { key } = await target.createTenant();
-    const idle = await Promise.all(Array.from({ length: most }, () => openSession(site, target)));
-    const idleHttp = await Promise.all(Array.from({ length: most }, () => openSocket(target.httpPort)));
-    site.afterwards(() => idleHttp.forEach((socket) => void socket.destroy()));
+    const idle = await Promise.all(Array.from({ length: maxConnections }, () => openSession(context, target)));
+    const idleHttp = await Promise.all(Array.from({ length: maxConnections }, () => openSocket(target.httpPort)));
+    context.addCleanup(() => idleHttp.forEach((socket) => void socket.destroy()));
     await sleep(500);
-    const session = await openSession(site, target);
+    const session = await openSession(context, target);
     const stream = openStream(session, listKeys, key);
     stream?.end(prefixed(Buffer.alloc(0)));
     const grpcStatus = stream ? await statusOf(stream) : -1;
@@ -195,8 +195,8 @@ export const idleConnections: Attack = {
     );
     const open = idle.filter(({ closed }) => !closed).length;
     return outcomeOf(
-      { "serving gRPC": grpcStatus === 0, "serving HTTP": httpStatus === 200 },
-      `${most} idle connections per port: a new gRPC client got ${grpcStatus}, an HTTP client ${httpStatus}; ${open} left`,
+      { "gRPC served": grpcStatus === 0, "HTTP served": httpStatus === 200 },
+      `${maxConnections} idle connections per port, ${open} left; status of gRPC: ${grpcStatus}, HTTP: ${httpStatus}`,
     );
   },
 };

@@ -2,21 +2,21 @@ import { type Attack, outcomeOf } from "../attack.js";
 
 export const borrowedNames: Attack = {
   name: "borrowed-names",
-  title: "a customer's key with a permission called like a scope manages the workspace",
-  async run(site) {
-    const target = await site.start();
+  title: "a key with a permission that is named like a scope manages the workspace",
+  async run(context) {
+    const target = await context.start();
     const { key } = await target.createTenant();
     const served: string[] = [];
     for (const permissions of [["*"], ["keys.read"], ["keys.*", "identities.*"]]) {
       const { data: customer, status } = await target.call("keys.createKey", key, { permissions });
-      if (status !== 200) continue; // a name that the service does not take is no way in either
+      if (status !== 200) continue; // a refused permission cannot be abused
       for (const operation of ["keys.listKeys", "keys.createKey", "identities.listIdentities"]) {
         const reply = await target.call(operation, customer.key);
         if (reply.error !== "authorization/insufficient_permissions") served.push(`${operation} by ${permissions}`);
       }
     }
     return outcomeOf(
-      { refused: served.length === 0 },
+      { "all refused": served.length === 0 },
       served.length === 0 ? "all refused" : `served: ${served.join(", ")}`,
     );
   },
@@ -24,9 +24,9 @@ export const borrowedNames: Attack = {
 
 export const outlivingExpiry: Attack = {
   name: "outliving-expiry",
-  title: "a key that expires prolongs itself or leaves an heir that does not",
-  async run(site) {
-    const target = await site.start();
+  title: "a key that expires extends its own expiry or creates a key that outlives it",
+  async run(context) {
+    const target = await context.start();
     const { key } = await target.createTenant();
     const expires = Date.now() + 3_600_000;
     const { data: expiring } = await target.call("keys.createKey", key, { scopes: ["*"], expires });
@@ -34,20 +34,23 @@ export const outlivingExpiry: Attack = {
     const { data: plain } = await target.call("keys.createKey", key, {});
     const call = (operation: string, body: unknown) => target.call(operation, expiring.key, body);
     const attempts = {
-      "lifts its expiry": await call("keys.updateKey", { keyId: expiring.keyId, expires: null }),
+      "removes its expiry": await call("keys.updateKey", { keyId: expiring.keyId, expires: null }),
       "postpones its expiry": await call("keys.updateKey", { keyId: expiring.keyId, expires: expires + 1_000 }),
-      "creates an heir without one": await call("keys.createKey", { scopes: ["*"] }),
-      "creates an heir with a later one": await call("keys.createKey", {
+      "creates a key without expiry": await call("keys.createKey", { scopes: ["*"] }),
+      "creates a key with a later expiry": await call("keys.createKey", {
         scopes: ["keys.read"],
         expires: expires + 1_000,
       }),
-      "enables a key without one": await call("keys.updateKey", { keyId: other.keyId, enabled: true }),
-      "gives scopes to a key without one": await call("keys.updateKey", { keyId: plain.keyId, scopes: ["keys.read"] }),
-      "rerolls a key without one": await call("keys.rerollKey", { keyId: other.keyId, expiration: 0 }),
+      "enables a key without expiry": await call("keys.updateKey", { keyId: other.keyId, enabled: true }),
+      "grants scopes to a key without expiry": await call("keys.updateKey", {
+        keyId: plain.keyId,
+        scopes: ["keys.read"],
+      }),
+      "rerolls a key without expiry": await call("keys.rerollKey", { keyId: other.keyId, expiration: 0 }),
     };
     const succeeded = Object.entries(attempts).flatMap(([name, { status }]) => (status === 200 ? [name] : []));
     return outcomeOf(
-      { refused: succeeded.length === 0 },
+      { "all refused": succeeded.length === 0 },
       succeeded.length === 0 ? "all refused" : succeeded.join(", "),
     );
   },
@@ -55,9 +58,9 @@ export const outlivingExpiry: Attack = {
 
 export const lockOut: Attack = {
   name: "lock-out",
-  title: "a weak key ends the workspace's only strong one, and nobody can open it again",
-  async run(site) {
-    const target = await site.start();
+  title: "a key with few scopes disables the only key with all scopes and locks the owner out of the workspace",
+  async run(context) {
+    const target = await context.start();
     const tenant = await target.createTenant();
     const { data: updater } = await target.call("keys.createKey", tenant.key, { scopes: ["keys.update"] });
     const { data: deleter } = await target.call("keys.createKey", tenant.key, { scopes: ["keys.delete"] });
@@ -73,10 +76,11 @@ export const lockOut: Attack = {
     const root = await target
       .operate("workspaces.createRootKey", { workspaceId: tenant.workspaceId })
       .catch(() => undefined);
-    const reopened = root?.["key"] ? await target.call("keys.listKeys", root["key"]) : undefined;
+    const recovered = root?.["key"] ? await target.call("keys.listKeys", root["key"]) : undefined;
+    const attempted = succeeded.length === 0 ? "all refused" : `succeeded: ${succeeded.join(", ")}`;
     return outcomeOf(
-      { refused: succeeded.length === 0, "open to the operator": reopened?.status === 200 },
-      `${succeeded.length === 0 ? "all refused" : `it ${succeeded.join(", ")}`}; createRootKey: ${reopened?.status ?? "failed"}`,
+      { "all refused": succeeded.length === 0, "the operator can recover it": recovered?.status === 200 },
+      `${attempted}; createRootKey: ${recovered?.status ?? "failed"}`,
     );
   },
 };

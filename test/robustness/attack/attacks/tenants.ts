@@ -1,12 +1,15 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Attack, outcomeOf } from "../attack.js";
-import type { Site } from "../site.js";
+import type { AttackContext } from "../site.js";
 import { operatorKey, type Target, type Tenant } from "../target.js";
 
-/** How long operations of others take, in milliseconds at the median; undefined for one that failed. */
+/** The median latency of each operation of other callers, in milliseconds. Undefined for one that failed. */
 type Times = Readonly<Record<string, number | undefined>>;
 
-/** What must go on while a tenant does its worst: the operator stops it, and another tenant revokes and reads. */
+/**
+ * Measures the operations that must work during the attack: the operator disables the attacker, another tenant revokes
+ * and lists.
+ */
 async function timeOthers(target: Target, attacker: Tenant, other: Tenant): Promise<Times> {
   const operations: Readonly<Record<string, () => Promise<{ status: number }>>> = {
     "another tenant's listKeys": () => target.call("keys.listKeys", other.key),
@@ -36,51 +39,55 @@ function medianOf(times: readonly (number | undefined)[]): number | undefined {
   return (times as number[]).toSorted((one, other) => one - other)[Math.floor(times.length / 2)];
 }
 
-/** Twice the usual time, and a lease on top for those that are over within milliseconds: a busy machine, not a queue. */
+/**
+ * Twice the normal latency, or one lease more for operations of a few milliseconds. That tolerates a busy machine, but
+ * no queue.
+ */
 const allowance = { times: 2, ms: 250 };
 
 async function compare(
-  site: Site,
+  context: AttackContext,
   target: Target,
   attack: (tenant: Tenant) => Promise<unknown>,
   tenant: Tenant,
-  what: string,
+  description: string,
 ) {
   const other = await target.createTenant();
-  const usual = await timeOthers(target, tenant, other);
-  let going = true;
-  const attacking = Promise.all(
+  const normal = await timeOthers(target, tenant, other);
+  let attacking = true;
+  const attackers = Promise.all(
     Array.from({ length: 16 }, async () => {
-      while (going) await attack(tenant).catch(() => sleep(100));
+      while (attacking) await attack(tenant).catch(() => sleep(100));
     }),
   );
-  site.afterwards(() => {
-    going = false;
+  context.addCleanup(() => {
+    attacking = false;
   });
   await sleep(1_000);
   const attacked = await timeOthers(target, tenant, other);
-  going = false;
-  await Promise.race([attacking, sleep(15_000)]);
-  const inTime = Object.entries(usual).map(([name, before]) => {
+  attacking = false;
+  await Promise.race([attackers, sleep(15_000)]);
+  const inTime = Object.entries(normal).map(([name, before]) => {
     const during = attacked[name];
-    const holds =
+    const isInTime =
       before !== undefined &&
       during !== undefined &&
       during <= Math.max(allowance.times * before, before + allowance.ms);
-    const words = `${name} ${during === undefined ? "failed" : `${during.toFixed(0)} ms`} (usually ${before?.toFixed(0)})`;
-    return [holds, words] as const;
+    const latency = during === undefined ? "failed" : `${during.toFixed(0)} ms`;
+    const text = `${name} ${latency} (normally ${before?.toFixed(0)} ms)`;
+    return [isInTime, text] as const;
   });
   return outcomeOf(
-    { "in time": inTime.every(([holds]) => holds) },
-    `${what}: ${inTime.map(([, words]) => words).join(", ")}`,
+    { "in time": inTime.every(([isInTime]) => isInTime) },
+    `${description}: ${inTime.map(([, text]) => text).join(", ")}`,
   );
 }
 
 export const slowSearches: Attack = {
   name: "slow-searches",
-  title: "one tenant's searches take all connections to PostgreSQL",
-  async run(site) {
-    const target = await site.start();
+  title: "one tenant's searches take all PostgreSQL connections",
+  async run(context) {
+    const target = await context.start();
     const tenant = await target.createTenant();
     await target.sql()`
       insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
@@ -88,21 +95,21 @@ export const slowSearches: Attack = {
       from generate_series(1, 300000) as n`;
     await target.sql()`analyze identities`;
     const search = (tenant: Tenant) => target.call("identities.listIdentities", tenant.key, { search: "abababx" });
-    return compare(site, target, search, tenant, "16 searches at once over 300,000 identities");
+    return compare(context, target, search, tenant, "16 concurrent searches in 300,000 identities");
   },
 };
 
 export const largeIdentity: Attack = {
   name: "large-identity",
-  title: "deleting an identity with many keys holds up everybody's revocations",
-  async run(site) {
-    const target = await site.start();
+  title: "deleting an identity with many keys delays the revocations of other tenants",
+  async run(context) {
+    const target = await context.start();
     const tenant = await target.createTenant();
     const sql = target.sql();
     const identities = Array.from({ length: 24 }, (_, index) => `large_${index}`);
     for (const externalId of identities) await target.call("identities.createIdentity", tenant.key, { externalId });
     const [first] = await sql`select identity_id from identities where external_id = 'large_0'`;
-    // The same hash for none: 32 bytes from the number.
+    // The hash of each key is unique: the SHA-256 of its number.
     await sql`
       insert into keys (key_id, workspace_id, hash, start, enabled, permissions, identity_id, created_at, updated_at)
       select 'key_' || lpad(to_hex(n), 26, '0'), ${tenant.workspaceId}, sha256(n::text::bytea), 'lk_0000', true, '{}',
@@ -116,14 +123,20 @@ export const largeIdentity: Attack = {
       if (status === 200) deleteMs ??= performance.now() - startedAt;
       await sleep(50);
     };
-    const outcome = await compare(site, target, remove, tenant, "16 deletes at once of an identity with 260,000 keys");
+    const outcome = await compare(
+      context,
+      target,
+      remove,
+      tenant,
+      "16 concurrent deletes of an identity with 260,000 keys",
+    );
     const [left] =
       await sql`select count(*)::int as count from keys where workspace_id = ${tenant.workspaceId} and deleted_at is null`;
     return outcomeOf(
       {
         ...(outcome.withstood ? {} : { "in time": false }),
         deleted: deleteMs !== undefined,
-        "keeping the keys": left?.["count"] >= 260_000,
+        "keys kept": left?.["count"] >= 260_000,
       },
       outcome.observed,
     );
@@ -132,9 +145,9 @@ export const largeIdentity: Attack = {
 
 export const endlessGrowth: Attack = {
   name: "endless-growth",
-  title: "one tenant fills the disk",
-  async run(site) {
-    const target = await site.start({ env: { QUOTA_KEYS: "20", QUOTA_IDENTITIES: "20", QUOTA_STORED_MB: "1" } });
+  title: "one tenant fills the disk of the database",
+  async run(context) {
+    const target = await context.start({ env: { QUOTA_KEYS: "20", QUOTA_IDENTITIES: "20", QUOTA_STORED_MB: "1" } });
     const [keys, identities, bytes] = await Promise.all([1, 2, 3].map(() => target.createTenant()));
     if (!keys || !identities || !bytes) throw new Error("no tenants");
     const repeat = async (times: number, operation: (index: number) => Promise<{ error: string | undefined }>) => {
@@ -160,11 +173,11 @@ export const endlessGrowth: Attack = {
     const revoked = await target.call("keys.deleteKey", bytes.key, { keyId: victim.keyId });
     return outcomeOf(
       {
-        bounded: Object.values(observed).every((words) => words.startsWith("limits/quota_exceeded")),
-        "revoking at the quota": revoked.status === 200,
+        "quotas enforced": Object.values(observed).every((text) => text.startsWith("limits/quota_exceeded")),
+        "revocation possible at the quota": revoked.status === 200,
       },
       `${Object.entries(observed)
-        .map(([name, words]) => `${name}: ${words}`)
+        .map(([name, text]) => `${name}: ${text}`)
         .join("; ")}; deleteKey then: ${revoked.status}`,
     );
   },

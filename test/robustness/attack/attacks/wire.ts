@@ -9,18 +9,20 @@ import { jsonHeaders, openSocket, postText, readUntilQuiet, requestText, statusO
 
 export const oddRequests: Attack = {
   name: "odd-requests",
-  title: "a request that proxies read differently is served",
-  async run(site) {
-    const target = await site.start();
+  title: "the service accepts a request that proxies parse differently",
+  async run(context) {
+    const target = await context.start();
     const { key } = await target.createTenant();
-    const head = `authorization: Bearer ${key}\r\ncontent-type: application/json\r\n`;
+    const headers = `authorization: Bearer ${key}\r\ncontent-type: application/json\r\n`;
     const path = "/v2/keys.listKeys";
+    const encoded = (encoding: string) =>
+      `POST ${path} HTTP/1.1\r\nhost: a\r\n${headers}transfer-encoding: ${encoding}\r\n\r\n2\r\n{}\r\n0\r\n\r\n`;
     const requests = {
       "a percent-encoded path": postText("/v2/keys%2elistKeys", key, "{}"),
       "a percent-encoded RPC": postText("/latchkey.v1.KeysService/List%4beys", key, "{}"),
-      "two Host headers": `POST ${path} HTTP/1.1\r\nhost: a\r\nhost: b\r\n${head}content-length: 2\r\n\r\n{}`,
-      "Transfer-Encoding gzip, chunked": `POST ${path} HTTP/1.1\r\nhost: a\r\n${head}transfer-encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
-      "Transfer-Encoding identity, chunked": `POST ${path} HTTP/1.1\r\nhost: a\r\n${head}transfer-encoding: identity, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
+      "two Host headers": `POST ${path} HTTP/1.1\r\nhost: a\r\nhost: b\r\n${headers}content-length: 2\r\n\r\n{}`,
+      "Transfer-Encoding gzip, chunked": encoded("gzip, chunked"),
+      "Transfer-Encoding identity, chunked": encoded("identity, chunked"),
       "HTTP/0.9": "GET /livez\r\n\r\n",
       "HTTP/2.0 in a request line": `GET /livez HTTP/2.0\r\nhost: a\r\n\r\n`,
     };
@@ -32,7 +34,7 @@ export const oddRequests: Attack = {
       if (statusOf(text) === 200) served.push(name);
     }
     return outcomeOf(
-      { refused: served.length === 0 },
+      { "all refused": served.length === 0 },
       served.length === 0 ? "all refused" : `served: ${served.join(", ")}`,
     );
   },
@@ -40,28 +42,28 @@ export const oddRequests: Attack = {
 
 export const cachedSecrets: Attack = {
   name: "cached-secrets",
-  title: "a cache on the way may keep a response with a secret",
-  async run(site) {
-    const target = await site.start();
+  title: "an intermediate cache may store a response with a secret",
+  async run(context) {
+    const target = await context.start();
     const { key } = await target.createTenant();
-    const lacking: string[] = [];
+    const missing: string[] = [];
     for (const path of ["/v2/keys.createKey", "/latchkey.v1.KeysService/CreateKey"]) {
       const { headers } = await fetch(target.httpUrl + path, { method: "POST", headers: jsonHeaders(key), body: "{}" });
-      if (!headers.get("cache-control")?.includes("no-store")) lacking.push(`${path}: no Cache-Control: no-store`);
-      if (headers.get("x-content-type-options") !== "nosniff") lacking.push(`${path}: no nosniff`);
+      if (!headers.get("cache-control")?.includes("no-store")) missing.push(`${path}: no Cache-Control: no-store`);
+      if (headers.get("x-content-type-options") !== "nosniff") missing.push(`${path}: no nosniff`);
     }
     return outcomeOf(
-      { protected: lacking.length === 0 },
-      lacking.join(", ") || "no-store and nosniff on both protocols",
+      { "headers present": missing.length === 0 },
+      missing.join(", ") || "no-store and nosniff on both protocols",
     );
   },
 };
 
 export const unloggedCalls: Attack = {
   name: "unlogged-calls",
-  title: "a call takes effect without a line in the log",
-  async run(site) {
-    const target = await site.start();
+  title: "a call takes effect without a log line",
+  async run(context) {
+    const target = await context.start();
     const { key, workspaceId } = await target.createTenant();
     const attempts = 20;
     const before = createLines(target.log());
@@ -74,9 +76,12 @@ export const unloggedCalls: Attack = {
     }
     await sleep(2_000);
     const [row] = await target.sql()`
-      select count(*)::int as made from keys where workspace_id = ${workspaceId} and name = 'unseen'`;
+      select count(*)::int as created from keys where workspace_id = ${workspaceId} and name = 'unseen'`;
     const logged = createLines(target.log()) - before;
-    return outcomeOf({ logged: logged >= row?.["made"] }, `${row?.["made"]} keys made, ${logged} lines in the log`);
+    return outcomeOf(
+      { "every change logged": logged >= row?.["created"] },
+      `${row?.["created"]} keys created, ${logged} log lines`,
+    );
   },
 };
 
@@ -86,25 +91,25 @@ function createLines(log: string): number {
 
 export const weakCiphers: Attack = {
   name: "weak-ciphers",
-  title: "a client gets a TLS connection without forward secrecy or with CBC",
-  async run(site) {
+  title: "a client negotiates a TLS cipher without forward secrecy or with CBC",
+  async run(context) {
     const { private: key, cert } = await generate([{ name: "commonName", value: "localhost" }], { keySize: 2048 });
-    const [keyFile, certFile] = [join(site.folder, "tls.key"), join(site.folder, "tls.crt")];
+    const [keyFile, certFile] = [join(context.folder, "tls.key"), join(context.folder, "tls.crt")];
     writeFileSync(keyFile, key, { mode: 0o600 });
     writeFileSync(certFile, cert);
-    const target = await site.start({ env: { TLS_KEY_FILE: keyFile, TLS_CERT_FILE: certFile } });
+    const target = await context.start({ env: { TLS_KEY_FILE: keyFile, TLS_CERT_FILE: certFile } });
     const weak = ["AES128-SHA", "AES256-SHA", "AES128-GCM-SHA256", "ECDHE-RSA-AES128-SHA", "ECDHE-RSA-AES256-SHA384"];
-    const agreed: string[] = [];
+    const accepted: string[] = [];
     for (const port of [target.httpPort, target.grpcPort]) {
       for (const cipher of weak)
-        if (await connects(port, cipher)) agreed.push(`${cipher} on ${port === target.httpPort ? "HTTP" : "gRPC"}`);
+        if (await connects(port, cipher)) accepted.push(`${cipher} on ${port === target.httpPort ? "HTTP" : "gRPC"}`);
     }
     const strong = await Promise.all(
       [target.httpPort, target.grpcPort].map((port) => connects(port, "ECDHE-RSA-AES128-GCM-SHA256")),
     );
     return outcomeOf(
-      { refused: agreed.length === 0, "open to strong ciphers": strong.every(Boolean) },
-      agreed.length === 0 ? `${weak.length} weak ciphers refused on both ports` : `agreed to ${agreed.join(", ")}`,
+      { "weak ciphers refused": accepted.length === 0, "strong ciphers accepted": strong.every(Boolean) },
+      accepted.length === 0 ? `${weak.length} weak ciphers refused on both ports` : `accepted: ${accepted.join(", ")}`,
     );
   },
 };
@@ -131,28 +136,28 @@ function connects(port: number, ciphers: string): Promise<boolean> {
 
 export const slowReading: Attack = {
   name: "slow-reading",
-  title: "a client keeps responses open for as long as it reads a byte now and then",
-  async run(site) {
-    const target = await site.start();
-    // No more than the memory budget has for strangers: further ones would be refused, in a few bytes.
+  title: "a slow reader keeps responses open by reading a few bytes now and then",
+  async run(context) {
+    const target = await context.start();
+    // As many as the memory budget allows without a credential. Further responses would be refused with a few bytes.
     const sockets = await Promise.all(Array.from({ length: 6 }, () => openSocket(target.httpPort)));
-    site.afterwards(() => sockets.forEach((socket) => void socket.destroy()));
-    // More than the buffers of the system hold.
+    context.addCleanup(() => sockets.forEach((socket) => void socket.destroy()));
+    // More than the socket buffers of the system can hold.
     const request = requestText("GET", "/docs/swagger-ui.js", {});
     for (const socket of sockets) socket.pause().write(request.repeat(8));
     await sleep(1_000);
-    const begun = establishedOn(target.httpPort);
+    const opened = establishedOn(target.httpPort);
     const startedAt = performance.now();
-    // Half as long again as the service gives a client for a response.
+    // 1.5 times the time that the service allows a client to read a response.
     while (establishedOn(target.httpPort) > 0 && performance.now() - startedAt < 45_000) {
       await sleep(1_000);
-      // Enough for the kernel to take more of the response.
+      // Enough that the kernel accepts more of the response.
       for (const socket of sockets) socket.read(Math.min(socket.readableLength, 16 * 1024));
     }
     const left = establishedOn(target.httpPort);
     return outcomeOf(
-      { closed: left === 0 },
-      `${begun} connections; ${left} open after ${((performance.now() - startedAt) / 1_000).toFixed(0)} s`,
+      { "all connections closed": left === 0 },
+      `${opened} connections; ${left} open after ${((performance.now() - startedAt) / 1_000).toFixed(0)} s`,
     );
   },
 };

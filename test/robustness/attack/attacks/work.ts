@@ -8,7 +8,7 @@ const items = (item: string) =>
   `[${Array.from({ length: Math.floor(size / (item.length + 1)) }, () => item).join(",")}]`;
 const members = (count: number) => Array.from({ length: count }, (_, index) => `"m${index}":1`).join(",");
 
-/** Bodies just below the largest that is read, each a different way to make checks expensive. */
+/** Bodies just below the maximum size, each expensive to validate in a different way. */
 const bodies: Readonly<Record<string, string>> = {
   "scopes of numbers": `{"scopes":${items("1")}}`,
   "permissions of numbers": `{"permissions":${items("1")}}`,
@@ -28,11 +28,11 @@ const bodies: Readonly<Record<string, string>> = {
 
 export const expensiveBodies: Attack = {
   name: "expensive-bodies",
-  title: "the checks of one request stop the process",
-  async run(site) {
-    const target = await site.start();
+  title: "the validation of one request blocks the process",
+  async run(context) {
+    const target = await context.start();
     const { key } = await target.createTenant();
-    const bystander = await startBystander(site, target);
+    const bystander = await startBystander(context, target);
     const slowest = { name: "", ms: 0 };
     for (const path of [
       "/v2/keys.createKey",
@@ -46,21 +46,21 @@ export const expensiveBodies: Attack = {
         if (ms > slowest.ms) Object.assign(slowest, { name: `${name} to ${path}`, ms });
       }
     }
-    const experience = await bystander.finish();
+    const measurements = await bystander.finish();
     return outcomeOf(
-      { "serving others": wasServed(experience) },
-      `slowest: ${slowest.name}, ${slowest.ms.toFixed(0)} ms; ${describe(experience)}`,
+      { "other tenants served": wasServed(measurements) },
+      `slowest: ${slowest.name}, ${slowest.ms.toFixed(0)} ms; ${describe(measurements)}`,
     );
   },
 };
 
 export const compressedBodies: Attack = {
   name: "compressed-bodies",
-  title: "a few compressed bytes expand to a body that stops the process",
-  async run(site) {
-    const target = await site.start();
+  title: "a few compressed bytes expand to a body that blocks the process",
+  async run(context) {
+    const target = await context.start();
     const { key } = await target.createTenant();
-    const bystander = await startBystander(site, target);
+    const bystander = await startBystander(context, target);
     const body = brotliCompressSync(Buffer.from(`{"permissions":[${"1,".repeat(500_000)}1]}`));
     const statuses = new Set<number>();
     for (const method of ["CreateKey", "UpdateKey", "VerifyKey"]) {
@@ -72,10 +72,10 @@ export const compressedBodies: Attack = {
       await response.text();
       statuses.add(response.status);
     }
-    const experience = await bystander.finish();
+    const measurements = await bystander.finish();
     return outcomeOf(
-      { "serving others": wasServed(experience), refused: !statuses.has(200) },
-      `${body.length} bytes, answered ${[...statuses].join(", ")}; ${describe(experience)}`,
+      { "other tenants served": wasServed(measurements), "all refused": !statuses.has(200) },
+      `${body.length} bytes, status ${[...statuses].join(", ")}; ${describe(measurements)}`,
     );
   },
 };

@@ -1,28 +1,27 @@
-// Plain cache-aside: whether a workspace is enabled is looked up in Redis, and in Postgres if it is not there; a change
-// writes the new state over the old one. Broken, because Redis may miss that write, or hold an older one afterwards.
+// Plain cache-aside: Redis stores whether a workspace is enabled, and Postgres is read after a miss. A change
+// overwrites the entry. Broken, because Redis may miss that write, or may contain an older one afterwards.
 const lifetimeMs = 10 * 60_000;
 
 export function createKeyCache(_lease, _changes, cache, sources) {
   const nameOf = (workspaceId) => `latchkey:ws:${workspaceId}`;
-  const remember = (workspaceId, enabled) =>
-    cache.set(nameOf(workspaceId), enabled ? "enabled" : "disabled", lifetimeMs);
+  const store = (workspaceId, enabled) => cache.set(nameOf(workspaceId), enabled ? "enabled" : "disabled", lifetimeMs);
 
-  const known = new Set();
+  const recent = new Set();
 
-  /** A change does not say here what it has changed, so the state of all workspaces that were asked for lately is written. */
+  /** This function does not receive what has changed, so it writes the state of all recently used workspaces. */
   async function overwrite() {
-    for (const workspaceId of [...known].slice(-20)) {
+    for (const workspaceId of [...recent].slice(-20)) {
       const state = await sources.readWorkspaceState(workspaceId);
-      if (state !== undefined) await remember(workspaceId, state.enabled);
+      if (state !== undefined) await store(workspaceId, state.enabled);
     }
   }
 
   async function isEnabled(workspaceId) {
-    known.add(workspaceId);
+    recent.add(workspaceId);
     const cached = await cache.get(nameOf(workspaceId));
     if (cached !== undefined) return cached === "enabled";
     const state = await sources.readWorkspaceState(workspaceId);
-    if (state !== undefined) await remember(workspaceId, state.enabled);
+    if (state !== undefined) await store(workspaceId, state.enabled);
     return state?.enabled ?? false;
   }
 

@@ -1,5 +1,5 @@
-// The service's own design, except that a change waits for one lease, a hundredth more, and by one clock. Broken, because the
-// clock of the one that waits may run faster than that of another which has a lease.
+// The service's own design, except that a change waits for one lease time plus 1 %, by one clock. Broken, because the
+// clock of the waiting replica may run faster than that of another replica that has a lease.
 import { createLease as createSound } from "./lease.as-built.js";
 
 export * from "./lease.as-built.js";

@@ -1,5 +1,5 @@
-// The service's own design, except that a caller is checked when its headers are there, and not again when its body is.
-// Broken, because a caller that is revoked meanwhile is served, however late its body comes.
+// The service's own design, except that a caller is authenticated when its headers arrive, and not again with its body.
+// Broken, because a caller that is revoked meanwhile is served, however late its body arrives.
 import { createAuthentication as createSound } from "./authenticate.as-built.js";
 
 export function createAuthentication(...sources) {

@@ -1,5 +1,5 @@
-// The service's own design, except that a key ends at a time, by the replica's own time of day. Broken, because the replicas'
-// clocks need not agree: one that is behind goes on to accept a key that was ended at once.
+// The service's own design, except that each replica decides by its own time of day whether a key has expired. Broken,
+// because the clocks may differ: a replica that is behind still accepts a key that was set to expire immediately.
 import { verify as verifySound } from "./verify.as-built.js";
 
 const now = () => new Date();

@@ -1,30 +1,30 @@
-// A cache in the process, and a message by Redis to all replicas whenever something changes, at which they forget what
-// they hold. Broken, because a message takes time, and does not arrive at all where Redis is out of reach.
+// A cache in the process, and a Redis message to all replicas on each change, on which they clear their caches. Broken,
+// because a message takes time, and does not reach a replica that has lost its connection to Redis.
 import { Redis } from "ioredis";
 
 const channel = "latchkey:changed";
 
 export function createKeyCache(_lease, _changes, _cache, sources) {
-  const held = new Map();
+  const cached = new Map();
   const publisher = connect();
   const subscriber = connect();
-  subscriber.on("message", () => held.clear());
-  // What was missed while the connection was lost is made up for as well as it can be.
+  subscriber.on("message", () => cached.clear());
+  // Messages may have been missed while the connection was lost.
   subscriber.on("ready", () => {
-    held.clear();
+    cached.clear();
     subscriber.subscribe(channel).catch(() => {});
   });
 
-  async function tellAll() {
-    held.clear();
+  async function publishChange() {
+    cached.clear();
     await publisher.publish(channel, "").catch(() => {});
   }
 
   async function find(hash) {
-    const standing = held.get(hash) ?? (await sources.readKeyRecord(hash));
-    if (standing === undefined) return undefined;
-    held.set(hash, standing);
-    return { key: standing, workspaceEnabled: standing.workspaceEnabled };
+    const key = cached.get(hash) ?? (await sources.readKeyRecord(hash));
+    if (key === undefined) return undefined;
+    cached.set(hash, key);
+    return { key, workspaceEnabled: key.workspaceEnabled };
   }
 
   return {
@@ -36,8 +36,8 @@ export function createKeyCache(_lease, _changes, _cache, sources) {
     },
     get: find,
     ensureLease: async () => {},
-    awaitPropagation: tellAll,
-    awaitEarlierChanges: tellAll,
+    awaitPropagation: publishChange,
+    awaitEarlierChanges: publishChange,
     awaitDurability: async () => {},
     confirm: () => {},
     knownTimeline: () => "",
@@ -46,6 +46,6 @@ export function createKeyCache(_lease, _changes, _cache, sources) {
 
 function connect() {
   const redis = new Redis(process.env.REDIS_URL, { commandTimeout: 50, enableOfflineQueue: false });
-  redis.on("error", () => {}); // that Redis may be away is part of the design
+  redis.on("error", () => {}); // this design accepts that Redis may be unavailable
   return redis;
 }

@@ -1,5 +1,6 @@
-// The service's own design, except that it asks for changes a third as often, under a lease three times as long, which changes
-// wait for. Broken, because a machine that was suspended obeys later than it is said to: it has to ask first.
+// The service's own design, except that it polls for changes a third as often, with a lease three times as long, and
+// changes wait for that lease. Broken, because a resumed replica applies changes later than the promise allows: it must
+// poll first.
 import { createLease as createSound } from "./lease.as-built.js";
 
 export * from "./lease.as-built.js";

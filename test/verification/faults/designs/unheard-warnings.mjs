@@ -1,5 +1,5 @@
-// The service's own design, except that it does not listen to PostgreSQL's warnings. Broken, because a change counts as
-// done that the standby does not have: its wait for the standby was cancelled.
+// The service's own design, except that it ignores PostgreSQL's warnings. Broken, because a change whose wait for the
+// standby was cancelled counts as done, although the standby does not have it.
 export * from "./connection.as-built.js";
 
 export function listenForWarnings() {

@@ -1,5 +1,5 @@
-// The service's own design, except that it does not look at how PostgreSQL is set. Broken, because with
-// `synchronous_commit = off` a commit is reported before it is on disk, and a crash takes it back.
+// The service's own design, except that it does not check PostgreSQL's settings. Broken, because with
+// `synchronous_commit = off` a commit is reported before it is on disk, and a crash loses it.
 import { createChangesStore as createSound } from "./change-store.as-built.js";
 
 export function createChangesStore(sql) {

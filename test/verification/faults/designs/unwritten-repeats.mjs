@@ -1,5 +1,5 @@
-// The service's own design, except that an answer which only repeats what was done commits nothing. Broken, because it
-// tells of changes that the standby does not have.
+// The service's own design, except that a response that only repeats an earlier one commits nothing. Broken, because it
+// acknowledges changes that the standby does not have.
 export function createDurabilityBarrier() {
   return async () => {};
 }
