@@ -78,7 +78,7 @@ it("the report says that all promises hold", () => {
   expect(findFailings(sound)).toEqual([]);
   const machine = { date: "2026-11-15", cpu: "2 × core", memory: "1 GiB", system: "Linux", versions: {} };
   const text = toText({ machine, seconds: 1, measured: [sound], failings: [] });
-  expect(text).toContain("All promises hold.");
+  expect(text).toContain("All guarantees hold.");
   expect(text).toContain("120 – 200");
 });
 
@@ -86,7 +86,7 @@ it.each<[string, Measured]>([
   ["p99 is 5.1 times", { ...sound, overload: { ...sound.overload, p99: 51 } }],
   ["p99 is NaN times", { ...sound, overload: { ...sound.overload, p99: Number.NaN } }],
   ["0.49 of it is served", { ...sound, overload: { ...sound.overload, servedPerSecond: 490 } }],
-  ["nothing was turned away", { ...sound, overload: { ...sound.overload, shed: 0 } }],
+  ["no call was shed", { ...sound, overload: { ...sound.overload, shed: 0 } }],
   ["memory grows by 140 MiB", { ...sound, overload: { ...sound.overload, memory: [120, 250] } }],
   ["up to 101 ms late", { ...sound, overload: { ...sound.overload, latest: 101 } }],
   ["2.0 % of half the capacity", { ...sound, afterwards: { ...phase, turnedAwayPerSecond: 10 } }],
