@@ -1,6 +1,6 @@
 // better-auth's verifyApiKey behind Fastify. The function is server-only, so a route of this file calls it, and no
-// caller is authenticated. The settings are the fastest that still verify keys properly: rate limits are off, usage of keys is
-// written in the background, and the pool is as large as Latchkey's.
+// caller is authenticated. The settings are the fastest that still verify keys properly: rate limits are off, usage of
+// keys is written in the background, and the pool is as large as Latchkey's.
 import { apiKey } from "@better-auth/api-key";
 import { betterAuth } from "better-auth";
 import { getMigrations } from "better-auth/db/migration";
