@@ -5,20 +5,20 @@ import type { Backends } from "../src/embedded/start.js";
 import type { Pace } from "./rounds.js";
 import { type Server, type ServerOptions, startServer } from "./servers.js";
 
-/** What a row has to work with. What is made by it ends with the row. */
+/** The environment of one row. Everything a row creates through it is removed when the row ends. */
 export interface Bench {
-  /** Asked to be short rather than exact. */
+  /** Short rounds instead of exact figures. */
   readonly quick: boolean;
   readonly pace: Pace;
-  /** Where files may be put. */
+  /** A folder for temporary files. */
   readonly folder: string;
   readonly redisUrl: string;
-  /** Says what is going on. */
+  /** Reports progress. */
   progress(text: string): void;
-  /** A database of its own, empty, in the run's PostgreSQL. */
+  /** Creates an empty database in the PostgreSQL of this run. */
   createDatabase(): Promise<string>;
   startServer(options: Omit<ServerOptions, "logFile">): Promise<Server>;
-  /** Does this when the row is over; what was asked for last is done first. */
+  /** Runs a step when the row ends. Steps run in reverse order. */
   defer(step: () => unknown): void;
 }
 
@@ -35,7 +35,7 @@ export const paces = {
   quick: { warmUpSeconds: 1.5, roundSeconds: 0.5, pairs: 3 },
 } satisfies Record<string, Pace>;
 
-/** Opens what one row works with. Close it when the row is over. */
+/** Opens the environment of one row. Close it when the row ends. */
 export function openBench(options: BenchOptions): Bench & { close(): Promise<void> } {
   const { quick, pace, folder, backends, progress } = options;
   const steps: (() => unknown)[] = [];

@@ -1,4 +1,4 @@
-import { tellGoal, withUnit } from "./report.js";
+import { formatGoal, withUnit } from "./report.js";
 import { type Line, reaches } from "./row.js";
 
 const width = 760;
@@ -7,20 +7,20 @@ const barHeight = 14;
 const rowHeight = 48;
 const top = 58;
 
-/** Where the goal stands in every row, as a share of the width. */
+/** Position of the goal in every row, as a fraction of the width. */
 const goalShare = 0.6;
 
 /**
- * The lines that have a goal, as a picture: bars whose goal is at the same place in each row, so that what reaches its
- * goal is seen at a glance whatever the ratio. It fits light and dark surroundings and needs no font of its own.
+ * An SVG bar chart of the lines that have a goal. The goal is at the same position in each row, so a reader sees at a
+ * glance which lines reach it, whatever the ratio. The chart supports light and dark mode and embeds no font.
  */
 export function toSvg(lines: readonly Line[], caption: string): string {
   const shown = lines.filter(({ goal }) => goal !== undefined);
   const height = top + shown.length * rowHeight + 24;
-  const told = shown.map((line) => `${line.title}: ${withUnit(line)}, goal ${tellGoal(line.goal)}`).join("; ");
+  const description = shown.map((line) => `${line.title}: ${withUnit(line)}, goal ${formatGoal(line.goal)}`).join("; ");
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" role="img" aria-labelledby="title desc">
   <title id="title">Latchkey's benchmark: each figure against its goal</title>
-  <desc id="desc">${escaped(`${told}. ${caption}`)}</desc>
+  <desc id="desc">${escaped(`${description}. ${caption}`)}</desc>
   <style>
     text { font: 13px system-ui, sans-serif; fill: #1f2328 }
     .heading { font-weight: 600 }
@@ -38,8 +38,8 @@ export function toSvg(lines: readonly Line[], caption: string): string {
       .goal { stroke: #9198a1 }
     }
   </style>
-  <text class="heading" x="0" y="16">Latchkey, measured side by side with others</text>
-  <text class="small" x="0" y="36">Bars are medians, the lines in them spreads; a dashed line is the goal.</text>
+  <text class="heading" x="0" y="16">Latchkey compared with other servers</text>
+  <text class="small" x="0" y="36">Bars show medians, solid lines the spread, dashed lines the goal.</text>
 ${shown.map((line, index) => toBar(line, top + index * rowHeight)).join("\n")}
   <text class="small" x="0" y="${height - 6}">${escaped(caption)}</text>
 </svg>
@@ -49,14 +49,16 @@ ${shown.map((line, index) => toBar(line, top + index * rowHeight)).join("\n")}
 function toBar(line: Line, y: number): string {
   const barAt = y + 20;
   const middle = barAt + barHeight / 2;
-  const [median, min, max, goal] = [line.value.median, line.value.min, line.value.max, goalOf(line)].map(placeOn(line));
+  const [median, min, max, goal] = [line.value.median, line.value.min, line.value.max, goalOf(line)].map(
+    positionIn(line),
+  );
   const kind = reaches(line) ? "bar" : "bar missed";
   return [
     `  <text x="0" y="${y + 13}">${escaped(line.title)}</text>`,
     `  <rect class="${kind}" x="0" y="${barAt}" width="${median}" height="${barHeight}"/>`,
     `  <line class="spread" x1="${min}" x2="${max}" y1="${middle}" y2="${middle}"/>`,
     `  <line class="goal" x1="${goal}" x2="${goal}" y1="${barAt - 3}" y2="${barAt + barHeight + 3}"/>`,
-    `  <text x="${barsWidth + 14}" y="${middle + 5}">${escaped(withUnit(line))} <tspan class="small">${escaped(tellGoal(line.goal))}</tspan></text>`,
+    `  <text x="${barsWidth + 14}" y="${middle + 5}">${escaped(withUnit(line))} <tspan class="small">${escaped(formatGoal(line.goal))}</tspan></text>`,
   ].join("\n");
 }
 
@@ -64,8 +66,8 @@ function goalOf({ goal }: Line): number {
   return goal === undefined ? 1 : "atLeast" in goal ? goal.atLeast : goal.atMost;
 }
 
-/** Where values stand in a row; what is too large for the picture ends at its edge. */
-function placeOn(line: Line) {
+/** Returns the position of a value in a row. Values too large for the chart end at its edge. */
+function positionIn(line: Line) {
   return (value: number): number => Math.round(Math.min(1, (value / goalOf(line)) * goalShare) * barsWidth);
 }
 

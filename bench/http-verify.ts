@@ -1,16 +1,16 @@
+import { startBaseline } from "./baselines.js";
 import type { Bench } from "./bench.js";
-import type { Latchkey, Scene } from "./latchkey.js";
+import type { Fixture, Latchkey } from "./latchkey.js";
 import { type HttpRequest, inTurn, openHttpLoad, postRequest } from "./load/http.js";
 import type { Side } from "./rounds.js";
 import type { Server } from "./servers.js";
-import { startSide } from "./sides.js";
 
 const path = "/v2/keys.verifyKey";
 
-/** How many requests an HTTP load has under way. */
+/** Requests in flight in an HTTP load. */
 export const httpConnections = 50;
 
-/** A server under an HTTP load of these requests in turn. */
+/** Puts an HTTP load on a server that cycles through these requests. */
 export async function httpSide(
   bench: Bench,
   { server, port }: { server: Server; port: number },
@@ -21,12 +21,12 @@ export async function httpSide(
   return { name: server.name, server, load };
 }
 
-/** One request for each key of a scene. */
-export function verifyRequests({ caller, keys }: Scene): HttpRequest[] {
+/** One request for each key of a fixture. */
+export function verifyRequests({ caller, keys }: Fixture): HttpRequest[] {
   return keys.map((key) => verifyRequest(caller, key));
 }
 
-/** The request for a key, whose answer must be about that key. */
+/** The request for a key. Its response must contain the id of that key. */
 export function verifyRequest(caller: string, { keyId, secret }: { keyId: string; secret: string }): HttpRequest {
   return {
     bytes: postRequest(path, bodyFor(secret), caller),
@@ -34,16 +34,16 @@ export function verifyRequest(caller: string, { keyId, secret }: { keyId: string
   };
 }
 
-/** Bare Fastify, which answers whatever it is asked as Latchkey answers for the scene's first key. */
-export async function startBareVerify(bench: Bench, latchkey: Latchkey, scene: Scene) {
-  const [first] = scene.keys;
-  const answer = await latchkey.answer(path, scene.caller, bodyFor(`${first?.secret}`));
-  const bare = await startSide(bench, "bare Fastify", "bare-fastify", { ANSWER: answer });
-  const expected = `${verifyRequests(scene)[0]?.expected}`;
-  return { ...bare, requests: verifyRequests(scene).map((request) => ({ ...request, expected })) };
+/** Bare Fastify, which returns Latchkey's response for the fixture's first key to every request. */
+export async function startBareVerify(bench: Bench, latchkey: Latchkey, fixture: Fixture) {
+  const [first] = fixture.keys;
+  const response = await latchkey.call(path, fixture.caller, bodyFor(`${first?.secret}`));
+  const bare = await startBaseline(bench, "bare Fastify", "bare-fastify", { RESPONSE: response });
+  const expected = `${verifyRequests(fixture)[0]?.expected}`;
+  return { ...bare, requests: verifyRequests(fixture).map((request) => ({ ...request, expected })) };
 }
 
-/** Whether the key is valid, and may do this. */
+/** Asks whether the key is valid and has one permission. */
 function bodyFor(secret: string) {
   return { key: secret, permissions: "documents.read" };
 }

@@ -12,27 +12,27 @@ export interface Latchkey {
   /** Undefined unless a METRICS_PORT was given. */
   readonly metricsUrl: string | undefined;
   readonly databaseUrl: string;
-  /** Calls its HTTP protocol; anything but success is thrown. Returns the body of the answer. */
-  answer(path: string, credential: string, body: unknown): Promise<string>;
+  /** Calls the HTTP API and returns the response body. Throws unless the call succeeds. */
+  call(path: string, credential: string, body: unknown): Promise<string>;
 }
 
-/** A workspace with those who call and what they ask about. */
-export interface Scene {
+/** A workspace with a caller and the keys that it verifies. */
+export interface Fixture {
   readonly workspaceId: string;
-  /** The workspace's first key, which may do everything. */
+  /** The workspace's first key, which has all scopes. */
   readonly first: string;
-  /** The credential of a caller who may do no more than the benchmark needs. */
+  /** The credential of a caller with only the scopes that the benchmark needs. */
   readonly caller: string;
-  /** Keys to be verified, each with an owner, permissions and meta. */
+  /** Keys to verify, each with an identity, permissions and meta. */
   readonly keys: readonly { readonly keyId: string; readonly secret: string; readonly externalId: string }[];
 }
 
 const operatorKey = "operator-credential-of-the-benchmark";
 
 /**
- * Starts the service by its own command, with the settings that it has by itself: it logs every call, on a stderr that
- * is a file. There is no Redis, the default beside a database that is named; under the lease a key that is in use would
- * not be looked up in it anyway.
+ * Starts the service by its own command with its default settings. It logs every call, and its stderr is a file. There
+ * is no Redis, which is the default when DATABASE_URL is set. Under the lease, keys in use would not be looked up in
+ * Redis anyway.
  */
 export async function startLatchkey(
   bench: Bench,
@@ -60,8 +60,8 @@ export async function startLatchkey(
     grpcPort: port("gRPC"),
     metricsUrl: /^ +Metrics +(\S+)$/m.exec(server.banner)?.[1],
     databaseUrl,
-    async answer(path, credential, body) {
-      for (let triesLeft = 20; ; triesLeft--) {
+    async call(path, credential, body) {
+      for (let attemptsLeft = 20; ; attemptsLeft--) {
         const response = await fetch(`http://127.0.0.1:${httpPort}${path}`, {
           method: "POST",
           headers: { Authorization: `Bearer ${credential}`, "Content-Type": "application/json" },
@@ -69,18 +69,18 @@ export async function startLatchkey(
         });
         const text = await response.text();
         if (response.ok) return text;
-        // On a machine that is too busy the lease may be lost for a moment. Before a load that is no reason to fail.
-        if (response.status !== 503 || triesLeft === 0) throw new Error(`${path}: ${text}`);
+        // On an overloaded machine the lease may lapse for a moment. Before a load starts, this is no reason to fail.
+        if (response.status !== 503 || attemptsLeft === 0) throw new Error(`${path}: ${text}`);
         await setTimeout(500);
       }
     },
   };
 }
 
-/** Makes a workspace with so many keys, through the service's own API. */
-export async function createScene({ answer }: Latchkey, keyCount = 100): Promise<Scene> {
+/** Creates a workspace with this many keys, through the service's own API. */
+export async function createFixture(latchkey: Latchkey, keyCount = 100): Promise<Fixture> {
   const call = async (path: string, credential: string, body: unknown) =>
-    JSON.parse(await answer(path, credential, body)).data;
+    JSON.parse(await latchkey.call(path, credential, body)).data;
   const { workspaceId, key: first } = await call("/v2/workspaces.createWorkspace", operatorKey, { name: "Benchmark" });
   const scopes = ["keys.verify", "keys.read", "identities.read"];
   const { key: caller } = await call("/v2/keys.createKey", first, { name: "caller", scopes });

@@ -4,13 +4,13 @@ import { arch, cpus, release, totalmem, type } from "node:os";
 import { join } from "node:path";
 import { project } from "../commands/project.js";
 
-/** Where and with what was measured. */
+/** The machine and the versions of a measurement. */
 export interface Machine {
   readonly date: string;
   readonly cpu: string;
   readonly memory: string;
   readonly system: string;
-  /** Of what is measured. */
+  /** Versions of the measured software. */
   readonly versions: Readonly<Record<string, string>>;
 }
 
@@ -41,19 +41,19 @@ export function describeMachine(): Machine {
   };
 }
 
-/** Some kernels do not pass the model on. */
+/** Some kernels do not report the model. */
 function modelOf(model: string | undefined): string {
   return model === undefined || model === "unknown" || model.trim() === "" ? "core" : model.trim();
 }
 
 function versionOf(name: string): string | undefined {
-  const file = ["node_modules", "bench/peers/node_modules"]
+  const file = ["node_modules", "bench/competitors/node_modules"]
     .map((folder) => join(project, folder, name, "package.json"))
     .find(existsSync);
   return file && JSON.parse(readFileSync(file, "utf8")).version;
 }
 
-/** The commit, or the version where there is no repository. */
+/** The git commit, or the package version if there is no repository. */
 function commit(): string {
   try {
     return execFileSync("git", ["describe", "--always", "--dirty"], {

@@ -40,7 +40,7 @@ if (options.write) writeResults(report);
 process.stdout.write(`${options.json ? toJson(report) : toText(report)}\n`);
 process.exit(exitCodeOf(report));
 
-/** A row that fails leaves the others their turn. */
+/** Measures one row. A failure of one row does not stop the others. */
 async function measure(row: Row, backends: Backends): Promise<Result> {
   const say = (text: string) => progress.say(`${row.name}: ${text}`);
   const bench = openBench({

@@ -2,13 +2,13 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { project } from "../commands/project.js";
 import { toSvg } from "./chart.js";
-import { figure, linesOf, machineLines, type Report, tellGoal, withUnit } from "./report.js";
+import { figure, formatGoal, linesOf, machineLines, type Report, withUnit } from "./report.js";
 import { reaches } from "./row.js";
 
-const opening = "<!-- bench: written by `npm run bench -- --write` -->\n";
-const closing = "<!-- /bench -->";
+const openingMarker = "<!-- bench: written by `npm run bench -- --write` -->\n";
+const closingMarker = "<!-- /bench -->";
 
-/** The documents that show a report: the table, one sentence about its goals, and the picture in both. */
+/** The documents that show a report: the table, one sentence about the goals, and the chart in both. */
 export const resultsFile = "docs/architecture/performance.md";
 export const summaryFile = "README.md";
 export const pictureFile = "docs/bench.svg";
@@ -29,27 +29,28 @@ export function toPicture(report: Report): string {
   return toSvg(linesOf(report), machineLines(report.machine)[0] ?? "");
 }
 
-/** Puts the table of results between the marks in a text. */
+/** Replaces the text between the markers by the table of results. */
 export function withResults(text: string, report: Report): string {
-  return betweenMarks(text, toTable(report));
+  return replaceBetweenMarkers(text, toTable(report));
 }
 
-/** Puts a sentence between the marks in a text: how many goals are reached, and which are missed. */
+/** Replaces the text between the markers by a sentence: how many goals are reached, and which are missed. */
 export function withSummary(text: string, report: Report): string {
-  return betweenMarks(text, toSummary(report));
+  return replaceBetweenMarkers(text, toSummary(report));
 }
 
-function betweenMarks(text: string, content: string): string {
-  const from = text.indexOf(opening) + opening.length;
-  const to = text.indexOf(closing, from);
-  if (from < opening.length || to < 0) throw new Error("the document has no place for the results of the benchmark");
+function replaceBetweenMarkers(text: string, content: string): string {
+  const from = text.indexOf(openingMarker) + openingMarker.length;
+  const to = text.indexOf(closingMarker, from);
+  if (from < openingMarker.length || to < 0)
+    throw new Error("the document has no markers for the results of the benchmark");
   return text.slice(0, from) + content + text.slice(to);
 }
 
 function toSummary(report: Report): string {
   const lines = linesOf(report).filter(({ goal }) => goal !== undefined);
   const missed = lines.filter((line) => !reaches(line));
-  const list = missed.map((line) => `${line.title} (${withUnit(line)}, goal ${tellGoal(line.goal)})`).join("; ");
+  const list = missed.map((line) => `${line.title} (${withUnit(line)}, goal ${formatGoal(line.goal)})`).join("; ");
   const reached = `On ${report.machine.date}, ${lines.length - missed.length} of ${lines.length} goals were reached.`;
   return `${reached}${missed.length > 0 ? ` Missed: ${list}.` : ""}\n`;
 }
@@ -61,7 +62,7 @@ function toTable(report: Report): string {
       `**${withUnit(line)}**${reaches(line) ? "" : " (missed)"}`,
       `${figure(line.value.min)} – ${figure(line.value.max)}`,
       line.perCpu ? figure(line.perCpu.median) : "",
-      tellGoal(line.goal),
+      formatGoal(line.goal),
     ].join(" | "),
   );
   return [

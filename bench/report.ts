@@ -2,7 +2,7 @@ import type { Machine } from "./machine.js";
 import { type Goal, type Line, reaches } from "./row.js";
 import type { Spread } from "./statistics.js";
 
-/** What a row came to, or why it came to nothing. */
+/** The lines of a row, or the reason why it could not be measured. */
 export type Result =
   | { readonly row: string; readonly lines: readonly Line[] }
   | { readonly row: string; readonly title: string; readonly failure: string };
@@ -13,33 +13,33 @@ export interface Report {
   readonly results: readonly Result[];
 }
 
-/** All lines that were measured. */
+/** All measured lines. */
 export function linesOf({ results }: Report): Line[] {
   return results.flatMap((result) => ("lines" in result ? result.lines : []));
 }
 
-/** What is wrong with the results, a sentence each: goals that are missed, rows that failed. */
+/** One sentence for each missed goal and each failed row. */
 function shortcomings({ results }: Report): string[] {
   return results.flatMap((result) =>
     "failure" in result
       ? [`${result.row} could not be measured: ${result.failure}`]
       : result.lines
           .filter((line) => !reaches(line))
-          .map((line) => `${result.row} misses its goal: ${figure(line.value.median)}, not ${tellGoal(line.goal)}`),
+          .map((line) => `${result.row} misses its goal: ${figure(line.value.median)}, not ${formatGoal(line.goal)}`),
   );
 }
 
-/** What the process is to end with. */
+/** The exit code of the process. */
 export function exitCodeOf(report: Report): number {
   return shortcomings(report).length === 0 ? 0 : 1;
 }
 
-/** The results for programs. */
+/** The results in machine-readable form. */
 export function toJson(report: Report): string {
   return JSON.stringify({ ...report, shortcomings: shortcomings(report) }, null, 2);
 }
 
-/** The results for people. */
+/** The results in human-readable form. */
 export function toText(report: Report): string {
   const { machine, quick } = report;
   const lines = linesOf(report);
@@ -52,7 +52,7 @@ export function toText(report: Report): string {
         withUnit(line),
         `${figure(line.value.min)} – ${figure(line.value.max)}`,
         line.perCpu ? figure(line.perCpu.median) : "",
-        tellGoal(line.goal),
+        formatGoal(line.goal),
         line.goal ? (reaches(line) ? "reached" : "MISSED") : "",
       ]),
     ]),
@@ -65,7 +65,7 @@ export function toText(report: Report): string {
   ].join("\n");
 }
 
-/** What each side came to. */
+/** The figures and notes of a line. */
 function toDetails({ title, sides, notes }: Line): string[] {
   if (sides.length === 0) return [title, ...notes.map((note) => `  Note: ${note}.`), ""];
   const names = [...new Set(sides.flatMap((side) => Object.keys(side.figures)))];
@@ -78,12 +78,12 @@ export function machineLines({ date, cpu, memory, system, versions }: Machine): 
   return [`${date}, ${cpu}, ${memory}, ${system}`, list.join(", ")];
 }
 
-export function tellGoal(goal: Goal | undefined): string {
+export function formatGoal(goal: Goal | undefined): string {
   if (goal === undefined) return "";
   return "atLeast" in goal ? `at least ${goal.atLeast}` : `at most ${goal.atMost}`;
 }
 
-/** Three digits that count, and no more than two decimals: the rounds do not agree further. */
+/** Formats three significant digits and at most two decimals. The rounds do not agree beyond that. */
 export function figure(value: number): string {
   if (Number.isNaN(value)) return "–";
   if (value >= 1_000) return Math.round(value).toLocaleString("en-US");
@@ -98,7 +98,7 @@ function spread(value: Spread | undefined): string {
   return value ? `${figure(value.median)} (${figure(value.min)} – ${figure(value.max)})` : "";
 }
 
-/** Columns as wide as they need to be; the first to the left, the others to the right. */
+/** Formats a table with minimal column widths. The first column is left-aligned, the others right-aligned. */
 function table(cells: readonly (readonly string[])[]): string {
   const widths = (cells[0] ?? []).map((_, column) => Math.max(...cells.map((row) => row[column]?.length ?? 0)));
   const align = (cell: string, column: number) =>

@@ -4,52 +4,52 @@ import type { Line, SideFigures } from "./row.js";
 import type { Server } from "./servers.js";
 import { pairRatios, type Spread, spreadOf } from "./statistics.js";
 
-/** One of the two that are compared. */
+/** One of the two servers of a comparison, with its load. */
 export interface Side {
   readonly name: string;
   readonly server: Server;
   readonly load: Load;
 }
 
-/** What one round of one side came to. */
+/** The figures of one round of one side. */
 export interface Round {
   readonly callsPerSecond: number;
   readonly callsPerCpuSecond: number;
-  /** How many cores the server kept busy. */
+  /** Cores that the server kept busy. */
   readonly serverCores: number;
-  /** How much of a core the busiest process of the server did; what serves alone is the busiest. */
+  /** Fraction of a core that the server's busiest process used. A single-process server is its own busiest process. */
   readonly busiestCores: number;
-  /** How many cores the load did. */
+  /** Cores that the load generator used. */
   readonly loadCores: number;
 }
 
-/** How long, how often. */
+/** Durations and number of rounds. */
 export interface Pace {
   readonly warmUpSeconds: number;
   readonly roundSeconds: number;
   readonly pairs: number;
 }
 
-/** Puts load on one side for so long. */
+/** Puts load on one side for this many seconds. */
 export async function runRound({ server, load }: Side, seconds: number): Promise<Round> {
   const before = server.usage();
   const loadBefore = process.cpuUsage();
   const run = await load.run(seconds);
   const after = server.usage();
   const serverCpu = after.cpuSeconds - before.cpuSeconds;
-  const each = [...after.cpuSecondsOf].map(([pid, seconds]) => seconds - (before.cpuSecondsOf.get(pid) ?? 0));
+  const perProcess = [...after.cpuSecondsOf].map(([pid, seconds]) => seconds - (before.cpuSecondsOf.get(pid) ?? 0));
   const { user, system } = process.cpuUsage(loadBefore);
   server.emptyLog();
   return {
     callsPerSecond: run.calls / run.seconds,
     callsPerCpuSecond: run.calls / serverCpu,
     serverCores: serverCpu / run.seconds,
-    busiestCores: each.length > 0 ? Math.max(...each) / run.seconds : Number.NaN,
+    busiestCores: perProcess.length > 0 ? Math.max(...perProcess) / run.seconds : Number.NaN,
     loadCores: (user + system) / 1e6 / run.seconds,
   };
 }
 
-/** The rounds of two sides: ours, theirs, ours, theirs, after a warm-up of both. */
+/** Warms up both sides, then runs rounds alternately: ours, theirs, ours, theirs. */
 export async function alternate(
   { pace: { warmUpSeconds, roundSeconds, pairs }, progress }: Pick<Bench, "pace" | "progress">,
   ours: Side,
@@ -69,10 +69,10 @@ export async function alternate(
   return rounds;
 }
 
-/** Below this, a server had time to spare; above it, so did nobody else. In cores. */
-const busy = 0.9;
+/** In cores. Below this a process had idle time; above it the process was the bottleneck. */
+const saturatedCores = 0.9;
 
-/** The line that compares the throughput of two sides. */
+/** Measures the line that compares the throughput of two sides. */
 export async function compareThroughput(
   bench: Pick<Bench, "pace" | "progress">,
   what: Pick<Line, "title" | "goal">,
@@ -88,7 +88,7 @@ interface SideRounds {
   readonly rounds: readonly Round[];
 }
 
-/** The line of rounds that were measured in pairs. */
+/** The line for rounds that were measured in pairs. */
 export function throughputLine(what: Pick<Line, "title" | "goal">, ours: SideRounds, theirs: SideRounds): Line {
   const ratio = (figure: keyof Round) => pairRatios(figures(ours.rounds, figure), figures(theirs.rounds, figure));
   return {
@@ -96,17 +96,17 @@ export function throughputLine(what: Pick<Line, "title" | "goal">, ours: SideRou
     value: ratio("callsPerSecond"),
     perCpu: ratio("callsPerCpuSecond"),
     sides: [figuresOf(ours), figuresOf(theirs)],
-    notes: [ours, theirs].flatMap(limitOf),
+    notes: [ours, theirs].flatMap(bottleneckOf),
   };
 }
 
-/** Says so where something else than the server set the pace. */
-function limitOf({ name, rounds }: SideRounds): string[] {
+/** Adds a note if the server was not the bottleneck. */
+function bottleneckOf({ name, rounds }: SideRounds): string[] {
   const server = spreadOf(figures(rounds, "busiestCores")).median;
   const load = spreadOf(figures(rounds, "loadCores")).median;
-  if (load > busy) return [`the load was the limit of ${name}, not the server`];
-  const waited = `${name} kept ${server.toFixed(2)} of a core busy, and waited else: for its database, or its turn`;
-  return server < busy ? [waited] : [];
+  if (load > saturatedCores) return [`the load generator was the bottleneck of ${name}, not the server`];
+  const note = `${name} used ${server.toFixed(2)} of a core; it waited for its database or for CPU time otherwise`;
+  return server < saturatedCores ? [note] : [];
 }
 
 function figuresOf({ name, rounds }: SideRounds): SideFigures {

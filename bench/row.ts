@@ -1,15 +1,15 @@
 import type { Bench } from "./bench.js";
 import type { Spread } from "./statistics.js";
 
-/** What a figure is to be. */
+/** The minimum or maximum that a figure should reach. */
 export type Goal = { readonly atLeast: number } | { readonly atMost: number };
 
-/** One row of the table: something that is measured, by a name that it can be asked for. */
+/** One measurement, selectable by its name on the command line. */
 export interface Row {
   readonly name: string;
-  /** What is measured, in a line. */
+  /** One line about what is measured. */
   readonly title: string;
-  /** The first of them is the row's; others are reported beside it. */
+  /** The first line is the row's own; further lines are reported with it. */
   measure(bench: Bench): Promise<readonly [Line, ...Line[]]>;
 }
 
@@ -17,25 +17,25 @@ export interface Row {
 export interface Line {
   readonly title: string;
   readonly value: Spread;
-  /** Nothing stands for a ratio. */
+  /** Undefined: the value is a ratio. */
   readonly unit?: string;
-  /** None: it is only reported. */
+  /** Undefined: the value is only reported. */
   readonly goal?: Goal;
-  /** The ratio of the calls that one second of the servers' CPU answers: free of what else the machine was doing. */
+  /** The ratio of calls per second of server CPU time, which is independent of other load on the machine. */
   readonly perCpu?: Spread;
-  /** What the value was made from. */
+  /** The figures that the value was computed from. */
   readonly sides: readonly SideFigures[];
-  /** What a reader must know to judge the value. */
+  /** Facts that a reader needs to interpret the value. */
   readonly notes: readonly string[];
 }
 
-/** What one side came to. */
+/** The figures of one side. */
 export interface SideFigures {
   readonly name: string;
   readonly figures: Readonly<Record<string, Spread>>;
 }
 
-/** Whether a line reaches its goal; one without a goal does. */
+/** Whether a line reaches its goal. A line without a goal always does. */
 export function reaches({ value, goal }: Pick<Line, "value" | "goal">): boolean {
   if (goal === undefined) return true;
   return "atLeast" in goal ? value.median >= goal.atLeast : value.median <= goal.atMost;

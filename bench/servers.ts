@@ -3,14 +3,14 @@ import { closeSync, openSync, readFileSync, truncateSync } from "node:fs";
 import { type Launched, launchNode } from "../commands/processes.js";
 import { type Usage, usageOf } from "./usage.js";
 
-/** A server under load: a process of its own. */
+/** A server under load, in a separate process. */
 export interface Server {
   readonly name: string;
-  /** What it wrote to stdout until it was ready. */
+  /** Its stdout until it was ready. */
   readonly banner: string;
-  /** What it has used so far, with all processes that it started. */
+  /** CPU time and memory of the server and all its child processes. */
   usage(): Usage;
-  /** Empties the file that its stderr goes to. */
+  /** Truncates the file that its stderr goes to. */
   emptyLog(): void;
   stop(): Promise<void>;
 }
@@ -20,16 +20,16 @@ export interface ServerOptions {
   /** The file to run, and its arguments. */
   readonly program: readonly string[];
   readonly env: NodeJS.ProcessEnv;
-  /** What it says on stdout when it is ready. */
+  /** Matches its stdout once it is ready. */
   readonly ready: RegExp;
-  /** Where its stderr goes: a file, as under a service manager, for which no process of ours has to work. */
+  /** The file for its stderr, as under a service manager. A pipe would cost the benchmark CPU time to read it. */
   readonly logFile: string;
 }
 
-/** How long a start may take on a busy machine. */
-const startMs = 60_000;
+/** Maximum time for a start on a busy machine. */
+const startTimeoutMs = 60_000;
 
-/** Starts a server and waits until it is ready. It ends with this process, however that comes about. */
+/** Starts a server and waits until it is ready. The server ends when this process ends, even if it is killed. */
 export async function startServer({ name, program, env, ready, logFile }: ServerOptions): Promise<Server> {
   const log = openSync(logFile, "a");
   const launched = launchNode(program, { PATH: process.env["PATH"], NODE_ENV: "production", ...env }, log);
@@ -37,7 +37,7 @@ export async function startServer({ name, program, env, ready, logFile }: Server
   const stop = () => launched.stop(5_000);
 
   const banner = await readBanner(launched, ready);
-  if (banner.whole) {
+  if (banner.complete) {
     return {
       name,
       banner: banner.text,
@@ -52,11 +52,11 @@ export async function startServer({ name, program, env, ready, logFile }: Server
 
 async function readBanner({ child, ended }: Launched, ready: RegExp) {
   let text = "";
-  const whole = new AbortController();
-  child.stdout?.setEncoding("utf8").on("data", (more) => {
-    text += more;
-    if (ready.test(text)) whole.abort();
+  const complete = new AbortController();
+  child.stdout?.setEncoding("utf8").on("data", (chunk) => {
+    text += chunk;
+    if (ready.test(text)) complete.abort();
   });
-  await Promise.race([ended, once(AbortSignal.any([AbortSignal.timeout(startMs), whole.signal]), "abort")]);
-  return { text, whole: whole.signal.aborted };
+  await Promise.race([ended, once(AbortSignal.any([AbortSignal.timeout(startTimeoutMs), complete.signal]), "abort")]);
+  return { text, complete: complete.signal.aborted };
 }

@@ -1,4 +1,4 @@
-/** A figure that was measured several times. */
+/** The distribution of a figure that was measured several times. */
 export interface Spread {
   readonly median: number;
   readonly min: number;
@@ -16,14 +16,14 @@ export function spreadOf(values: readonly number[]): Spread {
   };
 }
 
-/** The ratios of figures that were measured one right after the other, so that what slowed one slowed both. */
+/** The ratios of neighbouring rounds. A slow period of the machine affects both rounds of a pair and cancels out. */
 export function pairRatios(ours: readonly number[], theirs: readonly number[]): Spread {
   if (ours.length !== theirs.length) throw new Error("the rounds are not in pairs");
   return spreadOf(ours.map((value, index) => value / (theirs[index] ?? Number.NaN)));
 }
 
-/** The value below which this share of them lies. */
-export function percentile(values: readonly number[], share: number): number {
+/** The value below which this fraction of the values lies. */
+export function percentile(values: readonly number[], fraction: number): number {
   const sorted = values.toSorted((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? Number.NaN;
+  return sorted[Math.min(sorted.length - 1, Math.floor(fraction * sorted.length))] ?? Number.NaN;
 }

@@ -1,33 +1,33 @@
 import { readdirSync, readFileSync } from "node:fs";
 
-/** What a process and its descendants have used. */
+/** CPU time and memory of a process and its descendants. */
 export interface Usage {
   readonly cpuSeconds: number;
-  /** The same of each, by its id. */
+  /** CPU seconds of each process, by process id. */
   readonly cpuSecondsOf: ReadonlyMap<number, number>;
-  /** Memory that is resident now. */
+  /** Resident memory at this moment. */
   readonly residentBytes: number;
 }
 
-/** In what Linux counts CPU time for its users, on every machine that Node runs on. */
+/** USER_HZ, the unit of CPU time in /proc. It is 100 on every Linux machine that Node runs on. */
 const ticksPerSecond = 100;
 
-/** What the kernel says, so that the servers need not be asked while they work. Elsewhere than on Linux: not known. */
+/** Reads /proc, so that the servers have no extra work during a measurement. On other systems, the figures are NaN. */
 export function usageOf(pid: number): Usage {
   if (process.platform !== "linux") {
     return { cpuSeconds: Number.NaN, cpuSecondsOf: new Map(), residentBytes: Number.NaN };
   }
-  const all = familyOf(pid);
-  const cpuSecondsOf = new Map(all.map((each) => [each, cpuSeconds(each)]));
+  const pids = processTree(pid);
+  const cpuSecondsOf = new Map(pids.map((each) => [each, cpuSeconds(each)]));
   return {
     cpuSeconds: [...cpuSecondsOf.values()].reduce(sum),
     cpuSecondsOf,
-    residentBytes: all.map(residentBytes).reduce(sum),
+    residentBytes: pids.map(residentBytes).reduce(sum),
   };
 }
 
 function cpuSeconds(pid: number): number {
-  // The name of the program, in parentheses, may contain anything; what follows the last parenthesis may not.
+  // The program name in parentheses may contain any character, so parsing starts after the last parenthesis.
   const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
     .replace(/^.*\) /s, "")
     .split(" ");
@@ -39,8 +39,8 @@ function residentBytes(pid: number): number {
 }
 
 /** A process and its descendants. */
-function familyOf(pid: number): number[] {
-  return [pid, ...childrenOf(pid).flatMap(familyOf)];
+function processTree(pid: number): number[] {
+  return [pid, ...childrenOf(pid).flatMap(processTree)];
 }
 
 function childrenOf(pid: number): number[] {

@@ -1,39 +1,39 @@
 import { Command, CommanderError, Option } from "commander";
 import type { Kind } from "./kinds.js";
 
-/** One of the commands that try the service, as who runs it sees it: `npm run <name> -- <options>`. */
+/** The command line of one of the test and benchmark commands: `npm run <name> -- <options>`. */
 export interface CommandLine<Table extends Entries> {
   readonly name: string;
   readonly about: string;
-  /** Its options, and what else can be said to it, by their names. */
+  /** Its options and arguments by name. */
   readonly entries: Table;
-  /** When it ends with 1. */
+  /** The condition for exit code 1. */
   readonly failsIf: string;
 }
 
-/** What can be said to a command. */
+/** An option or argument of a command. */
 export interface Entry<Value> {
-  /** What it is if nothing is said. */
+  /** The default value. */
   readonly fallback: Value;
   addTo(program: Command, name: string): void;
 }
 
 export type Entries = Readonly<Record<string, Entry<unknown>>>;
 
-/** What was said to a command, by the names of its table. */
+/** The values of the options and arguments by name. */
 export type Values<Table extends Entries> = { readonly [Name in keyof Table]: Table[Name]["fallback"] };
 
-/** Something that a command can be told to keep to. */
+/** A part of a command's work that can be selected by name. */
 export interface Part {
   readonly name: string;
   readonly title: string;
 }
 
-/** Reads what is said to a command. Wrong usage and the wish for help are told to the user, and thrown. */
+/** Creates the parser of a command line. Wrong usage and --help are printed, and thrown as an error. */
 export function createCommandLine<Table extends Entries>({ name, about, entries, failsIf }: CommandLine<Table>) {
   const program = new Command(`npm run ${name} --`)
     .description(about)
-    .helpOption("--help", "what you read here")
+    .helpOption("--help", "print this help")
     .showHelpAfterError()
     .exitOverride();
   for (const [name, entry] of Object.entries(entries)) {
@@ -44,8 +44,8 @@ export function createCommandLine<Table extends Entries>({ name, about, entries,
 
   return {
     read: (args: readonly string[]): Values<Table> => program.parse(args, { from: "user" }).opts<Values<Table>>(),
-    /** For values that are right each by itself, but not together. */
-    refuse: (sentence: string): never => program.error(`error: ${sentence}`),
+    /** Rejects values that are valid alone but not in combination. */
+    refuse: (message: string): never => program.error(`error: ${message}`),
   };
 }
 
@@ -58,7 +58,7 @@ export function flag(about: string): Entry<boolean> {
  * An option with a value.
  *
  * @param placeholder stands for the value in the usage
- * @param shown stands for what it is if nothing is said, where that is another each time
+ * @param shown stands for the default value in the usage, if the default varies
  */
 export function option<Value>(placeholder: string, about: string, kind: Kind<Value>): Entry<Value | undefined>;
 export function option<Value>(
@@ -78,21 +78,20 @@ export function option<Value>(
   return {
     fallback,
     addTo(program, name) {
-      const readOrRefuse = (text: string) =>
-        read(text) ?? program.error(`error: --${name} must be ${must}, not ${text}`);
-      const made = new Option(`--${name} <${placeholder}>`, about).argParser(readOrRefuse);
-      program.addOption(made.default(fallback, shown));
+      const parse = (text: string) => read(text) ?? program.error(`error: --${name} must be ${must}, not ${text}`);
+      const commanderOption = new Option(`--${name} <${placeholder}>`, about).argParser(parse);
+      program.addOption(commanderOption.default(fallback, shown));
     },
   };
 }
 
-/** What all that is left to chance follows from. */
+/** The seed of all random choices. */
 export function seed(about: string, kind: Kind<number>): Entry<number> {
-  return option("N", about, kind, 1 + (Date.now() % 1_000_000_000), "another each time");
+  return option("N", about, kind, 1 + (Date.now() % 1_000_000_000), "random");
 }
 
-/** The parts that a command can be told to keep to, by their names. Read are those that were named: none, for all. */
-export function parts<P extends Part>(one: string, all: readonly P[]): Entry<readonly P[]> {
+/** Arguments that select parts by name. The value has the selected parts; an empty list means all. */
+export function parts<P extends Part>(singular: string, all: readonly P[]): Entry<readonly P[]> {
   const width = Math.max(...all.map(({ name }) => name.length));
   const list = all.map(({ name, title }) => `  ${name.padEnd(width)}  ${title}`).join("\n");
   return {
@@ -100,20 +99,20 @@ export function parts<P extends Part>(one: string, all: readonly P[]): Entry<rea
     addTo(program, name) {
       program.argument(
         `[${name}...]`,
-        `those wanted; all, if none is named:\n${list}`,
-        (sought, before: readonly P[] = []) => {
-          const found = all.find(({ name }) => name === sought);
-          if (found === undefined) return program.error(`error: there is no ${one} ${sought} here`);
-          const named = [...before, found];
-          program.setOptionValue(name, named);
-          return named;
+        `names to select; default all:\n${list}`,
+        (wanted, previous: readonly P[] = []) => {
+          const found = all.find(({ name }) => name === wanted);
+          if (found === undefined) return program.error(`error: there is no ${singular} ${wanted}`);
+          const selected = [...previous, found];
+          program.setOptionValue(name, selected);
+          return selected;
         },
       );
     },
   };
 }
 
-/** The options of this process. If help was wanted or the usage is wrong, it ends, with 0 or 2: that has been told by then. */
+/** Reads the options of this process. After --help or wrong usage, which are already printed, it exits with 0 or 2. */
 export function optionsOrExit<Options>(
   readOptions: (args: readonly string[]) => Options,
   args: readonly string[] = process.argv.slice(2),

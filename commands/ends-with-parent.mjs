@@ -1,7 +1,6 @@
-// Loaded first into every process that a command starts: it ends when the command ends, however that came about, with all
-// that it started, since it leads a process group. Not even kill -9 of the command leaves one behind. The workers of a
-// service load this too, since they inherit the arguments of Node; their channel leads to their service, and keeps them
-// alive.
+// Preloaded into every process that a command starts. The process ends when the command ends, even after kill -9 of the
+// command. It leads a process group, so its own child processes end with it. The workers of a service load this file
+// too, because they inherit Node's arguments. Their IPC channel connects them to their service, and keeps them alive.
 import cluster from "node:cluster";
 
 if (cluster.isPrimary) {

@@ -1,8 +1,8 @@
-/** What the value of an option can be. */
+/** The type of an option's value. */
 export interface Kind<Value> {
-  /** In words. */
+  /** A description for error messages. */
   readonly must: string;
-  /** Undefined for a text that is not of this kind. */
+  /** Parses a text. Undefined if the text is invalid. */
   read(text: string): Value | undefined;
 }
 
@@ -13,11 +13,11 @@ export const wholeNumberAbove0 = numbers(
   (number) => Number.isSafeInteger(number) && number > 0,
 );
 
-export function numberOfAtLeast(least: number): Kind<number> {
-  return numbers(`a number of at least ${least}`, (number) => number >= least);
+export function numberOfAtLeast(min: number): Kind<number> {
+  return numbers(`a number of at least ${min}`, (number) => number >= min);
 }
 
-/** Whether it can be written is seen when it is. */
+/** Whether the file is writable shows only when it is written. */
 export const file: Kind<string> = { must: "the name of a file", read: (text) => text };
 
 export function oneOf(names: readonly string[]): Kind<string> {
@@ -25,12 +25,12 @@ export function oneOf(names: readonly string[]): Kind<string> {
   return { must: list, read: (text) => names.find((name) => name === text) };
 }
 
-function numbers(must: string, isRight: (number: number) => boolean): Kind<number> {
+function numbers(must: string, isValid: (number: number) => boolean): Kind<number> {
   return {
     must,
     read(text) {
       const number = Number(text);
-      return isRight(number) ? number : undefined;
+      return isValid(number) ? number : undefined;
     },
   };
 }

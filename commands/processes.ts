@@ -4,23 +4,23 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { project } from "./project.js";
 
-/** A Node process that a command has started, with whatever it starts itself: they live, freeze and die together. */
+/** A Node process that a command has started, with its own child processes. Signals go to the whole group. */
 export interface Launched {
   readonly child: ChildProcess;
   readonly ended: Promise<unknown>;
   freeze(): void;
   thaw(): void;
-  /** As `kill -9` does. */
+  /** Sends SIGKILL, like `kill -9`. */
   kill(): Promise<void>;
-  /** As a service manager stops a service: with patience, but not without end. */
-  stop(patienceMs: number): Promise<void>;
+  /** Sends SIGTERM, and SIGKILL after the timeout, like a service manager. */
+  stop(timeoutMs: number): Promise<void>;
 }
 
 /**
- * Launches a program with Node. It leads a process group of its own, so that a terminal's Ctrl-C is for us alone, and ends
- * with this process, however that comes about.
+ * Launches a program with Node. It leads its own process group, so a terminal's Ctrl-C does not reach it. It ends when
+ * this process ends, even if this process is killed.
  *
- * @param stderr a file that its stderr goes to
+ * @param stderr the descriptor of a file for its stderr
  */
 export function launchNode(
   program: readonly string[],
@@ -44,16 +44,16 @@ export function launchNode(
     freeze: () => signal("SIGSTOP"),
     thaw: () => signal("SIGCONT"),
     kill,
-    async stop(patienceMs) {
+    async stop(timeoutMs) {
       signal("SIGTERM");
-      const impatience = setTimeout(() => signal("SIGKILL"), patienceMs);
+      const killTimer = setTimeout(() => signal("SIGKILL"), timeoutMs);
       await ended;
-      clearTimeout(impatience);
+      clearTimeout(killTimer);
     },
   };
 }
 
-/** What a service prints when it is ready. Throws if it ends before, with what it has printed and logged. */
+/** Reads the banner that a service prints when it is ready. If it ends first, throws with its output and log. */
 export async function readBanner({ child, ended }: Launched, log: () => string): Promise<string> {
   let banner = "";
   const ready = new AbortController();

@@ -1,23 +1,23 @@
-/** Says what is going on: on a terminal in one line that is rewritten, elsewhere in a line each. */
+/** Reports progress: on a terminal in one line that is rewritten, elsewhere in one line per report. */
 export interface Progress {
   say(text: string): void;
-  /** Leaves the line to others. */
+  /** Clears the line for other output. */
   clear(): void;
 }
 
-/** On a terminal, even what is said all the time can be followed. */
-const mostOnTerminalMs = 200;
+/** Maximum interval between reports on a terminal. */
+const maxTerminalIntervalMs = 200;
 
-/** @param pauseMs for those who say all the time how things stand: so long at least, most of it is left unsaid */
-export function createProgress(stream: NodeJS.WriteStream, pauseMs = 0): Progress {
+/** @param minIntervalMs minimum interval between reports; further reports within it are dropped */
+export function createProgress(stream: NodeJS.WriteStream, minIntervalMs = 0): Progress {
   const startedAt = performance.now();
-  const betweenMs = stream.isTTY ? Math.min(pauseMs, mostOnTerminalMs) : pauseMs;
-  let dueAt = startedAt + betweenMs;
+  const intervalMs = stream.isTTY ? Math.min(minIntervalMs, maxTerminalIntervalMs) : minIntervalMs;
+  let dueAt = startedAt + intervalMs;
   return {
     say(text) {
       const now = performance.now();
       if (now < dueAt) return;
-      dueAt = now + betweenMs;
+      dueAt = now + intervalMs;
       const line = `${((now - startedAt) / 1_000).toFixed(0).padStart(4)} s  ${text}`;
       stream.write(stream.isTTY ? `\r\u001b[K${line.slice(0, stream.columns - 1)}` : `${line}\n`);
     },

@@ -1,11 +1,12 @@
-// Finds relative links and anchors in our Markdown that lead nowhere. By hand, because the checkers on npm go online, ask
-// for a newer Node, or bring 190 packages; what Markdown is and how GitHub names headings is left to libraries.
+// Finds broken relative links and anchors in the Markdown of this repository. Written by hand, because the checkers on
+// npm access the network, need a newer Node, or have 190 dependencies. Libraries parse the Markdown and build GitHub's
+// anchors.
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import GithubSlugger from "github-slugger";
 import { lexer, walkTokens } from "marked";
 
-/** What is not in the repository is no target, however present it is here: .gitignore has plain names alone. */
+/** Ignored files are no valid targets, even if they exist here. The .gitignore has only plain names. */
 const ignored = new Set([".git", ...readFileSync(".gitignore", "utf8").split(/\/?\n/)]);
 const files = filesBelow(".");
 const targets = new Set(files.flatMap((file) => [file, ...foldersOf(file)]));
@@ -41,9 +42,9 @@ function problemOf(file, link) {
   if (/^[a-z]+:/i.test(link)) return undefined;
   const [path, anchor] = decodeURI(link).split("#");
   const target = path === "" ? file : relative(".", join(dirname(file), path)) || ".";
-  if (!targets.has(target)) return `${file}: ${link} leads to no file of the repository`;
+  if (!targets.has(target)) return `${file}: ${link} is not a file of the repository`;
   if (anchor === undefined || !target.endsWith(".md")) return undefined;
-  return anchorsIn(target).includes(anchor) ? undefined : `${file}: ${link} leads to no heading of ${target}`;
+  return anchorsIn(target).includes(anchor) ? undefined : `${file}: ${link} is not a heading of ${target}`;
 }
 
 function anchorsIn(file) {
@@ -53,7 +54,7 @@ function anchorsIn(file) {
     .map((heading) => slugger.slug(plainText(heading)));
 }
 
-/** What a heading reads as, without the marks of its code and links. */
+/** The text of a heading without the markup of code and links. */
 function plainText({ tokens, text }) {
   return tokens ? tokens.map(plainText).join("") : text;
 }

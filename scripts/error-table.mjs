@@ -1,4 +1,4 @@
-// Writes the table of errors in the documentation from the catalogue. Needs a build.
+// Generates the error table of the documentation from the catalogue. Needs a build.
 import { readFileSync, writeFileSync } from "node:fs";
 import { catalogue, errorCodes, grpcNameOf, pathOf } from "../dist/src/errors.js";
 
@@ -15,13 +15,13 @@ const table = ["| Error | HTTP | gRPC | When |", "|---|---|---|---|", ...rows, "
 const document = readFileSync(file, "utf8");
 const [before, rest] = document.split(begin);
 const [, after] = rest.split(end);
-const written = before + begin + table + end + after;
+const updated = before + begin + table + end + after;
 
 if (process.argv.includes("--check")) {
-  if (written !== document) {
+  if (updated !== document) {
     process.stderr.write(`${file}: the table of errors differs from src/errors.ts; run \`npm run generate\`\n`);
     process.exitCode = 1;
   }
 } else {
-  writeFileSync(file, written);
+  writeFileSync(file, updated);
 }

@@ -1,5 +1,5 @@
-// Prints a file descriptor as .proto source. No JavaScript library does, hence by hand: it covers what
-// buf/validate/validate.proto uses and fails on anything else.
+// Prints a file descriptor as .proto source. Written by hand, because no JavaScript library does it. It covers the
+// features that buf/validate/validate.proto uses and fails on all others.
 import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { reflect } from "@bufbuild/protobuf/reflect";
 import { predefined } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
@@ -87,8 +87,8 @@ function printEnum(descriptor) {
   ]);
 }
 
-function block(head, lines) {
-  return `${head} {\n${lines.join("\n").replace(/^/gm, "  ")}\n}`;
+function block(header, lines) {
+  return `${header} {\n${lines.join("\n").replace(/^/gm, "  ")}\n}`;
 }
 
 /** Descriptor ranges exclude their end; source ranges include it. */

@@ -1,5 +1,5 @@
-// Gathers the third-party protos that ours import, or that the service speaks, into third_party/ (ignored by git).
-// All come from npm packages, so that package-lock.json pins them; none is copied into this repository.
+// Copies the third-party protos that the project's protos import or the service implements to third_party/, which git
+// ignores. All come from npm packages, so package-lock.json pins them and the repository needs no copies.
 import { cpSync, mkdirSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
@@ -19,10 +19,10 @@ for (const [root, paths] of Object.entries(sources)) {
   for (const path of paths) cpSync(`${root}/${path}`, `third_party/${path}`);
 }
 
-// The package leaves out the first folder of the path that everybody imports it by.
+// The package omits the first folder of the usual import path.
 cpSync("node_modules/grpc-health-check/proto", "third_party/grpc", { recursive: true });
 
-// No npm package ships this file, but @bufbuild/protovalidate carries its descriptor: the very version that validates.
+// No npm package contains this file, but @bufbuild/protovalidate contains its descriptor, in the version that it uses.
 const validate = "third_party/buf/validate/validate.proto";
 mkdirSync(dirname(validate), { recursive: true });
 writeFileSync(validate, printFile(file_buf_validate_validate));

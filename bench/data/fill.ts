@@ -4,18 +4,18 @@ import { migrateDatabase } from "../../src/app.js";
 import { connectPostgres, type Sql } from "../../src/storage/postgres/connection.js";
 import type { Population } from "./population.js";
 
-/** What the keys of a population may do: ask about each other, and a few things as keys in the field do. */
+/** Scopes let the keys of a population verify each other. Permissions are typical of keys in applications. */
 const scopes = ["keys.*", "identities.*"];
 const permissions = ["documents.read", "documents.write"];
 
-/** How many rows are sent at a time. */
-const batch = 5_000;
+/** Rows per COPY chunk. */
+const batchSize = 5_000;
 
 /**
- * Fills an empty database, with the service's own schema. New rows have no stamp, and so nobody who runs on this database
- * has to learn of them; but a service should start afterwards all the same, since filling takes the machine.
+ * Fills an empty database, with the service's own schema. New rows have no change stamp, so running services need not
+ * poll for them. Start a service afterwards all the same, because filling uses the whole machine.
  *
- * @param progress is told of the rows that are there so far
+ * @param progress is called with the number of rows copied so far
  */
 export async function fill(
   databaseUrl: string,
@@ -23,7 +23,7 @@ export async function fill(
   progress: (table: string, rows: number) => void = () => {},
 ): Promise<void> {
   await migrateDatabase(databaseUrl);
-  // References are right by construction: looking each of them up would take a third of the time.
+  // Foreign keys are valid by construction. Checking each would take a third of the time.
   const more = { session_replication_role: "replica" };
   const sql = connectPostgres(databaseUrl, { connections: 1, statementMs: 0, more });
   const { workspaces, identities, keys } = population;
@@ -75,13 +75,13 @@ export async function fill(
       },
     );
     await sql`vacuum (analyze) workspaces, identities, keys`;
-    await sql`checkpoint`; // or it would come, with all that was filled, while something is measured
+    await sql`checkpoint`; // otherwise the checkpoint of the filled data would run during a measurement
   } finally {
     await sql.end();
   }
 }
 
-/** One after the other, in the text form of COPY: fields between tabs, none of which has a tab or a line end in it. */
+/** Copies rows in COPY's text format, separated by tabs. No field contains a tab or a line break. */
 async function copy(
   sql: Sql,
   table: string,
@@ -90,11 +90,12 @@ async function copy(
   row: (number: number) => readonly string[],
 ): Promise<void> {
   function* batches() {
-    for (let from = 0; from < rows; from += batch) {
+    for (let from = 0; from < rows; from += batchSize) {
       let text = "";
-      for (let number = from; number < Math.min(rows, from + batch); number++) text += `${row(number).join("\t")}\n`;
+      for (let number = from; number < Math.min(rows, from + batchSize); number++)
+        text += `${row(number).join("\t")}\n`;
       yield text;
-      progress(table.replace(/ .*/, ""), Math.min(rows, from + batch));
+      progress(table.replace(/ .*/, ""), Math.min(rows, from + batchSize));
     }
   }
   const sink = await sql.unsafe(`copy ${table} from stdin`).writable();

@@ -2,15 +2,15 @@ import { hash } from "node:crypto";
 import type { IdPrefix } from "../../src/ids.js";
 import { type MintedSecret, mintSecret } from "../../src/keys/secret.js";
 
-/** How many there are of each. Keys and identities are dealt out to the workspaces in turn. */
+/** Row counts. Keys and identities are distributed over the workspaces round-robin. */
 export interface Numbers {
   readonly keys: number;
   readonly workspaces: number;
-  /** Shared by the keys in turn; a multiple of the workspaces, so that a key and its identity are in the same one. */
+  /** Assigned to the keys round-robin. A multiple of `workspaces`, so a key and its identity share a workspace. */
   readonly identities?: number;
 }
 
-/** Rows that nobody has to remember: each is computed from the seed and its number, by whoever needs it. */
+/** Rows that need no storage in the benchmark: each is computed from the seed and its number. */
 export interface Population extends Required<Numbers> {
   workspaceId(number: number): string;
   identityId(number: number): string;
@@ -20,7 +20,7 @@ export interface Population extends Required<Numbers> {
   workspaceOf(number: number): number;
   /** Undefined if there are no identities. */
   identityOf(key: number): number | undefined;
-  /** The key of its workspace that asks about this one: the first of them. The keys that are asked about come after. */
+  /** The caller that verifies this key: the first key of its workspace. The verified keys come after the callers. */
   callerOf(key: number): number;
 }
 
@@ -28,13 +28,13 @@ export function createPopulation(seed: string, { keys, workspaces, identities = 
   if (keys % workspaces !== 0 || identities % workspaces !== 0) {
     throw new Error("keys and identities must be multiples of the workspaces");
   }
-  const bytes = (kind: string, number: number) => hash("sha256", `${seed} ${kind} ${number}`, "buffer");
+  const randomBytes = (kind: string, number: number) => hash("sha256", `${seed} ${kind} ${number}`, "buffer");
 
-  /** In the form of all ids, with a time in front: one a millisecond, so that the order of ids is that of numbers. */
+  /** Same format as all ids, with a leading timestamp: one millisecond per row, so ids sort like numbers. */
   function id(kind: IdPrefix, number: number): string {
     let text = "";
-    for (let rest = begun + number; text.length < 10; rest = Math.floor(rest / 32)) text = digit(rest) + text;
-    for (const byte of bytes(kind, number).subarray(0, 16)) text += digit(byte);
+    for (let rest = firstRowAt + number; text.length < 10; rest = Math.floor(rest / 32)) text = digit(rest) + text;
+    for (const byte of randomBytes(kind, number).subarray(0, 16)) text += digit(byte);
     return `${kind}_${text}`;
   }
 
@@ -45,15 +45,15 @@ export function createPopulation(seed: string, { keys, workspaces, identities = 
     workspaceId: (number) => id("ws", number),
     identityId: (number) => id("id", number),
     keyId: (number) => id("key", number),
-    secret: (number) => mintSecret("lk", bytes("secret", number).subarray(0, 24)),
+    secret: (number) => mintSecret("lk", randomBytes("secret", number).subarray(0, 24)),
     workspaceOf: (number) => number % workspaces,
     identityOf: (key) => (identities === 0 ? undefined : key % identities),
     callerOf: (key) => key % workspaces,
   };
 }
 
-/** When the first row was made. */
-const begun = Date.UTC(2026, 0, 1);
+/** Creation time of the first row. */
+const firstRowAt = Date.UTC(2026, 0, 1);
 
 function digit(value: number): string {
   return "0123456789abcdefghjkmnpqrstvwxyz".charAt(value % 32);

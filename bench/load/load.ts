@@ -1,38 +1,38 @@
-/** What a run of load came to. */
+/** The result of one run of load. */
 export interface LoadRun {
   readonly calls: number;
   readonly seconds: number;
 }
 
-/** A load on one server, over connections that stay open from one run to the next. */
+/** A load on one server. Its connections stay open between runs. */
 export interface Load {
-  /** Asks as fast as answers come, for so long. Fails if any answer is not the right one. */
+  /** Sends as fast as responses arrive, for this many seconds. Fails on any unexpected response. */
   run(seconds: number): Promise<LoadRun>;
   close(): void;
 }
 
-/** An answer that is not the right one, or none: what was measured is worth nothing. */
-export class WrongAnswer extends Error {
-  override readonly name = "WrongAnswer";
+/** A wrong or missing response. It makes the measurement invalid. */
+export class UnexpectedResponse extends Error {
+  override readonly name = "UnexpectedResponse";
 }
 
-/** How long the answers under way may take when a run is over. */
-const patienceMs = 10_000;
+/** Timeout for the calls in flight at the end of a run. */
+const drainTimeoutMs = 10_000;
 
-/** Keeps count of calls of which a fixed number is under way: each answer is followed by the next call. */
+/** Counts the calls of a closed loop: a fixed number is in flight, and each response is followed by the next call. */
 export function createClosedLoop() {
-  let asking = false;
+  let running = false;
   let calls = 0;
-  let underWay = 0;
+  let inFlight = 0;
   let settle: (error?: Error) => void = () => {};
 
   return {
-    /** Counts a right answer. Says whether the next call is to follow. */
-    answered(): boolean {
+    /** Counts an expected response. Returns whether to start the next call. */
+    succeeded(): boolean {
       calls++;
-      if (asking) return true;
-      underWay--;
-      if (underWay === 0) settle();
+      if (running) return true;
+      inFlight--;
+      if (inFlight === 0) settle();
       return false;
     },
 
@@ -40,17 +40,17 @@ export function createClosedLoop() {
       settle(error);
     },
 
-    /** Has so many calls under way for so long, then waits for the last answers. */
+    /** Keeps `width` calls in flight for this many seconds, then waits for the last responses. */
     async run(seconds: number, width: number, start: () => void): Promise<LoadRun> {
       calls = 0;
-      underWay = width;
-      asking = true;
+      inFlight = width;
+      running = true;
       const startedAt = performance.now();
-      const end = setTimeout(() => {
-        asking = false;
+      const endTimer = setTimeout(() => {
+        running = false;
       }, seconds * 1_000);
-      const stuck = () => settle(new WrongAnswer("answers are missing: the server is stuck"));
-      const patience = setTimeout(stuck, seconds * 1_000 + patienceMs);
+      const onTimeout = () => settle(new UnexpectedResponse("responses are missing: the server is stuck"));
+      const drainTimer = setTimeout(onTimeout, seconds * 1_000 + drainTimeoutMs);
       try {
         await new Promise<void>((resolve, reject) => {
           settle = (error) => (error ? reject(error) : resolve());
@@ -58,10 +58,10 @@ export function createClosedLoop() {
         });
         return { calls, seconds: (performance.now() - startedAt) / 1_000 };
       } finally {
-        asking = false;
+        running = false;
         settle = () => {};
-        clearTimeout(end);
-        clearTimeout(patience);
+        clearTimeout(endTimer);
+        clearTimeout(drainTimer);
       }
     },
   };

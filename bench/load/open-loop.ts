@@ -1,43 +1,43 @@
-import { type Asker, type HttpRequest, openAsker } from "./http.js";
-import { WrongAnswer } from "./load.js";
+import { type HttpConnection, type HttpRequest, openHttpConnection } from "./http.js";
+import { UnexpectedResponse } from "./load.js";
 
 export interface OpenLoopOptions {
   readonly port: number;
-  /** As many requests can be under way; what comes beyond them waits, and its waiting counts. */
+  /** The maximum of requests in flight. Further requests wait, and the wait counts as latency. */
   readonly connections: number;
   readonly next: () => HttpRequest;
 }
 
-/** A load that asks on schedule, whether or not answers have come: a server that is slow for a moment is not spared. */
+/** A load that sends on schedule, whether or not responses have arrived. Slow moments of the server are not hidden. */
 export interface OpenLoop {
-  /** Asks so often for so long. Returns the milliseconds from when each call was due until it was answered. */
+  /** Sends at this rate for this many seconds. Returns the milliseconds from each call's due time to its response. */
   run(callsPerSecond: number, seconds: number): Promise<number[]>;
   close(): void;
 }
 
-/** How long the answers under way may take when all has been asked. */
-const patienceMs = 10_000;
+/** Timeout for the calls in flight after the last one was sent. */
+const drainTimeoutMs = 10_000;
 
 export async function openOpenLoop({ port, connections, next }: OpenLoopOptions): Promise<OpenLoop> {
-  const dueOf = new Map<Asker, number>();
-  let idle: Asker[] = [];
+  const dueTimes = new Map<HttpConnection, number>();
+  let idle: HttpConnection[] = [];
   let waiting: number[] = [];
   let latencies: number[] = [];
   let failure: Error | undefined;
 
-  function ask(asker: Asker, due: number): void {
-    dueOf.set(asker, due);
-    asker.ask(next());
+  function send(connection: HttpConnection, due: number): void {
+    dueTimes.set(connection, due);
+    connection.send(next());
   }
 
   idle = await Promise.all(
     Array.from({ length: connections }, () =>
-      openAsker(port, {
-        answered(asker) {
-          latencies.push(performance.now() - (dueOf.get(asker) ?? 0));
+      openHttpConnection(port, {
+        succeeded(connection) {
+          latencies.push(performance.now() - (dueTimes.get(connection) ?? 0));
           const due = waiting.shift();
-          if (due === undefined) idle.push(asker);
-          else ask(asker, due);
+          if (due === undefined) idle.push(connection);
+          else send(connection, due);
         },
         failed(error) {
           failure ??= error;
@@ -45,33 +45,34 @@ export async function openOpenLoop({ port, connections, next }: OpenLoopOptions)
       }),
     ),
   );
-  const askers = [...idle];
+  const httpConnections = [...idle];
 
   return {
     async run(callsPerSecond, seconds) {
       const calls = Math.round(callsPerSecond * seconds);
-      const everyMs = 1_000 / callsPerSecond;
+      const intervalMs = 1_000 / callsPerSecond;
       const startedAt = performance.now();
       latencies = [];
       waiting = [];
-      for (let asked = 0; latencies.length < calls && failure === undefined; ) {
+      for (let sent = 0; latencies.length < calls && failure === undefined; ) {
         const now = performance.now();
-        for (; asked < calls && startedAt + asked * everyMs <= now; asked++) {
-          // By turns: a connection on which nothing is asked for long would be cut off.
-          const asker = idle.shift();
-          const due = startedAt + asked * everyMs;
-          if (asker) ask(asker, due);
+        for (; sent < calls && startedAt + sent * intervalMs <= now; sent++) {
+          // Round-robin, because the server closes connections that stay idle for long.
+          const connection = idle.shift();
+          const due = startedAt + sent * intervalMs;
+          if (connection) send(connection, due);
           else waiting.push(due);
         }
-        if (now > startedAt + seconds * 1_000 + patienceMs) failure = new WrongAnswer("answers are missing");
-        // Not a timer: those are a millisecond wide, and would send what is due within it at one stroke.
+        if (now > startedAt + seconds * 1_000 + drainTimeoutMs)
+          failure = new UnexpectedResponse("responses are missing");
+        // Not a timer: timers have a resolution of 1 ms and would send all calls due within it in one burst.
         await new Promise(setImmediate);
       }
       if (failure) throw failure;
       return latencies;
     },
     close() {
-      for (const asker of askers) asker.close();
+      for (const connection of httpConnections) connection.close();
     },
   };
 }

@@ -1,53 +1,58 @@
 import { connect } from "node:net";
-import { callHeaders, type GrpcLoadOptions, type GrpcRequest, openCaller } from "../load/grpc.js";
+import { callHeaders, type GrpcLoadOptions, type GrpcRequest, openGrpcConnection } from "../load/grpc.js";
 import { type HttpLoadOptions, type HttpRequest, lengthOf } from "../load/http.js";
-import { WrongAnswer } from "../load/load.js";
+import { UnexpectedResponse } from "../load/load.js";
 import type { Clients } from "./offer.js";
 
-type Ended = (served: boolean) => void;
-
-/** How many requests a connection has in flight at most: the service closes one that sends more. Those beyond wait here, and their waiting counts. */
-const mostPipelined = 8;
+type OnEnd = (served: boolean) => void;
 
 /**
- * Calls over HTTP/1.1. Those of one moment go out together, several on a connection: else whoever calls would have more to
- * do than the service, and could not ask for twice what it can answer.
+ * Requests in flight per connection. The service closes a connection that sends more. Further requests wait here, and
+ * the wait counts as latency.
+ */
+const maxPipelined = 8;
+
+/**
+ * Calls over HTTP/1.1. Calls that are due together are pipelined, several per connection. Otherwise the clients would
+ * need more CPU than the service and could not offer twice its capacity.
  */
 export async function openHttpClients({ port, connections, next }: HttpLoadOptions): Promise<Clients> {
   let failure: Error | undefined;
   const fail = (error: Error) => {
     failure ??= error;
   };
-  let waiting: Asked[] = [];
-  let turn = 0;
-  let sending = false;
+  let waiting: PendingRequest[] = [];
+  let nextIndex = 0;
+  let sendScheduled = false;
 
-  function sendSoon(): void {
-    if (sending || waiting.length === 0) return;
-    sending = true;
+  function scheduleSend(): void {
+    if (sendScheduled || waiting.length === 0) return;
+    sendScheduled = true;
     setImmediate(send);
   }
 
   function send(): void {
-    sending = false;
+    sendScheduled = false;
     let sent = 0;
     for (let tried = 0; tried < connections && sent < waiting.length; tried++) {
-      const pipe = pipes[turn++ % connections];
-      const asked = waiting.slice(sent, sent + (pipe?.room() ?? 0));
-      if (asked.length > 0) pipe?.send(asked);
-      sent += asked.length;
+      const pipe = pipes[nextIndex++ % connections];
+      const batch = waiting.slice(sent, sent + (pipe?.freeSlots() ?? 0));
+      if (batch.length > 0) pipe?.send(batch);
+      sent += batch.length;
     }
     waiting = waiting.slice(sent);
   }
 
-  const pipes = await Promise.all(Array.from({ length: connections }, () => openPipe(port, sendSoon, fail)));
+  const pipes = await Promise.all(
+    Array.from({ length: connections }, () => openPipelinedConnection(port, scheduleSend, fail)),
+  );
   return {
     get failure() {
       return failure;
     },
-    call(ended) {
-      waiting.push({ request: next(), ended });
-      sendSoon();
+    call(onEnd) {
+      waiting.push({ request: next(), onEnd });
+      scheduleSend();
     },
     close() {
       for (const pipe of pipes) pipe.close();
@@ -55,56 +60,61 @@ export async function openHttpClients({ port, connections, next }: HttpLoadOptio
   };
 }
 
-interface Asked {
+interface PendingRequest {
   readonly request: HttpRequest;
-  readonly ended: Ended;
+  readonly onEnd: OnEnd;
 }
 
-/** A connection with several requests in flight, which are answered in their order. */
-interface Pipe {
-  /** How many more it takes. */
-  room(): number;
-  send(asked: readonly Asked[]): void;
+/** A connection with several requests in flight. Responses arrive in the order of the requests. */
+interface PipelinedConnection {
+  /** How many more requests it accepts. */
+  freeSlots(): number;
+  send(requests: readonly PendingRequest[]): void;
   close(): void;
 }
 
-function openPipe(port: number, answered: () => void, fail: (error: Error) => void): Promise<Pipe> {
-  let awaited: Asked[] = [];
+function openPipelinedConnection(
+  port: number,
+  onResponse: () => void,
+  fail: (error: Error) => void,
+): Promise<PipelinedConnection> {
+  let pending: PendingRequest[] = [];
   let received = "";
   let closed = false;
 
-  /** In latin1 every byte is a character, so that lengths agree. */
-  function take(length: number, buffer: Uint8Array): boolean {
+  /** latin1 decodes each byte to one character, so string lengths equal byte lengths. */
+  function onBytes(length: number, buffer: Uint8Array): boolean {
     received += (buffer as Buffer).toString("latin1", 0, length);
-    let taken = 0;
-    for (let whole = lengthOf(received); whole !== undefined && received.length >= whole; whole = lengthOf(received)) {
-      judge(awaited[taken++], received.slice(0, whole));
-      received = received.slice(whole);
+    let completed = 0;
+    for (let end = lengthOf(received); end !== undefined && received.length >= end; end = lengthOf(received)) {
+      checkResponse(pending[completed++], received.slice(0, end));
+      received = received.slice(end);
     }
-    awaited = awaited.slice(taken);
-    answered();
+    pending = pending.slice(completed);
+    onResponse();
     return true;
   }
 
-  function judge(asked: Asked | undefined, answer: string): void {
-    const served = answer.startsWith("HTTP/1.1 200 ") && asked !== undefined && answer.includes(asked.request.expected);
-    if (served || isTurningAway(answer)) asked?.ended(served);
-    else fail(new WrongAnswer(`expected was 200 with ${asked?.request.expected}; the answer was:\n${answer}`));
+  function checkResponse(call: PendingRequest | undefined, response: string): void {
+    const served =
+      response.startsWith("HTTP/1.1 200 ") && call !== undefined && response.includes(call.request.expected);
+    if (served || isShed(response)) call?.onEnd(served);
+    else fail(new UnexpectedResponse(`expected 200 with ${call?.request.expected}; received:\n${response}`));
   }
 
   const socket = connect({
     port,
     host: "127.0.0.1",
     noDelay: true,
-    onread: { buffer: Buffer.allocUnsafe(64 * 1024), callback: take },
+    onread: { buffer: Buffer.allocUnsafe(64 * 1024), callback: onBytes },
   });
   return new Promise((resolve, reject) => {
     socket.once("connect", () =>
       resolve({
-        room: () => mostPipelined - awaited.length,
-        send(asked) {
-          awaited.push(...asked);
-          socket.write(Buffer.concat(asked.map(({ request }) => request.bytes)));
+        freeSlots: () => maxPipelined - pending.length,
+        send(requests) {
+          pending.push(...requests);
+          socket.write(Buffer.concat(requests.map(({ request }) => request.bytes)));
         },
         close() {
           closed = true;
@@ -116,68 +126,68 @@ function openPipe(port: number, answered: () => void, fail: (error: Error) => vo
       reject(error);
       fail(error);
     });
-    socket.once("close", () => closed || fail(new WrongAnswer("the server closed a connection")));
+    socket.once("close", () => closed || fail(new UnexpectedResponse("the server closed a connection")));
   });
 }
 
-/** Whether an answer says, in the envelope, that one is to come back later. */
-function isTurningAway(answer: string): boolean {
+/** Whether a response is a proper 503 in the error envelope, with Retry-After. */
+function isShed(response: string): boolean {
   return (
-    answer.startsWith("HTTP/1.1 503 ") &&
-    /\r\nretry-after: \d+\r\n/i.test(answer) &&
-    answer.includes('/application/service_unavailable"')
+    response.startsWith("HTTP/1.1 503 ") &&
+    /\r\nretry-after: \d+\r\n/i.test(response) &&
+    response.includes('/application/service_unavailable"')
   );
 }
 
-/** How many calls a connection has under way at most; those beyond wait here, and their waiting counts. */
-const mostStreams = 100;
+/** Calls in flight per connection. Further calls wait here, and the wait counts as latency. */
+const maxStreams = 100;
 
-/** Calls over gRPC, on connections in turn. */
+/** Calls over gRPC, distributed over the connections round-robin. */
 export async function openGrpcClients(options: Omit<GrpcLoadOptions, "streams">): Promise<Clients> {
   const { port, connections, next } = options;
   let failure: Error | undefined;
-  const waiting: Ended[] = [];
+  const waiting: OnEnd[] = [];
 
-  async function openLine() {
-    const ends = new Map<GrpcRequest, Ended>();
-    let made = next();
-    const ended = (request: GrpcRequest, served: boolean) => {
-      const end = ends.get(request);
-      ends.delete(request);
+  async function openChannel() {
+    const inFlight = new Map<GrpcRequest, OnEnd>();
+    let nextRequest = next();
+    const onEnded = (request: GrpcRequest, served: boolean) => {
+      const onEnd = inFlight.get(request);
+      inFlight.delete(request);
       const first = waiting.shift();
       if (first !== undefined) call(first);
-      end?.(served);
+      onEnd?.(served);
       return false;
     };
-    const caller = await openCaller(port, callHeaders(options), {
-      next: () => made,
-      answered: (request) => ended(request, true),
-      turnedAway: (request) => ended(request, false),
+    const connection = await openGrpcConnection(port, callHeaders(options), {
+      next: () => nextRequest,
+      succeeded: (request) => onEnded(request, true),
+      shed: (request) => onEnded(request, false),
       failed(error) {
         failure ??= error;
       },
     });
-    function call(end: Ended): void {
-      made = { ...next() };
-      ends.set(made, end);
-      caller.start(1);
+    function call(onEnd: OnEnd): void {
+      nextRequest = { ...next() };
+      inFlight.set(nextRequest, onEnd);
+      connection.start(1);
     }
-    return { ends, call, close: caller.close };
+    return { inFlight, call, close: connection.close };
   }
 
-  const lines = await Promise.all(Array.from({ length: connections }, openLine));
-  let turn = 0;
+  const channels = await Promise.all(Array.from({ length: connections }, openChannel));
+  let nextIndex = 0;
   return {
     get failure() {
       return failure;
     },
-    call(end) {
-      const line = lines[turn++ % connections];
-      if (line === undefined || line.ends.size >= mostStreams) waiting.push(end);
-      else line.call(end);
+    call(onEnd) {
+      const channel = channels[nextIndex++ % connections];
+      if (channel === undefined || channel.inFlight.size >= maxStreams) waiting.push(onEnd);
+      else channel.call(onEnd);
     },
     close() {
-      for (const line of lines) line.close();
+      for (const channel of channels) channel.close();
     },
   };
 }

@@ -5,34 +5,34 @@ import { percentile } from "../statistics.js";
 import { keepBusy, type Offered, offer } from "./offer.js";
 import type { Subject } from "./subjects.js";
 
-/** What one load came to. */
+/** The figures of one load. */
 export interface Phase {
-  /** How much was asked, as a share of the capacity; undefined: as much as was answered. */
+  /** The offered load as a fraction of the capacity. Undefined: a closed loop, as much as was served. */
   readonly share: number | undefined;
   readonly offeredPerSecond: number;
   readonly servedPerSecond: number;
   readonly turnedAwayPerSecond: number;
   /**
-   * What the service says that it turned away because it was asked too much. A machine that is too busy may also cost it
-   * its lease, and its clients cannot tell that apart.
+   * Calls shed because of overload, as the service counts them. A busy machine may also cost the service its lease, and
+   * clients cannot distinguish the two.
    */
   readonly shed: number;
-  /** Of the calls that were served, in milliseconds from when they were due. */
+  /** Latency of served calls, in milliseconds from their due time. */
   readonly p50: number;
   readonly p99: number;
-  /** How late the latest call was made. */
+  /** The maximum delay between a call's due time and its start. */
   readonly latest: number;
   /** Resident memory of the service at the end of each part of the phase, in MiB. */
   readonly memory: readonly number[];
 }
 
-/** How one operation fares under more than it can take. */
+/** The behaviour of one operation under overload. */
 export interface Measured {
   readonly name: string;
   readonly title: string;
-  /** What is served in a second to clients that ask as fast as they are answered. */
+  /** Calls per second in a closed loop. */
   readonly capacity: number;
-  /** The same clients: the service is just busy, and nobody asks for more. What the overload is held against. */
+  /** The phase of that closed loop: the service is saturated but not overloaded. The overload is compared with it. */
   readonly busy: Phase;
   readonly half: Phase;
   readonly overload: Phase;
@@ -40,16 +40,16 @@ export interface Measured {
   readonly afterwards: Phase;
 }
 
-/** How much is asked, as shares of the capacity. */
+/** The offered loads as fractions of the capacity. */
 const shares = { half: 0.5, overload: 2, afterwards: 0.5 };
 
-/** How many calls are under way of clients that ask as fast as they are answered. */
-const callers = 128;
+/** Calls in flight in the closed loop. */
+const closedLoopCalls = 128;
 
-/** A phase is measured in so many parts, between which the memory is read. */
-const parts = 4;
+/** Memory samples per phase. */
+const memorySamples = 4;
 
-/** @param overload how much is asked at most, as a share of the capacity */
+/** @param overload the offered load in the overload phase, as a fraction of the capacity */
 export async function measure(
   subject: Subject,
   bench: Bench,
@@ -58,9 +58,9 @@ export async function measure(
 ): Promise<Measured> {
   const { latchkey, clients } = await subject.open(bench);
   bench.progress("warm-up");
-  await keepBusy(clients, callers, bench.pace.warmUpSeconds);
-  bench.progress("the capacity");
-  const busy = await runPhase(latchkey, seconds, undefined, () => keepBusy(clients, callers, seconds));
+  await keepBusy(clients, closedLoopCalls, bench.pace.warmUpSeconds);
+  bench.progress("measuring the capacity");
+  const busy = await runPhase(latchkey, seconds, undefined, () => keepBusy(clients, closedLoopCalls, seconds));
   const capacity = busy.servedPerSecond;
   const run = (share: number) => {
     bench.progress(`${share} of ${Math.round(capacity)} calls a second`);
@@ -87,24 +87,24 @@ async function runPhase(
   const readShed = async () => total(await readSamples(latchkey), "latchkey_shed_total");
   const shedBefore = await readShed();
   const memory: number[] = [];
-  const look = () => memory.push(server.usage().residentBytes / 2 ** 20);
-  const looking = setInterval(look, (seconds * 1_000) / parts);
+  const sampleMemory = () => memory.push(server.usage().residentBytes / 2 ** 20);
+  const samplingTimer = setInterval(sampleMemory, (seconds * 1_000) / memorySamples);
   try {
     const offered = await load();
-    look();
+    sampleMemory();
     return { share, memory, shed: (await readShed()) - shedBefore, ...figuresOf(offered) };
   } finally {
-    clearInterval(looking);
+    clearInterval(samplingTimer);
     server.emptyLog();
   }
 }
 
-function figuresOf({ served, turnedAway, latest, seconds }: Offered) {
+function figuresOf({ served, refused, maxDelayMs, seconds }: Offered) {
   return {
-    latest,
-    offeredPerSecond: (served.length + turnedAway) / seconds,
+    latest: maxDelayMs,
+    offeredPerSecond: (served.length + refused) / seconds,
     servedPerSecond: served.length / seconds,
-    turnedAwayPerSecond: turnedAway / seconds,
+    turnedAwayPerSecond: refused / seconds,
     p50: percentile(served, 0.5),
     p99: percentile(served, 0.99),
   };

@@ -4,16 +4,16 @@ import { subjects } from "./subjects.js";
 
 const { read } = createCommandLine({
   name: "overload",
-  about: "Keeps a Latchkey of its own just busy, then asks for half and twice of what it can answer, and half again.",
+  about: "Measures the capacity of a Latchkey, then offers half of it, twice of it, and half again.",
   entries: {
     operations: parts("operation", subjects),
-    seconds: option("N", "how long each load lasts", numberOfAtLeast(1), 10),
-    json: flag("the report as JSON"),
+    seconds: option("N", "duration of each load in seconds", numberOfAtLeast(1), 10),
+    json: flag("print the report as JSON"),
   },
-  failsIf: "a promise does not hold or any answer is neither a success nor a proper refusal",
+  failsIf: "a guarantee does not hold or any response is neither a success nor a proper refusal",
 });
 
-/** What is to be measured. Wrong usage and the wish for help are told to the user, and thrown. */
+/** Reads the command line. Wrong usage and --help are printed, and thrown as an error. */
 export function readOptions(args: readonly string[]) {
   const { operations, ...options } = read(args);
   const chosen = subjects.filter((subject) => operations.length === 0 || operations.includes(subject));

@@ -2,21 +2,21 @@ import { openSql } from "../../commands/open-sql.js";
 import type { Bench } from "../bench.js";
 import { verifyEach, verifyPath } from "../grpc-verify.js";
 import { verifyRequests } from "../http-verify.js";
-import { createScene, type Latchkey, startLatchkey } from "../latchkey.js";
+import { createFixture, type Latchkey, startLatchkey } from "../latchkey.js";
 import { grpcRequest } from "../load/grpc.js";
 import { type HttpRequest, inTurn, postRequest } from "../load/http.js";
 import { openGrpcClients, openHttpClients } from "./clients.js";
 import type { Clients } from "./offer.js";
 
-/** An operation that is asked for more often than it can be answered. */
+/** An operation that is measured under overload. */
 export interface Subject {
   readonly name: string;
   readonly title: string;
-  open(bench: Bench): Promise<Stage>;
+  open(bench: Bench): Promise<ServiceWithClients>;
 }
 
-/** A service with those who call it. */
-export interface Stage {
+/** A running service with its clients. */
+export interface ServiceWithClients {
   readonly latchkey: Latchkey;
   readonly clients: Clients;
 }
@@ -24,7 +24,7 @@ export interface Stage {
 const httpConnections = 64;
 const grpcConnections = 64;
 
-/** What was turned away is also counted by the service, which knows why. */
+/** The service counts shed calls by reason; the clients cannot know the reason. */
 const env = { METRICS_PORT: "0" };
 
 export const subjects: readonly Subject[] = [
@@ -33,7 +33,7 @@ export const subjects: readonly Subject[] = [
     title: "HTTP keys.verifyKey",
     async open(bench) {
       const latchkey = await startLatchkey(bench, { env });
-      return overHttp(bench, latchkey, inTurn(verifyRequests(await createScene(latchkey))));
+      return overHttp(bench, latchkey, inTurn(verifyRequests(await createFixture(latchkey))));
     },
   },
   {
@@ -41,19 +41,19 @@ export const subjects: readonly Subject[] = [
     title: "gRPC VerifyKey",
     async open(bench) {
       const latchkey = await startLatchkey(bench, { env });
-      const scene = await createScene(latchkey);
-      const exchanges = await verifyEach(latchkey, scene);
+      const fixture = await createFixture(latchkey);
+      const exchanges = await verifyEach(latchkey, fixture);
       const next = inTurn(exchanges.map(({ request, response }) => grpcRequest(request, response)));
-      const options = { port: latchkey.grpcPort, path: verifyPath, credential: scene.caller, next };
-      return staged(bench, latchkey, await openGrpcClients({ ...options, connections: grpcConnections }));
+      const options = { port: latchkey.grpcPort, path: verifyPath, credential: fixture.caller, next };
+      return closeWithRow(bench, latchkey, await openGrpcClients({ ...options, connections: grpcConnections }));
     },
   },
   {
     name: "http-create",
-    title: "HTTP identities.createIdentity, on a database that takes 20 ms for each",
+    title: "HTTP identities.createIdentity, with 20 ms per insert in PostgreSQL",
     async open(bench) {
       const latchkey = await startLatchkey(bench, { env });
-      const { first } = await createScene(latchkey, 1);
+      const { first } = await createFixture(latchkey, 1);
       await slowDown(latchkey.databaseUrl);
       let created = 0;
       const next = () => ({
@@ -65,7 +65,7 @@ export const subjects: readonly Subject[] = [
   },
 ];
 
-/** Has the database take its time, so that it is what everybody waits for: not by computing, which others here must do. */
+/** Makes the database the bottleneck. It sleeps instead of computing, because the other processes need the CPU. */
 async function slowDown(databaseUrl: string): Promise<void> {
   const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
   await sql.unsafe(`
@@ -79,11 +79,11 @@ async function overHttp(
   latchkey: Latchkey,
   next: () => HttpRequest,
   connections = httpConnections,
-): Promise<Stage> {
-  return staged(bench, latchkey, await openHttpClients({ port: latchkey.httpPort, connections, next }));
+): Promise<ServiceWithClients> {
+  return closeWithRow(bench, latchkey, await openHttpClients({ port: latchkey.httpPort, connections, next }));
 }
 
-function staged(bench: Bench, latchkey: Latchkey, clients: Clients): Stage {
+function closeWithRow(bench: Bench, latchkey: Latchkey, clients: Clients): ServiceWithClients {
   bench.defer(() => clients.close());
   return { latchkey, clients };
 }

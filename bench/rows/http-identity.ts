@@ -1,21 +1,21 @@
+import { startBaseline } from "../baselines.js";
 import { httpSide } from "../http-verify.js";
-import { createScene, startLatchkey } from "../latchkey.js";
+import { createFixture, startLatchkey } from "../latchkey.js";
 import { postRequest } from "../load/http.js";
 import { compareThroughput } from "../rounds.js";
 import type { Row } from "../row.js";
-import { startSide } from "../sides.js";
 
 const title = "HTTP identities.getIdentity / the same query in a bare Fastify route with postgres.js";
 const path = "/v2/identities.getIdentity";
 
-/** One row from Postgres at each call, on both sides from the same table. */
+/** Each call reads one row from PostgreSQL, on both sides from the same table. */
 export const httpIdentity: Row = {
   name: "http-identity",
   title,
   async measure(bench) {
     const latchkey = await startLatchkey(bench);
-    const { workspaceId, caller, keys } = await createScene(latchkey);
-    const bare = await startSide(bench, "bare Fastify with postgres.js", "bare-identity", {
+    const { workspaceId, caller, keys } = await createFixture(latchkey);
+    const bare = await startBaseline(bench, "bare Fastify with postgres.js", "bare-identity", {
       DATABASE_URL: latchkey.databaseUrl,
       WORKSPACE_ID: workspaceId,
     });

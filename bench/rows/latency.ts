@@ -1,33 +1,33 @@
 import { httpConnections, httpSide, startBareVerify, verifyRequests } from "../http-verify.js";
-import { createScene, startLatchkey } from "../latchkey.js";
+import { createFixture, startLatchkey } from "../latchkey.js";
 import { inTurn } from "../load/http.js";
 import { type OpenLoop, openOpenLoop } from "../load/open-loop.js";
 import { runRound } from "../rounds.js";
 import type { Row, SideFigures } from "../row.js";
 import { pairRatios, percentile, spreadOf } from "../statistics.js";
 
-const title = "p99 of verifyKey at half of the full load / bare Fastify's at the same rate";
+const title = "p99 of verifyKey at half the maximum rate / bare Fastify at the same rate";
 
-/** In less than this there are too few calls for the slowest hundredth to mean something. */
-const enoughSeconds = 1;
+/** Shorter rounds have too few calls for a meaningful p99. */
+const minRoundSeconds = 1;
 
-/** How long a call takes when there is room: both sides are asked as often as is half of what Latchkey can answer. */
+/** Latency below saturation. Both sides get the same rate, half of Latchkey's maximum. */
 export const latency: Row = {
   name: "latency",
   title,
   async measure(bench) {
     const { warmUpSeconds, pairs } = bench.pace;
-    const roundSeconds = Math.max(bench.pace.roundSeconds, enoughSeconds);
+    const roundSeconds = Math.max(bench.pace.roundSeconds, minRoundSeconds);
     const latchkey = await startLatchkey(bench);
-    const scene = await createScene(latchkey);
-    const bare = await startBareVerify(bench, latchkey, scene);
-    const requests = verifyRequests(scene);
+    const fixture = await createFixture(latchkey);
+    const bare = await startBareVerify(bench, latchkey, fixture);
+    const requests = verifyRequests(fixture);
 
-    const full = await httpSide(bench, { ...latchkey, port: latchkey.httpPort }, requests);
+    const maxRateSide = await httpSide(bench, { ...latchkey, port: latchkey.httpPort }, requests);
     bench.progress("warm-up, Latchkey");
-    await runRound(full, warmUpSeconds);
-    bench.progress("the full load of Latchkey");
-    const rate = (await runRound(full, roundSeconds)).callsPerSecond / 2;
+    await runRound(maxRateSide, warmUpSeconds);
+    bench.progress("measuring the maximum rate of Latchkey");
+    const rate = (await runRound(maxRateSide, roundSeconds)).callsPerSecond / 2;
 
     const open = async (port: number, next: Parameters<typeof openOpenLoop>[0]["next"]): Promise<OpenLoop> => {
       const loop = await openOpenLoop({ port, connections: 2 * httpConnections, next });
@@ -55,13 +55,15 @@ export const latency: Row = {
         goal: { atMost: 2 },
         value: pairRatios(ours ?? [], theirs ?? []),
         sides: sides.map(figuresOf),
-        notes: [`both sides were asked ${Math.round(rate)} times a second, on schedule, however they answered`],
+        notes: [
+          `both sides received ${Math.round(rate)} calls per second on a fixed schedule, regardless of their responses`,
+        ],
       },
     ];
   },
 };
 
 function figuresOf({ name, rounds }: { readonly name: string; readonly rounds: readonly number[][] }): SideFigures {
-  const at = (share: number) => spreadOf(rounds.map((round) => percentile(round, share)));
+  const at = (fraction: number) => spreadOf(rounds.map((round) => percentile(round, fraction)));
   return { name, figures: { "p50, ms": at(0.5), "p99, ms": at(0.99), "p99.9, ms": at(0.999) } };
 }

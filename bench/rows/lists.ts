@@ -1,20 +1,20 @@
 import { buildPage } from "../../src/pagination.js";
 import type { Bench } from "../bench.js";
-import { fillDatabase, million, startCrowd } from "../crowd.js";
-import { type HttpRequest, openAsker, postRequest } from "../load/http.js";
+import { fillDatabase, millionKeys, startWithDataset } from "../dataset.js";
+import { type HttpRequest, openHttpConnection, postRequest } from "../load/http.js";
 import type { Line, Row } from "../row.js";
 import { pairRatios, spreadOf } from "../statistics.js";
 
-/** How often each page is asked for in a round. */
-const calls = 100;
+/** Requests for each page per round. */
+const callsPerPage = 100;
 
-/** A list that is walked to its end must not get slower on the way. */
+/** Reading a list to its end must not become slower with each page. */
 export const lists: Row = {
   name: "lists",
   title: "listKeys, listIdentities: last page of 1,000,000 / first page",
   async measure(bench) {
-    const { keys: rows, word } = million(bench);
-    const { population, latchkey } = await startCrowd(
+    const { keys: rows, label } = millionKeys(bench);
+    const { population, latchkey } = await startWithDataset(
       bench,
       await fillDatabase(bench, { keys: rows, workspaces: 1, identities: rows }),
     );
@@ -28,7 +28,7 @@ export const lists: Row = {
       };
       return comparePages(
         bench,
-        `${operation}: last page of ${word} / first page`,
+        `${operation}: last page of ${label} / first page`,
         latchkey.httpPort,
         page(0),
         page(rows - 100),
@@ -41,7 +41,7 @@ export const lists: Row = {
   },
 };
 
-/** How long the one and the other take, asked for in turn by one caller. */
+/** Compares the latency of the first and the last page, requested alternately by one caller. */
 async function comparePages(
   bench: Bench,
   title: string,
@@ -49,15 +49,15 @@ async function comparePages(
   first: HttpRequest,
   last: HttpRequest,
 ): Promise<Line> {
-  const time = await openTimer(port);
-  bench.defer(() => time.close());
+  const timer = await openTimer(port);
+  bench.defer(() => timer.close());
   const round = async () => {
-    const [ofFirst, ofLast]: [number[], number[]] = [[], []];
-    for (let call = 0; call < calls; call++) {
-      ofFirst.push(await time.ask(first));
-      ofLast.push(await time.ask(last));
+    const [firstTimes, lastTimes]: [number[], number[]] = [[], []];
+    for (let call = 0; call < callsPerPage; call++) {
+      firstTimes.push(await timer.call(first));
+      lastTimes.push(await timer.call(last));
     }
-    return { first: spreadOf(ofFirst).median, last: spreadOf(ofLast).median };
+    return { first: spreadOf(firstTimes).median, last: spreadOf(lastTimes).median };
   };
   bench.progress(`${title}, warm-up`);
   await round();
@@ -75,21 +75,21 @@ async function comparePages(
       { name: "last page", figures: { "median, ms": spreadOf(lasts) } },
       { name: "first page", figures: { "median, ms": spreadOf(firsts) } },
     ],
-    notes: [`100 rows a page, over HTTP; ${calls} calls of each in a round, in turn, by one caller`],
+    notes: [`100 rows a page, over HTTP; ${callsPerPage} calls of each per round, alternating, by one caller`],
   };
 }
 
-/** A connection that tells how long each answer took, in milliseconds. */
+/** Opens a connection that measures the latency of each call in milliseconds. */
 async function openTimer(port: number) {
   let done: (error?: Error) => void = () => {};
-  const asker = await openAsker(port, { answered: () => done(), failed: (error) => done(error) });
+  const connection = await openHttpConnection(port, { succeeded: () => done(), failed: (error) => done(error) });
   return {
-    ask: (request: HttpRequest) =>
+    call: (request: HttpRequest) =>
       new Promise<number>((resolve, reject) => {
         const sentAt = performance.now();
         done = (error) => (error ? reject(error) : resolve(performance.now() - sentAt));
-        asker.ask(request);
+        connection.send(request);
       }),
-    close: asker.close,
+    close: connection.close,
   };
 }

@@ -1,36 +1,37 @@
 import type { Bench } from "../bench.js";
-import { counted, type Filled, fillDatabase, million, runUntil, startCrowd } from "../crowd.js";
+import { counted, type FilledDatabase, fillDatabase, millionKeys, runUntil, startWithDataset } from "../dataset.js";
 import type { Line, Row } from "../row.js";
 import { type Spread, spreadOf } from "../statistics.js";
 
 const mebibyte = 1024 * 1024;
 
-/** How often it is looked at. */
-const sampleEveryMs = 100;
+/** How often the resident memory is sampled. */
+const sampleIntervalMs = 100;
 
-/** How much memory a process takes that has seen more keys than it may hold. */
+/** The memory of a process that has verified more keys than its cache can hold. */
 export const memory: Row = {
   name: "memory",
   title: "resident memory while 1,000,000 distinct keys are verified",
   async measure(bench) {
-    const filled = await fillDatabase(bench, million(bench));
-    // To be quick there are not enough keys to fill the default.
-    return [await measureWith(bench, filled, bench.quick ? 8 : 128)];
+    const database = await fillDatabase(bench, millionKeys(bench));
+    // A quick run has too few keys to fill a cache of the default size.
+    return [await measureWith(bench, database, bench.quick ? 8 : 128)];
   },
 };
 
 /**
- * What a process may take: what is resident before the first call; what it holds, and as much again for garbage that V8
- * lets lie and gaps between what lives; and for the work itself, where the youngest objects alone have 48 MiB.
+ * The maximum resident memory of a process. It is the sum of the memory before the first call, twice the cache (its
+ * entries, and as much again for uncollected garbage and heap fragmentation), and 130 MiB for the work itself. V8's
+ * young generation alone has 48 MiB of these.
  */
-function mostMb(idleMb: number, cacheMb: number): number {
+function maxMb(idleMb: number, cacheMb: number): number {
   return Math.round(idleMb + 2 * cacheMb + 130);
 }
 
-async function measureWith(bench: Bench, filled: Filled, cacheMb: number): Promise<Line> {
-  const { keys } = filled.population;
-  const word = keys.toLocaleString("en-US");
-  const { latchkey, load, request } = await startCrowd(bench, filled, { CACHE_MB: `${cacheMb}` });
+async function measureWith(bench: Bench, database: FilledDatabase, cacheMb: number): Promise<Line> {
+  const { keys } = database.population;
+  const label = keys.toLocaleString("en-US");
+  const { latchkey, load, request } = await startWithDataset(bench, database, { CACHE_MB: `${cacheMb}` });
   const { server } = latchkey;
   const residentMb = () => server.usage().residentBytes / mebibyte;
   const idleMb = residentMb();
@@ -38,7 +39,7 @@ async function measureWith(bench: Bench, filled: Filled, cacheMb: number): Promi
   const distinct = counted((number) => request(number % keys));
   const side = await load(distinct.next);
   const samples: number[] = [];
-  const sampling = setInterval(() => samples.push(residentMb()), sampleEveryMs);
+  const sampling = setInterval(() => samples.push(residentMb()), sampleIntervalMs);
   try {
     await runUntil(side, distinct, keys, bench.progress);
   } finally {
@@ -47,16 +48,21 @@ async function measureWith(bench: Bench, filled: Filled, cacheMb: number): Promi
   const endMb = residentMb();
   await server.stop();
 
-  const once = (value: number): Spread => spreadOf([value]);
-  const most = Math.max(...samples);
+  const single = (value: number): Spread => spreadOf([value]);
+  const peakMb = Math.max(...samples);
   return {
-    title: `resident memory while ${word} distinct keys are verified, CACHE_MB=${cacheMb}`,
+    title: `resident memory while ${label} distinct keys are verified, CACHE_MB=${cacheMb}`,
     unit: "MiB",
-    value: once(most),
-    goal: { atMost: mostMb(idleMb, cacheMb) },
+    value: single(peakMb),
+    goal: { atMost: maxMb(idleMb, cacheMb) },
     sides: [
-      { name: server.name, figures: { "idle, MiB": once(idleMb), "most, MiB": once(most), "end, MiB": once(endMb) } },
+      {
+        name: server.name,
+        figures: { "idle, MiB": single(idleMb), "peak, MiB": single(peakMb), "end, MiB": single(endMb) },
+      },
     ],
-    notes: ["the goal: what is resident before the first call, twice CACHE_MB, and 130 MiB for the work itself"],
+    notes: [
+      "the goal is the resident memory before the first call, plus twice CACHE_MB, plus 130 MiB for the work itself",
+    ],
   };
 }

@@ -1,16 +1,16 @@
 import { httpSide, verifyRequests } from "../http-verify.js";
-import { createScene, startLatchkey } from "../latchkey.js";
+import { createFixture, startLatchkey } from "../latchkey.js";
 import { alternate, type Round, throughputLine } from "../rounds.js";
 import type { Row } from "../row.js";
 import { pairRatios } from "../statistics.js";
 
-const title = "WORKERS=2 / WORKERS=1, the load generator aside";
+const title = "WORKERS=2 / WORKERS=1, excluding the load generator";
 
 /**
- * What a second worker brings. Where there are no cores to spare, the load takes from two workers what it does not take
- * from one. So it is set aside: a server is at its limit when its busiest process keeps a whole core busy, and what it
- * answers in a second of that process's CPU time is what it could answer in a second with as many cores as it has
- * processes. If the work is not shared evenly, or is handed out by a process that is busy with that, it shows.
+ * The gain of a second worker. On a machine without spare cores, the load generator competes with two workers more than
+ * with one, so its CPU time is excluded. A server is saturated when its busiest process uses a whole core. Calls per
+ * second of that process's CPU time are therefore the throughput that the server would reach with one core per process.
+ * The figure still shows an uneven distribution of work, and a dispatching process that is itself the bottleneck.
  */
 export const workers: Row = {
   name: "workers",
@@ -21,12 +21,12 @@ export const workers: Row = {
       name: "WORKERS=1",
       env: { WORKERS: "1", DATABASE_URL: two.databaseUrl },
     });
-    const requests = verifyRequests(await createScene(two));
+    const requests = verifyRequests(await createFixture(two));
     const ours = await httpSide(bench, { ...two, port: two.httpPort }, requests);
     const theirs = await httpSide(bench, { ...one, port: one.httpPort }, requests);
     const rounds = await alternate(bench, ours, theirs);
     const raw = throughputLine(
-      { title: "the same in calls per second, the load generator on the same cores" },
+      { title: "the same in calls per second, with the load generator on the same cores" },
       { name: ours.name, rounds: rounds.ours },
       { name: theirs.name, rounds: rounds.theirs },
     );
@@ -37,7 +37,7 @@ export const workers: Row = {
         value: pairRatios(rounds.ours.map(capacityOf), rounds.theirs.map(capacityOf)),
         sides: [],
         notes: [
-          "of each side, the calls per second of CPU time of its busiest process: its limit if the load were elsewhere",
+          "calls per second of CPU time of the busiest process: the throughput if the load generator ran elsewhere",
         ],
       },
       raw,
@@ -45,7 +45,7 @@ export const workers: Row = {
   },
 };
 
-/** The calls per second that a server could answer if each of its processes had a core to itself. */
+/** The calls per second that a server could serve if each of its processes had its own core. */
 export function capacityOf({ callsPerSecond, busiestCores }: Round): number {
   return callsPerSecond / busiestCores;
 }

@@ -1,14 +1,14 @@
 #!/bin/sh
-# The story over HTTP/JSON. LATCHKEY_CREDENTIAL is a key of the workspace.
+# The example over HTTP/JSON. LATCHKEY_CREDENTIAL is a key of the workspace.
 set -eu
 url=${LATCHKEY_URL:-http://127.0.0.1:8080}
 
-# call <key> <operation> <body>: the answer, whether it is a success or an error.
+# call <key> <operation> <body>: prints the response, whether it is a success or an error.
 call() {
   curl -sS "$url/v2/$2" -H "Authorization: Bearer $1" -H 'Content-Type: application/json' -d "$3"
 }
 
-# field <path>: one field of the answer on standard input.
+# field <path>: prints one field of the response on standard input.
 field() {
   node -p "JSON.parse(require('fs').readFileSync(0)).$1"
 }
@@ -19,7 +19,7 @@ echo "created identity $identity"
 
 created=$(call "$LATCHKEY_CREDENTIAL" keys.createKey "{\"name\": \"example\", \"identityId\": \"$identity\"}")
 key_id=$(echo "$created" | field data.keyId)
-key=$(echo "$created" | field data.key) # shown this once
+key=$(echo "$created" | field data.key) # returned only here
 echo "created key $key_id"
 
 verify() {
@@ -30,6 +30,6 @@ echo "verified: $(verify)"
 call "$LATCHKEY_CREDENTIAL" keys.updateKey "{\"keyId\": \"$key_id\", \"enabled\": false}" >/dev/null
 echo "verified: $(verify)"
 
-# Who calls with it is refused. The type is a URL that opens; its end names the error.
+# Calls with the disabled key are refused. The type is the URL of a page about the error; its end is the error code.
 type=$(call "$key" keys.listKeys '{}' | field error.type)
 echo "refused: ${type##*/service/}"

@@ -1,4 +1,5 @@
-// The story over gRPC, with clients made from the proto files at run time. LATCHKEY_CREDENTIAL is a key of the workspace.
+// The example over gRPC, with clients created from the proto files at run time. LATCHKEY_CREDENTIAL is a key of the
+// workspace.
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -12,7 +13,7 @@ import { StatusSchema } from "latchkey/gen/google/rpc/status_pb.js";
 
 const { LATCHKEY_ADDRESS: address = "127.0.0.1:50051", LATCHKEY_CREDENTIAL: credential } = process.env;
 
-// The package carries the proto files with all that they import.
+// The package contains the proto files with all their imports.
 const keysProto = fileURLToPath(import.meta.resolve("latchkey/proto/latchkey/v1/keys_service.proto"));
 const protoFolder = join(keysProto, "../../..");
 const definition = loadSync(["latchkey/v1/keys_service.proto", "latchkey/v1/identities_service.proto"], {
@@ -23,7 +24,7 @@ const { KeysService, IdentitiesService } = grpc.loadPackageDefinition(definition
 const keys = new KeysService(address, grpc.credentials.createInsecure());
 const identities = new IdentitiesService(address, grpc.credentials.createInsecure());
 
-/** Calls a method with a key, and gives up after ten seconds. */
+/** Calls a method with a key and a deadline of ten seconds. */
 function call(client, method, request, key = credential) {
   const metadata = new grpc.Metadata();
   metadata.set("authorization", `Bearer ${key}`);
@@ -31,28 +32,28 @@ function call(client, method, request, key = credential) {
 }
 
 const { identityId } = await call(identities, "createIdentity", { externalId: `user_${randomUUID()}` });
-tell(`created identity ${identityId}`);
+print(`created identity ${identityId}`);
 
-const { key, keyId } = await call(keys, "createKey", { name: "example", identityId }); // the key is shown this once
-tell(`created key ${keyId}`);
+const { key, keyId } = await call(keys, "createKey", { name: "example", identityId }); // the key is returned only here
+print(`created key ${keyId}`);
 
 const before = await call(keys, "verifyKey", { key });
-tell(`verified: ${before.code.replace("VERIFICATION_CODE_", "")}`);
+print(`verified: ${before.code.replace("VERIFICATION_CODE_", "")}`);
 
 await call(keys, "updateKey", { keyId, enabled: false });
 const after = await call(keys, "verifyKey", { key });
-tell(`verified: ${after.code.replace("VERIFICATION_CODE_", "")}`);
+print(`verified: ${after.code.replace("VERIFICATION_CODE_", "")}`);
 
 try {
   await call(keys, "listKeys", {}, key);
 } catch (error) {
-  tell(`refused: ${errorInfo(error)?.metadata.type}`);
+  print(`refused: ${errorInfo(error)?.metadata.type}`);
 }
 
 keys.close();
 identities.close();
 
-/** What the status tells a program: google.rpc.ErrorInfo, whose reason is the code. */
+/** The machine-readable part of the status: google.rpc.ErrorInfo, whose reason is the error code. */
 function errorInfo(error) {
   const [bytes] = error.metadata?.get("grpc-status-details-bin") ?? [];
   if (bytes === undefined) throw error;
@@ -60,6 +61,6 @@ function errorInfo(error) {
   return details.map((detail) => anyUnpack(detail, ErrorInfoSchema)).find(Boolean);
 }
 
-function tell(line) {
+function print(line) {
   process.stdout.write(`${line}\n`);
 }

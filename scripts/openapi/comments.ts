@@ -3,22 +3,22 @@ import { getComments } from "@bufbuild/protoplugin";
 
 type Commented = DescEnum | DescEnumValue | DescField | DescMessage | DescMethod | DescService;
 
-/** The comment above a declaration, its lines joined to paragraphs. Every declaration has one: the linter sees to it. */
+/** The comment of a declaration, its lines joined to paragraphs. The linter ensures that every declaration has one. */
 export function commentOf(declared: Commented): string {
-  const { leading = "" } = getComments(declared as never); // the same descriptor by another version's type
+  const { leading = "" } = getComments(declared as never); // the same descriptor, typed by another version
   return leading
     .split(/\n\s*\n/)
     .map((paragraph) => paragraph.replace(/\s+/g, " ").trim())
     .join("\n\n");
 }
 
-/** The first sentence, and what follows it. */
-export function headAndRest(comment: string): { head: string; rest: string } {
-  const [, head = comment, rest = ""] = /^(.*?)\.(?:\s+(.*))?$/s.exec(comment) ?? [];
-  return { head, rest };
+/** Splits a comment into its first sentence and the rest. */
+export function splitSummary(comment: string): { summary: string; rest: string } {
+  const [, summary = comment, rest = ""] = /^(.*?)\.(?:\s+(.*))?$/s.exec(comment) ?? [];
+  return { summary, rest };
 }
 
-/** Paragraphs, those that are empty left out. */
+/** Joins the paragraphs that are not empty. */
 export function paragraphs(...all: readonly string[]): string {
   return all.filter((paragraph) => paragraph !== "").join("\n\n");
 }

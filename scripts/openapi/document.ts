@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import type { DescService } from "@bufbuild/protobuf";
 import { commentOf } from "./comments.js";
 import { envelopeHeaders, envelopeParameters, envelopeSchemas } from "./envelope.js";
-import { failureExamples, failureTable, sharedResponses } from "./failures.js";
+import { errorExamples, errorTable, sharedResponses } from "./failures.js";
 import type { JsonObject } from "./json.js";
 import { describeOperation, tagOf } from "./operations.js";
 import { probes, probesTag } from "./probes.js";
@@ -32,25 +32,26 @@ export function describeApi(services: readonly DescService[]): JsonObject {
       responses: sharedResponses,
       headers: envelopeHeaders,
       parameters: envelopeParameters,
-      examples: failureExamples,
+      examples: errorExamples,
     },
   };
 }
 
-const description = `The keys, identities and workspaces of this installation, over HTTP and JSON. The same operations are
-served over gRPC and Connect, from the same definitions.
+const description = `The keys, identities and workspaces of this installation, over HTTP and JSON. The same operations
+are served over gRPC and Connect, from the same definitions.
 
-- A success is 200, with \`meta.requestId\` and \`data\`; lists add \`pagination\`. Times are Unix milliseconds. Optional
-  fields that are unset are left out.
-- In an update, a field left out stays as it is and \`null\` clears it; elsewhere \`null\` means left out. An empty body
-  means \`{}\`. Unknown fields and query parameters are refused, by name.
-- Text must be well-formed Unicode without U+0000. A body may have 128 KiB; \`meta\` may nest 32 levels and have 16 KiB.
+- A success is 200, with \`meta.requestId\` and \`data\`; lists add \`pagination\`. Times are Unix milliseconds. Unset
+  optional fields are omitted.
+- In an update, an omitted field is unchanged and \`null\` clears a field. Elsewhere \`null\` means omitted. An empty
+  body means \`{}\`. Unknown fields and query parameters are refused, and the error names them.
+- Text must be well-formed Unicode without U+0000. The maximum size of a body is 128 KiB. \`meta\` is limited to
+  32 levels and 16 KiB.
 
-Every answer that is not a success has one form. Its \`type\` names the kind of failure, and opens a page about it.
+Every error response has the same form. Its \`type\` is the URL of a page about the error.
 
-<details><summary>All kinds of failure</summary>
+<details><summary>All errors</summary>
 
-${failureTable}
+${errorTable}
 
 </details>
 `;

@@ -1,7 +1,7 @@
 import { requestIdHeader } from "./failures.js";
 import type { JsonObject } from "./json.js";
 
-/** A success in its envelope: the data and, of a list, where it stands. */
+/** The envelope of a success: the data and, for a list, the pagination. */
 export function envelopeOf(description: string, data: JsonObject, pagination?: JsonObject): JsonObject {
   return {
     type: "object",
@@ -11,20 +11,20 @@ export function envelopeOf(description: string, data: JsonObject, pagination?: J
   };
 }
 
-/** The response that carries a success. */
+/** The response of a success. */
 export function successResponse(description: string, schema: JsonObject, headers: JsonObject = {}): JsonObject {
   return { description, headers: { ...requestIdHeader, ...headers }, content: { "application/json": { schema } } };
 }
 
-/** What every envelope has, and the envelope of every failure. */
+/** The common part of all envelopes, and the envelope of errors. */
 export const envelopeSchemas: JsonObject = {
   Meta: {
     type: "object",
-    description: "About the call itself.",
+    description: "Metadata of the call.",
     properties: {
       requestId: {
         type: "string",
-        description: "Identifies the call; also the header `X-Request-Id`, and in the service's log.",
+        description: "Identifies the call, also in the header `X-Request-Id` and in the service's log.",
         pattern: "^req_[0-9a-z]{26}$",
         examples: ["req_01jd9x2m5te4btvz7p3k8n6qwc"],
       },
@@ -33,31 +33,34 @@ export const envelopeSchemas: JsonObject = {
   },
   Failure: {
     type: "object",
-    description: "Every answer that is not a success.",
+    description: "The response of every failed call.",
     properties: {
       meta: { $ref: "#/components/schemas/Meta" },
       error: {
         type: "object",
-        description: "What went wrong.",
+        description: "The error.",
         properties: {
-          detail: { type: "string", description: "What happened this time, for people." },
+          detail: { type: "string", description: "A human-readable description of this occurrence." },
           status: { type: "integer", description: "The HTTP status.", minimum: 400, maximum: 599 },
-          title: { type: "string", description: "The standard phrase of the status." },
+          title: { type: "string", description: "The reason phrase of the HTTP status." },
           type: {
             type: "string",
             format: "uri",
-            description: "The kind of failure, by its last two segments `<category>/<code>`; a page that opens.",
+            description: "The URL of a page about the error. Its last two segments are `<category>/<code>`.",
             pattern: "/api-reference/errors-v2/service/[a-z]+/[a-z_]+$",
           },
           errors: {
             type: "array",
-            description: "With `application/invalid_input`: what is wrong with which field, ten at most.",
+            description: "With `application/invalid_input`: the invalid fields, at most ten.",
             maxItems: 10,
             items: {
               type: "object",
               properties: {
-                location: { type: "string", description: "The field, such as `permissions[0]`; `body` for the whole." },
-                message: { type: "string", description: "What is wrong, and how to mend it." },
+                location: {
+                  type: "string",
+                  description: "The field, such as `permissions[0]`, or `body` for the whole body.",
+                },
+                message: { type: "string", description: "What is wrong, and how to fix it." },
               },
               required: ["location", "message"],
             },
@@ -70,27 +73,27 @@ export const envelopeSchemas: JsonObject = {
   },
 };
 
-/** The headers of answers. */
+/** The response headers. */
 export const envelopeHeaders: JsonObject = {
-  "X-Request-Id": header("Identifies the call, as `meta.requestId` does."),
+  "X-Request-Id": header("Identifies the call, like `meta.requestId`."),
   "WWW-Authenticate": header("How to authenticate, by RFC 6750."),
-  "Retry-After": header("After how many seconds to try again."),
+  "Retry-After": header("The number of seconds after which to retry."),
   "RateLimit-Policy": header(
-    'Where the service limits requests: how many (`q`) a workspace may make in how many seconds (`w`), such as `"workspace";q=600;w=60`.',
+    'If rate limiting is enabled: the quota of a workspace (`q`) per window of seconds (`w`), such as `"workspace";q=600;w=60`.',
   ),
   RateLimit: header(
-    'Where the service limits requests: how many are left (`r`), and for how many seconds more (`t`), such as `"workspace";r=599;t=60`.',
+    'If rate limiting is enabled: the remaining requests (`r`), and the seconds until the window ends (`t`), such as `"workspace";r=599;t=60`.',
   ),
-  Allow: header("With 405: the methods that the path takes."),
+  Allow: header("With 405: the methods that the path supports."),
 };
 
-/** The headers of requests, besides the credential. */
+/** The request headers, except the credential. */
 export const envelopeParameters: JsonObject = {
   "Idempotency-Key": {
     name: "Idempotency-Key",
     in: "header",
     description:
-      "Chosen by you for this one change, such as a random UUID. Whoever got no answer sends the same request with the same key again: within 24 hours the change is made once, and the first answer given again. Another request with it is refused.",
+      "A value that the client chooses for one change, such as a random UUID. A client that received no response retries the same request with the same key: within 24 hours the change is made only once, and the retry returns the first response. A different request with the same key is refused.",
     required: false,
     schema: { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x20-\\x2b\\x2d-\\x7e]*$" },
   },

@@ -1,7 +1,7 @@
 import type { DescField, DescMessage } from "@bufbuild/protobuf";
 import type { Json, JsonObject } from "./json.js";
 
-/** Examples by the name of a field; where the same name means several things, by its message, too. */
+/** Examples by field name. If a name has several meanings, the key includes the message. */
 const examples: Readonly<Record<string, Json>> = {
   actor: "operator",
   at: 1794708184091,
@@ -46,7 +46,7 @@ export function exampleOf({ parent, jsonName }: DescField): Json | undefined {
   return examples[`${parent?.name}.${jsonName}`] ?? examples[jsonName];
 }
 
-/** A request that can be sent as it is: of a oneof only the name that the caller chose, and no cursor of another list. */
+/** A request that can be sent unchanged: of a oneof only the `external_id`, and no cursor of another list. */
 export function exampleRequest({ members }: DescMessage, isReadable: (field: DescField) => boolean): JsonObject {
   const fields = members.flatMap((member) =>
     member.kind === "oneof" ? member.fields.filter(({ name }) => name === "external_id") : [member],

@@ -6,10 +6,10 @@ import { examples } from "../../src/http/pages/examples.js";
 import { exampleDocsBase } from "../../src/http/pages/openapi.js";
 import type { JsonObject } from "./json.js";
 
-/** Where a failure can occur: in every call, in those with a body, where it is declared, or outside all operations. */
-type Reach = "call" | "body" | "declared" | "outside";
+/** Where an error can occur: in every call, in calls with a body, where it is declared, or outside all operations. */
+type Occurrence = "call" | "body" | "declared" | "outside";
 
-const reach: Record<ApiErrorCode, Reach> = {
+const occurrences: Record<ApiErrorCode, Occurrence> = {
   [ErrorCode.AUTHENTICATION_MISSING]: "call",
   [ErrorCode.AUTHENTICATION_MALFORMED]: "call",
   [ErrorCode.AUTHENTICATION_KEY_NOT_FOUND]: "call",
@@ -34,16 +34,16 @@ const reach: Record<ApiErrorCode, Reach> = {
   [ErrorCode.APPLICATION_UNEXPECTED_ERROR]: "call",
 };
 
-/** The header that every answer has. */
+/** The header of every response. */
 export const requestIdHeader = { "X-Request-Id": { $ref: "#/components/headers/X-Request-Id" } };
 
-/** The headers of an answer to a request that was counted, where the service limits requests. */
+/** The response headers of a counted request, if rate limiting is enabled. */
 export const rateLimitHeaders = {
   "RateLimit-Policy": { $ref: "#/components/headers/RateLimit-Policy" },
   RateLimit: { $ref: "#/components/headers/RateLimit" },
 };
 
-/** The headers that come with a status, as `failureHeaders` of the gateway writes them. */
+/** The headers of error responses by status, as the HTTP gateway sends them. */
 const headers: Record<number, JsonObject> = {
   401: { "WWW-Authenticate": { $ref: "#/components/headers/WWW-Authenticate" } },
   405: { Allow: { $ref: "#/components/headers/Allow" } },
@@ -51,37 +51,37 @@ const headers: Record<number, JsonObject> = {
   503: { "Retry-After": { $ref: "#/components/headers/Retry-After" } },
 };
 
-/** The name of the response to what is no operation. */
-const outsideName = "NoSuchOperation";
+/** The name of the response for unknown paths and methods. */
+const noOperationName = "NoSuchOperation";
 
-/** The failures of an operation: those of every call, those of a body if it takes one, and those that it declares. */
-export function failuresOf(takesBody: boolean, declared: readonly ApiErrorCode[]): ApiErrorCode[] {
+/** The errors of an operation: those of every call, those of a body if it has one, and those that it declares. */
+export function errorsOf(takesBody: boolean, declared: readonly ApiErrorCode[]): ApiErrorCode[] {
   return errorCodes.filter((code) => {
-    const where = reach[code];
-    return where === "call" || (where === "body" && takesBody) || declared.includes(code);
+    const occurrence = occurrences[code];
+    return occurrence === "call" || (occurrence === "body" && takesBody) || declared.includes(code);
   });
 }
 
 /**
- * What an operation answers when it fails, by status; by default, what lies outside all operations. Only responses with a
- * failure that was declared are the operation's own; the others are described once for all.
+ * The error responses of an operation by status. The default response is for errors outside all operations. Responses
+ * with a declared error are specific to the operation; the others are shared components.
  */
-export function failureResponses(codes: readonly ApiErrorCode[]): JsonObject {
+export function errorResponses(codes: readonly ApiErrorCode[]): JsonObject {
   const own = [...byStatus(codes)].map(([status, sameStatus]) => [
     status,
-    sameStatus.some((code) => reach[code] === "declared")
-      ? failureResponse(sameStatus)
+    sameStatus.some((code) => occurrences[code] === "declared")
+      ? errorResponse(sameStatus)
       : { $ref: `#/components/responses/${responseName(status)}` },
   ]);
-  return { ...Object.fromEntries(own), default: { $ref: `#/components/responses/${outsideName}` } };
+  return { ...Object.fromEntries(own), default: { $ref: `#/components/responses/${noOperationName}` } };
 }
 
-/** The responses that are described once for all. */
+/** The shared responses. */
 export const sharedResponses: JsonObject = {
   ...Object.fromEntries(
-    [...byStatus(failuresOf(true, []))].map(([status, codes]) => [responseName(status), failureResponse(codes)]),
+    [...byStatus(errorsOf(true, []))].map(([status, codes]) => [responseName(status), errorResponse(codes)]),
   ),
-  [outsideName]: failureResponse(errorCodes.filter((code) => reach[code] === "outside")),
+  [noOperationName]: errorResponse(errorCodes.filter((code) => occurrences[code] === "outside")),
 };
 
 function byStatus(codes: readonly ApiErrorCode[]): Map<number, ApiErrorCode[]> {
@@ -94,7 +94,7 @@ function responseName(status: number): string {
   return (STATUS_CODES[status] ?? "").replaceAll(" ", "");
 }
 
-function failureResponse(codes: readonly ApiErrorCode[]): JsonObject {
+function errorResponse(codes: readonly ApiErrorCode[]): JsonObject {
   const names = codes.map(pathOf);
   return {
     description: codes
@@ -112,8 +112,8 @@ function failureResponse(codes: readonly ApiErrorCode[]): JsonObject {
   };
 }
 
-/** One example for every failure of the catalogue: the very envelope that the gateway writes. */
-export const failureExamples: JsonObject = Object.fromEntries(
+/** One example for every error of the catalogue, encoded by the gateway's own code. */
+export const errorExamples: JsonObject = Object.fromEntries(
   errorCodes.map((code) => [
     keyOf(pathOf(code)),
     {
@@ -125,9 +125,9 @@ export const failureExamples: JsonObject = Object.fromEntries(
   ]),
 );
 
-/** All failures as a Markdown table, by their status. */
-export const failureTable = [
-  "| Status | Failure | When |",
+/** All errors as a Markdown table, by status. */
+export const errorTable = [
+  "| Status | Error | When |",
   "|---|---|---|",
   ...[...byStatus(errorCodes).values()].flat().map((code) => {
     const { status, when } = catalogue[code];
@@ -135,7 +135,7 @@ export const failureTable = [
   }),
 ].join("\n");
 
-/** The names of components have no slash. */
+/** Component names must not contain a slash. */
 function keyOf(path: string): string {
   return path.replace("/", ".");
 }

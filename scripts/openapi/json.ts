@@ -1,7 +1,7 @@
-/** A piece of the document: what a JSON object can hold. Members that are undefined are left out when it is written. */
+/** A JSON object of the document. Undefined members are omitted when it is written. */
 export interface JsonObject {
   readonly [name: string]: Json | undefined;
 }
 
-/** What JSON can hold. */
+/** Any JSON value. */
 export type Json = string | number | boolean | null | readonly Json[] | JsonObject;

@@ -6,13 +6,13 @@ import { ErrorCode, fails_with } from "../../gen/latchkey/v1/errors_pb.js";
 import { accepts_idempotency_key } from "../../gen/latchkey/v1/idempotency_pb.js";
 import { PaginationSchema } from "../../gen/latchkey/v1/pagination_pb.js";
 import type { ApiErrorCode } from "../../src/errors.js";
-import { commentOf, headAndRest, paragraphs } from "./comments.js";
+import { commentOf, paragraphs, splitSummary } from "./comments.js";
 import { envelopeOf, successResponse } from "./envelope.js";
-import { failureResponses, failuresOf, rateLimitHeaders } from "./failures.js";
+import { errorResponses, errorsOf, rateLimitHeaders } from "./failures.js";
 import type { JsonObject } from "./json.js";
 import type { Schemas } from "./schemas.js";
 
-/** One way to call an RPC over HTTP, as the document has it. */
+/** The OpenAPI path item of one HTTP binding of an RPC. */
 export interface PathItem {
   readonly path: string;
   readonly item: JsonObject;
@@ -29,7 +29,7 @@ export function describeOperation(method: DescMethod, schemas: Schemas): PathIte
   });
 }
 
-/** `keys.listKeys`; what the same RPC is called at its other paths ends with their version. */
+/** `keys.listKeys`. The ids of additional bindings end with their version. */
 function operationId(path: string, index: number): string {
   const [, version, name = ""] = path.split("/");
   return index === 0 ? name : `${name}.${version}`;
@@ -37,49 +37,49 @@ function operationId(path: string, index: number): string {
 
 function operationOf(method: DescMethod, rule: HttpRule, operationId: string, schemas: Schemas): JsonObject {
   const takesBody = rule.pattern.case === "post";
-  const { head, rest } = headAndRest(commentOf(method));
+  const { summary, rest } = splitSummary(commentOf(method));
   const parameters = [
-    ...(getOption(method, accepts_idempotency_key) ? [repeatHeader] : []),
+    ...(getOption(method, accepts_idempotency_key) ? [idempotencyKeyHeader] : []),
     ...(takesBody ? [] : schemas.query(method.input)),
   ];
   return {
     operationId,
     tags: [tagOf(method.parent)],
-    summary: head,
+    summary,
     description: paragraphs(rest, accessSentence(method)),
     ...securityOf(method),
     ...(parameters.length > 0 && { parameters }),
     ...(takesBody && { requestBody: requestBodyOf(method, schemas) }),
     responses: {
-      200: successResponse(commentOf(method.output), answerOf(method, rule, schemas), rateLimitHeaders),
-      ...failureResponses(failuresOf(takesBody, declaredFailures(method))),
+      200: successResponse(commentOf(method.output), responseOf(method, rule, schemas), rateLimitHeaders),
+      ...errorResponses(errorsOf(takesBody, declaredErrors(method))),
     },
     "x-latchkey-rpc": `${method.parent.typeName}/${method.name}`,
   };
 }
 
-/** What a call that can be repeated may carry. */
-const repeatHeader = { $ref: "#/components/parameters/Idempotency-Key" };
+/** The header of operations that accept an idempotency key. */
+const idempotencyKeyHeader = { $ref: "#/components/parameters/Idempotency-Key" };
 
-/** What can be repeated can also be taken for something else. */
-function declaredFailures(method: DescMethod): ApiErrorCode[] {
+/** Operations that accept an idempotency key can also fail with a conflict of that key. */
+function declaredErrors(method: DescMethod): ApiErrorCode[] {
   const declared = getOption(method, fails_with) as ApiErrorCode[];
   return getOption(method, accepts_idempotency_key) ? [...declared, ErrorCode.DATA_IDEMPOTENCY_CONFLICT] : declared;
 }
 
-/** The group that the operations of a service stand in. */
+/** The tag of a service's operations. */
 export function tagOf({ name }: DescMethod["parent"]): string {
   return name.replace(/Service$/, "");
 }
 
 function accessSentence(method: DescMethod): string {
   const { scope, operator } = accessOf(method);
-  const key = `a key that holds the scope \`${scope}\``;
+  const key = `a key with the scope \`${scope}\``;
   if (!operator) return `Needs ${key}.`;
   return scope === "" ? "Needs the operator's credential." : `Needs the operator's credential, or ${key}.`;
 }
 
-/** Either of the credentials that are declared; of a key, the scope that it must hold. */
+/** Any of the declared credentials. A key must have the scope. */
 function securityOf(method: DescMethod): JsonObject {
   const { scope, operator } = accessOf(method);
   return {
@@ -93,7 +93,7 @@ function accessOf(method: DescMethod) {
   return getOption(method, access);
 }
 
-/** An empty body means `{}`, so it is required only where that is refused. */
+/** An empty body means `{}`, so the body is required only if `{}` is invalid. */
 function requestBodyOf({ input }: DescMethod, schemas: Schemas): JsonObject {
   const schema = schemas.request(input);
   const { required, oneOf } = schemas.resolve(schema);
@@ -102,14 +102,14 @@ function requestBodyOf({ input }: DescMethod, schemas: Schemas): JsonObject {
   return { required: refusesEmpty, content: { "application/json": { schema } } };
 }
 
-/** `response_body` names the field that is the data; a Pagination beside it is the list's. */
-function answerOf({ output }: DescMethod, { responseBody }: HttpRule, schemas: Schemas): JsonObject {
+/** `response_body` names the field that becomes `data`. A Pagination in the same message belongs to the list. */
+function responseOf({ output }: DescMethod, { responseBody }: HttpRule, schemas: Schemas): JsonObject {
   return schemas.named(output.name, () => {
     const description = commentOf(output);
-    if (responseBody === "") return envelopeOf(description, schemas.answer(output));
+    if (responseBody === "") return envelopeOf(description, schemas.response(output));
     const data = output.fields.find(({ name }) => name === responseBody);
     if (data === undefined) throw new Error(`${output}: has no field ${responseBody} to be the response body`);
     const page = output.fields.find(({ message }) => message?.typeName === PaginationSchema.typeName);
-    return envelopeOf(description, schemas.answerField(data), page && schemas.answerField(page));
+    return envelopeOf(description, schemas.responseField(data), page && schemas.responseField(page));
   });
 }

@@ -1,22 +1,22 @@
 import { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
 import { envelopeOf, successResponse } from "./envelope.js";
-import { failureResponses } from "./failures.js";
+import { errorResponses } from "./failures.js";
 import type { JsonObject } from "./json.js";
 
-/** The group that the probes stand in. */
-export const probesTag = { name: "Probes", description: "How the service stands. Nobody needs a credential to ask." };
+/** The tag of the probes. */
+export const probesTag = { name: "Probes", description: "The state of the service. Probes need no credential." };
 
-/** What the gateway serves besides the RPCs, for load balancers and people. */
+/** The probes of the HTTP port, for load balancers and operators. */
 export const probes: JsonObject = {
-  "/v2/liveness": probe("liveness", "Answers while the process runs", { status: { const: "alive" } }),
-  "/livez": probe("livez", "Answers while the process runs", { status: { const: "alive" } }),
+  "/v2/liveness": probe("liveness", "Succeeds while the process runs", { status: { const: "alive" } }),
+  "/livez": probe("livez", "Succeeds while the process runs", { status: { const: "alive" } }),
   "/readyz": probe(
     "readyz",
-    "Answers while keys can be judged",
+    "Succeeds while keys can be verified",
     {
       status: { const: "ready" },
       lease: { const: "held" },
-      redis: { enum: ["in use", "out of use", "none"], description: "Never makes the service unready." },
+      redis: { enum: ["in use", "out of use", "none"], description: "Redis never makes the service unready." },
     },
     [ErrorCode.APPLICATION_SERVICE_UNAVAILABLE],
   ),
@@ -26,7 +26,7 @@ function probe(
   operationId: string,
   summary: string,
   properties: JsonObject,
-  failures: Parameters<typeof failureResponses>[0] = [],
+  errors: Parameters<typeof errorResponses>[0] = [],
 ): JsonObject {
   const data = { type: "object", properties, required: Object.keys(properties) };
   return {
@@ -36,8 +36,8 @@ function probe(
       summary,
       security: [],
       responses: {
-        200: successResponse("It does.", envelopeOf("How the service stands.", data)),
-        ...failureResponses(failures),
+        200: successResponse("The probe succeeded.", envelopeOf("The state of the service.", data)),
+        ...errorResponses(errors),
       },
     },
   };

@@ -15,28 +15,28 @@ import { exampleOf, exampleRequest } from "./examples.js";
 import type { Json, JsonObject } from "./json.js";
 import { isRequired, limitsOf } from "./rules.js";
 
-/** The schemas of messages as they look on HTTP, which is what src/http/json/codec.ts reads and writes. */
+/** The schemas of messages in HTTP/JSON, as src/http/json/codec.ts reads and writes them. */
 export interface Schemas {
   /** A request as a JSON body. */
   request(message: DescMessage): JsonObject;
   /** A request as query parameters. */
   query(message: DescMessage): JsonObject[];
-  /** A message that is answered, or one field of it. */
-  answer(message: DescMessage): JsonObject;
-  answerField(field: DescField): JsonObject;
-  /** Keeps a schema under a name, and refers to it. */
+  /** A response message, or one field of it. */
+  response(message: DescMessage): JsonObject;
+  responseField(field: DescField): JsonObject;
+  /** Registers a schema under a name, and returns a reference to it. */
   named(name: string, schema: () => JsonObject): JsonObject;
   /** The schema that a reference refers to. */
   resolve(reference: JsonObject): JsonObject;
-  /** All that have a name, by it. */
+  /** All registered schemas by name. */
   all(): JsonObject;
 }
 
 export function createSchemas(): Schemas {
-  const known = new Map<string, JsonObject>();
+  const schemasByName = new Map<string, JsonObject>();
 
   function named(name: string, schema: () => JsonObject): JsonObject {
-    if (!known.has(name)) known.set(name, schema());
+    if (!schemasByName.has(name)) schemasByName.set(name, schema());
     return { $ref: `#/components/schemas/${name}` };
   }
 
@@ -60,11 +60,11 @@ export function createSchemas(): Schemas {
     });
   }
 
-  function answer(message: DescMessage): JsonObject {
+  function response(message: DescMessage): JsonObject {
     return {
       type: "object",
       description: commentOf(message),
-      properties: Object.fromEntries(message.fields.map((field) => [field.jsonName, answerField(field)])),
+      properties: Object.fromEntries(message.fields.map((field) => [field.jsonName, responseField(field)])),
       ...requiredOf(message.fields.filter(({ proto }) => !proto.proto3Optional)),
     };
   }
@@ -76,13 +76,13 @@ export function createSchemas(): Schemas {
     return described(field, { ...value, ...(isTime(field) && timeLimits), ...limits });
   }
 
-  function answerField(field: DescField): JsonObject {
+  function responseField(field: DescField): JsonObject {
     return described(field, field.fieldKind === "list" ? listOf(schemaOf(field)) : schemaOf(field));
   }
 
   function schemaOf({ enum: values, message, scalar }: DescField): JsonObject {
     if (values !== undefined) return named(values.name, () => enumOf(values));
-    if (message !== undefined) return wellKnown[message.typeName] ?? named(message.name, () => answer(message));
+    if (message !== undefined) return wellKnown[message.typeName] ?? named(message.name, () => response(message));
     const value = scalar && scalars[scalar];
     if (value === undefined) throw new Error(`there is no schema yet for ${ScalarType[scalar ?? 0]}`);
     return value;
@@ -95,15 +95,15 @@ export function createSchemas(): Schemas {
         const { description, ...schema } = requestField(field);
         return { name: field.jsonName, in: "query", description, required: isRequired(field), schema };
       }),
-    answer,
-    answerField,
+    response,
+    responseField,
     named,
-    resolve: ({ $ref }) => known.get(String($ref).replace(/.*\//, "")) ?? {},
-    all: () => Object.fromEntries([...known].sort(([a], [b]) => (a < b ? -1 : 1))),
+    resolve: ({ $ref }) => schemasByName.get(String($ref).replace(/.*\//, "")) ?? {},
+    all: () => Object.fromEntries([...schemasByName].sort(([a], [b]) => (a < b ? -1 : 1))),
   };
 }
 
-/** HTTP has no update mask: there, `null` clears. */
+/** HTTP/JSON has no update mask; `null` clears a field there. */
 function readableFields(message: DescMessage): DescField[] {
   const mask = updateMaskOf(message);
   return message.fields.filter((field) => field !== mask?.field);
@@ -121,7 +121,7 @@ const wellKnown: Record<string, JsonObject> = {
   [TimestampSchema.typeName]: { type: "integer", format: "int64" },
 };
 
-/** Times are taken from the year 1 to the year 9999. */
+/** Times are accepted from the year 1 to the year 9999. */
 const timeLimits = { minimum: -62_135_596_800_000, maximum: 253_402_300_799_999 };
 
 /** The unspecified value is neither read nor written. */
@@ -149,34 +149,36 @@ function described(field: DescField, schema: JsonObject): JsonObject {
   return { ...schema, description, ...(example !== undefined && { examples: [example] }) };
 }
 
-/** `null` clears a field in an update, except a choice of yes and no, which cannot be clear; elsewhere it means left out. */
+/** In an update, `null` clears a field, except a boolean, which cannot be cleared. Elsewhere it means omitted. */
 function isNullable(field: DescField): boolean {
   const isChange = updateMaskOf(field.parent)?.changeable.has(field.name) ?? false;
   return !isRequired(field) && !(isChange && field.scalar === ScalarType.BOOL);
 }
 
-function orNull({ $ref, type, ...more }: JsonObject): JsonObject {
+function orNull({ $ref, type, ...rest }: JsonObject): JsonObject {
   return $ref === undefined
-    ? { type: [type as Json, "null"], ...more }
-    : { anyOf: [{ $ref }, { type: "null" }], ...more };
+    ? { type: [type as Json, "null"], ...rest }
+    : { anyOf: [{ $ref }, { type: "null" }], ...rest };
 }
 
 function requiredOf(fields: readonly DescField[]): JsonObject {
   return fields.length > 0 ? { required: fields.map(({ jsonName }) => jsonName) } : {};
 }
 
-/** Of the members of a oneof, exactly one must be given, or at most one may be; `null` is not given. */
+/** Exactly one member of a required oneof must be set; of another oneof at most one may be. `null` counts as unset. */
 function choicesOf(oneofs: readonly DescOneof[]): JsonObject {
   const choices = oneofs.map((oneof): JsonObject => {
     const isMandatory = hasOption(oneof, oneofRules) && getOption(oneof, oneofRules).required;
-    if (isMandatory) return { oneOf: oneof.fields.map((field) => ({ title: field.jsonName, ...given(field) })) };
-    const pairs = oneof.fields.flatMap((one, index) => oneof.fields.slice(index + 1).map((other) => given(one, other)));
+    if (isMandatory) return { oneOf: oneof.fields.map((field) => ({ title: field.jsonName, ...requireSet(field) })) };
+    const pairs = oneof.fields.flatMap((one, index) =>
+      oneof.fields.slice(index + 1).map((other) => requireSet(one, other)),
+    );
     return pairs.length > 1 ? { not: { anyOf: pairs } } : { not: pairs[0] };
   });
   return choices.length > 1 ? { allOf: choices } : (choices[0] ?? {});
 }
 
-function given(...fields: readonly DescField[]): JsonObject {
+function requireSet(...fields: readonly DescField[]): JsonObject {
   const names = fields.map(({ jsonName }) => jsonName);
   return { required: names, properties: Object.fromEntries(names.map((name) => [name, { type: "string" }])) };
 }

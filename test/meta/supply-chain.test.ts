@@ -20,7 +20,7 @@ interface Locked extends Manifest {
 const dependencyKinds = ["dependencies", "optionalDependencies", "devDependencies"] as const;
 
 /** The service itself, and the packages that its benchmark installs. */
-const packages = [".", "bench/peers"].map((folder) => {
+const packages = [".", "bench/competitors"].map((folder) => {
   const manifest: Manifest = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
   const lock: { lockfileVersion: number; packages: Record<string, Locked> } = JSON.parse(
     readFileSync(join(folder, "package-lock.json"), "utf8"),

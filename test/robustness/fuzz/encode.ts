@@ -1,11 +1,11 @@
-// Requests as each protocol wants them. By hand, and not by the library that the service reads them with: it would not write
-// what is to be tried here, such as bytes that are no UTF-8 or a Struct of ten thousand levels.
+// Encodes requests for each protocol. Written by hand, because the protobuf library of the service would not encode
+// some test inputs, such as invalid UTF-8 or a Struct with ten thousand levels.
 import { type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { FieldMaskSchema, StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import type { Request } from "./request.js";
 
-/** A request as ProtoJSON, which Connect speaks: not yet text. */
+/** A request as a ProtoJSON value, for Connect. */
 export function toProtoJson(schema: DescMessage, request: Request): Record<string, unknown> {
   const mask = maskFor(schema, request);
   const members = Object.entries(request)
@@ -19,7 +19,7 @@ function protoJsonOf({ message, enum: enumeration }: DescField, given: unknown):
   return enumeration?.values.find(({ localName }) => localName === given)?.name ?? given;
 }
 
-/** A request as protobuf. A text may be given as bytes. */
+/** A request as protobuf. A string field may be given as bytes. */
 export function toProto(schema: DescMessage, request: Request): Buffer {
   const writer = new BinaryWriter();
   const mask = maskFor(schema, request);
@@ -52,8 +52,8 @@ function writeField(writer: BinaryWriter, field: DescField, value: unknown): voi
     writer.tag(2, WireType.Varint).int32((ms - seconds * 1_000) * 1_000_000);
     writer.join();
   } else {
-    const named = enumeration?.values.find(({ localName }) => localName === value)?.number;
-    writer.tag(number, WireType.Varint).int64(named ?? Number(value));
+    const enumNumber = enumeration?.values.find(({ localName }) => localName === value)?.number;
+    writer.tag(number, WireType.Varint).int64(enumNumber ?? Number(value));
   }
 }
 
@@ -86,8 +86,8 @@ function toValue(json: unknown): Uint8Array {
 }
 
 /**
- * The mask that says in an update which fields to change, needed where one is to be cleared: by `null`, or by an empty
- * list, which has no presence.
+ * The update mask of a request. It is needed only to clear a field, by `null` or by an empty list, which has no
+ * presence in protobuf.
  */
 function maskFor(schema: DescMessage, request: Request) {
   const field = schema.fields.find(({ message }) => message?.typeName === FieldMaskSchema.typeName);

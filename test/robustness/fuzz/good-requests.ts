@@ -5,34 +5,34 @@ import { type FieldRules, field as fieldRules, oneof as oneofRules } from "../..
 import { updateMaskOf } from "../../../src/call/update-mask.js";
 import type { PoolName, Template } from "./request.js";
 
-/** Requests that are as documented, made from the descriptor: of each field's type, and within its rules. */
-export function goodRequest(schema: DescMessage): fc.Arbitrary<Template> {
-  const known = made.get(schema) ?? makeGoodRequest(schema);
-  made.set(schema, known);
-  return known;
+/** Generates valid requests from the descriptor: of each field's type, and within its rules. */
+export function validRequest(schema: DescMessage): fc.Arbitrary<Template> {
+  const arbitrary = cache.get(schema) ?? makeValidRequest(schema);
+  cache.set(schema, arbitrary);
+  return arbitrary;
 }
 
-/** Many kinds ask for the same. */
-const made = new Map<DescMessage, fc.Arbitrary<Template>>();
+/** Many kinds use the same generator. */
+const cache = new Map<DescMessage, fc.Arbitrary<Template>>();
 
-function makeGoodRequest(schema: DescMessage): fc.Arbitrary<Template> {
+function makeValidRequest(schema: DescMessage): fc.Arbitrary<Template> {
   const groups = schema.members
     .filter((member) => member.kind === "oneof" || member.message?.typeName !== FieldMaskSchema.typeName)
     .map((member): fc.Arbitrary<Template> => {
       if (member.kind === "field") return memberOf(schema, member);
-      const chosen = fc.oneof(...member.fields.map((field) => named(field, goodValue(field))));
+      const chosen = fc.oneof(...member.fields.map((field) => named(field, validValue(field))));
       const isRequired = hasOption(member, oneofRules) && getOption(member, oneofRules).required;
       return isRequired ? chosen : fc.oneof(fc.constant({}), chosen);
     });
   return fc.tuple(...groups).map((parts) => Object.assign({}, ...parts));
 }
 
-/** A value of a field that is as documented. */
-export function goodValue(field: DescField): fc.Arbitrary<unknown> {
+/** Generates valid values of a field. */
+export function validValue(field: DescField): fc.Arbitrary<unknown> {
   if (field.name === "cursor") return refersTo(`cursor of ${field.parent.typeName}`);
-  const one = valuesByName[field.toString()] ?? valuesByName[field.name] ?? valueByType(field);
-  if (field.fieldKind !== "list") return one;
-  return fc.uniqueArray(one, { maxLength: 5 });
+  const single = valuesByName[field.toString()] ?? valuesByName[field.name] ?? valueByType(field);
+  if (field.fieldKind !== "list") return single;
+  return fc.uniqueArray(single, { maxLength: 5 });
 }
 
 /** The rules of a field, if it has any. */
@@ -40,26 +40,26 @@ export function rulesOf(field: DescField): FieldRules | undefined {
   return hasOption(field, fieldRules) ? getOption(field, fieldRules) : undefined;
 }
 
-/** Any character. fast-check's own unit for this takes a second to set up. */
+/** Any character. fast-check's own generator takes a second to set up. */
 export const anyCharacter = fc
   .integer({ min: 0, max: 0x10ffff })
   .map((code) => (code >= 0xd800 && code <= 0xdfff ? "x" : String.fromCodePoint(code)));
 
-/** Mostly characters that people can read in a report. */
+/** Mostly printable ASCII, for readable reports. */
 const character = fc.oneof(
   { weight: 4, arbitrary: fc.integer({ min: 32, max: 126 }).map((code) => String.fromCharCode(code)) },
   anyCharacter,
 );
 
-/** Text without what cannot be stored. */
-export const text = fc.string({ unit: character, minLength: 1, maxLength: 40 }).map((any) => clean(any));
+/** Text that can be stored: without NUL. */
+export const text = fc.string({ unit: character, minLength: 1, maxLength: 40 }).map((any) => withoutNul(any));
 
 /** Any JSON object that can be stored. */
 const meta: fc.Arbitrary<Record<string, unknown>> = fc
   .dictionary(fc.oneof(text, fc.constantFrom("constructor", "toString", "__proto__", "$typeName", "")), json(), {
     maxKeys: 5,
   })
-  .map((made) => Object.fromEntries(Object.entries(made)));
+  .map((object) => Object.fromEntries(Object.entries(object)));
 
 function json(): fc.Arbitrary<unknown> {
   const { value } = fc.letrec((tie) => ({
@@ -80,10 +80,10 @@ function json(): fc.Arbitrary<unknown> {
 }
 
 function memberOf(schema: DescMessage, field: DescField): fc.Arbitrary<Template> {
-  const given = named(field, goodValue(field));
+  const given = named(field, validValue(field));
   const rules = rulesOf(field);
-  const isNeeded = !field.proto.proto3Optional && field.fieldKind === "scalar" && rules?.type.case === "string";
-  if (isNeeded || rules?.required) return given;
+  const isMandatory = !field.proto.proto3Optional && field.fieldKind === "scalar" && rules?.type.case === "string";
+  if (isMandatory || rules?.required) return given;
   const canBeCleared = updateMaskOf(schema)?.changeable.has(field.name) && field.name !== "enabled";
   return canBeCleared
     ? fc.oneof(fc.constant({}), { arbitrary: given, weight: 2 }, named(field, fc.constant(null)))
@@ -110,11 +110,11 @@ const query = fc
   .chain((names) =>
     fc
       .constantFrom(" AND ", " OR ", " and ")
-      .map((word) => names.filter((each) => !/^(and|or)$/i.test(each)).join(word) || "a"),
+      .map((operator) => names.filter((each) => !/^(and|or)$/i.test(each)).join(operator) || "a"),
   );
 const externalId = text.map((any) => any.replace(/\p{Cc}/gu, "") || "x");
 
-/** Fields of which there is more to know than their type and their rules say. */
+/** Generators for fields whose type and rules do not define their valid values completely. */
 const valuesByName: Record<string, fc.Arbitrary<unknown>> = {
   key_id: refersTo("keyId"),
   key: fc.oneof(refersTo("secret"), text),
@@ -138,7 +138,7 @@ function refersTo(pool: PoolName): fc.Arbitrary<unknown> {
 function valueByType(field: DescField): fc.Arbitrary<unknown> {
   const rules = rulesOf(field);
   if (rules !== undefined && rules.cel.length > 0) {
-    throw new Error(`${field}: say in valuesByName which values are as its rule ${rules.cel[0]?.id} wants them`);
+    throw new Error(`${field}: add valid values for its rule ${rules.cel[0]?.id} to valuesByName`);
   }
   if (field.enum !== undefined) {
     return fc.constantFrom(...field.enum.values.filter(({ number }) => number !== 0).map(({ localName }) => localName));
@@ -146,7 +146,7 @@ function valueByType(field: DescField): fc.Arbitrary<unknown> {
   const byMessage = field.message && valuesByMessage[field.message.typeName];
   const byScalar = field.scalar && valuesByScalar[field.scalar]?.(rules);
   const found = byMessage ?? byScalar;
-  if (found === undefined) throw new Error(`${field}: no values are known for a field of this type`);
+  if (found === undefined) throw new Error(`${field}: there is no generator for a field of this type`);
   return found;
 }
 
@@ -162,7 +162,7 @@ const valuesByScalar: Partial<Record<ScalarType, (rules: FieldRules | undefined)
   [ScalarType.INT64]: (rules) => fc.integer(boundsOf(rules)),
 };
 
-/** The least and the greatest number that a field's rules allow. */
+/** The minimum and maximum that a field's rules allow. */
 export function boundsOf(rules: FieldRules | undefined): { min: number; max: number } {
   const type = rules?.type;
   if (type?.case !== "int32" && type?.case !== "int64") return { min: -(2 ** 31), max: 2 ** 31 - 1 };
@@ -170,6 +170,6 @@ export function boundsOf(rules: FieldRules | undefined): { min: number; max: num
   return { min: Number(greaterThan.value ?? 0), max: Number(lessThan.value ?? 0) };
 }
 
-function clean(any: string): string {
+function withoutNul(any: string): string {
   return any.replaceAll("\0", "") || "x";
 }

@@ -1,6 +1,6 @@
 import { gzipSync } from "node:zlib";
 import fc from "fast-check";
-import { goodRequest } from "./good-requests.js";
+import { validRequest } from "./good-requests.js";
 import { type Draft, encode, type Input, type Kind } from "./kind.js";
 import type { Operation } from "./operations.js";
 import { resolved, type Template } from "./request.js";
@@ -8,31 +8,31 @@ import { frame, type StreamSent, sentTo } from "./sent.js";
 
 const protocols = ["grpc"] as const;
 
-/** Good messages in odd gRPC. */
+/** Valid messages with unusual gRPC framing and metadata. */
 export const grpcKinds: readonly Kind[] = [
   {
-    name: "odd frames",
+    name: "malformed gRPC frames",
     weight: 20,
     protocols,
     make: (operation) =>
       fc
-        .tuple(goodRequest(operation.rpc.input), fc.constantFrom(...Object.entries(oddFrames)))
-        .map(([good, [, reframe]]) =>
-          changed(operation, good, (sent) => ({ ...sent, body: reframe(sent.body.subarray(5)) })),
+        .tuple(validRequest(operation.rpc.input), fc.constantFrom(...Object.entries(malformedFrames)))
+        .map(([valid, [, reframe]]) =>
+          changed(operation, valid, (sent) => ({ ...sent, body: reframe(sent.body.subarray(5)) })),
         ),
   },
   {
-    name: "compressed frames",
+    name: "compressed gRPC frames",
     protocols,
     make: (operation) =>
       fc
         .tuple(
-          goodRequest(operation.rpc.input),
+          validRequest(operation.rpc.input),
           fc.constantFrom("gzip", "identity", "deflate", "br", "rubbish"),
           fc.constantFrom(...compressions),
         )
-        .map(([good, encoding, compress]) =>
-          changed(operation, good, (sent) => ({
+        .map(([valid, encoding, compress]) =>
+          changed(operation, valid, (sent) => ({
             ...sent,
             headers: [...sent.headers, ["grpc-encoding", encoding]],
             body: frame(compress(sent.body.subarray(5)), 1),
@@ -40,7 +40,7 @@ export const grpcKinds: readonly Kind[] = [
         ),
   },
   {
-    name: "odd metadata",
+    name: "unusual gRPC metadata",
     protocols,
     make: (operation) => {
       const name = fc.constantFrom(
@@ -60,9 +60,9 @@ export const grpcKinds: readonly Kind[] = [
         fc.stringMatching(/^[ -~]{0,50}$/),
       );
       return fc
-        .tuple(goodRequest(operation.rpc.input), fc.array(fc.tuple(name, value), { minLength: 1, maxLength: 30 }))
-        .map(([good, more]) =>
-          changed(operation, good, (sent) => ({ ...sent, headers: [...sent.headers, ...onceEach(more)] }), {
+        .tuple(validRequest(operation.rpc.input), fc.array(fc.tuple(name, value), { minLength: 1, maxLength: 30 }))
+        .map(([valid, more]) =>
+          changed(operation, valid, (sent) => ({ ...sent, headers: [...sent.headers, ...uniqueByName(more)] }), {
             form: "either",
             isTimed: true,
           }),
@@ -70,13 +70,13 @@ export const grpcKinds: readonly Kind[] = [
     },
   },
   {
-    name: "odd content types of gRPC",
+    name: "unusual gRPC content types",
     weight: 4,
     protocols,
     make: (operation) =>
       fc
         .tuple(
-          goodRequest(operation.rpc.input),
+          validRequest(operation.rpc.input),
           fc.constantFrom(
             "application/json",
             "application/grpc+json",
@@ -86,36 +86,36 @@ export const grpcKinds: readonly Kind[] = [
             "application/proto",
           ),
         )
-        .map(([good, type]) =>
-          changed(operation, good, (sent) => ({
+        .map(([valid, type]) =>
+          changed(operation, valid, (sent) => ({
             ...sent,
             headers: sent.headers.map(([name, value]) => [name, name === "content-type" ? type : value] as const),
           })),
         ),
   },
   {
-    name: "unknown paths of gRPC",
+    name: "unknown gRPC paths",
     weight: 4,
     protocols,
     make: (operation) =>
       fc
-        .tuple(goodRequest(operation.rpc.input), fc.constantFrom("/", "x", "%00", "?a=b", "//", "/../", " ".trim()))
-        .map(([good, odd]) => changed(operation, good, (sent) => ({ ...sent, path: `${sent.path}${odd}` }))),
+        .tuple(validRequest(operation.rpc.input), fc.constantFrom("/", "x", "%00", "?a=b", "//", "/../", " ".trim()))
+        .map(([valid, unusual]) => changed(operation, valid, (sent) => ({ ...sent, path: `${sent.path}${unusual}` }))),
   },
 ];
 
-/** What can be wrong with the frames of a unary call. */
-const oddFrames: Record<string, (message: Buffer) => Buffer> = {
-  "compressed, but it does not say how": (message) => frame(message, 1),
-  "flags that do not exist": (message) => frame(message, 0xfe),
+/** Possible errors in the frames of a unary call. */
+const malformedFrames: Record<string, (message: Buffer) => Buffer> = {
+  "compressed without grpc-encoding": (message) => frame(message, 1),
+  "undefined flags": (message) => frame(message, 0xfe),
   "two messages": (message) => Buffer.concat([frame(message), frame(message)]),
-  none: () => Buffer.alloc(0),
-  "half a head": (message) => frame(message).subarray(0, 3),
-  "a message cut short": (message) => frame(Buffer.concat([message, Buffer.from("ab")])).subarray(0, -1),
-  "a length that is too large": (message) => frame(message, 0, message.length + 10),
-  "a length that is enormous": (message) => frame(message, 0, 2 ** 32 - 1),
-  "a length that is too small": (message) => frame(message, 0, Math.max(0, message.length - 2)),
-  "bytes behind it": (message) => Buffer.concat([frame(message), Buffer.of(0)]),
+  "no frame": () => Buffer.alloc(0),
+  "incomplete frame header": (message) => frame(message).subarray(0, 3),
+  "truncated message": (message) => frame(Buffer.concat([message, Buffer.from("ab")])).subarray(0, -1),
+  "length too large": (message) => frame(message, 0, message.length + 10),
+  "length of 4 GiB": (message) => frame(message, 0, 2 ** 32 - 1),
+  "length too small": (message) => frame(message, 0, Math.max(0, message.length - 2)),
+  "trailing bytes": (message) => Buffer.concat([frame(message), Buffer.of(0)]),
 };
 
 const compressions: readonly ((message: Buffer) => Buffer)[] = [
@@ -124,20 +124,20 @@ const compressions: readonly ((message: Buffer) => Buffer)[] = [
   (message) => gzipSync(message, { level: 1 }).subarray(0, 12),
 ];
 
-/** HTTP/2 of Node takes a header of some names only once. */
-function onceEach(headers: readonly (readonly [string, string])[]): (readonly [string, string])[] {
+/** Node's HTTP/2 client accepts some header names only once. */
+function uniqueByName(headers: readonly (readonly [string, string])[]): (readonly [string, string])[] {
   return [...new Map(headers)];
 }
 
 function changed(
   operation: Operation,
-  good: Template,
+  valid: Template,
   change: (sent: StreamSent) => StreamSent,
-  more: Omit<Input, "sent"> = { form: "either" },
+  expectation: Omit<Input, "sent"> = { form: "either" },
 ): Draft {
   return ({ credential, resolve }) => {
-    const sent = sentTo("grpc", operation, credential, encode("grpc", operation, resolved(good, resolve)));
-    if (sent.by !== "http2") throw new Error("gRPC is asked by HTTP/2");
-    return { sent: change(sent), ...more };
+    const sent = sentTo("grpc", operation, credential, encode("grpc", operation, resolved(valid, resolve)));
+    if (sent.by !== "http2") throw new Error("gRPC uses HTTP/2");
+    return { sent: change(sent), ...expectation };
   };
 }

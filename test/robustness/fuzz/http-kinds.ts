@@ -1,7 +1,7 @@
 import { gzipSync } from "node:zlib";
 import fc from "fast-check";
-import { anyCharacter, goodRequest } from "./good-requests.js";
-import { type Draft, encode, type Input, type Kind, spoilt } from "./kind.js";
+import { anyCharacter, validRequest } from "./good-requests.js";
+import { corrupted, type Draft, encode, type Input, type Kind } from "./kind.js";
 import type { HttpRoute, Operation } from "./operations.js";
 import { type Request, type Resolve, resolved, type Template } from "./request.js";
 import { type BytesSent, type HttpSent, type ProtocolName, sentTo, wireOf } from "./sent.js";
@@ -9,38 +9,38 @@ import { type BytesSent, type HttpSent, type ProtocolName, sentTo, wireOf } from
 const protocols: readonly ProtocolName[] = ["http", "connect", "connect-proto", "grpc-web"];
 const mebibyte = 1024 * 1024;
 
-/** Good requests in odd HTTP. */
+/** Valid requests with unusual HTTP framing, headers, paths and methods. */
 export const httpKinds: readonly Kind[] = [
   {
-    name: "good, by GET",
+    name: "valid GET requests",
     weight: 3,
     protocols: ["http"],
     applies: ({ routes }) => routes.some(({ verb }) => verb === "GET"),
     make: (operation) => {
       const route = operation.routes.find(({ verb }) => verb === "GET") as HttpRoute;
-      return goodRequest(operation.rpc.input).map(
-        (good): Draft =>
+      return validRequest(operation.rpc.input).map(
+        (valid): Draft =>
           ({ credential, resolve }) => {
             const headers = [["authorization", `Bearer ${credential}`]] as const;
             const sent = {
               by: "http",
               verb: "GET",
-              path: withQuery(route, resolved(good, resolve)),
+              path: withQuery(route, resolved(valid, resolve)),
               headers,
               body: Buffer.alloc(0),
             } as const;
-            return { sent, form: "sound" };
+            return { sent, form: "valid" };
           },
       );
     },
   },
   {
-    name: "odd content types",
+    name: "unusual content types",
     protocols,
     make: (operation, protocol) =>
       fc
         .tuple(
-          goodRequest(operation.rpc.input),
+          validRequest(operation.rpc.input),
           fc.oneof(
             fc.constantFrom(
               "text/plain",
@@ -61,67 +61,67 @@ export const httpKinds: readonly Kind[] = [
             fc.string({ maxLength: 40 }).map((any) => any.trim()),
           ),
         )
-        .map(([good, type]) =>
-          changed(operation, protocol, good, (sent) => ({
+        .map(([valid, type]) =>
+          changed(operation, protocol, valid, (sent) => ({
             ...sent,
             headers: sent.headers.map(([name, value]) => [name, name === "content-type" ? type : value] as const),
           })),
         ),
   },
   {
-    name: "odd content encodings",
+    name: "unusual content encodings",
     protocols,
     make: (operation, protocol) =>
       fc
         .tuple(
-          goodRequest(operation.rpc.input),
+          validRequest(operation.rpc.input),
           fc.constantFrom("gzip", "br", "identity", "GZIP", "gzip, gzip", "zstd", ""),
           fc.boolean(),
         )
-        .map(([good, encoding, isTrue]) =>
-          changed(operation, protocol, good, (sent) => ({
+        .map(([valid, encoding, isCompressed]) =>
+          changed(operation, protocol, valid, (sent) => ({
             ...sent,
             headers: [...sent.headers, ["content-encoding", encoding]],
-            body: isTrue ? gzipSync(sent.body, { level: 1 }) : sent.body,
+            body: isCompressed ? gzipSync(sent.body, { level: 1 }) : sent.body,
           })),
         ),
   },
   {
-    name: "a small body that expands",
+    name: "decompression bomb",
     weight: 1,
     protocols: ["http", "connect", "connect-proto"],
     make: (operation, protocol) =>
-      goodRequest(operation.rpc.input).map((good) =>
+      validRequest(operation.rpc.input).map((valid) =>
         changed(
           operation,
           protocol,
-          good,
+          valid,
           (sent) => ({
             ...sent,
             headers: [...sent.headers, ["content-encoding", "gzip"]],
-            body: expanding,
+            body: decompressionBomb,
           }),
-          { form: "unsound", codes: ["application/payload_too_large", "application/unsupported_media_type"] },
+          { form: "invalid", codes: ["application/payload_too_large", "application/unsupported_media_type"] },
         ),
       ),
   },
   {
-    name: "a body in pieces",
+    name: "body in several chunks",
     protocols,
     make: (operation, protocol) =>
       fc
-        .tuple(goodRequest(operation.rpc.input), fc.array(fc.nat(20), { minLength: 1, maxLength: 8 }))
-        .map(([good, pieces]) =>
-          changed(operation, protocol, good, (sent) => ({ ...sent, pieces }), { form: "sound" }),
+        .tuple(validRequest(operation.rpc.input), fc.array(fc.nat(20), { minLength: 1, maxLength: 8 }))
+        .map(([valid, pieces]) =>
+          changed(operation, protocol, valid, (sent) => ({ ...sent, pieces }), { form: "valid" }),
         ),
   },
   {
-    name: "odd chunks",
+    name: "unusual chunked encoding",
     protocols,
     make: (operation, protocol) =>
       fc
         .tuple(
-          goodRequest(operation.rpc.input),
+          validRequest(operation.rpc.input),
           fc.constantFrom(";a=b", ';a="\\""', "", ";", " "),
           fc.constantFrom(
             "0\r\n\r\n",
@@ -134,46 +134,46 @@ export const httpKinds: readonly Kind[] = [
             "0\r\ncontent-length: 5\r\n\r\n",
           ),
         )
-        .map(([good, extension, end]) =>
-          bytes(operation, protocol, good, (sent) => {
+        .map(([valid, extension, end]) =>
+          bytes(operation, protocol, valid, (sent) => {
             const size = `${sent.body.length.toString(16)}${extension}\r\n`;
             const chunks = Buffer.concat([Buffer.from(size), sent.body, Buffer.from(`\r\n${end}`)]);
-            // After an empty chunk there is nothing left to cut off.
-            const isCut = sent.body.length > 0 && (end === "" || end === "0\r\n");
-            return { bytes: wireOf(sent, [["transfer-encoding", "chunked"]], chunks), isCut };
+            // An empty body ends with its first chunk, so the request is complete.
+            const isTruncated = sent.body.length > 0 && (end === "" || end === "0\r\n");
+            return { bytes: wireOf(sent, [["transfer-encoding", "chunked"]], chunks), isTruncated };
           }),
         ),
   },
   {
-    name: "a Content-Length that lies",
+    name: "wrong Content-Length",
     protocols,
     make: (operation, protocol) =>
-      fc.tuple(goodRequest(operation.rpc.input), fc.constantFrom(1, 10, 5_000, -1, -5)).map(([good, more]) =>
-        bytes(operation, protocol, good, (sent) => {
-          const length = `${Math.max(0, sent.body.length + more)}`;
-          return { bytes: wireOf(sent, [["content-length", length]], sent.body), isCut: more > 0 };
+      fc.tuple(validRequest(operation.rpc.input), fc.constantFrom(1, 10, 5_000, -1, -5)).map(([valid, excess]) =>
+        bytes(operation, protocol, valid, (sent) => {
+          const length = `${Math.max(0, sent.body.length + excess)}`;
+          return { bytes: wireOf(sent, [["content-length", length]], sent.body), isTruncated: excess > 0 };
         }),
       ),
   },
   {
-    name: "a request cut off",
+    name: "truncated request",
     protocols,
     make: (operation, protocol) =>
-      fc.tuple(goodRequest(operation.rpc.input), fc.nat()).map(([good, at]) =>
+      fc.tuple(validRequest(operation.rpc.input), fc.nat()).map(([valid, at]) =>
         bytes(
           operation,
           protocol,
-          good,
+          valid,
           (sent) => {
-            const whole = wireOf(sent, [["content-length", `${sent.body.length + 1}`]], sent.body);
-            return { bytes: whole.subarray(0, 1 + (at % whole.length)), isCut: true };
+            const complete = wireOf(sent, [["content-length", `${sent.body.length + 1}`]], sent.body);
+            return { bytes: complete.subarray(0, 1 + (at % complete.length)), isTruncated: true };
           },
-          { form: "unsound" },
+          { form: "invalid" },
         ),
       ),
   },
   {
-    name: "odd headers",
+    name: "unusual headers",
     protocols,
     make: (operation, protocol) => {
       const value = fc.oneof(
@@ -211,19 +211,19 @@ export const httpKinds: readonly Kind[] = [
       );
       return fc
         .tuple(
-          goodRequest(operation.rpc.input),
+          validRequest(operation.rpc.input),
           fc.array(fc.tuple(name, value), { minLength: 1, maxLength: 20 }),
           fc.constantFrom(1, 1, 1, 30),
         )
-        .map(([good, more, times]) =>
+        .map(([valid, added, times]) =>
           bytes(
             operation,
             protocol,
-            good,
+            valid,
             (sent) => {
-              const odd = Array.from({ length: times }, () => more).flat();
-              const bytes = wireOf(sent, [["content-length", `${sent.body.length}`], ...odd], sent.body);
-              return { bytes, isCut: false };
+              const unusual = Array.from({ length: times }, () => added).flat();
+              const bytes = wireOf(sent, [["content-length", `${sent.body.length}`], ...unusual], sent.body);
+              return { bytes, isTruncated: false };
             },
             { form: "either", isTimed: true },
           ),
@@ -231,7 +231,7 @@ export const httpKinds: readonly Kind[] = [
     },
   },
   {
-    name: "odd queries",
+    name: "unusual queries",
     protocols: ["http"],
     make: (operation, protocol) => {
       const names = fc.constantFrom(
@@ -251,18 +251,18 @@ export const httpKinds: readonly Kind[] = [
         { minLength: 1, maxLength: 4 },
       );
       const route = fc.constantFrom(...operation.routes);
-      return fc.tuple(goodRequest(operation.rpc.input), route, query).map(([good, { verb, path }, parts]) =>
-        changed(operation, protocol, good, (sent) => ({ ...sent, verb, path: `${path}?${parts.join("&")}` }), {
-          form: verb === "POST" ? "unsound" : "either",
+      return fc.tuple(validRequest(operation.rpc.input), route, query).map(([valid, { verb, path }, parts]) =>
+        changed(operation, protocol, valid, (sent) => ({ ...sent, verb, path: `${path}?${parts.join("&")}` }), {
+          form: verb === "POST" ? "invalid" : "either",
         }),
       );
     },
   },
   {
-    name: "odd paths",
+    name: "unusual paths",
     protocols,
     make: (operation, protocol) => {
-      const odd = fc.constantFrom(
+      const unusual = fc.constantFrom(
         "%",
         "%2e",
         "%2F",
@@ -280,17 +280,19 @@ export const httpKinds: readonly Kind[] = [
         "/.",
         "~",
       );
-      return fc.tuple(goodRequest(operation.rpc.input), odd, fc.nat(), fc.boolean()).map(([good, odd, at, isEncoded]) =>
-        changed(operation, protocol, good, (sent) => {
-          const { path } = sent;
-          const where = 1 + (at % path.length);
-          const encoded = `%${path.charCodeAt(where - 1).toString(16)}`;
-          const changed = isEncoded
-            ? `${path.slice(0, where - 1)}${encoded}${path.slice(where)}`
-            : `${path.slice(0, where)}${odd}${path.slice(where)}`;
-          return { ...sent, path: changed.startsWith("/") ? changed : `/${changed}` };
-        }),
-      );
+      return fc
+        .tuple(validRequest(operation.rpc.input), unusual, fc.nat(), fc.boolean())
+        .map(([valid, unusual, at, isEncoded]) =>
+          changed(operation, protocol, valid, (sent) => {
+            const { path } = sent;
+            const where = 1 + (at % path.length);
+            const encoded = `%${path.charCodeAt(where - 1).toString(16)}`;
+            const changed = isEncoded
+              ? `${path.slice(0, where - 1)}${encoded}${path.slice(where)}`
+              : `${path.slice(0, where)}${unusual}${path.slice(where)}`;
+            return { ...sent, path: changed.startsWith("/") ? changed : `/${changed}` };
+          }),
+        );
     },
   },
   {
@@ -300,25 +302,25 @@ export const httpKinds: readonly Kind[] = [
     make: (operation, protocol) =>
       fc
         .tuple(
-          goodRequest(operation.rpc.input),
+          validRequest(operation.rpc.input),
           fc.constantFrom("PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY", "GET"),
         )
-        .map(([good, verb]) => changed(operation, protocol, good, (sent) => ({ ...sent, verb }), { form: "either" })),
+        .map(([valid, verb]) => changed(operation, protocol, valid, (sent) => ({ ...sent, verb }), { form: "either" })),
   },
   {
     name: "HEAD",
     protocols,
     make: (operation, protocol) =>
-      goodRequest(operation.rpc.input).map((good): Draft => {
+      validRequest(operation.rpc.input).map((valid): Draft => {
         const path = ({ routes, rpcPath }: Operation, resolve: Resolve) => {
           if (protocol !== "http") return rpcPath;
-          const byGet = routes.find(({ verb }) => verb === "GET");
-          return byGet ? withQuery(byGet, resolved(good, resolve)) : (routes[0]?.path ?? "");
+          const getRoute = routes.find(({ verb }) => verb === "GET");
+          return getRoute ? withQuery(getRoute, resolved(valid, resolve)) : (routes[0]?.path ?? "");
         };
         return ({ credential, resolve }) => {
           const headers = [["authorization", `Bearer ${credential}`]] as const;
           const sent = { by: "http", path: path(operation, resolve), headers, body: Buffer.alloc(0) } as const;
-          return { sent: { ...sent, verb: "GET" }, head: { ...sent, verb: "HEAD" }, form: "either" };
+          return { sent: { ...sent, verb: "GET" }, headRequest: { ...sent, verb: "HEAD" }, form: "either" };
         };
       }),
   },
@@ -328,10 +330,10 @@ export const httpKinds: readonly Kind[] = [
     protocols: [...protocols, "grpc"],
     make: (operation, protocol) =>
       fc
-        .tuple(goodRequest(operation.rpc.input), fc.constantFrom(mebibyte / 8 + 1, mebibyte, 3 * mebibyte))
-        .map(([good, size]) =>
-          spoilt(operation, protocol, good, (body) => Buffer.concat([body, Buffer.alloc(size, " ")]), {
-            form: "unsound",
+        .tuple(validRequest(operation.rpc.input), fc.constantFrom(mebibyte / 8 + 1, mebibyte, 3 * mebibyte))
+        .map(([valid, size]) =>
+          corrupted(operation, protocol, valid, (body) => Buffer.concat([body, Buffer.alloc(size, " ")]), {
+            form: "invalid",
             codes: ["application/payload_too_large"],
           }),
         ),
@@ -344,37 +346,40 @@ function withQuery({ path }: HttpRoute, request: Request): string {
   return `${path}?${query}`;
 }
 
-const expanding = gzipSync(Buffer.alloc(20 * mebibyte, " "));
+const decompressionBomb = gzipSync(Buffer.alloc(20 * mebibyte, " "));
 
-/** A good request that is sent by HTTP in a changed way. */
+/** A valid request with a change to its HTTP form. */
 function changed(
   operation: Operation,
   protocol: ProtocolName,
-  good: Template,
+  valid: Template,
   change: (sent: HttpSent) => HttpSent,
-  more: Omit<Input, "sent"> = { form: "either" },
+  expectation: Omit<Input, "sent"> = { form: "either" },
 ): Draft {
-  return (means) => ({ sent: change(soundly(operation, protocol, good, means)), ...more });
+  return (context) => ({ sent: change(validHttpRequest(operation, protocol, valid, context)), ...expectation });
 }
 
-/** A good request, as bytes for a socket that are odd in some way. */
+/** A valid request as raw bytes for a socket, with a change to its framing. */
 function bytes(
   operation: Operation,
   protocol: ProtocolName,
-  good: Template,
+  valid: Template,
   write: (sent: HttpSent) => Omit<BytesSent, "by">,
-  more: Omit<Input, "sent"> = { form: "either" },
+  expectation: Omit<Input, "sent"> = { form: "either" },
 ): Draft {
-  return (means) => ({ sent: { by: "socket", ...write(soundly(operation, protocol, good, means)) }, ...more });
+  return (context) => ({
+    sent: { by: "socket", ...write(validHttpRequest(operation, protocol, valid, context)) },
+    ...expectation,
+  });
 }
 
-function soundly(
+function validHttpRequest(
   operation: Operation,
   protocol: ProtocolName,
-  good: Template,
+  valid: Template,
   { credential, resolve }: Parameters<Draft>[0],
 ): HttpSent {
-  const sent = sentTo(protocol, operation, credential, encode(protocol, operation, resolved(good, resolve)));
-  if (sent.by !== "http") throw new Error(`${protocol} is not asked by HTTP/1.1`);
+  const sent = sentTo(protocol, operation, credential, encode(protocol, operation, resolved(valid, resolve)));
+  if (sent.by !== "http") throw new Error(`${protocol} does not use HTTP/1.1`);
   return sent;
 }

@@ -3,9 +3,9 @@ import { StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { updateMaskOf } from "../../../src/call/update-mask.js";
 import { toProtoJson } from "./encode.js";
-import { anyCharacter, goodRequest, goodValue } from "./good-requests.js";
+import { anyCharacter, validRequest, validValue } from "./good-requests.js";
 import { jsonText } from "./json-text.js";
-import { type Draft, type Input, type Kind, spoilt } from "./kind.js";
+import { corrupted, type Draft, type Input, type Kind } from "./kind.js";
 import type { Operation } from "./operations.js";
 import { type Request, resolved, type Template } from "./request.js";
 import { structsIn, withField } from "./request-kinds.js";
@@ -14,7 +14,7 @@ import { type ProtocolName, sentTo } from "./sent.js";
 const protocols: readonly ProtocolName[] = ["http", "connect"];
 const levels = 10_000;
 
-/** Bodies that are odd as JSON. */
+/** Unusual and invalid JSON bodies. */
 export const jsonKinds: readonly Kind[] = [
   {
     name: "arbitrary JSON",
@@ -22,21 +22,21 @@ export const jsonKinds: readonly Kind[] = [
     make: (operation, protocol) =>
       fc
         .oneof(fc.jsonValue(), fc.object())
-        .map((json) => written(operation, protocol, {}, () => json, { form: "either" })),
+        .map((json) => changedJson(operation, protocol, {}, () => json, { form: "either" })),
   },
   {
     name: "wrong type",
     protocols,
     make: (operation, protocol) => {
-      const field = fc.constantFrom(...operation.rpc.input.fields.filter(isReadByHttp));
+      const field = fc.constantFrom(...operation.rpc.input.fields.filter(isSettableOverHttp));
       return field
         .chain((field) =>
-          fc.tuple(goodRequest(operation.rpc.input), fc.constant(field), fc.constantFrom(...wrongFor(field))),
+          fc.tuple(validRequest(operation.rpc.input), fc.constant(field), fc.constantFrom(...wrongValuesFor(field))),
         )
-        .map(([good, field, wrong]) =>
-          written(operation, protocol, good, (request) => withField(request, field, wrong), {
-            // ProtoJSON reads numbers from texts, and enums from numbers.
-            ...(protocol === "http" ? { form: "unsound", location: field.jsonName } : { form: "either" }),
+        .map(([valid, field, wrong]) =>
+          changedJson(operation, protocol, valid, (request) => withField(request, field, wrong), {
+            // ProtoJSON accepts numbers as strings, and enums as numbers.
+            ...(protocol === "http" ? { form: "invalid", location: field.jsonName } : { form: "either" }),
           }),
         );
     },
@@ -53,16 +53,16 @@ export const jsonKinds: readonly Kind[] = [
       const field = fc.constantFrom(
         undefined,
         ...structsIn(operation),
-        ...operation.rpc.input.fields.filter(isReadByHttp),
+        ...operation.rpc.input.fields.filter(isSettableOverHttp),
       );
-      return fc.tuple(goodRequest(operation.rpc.input), field, deep).map(([good, field, verbatim]) =>
-        written(
+      return fc.tuple(validRequest(operation.rpc.input), field, deep).map(([valid, field, verbatim]) =>
+        changedJson(
           operation,
           protocol,
-          good,
+          valid,
           (request) => (field ? withField(request, field, { verbatim }) : { verbatim }),
           {
-            form: "unsound",
+            form: "invalid",
             ...(field && { location: field.jsonName }),
           },
         ),
@@ -73,16 +73,16 @@ export const jsonKinds: readonly Kind[] = [
     name: "duplicate keys",
     protocols,
     make: (operation, protocol) => {
-      const field = fc.constantFrom(...operation.rpc.input.fields.filter(isReadByHttp));
+      const field = fc.constantFrom(...operation.rpc.input.fields.filter(isSettableOverHttp));
       return field
         .chain((field) =>
-          fc.tuple(goodRequest(operation.rpc.input), fc.constant(field), goodValue(field), fc.boolean()),
+          fc.tuple(validRequest(operation.rpc.input), fc.constant(field), validValue(field), fc.boolean()),
         )
-        .map(([good, field, first, isInside]) =>
-          written(
+        .map(([valid, field, first, isInside]) =>
+          changedJson(
             operation,
             protocol,
-            withField(good, field, first),
+            withField(valid, field, first),
             (request) => {
               const isStruct = field.message?.typeName === StructSchema.typeName;
               const inside = { a: { b: [{ members: [["c", 1], ["d", 2], ["c", 1]] }] } }; // biome-ignore format: one line
@@ -91,13 +91,13 @@ export const jsonKinds: readonly Kind[] = [
                 ? { members }
                 : { members: [[field.jsonName, request[field.jsonName] ?? 1], [field.jsonName, 1], ...members] };
             },
-            { form: "unsound", location: field.jsonName },
+            { form: "invalid", location: field.jsonName },
           ),
         );
     },
   },
   {
-    name: "numbers beyond bounds",
+    name: "out-of-range numbers",
     protocols,
     make: (operation, protocol) => {
       const numbers = [
@@ -110,25 +110,25 @@ export const jsonKinds: readonly Kind[] = [
         "0.1e1",
         "123456789012345678901234567890",
       ];
-      const field = fc.constantFrom(...operation.rpc.input.fields.filter(isReadByHttp), ...structsIn(operation));
+      const field = fc.constantFrom(...operation.rpc.input.fields.filter(isSettableOverHttp), ...structsIn(operation));
       return fc
-        .tuple(goodRequest(operation.rpc.input), field, fc.constantFrom(...numbers))
-        .map(([good, field, verbatim]) => {
+        .tuple(validRequest(operation.rpc.input), field, fc.constantFrom(...numbers))
+        .map(([valid, field, verbatim]) => {
           const isStruct = field.message?.typeName === StructSchema.typeName;
           const isInfinite = verbatim.includes("e400");
-          // Below a field, what would come back as another number; a field itself has bounds.
-          const isAltered =
+          // Inside a Struct, such a number would lose precision. Fields themselves have bounds.
+          const losesPrecision =
             isStruct && ["9007199254740993", "1e-400", "123456789012345678901234567890"].includes(verbatim);
           const given = isStruct ? { a: [{ verbatim }] } : { verbatim };
-          // Where a mask says what is updated, it is made before this field is put in, and may not name it.
+          // An update mask is built before this field is added, and may not name it.
           const isUpdated = isStruct && (protocol === "http" || updateMaskOf(operation.rpc.input) === undefined);
-          const meant = isUpdated && { meant: { [field.jsonName]: { a: [Number(verbatim)] } } };
-          const isUnsound =
-            isInfinite || isAltered || (!isStruct && field.scalar === ScalarType.STRING && protocol === "http");
-          return written(operation, protocol, good, (request) => withField(request, field, given), {
-            ...(isUnsound
-              ? { form: "unsound", location: field.jsonName }
-              : { form: isUpdated ? "sound" : "either", ...meant }),
+          const intended = isUpdated && { intended: { [field.jsonName]: { a: [Number(verbatim)] } } };
+          const isInvalid =
+            isInfinite || losesPrecision || (!isStruct && field.scalar === ScalarType.STRING && protocol === "http");
+          return changedJson(operation, protocol, valid, (request) => withField(request, field, given), {
+            ...(isInvalid
+              ? { form: "invalid", location: field.jsonName }
+              : { form: isUpdated ? "valid" : "either", ...intended }),
           });
         });
     },
@@ -138,11 +138,11 @@ export const jsonKinds: readonly Kind[] = [
     protocols,
     make: (operation, protocol) => {
       const field = fc.constantFrom(...operation.rpc.input.fields.filter(isTextOrStruct));
-      const odd = fc.constantFrom("\ud800", "a\udfff", "\udc00\ud800", "\ud83d\ud83d\udddd");
-      return fc.tuple(goodRequest(operation.rpc.input), field, odd).map(([good, field, odd]) => {
-        const given = field.message ? { [odd]: odd } : field.fieldKind === "list" ? [odd] : odd;
-        return written(operation, protocol, good, (request) => withField(request, field, given), {
-          form: "unsound",
+      const unusual = fc.constantFrom("\ud800", "a\udfff", "\udc00\ud800", "\ud83d\ud83d\udddd");
+      return fc.tuple(validRequest(operation.rpc.input), field, unusual).map(([valid, field, unusual]) => {
+        const given = field.message ? { [unusual]: unusual } : field.fieldKind === "list" ? [unusual] : unusual;
+        return changedJson(operation, protocol, valid, (request) => withField(request, field, given), {
+          form: "invalid",
           location: field.jsonName,
         });
       });
@@ -154,13 +154,13 @@ export const jsonKinds: readonly Kind[] = [
     make: (operation, protocol) => {
       const bytes = fc.constantFrom([0xff], [0xc3], [0xed, 0xa0, 0x80], [0xc0, 0x80], [0xf4, 0x90, 0x80, 0x80], [0x80]);
       const field = fc.constantFrom(...operation.rpc.input.fields.filter(isTextOrStruct));
-      return fc.tuple(goodRequest(operation.rpc.input), field, bytes).map(([good, field, bytes]) => {
+      return fc.tuple(validRequest(operation.rpc.input), field, bytes).map(([valid, field, bytes]) => {
         const marked = field.message ? { a: "@@@" } : field.fieldKind === "list" ? ["@@@"] : "@@@";
-        const spoil = (body: Buffer) => {
+        const corrupt = (body: Buffer) => {
           const at = body.lastIndexOf("@@@");
           return Buffer.concat([body.subarray(0, at), Buffer.from(bytes), body.subarray(at + 3)]);
         };
-        return spoilt(operation, protocol, withField(good, field, marked), spoil, { form: "unsound" });
+        return corrupted(operation, protocol, withField(valid, field, marked), corrupt, { form: "invalid" });
       });
     },
   },
@@ -182,36 +182,42 @@ export const jsonKinds: readonly Kind[] = [
         fc.string({ unit: anyCharacter, minLength: 1, maxLength: 200 }),
       );
       return fc
-        .tuple(goodRequest(operation.rpc.input), names, fc.jsonValue())
+        .tuple(validRequest(operation.rpc.input), names, fc.jsonValue())
         .filter(([, name]) => !operation.rpc.input.fields.some((field) => [field.jsonName, field.name].includes(name)))
-        .map(([good, name, value]) =>
-          written(operation, protocol, good, (request) => ({ ...request, ...Object.fromEntries([[name, value]]) }), {
-            form: "unsound",
-          }),
+        .map(([valid, name, value]) =>
+          changedJson(
+            operation,
+            protocol,
+            valid,
+            (request) => ({ ...request, ...Object.fromEntries([[name, value]]) }),
+            {
+              form: "invalid",
+            },
+          ),
         );
     },
   },
   {
-    name: "cut JSON",
+    name: "truncated JSON",
     protocols,
     make: (operation, protocol) =>
-      fc.tuple(goodRequest(operation.rpc.input), fc.nat()).map(([good, at]) =>
-        spoilt(operation, protocol, good, (body) => body.subarray(0, 1 + (at % (body.length - 1))), {
-          form: "unsound",
+      fc.tuple(validRequest(operation.rpc.input), fc.nat()).map(([valid, at]) =>
+        corrupted(operation, protocol, valid, (body) => body.subarray(0, 1 + (at % (body.length - 1))), {
+          form: "invalid",
         }),
       ),
   },
   {
-    name: "a byte of JSON changed",
+    name: "changed byte in JSON",
     protocols,
     make: (operation, protocol) =>
       fc
-        .tuple(goodRequest(operation.rpc.input), fc.nat(), fc.nat(255))
-        .map(([good, at, byte]) =>
-          spoilt(
+        .tuple(validRequest(operation.rpc.input), fc.nat(), fc.nat(255))
+        .map(([valid, at, byte]) =>
+          corrupted(
             operation,
             protocol,
-            good,
+            valid,
             (body) =>
               Buffer.concat([
                 body.subarray(0, at % body.length),
@@ -224,22 +230,22 @@ export const jsonKinds: readonly Kind[] = [
   },
 ];
 
-/** A draft whose body is made from a good request, as the protocol writes it, by a change to its JSON. */
-function written(
+/** A draft that changes the JSON of a valid request in the encoding of its protocol. */
+function changedJson(
   operation: Operation,
   protocol: ProtocolName,
-  good: Template,
+  valid: Template,
   change: (json: Request) => unknown,
-  more: Omit<Input, "sent">,
+  expectation: Omit<Input, "sent">,
 ): Draft {
   return ({ credential, resolve }) => {
-    const request = resolved(good, resolve);
+    const request = resolved(valid, resolve);
     const json = change(protocol === "http" ? request : toProtoJson(operation.rpc.input, request));
-    return { sent: sentTo(protocol, operation, credential, Buffer.from(jsonText(json))), ...more };
+    return { sent: sentTo(protocol, operation, credential, Buffer.from(jsonText(json))), ...expectation };
   };
 }
 
-function isReadByHttp({ message }: DescField): boolean {
+function isSettableOverHttp({ message }: DescField): boolean {
   return (
     message === undefined || message.typeName === StructSchema.typeName || message.typeName === TimestampSchema.typeName
   );
@@ -250,7 +256,7 @@ function isTextOrStruct({ scalar, message }: DescField): boolean {
 }
 
 /** Values that are not of a field's type. */
-function wrongFor({ fieldKind, scalar, message, enum: enumeration }: DescField): unknown[] {
+function wrongValuesFor({ fieldKind, scalar, message, enum: enumeration }: DescField): unknown[] {
   if (fieldKind === "list") return ["keys.read", { 0: "keys.read" }, [1], [null], [["keys.read"]], true];
   if (scalar === ScalarType.STRING) return [1, true, {}, [], ["text"], { length: 1 }];
   if (scalar === ScalarType.BOOL) return ["true", 1, 0, {}, []];

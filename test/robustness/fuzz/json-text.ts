@@ -1,11 +1,11 @@
-// JSON as no serialiser writes it: with numbers that JavaScript does not have, and with members given twice.
+// Writes JSON that no serializer writes: with numbers outside JavaScript's range, and with duplicate members.
 
-/** Stands in a value for text that is written as it is. */
+/** A placeholder for text that is written verbatim. */
 export interface Verbatim {
   readonly verbatim: string;
 }
 
-/** Members in their order, of which several may have one name. */
+/** Members in order. Names may repeat. */
 export interface Members {
   readonly members: readonly (readonly [string, unknown])[];
 }

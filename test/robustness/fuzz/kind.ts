@@ -5,75 +5,79 @@ import type { Operation } from "./operations.js";
 import { type Request, type Resolve, resolved, type Template } from "./request.js";
 import { type ProtocolName, type Sent, sentTo } from "./sent.js";
 
-/** A kind of input: what is odd about it, where it can be sent, and how it must be answered. */
+/** A kind of input: how it deviates, the protocols that can carry it, and the expected response. */
 export interface Kind {
   readonly name: string;
-  /** How often it comes, relative to others; 10 unless told. */
+  /** Relative frequency. Default 10. */
   readonly weight?: number;
   readonly protocols: readonly ProtocolName[];
-  /** Whether there is such input for an operation; yes, unless told. */
+  /** Whether this kind exists for an operation. Default true. */
   applies?(operation: Operation): boolean;
   make(operation: Operation, protocol: ProtocolName): fc.Arbitrary<Draft>;
 }
 
-/** Input that can be sent once it is known what there is to refer to. */
-export type Draft = (means: Means) => Input;
+/** An input that becomes concrete once its references can be resolved. */
+export type Draft = (context: CaseContext) => Input;
 
-/** What an input is made with. */
-export interface Means {
+/** The credential and the references for a concrete input. */
+export interface CaseContext {
   readonly credential: string;
   readonly resolve: Resolve;
 }
 
-/** Input, and what must come of it. */
+/** A concrete input and its expected result. */
 export interface Input {
   readonly sent: Sent;
-  /** `sound`: it is not refused for its form. `unsound`: it is. */
-  readonly form: "sound" | "unsound" | "either";
-  /** With which failures something unsound can be refused; `application/invalid_input` unless told. */
+  /** `valid`: the input must not be refused as malformed. `invalid`: it must be. */
+  readonly form: "valid" | "invalid" | "either";
+  /** Error codes that are allowed for invalid input. Default `application/invalid_input`. */
   readonly codes?: readonly string[];
-  /** What must be named as wrong, or the beginning of that. */
+  /** A prefix of the location that the error must name. */
   readonly location?: string;
-  /** Whether it may bring a deadline, which then may pass. */
+  /** Whether the input may contain a deadline, which may then be exceeded. */
   readonly isTimed?: boolean;
-  /** What must be answered alike, but for the body. */
-  readonly head?: Sent;
-  /** What must be answered with the same once it is accepted, and change nothing. */
-  readonly again?: Sent;
-  /** What is to be read back if it is accepted; undefined if that cannot be said. */
-  readonly meant?: Request;
+  /** A HEAD request, whose response must equal that of the input except for the body. */
+  readonly headRequest?: Sent;
+  /** A retry after success. It must return the same response and change nothing. */
+  readonly retry?: Sent;
+  /** The values to read back after success. Undefined if they cannot be known. */
+  readonly intended?: Request;
 }
 
-/** The body of a request, as a protocol wants it. */
+/** The body of a request in the encoding of a protocol. */
 export function encode(protocol: ProtocolName, { rpc }: Operation, request: Request): Buffer {
   if (protocol === "http") return Buffer.from(jsonText(request));
   return protocol === "connect" ? Buffer.from(jsonText(toProtoJson(rpc.input, request))) : toProto(rpc.input, request);
 }
 
-/** A draft that sends a request whole, with what is to come of it. */
+/** A draft that sends a request unchanged. */
 export function asIs(
   operation: Operation,
   protocol: ProtocolName,
   template: Template,
-  more: Omit<Input, "sent">,
+  expectation: Omit<Input, "sent">,
 ): Draft {
   return ({ credential, resolve }) => {
     const request = resolved(template, resolve);
-    const meant = more.form === "sound" ? { meant: request } : {};
-    return { sent: sentTo(protocol, operation, credential, encode(protocol, operation, request)), ...meant, ...more };
+    const intended = expectation.form === "valid" ? { intended: request } : {};
+    return {
+      sent: sentTo(protocol, operation, credential, encode(protocol, operation, request)),
+      ...intended,
+      ...expectation,
+    };
   };
 }
 
-/** A draft that sends something else in place of a good body. */
-export function spoilt(
+/** A draft that sends a corrupted body in place of a valid one. */
+export function corrupted(
   operation: Operation,
   protocol: ProtocolName,
   template: Template,
-  spoil: (good: Buffer) => Buffer,
-  more: Omit<Input, "sent">,
+  corrupt: (validBody: Buffer) => Buffer,
+  expectation: Omit<Input, "sent">,
 ): Draft {
   return ({ credential, resolve }) => {
-    const body = spoil(encode(protocol, operation, resolved(template, resolve)));
-    return { sent: sentTo(protocol, operation, credential, body), ...more };
+    const body = corrupt(encode(protocol, operation, resolved(template, resolve)));
+    return { sent: sentTo(protocol, operation, credential, body), ...expectation };
   };
 }

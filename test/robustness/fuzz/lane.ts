@@ -12,44 +12,44 @@ import type { Answer, Sender } from "./send.js";
 import { type ProtocolName, type Sent, sentTo } from "./sent.js";
 import { add, type Tally } from "./tally.js";
 
-/** What is known about a request that was answered, for the search in the database. */
+/** What is known about an answered request. It is compared with the database afterwards. */
 export interface Entry {
   readonly operation: string;
-  /** Undefined: whether it took effect is not known. */
+  /** Undefined: unknown whether the request took effect. */
   readonly accepted: boolean | undefined;
-  readonly told: () => string;
+  readonly describe: () => string;
 }
 
-/** The requests that were answered, by their ids. */
+/** The answered requests by request id. */
 export type Ledger = Map<string, Entry>;
 
-/** Plays cases, one after the other, in a workspace of its own. */
-export interface Lane {
-  /** Sends a case, and throws if what comes of it is not as it must be. */
-  play(made: Case): Promise<void>;
+/** Runs cases, one after the other, in its own workspace. */
+export interface Worker {
+  /** Sends a case, and throws if the result is not as expected. */
+  run(testCase: Case): Promise<void>;
 }
 
-export interface LaneOptions {
+export interface WorkerOptions {
   readonly sender: Sender;
   readonly operatorKey: string;
   readonly ledger: Ledger;
   readonly tally: Tally;
 }
 
-/** How much there is to refer to, at least and at most. */
-const fewest = 3;
-const most = 8;
+/** Minimum and maximum of values in a pool of references. */
+const minPoolSize = 3;
+const maxPoolSize = 8;
 
-/** How often the same is sent at most. */
-export const mostAttempts = 5;
+/** Maximum attempts for one request. */
+export const maxAttempts = 5;
 
-/** How a service answers whose machine is too busy; unless the call has brought a deadline, also that it is too late. */
+/** Errors of a service on an overloaded machine. The second only counts if the call has no deadline of its own. */
 const unavailable = "application/service_unavailable";
-const late = "application/deadline_exceeded";
+const deadlineExceeded = "application/deadline_exceeded";
 
-export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptions): Promise<Lane> {
+export async function openWorker({ sender, operatorKey, ledger, tally }: WorkerOptions): Promise<Worker> {
   const pools = new Map<PoolName, string[]>();
-  let homeKey = "";
+  let workspaceKey = "";
   const secrets = new Set([operatorKey]);
 
   const resolve: Resolve = ({ refersTo, index }) => {
@@ -57,12 +57,12 @@ export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptio
     return pool[index % Math.max(1, pool.length)];
   };
 
-  const credentialFor = ({ forKeys }: Operation) => (forKeys ? homeKey : operatorKey);
+  const credentialFor = ({ forKeys }: Operation) => (forKeys ? workspaceKey : operatorKey);
 
   function put(pool: PoolName, value: unknown): void {
     if (typeof value !== "string") return;
     const others = (pools.get(pool) ?? []).filter((other) => other !== value);
-    pools.set(pool, [...others, value].slice(-most));
+    pools.set(pool, [...others, value].slice(-maxPoolSize));
   }
 
   function drop(pool: PoolName, value: unknown): void {
@@ -73,39 +73,40 @@ export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptio
   }
 
   /**
-   * Sends, and once more if the service was not ready or not in time: on a machine that is very busy that can befall
-   * whatever is sent. What the input itself brings about comes again.
+   * Sends a request, and retries if the service was unavailable or too slow. On a very busy machine this can happen to
+   * any request. An error that the input itself causes occurs again.
    */
-  async function send(operation: Operation, sent: Sent, told: () => string, isTimed = false, tries = 1) {
-    const answer = await sender.send(sent);
-    const outcome = readOutcome(operation, answer);
-    // What was not answered for may have been made nevertheless, and may be told again.
-    note(outcome, operation.name, told, tries === 1);
-    const isBusy = !outcome.ok && (outcome.code === unavailable || (!isTimed && outcome.code === late));
-    if (!isBusy || tries === mostAttempts) return { answer, outcome };
+  async function send(operation: Operation, sent: Sent, describe: () => string, isTimed = false, attempt = 1) {
+    const response = await sender.send(sent);
+    const outcome = readOutcome(operation, response);
+    // After a 5xx the change may have been made nevertheless, and a retry may return its recorded response.
+    record(outcome, operation.name, describe, attempt === 1);
+    const isRetryable =
+      !outcome.ok && (outcome.code === unavailable || (!isTimed && outcome.code === deadlineExceeded));
+    if (!isRetryable || attempt === maxAttempts) return { response, outcome };
     tally.triedAgain += 1;
-    await sleep(tries * 100);
-    return send(operation, sent, told, isTimed, tries + 1);
+    await sleep(attempt * 100);
+    return send(operation, sent, describe, isTimed, attempt + 1);
   }
 
-  /** Makes a request that must succeed. */
+  /** Sends a request that must succeed. */
   async function succeed(name: string, request: Request, protocol: ProtocolName = "http"): Promise<Accepted> {
     const operation = operationNamed(name);
     const sent = sentTo(protocol, operation, credentialFor(operation), encode(protocol, operation, request));
-    const { outcome } = await send(operation, sent, () => `${name} of the lane itself`);
-    if (!outcome.ok) throw new Error(`${name} through ${protocol} was refused: ${outcome.code} ${outcome.locations}`);
-    learn(name, request, outcome.response);
+    const { outcome } = await send(operation, sent, () => `${name} by the worker itself`);
+    if (!outcome.ok) throw new Error(`${name} over ${protocol} was refused: ${outcome.code} ${outcome.locations}`);
+    updatePools(name, request, outcome.response);
     return outcome;
   }
 
-  function note(outcome: Outcome, operation: string, told: () => string, isFirst: boolean): void {
+  function record(outcome: Outcome, operation: string, describe: () => string, isFirst: boolean): void {
     const isKnown = outcome.ok ? isFirst : statusOf(outcome.code) < 500;
     const accepted = isKnown ? outcome.ok : undefined;
-    ledger.set(outcome.requestId, { operation, accepted, told });
+    ledger.set(outcome.requestId, { operation, accepted, describe });
   }
 
-  /** What can be referred to from now on. */
-  function learn(name: string, request: Request, response: Accepted["response"]): void {
+  /** Adds and removes values that later requests can refer to. */
+  function updatePools(name: string, request: Request, response: Accepted["response"]): void {
     if (typeof response["key"] === "string") secrets.add(response["key"]);
     if (name === "deleteKey") drop("keyId", request["keyId"]);
     if (name === "deleteIdentity") for (const pool of ["identityId", "externalId"] as const) pools.set(pool, []);
@@ -124,62 +125,68 @@ export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptio
 
   const size = (pool: PoolName) => pools.get(pool)?.length ?? 0;
 
-  async function topUp(): Promise<void> {
-    while (size("keyId") < fewest) await succeed("createKey", { scopes: ["a.b"], permissions: ["a:b"] });
-    while (size("identityId") < fewest) await succeed("createIdentity", { externalId: `user ${Math.random()}` });
-    while (size("workspaceId") < fewest) await succeed("createWorkspace", { name: "spare" });
+  async function fillPools(): Promise<void> {
+    while (size("keyId") < minPoolSize) await succeed("createKey", { scopes: ["a.b"], permissions: ["a:b"] });
+    while (size("identityId") < minPoolSize) await succeed("createIdentity", { externalId: `user ${Math.random()}` });
+    while (size("workspaceId") < minPoolSize) await succeed("createWorkspace", { name: "spare" });
   }
 
-  /** What was accepted is read through another protocol, and must be what was meant. */
+  /** Reads an accepted change over another protocol. The values must be the intended ones. */
   async function readBack(
     name: string,
     protocol: ProtocolName,
-    meant: Request,
+    intended: Request,
     response: Accepted["response"],
   ): Promise<void> {
-    const reading = readingOf(name, meant, response);
+    const reading = readingOf(name, intended, response);
     if (reading === undefined) return;
     const read = await succeed(reading.operation, reading.request, protocol === "http" ? "grpc" : "http");
     const resource = read.response[reading.resource] as Record<string, unknown>;
-    const different = differences(name, meant, resource);
+    const different = differences(name, intended, resource);
     if (different.length > 0)
-      throw new Error(`it was accepted, but is not read back as it was: ${different.join("; ")}`);
+      throw new Error(`it was accepted, but the values read back differ: ${different.join("; ")}`);
     tally.readBack += 1;
   }
 
-  /** An answer to HEAD is that to GET without its body; a service that was not ready for one of them is bounded elsewhere. */
-  async function compareHead(sent: Sent, byGet: Answer): Promise<void> {
-    const byHead = await sender.send(sent);
-    if (byHead.body.length > 0) throw new Error(`HEAD was answered with a body of ${byHead.body.length} bytes`);
-    if ([byHead, byGet].some(({ status }) => status === 503 || status === 504)) tally.triedAgain += 1;
-    else if (!isDeepStrictEqual(withoutChance(byHead), withoutChance(byGet))) {
-      throw new Error(`HEAD was answered unlike GET: ${JSON.stringify([withoutChance(byHead), withoutChance(byGet)])}`);
+  /**
+   * A response to HEAD equals the response to GET without its body. If the service was unavailable for one of them,
+   * only a retry is counted; the number of retries is limited elsewhere.
+   */
+  async function compareHead(sent: Sent, getResponse: Answer): Promise<void> {
+    const headResponse = await sender.send(sent);
+    if (headResponse.body.length > 0)
+      throw new Error(`the response to HEAD has a body of ${headResponse.body.length} bytes`);
+    if ([headResponse, getResponse].some(({ status }) => status === 503 || status === 504)) tally.triedAgain += 1;
+    else if (!isDeepStrictEqual(stablePartsOf(headResponse), stablePartsOf(getResponse))) {
+      throw new Error(
+        `HEAD and GET differ: ${JSON.stringify([stablePartsOf(headResponse), stablePartsOf(getResponse)])}`,
+      );
     }
   }
 
-  /** What is sent again is answered as it was, and leaves no event: it goes by another name in the ledger. */
-  async function repeat(operation: Operation, sent: Sent, told: () => string, first: Accepted): Promise<void> {
-    const { outcome } = await send({ ...operation, name: `${operation.name}, repeated` }, sent, told);
-    if (!outcome.ok) throw new Error(`it was accepted, and refused with ${outcome.code} when it was repeated`);
-    if (!isDeepStrictEqual(outcome.response, first.response)) throw new Error("repeated, it was answered otherwise");
+  /** A retry returns the first response and adds no audit event, so the ledger has it under another name. */
+  async function retry(operation: Operation, sent: Sent, describe: () => string, first: Accepted): Promise<void> {
+    const { outcome } = await send({ ...operation, name: `${operation.name}, repeated` }, sent, describe);
+    if (!outcome.ok) throw new Error(`it was accepted, and its retry was refused with ${outcome.code}`);
+    if (!isDeepStrictEqual(outcome.response, first.response)) throw new Error("the retry returned another response");
     tally.repeated += 1;
   }
 
-  const home = await succeed("createWorkspace", { name: "home" });
-  homeKey = String(home.response["key"]);
+  const workspace = await succeed("createWorkspace", { name: "home" });
+  workspaceKey = String(workspace.response["key"]);
   pools.clear();
-  put("homeId", home.response["workspaceId"]);
+  put("homeId", workspace.response["workspaceId"]);
 
   return {
-    async play(made) {
-      await topUp();
-      const { operation, protocol, kind } = made;
-      const input = made.draft({ credential: credentialFor(operation), resolve });
-      made.sent = input.sent;
-      const { answer, outcome } = await send(operation, input.sent, () => String(made), input.isTimed);
-      judge(input, outcome);
-      if (!outcome.ok) refuseEcho(answer, secrets);
-      if (input.head !== undefined) await compareHead(input.head, answer);
+    async run(testCase) {
+      await fillPools();
+      const { operation, protocol, kind } = testCase;
+      const input = testCase.draft({ credential: credentialFor(operation), resolve });
+      testCase.sent = input.sent;
+      const { response, outcome } = await send(operation, input.sent, () => String(testCase), input.isTimed);
+      checkOutcome(input, outcome);
+      if (!outcome.ok) checkNoSecret(response, secrets);
+      if (input.headRequest !== undefined) await compareHead(input.headRequest, response);
 
       tally.cases += 1;
       add(tally.byOperation, operation.name);
@@ -189,56 +196,59 @@ export async function openLane({ sender, operatorKey, ledger, tally }: LaneOptio
       if (!outcome.ok) return;
       tally.accepted += 1;
       add(tally.acceptedByOperation, operation.name);
-      const meant = input.meant ?? meantBy(made);
-      learn(operation.name, meant ?? {}, outcome.response);
-      if (meant !== undefined) await readBack(operation.name, protocol, meant, outcome.response);
-      if (input.again !== undefined) await repeat(operation, input.again, () => String(made), outcome);
+      const intended = input.intended ?? decodeIntended(testCase);
+      updatePools(operation.name, intended ?? {}, outcome.response);
+      if (intended !== undefined) await readBack(operation.name, protocol, intended, outcome.response);
+      if (input.retry !== undefined) await retry(operation, input.retry, () => String(testCase), outcome);
     },
   };
 }
 
-function judge({ form, codes = ["application/invalid_input"], location, isTimed }: Input, outcome: Outcome): void {
-  if (form === "unsound") {
+function checkOutcome(
+  { form, codes = ["application/invalid_input"], location, isTimed }: Input,
+  outcome: Outcome,
+): void {
+  if (form === "invalid") {
     if (outcome.ok) throw new Error("it was accepted");
     if (!codes.includes(outcome.code))
       throw new Error(`it was refused with ${outcome.code}, not with ${codes.join(" or ")}`);
     if (location !== undefined && !outcome.locations.some((each) => each.startsWith(location))) {
-      throw new Error(`what is wrong is at ${location}, but ${outcome.locations.join(", ")} was named`);
+      throw new Error(`the error is at ${location}, but the response names ${outcome.locations.join(", ")}`);
     }
   }
-  if (form === "sound" && !outcome.ok && outcome.code.startsWith("application/")) {
-    throw new Error(`there is nothing wrong with it, but it was refused with ${outcome.code} at ${outcome.locations}`);
+  if (form === "valid" && !outcome.ok && outcome.code.startsWith("application/")) {
+    throw new Error(`the input is valid, but it was refused with ${outcome.code} at ${outcome.locations}`);
   }
   if (outcome.ok || (isTimed && outcome.code === "application/deadline_exceeded")) return;
-  if (statusOf(outcome.code) >= 500) throw new Error(`the failure is ours: ${outcome.code}`);
+  if (statusOf(outcome.code) >= 500) throw new Error(`it is a server error: ${outcome.code}`);
 }
 
-function refuseEcho({ headers, body }: Answer, secrets: ReadonlySet<string>): void {
+function checkNoSecret({ headers, body }: Answer, secrets: ReadonlySet<string>): void {
   const text = JSON.stringify(headers) + body.toString("latin1");
   const details = Buffer.from(headers["grpc-status-details-bin"] ?? "", "base64").toString("latin1");
   for (const secret of secrets) {
-    if (text.includes(secret) || details.includes(secret)) throw new Error("the refusal shows a secret");
+    if (text.includes(secret) || details.includes(secret)) throw new Error("the error response contains a secret");
   }
 }
 
-/** What an answer without a body shares with the same one with it. A refusal names the method, so its length may differ. */
-function withoutChance({ status, headers }: Answer): object {
+/** The parts that responses to HEAD and GET share. An error names the method, so its length may differ. */
+function stablePartsOf({ status, headers }: Answer): object {
   const { date, "x-request-id": requestId, "content-length": length, ...rest } = headers;
   return { status, ...(status === 200 && { length }), ...rest };
 }
 
-/** What bytes mean that are odd in a way that cannot be foreseen; undefined if that is not worth finding out. */
-function meantBy({ protocol, operation, sent }: Case): Request | undefined {
+/** Decodes the intended values from unpredictably corrupted bytes. Undefined where decoding is not worth the effort. */
+function decodeIntended({ protocol, operation, sent }: Case): Request | undefined {
   if (sent === undefined || sent.by === "socket" || sent.body.length === 0) return undefined;
   if (protocol === "http")
     return sent.headers.some(([name]) => name === "content-encoding") ? undefined : JSON.parse(sent.body.toString());
   if (protocol === "connect" || sent.headers.some(([, value]) => value === "gzip")) return undefined;
   const bytes = protocol === "connect-proto" ? sent.body : sent.body.subarray(5, 5 + sent.body.readUInt32BE(1));
   const { input } = operation.rpc;
-  const { updateMask, ...meant } = toComparable(input, fromBinary(input, bytes));
-  // A list without items is as good as none.
+  const { updateMask, ...intended } = toComparable(input, fromBinary(input, bytes));
+  // In protobuf, an empty list equals an absent one.
   return updateMask === undefined
-    ? Object.fromEntries(Object.entries(meant).filter(([, given]) => !isEmpty(given)))
+    ? Object.fromEntries(Object.entries(intended).filter(([, given]) => !isEmpty(given)))
     : undefined;
 }
 

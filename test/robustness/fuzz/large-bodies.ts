@@ -4,16 +4,16 @@ import { FieldMaskSchema, StructSchema, TimestampSchema } from "@bufbuild/protob
 import type { Operation } from "./operations.js";
 import type { ProtocolName } from "./sent.js";
 
-/** A body of as many bytes as are allowed, made so that a reader which does not count has as much work as possible. */
+/** A body of the maximum size that costs a parser without limits as much work as possible. */
 export interface LargeBody {
   readonly name: string;
-  /** The bytes, at most so many. */
+  /** Returns at most this many bytes. */
   make(bytes: number): Buffer;
-  /** What a refusal must name. */
+  /** The location that the error must name. */
   readonly location: string;
 }
 
-/** The large bodies that an operation can be sent, in the encoding that this protocol has. */
+/** The large bodies for an operation, in the encoding of this protocol. */
 export function largeBodies(operation: Operation, protocol: ProtocolName): LargeBody[] {
   const isJson = protocol === "http" || protocol === "connect";
   const fields = operation.rpc.input.fields.filter((field) => protocol !== "http" || !isMask(field));
@@ -22,10 +22,10 @@ export function largeBodies(operation: Operation, protocol: ProtocolName): Large
     ...fields.flatMap((field) => {
       const fillings = isJson ? jsonFillings(field) : protoFillings(field);
       return fillings.map(
-        ({ name, make, isNamed = true }): LargeBody => ({
+        ({ name, make, locatesField = true }): LargeBody => ({
           name,
           make,
-          location: isNamed ? field.jsonName : "body",
+          location: locatesField ? field.jsonName : "body",
         }),
       );
     }),
@@ -35,7 +35,7 @@ export function largeBodies(operation: Operation, protocol: ProtocolName): Large
 interface Filling {
   readonly name: string;
   make(bytes: number): Buffer;
-  readonly isNamed?: boolean;
+  readonly locatesField?: boolean;
 }
 
 const manyUnknown: readonly LargeBody[] = [
@@ -93,7 +93,7 @@ function jsonFillings(field: DescField): Filling[] {
       list("a list of wrong items", () => "1"),
       list("a list of empty items", () => `""`),
       list("a list of the same item", () => `"a.b"`),
-      list("a list of items of no good form", (index) => `"!${index}"`),
+      list("a list of malformed items", (index) => `"!${index}"`),
       list("a list of empty objects", () => "{}"),
       list("a list of empty lists", () => "[]"),
     ];
@@ -118,7 +118,7 @@ function protoFillings(field: DescField): Filling[] {
       { name: "a list of nulls in an object", make: inList(Buffer.of(0x08, 0)) },
       { name: "a list of empty objects in an object", make: inList(record(5, Buffer.alloc(0))) },
       {
-        name: "a value that is given many times",
+        name: "a value repeated many times",
         make: within((bytes) => member(repeated(Buffer.of(8, 0), bytes - 20))),
       },
       { name: "a deep object", make: within((bytes) => deepened((inner) => member(record(5, inner)), bytes)) },
@@ -142,14 +142,14 @@ function protoFillings(field: DescField): Filling[] {
     ];
   }
   if (field.message?.typeName === TimestampSchema.typeName) {
-    return [{ name: "a time that is given many times", make: within((bytes) => repeated(Buffer.of(8, 0), bytes)) }];
+    return [{ name: "a time repeated many times", make: within((bytes) => repeated(Buffer.of(8, 0), bytes)) }];
   }
   if (field.fieldKind === "list") {
     const items = (item: Buffer) => (bytes: number) => repeated(record(field.number, item), bytes);
     return [
       { name: "a list of empty items", make: items(Buffer.alloc(0)) },
       { name: "a list of the same item", make: items(Buffer.from("a.b")) },
-      { name: "a list of items of no good form", make: items(Buffer.from("!")) },
+      { name: "a list of malformed items", make: items(Buffer.from("!")) },
     ];
   }
   if (field.scalar !== ScalarType.STRING) return [];
@@ -157,9 +157,9 @@ function protoFillings(field: DescField): Filling[] {
     { name: "a long text", make: within((bytes) => Buffer.alloc(bytes, "x")) },
     { name: "a long text of parentheses", make: within((bytes) => Buffer.alloc(bytes, "(")) },
     {
-      name: "a text that is given many times",
+      name: "a text repeated many times",
       make: (bytes) => repeated(record(field.number, Buffer.alloc(0)), bytes),
-      isNamed: false,
+      locatesField: false,
     },
   ];
 }
@@ -168,22 +168,28 @@ function isMask({ message }: DescField): boolean {
   return message?.typeName === FieldMaskSchema.typeName;
 }
 
-/** As many parts between a head and a tail as there is space for. */
-function listed(head: string, part: (index: number) => string, tail: string, bytes: number, separator = ","): Buffer {
+/** As many parts between a prefix and a suffix as fit. */
+function listed(
+  prefix: string,
+  part: (index: number) => string,
+  suffix: string,
+  bytes: number,
+  separator = ",",
+): Buffer {
   const parts: string[] = [];
-  let left = bytes - head.length - tail.length;
+  let left = bytes - prefix.length - suffix.length;
   for (let index = 0; ; index++) {
     const next = part(index);
     left -= next.length + separator.length;
     if (left < 0) break;
     parts.push(next);
   }
-  return Buffer.from(`${head}${parts.join(separator)}${tail}`);
+  return Buffer.from(`${prefix}${parts.join(separator)}${suffix}`);
 }
 
-function nested(head: string, begin: string, middle: string, end: string, tail: string, bytes: number): Buffer {
-  const levels = Math.floor((bytes - head.length - middle.length - tail.length) / (begin.length + end.length));
-  return Buffer.from(`${head}${begin.repeat(levels)}${middle}${end.repeat(levels)}${tail}`);
+function nested(prefix: string, begin: string, middle: string, end: string, suffix: string, bytes: number): Buffer {
+  const levels = Math.floor((bytes - prefix.length - middle.length - suffix.length) / (begin.length + end.length));
+  return Buffer.from(`${prefix}${begin.repeat(levels)}${middle}${end.repeat(levels)}${suffix}`);
 }
 
 function repeated(part: Buffer, bytes: number): Buffer {
@@ -201,15 +207,15 @@ function gathered(part: (index: number) => Buffer, bytes: number): Buffer {
   }
 }
 
-/** Wraps from the innermost outwards, for as long as there is space; not all the way, since each step copies. */
+/** Wraps from the innermost level outwards while it fits. The number of levels is limited, because each step copies. */
 function deepened(wrap: (inner: Buffer) => Buffer, bytes: number): Buffer {
-  let whole: Buffer = Buffer.alloc(0);
+  let nestedBytes: Buffer = Buffer.alloc(0);
   for (let level = 0; level < 2_000; level++) {
-    const larger = wrap(whole);
+    const larger = wrap(nestedBytes);
     if (larger.length > bytes) break;
-    whole = larger;
+    nestedBytes = larger;
   }
-  return whole;
+  return nestedBytes;
 }
 
 function record(number: number, content: Uint8Array): Buffer {

@@ -1,21 +1,21 @@
 import { brotliCompressSync, constants } from "node:zlib";
 import fc from "fast-check";
 import { maxMessageBytes } from "../../../src/rpc/pipeline.js";
-import { goodRequest } from "./good-requests.js";
+import { validRequest } from "./good-requests.js";
 import { encode, type Kind } from "./kind.js";
 import { largeBodies } from "./large-bodies.js";
 import { resolved } from "./request.js";
 import { type Headers, type ProtocolName, protocolNames, type Sent, sentTo } from "./sent.js";
 
-const largest = Math.min(maxMessageBytes, 128 * 1024) - 64;
+const maxBytes = Math.min(maxMessageBytes, 128 * 1024) - 64;
 
-/** Some below what a field may have, some above that, and some of what a body may have. */
-const sizes = [1_000, 4_000, 16_000, 40_000, 90_000, largest, largest];
+/** Sizes below and above the limit of a field, and at the limit of a body. */
+const sizes = [1_000, 4_000, 16_000, 40_000, 90_000, maxBytes, maxBytes];
 
-/** From here on, no request is right. */
-const wrongFrom = 40_000;
+/** No valid request is as large as this. */
+const invalidFrom = 40_000;
 
-/** Requests that are as large as they may be, to take as long as they can. */
+/** Requests of the maximum size, built to take as long as possible to process. */
 export const largeKinds: readonly Kind[] = [
   {
     name: "large bodies",
@@ -25,7 +25,8 @@ export const largeKinds: readonly Kind[] = [
       fc
         .tuple(fc.constantFrom(...largeBodies(operation, protocol)), fc.constantFrom(...sizes))
         .map(([{ make, location }, bytes]) => {
-          const expected = bytes < wrongFrom ? ({ form: "either" } as const) : ({ form: "unsound", location } as const);
+          const expected =
+            bytes < invalidFrom ? ({ form: "either" } as const) : ({ form: "invalid", location } as const);
           return ({ credential }) => ({ sent: sentTo(protocol, operation, credential, make(bytes)), ...expected });
         }),
   },
@@ -35,9 +36,9 @@ export const largeKinds: readonly Kind[] = [
     protocols: ["connect", "connect-proto"],
     make: (operation, protocol) =>
       fc.constantFrom(...largeBodies(operation, protocol)).map(({ make }) => ({ credential }) => {
-        const sent = sentTo(protocol, operation, credential, compressed(make(largest)));
+        const sent = sentTo(protocol, operation, credential, compressed(make(maxBytes)));
         const codes = ["application/invalid_input", "application/unsupported_media_type"];
-        return { sent: withHeaders(sent, [["content-encoding", "br"]]), form: "unsound", codes };
+        return { sent: withHeaders(sent, [["content-encoding", "br"]]), form: "invalid", codes };
       }),
   },
   {
@@ -47,14 +48,14 @@ export const largeKinds: readonly Kind[] = [
     make: (operation, protocol) =>
       fc
         .tuple(
-          goodRequest(operation.rpc.input),
+          validRequest(operation.rpc.input),
           fc.constantFrom(...namesFor(protocol)),
           fc.constantFrom(",", "a,", "a;q=0.1,", "%", "=", " ", "a b", "1", "-", "gzip,", '"', "\\"),
-          fc.constantFrom(1_000, 6_000, 13_000), // HTTP/2 counts 32 bytes more for each header
+          fc.constantFrom(1_000, 6_000, 13_000), // HTTP/2 adds 32 bytes per header
           fc.constantFrom(1, 1, 60),
         )
-        .map(([good, name, part, bytes, times]) => ({ credential, resolve }) => {
-          const sent = sentTo(protocol, operation, credential, encode(protocol, operation, resolved(good, resolve)));
+        .map(([valid, name, part, bytes, times]) => ({ credential, resolve }) => {
+          const sent = sentTo(protocol, operation, credential, encode(protocol, operation, resolved(valid, resolve)));
           const value = part.repeat(Math.floor(bytes / times / part.length)).trim();
           const headers = Array.from(
             { length: times },
@@ -71,9 +72,9 @@ function namesFor(protocol: ProtocolName): string[] {
   return [...common, "connect-timeout-ms", "if-none-match", "range", "x-forwarded-for"];
 }
 
-function withHeaders(sent: Sent, more: Headers): Sent {
-  if (sent.by === "socket") throw new Error("bytes have their headers in them");
-  return { ...sent, headers: [...sent.headers, ...more] };
+function withHeaders(sent: Sent, added: Headers): Sent {
+  if (sent.by === "socket") throw new Error("raw bytes already contain their headers");
+  return { ...sent, headers: [...sent.headers, ...added] };
 }
 
 function compressed(body: Buffer): Buffer {

@@ -1,5 +1,4 @@
 // The fuzz test on the command line: `npm run fuzz -- --cases 200000 --seed 7`.
-
 import { optionsOrExit } from "../../../commands/command-line.js";
 import { openSql } from "../../../commands/open-sql.js";
 import { createProgress } from "../../../commands/progress.js";
@@ -22,7 +21,7 @@ const dataDir = makeFolder("fuzz");
 
 await runToExit(runOnce);
 
-/** One run, with a service and backends of its own. Returns whether it holds. */
+/** One run, with its own service and backends. Returns whether it passed. */
 async function runOnce(undo: Undo): Promise<boolean> {
   const searchPath = process.env["PATH"] ?? "";
   const backends = await startBackends({ dataDir, searchPath, withRedis: true, durable: false });
@@ -46,12 +45,12 @@ async function runOnce(undo: Undo): Promise<boolean> {
     { ...options, progress: (tally) => progress.say(toLine(tally, options)) },
   );
   progress.clear();
-  const all = { ...run, failings: [...failings, ...crashes] };
-  process.stdout.write(`${options.json ? toJson(all, options) : toText(all, options)}\n`);
-  return all.failings.length === 0;
+  const report = { ...run, failings: [...failings, ...crashes] };
+  process.stdout.write(`${options.json ? toJson(report, options) : toText(report, options)}\n`);
+  return report.failings.length === 0;
 }
 
-/** So that changes need not wait long to be acknowledged. */
+/** A short lease, because a revocation waits for one lease before it is acknowledged. */
 async function shortenLease(databaseUrl: string): Promise<void> {
   const sql = openSql(databaseUrl, { max: 1 });
   await sql`update cluster_state set lease_ms = 50, wait_ms = 50`;

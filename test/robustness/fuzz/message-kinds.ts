@@ -2,15 +2,15 @@ import { ScalarType } from "@bufbuild/protobuf";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { FieldMaskSchema } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
-import { anyCharacter, goodRequest } from "./good-requests.js";
-import { asIs, type Kind, spoilt } from "./kind.js";
+import { anyCharacter, validRequest } from "./good-requests.js";
+import { asIs, corrupted, type Kind } from "./kind.js";
 import type { Operation } from "./operations.js";
 import { structsIn, withField } from "./request-kinds.js";
 import type { ProtocolName } from "./sent.js";
 
 const protocols: readonly ProtocolName[] = ["grpc", "connect-proto", "grpc-web"];
 
-/** Bodies that are odd as protobuf. */
+/** Unusual and invalid protobuf bodies. */
 export const messageKinds: readonly Kind[] = [
   {
     name: "random bytes",
@@ -18,22 +18,24 @@ export const messageKinds: readonly Kind[] = [
     make: (operation, protocol) =>
       fc
         .uint8Array({ maxLength: 200 })
-        .map((bytes) => spoilt(operation, protocol, {}, () => Buffer.from(bytes), { form: "either" })),
+        .map((bytes) => corrupted(operation, protocol, {}, () => Buffer.from(bytes), { form: "either" })),
   },
   {
     name: "flipped bits",
     protocols,
     make: (operation, protocol) =>
       fc
-        .tuple(goodRequest(operation.rpc.input), fc.array(fc.nat(), { minLength: 1, maxLength: 3 }))
-        .map(([good, bits]) => spoilt(operation, protocol, good, (body) => flipped(body, bits), { form: "either" })),
+        .tuple(validRequest(operation.rpc.input), fc.array(fc.nat(), { minLength: 1, maxLength: 3 }))
+        .map(([valid, bits]) =>
+          corrupted(operation, protocol, valid, (body) => flipped(body, bits), { form: "either" }),
+        ),
   },
   {
-    name: "cut message",
+    name: "truncated message",
     protocols,
     make: (operation, protocol) =>
-      fc.tuple(goodRequest(operation.rpc.input), fc.nat()).map(([good, at]) =>
-        spoilt(operation, protocol, good, (body) => body.subarray(0, at % Math.max(1, body.length)), {
+      fc.tuple(validRequest(operation.rpc.input), fc.nat()).map(([valid, at]) =>
+        corrupted(operation, protocol, valid, (body) => body.subarray(0, at % Math.max(1, body.length)), {
           form: "either",
         }),
       ),
@@ -44,13 +46,13 @@ export const messageKinds: readonly Kind[] = [
     make: (operation, protocol) =>
       fc
         .tuple(
-          goodRequest(operation.rpc.input),
+          validRequest(operation.rpc.input),
           fc.constantFrom(...operation.rpc.input.fields.map(({ number }) => number)),
           fc.nat(7),
           fc.uint8Array({ maxLength: 12 }),
         )
-        .map(([good, number, wireType, content]) =>
-          appended(operation, protocol, good, Buffer.of((number << 3) | wireType, ...content), "either"),
+        .map(([valid, number, wireType, content]) =>
+          appended(operation, protocol, valid, Buffer.of((number << 3) | wireType, ...content), "either"),
         ),
   },
   {
@@ -58,10 +60,10 @@ export const messageKinds: readonly Kind[] = [
     protocols,
     make: (operation, protocol) =>
       fc
-        .tuple(goodRequest(operation.rpc.input), fc.integer({ min: 5, max: 40 }), fc.boolean(), fc.nat(127))
-        .map(([good, length, asTag, last]) => {
+        .tuple(validRequest(operation.rpc.input), fc.integer({ min: 5, max: 40 }), fc.boolean(), fc.nat(127))
+        .map(([valid, length, isTag, last]) => {
           const varint = [...Array.from({ length }, () => 0x80), last];
-          return appended(operation, protocol, good, Buffer.of(...(asTag ? [] : [0xc0, 0x0c]), ...varint), "either");
+          return appended(operation, protocol, valid, Buffer.of(...(isTag ? [] : [0xc0, 0x0c]), ...varint), "either");
         }),
   },
   {
@@ -69,11 +71,11 @@ export const messageKinds: readonly Kind[] = [
     protocols,
     make: (operation, protocol) =>
       fc
-        .tuple(goodRequest(operation.rpc.input), fc.constantFrom(1, 3, 99, 10_000), fc.boolean())
-        .map(([good, depth, isClosed]) => {
+        .tuple(validRequest(operation.rpc.input), fc.constantFrom(1, 3, 99, 10_000), fc.boolean())
+        .map(([valid, depth, isClosed]) => {
           const begin = Buffer.alloc(depth, (15 << 3) | WireType.StartGroup);
           const end = Buffer.alloc(isClosed ? depth : 0, (15 << 3) | WireType.EndGroup);
-          return appended(operation, protocol, good, Buffer.concat([begin, end]), isClosed ? "either" : "unsound");
+          return appended(operation, protocol, valid, Buffer.concat([begin, end]), isClosed ? "either" : "invalid");
         }),
   },
   {
@@ -82,26 +84,26 @@ export const messageKinds: readonly Kind[] = [
     make: (operation, protocol) =>
       fc
         .tuple(
-          goodRequest(operation.rpc.input),
+          validRequest(operation.rpc.input),
           fc.constantFrom(100, ...textFields(operation).map(({ number }) => number)),
           fc.constantFrom(1_000, 2 ** 31 - 1, 2 ** 32 - 1),
         )
-        .map(([good, number, length]) => {
-          const lie = new BinaryWriter().tag(number, WireType.LengthDelimited).uint32(length).finish();
-          return appended(operation, protocol, good, lie, "unsound");
+        .map(([valid, number, length]) => {
+          const wrongLength = new BinaryWriter().tag(number, WireType.LengthDelimited).uint32(length).finish();
+          return appended(operation, protocol, valid, wrongLength, "invalid");
         }),
   },
   {
-    name: "text that is not UTF-8",
+    name: "invalid UTF-8 in protobuf",
     protocols,
     make: (operation, protocol) => {
       const bytes = fc.constantFrom([0xff, 0xfe], [0xc3], [0xed, 0xa0, 0x80], [0xc0, 0x80], [0xf4, 0x90, 0x80, 0x80]);
       return fc
-        .tuple(goodRequest(operation.rpc.input), fc.constantFrom(...textFields(operation)), bytes)
-        .map(([good, field, bytes]) => {
+        .tuple(validRequest(operation.rpc.input), fc.constantFrom(...textFields(operation)), bytes)
+        .map(([valid, field, bytes]) => {
           const value = Buffer.from(bytes);
-          return asIs(operation, protocol, withField(good, field, field.fieldKind === "list" ? [value] : value), {
-            form: "unsound",
+          return asIs(operation, protocol, withField(valid, field, field.fieldKind === "list" ? [value] : value), {
+            form: "invalid",
           });
         });
     },
@@ -114,37 +116,37 @@ export const messageKinds: readonly Kind[] = [
     make: (operation, protocol) =>
       fc
         .tuple(
-          goodRequest(operation.rpc.input),
+          validRequest(operation.rpc.input),
           fc.constantFrom(...structsIn(operation)),
-          fc.constantFrom(33, 49, 51, 99, 101, 5_000), // no more would fit into a message
+          fc.constantFrom(33, 49, 51, 99, 101, 5_000), // more levels would not fit into a message
         )
-        .map(([good, field, levels]) => {
-          const { [field.jsonName]: _replaced, ...others } = good;
+        .map(([valid, field, levels]) => {
+          const { [field.jsonName]: _replaced, ...others } = valid;
           const written = new BinaryWriter()
             .tag(field.number, WireType.LengthDelimited)
             .bytes(deepStruct(levels))
             .finish();
-          return appended(operation, protocol, others, written, "unsound");
+          return appended(operation, protocol, others, written, "invalid");
         }),
   },
   {
-    name: "unknown fields of protobuf",
+    name: "unknown protobuf fields",
     protocols,
     make: (operation, protocol) =>
       fc
         .tuple(
-          goodRequest(operation.rpc.input),
+          validRequest(operation.rpc.input),
           fc.integer({ min: 100, max: 536_870_911 }),
           fc.uint8Array({ maxLength: 50 }),
         )
-        // As protobuf has it, they are passed over: a newer client can talk to an older service.
-        .map(([good, number, content]) => {
+        // Protobuf ignores unknown fields, so that a newer client can call an older service.
+        .map(([valid, number, content]) => {
           const unknown = new BinaryWriter().tag(number, WireType.LengthDelimited).bytes(content).finish();
-          return appended(operation, protocol, good, unknown, "sound");
+          return appended(operation, protocol, valid, unknown, "valid");
         }),
   },
   {
-    name: "odd update masks",
+    name: "unusual update masks",
     protocols,
     applies: ({ rpc }) => rpc.input.fields.some(isMask),
     make: (operation, protocol) => {
@@ -159,10 +161,10 @@ export const messageKinds: readonly Kind[] = [
         "$typeName",
       );
       const paths = fc.array(fc.oneof(names, fc.string({ unit: anyCharacter })), { minLength: 1, maxLength: 5 });
-      return fc.tuple(goodRequest(operation.rpc.input), paths).map(([good, paths]) => {
+      return fc.tuple(validRequest(operation.rpc.input), paths).map(([valid, paths]) => {
         const writer = new BinaryWriter().tag(fields.find(isMask)?.number ?? 0, WireType.LengthDelimited).fork();
         for (const path of paths) writer.tag(1, WireType.LengthDelimited).string(path);
-        return appended(operation, protocol, good, writer.join().finish(), "either");
+        return appended(operation, protocol, valid, writer.join().finish(), "either");
       });
     },
   },
@@ -176,29 +178,29 @@ function isMask({ message }: { message?: { typeName: string } | undefined }): bo
   return message?.typeName === FieldMaskSchema.typeName;
 }
 
-/** A good message with more bytes at its end. */
+/** A valid message with appended bytes. */
 function appended(
   operation: Operation,
   protocol: ProtocolName,
-  good: Readonly<Record<string, unknown>>,
-  more: Uint8Array,
-  form: "sound" | "unsound" | "either",
+  valid: Readonly<Record<string, unknown>>,
+  suffix: Uint8Array,
+  form: "valid" | "invalid" | "either",
 ) {
-  return spoilt(operation, protocol, good, (body) => Buffer.concat([body, more]), { form });
+  return corrupted(operation, protocol, valid, (body) => Buffer.concat([body, suffix]), { form });
 }
 
 function flipped(body: Buffer, bits: readonly number[]): Buffer {
-  const spoilt = Buffer.from(body);
+  const corrupted = Buffer.from(body);
   for (const bit of bits) {
-    const at = (bit >>> 3) % Math.max(1, spoilt.length);
-    if (spoilt.length > 0) spoilt.writeUInt8(spoilt.readUInt8(at) ^ (1 << (bit & 7)), at);
+    const at = (bit >>> 3) % Math.max(1, corrupted.length);
+    if (corrupted.length > 0) corrupted.writeUInt8(corrupted.readUInt8(at) ^ (1 << (bit & 7)), at);
   }
-  return spoilt;
+  return corrupted;
 }
 
-/** The bytes of a Struct in a Struct, from the innermost outwards: no stack is deep enough to write it otherwise. */
+/** The bytes of nested Structs, built from the innermost outwards. Recursion would overflow the stack. */
 function deepStruct(levels: number): Uint8Array {
-  const heads: Uint8Array[] = [];
+  const headers: Uint8Array[] = [];
   let length = 0;
   for (let level = 1; level < levels; level++) {
     const value = new BinaryWriter().tag(5, WireType.LengthDelimited).uint32(length).finish();
@@ -210,9 +212,9 @@ function deepStruct(levels: number): Uint8Array {
       .uint32(valueLength)
       .finish();
     const entryLength = entry.length + valueLength;
-    const head = new BinaryWriter().tag(1, WireType.LengthDelimited).uint32(entryLength).finish();
-    heads.push(Buffer.concat([head, entry, value]));
-    length = head.length + entryLength;
+    const header = new BinaryWriter().tag(1, WireType.LengthDelimited).uint32(entryLength).finish();
+    headers.push(Buffer.concat([header, entry, value]));
+    length = header.length + entryLength;
   }
-  return Buffer.concat(heads.reverse());
+  return Buffer.concat(headers.reverse());
 }

@@ -9,15 +9,15 @@ import { WorkspacesService } from "../../../gen/latchkey/v1/workspaces_service_p
 export interface HttpRoute {
   readonly verb: "GET" | "POST";
   readonly path: string;
-  /** The member of the response that is the data; undefined for the whole. */
+  /** The member of the response that becomes `data`. Undefined: the whole response. */
   readonly data: string | undefined;
 }
 
-/** One operation as its descriptor has it. Whatever RPC is added there is tried here. */
+/** One operation, read from its descriptor. New RPCs are therefore fuzzed automatically. */
 export interface Operation {
   readonly name: string;
   readonly rpc: DescMethodUnary;
-  /** The path by which gRPC, gRPC-Web and Connect call it. */
+  /** Its path in gRPC, gRPC-Web and Connect. */
   readonly rpcPath: string;
   readonly routes: readonly HttpRoute[];
   /** Whether a workspace's key may call it; otherwise only the operator. */
@@ -35,7 +35,7 @@ export const operations: readonly Operation[] = [KeysService, IdentitiesService,
   })),
 );
 
-/** The operation of a name that is known to be there. */
+/** Returns the operation with this name, and throws if there is none. */
 export function operationNamed(name: string): Operation {
   const found = operations.find((operation) => operation.name === name);
   if (found === undefined) throw new Error(`there is no operation ${name}`);

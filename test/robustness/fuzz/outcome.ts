@@ -9,13 +9,13 @@ import { toComparable } from "../../contract/messages.js";
 import type { Operation } from "./operations.js";
 import type { Answer } from "./send.js";
 
-/** How a request ended: with data, or with a failure of the catalogue. */
+/** The result of a request: data, or an error of the catalogue. */
 export type Outcome = Accepted | Refused;
 
 export interface Accepted {
   readonly ok: true;
   readonly requestId: string;
-  /** The response in the names of HTTP. */
+  /** The response in the field names of HTTP/JSON. */
   readonly response: Readonly<Record<string, unknown>>;
 }
 
@@ -29,87 +29,93 @@ export interface Refused {
 
 const requestIdForm = /^req_[0-9a-z]{26}$/;
 
-/** Reads an answer, and throws if anything about it is not as documented. */
-export function readOutcome(operation: Operation, answer: Answer): Outcome {
-  const outcome = readByProtocol(operation, expanded(answer));
+/** Reads a response, and throws if anything about it violates the documentation. */
+export function readOutcome(operation: Operation, response: Answer): Outcome {
+  const outcome = readByProtocol(operation, decompressed(response));
   if (outcome.ok) return outcome;
   const { code, locations } = outcome;
-  check(code !== "application/invalid_input" || locations.length > 0, "invalid input, and nothing is named");
+  check(code !== "application/invalid_input" || locations.length > 0, "invalid_input without a location");
   check(
     locations.every((location) => location !== ""),
-    "a mistake is located nowhere",
+    "an error has an empty location",
   );
   return outcome;
 }
 
-/** Connect answers what was compressed in the same way. */
-function expanded(answer: Answer): Answer {
-  const expand = { gzip: gunzipSync, br: brotliDecompressSync }[answer.headers["content-encoding"] ?? ""];
-  return expand ? { ...answer, body: expand(answer.body) } : answer;
+/** Connect compresses the response like the request. */
+function decompressed(response: Answer): Answer {
+  const decompress = { gzip: gunzipSync, br: brotliDecompressSync }[response.headers["content-encoding"] ?? ""];
+  return decompress ? { ...response, body: decompress(response.body) } : response;
 }
 
-function readByProtocol(operation: Operation, answer: Answer): Outcome {
-  const type = answer.headers["content-type"] ?? "";
-  if (answer.headers["grpc-status"] !== undefined) return readGrpc(operation, answer);
-  if (type.startsWith("application/grpc")) return readGrpcWeb(operation, answer);
+function readByProtocol(operation: Operation, response: Answer): Outcome {
+  const type = response.headers["content-type"] ?? "";
+  if (response.headers["grpc-status"] !== undefined) return readGrpc(operation, response);
+  if (type.startsWith("application/grpc")) return readGrpcWeb(operation, response);
   if (type.startsWith("application/proto")) {
-    return accepted(answer, toComparable(operation.rpc.output, fromBinary(operation.rpc.output, answer.body)));
+    return accepted(response, toComparable(operation.rpc.output, fromBinary(operation.rpc.output, response.body)));
   }
-  check(/^application\/json\b/.test(type), `the answer is of the type ${type || "(none)"}, status ${answer.status}`);
-  const json = JSON.parse(answer.body.toString());
-  // A key has a meta of its own; no message has data or an error.
-  if ("data" in json || "error" in json) return readEnvelope(operation, answer, json);
-  return answer.status === 200
-    ? accepted(answer, toComparable(operation.rpc.output, fromJson(operation.rpc.output, json)))
-    : readConnectError(answer, json);
+  check(
+    /^application\/json\b/.test(type),
+    `the response has the content type ${type || "(none)"} and the status ${response.status}`,
+  );
+  const json = JSON.parse(response.body.toString());
+  // `meta` alone does not identify the envelope, because keys have a `meta`. No message has `data` or `error`.
+  if ("data" in json || "error" in json) return readEnvelope(operation, response, json);
+  return response.status === 200
+    ? accepted(response, toComparable(operation.rpc.output, fromJson(operation.rpc.output, json)))
+    : readConnectError(response, json);
 }
 
-function accepted(answer: Answer, response: Record<string, unknown>): Accepted {
-  const requestId = answer.headers["x-request-id"] ?? "";
-  check(answer.status === 200, `a success has the status ${answer.status}`);
+function accepted({ status, headers }: Answer, response: Record<string, unknown>): Accepted {
+  const requestId = headers["x-request-id"] ?? "";
+  check(status === 200, `a success has the status ${status}`);
   check(requestIdForm.test(requestId), `the request id is ${requestId}`);
   return { ok: true, requestId, response };
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: it is what is being checked.
-function readEnvelope({ rpc, routes }: Operation, answer: Answer, json: any): Outcome {
-  const { meta, data, pagination, error, ...more } = json;
+// biome-ignore lint/suspicious/noExplicitAny: its shape is checked here.
+function readEnvelope({ rpc, routes }: Operation, response: Answer, json: any): Outcome {
+  const { meta, data, pagination, error, ...unknown } = json;
   const requestId = String(meta?.requestId);
-  check(requestIdForm.test(requestId) && answer.headers["x-request-id"] === requestId, "the request ids differ");
-  check(Object.keys(more).length === 0, `the envelope has ${Object.keys(more)}`);
-  if (answer.status === 200) {
+  check(requestIdForm.test(requestId) && response.headers["x-request-id"] === requestId, "the request ids differ");
+  check(Object.keys(unknown).length === 0, `the envelope has unknown members: ${Object.keys(unknown)}`);
+  if (response.status === 200) {
     check(typeof data === "object" && data !== null && error === undefined, "a success without data");
     const name = routes[0]?.data;
     const page = rpc.output.fields.find(({ name }) => name === "pagination") && { pagination };
-    return accepted(answer, name === undefined ? data : { [name]: data, ...page });
+    return accepted(response, name === undefined ? data : { [name]: data, ...page });
   }
   const { detail, status, title, type, errors = [] } = error;
   const code = String(type).split("/errors-v2/service/")[1] ?? "";
-  check(status === answer.status && status === catalogue[codeOf(code)].status, `the statuses differ: ${answer.status}`);
+  check(
+    status === response.status && status === catalogue[codeOf(code)].status,
+    `the statuses differ: ${response.status}`,
+  );
   check(title === STATUS_CODES[status], `the title is ${title}`);
   check(typeof detail === "string" && detail !== "", "there is no detail");
-  check(status !== 401 || /^Bearer/.test(answer.headers["www-authenticate"] ?? ""), "401 without WWW-Authenticate");
+  check(status !== 401 || /^Bearer/.test(response.headers["www-authenticate"] ?? ""), "401 without WWW-Authenticate");
   // biome-ignore lint/suspicious/noExplicitAny: as above.
-  for (const each of errors as any[]) check(each.message !== "", "a mistake is not explained");
+  for (const each of errors as any[]) check(each.message !== "", "an error has no message");
   // biome-ignore lint/suspicious/noExplicitAny: as above.
   return { ok: false, requestId, code, locations: errors.map(({ location }: any) => String(location)) };
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: it is what is being checked.
-function readConnectError(answer: Answer, { code, message, details = [] }: any): Refused {
+// biome-ignore lint/suspicious/noExplicitAny: its shape is checked here.
+function readConnectError(response: Answer, { code, message, details = [] }: any): Refused {
   const detail = <Schema extends DescMessage>(schema: Schema) => {
     // biome-ignore lint/suspicious/noExplicitAny: as above.
     const found = details.find(({ type }: any) => type === schema.typeName);
     return found && (fromBinary(schema, Buffer.from(found.value, "base64")) as MessageShape<Schema>);
   };
   const info = detail(ErrorInfoSchema);
-  check(info !== undefined, `no ErrorInfo beside ${code}: ${message}`);
-  return toRefused(info, detail(BadRequestSchema), undefined, answer.headers["x-request-id"]);
+  check(info !== undefined, `no ErrorInfo with ${code}: ${message}`);
+  return toRefused(info, detail(BadRequestSchema), undefined, response.headers["x-request-id"]);
 }
 
-function readGrpcWeb(operation: Operation, answer: Answer): Outcome {
-  const { body } = answer;
-  check(body.length >= 5, "a gRPC-Web answer without a frame");
+function readGrpcWeb(operation: Operation, response: Answer): Outcome {
+  const { body } = response;
+  check(body.length >= 5, "a gRPC-Web response without a frame");
   const length = body.readUInt32BE(1);
   const trailers = body.subarray(body[0] === 0x80 ? 0 : 5 + length);
   const lines = trailers
@@ -117,27 +123,27 @@ function readGrpcWeb(operation: Operation, answer: Answer): Outcome {
     .toString()
     .split("\r\n")
     .filter((line) => line !== "");
-  const told = lines.map((line) => [line.split(":")[0]?.toLowerCase(), line.slice(line.indexOf(":") + 1).trim()]);
-  const headers = { ...answer.headers, ...Object.fromEntries(told) };
+  const entries = lines.map((line) => [line.split(":")[0]?.toLowerCase(), line.slice(line.indexOf(":") + 1).trim()]);
+  const headers = { ...response.headers, ...Object.fromEntries(entries) };
   return readGrpc(operation, {
-    ...answer,
+    ...response,
     headers,
     body: body[0] === 0x80 ? Buffer.alloc(0) : body.subarray(0, 5 + length),
   });
 }
 
-function readGrpc({ rpc }: Operation, answer: Answer): Outcome {
-  const status = Number(answer.headers["grpc-status"]);
+function readGrpc({ rpc }: Operation, response: Answer): Outcome {
+  const status = Number(response.headers["grpc-status"]);
   if (status === 0) {
-    return accepted(answer, toComparable(rpc.output, fromBinary(rpc.output, answer.body.subarray(5))));
+    return accepted(response, toComparable(rpc.output, fromBinary(rpc.output, response.body.subarray(5))));
   }
-  const details = answer.headers["grpc-status-details-bin"];
-  check(details !== undefined, `gRPC status ${status} without details: ${answer.headers["grpc-message"]}`);
+  const details = response.headers["grpc-status-details-bin"];
+  check(details !== undefined, `gRPC status ${status} without details: ${response.headers["grpc-message"]}`);
   const read = fromBinary(StatusSchema, Buffer.from(details ?? "", "base64"));
   check(read.code === status, `the statuses differ: ${status} and ${read.code}`);
   const info = detailOf(read, ErrorInfoSchema);
   check(info !== undefined, `no ErrorInfo in the details of ${read.message}`);
-  return toRefused(info, detailOf(read, BadRequestSchema), status, answer.headers["x-request-id"]);
+  return toRefused(info, detailOf(read, BadRequestSchema), status, response.headers["x-request-id"]);
 }
 
 function detailOf<Schema extends DescMessage>(status: Status, schema: Schema) {
@@ -163,7 +169,7 @@ function toRefused(
   return { ok: false, requestId, code: path, locations };
 }
 
-/** The HTTP status of a failure. */
+/** The HTTP status of an error. */
 export function statusOf(path: string): number {
   return catalogue[codeOf(path)].status;
 }
@@ -174,6 +180,6 @@ function codeOf(path: string): ApiErrorCode {
   return code;
 }
 
-function check(holds: boolean, otherwise: string): void {
-  if (!holds) throw new Error(otherwise);
+function check(condition: boolean, message: string): void {
+  if (!condition) throw new Error(message);
 }

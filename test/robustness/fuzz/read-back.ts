@@ -1,44 +1,46 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Request } from "./request.js";
 
-/** How what was stored by an operation is read. */
+/** The request that reads what an operation has stored. */
 export interface Reading {
   readonly operation: string;
   readonly request: Request;
-  /** The member of the response that is the resource. */
+  /** The member of the response with the resource. */
   readonly resource: string;
 }
 
 type Response = Readonly<Record<string, unknown>>;
 
-const nouns: Record<string, { idName: string; operation: string; resource: string }> = {
+const resources: Record<string, { idName: string; operation: string; resource: string }> = {
   Key: { idName: "keyId", operation: "getKey", resource: "key" },
   Identity: { idName: "identityId", operation: "getIdentity", resource: "identity" },
   Workspace: { idName: "workspaceId", operation: "getWorkspace", resource: "workspace" },
 };
 
-/** How to read what an operation has created or changed; undefined if it does neither. */
-export function readingOf(operation: string, meant: Request, response: Response): Reading | undefined {
+/** The request to read a created or changed resource. Undefined if the operation does neither. */
+export function readingOf(operation: string, intended: Request, response: Response): Reading | undefined {
   const [, noun = ""] = /^(?:create|update|disable)(\w+)$/.exec(operation) ?? [];
-  const found = nouns[noun];
+  const found = resources[noun];
   if (found === undefined) return undefined;
   const resource = response[found.resource] as Response | undefined;
-  const id = resource?.[found.idName] ?? response[found.idName] ?? meant[found.idName];
+  const id = resource?.[found.idName] ?? response[found.idName] ?? intended[found.idName];
   return { operation: found.operation, request: { [found.idName]: id }, resource: found.resource };
 }
 
-/** What of a request is not in the resource as it was given. */
-export function differences(operation: string, meant: Request, resource: Response): string[] {
+/** The members of a request that differ in the resource. */
+export function differences(operation: string, intended: Request, resource: Response): string[] {
   const isIdentity = operation.endsWith("Identity");
-  return Object.entries(meant).flatMap(([name, given]) => {
-    // Either of the two identifiers, whichever it was.
+  return Object.entries(intended).flatMap(([name, given]) => {
+    // It may be either of the two identifiers.
     if (isIdentity && name === "identity") return [];
     if (name === "prefix") return String(resource["start"]).startsWith(`${given}_`) ? [] : ["prefix"];
     const found = memberOf(name, isIdentity, resource);
-    // A part of a millisecond, which protobuf can have, counts as a whole one.
+    // Protobuf timestamps can have fractions of a millisecond, which the service rounds up.
     if (name === "expires" && Number(found) - Number(given) === 1) return [];
     const expected = given ?? (isIdentity ? {} : isList(name) ? [] : undefined);
-    return isDeepStrictEqual(plain(found), plain(expected)) ? [] : [`${name}: ${show(found)} for ${show(expected)}`];
+    return isDeepStrictEqual(normalized(found), normalized(expected))
+      ? []
+      : [`${name}: ${show(found)} for ${show(expected)}`];
   });
 }
 
@@ -46,7 +48,7 @@ function isList(name: string): boolean {
   return name === "scopes" || name === "permissions";
 }
 
-/** Where a member of a request is found in the resource. */
+/** The member of the resource that corresponds to a member of a request. */
 function memberOf(name: string, isIdentity: boolean, resource: Response): unknown {
   const owner = resource["identity"] as Response | undefined;
   if (name === "identityId" || name === "externalId") return (isIdentity ? resource : owner)?.[name];
@@ -54,8 +56,8 @@ function memberOf(name: string, isIdentity: boolean, resource: Response): unknow
   return resource[renamed[name] ?? name];
 }
 
-/** As JSON has it: without the sign of zero. */
-function plain(value: unknown): unknown {
+/** Normalizes through JSON, which removes the sign of zero. */
+function normalized(value: unknown): unknown {
   return value === undefined ? undefined : JSON.parse(JSON.stringify(value));
 }
 

@@ -1,63 +1,63 @@
 import { getOption } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { accepts_idempotency_key } from "../../../gen/latchkey/v1/idempotency_pb.js";
-import { goodRequest } from "./good-requests.js";
-import { type Draft, encode, type Kind, type Means } from "./kind.js";
+import { validRequest } from "./good-requests.js";
+import { type CaseContext, type Draft, encode, type Kind } from "./kind.js";
 import type { Operation } from "./operations.js";
 import { resolved, type Template } from "./request.js";
 import { type ProtocolName, protocolNames, type Sent, sentTo } from "./sent.js";
 
-/** Good requests that bring an Idempotency-Key, or something in its place. */
+/** Valid requests with a valid or invalid Idempotency-Key. */
 export const repeatKinds: readonly Kind[] = [
   {
-    name: "an Idempotency-Key",
+    name: "retry with Idempotency-Key",
     weight: 20,
     protocols: protocolNames,
     make: (operation, protocol) =>
-      fc.tuple(goodRequest(operation.rpc.input), fineKey).map(([good, key]): Draft => {
-        const keyed = sendWith(operation, good, [key]);
-        // What is made once is answered again the same, also through another protocol.
-        const again = (means: Means) => ({ again: keyed(protocol === "http" ? "grpc" : "http", means) });
-        return (means) => ({
-          sent: keyed(protocol, means),
-          form: "sound",
-          ...(isRepeatable(operation) && again(means)),
+      fc.tuple(validRequest(operation.rpc.input), validKey).map(([valid, key]): Draft => {
+        const withKey = sendWith(operation, valid, [key]);
+        // A retry returns the first response, also over another protocol.
+        const retry = (context: CaseContext) => ({ retry: withKey(protocol === "http" ? "grpc" : "http", context) });
+        return (context) => ({
+          sent: withKey(protocol, context),
+          form: "valid",
+          ...(acceptsIdempotencyKey(operation) && retry(context)),
         });
       }),
   },
   {
-    name: "odd Idempotency-Keys",
+    name: "invalid Idempotency-Keys",
     protocols: protocolNames,
     make: (operation, protocol) =>
-      fc.tuple(goodRequest(operation.rpc.input), oddKeys).map(([good, keys]): Draft => {
-        const keyed = sendWith(operation, good, keys);
-        // Operations that create nothing do not look at it.
-        const expected = isRepeatable(operation)
-          ? ({ form: "unsound", location: "Idempotency-Key" } as const)
+      fc.tuple(validRequest(operation.rpc.input), invalidKeys).map(([valid, keys]): Draft => {
+        const withKey = sendWith(operation, valid, keys);
+        // Operations that create nothing ignore the header.
+        const expected = acceptsIdempotencyKey(operation)
+          ? ({ form: "invalid", location: "Idempotency-Key" } as const)
           : ({ form: "either" } as const);
-        return (means) => ({ sent: keyed(protocol, means), ...expected });
+        return (context) => ({ sent: withKey(protocol, context), ...expected });
       }),
   },
 ];
 
-/** No two cases have the same by chance. */
-const fineKey = fc
+/** Contains a UUID, so that no two cases share a key by chance. */
+const validKey = fc
   .tuple(fc.uuid(), fc.stringMatching(/^[!-+\--~][ -+\--~]{0,200}[!-+\--~]$/))
   .map(([unique, text]) => `${unique}${text}`);
 
-const oddKeys = fc.oneof(
+const invalidKeys = fc.oneof(
   fc.integer({ min: 256, max: 2_000 }).map((length) => ["x".repeat(length)]),
   fc.constantFrom(["é"], ["a\tb"], ["ÿþ"], ["a\u0080"], [""], ["a,b"], [","], ["a", "a"], ["a", "b"], ["a", "b", "c"]),
 );
 
-function isRepeatable({ rpc }: Operation): boolean {
+function acceptsIdempotencyKey({ rpc }: Operation): boolean {
   return getOption(rpc, accepts_idempotency_key);
 }
 
-function sendWith(operation: Operation, good: Template, keys: readonly string[]) {
-  return (protocol: ProtocolName, { credential, resolve }: Means): Sent => {
-    const sent = sentTo(protocol, operation, credential, encode(protocol, operation, resolved(good, resolve)));
-    if (sent.by === "socket") throw new Error(`${protocol} is not asked by bytes`);
+function sendWith(operation: Operation, valid: Template, keys: readonly string[]) {
+  return (protocol: ProtocolName, { credential, resolve }: CaseContext): Sent => {
+    const sent = sentTo(protocol, operation, credential, encode(protocol, operation, resolved(valid, resolve)));
+    if (sent.by === "socket") throw new Error(`${protocol} is not sent as raw bytes`);
     return { ...sent, headers: [...sent.headers, ...keys.map((key) => ["idempotency-key", key] as const)] };
   };
 }

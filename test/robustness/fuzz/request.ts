@@ -1,4 +1,4 @@
-/** What a lane has that a request can refer to; of each list, the cursors that it gave. */
+/** Pools of values that a request can refer to, including the cursors of each list. */
 export type PoolName =
   | "keyId"
   | "secret"
@@ -8,22 +8,22 @@ export type PoolName =
   | "homeId"
   | `cursor of ${string}`;
 
-/** Stands in a generated request for something that is there when the request is sent. */
+/** A placeholder in a generated request for a value that is known when the request is sent. */
 export interface Reference {
   readonly refersTo: PoolName;
   readonly index: number;
 }
 
-/** A request in the names, times and enum names of HTTP, with references in it. */
+/** A request with the field names, times and enum names of HTTP/JSON, and with references. */
 export type Template = Readonly<Record<string, unknown>>;
 
-/** A request whose references have become values. */
+/** A request with all references resolved. */
 export type Request = Readonly<Record<string, unknown>>;
 
-/** Finds what a reference stands for; undefined if there is no such thing, and the field is left out. */
+/** Resolves a reference. Undefined if there is no value; the field is then omitted. */
 export type Resolve = (reference: Reference) => string | undefined;
 
-/** Puts values in the place of references. They stand at the top of a request. */
+/** Replaces references by values. References occur only at the top level of a request. */
 export function resolved(template: Template, resolve: Resolve): Request {
   const members = Object.entries(template).map(([name, given]) => [name, isReference(given) ? resolve(given) : given]);
   return Object.fromEntries(members.filter(([, given]) => given !== undefined));

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { anyCase, type Case } from "./cases.js";
 import { kinds } from "./kinds.js";
-import { type Ledger, mostAttempts, openLane } from "./lane.js";
+import { type Ledger, maxAttempts, openWorker } from "./lane.js";
 import { operations } from "./operations.js";
 import { createSender } from "./send.js";
 import { protocolNames } from "./sent.js";
@@ -9,7 +9,7 @@ import { watchCases } from "./slow-cases.js";
 import { findMisstored } from "./stored.js";
 import { createTally, type Tally } from "./tally.js";
 
-/** The service that is tried. */
+/** The service under test. */
 export interface Subject {
   readonly httpUrl: string;
   readonly grpcAddress: string;
@@ -20,91 +20,91 @@ export interface Subject {
 export interface RunOptions {
   readonly seed: number;
   readonly cases: number;
-  /** Plays one case again: the path that was reported with its seed. */
+  /** Replays one case: the path that was reported with its seed. */
   readonly path?: string | undefined;
   readonly progress?: (tally: Tally) => void;
 }
 
-/** What came of a run. */
+/** The result of a run. */
 export interface Run {
   readonly tally: Tally;
   readonly elapsedMs: number;
-  /** How long the slowest case kept the event loop, in units of work of the same machine. */
+  /** How long the slowest case blocked the event loop, in units of a reference work on the same machine. */
   readonly slowest: number;
-  /** What is wrong with the service, or with the run itself; empty if nothing is. */
+  /** Errors of the service or of the run itself. Empty if there are none. */
   readonly failings: readonly string[];
 }
 
-/** How many cases are under way at once. */
-const lanes = 32;
+/** Cases in flight. */
+const workers = 32;
 
-/** How often it is tried to make a case smaller that has failed. */
-const mostTries = 100;
+/** Attempts to shrink a failed case. */
+const maxShrinkAttempts = 100;
 
-/** From so many cases on, none of their sorts may be missing. */
-const enough = 10_000;
+/** With at least this many cases, every operation, protocol and kind must occur. */
+const minCasesForCoverage = 10_000;
 
 /**
- * How much may be asked again because the service was not ready. Where a busy machine makes it stand still for a second,
- * every lane asks again up to four times, however few cases that second would have had: one such moment is free, and a
- * tenth of the cases allows for more in a longer run. On two cores with five times their work, nothing was asked again.
- * A service that refuses one call in four for no reason oversteps it in the shortest run.
+ * The maximum of retries because the service was unavailable. If a busy machine pauses the service for a second, every
+ * worker retries up to four times, however few cases that second would have had. The limit allows one such pause, and a
+ * tenth of the cases for more pauses in a longer run. On two cores with five times their load, there were no retries. A
+ * service that refuses one call in four without reason exceeds the limit in the shortest run.
  */
-const mostAskedAgain = (cases: number) => lanes * (mostAttempts - 1) + cases / 10;
+const maxRetries = (cases: number) => workers * (maxAttempts - 1) + cases / 10;
 
-/** Sends so many cases to the service, and says what was not answered as it must be. */
+/** Sends this many cases to the service and reports every response that violates its contract. */
 export async function runFuzz(subject: Subject, { seed, cases, path, progress }: RunOptions): Promise<Run> {
-  const beganAt = performance.now();
+  const startedAt = performance.now();
   const tally = createTally();
   const ledger: Ledger = new Map();
-  const watched = watchCases(createSender(subject));
-  const { sender } = watched;
-  const before = prototypes();
-  const anything = anyCase();
+  const slowCases = watchCases(createSender(subject));
+  const { sender } = slowCases;
+  const prototypesBefore = prototypes();
+  const generatedCases = anyCase();
   const failings: string[] = [];
   let slowest = 0;
-  /** The lane that has found a mistake. */
-  let failed: number | undefined;
+  /** The worker that has found an error. */
+  let failedWorker: number | undefined;
 
-  async function runLane(index: number): Promise<void> {
-    const lane = await openLane({ sender, operatorKey: subject.operatorKey, ledger, tally });
-    let triesSinceFailure = 0;
-    let played = 0;
-    const property = fc.asyncProperty(anything, async (made) => {
-      const again = `again: npm run fuzz -- --seed ${seed + index} --path ${path ?? played++}`;
-      // One mistake at a time: what another lane has found is being made small.
-      if (failed !== undefined && (failed !== index || ++triesSinceFailure > mostTries)) return;
+  async function runWorker(index: number): Promise<void> {
+    const worker = await openWorker({ sender, operatorKey: subject.operatorKey, ledger, tally });
+    let shrinkAttempts = 0;
+    let caseNumber = 0;
+    const property = fc.asyncProperty(generatedCases, async (testCase) => {
+      const replay = `replay: npm run fuzz -- --seed ${seed + index} --path ${path ?? caseNumber++}`;
+      // While another worker shrinks its failed case, this one skips its cases.
+      if (failedWorker !== undefined && (failedWorker !== index || ++shrinkAttempts > maxShrinkAttempts)) return;
       try {
-        await lane.play(made);
+        await worker.run(testCase);
       } catch (error) {
-        failed = index;
+        failedWorker = index;
         throw error;
       } finally {
-        if (made.sent !== undefined) watched.name(made.sent, again);
+        if (testCase.sent !== undefined) slowCases.name(testCase.sent, replay);
       }
       progress?.(tally);
     });
     const details = await fc.check(property, {
       seed: seed + index,
-      numRuns: path === undefined ? Math.ceil(cases / lanes) : 1,
+      numRuns: path === undefined ? Math.ceil(cases / workers) : 1,
       ...(path !== undefined && { path }),
     });
     if (details.failed) failings.push(reportOf(details));
   }
 
   try {
-    await Promise.all(Array.from({ length: path === undefined ? lanes : 1 }, (_, index) => runLane(index)));
+    await Promise.all(Array.from({ length: path === undefined ? workers : 1 }, (_, index) => runWorker(index)));
     failings.push(...(await findMisstored(subject.databaseUrl, ledger)).slice(0, 10));
-    // Last, because what is sent again is in no ledger.
-    const slow = await watched.confirm();
+    // Last, because cases that are sent again are not in the ledger.
+    const slow = await slowCases.confirm();
     slowest = slow.slowest;
     failings.push(...slow.failings.slice(0, 10));
   } finally {
     sender.close();
   }
-  if (prototypes() !== before) failings.push("a prototype was changed");
+  if (prototypes() !== prototypesBefore) failings.push("a prototype was changed");
   if (failings.length === 0 && path === undefined) failings.push(...gapsIn(tally, cases));
-  return { tally, elapsedMs: performance.now() - beganAt, slowest, failings };
+  return { tally, elapsedMs: performance.now() - startedAt, slowest, failings };
 }
 
 function reportOf({
@@ -117,31 +117,35 @@ function reportOf({
   const why = errorInstance instanceof Error ? errorInstance.message : String(errorInstance);
   return [
     `${why}\n  ${counterexample?.map(String).join()}`,
-    `  (made smaller ${numShrinks} times; again: npm run fuzz -- --seed ${seed} --path ${counterexamplePath})`,
+    `  (shrunk ${numShrinks} times; replay: npm run fuzz -- --seed ${seed} --path ${counterexamplePath})`,
   ].join("\n");
 }
 
-/** A run that leaves something out says nothing about it; one in which all is refused, nothing about what is stored. */
+/**
+ * Finds gaps in a run. A run proves nothing about inputs that it left out, and nothing about storage if all its
+ * cases were refused.
+ */
 export function gapsIn(tally: Tally, cases: number): string[] {
-  if (tally.cases < cases) return [`only ${tally.cases} of ${cases} cases were played`];
-  if (tally.triedAgain > mostAskedAgain(cases)) {
-    return [`in ${cases} cases the service was not ready ${tally.triedAgain} times: it refuses what it could serve`];
+  if (tally.cases < cases) return [`only ${tally.cases} of ${cases} cases were run`];
+  if (tally.triedAgain > maxRetries(cases)) {
+    const count = `in ${cases} cases the service was unavailable ${tally.triedAgain} times`;
+    return [`${count}: it refuses requests that it could serve`];
   }
-  if (cases < enough) return [];
+  if (cases < minCasesForCoverage) return [];
   return [
     ...operations.filter(({ name }) => !tally.byOperation.has(name)).map(({ name }) => `${name} was never called`),
     ...operations
       .filter(({ name }) => !tally.acceptedByOperation.has(name))
       .map(({ name }) => `${name} was never accepted`),
-    ...protocolNames.filter((name) => !tally.byProtocol.has(name)).map((name) => `nothing came through ${name}`),
-    ...kinds.filter(({ name }) => !tally.byKind.has(name)).map(({ name }) => `there was nothing of the kind "${name}"`),
+    ...protocolNames.filter((name) => !tally.byProtocol.has(name)).map((name) => `nothing was sent over ${name}`),
+    ...kinds.filter(({ name }) => !tally.byKind.has(name)).map(({ name }) => `there was no case of the kind "${name}"`),
     ...(tally.accepted < cases / 5 ? [`only ${tally.accepted} of ${cases} cases were accepted`] : []),
-    ...(tally.repeated < cases / 1_000 ? [`only ${tally.repeated} of ${cases} cases were repeated`] : []),
+    ...(tally.repeated < cases / 1_000 ? [`only ${tally.repeated} of ${cases} cases were retried`] : []),
     ...(tally.readBack < cases / 20 ? [`only ${tally.readBack} of ${cases} cases were read back`] : []),
   ];
 }
 
-/** What the prototypes that all objects share look like. */
+/** The property names of the built-in prototypes. */
 function prototypes(): string {
   return [Object, Array, Function, String, Number]
     .map(({ prototype }) => Reflect.ownKeys(prototype).map(String).join())

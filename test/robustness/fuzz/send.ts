@@ -3,7 +3,7 @@ import { type ClientHttp2Session, connect as connectHttp2, type IncomingHttpHead
 import { connect } from "node:net";
 import type { BytesSent, Headers, HttpSent, Sent, StreamSent } from "./sent.js";
 
-/** What came back, of whatever protocol. */
+/** A response of any protocol. */
 export interface Answer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
@@ -12,27 +12,27 @@ export interface Answer {
 
 /** Connections to a service, opened once for many requests. */
 export interface Sender {
-  /** Sends, and waits for the answer; throws if there is none in time. */
+  /** Sends a request and returns the response. Throws if there is none in time. */
   send(sent: Sent): Promise<Answer>;
   close(): void;
 }
 
-/** No request takes as long as this, however busy the machine is. What does has hung. */
-const longestMs = 25_000;
+/** Even on a busy machine, a request that takes longer than this hangs. */
+const timeoutMs = 25_000;
 
-/** How many requests are sent over one gRPC connection. */
-const mostStreams = 90;
+/** Requests per gRPC connection. */
+const maxStreams = 90;
 
 export function createSender({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddress: string }): Sender {
   const agent = new Agent({ keepAlive: true });
   const sessions: ClientHttp2Session[] = [];
   let streams = 0;
 
-  /** Some of what is sent ends the connection; and Node ends one with a hundred streams whose heads it had to refuse. */
+  /** Some inputs end the connection. Node also ends a connection after a hundred streams with refused headers. */
   function openSession(): ClientHttp2Session {
     streams += 1;
     const last = sessions.at(-1);
-    if (last !== undefined && !last.closed && !last.destroyed && streams <= mostStreams) return last;
+    if (last !== undefined && !last.closed && !last.destroyed && streams <= maxStreams) return last;
     const session = connectHttp2(`http://${grpcAddress}`).on("error", () => {});
     sessions.push(session);
     streams = 1;
@@ -53,11 +53,11 @@ export function createSender({ httpUrl, grpcAddress }: { httpUrl: string; grpcAd
 
 function sendHttp(httpUrl: string, agent: Agent, { verb, path, headers, body, pieces }: HttpSent): Promise<Answer> {
   const { hostname, port } = new URL(httpUrl);
-  return within((resolve, reject) => {
+  return withTimeout((resolve, reject) => {
     const names = headers.map(([name]) => name.toLowerCase());
     const length =
       pieces || isBodiless(verb) || names.includes("content-length") ? [] : [["content-length", body.length]];
-    // Given flat, headers are sent as they are, those that come twice included.
+    // A flat array makes Node send headers unchanged, including duplicates.
     const flat = [["host", `${hostname}:${port}`], ...headers, ...length].flat() as string[];
     const outgoing = request({ hostname, port, agent, method: verb, path, headers: flat });
     outgoing.on("response", (incoming) => {
@@ -82,23 +82,23 @@ function isBodiless(verb: string): boolean {
   return verb === "GET" || verb === "HEAD";
 }
 
-function sendBytes(httpUrl: string, { bytes, isCut }: BytesSent): Promise<Answer> {
+function sendBytes(httpUrl: string, { bytes, isTruncated }: BytesSent): Promise<Answer> {
   const { hostname, port } = new URL(httpUrl);
-  return within((resolve) => {
+  return withTimeout((resolve) => {
     const socket = connect({ host: hostname, port: Number(port), allowHalfOpen: true });
     const received: Buffer[] = [];
     socket.on("data", (chunk) => received.push(chunk));
     socket.on("error", () => {});
     socket.on("end", () => socket.destroy());
-    socket.on("close", () => resolve(readAnswer(Buffer.concat(received))));
-    if (isCut) socket.end(bytes);
+    socket.on("close", () => resolve(parseResponse(Buffer.concat(received))));
+    if (isTruncated) socket.end(bytes);
     else socket.write(bytes);
     return () => socket.destroy();
   });
 }
 
-/** Reads an HTTP/1.1 answer as it came over the wire. None at all has the status 0. */
-function readAnswer(wire: Buffer): Answer {
+/** Parses a raw HTTP/1.1 response. Without a response, the status is 0. */
+function parseResponse(wire: Buffer): Answer {
   const end = wire.indexOf("\r\n\r\n");
   const [statusLine = "", ...lines] = wire.subarray(0, Math.max(0, end)).toString("latin1").split("\r\n");
   const headers = Object.fromEntries(
@@ -106,61 +106,61 @@ function readAnswer(wire: Buffer): Answer {
   );
   const status = Number(statusLine.split(" ")[1] ?? 0);
   const rest = wire.subarray(end + 4);
-  if (status === 100) return readAnswer(rest); // to go on was asked for; the answer follows
-  return { status, headers, body: headers["transfer-encoding"] === "chunked" ? joined(rest) : rest };
+  if (status === 100) return parseResponse(rest); // 100 Continue; the final response follows
+  return { status, headers, body: headers["transfer-encoding"] === "chunked" ? joinChunks(rest) : rest };
 }
 
-function joined(chunks: Buffer): Buffer {
+function joinChunks(chunks: Buffer): Buffer {
   const end = chunks.indexOf("\r\n");
   const length = Number.parseInt(chunks.subarray(0, Math.max(0, end)).toString(), 16);
   if (!(length > 0)) return Buffer.alloc(0);
   const begin = end + 2;
-  return Buffer.concat([chunks.subarray(begin, begin + length), joined(chunks.subarray(begin + length + 2))]);
+  return Buffer.concat([chunks.subarray(begin, begin + length), joinChunks(chunks.subarray(begin + length + 2))]);
 }
 
 function sendStream(session: ClientHttp2Session, { path, headers, body }: StreamSent): Promise<Answer> {
-  return within((resolve, reject) => {
-    const stream = session.request({ ":method": "POST", ":path": path, ...gathered(headers) });
-    let answered: Record<string, string> = {};
+  return withTimeout((resolve, reject) => {
+    const stream = session.request({ ":method": "POST", ":path": path, ...groupByName(headers) });
+    let allHeaders: Record<string, string> = {};
     const chunks: Buffer[] = [];
-    const add = (more: IncomingHttpHeaders) => {
-      answered = {
-        ...answered,
-        ...Object.fromEntries(Object.entries(more).map(([name, value]) => [name, String(value)])),
+    const addHeaders = (received: IncomingHttpHeaders) => {
+      allHeaders = {
+        ...allHeaders,
+        ...Object.fromEntries(Object.entries(received).map(([name, value]) => [name, String(value)])),
       };
     };
-    stream.on("response", add);
-    stream.on("trailers", add);
+    stream.on("response", addHeaders);
+    stream.on("trailers", addHeaders);
     stream.on("data", (chunk) => chunks.push(chunk));
     stream.on("error", reject);
     stream.on("close", () => {
-      if (stream.rstCode !== 0 && answered["grpc-status"] === undefined)
+      if (stream.rstCode !== 0 && allHeaders["grpc-status"] === undefined)
         reject(new Error(`the stream was reset: ${stream.rstCode}`));
-      else resolve({ status: Number(answered[":status"] ?? 0), headers: answered, body: Buffer.concat(chunks) });
+      else resolve({ status: Number(allHeaders[":status"] ?? 0), headers: allHeaders, body: Buffer.concat(chunks) });
     });
     stream.end(body);
     return () => stream.destroy();
   });
 }
 
-/** Node wants all values of a name together. */
-function gathered(headers: Headers): Record<string, string | string[]> {
+/** Node expects all values of a header name in one array. */
+function groupByName(headers: Headers): Record<string, string | string[]> {
   const valuesOf = (name: string) => headers.filter(([other]) => other === name).map(([, value]) => value);
   return Object.fromEntries(
     headers.map(([name, value]) => (valuesOf(name).length > 1 ? [name, valuesOf(name)] : [name, value])),
   );
 }
 
-function within(
-  begin: (resolve: (answer: Answer) => void, reject: (why: Error) => void) => () => void,
+function withTimeout(
+  begin: (resolve: (response: Answer) => void, reject: (error: Error) => void) => () => void,
 ): Promise<Answer> {
   let timer: NodeJS.Timeout | undefined;
-  const answered = new Promise<Answer>((resolve, reject) => {
+  const response = new Promise<Answer>((resolve, reject) => {
     const stop = begin(resolve, reject);
     timer = setTimeout(() => {
       stop();
-      reject(new Error(`there was no answer within ${longestMs} ms`));
-    }, longestMs);
+      reject(new Error(`there was no response within ${timeoutMs} ms`));
+    }, timeoutMs);
   });
-  return answered.finally(() => clearTimeout(timer));
+  return response.finally(() => clearTimeout(timer));
 }

@@ -1,32 +1,32 @@
 import type { Operation } from "./operations.js";
 
-/** The protocols, with Connect in both its encodings. */
+/** The protocols, with both encodings of Connect. */
 export const protocolNames = ["http", "grpc", "connect", "connect-proto", "grpc-web"] as const;
 export type ProtocolName = (typeof protocolNames)[number];
 
-/** Headers in their order; over HTTP/1.1, a name may come more than once. */
+/** Headers in order. Over HTTP/1.1, names may repeat. */
 export type Headers = readonly (readonly [string, string])[];
 
-/** A request by HTTP/1.1 whose framing is sound. */
+/** An HTTP/1.1 request with valid framing. */
 export interface HttpSent {
   readonly by: "http";
   readonly verb: string;
   readonly path: string;
   readonly headers: Headers;
   readonly body: Buffer;
-  /** Sent in pieces of these lengths, and the rest, without a Content-Length. */
+  /** Sent in chunks of these lengths, then the rest, without a Content-Length. */
   readonly pieces?: readonly number[];
 }
 
-/** Bytes for a socket. */
+/** Raw bytes for a socket. */
 export interface BytesSent {
   readonly by: "socket";
   readonly bytes: Buffer;
-  /** Whether the request is not complete, and nothing more comes: then the client says that it has finished. */
-  readonly isCut: boolean;
+  /** Whether the request is incomplete. The client then half-closes the connection. */
+  readonly isTruncated: boolean;
 }
 
-/** A stream of HTTP/2. */
+/** An HTTP/2 stream. */
 export interface StreamSent {
   readonly by: "http2";
   readonly path: string;
@@ -36,7 +36,7 @@ export interface StreamSent {
 
 export type Sent = HttpSent | BytesSent | StreamSent;
 
-/** A well-formed request to a protocol around the bytes of a body. */
+/** A well-formed request of a protocol with this body. */
 export function sentTo(protocol: ProtocolName, { routes, rpcPath }: Operation, credential: string, body: Buffer): Sent {
   const authorization = ["authorization", `Bearer ${credential}`] as const;
   if (protocol === "grpc") {
@@ -53,15 +53,15 @@ export function sentTo(protocol: ProtocolName, { routes, rpcPath }: Operation, c
   return { by: "http", verb: "POST", path, headers: [authorization, ["content-type", type]], body: framed };
 }
 
-/** A message as gRPC frames it: a byte of flags, its length, itself. */
+/** A gRPC frame: one byte of flags, the length, the message. */
 export function frame(message: Uint8Array, flags = 0, length = message.length): Buffer {
-  const head = Buffer.alloc(5);
-  head.writeUInt8(flags);
-  head.writeUInt32BE(length, 1);
-  return Buffer.concat([head, message]);
+  const header = Buffer.alloc(5);
+  header.writeUInt8(flags);
+  header.writeUInt32BE(length, 1);
+  return Buffer.concat([header, message]);
 }
 
-/** A sound request as the bytes that HTTP/1.1 has for it, with any headers beside. The connection ends with it. */
+/** The raw HTTP/1.1 bytes of a request, with additional headers. The connection closes after it. */
 export function wireOf({ verb, path, headers }: HttpSent, framing: Headers, body: Buffer): Buffer {
   const lines = [...headers, ...framing, ["host", "a"], ["connection", "close"]].map(
     ([name, value]) => `${name}: ${value}`,
@@ -69,24 +69,24 @@ export function wireOf({ verb, path, headers }: HttpSent, framing: Headers, body
   return Buffer.concat([Buffer.from(`${verb} ${path} HTTP/1.1\r\n${lines.join("\r\n")}\r\n\r\n`, "latin1"), body]);
 }
 
-/** What was sent, for people: credentials left out, and long bodies cut. */
+/** A request in human-readable form, without credentials and with long bodies truncated. */
 export function describe(sent: Sent): string {
   return `${sent.by} ${partsOf(sent).join(" ")}`.replace(/Bearer [^\s"\\]+/g, "Bearer …");
 }
 
 function partsOf(sent: Sent): string[] {
   if (sent.by === "socket") return [shown(sent.bytes)];
-  const headers = JSON.stringify(sent.headers).slice(0, mostShown);
-  const pieces = sent.by === "http" && sent.pieces ? [`in pieces of ${sent.pieces}`] : [];
-  return [sent.by === "http" ? sent.verb : "POST", sent.path.slice(0, mostShown), headers, shown(sent.body), ...pieces];
+  const headers = JSON.stringify(sent.headers).slice(0, maxShown);
+  const pieces = sent.by === "http" && sent.pieces ? [`in chunks of ${sent.pieces}`] : [];
+  return [sent.by === "http" ? sent.verb : "POST", sent.path.slice(0, maxShown), headers, shown(sent.body), ...pieces];
 }
 
-const mostShown = 600;
+const maxShown = 600;
 
-/** As text if it is one, otherwise in hex. */
+/** Text if the bytes are text, otherwise hex. */
 function shown(bytes: Buffer): string {
   const text = bytes.toString();
   const isText = Buffer.from(text).equals(bytes) && !/[^\P{Cc}\r\n]/u.test(text);
-  const whole = isText ? JSON.stringify(text) : `hex ${bytes.toString("hex")}`;
-  return whole.length <= mostShown ? whole : `${whole.slice(0, mostShown)}… (${bytes.length} bytes)`;
+  const full = isText ? JSON.stringify(text) : `hex ${bytes.toString("hex")}`;
+  return full.length <= maxShown ? full : `${full.slice(0, maxShown)}… (${bytes.length} bytes)`;
 }

@@ -1,4 +1,4 @@
-/** What came of the cases, counted. */
+/** Counts of cases and results. */
 export interface Tally {
   cases: number;
   accepted: number;
@@ -7,11 +7,11 @@ export interface Tally {
   readonly byProtocol: Count;
   readonly byKind: Count;
   readonly byOutcome: Count;
-  /** How often something that was accepted was read through another protocol, and was the same. */
+  /** Accepted changes that were read back unchanged over another protocol. */
   readBack: number;
-  /** How often something that was accepted was sent again, with its Idempotency-Key, and answered the same. */
+  /** Accepted requests that returned the same response when retried with their Idempotency-Key. */
   repeated: number;
-  /** How often the service was not ready, and was asked again. */
+  /** Retries because the service was unavailable. */
   triedAgain: number;
 }
 

@@ -82,7 +82,7 @@ it("the report states that all promises hold", () => {
   expect(findFailings(passing)).toEqual([]);
   const machine = { date: "2026-11-15", cpu: "2 × core", memory: "1 GiB", system: "Linux", versions: {} };
   const text = toText({ machine, seconds: 1, measured: [passing], failings: [] });
-  expect(text).toContain("All promises hold.");
+  expect(text).toContain("All guarantees hold.");
   expect(text).toContain("120 – 200");
 });
 
@@ -90,7 +90,7 @@ it.each<[string, Measured]>([
   ["p99 is 5.1 times", { ...passing, overload: { ...passing.overload, p99: 51 } }],
   ["p99 is NaN times", { ...passing, overload: { ...passing.overload, p99: Number.NaN } }],
   ["0.49 of it is served", { ...passing, overload: { ...passing.overload, servedPerSecond: 490 } }],
-  ["nothing was turned away", { ...passing, overload: { ...passing.overload, shed: 0 } }],
+  ["no call was shed", { ...passing, overload: { ...passing.overload, shed: 0 } }],
   ["memory grows by 140 MiB", { ...passing, overload: { ...passing.overload, memory: [120, 250] } }],
   ["up to 101 ms late", { ...passing, overload: { ...passing.overload, latest: 101 } }],
   ["2.0 % of half the capacity", { ...passing, afterwards: { ...phase, turnedAwayPerSecond: 10 } }],

@@ -6,31 +6,35 @@ import { type Latchkey, startLatchkey } from "./latchkey.js";
 import { type HttpRequest, openHttpLoad } from "./load/http.js";
 import { runRound, type Side } from "./rounds.js";
 
-/** A Latchkey with more keys than could be made through its protocols. */
-export interface Crowd {
+/** A Latchkey with more keys than its own API could create. */
+export interface Dataset {
   readonly population: Population;
   readonly latchkey: Latchkey;
-  /** The caller of a key's workspace has it verified. */
+  /** A request that verifies a key, sent by the caller of the key's workspace. */
   request(key: number): HttpRequest;
   load(next: () => HttpRequest): Promise<Side>;
 }
 
-/** A database that is filled. */
-export interface Filled {
+/** A database filled with a population. */
+export interface FilledDatabase {
   readonly population: Population;
   readonly databaseUrl: string;
 }
 
-export async function fillDatabase(bench: Bench, numbers: Numbers): Promise<Filled> {
+export async function fillDatabase(bench: Bench, numbers: Numbers): Promise<FilledDatabase> {
   const population = createPopulation("benchmark", numbers);
   const databaseUrl = await bench.createDatabase();
   await fill(databaseUrl, population, (table, rows) => bench.progress(`${rows.toLocaleString("en-US")} ${table}`));
   return { population, databaseUrl };
 }
 
-/** Starts Latchkey on a database that is filled. */
-export async function startCrowd(bench: Bench, filled: Filled, env: NodeJS.ProcessEnv = {}): Promise<Crowd> {
-  const { population, databaseUrl } = filled;
+/** Starts Latchkey on a filled database. */
+export async function startWithDataset(
+  bench: Bench,
+  database: FilledDatabase,
+  env: NodeJS.ProcessEnv = {},
+): Promise<Dataset> {
+  const { population, databaseUrl } = database;
   const name = `${population.keys.toLocaleString("en-US")} keys`;
   const latchkey = await startLatchkey(bench, { name, env: { DATABASE_URL: databaseUrl, ...env } });
   const callers = Array.from({ length: population.workspaces }, (_, number) => population.secret(number).plaintext);
@@ -51,35 +55,33 @@ export async function startCrowd(bench: Bench, filled: Filled, env: NodeJS.Proce
   };
 }
 
-/** A million keys in ten thousand workspaces, or a tenth of all that where it has to be quick. */
-export function million({ quick }: Pick<Bench, "quick">): Numbers & { readonly word: string } {
+/** A million keys in ten thousand workspaces; fewer of both in a quick run. */
+export function millionKeys({ quick }: Pick<Bench, "quick">): Numbers & { readonly label: string } {
   return quick
-    ? { keys: 20_000, workspaces: 1_000, word: "20,000" }
-    : { keys: 1_000_000, workspaces: 10_000, word: "1,000,000" };
+    ? { keys: 20_000, workspaces: 1_000, label: "20,000" }
+    : { keys: 1_000_000, workspaces: 10_000, label: "1,000,000" };
 }
 
-/** Gives one after the other, and knows how many were given so far. */
-export function counted<T>(give: (number: number) => T) {
-  let given = 0;
+/** Produces items one after the other and counts them. */
+export function counted<T>(create: (index: number) => T) {
+  let count = 0;
   return {
-    next: () => give(given++),
-    get given() {
-      return given;
+    next: () => create(count++),
+    get count() {
+      return count;
     },
   };
 }
 
-/** Has a load go on until so many requests were given. */
+/** Runs a load until it has sent this many requests. */
 export async function runUntil(
   side: Side,
-  requests: { readonly given: number },
-  count: number,
+  requests: { readonly count: number },
+  total: number,
   progress: Bench["progress"],
 ): Promise<void> {
-  while (requests.given < count) {
-    progress(
-      `${side.name}: ${requests.given.toLocaleString("en-US")} of ${count.toLocaleString("en-US")} were verified`,
-    );
+  while (requests.count < total) {
+    progress(`${side.name}: verified ${requests.count.toLocaleString("en-US")} of ${total.toLocaleString("en-US")}`);
     await runRound(side, 2);
   }
 }

@@ -1,8 +1,8 @@
 // A bare Fastify route that runs the statement of identities.getIdentity with postgres.js, on a pool as large as
-// Latchkey's and, as there, with statements that are prepared once. It knows its workspace and asks nobody who calls.
+// Latchkey's and, as there, with statements that are prepared once. It has one fixed workspace and no authentication.
 import { fastify } from "fastify";
 import { openSql } from "../../commands/open-sql.js";
-import { tellAddress } from "./answers.js";
+import { printAddress } from "./response.js";
 
 const { DATABASE_URL = "", WORKSPACE_ID = "" } = process.env;
 const requestId = "req_00000000000000000000000000";
@@ -24,4 +24,4 @@ server.post<{ Body: { externalId: string } }>("/v2/identities.getIdentity", asyn
     },
   };
 });
-tellAddress(await server.listen({ host: "127.0.0.1", port: 0 }));
+printAddress(await server.listen({ host: "127.0.0.1", port: 0 }));

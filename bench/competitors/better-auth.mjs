@@ -1,6 +1,6 @@
-// better-auth's verifyApiKey behind Fastify. It is for servers alone, so a route of ours calls it, and no caller has to
-// be authenticated. Set up to be as fast as it gets without giving up what keys are for: its rate limits are off, what
-// it notes about a key's use is written in the background, and its pool is as large as Latchkey's.
+// better-auth's verifyApiKey behind Fastify. The function is server-only, so a route of this file calls it, and no
+// caller is authenticated. The settings are the fastest that still verify keys properly: rate limits are off, usage of
+// keys is written in the background, and the pool is as large as Latchkey's.
 import { apiKey } from "@better-auth/api-key";
 import { betterAuth } from "better-auth";
 import { getMigrations } from "better-auth/db/migration";

@@ -1,4 +1,5 @@
-// grpc-js as it comes, with one handler that decodes the same request and encodes the same answer by the same code.
+// grpc-js with its defaults and one handler, which decodes the same request and encodes the same response with the same
+// code.
 import { fromBinary, toBinary } from "@bufbuild/protobuf";
 import { Server, ServerCredentials, type sendUnaryData } from "@grpc/grpc-js";
 import {
@@ -7,18 +8,18 @@ import {
   type VerifyKeyResponse,
   VerifyKeyResponseSchema,
 } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { givenAnswer, tellAddress } from "./answers.js";
+import { fixedResponse, printAddress } from "./response.js";
 
-const answer = fromBinary(VerifyKeyResponseSchema, Buffer.from(givenAnswer(), "base64"));
+const fixed = fromBinary(VerifyKeyResponseSchema, Buffer.from(fixedResponse(), "base64"));
 const server = new Server();
 server.register(
   `/${KeysService.typeName}/${KeysService.method.verifyKey.name}`,
-  (_call: unknown, respond: sendUnaryData<VerifyKeyResponse>) => respond(null, answer),
+  (_call: unknown, respond: sendUnaryData<VerifyKeyResponse>) => respond(null, fixed),
   (response) => Buffer.from(toBinary(VerifyKeyResponseSchema, response)),
   (bytes) => fromBinary(VerifyKeyRequestSchema, bytes),
   "unary",
 );
 server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, port) => {
   if (error) throw error;
-  tellAddress(`127.0.0.1:${port}`);
+  printAddress(`127.0.0.1:${port}`);
 });

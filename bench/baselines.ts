@@ -2,8 +2,8 @@ import { fileURLToPath } from "node:url";
 import type { Bench } from "./bench.js";
 import type { Server } from "./servers.js";
 
-/** Starts one of the servers that Latchkey is held against, of those in sides/. */
-export async function startSide(
+/** Starts one of the baseline servers in baselines/. */
+export async function startBaseline(
   bench: Bench,
   name: string,
   file: string,
@@ -11,14 +11,14 @@ export async function startSide(
 ): Promise<{ server: Server; port: number }> {
   const server = await bench.startServer({
     name,
-    program: [fileURLToPath(new URL(`./sides/${file}.js`, import.meta.url))],
+    program: [fileURLToPath(new URL(`./baselines/${file}.js`, import.meta.url))],
     env,
     ready: /^ready on .+$/m,
   });
   return { server, port: portOf(server) };
 }
 
-/** Where a server listens that says `ready on` its address. */
+/** The port of a server that prints `ready on` and its address. */
 export function portOf({ banner }: Server): number {
   return Number(/^ready on .*:(\d+)$/m.exec(banner)?.[1]);
 }
