@@ -145,7 +145,7 @@ describe("where requests are limited", () => {
     const { workspaceId, key } = await spentWorkspace();
     for (const replica of [app, other, app, other]) expect(await http(replica, key)).toMatchObject(refused);
     const lines = logged.filter((line) => line.workspaceId === workspaceId && line.msg !== "call");
-    expect(lines).toMatchObject([{ msg: "a workspace has used up its requests" }]);
+    expect(lines).toMatchObject([{ msg: "rate limit of a workspace reached" }]);
   });
 
   it("who has used up their requests is refused without Redis being asked again", async () => {

@@ -85,7 +85,7 @@ describe("the rows of deleted keys and identities", () => {
       await late.close();
     }
     // Whichever of them removed it says so, when its round is over.
-    await expect.poll(() => lines.join(), { timeout: 10_000 }).toContain("older than they are kept");
+    await expect.poll(() => lines.join(), { timeout: 10_000 }).toContain("past their retention period");
   });
 
   it("stay of an identity for as long as a key names it, without the identity's content", async () => {

@@ -154,7 +154,7 @@ describe("a store that fails loses nothing", () => {
 });
 
 describe("what waits to be stored is bounded", () => {
-  const warned = () => warnings.filter((line) => line.includes("left out")).length;
+  const warned = () => warnings.filter((line) => line.includes("dropping")).length;
   const use = (from: number, count: number, second: number) => {
     for (let i = from; i < from + count; i++) lastUsed.record(`key_${i}`, at(second));
   };
