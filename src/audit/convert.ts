@@ -4,12 +4,12 @@ import type { AuditEventSchema } from "../../gen/latchkey/v1/audit_event_pb.js";
 import type { ListAuditEventsRequest } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import type { EventFilter, EventRow } from "./store.js";
 
-/** An event's row as its message. */
+/** Converts the row of an event to its message. */
 export function toAuditEvent({ at, before, after, ...row }: EventRow): MessageInitShape<typeof AuditEventSchema> {
   return { ...row, at: timestampFromDate(at), before: before ?? undefined, after: after ?? undefined };
 }
 
-/** What a list request asks for, within the workspace that the caller may see. */
+/** The filter of a list request, restricted to the workspace that the caller may see. */
 export function toFilter(request: ListAuditEventsRequest, workspaceId: string | undefined): EventFilter {
   return {
     workspaceId,

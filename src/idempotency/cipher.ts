@@ -1,40 +1,43 @@
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from "node:crypto";
 
-/** What one credential can name and read, and nobody else. */
+/** Derives the ids of one credential's idempotency records, and encrypts them. No other credential can read them. */
 export interface RecordCipher {
-  /** The name of a text: the same each time, and nothing can be told from it. */
-  recordId(text: string): Buffer;
-  /** Closes bytes under a name. */
-  encrypt(name: Buffer, bytes: Uint8Array): Buffer;
-  /** Opens what was closed under this name; throws for anything else. */
-  decrypt(name: Buffer, encrypted: Buffer): Buffer;
+  /** The record id of an idempotency key: deterministic, and it reveals nothing about the key. */
+  recordId(idempotencyKey: string): Buffer;
+  /** Encrypts bytes. They are authenticated together with the record id. */
+  encrypt(recordId: Buffer, bytes: Uint8Array): Buffer;
+  /** Decrypts bytes that were encrypted with this record id. Throws for all others. */
+  decrypt(recordId: Buffer, encrypted: Buffer): Buffer;
 }
 
 const keyLength = 32;
 const nonceLength = 12;
 const tagLength = 16;
 
-/** Makes the seal of a credential. The service stores no credential, so what it stores encrypted it cannot read by itself. */
+/**
+ * Creates the cipher of a credential. The service stores no credentials, so it cannot decrypt the stored records by
+ * itself.
+ */
 export function createRecordCipher(credential: string): RecordCipher {
   const keys = Buffer.from(hkdfSync("sha256", credential, "", "latchkey kept answers", 2 * keyLength));
-  const nameKey = keys.subarray(0, keyLength);
-  const sealKey = keys.subarray(keyLength);
+  const hmacKey = keys.subarray(0, keyLength);
+  const encryptionKey = keys.subarray(keyLength);
 
   return {
-    recordId: (text) => createHmac("sha256", nameKey).update(text).digest(),
+    recordId: (idempotencyKey) => createHmac("sha256", hmacKey).update(idempotencyKey).digest(),
 
-    encrypt(name, bytes) {
+    encrypt(recordId, bytes) {
       const nonce = randomBytes(nonceLength);
-      const cipher = createCipheriv("aes-256-gcm", sealKey, nonce, { authTagLength: tagLength }).setAAD(name);
-      const closed = Buffer.concat([cipher.update(bytes), cipher.final()]);
-      return Buffer.concat([nonce, cipher.getAuthTag(), closed]);
+      const cipher = createCipheriv("aes-256-gcm", encryptionKey, nonce, { authTagLength: tagLength }).setAAD(recordId);
+      const ciphertext = Buffer.concat([cipher.update(bytes), cipher.final()]);
+      return Buffer.concat([nonce, cipher.getAuthTag(), ciphertext]);
     },
 
-    decrypt(name, encrypted) {
+    decrypt(recordId, encrypted) {
       const nonce = encrypted.subarray(0, nonceLength);
       const tag = encrypted.subarray(nonceLength, nonceLength + tagLength);
-      const decipher = createDecipheriv("aes-256-gcm", sealKey, nonce, { authTagLength: tagLength });
-      decipher.setAAD(name).setAuthTag(tag);
+      const decipher = createDecipheriv("aes-256-gcm", encryptionKey, nonce, { authTagLength: tagLength });
+      decipher.setAAD(recordId).setAuthTag(tag);
       return Buffer.concat([decipher.update(encrypted.subarray(nonceLength + tagLength)), decipher.final()]);
     },
   };

@@ -20,106 +20,106 @@ import type { KeyCache } from "../revocation/key-cache.js";
 import { createRecordCipher } from "./cipher.js";
 import { type IdempotencyStore, isDuplicateIdempotencyKey } from "./store.js";
 
-/** Answers a request, whichever RPC it is of. */
+/** Handles a request of any RPC. */
 export type Handle = (request: Message, context: CallContext) => MaybePromise<MessageInitShape<DescMessage>>;
 
-/** Makes a handler of a repeatable RPC one that answers a repeated request as it did the first time. */
+/** Wraps the handler of an idempotent RPC: a retried request gets the first response. */
 export type Idempotency = (method: DescMethodUnary, handle: Handle) => Handle;
 
 /**
- * Only calls with an Idempotency-Key are looked at; all others go straight to their handler. Such a call makes its change
- * at most once, because the handler has the answer kept in the statement of the change (`context.keep`). What failed has
- * changed nothing and is not kept: to try again is right.
+ * Applies only to calls with an Idempotency-Key; all others go directly to their handler. A call with a key makes its
+ * change at most once, because the handler stores the response in the statement of the change (`context.record`).
+ * Errors are not stored: a failed call has changed nothing, so a retry may run.
  *
- * @param holdings tell when all changes so far are durable, and every replica answers by them
+ * @param keyCache waits until all earlier changes are durable and known to every replica
  */
 export function createIdempotency(
   store: IdempotencyStore,
-  holdings: Pick<KeyCache, "knownTimeline" | "awaitEarlierChanges">,
+  keyCache: Pick<KeyCache, "knownTimeline" | "awaitEarlierChanges">,
 ): Idempotency {
   return (method, handle) => {
-    async function handleOnce(request: Message, context: CallContext, key: string) {
+    async function handleIdempotently(request: Message, context: CallContext, key: string) {
       const { call } = context;
-      const seal = createRecordCipher(credentialOf(call));
-      const id = seal.recordId(key);
+      const cipher = createRecordCipher(credentialOf(call));
+      const id = cipher.recordId(key);
 
-      function keep(answer: MessageInitShape<DescMessage>) {
-        const bytes = toBinary(method.output, create(method.output, answer));
-        const encrypted = seal.encrypt(id, Buffer.concat([fingerprintOf(method, request), bytes]));
+      function createRecord(response: MessageInitShape<DescMessage>) {
+        const bytes = toBinary(method.output, create(method.output, response));
+        const encrypted = cipher.encrypt(id, Buffer.concat([fingerprintOf(method, request), bytes]));
         return { id, encrypted };
       }
 
-      async function firstAnswer(): Promise<Message | undefined> {
-        const history = holdings.knownTimeline();
+      async function findFirstResponse(): Promise<Message | undefined> {
+        const timeline = keyCache.knownTimeline();
         const encrypted = await store.findResponse(call, id, authorizedKeyOf(context.caller));
         if (encrypted === undefined) return undefined;
-        const kept = seal.decrypt(id, encrypted);
-        if (!isFingerprintOf(kept.subarray(0, fingerprintLength), method, request)) throw idempotencyConflict();
-        // The first call may have ended before its change was durable, and known everywhere.
-        await holdings.awaitEarlierChanges(call, history);
-        return fromBinary(method.output, kept.subarray(fingerprintLength));
+        const record = cipher.decrypt(id, encrypted);
+        if (!isFingerprintOf(record.subarray(0, fingerprintLength), method, request)) throw idempotencyConflict();
+        // The first call may have ended before its change was durable and known to every replica.
+        await keyCache.awaitEarlierChanges(call, timeline);
+        return fromBinary(method.output, record.subarray(fingerprintLength));
       }
 
-      const first = await firstAnswer();
+      const first = await findFirstResponse();
       if (first !== undefined) return first;
       try {
-        return await handle(request, { ...context, record: keep });
+        return await handle(request, { ...context, record: createRecord });
       } catch (error) {
-        const other = mayBeTooLate(error) ? await firstAnswer() : undefined;
-        if (other === undefined) throw error;
-        return other;
+        const concurrent = mayHaveLostRace(error) ? await findFirstResponse() : undefined;
+        if (concurrent === undefined) throw error;
+        return concurrent;
       }
     }
 
     return (request, context) => {
       const key = idempotencyKeyOf(context.call);
-      return key === undefined ? handle(request, context) : handleOnce(request, context, key);
+      return key === undefined ? handle(request, context) : handleIdempotently(request, context, key);
     };
   };
 }
 
-/** Another call with this key may have come first, and made what stands in the way of this one. */
-function mayBeTooLate(error: unknown): boolean {
+/** Whether a concurrent call with the same idempotency key may have made the change that this error results from. */
+function mayHaveLostRace(error: unknown): boolean {
   if (isDuplicateIdempotencyKey(error)) return true;
   return (
     error instanceof ApiError && (categoryOf(error.code) === "data" || error.code === ErrorCode.LIMITS_QUOTA_EXCEEDED)
   );
 }
 
-/** Without a comma, because two headers may arrive as one, joined by it. */
-const keyForm = /^[\x20-\x2b\x2d-\x7e]{1,255}$/;
+/** Without a comma: an HTTP server may join two headers with it. */
+const keyFormat = /^[\x20-\x2b\x2d-\x7e]{1,255}$/;
 
 function idempotencyKeyOf({ headers }: Call): string | undefined {
   const [key, ...more] = headers?.("idempotency-key") ?? [];
   if (key === undefined) return undefined;
-  if (keyForm.test(key) && more.length === 0) return key;
-  const message = "must be one header of 1 to 255 printable ASCII characters, none of them a comma";
+  if (keyFormat.test(key) && more.length === 0) return key;
+  const message = "must be a single header of 1 to 255 printable ASCII characters without a comma";
   throw invalidInput([{ location: "Idempotency-Key", message }]);
 }
 
-/** What the caller was admitted by. It is read from the headers once more, so that no object has to carry it. */
+/** The caller's bearer token. It is read from the headers again, so that no object has to contain it. */
 function credentialOf({ headers }: Call): string {
   return bearerToken(headers?.("authorization")[0] ?? "");
 }
 
 const fingerprintLength = 32;
 
-/** The same for the same request of the same RPC, through whichever protocol it comes, and in whatever order its maps are. */
+/** Equal for equal requests of the same RPC, over any protocol and for any order of map entries. */
 function fingerprintOf({ parent, name, input }: DescMethodUnary, request: Message): Buffer {
-  const text = JSON.stringify([parent.typeName, name, toJson(input, request)], inOrder);
+  const text = JSON.stringify([parent.typeName, name, toJson(input, request)], sortEntries);
   return createHash("sha256").update(text).digest();
 }
 
-function inOrder(_name: string, value: JsonValue): JsonValue {
+function sortEntries(_name: string, value: JsonValue): JsonValue {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
   return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)));
 }
 
-/** A request is looked at before it is judged, since time alone may have made it invalid: `expires` in the past. */
+/** The request is not validated yet: time alone may have made it invalid, for example an `expires` in the past. */
 function isFingerprintOf(fingerprint: Buffer, method: DescMethodUnary, request: Message): boolean {
   try {
     return fingerprintOf(method, request).equals(fingerprint);
   } catch {
-    return false; // what cannot be written as JSON was never accepted
+    return false; // a request that cannot be encoded as JSON was never accepted
   }
 }

@@ -3,7 +3,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { IdentitySchema } from "../../gen/latchkey/v1/identity_pb.js";
 import type { IdentityReference, IdentityRow } from "./store.js";
 
-/** An identity's row as its message. */
+/** Converts the row of an identity to its message. */
 export function toIdentity(row: IdentityRow): MessageInitShape<typeof IdentitySchema> {
   return {
     identityId: row.identityId,
@@ -14,8 +14,8 @@ export function toIdentity(row: IdentityRow): MessageInitShape<typeof IdentitySc
   };
 }
 
-/** The reference of a valid request; protovalidate has seen to it that exactly one is set. */
+/** The reference of a validated request. protovalidate has checked that exactly one is set. */
 export function toReference({ reference }: { reference: IdentityReference | { case: undefined } }): IdentityReference {
-  if (reference.case === undefined) throw new Error("a request without its required reference was taken for valid");
+  if (reference.case === undefined) throw new Error("validation accepted a request without its required reference");
   return reference;
 }

@@ -9,25 +9,25 @@ import { toIdentity, toReference } from "./convert.js";
 import type { IdentitiesStore } from "./store.js";
 
 /** The identities of the caller's workspace. */
-export function createIdentitiesService(store: IdentitiesStore, holdings: KeyCache) {
+export function createIdentitiesService(store: IdentitiesStore, keyCache: KeyCache) {
   return {
     async createIdentity({ externalId, meta = {} }, context) {
       const { workspaceId } = callingKey(context);
       const identityId = mintId("id");
-      const answer = { identityId };
-      const history = holdings.knownTimeline();
-      const added = await store.insertIdentity(
+      const response = { identityId };
+      const timeline = keyCache.knownTimeline();
+      const inserted = await store.insertIdentity(
         context.call,
         { identityId, workspaceId, externalId, meta },
         actorOf(context),
-        context.record?.(answer),
+        context.record?.(response),
       );
-      if (!added) {
-        // A client that retries after an unknown outcome concludes from this that its first attempt has created the identity.
-        await holdings.awaitDurability(context.call, history);
+      if (!inserted) {
+        // After an unknown outcome, a retrying client concludes from this error that its first attempt succeeded.
+        await keyCache.awaitDurability(context.call, timeline);
         throw identityAlreadyExists();
       }
-      return answer;
+      return response;
     },
 
     async getIdentity(request, context) {
@@ -48,21 +48,21 @@ export function createIdentitiesService(store: IdentitiesStore, holdings: KeyCac
     async updateIdentity(request, context) {
       const { workspaceId } = callingKey(context);
       const reference = toReference(request);
-      const history = holdings.knownTimeline();
+      const timeline = keyCache.knownTimeline();
       const isChange = changedFields(UpdateIdentityRequestSchema, request).has("meta");
       const row = isChange
         ? await store.updateMeta(context.call, workspaceId, reference, request.meta ?? {}, actorOf(context))
         : await store.findIdentity(context.call, workspaceId, reference);
       if (row === undefined) throw identityNotFound();
-      await (isChange ? holdings.awaitPropagation() : holdings.awaitEarlierChanges(context.call, history));
+      await (isChange ? keyCache.awaitPropagation() : keyCache.awaitEarlierChanges(context.call, timeline));
       return { identity: toIdentity(row) };
     },
 
     async deleteIdentity(request, context) {
       const { workspaceId } = callingKey(context);
-      const history = holdings.knownTimeline();
+      const timeline = keyCache.knownTimeline();
       const deleted = await store.deleteIdentity(context.call, workspaceId, toReference(request), actorOf(context));
-      await (deleted ? holdings.awaitPropagation() : holdings.awaitEarlierChanges(context.call, history));
+      await (deleted ? keyCache.awaitPropagation() : keyCache.awaitEarlierChanges(context.call, timeline));
       if (!deleted) throw identityNotFound();
       return {};
     },

@@ -16,7 +16,7 @@ import type { KeyRecord } from "../revocation/key-state.js";
 import type { MintedSecret } from "./secret.js";
 import type { KeyChanges, KeyRow, NewKey, Owner } from "./store.js";
 
-/** A key's row as its message. */
+/** Converts the row of a key to its message. */
 export function toKey(row: KeyRow): MessageInitShape<typeof KeySchema> {
   return {
     keyId: row.keyId,
@@ -35,7 +35,7 @@ export function toKey(row: KeyRow): MessageInitShape<typeof KeySchema> {
   };
 }
 
-/** What a verification tells about a valid key. */
+/** The response to the verification of a valid key. */
 export function toVerifyResponse(
   key: Omit<KeyRecord, "workspaceEnabled">,
 ): MessageInitShape<typeof VerifyKeyResponseSchema> {
@@ -52,7 +52,7 @@ export function toVerifyResponse(
   };
 }
 
-/** What is stored of a new key. */
+/** The row of a new key. */
 export function toNewKey(request: CreateKeyRequest, keyId: string, workspaceId: string, secret: MintedSecret): NewKey {
   return {
     keyId,
@@ -68,18 +68,18 @@ export function toNewKey(request: CreateKeyRequest, keyId: string, workspaceId: 
   };
 }
 
-/** Who is to own the key; undefined for nobody. */
+/** The owner of a new or changed key; undefined for none. */
 export function toOwner({ owner }: Pick<CreateKeyRequest, "owner">, workspaceId: string): Owner | undefined {
   if (owner.case === "identityId") return { kind: "existing", identityId: owner.value };
   if (owner.case === undefined) return undefined;
   return { kind: "named", identity: { identityId: mintId("id"), workspaceId, externalId: owner.value, meta: {} } };
 }
 
-/** What an update changes. A field that is to change and unset is cleared. */
+/** The changes of an update. A field that is in the update mask and unset is cleared. */
 export function toChanges(request: UpdateKeyRequest, workspaceId: string): KeyChanges {
   const changed = changedFields(UpdateKeyRequestSchema, request);
   if (changed.has("enabled") && request.enabled === undefined) {
-    throw invalidInput([{ location: "enabled", message: "cannot be cleared: it must be true or false" }]);
+    throw invalidInput([{ location: "enabled", message: "cannot be cleared; it must be true or false" }]);
   }
   const { name = null, meta = null, expires, scopes, permissions, enabled } = request;
   const ownerChanged = changed.has("identity_id") || changed.has("external_id");

@@ -3,29 +3,29 @@ import { createEpisode } from "../observe/episode.js";
 import type { Log } from "../observe/log.js";
 
 /**
- * Remembers when keys were last used, and stores it in batches: no call waits for it. By this machine's time of day, which is
- * good enough: nothing is decided by it.
+ * Collects the last-used times of keys and stores them in batches, so that no call waits for the write. The times are
+ * those of this machine's clock, which is good enough, because no decision depends on them.
  */
 export interface LastUsed {
   /** @param at in milliseconds since 1970 */
   record(keyId: string, at: number): void;
-  /** Stores what is still unstored. */
+  /** Stores the times that are not stored yet. */
   close(): Promise<void>;
 }
 
-/** How much a crash can lose. */
-const flushEveryMs = 2_000;
+/** A crash loses the times of at most one interval. */
+const flushIntervalMs = 2_000;
 
-/** How long a stop waits for a database that does not answer. */
-const patienceMs = 5_000;
+/** How long shutdown waits for a database that does not answer. */
+const closeTimeoutMs = 5_000;
 
-/** Until a batch is stored, no other change of its keys is made: so it is small, and a change waits for a moment only. */
-const largestBatch = 500;
+/** A batch locks its keys until it is stored. It is small, so that other changes of these keys wait only briefly. */
+const maxBatchSize = 500;
 
-/** How many keys are remembered at most, which takes 20 MB: more come only if Postgres is away, or too slow, for long. */
-const mostUnstored = 100_000;
+/** Takes 20 MB. Only a long outage or slowness of PostgreSQL leads to so many. */
+const maxPending = 100_000;
 
-/** @param store resolves to the ids of keys whose last use could not be stored yet */
+/** @param store resolves to the ids of keys whose last-used time could not be stored yet */
 export function createLastUsed(
   store: (uses: ReadonlyMap<string, number>) => Promise<readonly string[]>,
   log: Log,
@@ -34,35 +34,35 @@ export function createLastUsed(
   let full = false;
   const outage = createEpisode(log, {
     level: "warn",
-    begun: "when keys were last used cannot be stored; it is tried again and again",
-    over: "when keys were last used is stored again",
+    begun: "cannot store last-used times of keys; retrying",
+    over: "last-used times of keys are stored again",
   });
 
   function record(keyId: string, at: number): void {
     const known = uses.get(keyId);
-    if (known === undefined && uses.size >= mostUnstored) leaveOut();
+    if (known === undefined && uses.size >= maxPending) warnFull();
     else if (known === undefined || known < at) uses.set(keyId, at);
   }
 
-  /** Said once, until everything that was remembered is stored. */
-  function leaveOut(): void {
+  /** Logs once until the pending times are stored. */
+  function warnFull(): void {
     if (!full)
-      log.warn({ keys: mostUnstored }, "too many keys wait for their last use to be stored; more are left out");
+      log.warn({ keys: maxPending }, "too many last-used times are not stored yet; dropping those of further keys");
     full = true;
   }
 
-  /** Stores what is there now; what comes meanwhile waits for the next time, or one busy key would be stored without end. */
+  /** Stores the times that are pending now. Later ones wait for the next flush, or a busy key would make it endless. */
   async function flush(): Promise<void> {
     const pending = [...uses];
     uses = new Map();
     try {
       while (pending.length > 0) {
-        const batch = new Map(pending.slice(0, largestBatch));
-        const left = await store(batch);
-        pending.splice(0, largestBatch);
-        for (const keyId of left) record(keyId, batch.get(keyId) as number);
+        const batch = new Map(pending.slice(0, maxBatchSize));
+        const skipped = await store(batch);
+        pending.splice(0, maxBatchSize);
+        for (const keyId of skipped) record(keyId, batch.get(keyId) as number);
       }
-      full = uses.size >= mostUnstored;
+      full = uses.size >= maxPending;
       outage.end();
     } catch (error) {
       for (const [keyId, at] of pending) record(keyId, at);
@@ -73,7 +73,7 @@ export function createLastUsed(
   let flushing = Promise.resolve();
   const timer = setInterval(() => {
     flushing = flushing.then(flush);
-  }, flushEveryMs);
+  }, flushIntervalMs);
   timer.unref();
 
   return {
@@ -81,8 +81,8 @@ export function createLastUsed(
     async close() {
       clearInterval(timer);
       const stored = flushing.then(flush).then(() => uses.size === 0);
-      const inTime = await Promise.race([stored, sleep(patienceMs, false, { ref: false })]);
-      if (!inTime) log.warn({ keys: uses.size }, "the database does not answer; when keys were last used is lost");
+      const inTime = await Promise.race([stored, sleep(closeTimeoutMs, false, { ref: false })]);
+      if (!inTime) log.warn({ keys: uses.size }, "the database does not answer; last-used times of keys are lost");
     },
   };
 }

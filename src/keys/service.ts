@@ -16,7 +16,7 @@ import type { KeyState } from "../revocation/key-state.js";
 import { toChanges, toKey, toNewKey, toOwner, toVerifyResponse } from "./convert.js";
 import type { LastUsed } from "./last-used.js";
 import { createQueryCache } from "./permission-query.js";
-import { checkCreation, checkDeletion, checkGivenScopes, checkReroll, checkUpdate } from "./scope-rules.js";
+import { checkCreation, checkDeletion, checkGrantedScopes, checkReroll, checkUpdate } from "./scope-rules.js";
 import { hashSecret, isWellFormedSecret, mintSecret, prefixOf } from "./secret.js";
 import type { KeyChanges, KeyRow, KeysStore } from "./store.js";
 import { verify } from "./verify.js";
@@ -24,45 +24,45 @@ import { verify } from "./verify.js";
 /**
  * The keys of the caller's workspace.
  *
- * @param now the time that expiry is judged by
+ * @param now the clock that expiry is checked against
  */
-export function createKeysService(store: KeysStore, holdings: KeyCache, lastUsed: LastUsed, now: () => Date) {
+export function createKeysService(store: KeysStore, keyCache: KeyCache, lastUsed: LastUsed, now: () => Date) {
   const queryOf = createQueryCache();
 
-  /** For as long as a key is held as it is, there is one good verdict on it: frozen, so that it is also written once. */
-  const goodVerdicts = new WeakMap<KeyState["key"], VerifyKeyResponse>();
+  /** One response per cached key state that is valid. Frozen, so that it is also serialized only once. */
+  const validResponses = new WeakMap<KeyState["key"], VerifyKeyResponse>();
 
-  function goodVerdictOn(key: KeyState["key"]): VerifyKeyResponse {
-    const known = goodVerdicts.get(key);
-    if (known !== undefined) return known;
-    const verdict = Object.freeze(create(VerifyKeyResponseSchema, toVerifyResponse(key)));
-    goodVerdicts.set(key, verdict);
-    return verdict;
+  function validResponse(key: KeyState["key"]): VerifyKeyResponse {
+    const existing = validResponses.get(key);
+    if (existing !== undefined) return existing;
+    const response = Object.freeze(create(VerifyKeyResponseSchema, toVerifyResponse(key)));
+    validResponses.set(key, response);
+    return response;
   }
 
-  /** Looks for a key that this process does not hold for the caller. */
-  function lookUp(held: KeyState | undefined, secret: string, hash: string, call: Call) {
-    // A text that cannot be a secret of ours is not looked up.
+  /** Looks up a key that is not in the memory of this process, or that belongs to another workspace. */
+  function lookUp(cached: KeyState | undefined, secret: string, hash: string, call: Call) {
+    // A malformed secret cannot exist, so it is not looked up.
     if (!isWellFormedSecret(secret)) return undefined;
-    // What is held of another workspace is looked for as long as what is nowhere: how soon we answer tells nothing.
-    return holdings.get(held === undefined ? hash : hashSecret(hash), call);
+    // Against a timing side channel: a cached key of another workspace takes as long as a key that does not exist.
+    return keyCache.get(cached === undefined ? hash : hashSecret(hash), call);
   }
 
-  /** Changes a key, and returns it as it is then. */
+  /** Changes a key and returns the changed row. */
   async function change(keyId: string, changes: KeyChanges, context: CallContext): Promise<KeyRow> {
     const caller = callingKey(context);
     const { call } = context;
     const by = actorOf(context);
-    let before: string | undefined;
-    // Again, should the key change between the judgement and the change.
+    let previousXid: string | undefined;
+    // Retries if the key changes between the check and the update.
     for (;;) {
-      const seen = await store.readKeyVersion(call, caller.workspaceId, keyId, by);
-      if (seen === undefined) throw keyNotFound();
-      if (seen.changedXid === before) throw identityNotFound();
-      checkUpdate(caller, seen, changes);
-      const updated = await store.updateKey(call, seen, changes, by);
+      const current = await store.readKeyVersion(call, caller.workspaceId, keyId, by);
+      if (current === undefined) throw keyNotFound();
+      if (current.changedXid === previousXid) throw identityNotFound();
+      checkUpdate(caller, current, changes);
+      const updated = await store.updateKey(call, current, changes, by);
       if (updated !== undefined) return updated;
-      before = seen.changedXid;
+      previousXid = current.changedXid;
     }
   }
 
@@ -70,12 +70,12 @@ export function createKeysService(store: KeysStore, holdings: KeyCache, lastUsed
   async function remove(keyId: string, context: CallContext): Promise<boolean> {
     const caller = callingKey(context);
     const by = actorOf(context);
-    // Again, should the key change between the check and the deletion.
+    // Retries if the key changes between the check and the deletion.
     for (;;) {
-      const seen = await store.readKeyVersion(context.call, caller.workspaceId, keyId, by);
-      if (seen === undefined) return false;
-      checkDeletion(caller, seen);
-      if (await store.deleteKey(context.call, seen, by)) return true;
+      const current = await store.readKeyVersion(context.call, caller.workspaceId, keyId, by);
+      if (current === undefined) return false;
+      checkDeletion(caller, current);
+      if (await store.deleteKey(context.call, current, by)) return true;
     }
   }
 
@@ -85,16 +85,16 @@ export function createKeysService(store: KeysStore, holdings: KeyCache, lastUsed
       const secret = mintSecret(request.prefix);
       const key = toNewKey(request, mintId("key"), caller.workspaceId, secret);
       checkCreation(caller, key);
-      const answer = { keyId: key.keyId, key: secret.plaintext };
-      const stored = await store.insertKey(
+      const response = { keyId: key.keyId, key: secret.plaintext };
+      const inserted = await store.insertKey(
         context.call,
         key,
         toOwner(request, caller.workspaceId),
         actorOf(context),
-        context.record?.(answer),
+        context.record?.(response),
       );
-      if (!stored) throw identityNotFound();
-      return answer;
+      if (!inserted) throw identityNotFound();
+      return response;
     },
 
     async getKey({ keyId }, context) {
@@ -116,24 +116,24 @@ export function createKeysService(store: KeysStore, holdings: KeyCache, lastUsed
     async updateKey(request, context) {
       const caller = callingKey(context);
       const changes = toChanges(request, caller.workspaceId);
-      checkGivenScopes(caller, changes.scopes ?? []);
+      checkGrantedScopes(caller, changes.scopes ?? []);
       context.call.revokes = mayRevoke(changes);
-      const history = holdings.knownTimeline();
+      const timeline = keyCache.knownTimeline();
       const isRead = Object.keys(changes).length === 0;
       const row = isRead
         ? await store.findKey(context.call, caller.workspaceId, request.keyId)
         : await change(request.keyId, changes, context);
       if (row === undefined) throw keyNotFound();
-      await (isRead ? holdings.awaitEarlierChanges(context.call, history) : holdings.awaitPropagation());
+      await (isRead ? keyCache.awaitEarlierChanges(context.call, timeline) : keyCache.awaitPropagation());
       return { key: toKey(row) };
     },
 
     async deleteKey({ keyId }, context) {
       context.call.revokes = true;
-      const history = holdings.knownTimeline();
+      const timeline = keyCache.knownTimeline();
       const deleted = await remove(keyId, context);
-      // Also if it is gone already: whoever tries again may not know how the first attempt ended.
-      await (deleted ? holdings.awaitPropagation() : holdings.awaitEarlierChanges(context.call, history));
+      // Also if the key is already deleted: a retrying client may not know how its first attempt ended.
+      await (deleted ? keyCache.awaitPropagation() : keyCache.awaitEarlierChanges(context.call, timeline));
       if (!deleted) throw keyNotFound();
       return {};
     },
@@ -142,18 +142,18 @@ export function createKeysService(store: KeysStore, holdings: KeyCache, lastUsed
       const caller = callingKey(context);
       context.call.revokes = expiration === 0n;
       const by = actorOf(context);
-      // Again, should the key change between the judgement and the change.
+      // Retries if the key changes between the check and the replacement.
       for (;;) {
         const old = await store.readKeyVersion(context.call, caller.workspaceId, keyId, by);
         if (old === undefined) throw keyNotFound();
         checkReroll(caller, old);
-        if (old.isExpired) throw successorStillborn();
+        if (old.isExpired) throw rerollOfExpiredKey();
         const secret = mintSecret(prefixOf(old.start));
         const successor = { keyId: mintId("key"), hash: secret.hash, start: secret.start };
-        const answer = { keyId: successor.keyId, key: secret.plaintext };
-        if (await store.replaceKey(context.call, old, Number(expiration), successor, by, context.record?.(answer))) {
-          await holdings.awaitPropagation();
-          return answer;
+        const response = { keyId: successor.keyId, key: secret.plaintext };
+        if (await store.replaceKey(context.call, old, Number(expiration), successor, by, context.record?.(response))) {
+          await keyCache.awaitPropagation();
+          return response;
         }
       }
     },
@@ -162,14 +162,14 @@ export function createKeysService(store: KeysStore, holdings: KeyCache, lastUsed
       const { workspaceId } = callingKey(context);
       const query = request.permissions === undefined ? undefined : queryOf(request.permissions);
       const hash = hashSecret(request.key);
-      const held = holdings.peek(hash);
-      const found = held?.key.workspaceId === workspaceId ? held : lookUp(held, request.key, hash, context.call);
+      const cached = keyCache.peek(hash);
+      const found = cached?.key.workspaceId === workspaceId ? cached : lookUp(cached, request.key, hash, context.call);
       return chain(found, (found) => {
         const key = found?.key.workspaceId === workspaceId ? found.key : undefined;
         const code = verify(key, query, now);
         if (key === undefined || code !== VerificationCode.VALID) return { valid: false, code };
         lastUsed.record(key.keyId, Date.now());
-        return goodVerdictOn(key);
+        return validResponse(key);
       });
     },
 
@@ -184,14 +184,13 @@ export function createKeysService(store: KeysStore, holdings: KeyCache, lastUsed
   } satisfies Handlers<typeof KeysService>;
 }
 
-/** Whether a change can take something from a key that it could be used for. */
+/** Whether a change can make the key unusable for something that it was valid for. */
 function mayRevoke({ enabled, expiresAt, scopes, permissions }: KeyChanges): boolean {
   return enabled === false || scopes !== undefined || permissions !== undefined || expiresAt instanceof Date;
 }
 
-/** A key has the expiry of the one that it replaces. */
-function successorStillborn() {
-  const message =
-    "is of a key whose expiry has passed, and so would be its successor's: set `expires` with updateKey first";
+/** A new key inherits the expiry of the key that it replaces. */
+function rerollOfExpiredKey() {
+  const message = "refers to an expired key; set a new `expires` with updateKey before rerolling it";
   return invalidInput([{ location: "keyId", message }]);
 }

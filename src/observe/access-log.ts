@@ -5,63 +5,64 @@ import { pathOf } from "../errors.js";
 import type { CallMetrics, CountCall } from "./call-metrics.js";
 import type { Log } from "./log.js";
 
-/** What is known of a call when it has been answered. */
+/** A finished call, as it is logged and counted. */
 export interface CallRecord {
   readonly requestId: string;
   readonly protocol: Protocol;
   /** The RPC, or the HTTP method and path where no RPC was reached; never the query. */
   readonly method: string;
   readonly workspaceId: string | undefined;
-  /** By the clock that only runs on, `performance.now()`. */
+  /** On the monotonic clock, `performance.now()`. */
   readonly startedAt: number;
   readonly failure: ApiError | undefined;
-  /** The HTTP status with which Connect itself refused a call, before it reached us. */
+  /** The HTTP status with which the Connect library refused a call before our code ran. */
   readonly refusedWith?: number | undefined;
   readonly span?: Span | undefined;
 }
 
 export type Protocol = "grpc" | "connect" | "http";
 
-/** Takes a call down: in a line of the log, and in what is counted. */
+/** Writes the log line of a call, and updates the call metrics. */
 export type AccessLog = (call: CallRecord) => void;
 
-/** Only what was not foreseen brings its cause along. */
-export function createAccessLog(log: Log, tally: CallMetrics): AccessLog {
-  // What is the same for every call of an RPC is found once.
-  const prepared: Record<Protocol, Map<string, Prepared>> = { grpc: new Map(), connect: new Map(), http: new Map() };
+/** Only unexpected errors have a cause, and only those are logged with it. */
+export function createAccessLog(log: Log, metrics: CallMetrics): AccessLog {
+  // The log bindings and the counter of an RPC are the same for all its calls, so they are created once.
+  const recorders: Record<Protocol, Map<string, Recorder>> = { grpc: new Map(), connect: new Map(), http: new Map() };
 
-  function preparedFor(protocol: Protocol, method: string): Prepared {
-    const known = prepared[protocol].get(method);
-    if (known !== undefined) return known;
-    const made = { write: createCallLines(log.child({ protocol, method })), count: tally.counterOf(protocol, method) };
-    prepared[protocol].set(method, made);
-    return made;
+  function recorderOf(protocol: Protocol, method: string): Recorder {
+    const existing = recorders[protocol].get(method);
+    if (existing !== undefined) return existing;
+    const write = createLineWriter(log.child({ protocol, method }));
+    const recorder = { write, count: metrics.counterOf(protocol, method) };
+    recorders[protocol].set(method, recorder);
+    return recorder;
   }
 
   return (call) => {
     const { requestId, protocol, method, workspaceId, startedAt, failure } = call;
-    const { write, count } = preparedFor(protocol, method);
+    const { write, count } = recorderOf(protocol, method);
     const code = callCodeOf(call);
     const durationMs = performance.now() - startedAt;
     count(code, durationMs);
-    // To the microsecond: what lies below is noise.
+    // Rounded to the microsecond: smaller differences are noise.
     write({ requestId, workspaceId, code, durationMs: Math.round(durationMs * 1_000) / 1_000 }, failure?.more.cause);
   };
 }
 
-/** How a call ended, in a word: `ok`, a code of the catalogue, or why there was no answer of ours. */
+/** The result of a call: `ok`, an error code of the catalogue, `cancelled`, or `connect/` and the status of Connect. */
 export function callCodeOf({ failure, refusedWith }: Pick<CallRecord, "failure" | "refusedWith">): string {
   if (failure?.more.cancelled) return "cancelled";
   if (failure !== undefined) return pathOf(failure.code);
   return refusedWith === undefined ? "ok" : `connect/${refusedWith}`;
 }
 
-interface Prepared {
-  readonly write: CallLines;
+interface Recorder {
+  readonly write: LineWriter;
   readonly count: CountCall;
 }
 
-type CallLines = (line: CallLine, cause: unknown) => void;
+type LineWriter = (line: CallLine, cause: unknown) => void;
 
 interface CallLine {
   readonly requestId: string;
@@ -71,27 +72,27 @@ interface CallLine {
 }
 
 /**
- * Writes the lines of calls in pino's own form. Pino is ready for anything, which takes it a tenth of a whole call; here
- * every value is known to need no escape.
+ * Writes the lines of calls in pino's format. Pino's general serialization would take a tenth of the time of a whole
+ * call. No value here needs escaping, so plain string concatenation is enough.
  */
-function createCallLines(log: Log): CallLines {
+function createLineWriter(log: Log): LineWriter {
   const {
     [pino.symbols.streamSym]: stream,
     [pino.symbols.timeSym]: time,
-    [pino.symbols.chindingsSym]: same,
-  } = inside(log);
+    [pino.symbols.chindingsSym]: bindings,
+  } = internalsOf(log);
   return (line, cause) => {
     if (cause !== undefined) return log.error({ ...line, err: cause }, "call");
     if (!log.isLevelEnabled("info")) return;
     const { requestId, workspaceId, code, durationMs } = line;
-    const where = workspaceId === undefined ? "" : `,"workspaceId":"${workspaceId}"`;
-    const what = `"requestId":"${requestId}"${where},"code":"${code}","durationMs":${durationMs},"msg":"call"`;
-    stream.write(`{"level":${pino.levels.values["info"]}${time()}${same},${what}}\n`);
+    const workspace = workspaceId === undefined ? "" : `,"workspaceId":"${workspaceId}"`;
+    const fields = `"requestId":"${requestId}"${workspace},"code":"${code}","durationMs":${durationMs},"msg":"call"`;
+    stream.write(`{"level":${pino.levels.values["info"]}${time()}${bindings},${fields}}\n`);
   };
 }
 
-/** What pino keeps under the symbols that it publishes for extensions: where lines go, and how they begin. */
-function inside(log: Log) {
+/** Pino's output stream and line prefix, under the symbols that pino publishes for extensions. */
+function internalsOf(log: Log) {
   return log as unknown as {
     readonly [pino.symbols.streamSym]: { write(line: string): void };
     readonly [pino.symbols.timeSym]: () => string;

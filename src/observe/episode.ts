@@ -1,31 +1,31 @@
 import type { Log } from "./log.js";
 
-/** Something that does not work for a while: the log tells of it once when it begins, and once when it is over. */
+/** An outage, which is logged once when it begins and once when it ends. */
 export interface Episode {
-  /** To be called whenever it shows. */
+  /** Called on every failure. Only the first one is logged. */
   begin(details: object): void;
-  /** To be called whenever all is well. */
+  /** Called on every success. Only the first one after a failure is logged. */
   end(): void;
 }
 
-/** What the log says of an outage. */
+/** The log lines of an outage, and the level of the first. */
 export interface EpisodeMessages {
   readonly level: "warn" | "error";
   readonly begun: string;
   readonly over: string;
 }
 
-/** Keeps in mind what was said, so that the log is not filled with it, however often an outage shows. */
+/** Remembers whether the outage is logged already, so that repeated failures do not fill the log. */
 export function createEpisode(log: Log, { level, begun, over }: EpisodeMessages): Episode {
-  let said = false;
+  let logged = false;
   return {
     begin(details) {
-      if (!said) log[level](details, begun);
-      said = true;
+      if (!logged) log[level](details, begun);
+      logged = true;
     },
     end() {
-      if (said) log.info(over);
-      said = false;
+      if (logged) log.info(over);
+      logged = false;
     },
   };
 }

@@ -4,18 +4,18 @@ import { pino } from "pino";
 export const logLevels = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
 export type LogLevel = (typeof logLevels)[number];
 
-/** Structured lines for machines, on stderr; stdout is for people. Credentials are never handed to it. */
+/** Structured JSON lines on stderr; stdout is for people. Callers never pass credentials to the log. */
 export function createLog(level: LogLevel) {
-  stderr ??= createBatches();
+  stderr ??= createBatchedStderr();
   return pino({ level, base: null, timestamp: createTimestamp() }, stderr);
 }
 
-/** A process has one, however many logs. */
-let stderr: ReturnType<typeof createBatches> | undefined;
+/** Shared by all logs of the process. */
+let stderr: ReturnType<typeof createBatchedStderr> | undefined;
 
 export type Log = ReturnType<typeof createLog>;
 
-/** The time of a line, in ISO form; made once for all lines of a millisecond. */
+/** The time of a line in ISO format. All lines of the same millisecond share one string. */
 function createTimestamp(): () => string {
   let ms = Number.NaN;
   let text = "";
@@ -29,69 +29,70 @@ function createTimestamp(): () => string {
   };
 }
 
-/** What a pipe takes in one piece, in characters: so the lines of several workers do not get into each other. */
+/** The atomic write size of a pipe, in characters. Larger writes could interleave the lines of several workers. */
 const batchLength = 4096;
 
-/** How long a line may wait for others to be written with. */
-const batchMs = 100;
+/** How long a line may wait for others, to be written with them. */
+const flushIntervalMs = 100;
 
-/** How much waits for a reader that is slow, in bytes. What comes beyond it is left out, and counted. */
-const mostWaiting = 2 ** 20;
+/** How many bytes are buffered for a slow reader. Lines beyond that are dropped and counted. */
+const maxBufferedBytes = 2 ** 20;
 
-/** How long the end of the process waits for such a reader. */
-const patienceMs = 1_000;
+/** How long the process waits for a slow reader when it exits. */
+const exitFlushTimeoutMs = 1_000;
 
 /**
- * Writes several lines at a time, because each writing costs as much as half a call. By hand, because pino's own
- * destination measures all that is waiting again with every line, and waits for a reader for as long as it takes: who
- * stops reading the log would stop the service. Nothing is lost but by that, which is told, and by kill -9.
+ * Writes lines in batches, because each write costs as much as half a call. Hand-written, because pino's destination
+ * measures its whole buffer again with every line, and waits for a slow reader without a limit. A reader that stops
+ * reading the log would then stop the service. Lines are lost only to such a reader, which is logged, and to kill -9.
  */
-function createBatches() {
+function createBatchedStderr() {
   let lines: string[] = [];
   let length = 0;
-  const waiting: Buffer[] = [];
-  let waitingBytes = 0;
-  let leftOut = 0;
+  const buffered: Buffer[] = [];
+  let bufferedBytes = 0;
+  let droppedLines = 0;
   const pipe = pipeOf(process.stderr);
 
   function add(text: string): void {
     const batch = Buffer.from(text);
-    waiting.push(batch);
-    waitingBytes += batch.length;
+    buffered.push(batch);
+    bufferedBytes += batch.length;
   }
 
-  /** Returns whether everything is out. */
+  /** Returns whether everything is written. */
   function flush(): boolean {
-    if (length === 0 && waiting.length === 0) return true;
+    if (length === 0 && buffered.length === 0) return true;
     if (length > 0) add(lines.join(""));
     lines = [];
     length = 0;
-    pipe?.setBlocking(false); // each time: a worker or a host of backends that ends makes it again what it found
-    for (let first = waiting[0]; first !== undefined; first = waiting[0]) {
-      const taken = writeSome(first);
-      waitingBytes -= taken;
-      if (taken === first.length) waiting.shift();
-      else waiting[0] = first.subarray(taken);
-      if (taken === 0) return false;
-      if (waiting.length === 0 && leftOut > 0) {
-        add(tellLeftOut(leftOut));
-        leftOut = 0;
+    // Each time: a worker or a host of backends restores the mode that it found when it exits.
+    pipe?.setBlocking(false);
+    for (let first = buffered[0]; first !== undefined; first = buffered[0]) {
+      const written = writeSome(first);
+      bufferedBytes -= written;
+      if (written === first.length) buffered.shift();
+      else buffered[0] = first.subarray(written);
+      if (written === 0) return false;
+      if (buffered.length === 0 && droppedLines > 0) {
+        add(droppedLinesMessage(droppedLines));
+        droppedLines = 0;
       }
     }
     return true;
   }
 
-  setInterval(flush, batchMs).unref();
+  setInterval(flush, flushIntervalMs).unref();
   process.once("exit", () => {
-    for (const until = performance.now() + patienceMs; !flush() && performance.now() < until; ) {
+    for (const until = performance.now() + exitFlushTimeoutMs; !flush() && performance.now() < until; ) {
       Atomics.wait(pause, 0, 0, 5);
     }
   });
   return {
     write(line: string) {
       if (length + line.length > batchLength) flush();
-      if (waitingBytes > mostWaiting) {
-        leftOut += 1;
+      if (bufferedBytes > maxBufferedBytes) {
+        droppedLines += 1;
         return;
       }
       lines.push(line);
@@ -100,17 +101,17 @@ function createBatches() {
   };
 }
 
-/** A pipe that is full can say so, or hold up whoever writes. */
+/** A write to a full pipe either fails with EAGAIN or blocks the process. */
 interface Pipe {
   setBlocking(blocking: boolean): void;
 }
 
-/** The pipe that a stream writes to, if it is one; by an inner part of Node, which has no other way to set this. */
+/** The pipe that a stream writes to, if it is one. Node has no public way to set its mode, so this uses `_handle`. */
 function pipeOf(stream: NodeJS.WriteStream): Pipe | undefined {
   return stream.isTTY ? undefined : (stream as { readonly _handle?: Pipe })._handle;
 }
 
-/** Returns how many bytes were taken; none: the reader has to read first. Once nobody reads any more, all are. */
+/** Returns how many bytes were written; 0 if the pipe is full. Once the reader has closed it, all count as written. */
 function writeSome(batch: Buffer): number {
   try {
     return writeSync(2, batch);
@@ -120,8 +121,8 @@ function writeSome(batch: Buffer): number {
   }
 }
 
-function tellLeftOut(lines: number): string {
-  const msg = "the log was not read for a while, and lines were left out";
+function droppedLinesMessage(lines: number): string {
+  const msg = "stderr was not read in time: log lines were dropped";
   return `${JSON.stringify({ level: pino.levels.values["warn"], time: new Date().toISOString(), lines, msg })}\n`;
 }
 

@@ -1,111 +1,109 @@
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, type Metric, Registry } from "prom-client";
 import { type CallCounts, durationBounds } from "./call-metrics.js";
 
-/** Everything that is measured, as it can be told to Prometheus or to another process. */
+/** All metrics of a process, for Prometheus or for another process. */
 export type Metrics = Registry;
 
-/** The same in plain data. */
+/** The same as plain data. */
 export type MetricsData = Awaited<ReturnType<Metrics["getMetricsAsJSON"]>>;
 
-/** What is read when somebody asks for the metrics. Until then, counting costs a plain addition. */
+/** The sources of the metrics. They are read only when the metrics are scraped, so counting costs a plain addition. */
 export interface MetricSources {
   calls(): readonly CallCounts[];
   leaseMsLeft(): number;
   knownTransactions(): number;
   redisInUse(): boolean;
-  /** How often lookups of each kind were answered from where. */
+  /** The number of lookups, by kind and cache level. */
   readonly lookups: Readonly<Record<string, Readonly<Record<string, number>>>>;
   readonly renewals: Readonly<Record<string, number>>;
   readonly checks: { readonly done: number; readonly stale: number };
   pool(): {
     readonly busy: number;
     readonly free: number;
-    /** By class. */
+    /** By statement class. */
     readonly waiting: Readonly<Record<string, number>>;
   };
-  /** How much memory is reserved for clients, in bytes. */
+  /** The part of the memory budget that is in use, in bytes. */
   memoryReserved(): number;
-  /** How often something was turned away, by what there was too little of. */
+  /** How often work was shed, by bottleneck. */
   readonly shed: Readonly<Record<string, number>>;
 }
 
 /** The metrics, by their Prometheus names. */
-export function createMetrics(vitals: MetricSources): Metrics {
+export function createMetrics(sources: MetricSources): Metrics {
   const registry = new Registry();
-  const { counter, gauge, histogram } = metersIn(registry);
+  const { counter, gauge, histogram } = registrationsIn(registry);
 
-  counter("calls_total", "Calls that were answered, by the code of the answer.", ["protocol", "method", "code"], () =>
-    vitals
+  counter("calls_total", "Finished calls, by result code.", ["protocol", "method", "code"], () =>
+    sources
       .calls()
       .flatMap(({ protocol, method, byCode }) =>
         [...byCode].map(([code, value]) => [{ protocol, method, code }, value]),
       ),
   );
-  histogram("call_duration_seconds", "How long calls took, from their head to their answer.", durationBounds, () =>
-    vitals
+  histogram("call_duration_seconds", "Duration of calls, from headers to response.", durationBounds, () =>
+    sources
       .calls()
       .map(({ protocol, method, byDuration, seconds }) => ({ labels: { protocol, method }, byDuration, seconds })),
   );
-  counter("lookups_total", "Lookups of keys and workspaces, by where the answer came from.", ["kind", "source"], () =>
-    Object.entries(vitals.lookups).flatMap(([kind, sources]) =>
-      Object.entries(sources).map(([source, value]) => [{ kind, source }, value]),
+  counter("lookups_total", "Lookups of keys and workspaces, by cache level.", ["kind", "source"], () =>
+    Object.entries(sources.lookups).flatMap(([kind, bySource]) =>
+      Object.entries(bySource).map(([source, value]) => [{ kind, source }, value]),
     ),
   );
 
-  // Of several workers, the one that fares worst is told: a mean would hide it.
-  gauge("lease_seconds_left", "How long what is held may still be used; 0 if the lease is lost.", "min", [], () => [
-    [{}, vitals.leaseMsLeft() / 1_000],
+  // With several workers, the worst value is reported: a mean would hide it.
+  gauge("lease_seconds_left", "Remaining time of the lease on cached key state. 0: expired.", "min", [], () => [
+    [{}, sources.leaseMsLeft() / 1_000],
   ]);
   counter("lease_renewals_total", "Attempts to renew the lease, by result.", ["result"], () =>
-    Object.entries(vitals.renewals).map(([result, value]) => [{ result }, value]),
+    Object.entries(sources.renewals).map(([result, value]) => [{ result }, value]),
   );
-  const known = "The id of the first transaction whose changes are not known here; replicas agree within a lease.";
-  gauge("known_transaction_id", known, "min", [], () => [[{}, vitals.knownTransactions()]]);
-  counter("spot_checks_total", "Accepted keys that were held against Postgres afterwards.", [], () => [
-    [{}, vitals.checks.done],
+  const knownHelp =
+    "Id of the first transaction whose changes this process does not know. Replicas agree within a lease.";
+  gauge("known_transaction_id", knownHelp, "min", [], () => [[{}, sources.knownTransactions()]]);
+  counter("spot_checks_total", "Accepted keys that were checked again in PostgreSQL.", [], () => [
+    [{}, sources.checks.done],
   ]);
-  counter("stale_accept_total", "Accepted keys of which it was known that they had ended. Stays 0.", [], () => [
-    [{}, vitals.checks.stale],
+  counter("stale_accept_total", "Accepted keys that a known change had already revoked. Must stay 0.", [], () => [
+    [{}, sources.checks.stale],
   ]);
 
-  gauge("redis_in_use", "1 while Redis is asked, 0 while it is passed by or there is none.", "min", [], () => [
-    [{}, vitals.redisInUse() ? 1 : 0],
+  gauge("redis_in_use", "1 while Redis is used, 0 while it is bypassed or not configured.", "min", [], () => [
+    [{}, sources.redisInUse() ? 1 : 0],
   ]);
-  gauge("pool_connections", "Connections to Postgres that calls may use, by state.", "sum", ["state"], () => {
-    const { busy, free } = vitals.pool();
+  gauge("pool_connections", "Connections to PostgreSQL in the pool of calls, by state.", "sum", ["state"], () => {
+    const { busy, free } = sources.pool();
     return [
       [{ state: "busy" }, busy],
       [{ state: "free" }, free],
     ];
   });
-  gauge("pool_waiting_statements", "Statements that wait for another to be done, by class.", "sum", ["class"], () =>
-    Object.entries(vitals.pool().waiting).map(([name, value]) => [{ class: name }, value]),
+  gauge("pool_waiting_statements", "Statements in the acquire queue, by statement class.", "sum", ["class"], () =>
+    Object.entries(sources.pool().waiting).map(([name, value]) => [{ class: name }, value]),
   );
-  counter(
-    "shed_total",
-    "Calls, statements and connections turned away, by what there was too little of.",
-    ["bottleneck"],
-    () => Object.entries(vitals.shed).map(([bottleneck, value]) => [{ bottleneck }, value]),
+  counter("shed_total", "Calls, statements and connections that were shed, by bottleneck.", ["bottleneck"], () =>
+    Object.entries(sources.shed).map(([bottleneck, value]) => [{ bottleneck }, value]),
   );
-  gauge("memory_reserved_bytes", "Memory reserved for requests and responses of clients.", "sum", [], () => [
-    [{}, vitals.memoryReserved()],
+  gauge("memory_reserved_bytes", "Memory budget in use by requests and responses in flight.", "sum", [], () => [
+    [{}, sources.memoryReserved()],
   ]);
-  return Registry.merge([registry, ofProcess()]);
+  return Registry.merge([registry, processRegistry()]);
 }
 
-/** The metrics of several workers as those of one service. */
+/** Aggregates the metrics of several workers. */
 export function combineMetrics(all: readonly MetricsData[]): Metrics {
-  return AggregatorRegistry.aggregate(all.map((metrics) => metrics.map(worstLag)));
+  return AggregatorRegistry.aggregate(all.map((metrics) => metrics.map(withMaxLag)));
 }
 
-/** What was counted, without what stood at that moment: all that is left to tell of processes that have ended. */
+/** Aggregates counters and histograms without gauges. For processes that have ended: their gauges mean nothing now. */
 export async function combineCounts(all: readonly MetricsData[]): Promise<MetricsData> {
   const combined = await combineMetrics(all).getMetricsAsJSON();
   return combined.filter(({ type }) => ["counter", "histogram"].includes(String(type)));
 }
 
-/** Of the slowest event loop. Left to itself, prom-client tells the mean of all percentiles. */
-function worstLag(metric: MetricsData[number]): MetricsData[number] {
+/** Reports the lag of the slowest event loop. By default, prom-client would report the mean of all percentiles. */
+function withMaxLag(metric: MetricsData[number]): MetricsData[number] {
   return /^nodejs_eventloop_lag_(p\d+_)?seconds$/.test(metric.name) ? { ...metric, aggregator: "max" } : metric;
 }
 
@@ -118,8 +116,8 @@ interface Durations {
   readonly seconds: number;
 }
 
-/** Ways to say what is measured; nothing is computed until somebody asks. */
-function metersIn(registry: Registry) {
+/** Functions that register metrics. Values are computed only when the metrics are scraped. */
+function registrationsIn(registry: Registry) {
   const registers = [registry];
   return {
     gauge<Label extends string>(
@@ -143,24 +141,24 @@ function metersIn(registry: Registry) {
       }
     },
 
-    /** prom-client's own can only be told one value after the other. This one is told what was counted elsewhere. */
+    /** prom-client's histogram accepts only single observations. This one accepts finished buckets. */
     histogram(name: string, help: string, bounds: readonly number[], read: () => Durations[]): void {
-      const described = { name: `latchkey_${name}`, help, type: "histogram", aggregator: "sum" };
+      const descriptor = { name: `latchkey_${name}`, help, type: "histogram", aggregator: "sum" };
       const get = async () => ({
-        ...described,
-        values: read().flatMap((durations) => histogramValues(described.name, bounds, durations)),
+        ...descriptor,
+        values: read().flatMap((durations) => histogramValues(descriptor.name, bounds, durations)),
       });
-      registry.registerMetric({ ...described, get } as unknown as Metric);
+      registry.registerMetric({ ...descriptor, get } as unknown as Metric);
     },
   };
 }
 
-/** As Prometheus has it, each bucket holds those before it. */
+/** Prometheus buckets are cumulative: each one includes those before it. */
 function histogramValues(name: string, bounds: readonly number[], { labels, byDuration, seconds }: Durations) {
   let count = 0;
-  const buckets = byDuration.map((more, place) => {
-    count += more;
-    return { metricName: `${name}_bucket`, labels: { ...labels, le: bounds[place] ?? "+Inf" }, value: count };
+  const buckets = byDuration.map((inBucket, index) => {
+    count += inBucket;
+    return { metricName: `${name}_bucket`, labels: { ...labels, le: bounds[index] ?? "+Inf" }, value: count };
   });
   return [
     ...buckets,
@@ -171,8 +169,8 @@ function histogramValues(name: string, bounds: readonly number[], { labels, byDu
 
 let processMetrics: Registry | undefined;
 
-/** Memory, CPU, event-loop lag and the like, by the names that prom-client gives them. A process has them once. */
-function ofProcess(): Registry {
+/** Memory, CPU, event-loop lag and so on, under prom-client's names. A process registers them once. */
+function processRegistry(): Registry {
   if (processMetrics === undefined) {
     processMetrics = new Registry();
     collectDefaultMetrics({ register: processMetrics });

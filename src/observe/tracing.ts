@@ -1,4 +1,4 @@
-// The API of OpenTelemetry alone. Which SDK there is, and where it sends spans, is for those to say who run the service.
+// Depends on the OpenTelemetry API only. The operator chooses the SDK and where it sends spans.
 import { setTimeout as sleep } from "node:timers/promises";
 import {
   type Attributes,
@@ -14,26 +14,26 @@ import {
 import { catalogue, grpcStatusOf } from "../errors.js";
 import { type AccessLog, type CallRecord, callCodeOf, type Protocol } from "./access-log.js";
 
-/** Reads a header of a call, or its like in gRPC. */
+/** Reads a header of a call; for gRPC, a metadata entry. */
 export type ReadHeader = (name: string) => string | undefined;
 
-/** What makes the spans of calls. */
+/** Creates the spans of calls. */
 export interface Tracing {
-  /** Begins the span of a call of this RPC, under the one that its client tells of. */
+  /** Begins the span of a call of this RPC. Its parent is the client's span, from the trace headers. */
   beginSpan(path: string, protocol: Protocol, header: ReadHeader): Span;
-  /** Ends the span of each call that is told of, with how it went. */
+  /** Wraps an access log: ends the span of each logged call, with the result of the call. */
   endSpans(logCall: AccessLog): AccessLog;
-  /** Sends the spans that still wait to be sent. */
+  /** Exports the spans that are still buffered. */
   flush(): Promise<void>;
 }
 
-/** What the conventions call our protocols. For HTTP/JSON they have no name. */
-const systems: Record<Protocol, string> = { grpc: "grpc", connect: "connect_rpc", http: "http_json" };
+/** The protocols as values of `rpc.system`. The semantic conventions define none for HTTP/JSON. */
+const rpcSystems: Record<Protocol, string> = { grpc: "grpc", connect: "connect_rpc", http: "http_json" };
 
-/** How long the end of the service waits for spans to be sent. */
-const flushMs = 2_000;
+/** How long shutdown waits for spans to be exported. */
+const flushTimeoutMs = 2_000;
 
-/** Undefined if no SDK has been registered by now: then no call has a span, and none pays for one. */
+/** Undefined if no SDK is registered by now. Calls then have no span, and pay nothing for tracing. */
 export function createTracing(): Tracing | undefined {
   const provider = registeredProvider();
   if (provider === undefined) return undefined;
@@ -41,7 +41,7 @@ export function createTracing(): Tracing | undefined {
   return {
     beginSpan(path, protocol, header) {
       const [, service = "", method = ""] = path.split("/");
-      const attributes = { "rpc.system": systems[protocol], "rpc.service": service, "rpc.method": method };
+      const attributes = { "rpc.system": rpcSystems[protocol], "rpc.service": service, "rpc.method": method };
       const parent = propagation.extract(ROOT_CONTEXT, header, { keys: () => [], get: (read, name) => read(name) });
       return tracer().startSpan(`${service}/${method}`, { kind: SpanKind.SERVER, attributes }, parent);
     },
@@ -52,23 +52,23 @@ export function createTracing(): Tracing | undefined {
     },
 
     async flush() {
-      const flushed = Promise.resolve(provider.forceFlush?.()).catch(() => {}); // the SDK says itself what went wrong
-      await Promise.race([flushed, sleep(flushMs, undefined, { ref: false })]);
+      const flushed = Promise.resolve(provider.forceFlush?.()).catch(() => {}); // the SDK reports its own errors
+      await Promise.race([flushed, sleep(flushTimeoutMs, undefined, { ref: false })]);
     },
   };
 }
 
-/** Asked for anew: one from before an SDK was registered might know nothing of it. */
+/** Fetched each time: a tracer from before the SDK was registered might create no spans. */
 const tracer = () => trace.getTracer("latchkey");
 
-/** What the API hands out without an SDK does nothing; all such providers share one that does nothing. */
+/** Without an SDK, the API returns a proxy. All such proxies delegate to one shared no-op provider. */
 function registeredProvider(): (TracerProvider & { forceFlush?(): Promise<void> }) | undefined {
   const provider = trace.getTracerProvider();
   const registered = provider instanceof ProxyTracerProvider ? provider.getDelegate() : provider;
   return registered === new ProxyTracerProvider().getDelegate() ? undefined : registered;
 }
 
-/** As the conventions have it, a span failed if the service is at fault. */
+/** Follows the semantic conventions: a server span has the status ERROR only if the server is at fault. */
 function endCallSpan(span: Span, record: CallRecord): void {
   const { failure, protocol, requestId, workspaceId } = record;
   const code = callCodeOf(record);
@@ -82,27 +82,27 @@ function endCallSpan(span: Span, record: CallRecord): void {
 }
 
 /**
- * Waits for the answer of a backend, in a span of its own under the one of a call. Of an error only its code is told: its
- * words may repeat what was asked for.
+ * Waits for the response of a backend, in a child span of the call's span. The span contains only the code of an error,
+ * because its message may repeat values of the request.
  *
- * @param learn what the answer, or the error, tells of the question
+ * @param attributesOf further attributes, from the response or the error
  */
 export async function inSpan<T>(
   parent: Span,
   attributes: { readonly "db.system.name": string; readonly "db.operation.name"?: string },
-  answer: Promise<T>,
-  learn: (outcome: unknown) => Attributes = () => ({}),
+  response: Promise<T>,
+  attributesOf: (outcome: unknown) => Attributes = () => ({}),
 ): Promise<T> {
-  const under = trace.setSpan(ROOT_CONTEXT, parent);
+  const parentContext = trace.setSpan(ROOT_CONTEXT, parent);
   const name = attributes["db.operation.name"] ?? attributes["db.system.name"];
-  const span = tracer().startSpan(name, { kind: SpanKind.CLIENT, attributes }, under);
+  const span = tracer().startSpan(name, { kind: SpanKind.CLIENT, attributes }, parentContext);
   try {
-    const found = await answer;
-    span.setAttributes(learn(found));
-    return found;
+    const result = await response;
+    span.setAttributes(attributesOf(result));
+    return result;
   } catch (error) {
     const code = error instanceof Error && "code" in error ? String(error.code) : "unknown";
-    span.setAttributes({ ...learn(error), "error.type": code });
+    span.setAttributes({ ...attributesOf(error), "error.type": code });
     span.setStatus({ code: SpanStatusCode.ERROR });
     throw error;
   } finally {

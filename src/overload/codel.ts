@@ -1,39 +1,39 @@
-// By hand: what npm has under this name (event-loop lag meters, "toobusy") refuses by chance and by the mean of the past.
-// CoDel (RFC 8289) tells a burst, which passes, from a queue that stands, and needs a dozen lines.
+// Hand-written: npm packages for this (event-loop lag meters, "toobusy") reject at random, by a mean of past values.
+// CoDel (RFC 8289) distinguishes a burst, which drains, from a standing queue, and needs a dozen lines.
 
-/** How long one may wait in a queue, in milliseconds. */
+/** The maximum waiting times of a queue, in milliseconds. */
 export interface CoDelOptions {
-  /** While the queue stands. */
+  /** The maximum wait while there is a standing queue. */
   readonly targetMs: number;
-  /** While it does not: bursts and pauses are waited out. */
+  /** The maximum wait otherwise, which lets bursts and pauses drain. */
   readonly burstMs: number;
-  /** A queue stands once everyone has waited for longer than the target, for this long. */
+  /** The queue counts as standing after all waits have exceeded the target for this long. */
   readonly intervalMs: number;
 }
 
-/** How long one may wait in one queue at a given moment. */
+/** The maximum waiting time of one queue, which depends on the recent waits. */
 export interface CoDel {
-  /** Tells how long somebody had waited whose turn came. */
+  /** Records how long an element had waited when it left the queue. */
   recordWait(ms: number, now: number): void;
   maxWait(now: number): number;
 }
 
-/** After a queue has stood, no burst is waited out for so long: more of the same is to be expected. */
-const waryMs = 5_000;
+/** How long bursts get no longer limit after a standing queue, because more load of the same kind is likely. */
+const cooldownMs = 5_000;
 
 /**
- * Watches a queue as CoDel does. A queue that empties again is doing its work, however long it was; one that never does
- * makes everyone wait and helps nobody, so it is kept short. As soon as it is short it would be let grow again, and
- * everyone would wait by turns; so it is not, for a while.
+ * Observes a queue as CoDel does. A queue that drains again is useful, however long it was. A standing queue only adds
+ * delay, so it is kept short. Without the cooldown, the queue could grow again as soon as it is short, and the delay
+ * would oscillate.
  */
 export function createCoDel({ targetMs, burstMs, intervalMs }: CoDelOptions): CoDel {
-  let standsSince = Number.POSITIVE_INFINITY;
-  let waryUntil = Number.NEGATIVE_INFINITY;
+  let standingSince = Number.POSITIVE_INFINITY;
+  let cooldownUntil = Number.NEGATIVE_INFINITY;
   return {
     recordWait(ms, now) {
-      standsSince = ms < targetMs ? Number.POSITIVE_INFINITY : Math.min(standsSince, now);
-      if (now - standsSince >= intervalMs) waryUntil = now + waryMs;
+      standingSince = ms < targetMs ? Number.POSITIVE_INFINITY : Math.min(standingSince, now);
+      if (now - standingSince >= intervalMs) cooldownUntil = now + cooldownMs;
     },
-    maxWait: (now) => (now < waryUntil || now - standsSince >= intervalMs ? targetMs : burstMs),
+    maxWait: (now) => (now < cooldownUntil || now - standingSince >= intervalMs ? targetMs : burstMs),
   };
 }

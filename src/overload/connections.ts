@@ -1,79 +1,79 @@
-// By hand: with several workers, Node 20's own `maxConnections` makes the primary offer a connection that no worker takes
-// again and again, as fast as it can.
+// Hand-written: with several workers and Node 20's `maxConnections`, the primary offers a connection that no worker
+// accepts again and again, in a busy loop.
 import type { Server, Socket } from "node:net";
 import type { ShedCounter } from "./shed-counter.js";
 
 /** The open connections of a port. */
 export interface Connections {
-  /** Undefined: it is closed already. */
+  /** Undefined if the connection is already closed. */
   of(socket: Pick<Socket, "remoteAddress" | "remotePort">): OpenConnection | undefined;
 }
 
-/** What decides which connection is closed when the port is full. The protocol that is spoken on it says so. */
+/** Determines which connection is closed when the port is full. The server of the protocol sets these fields. */
 export interface OpenConnection {
-  /** By the clock that only runs on, `performance.now()`. */
+  /** On the monotonic clock, `performance.now()`. */
   lastUsedAt: number;
-  /** Whether a call with a valid credential ever came over it. */
+  /** Whether the connection ever had a call with a valid credential. */
   authenticated: boolean;
-  /** Whether a call is in flight: such a connection is not closed. */
+  /** Whether a call is in flight. A busy connection is not closed. */
   isBusy(): boolean;
   close(): void;
 }
 
-/** So many connections are chosen at once: a flood of new ones must not have all of them compared each time. */
-const chosenAtOnce = 64;
+/** How many victims one scan selects, so that a flood of new connections does not sort all of them each time. */
+const victimsPerScan = 64;
 
-/** For so long nothing is compared again where all were busy. */
-const allBusyMs = 100;
+/** How long no scan takes place after one that found all connections busy. */
+const allBusyDelayMs = 100;
 
 /**
- * Limits the connections of a port. When it is full, a new one takes the place of one that is idle: first of one that
- * never brought a valid credential, and of these the one that is idle longest. So nobody can keep others out by
- * connections on which nothing is asked. Where all are busy, the new one is closed.
+ * Limits the connections of a port. When the port is full, a new connection replaces an idle one: first those that
+ * never had a valid credential, and of these the one that is idle longest. So idle connections cannot keep other
+ * clients out. If all connections are busy, the new one is closed.
  */
-export function limitConnections(server: Server, most: number, shedding: ShedCounter): Connections {
+export function limitConnections(server: Server, maxConnections: number, shedding: ShedCounter): Connections {
   const open = new Map<string, OpenConnection>();
-  /** The first to close comes last. */
-  let chosen: { readonly peer: string; readonly connection: OpenConnection; readonly lastUsedAt: number }[] = [];
-  let chooseAgainAt = 0;
+  /** In reverse order: the first to close is the last element. */
+  let victims: { readonly peer: string; readonly connection: OpenConnection; readonly lastUsedAt: number }[] = [];
+  let nextScanAt = 0;
 
-  /** Closes the idle connection that is missed least. False: there is none. */
+  /** Closes the first idle connection in the order of the victims. False if there is none. */
   function closeIdle(): boolean {
     for (;;) {
-      const next = chosen.pop() ?? choose();
-      if (next === undefined) return false;
-      const { peer, connection, lastUsedAt } = next;
-      // It may have been used, or closed, since it was chosen.
+      const victim = victims.pop() ?? scan();
+      if (victim === undefined) return false;
+      const { peer, connection, lastUsedAt } = victim;
+      // The connection may have been used, or closed, since the scan.
       if (open.get(peer) !== connection || connection.lastUsedAt !== lastUsedAt || connection.isBusy()) continue;
-      open.delete(peer); // at once: its socket closes later
+      open.delete(peer); // now, because the socket closes later
       connection.close();
       return true;
     }
   }
 
-  function choose() {
+  function scan() {
     const now = performance.now();
-    if (now < chooseAgainAt) return undefined;
-    chosen = [...open]
+    if (now < nextScanAt) return undefined;
+    victims = [...open]
       .filter(([, connection]) => !connection.isBusy())
       .map(([peer, connection]) => ({ peer, connection, lastUsedAt: connection.lastUsedAt }))
       .sort((one, other) => rank(one.connection) - rank(other.connection) || one.lastUsedAt - other.lastUsedAt)
-      .slice(0, chosenAtOnce)
+      .slice(0, victimsPerScan)
       .reverse();
-    if (chosen.length === 0) chooseAgainAt = now + allBusyMs;
-    return chosen.pop();
+    if (victims.length === 0) nextScanAt = now + allBusyDelayMs;
+    return victims.pop();
   }
 
   server.prependListener("connection", (socket: Socket) => {
     const peer = peerOf(socket);
-    if (open.size >= most) {
+    if (open.size >= maxConnections) {
       shedding.count("connections");
       if (!closeIdle()) {
         socket.destroy();
         return;
       }
     }
-    // Until more is known of it, nothing was asked.
+    // Without a request yet. The server of the protocol replaces these values.
     const connection: OpenConnection = {
       lastUsedAt: performance.now(),
       authenticated: false,
@@ -91,7 +91,7 @@ export function limitConnections(server: Server, most: number, shedding: ShedCou
 
 const rank = ({ authenticated }: OpenConnection) => (authenticated ? 1 : 0);
 
-/** An encrypted connection is a socket of its own, over another: what they have in common is who is at the other end. */
+/** A TLS connection is a socket of its own over the TCP socket. The peer's address and port identify both. */
 function peerOf({ remoteAddress, remotePort }: Pick<Socket, "remoteAddress" | "remotePort">): string {
   return `${remoteAddress} ${remotePort}`;
 }

@@ -1,47 +1,49 @@
 import { type CoDelOptions, createCoDel } from "./codel.js";
 
-/** Decides which calls a process takes on: it computes on one event loop, and that is what all of them wait for. */
+/** Decides which calls a process accepts. All calls wait for the same event loop. */
 export interface LoadShedder {
-  /** Whether a call that begins now is to be served. */
+  /** Whether to serve a call that begins now. */
   accepts(): boolean;
 }
 
 /**
- * What is let in while a queue stands is answered soon: it waits for two or three such turns at most. A burst may take
- * two seconds: a thousand calls at once on a slow machine, or the pause of a large collection.
+ * A call that is accepted during a standing queue is answered soon: it waits for at most two or three turns of 25 ms. A
+ * burst may take two seconds: a thousand calls at once on a slow machine, or the pause of a large garbage collection.
  */
-const loopBounds: CoDelOptions = { targetMs: 25, burstMs: 2_000, intervalMs: 250 };
-
-/** So many calls are served in a turn however long it takes: clients that ask one after the other form no endless queue. */
-const fewCalls = 128;
+const defaultOptions: CoDelOptions = { targetMs: 25, burstMs: 2_000, intervalMs: 250 };
 
 /**
- * Watches how long the turns of the event loop last. All calls of a turn were there when it began, so one that begins
- * after 25 ms of it has waited for at least as long. It costs a look at the clock; what could tell of a single call when
- * it arrived is not to be had in Node.
+ * Each turn serves this many calls, however long it takes. Clients that send one call at a time form no endless queue.
+ */
+const minCallsPerTurn = 128;
+
+/**
+ * Measures the turns of the event loop. All calls of a turn had arrived when it began, so a call that begins 25 ms into
+ * the turn has waited at least that long. This costs one reading of the clock. Node does not provide the arrival time
+ * of a single call.
  */
 export function createLoadShedder(
-  bounds: CoDelOptions = loopBounds,
+  options: CoDelOptions = defaultOptions,
   now: () => number = () => performance.now(),
 ): LoadShedder {
-  const patience = createCoDel(bounds);
+  const codel = createCoDel(options);
   let beganAt: number | undefined;
   let endedAt = Number.NEGATIVE_INFINITY;
-  let limit = bounds.burstMs;
+  let limit = options.burstMs;
   let calls = 0;
 
   function endTurn(): void {
     endedAt = now();
-    patience.recordWait(endedAt - (beganAt ?? endedAt), endedAt);
+    codel.recordWait(endedAt - (beganAt ?? endedAt), endedAt);
     beganAt = undefined;
   }
 
   function beginTurn(at: number): void {
     beganAt = at;
     calls = 0;
-    // Nobody had asked for a while, so nobody waited.
-    if (at - endedAt > bounds.targetMs) patience.recordWait(0, at);
-    limit = patience.maxWait(at);
+    // No call arrived for a while, so none waited.
+    if (at - endedAt > options.targetMs) codel.recordWait(0, at);
+    limit = codel.maxWait(at);
     setImmediate(endTurn);
   }
 
@@ -50,7 +52,7 @@ export function createLoadShedder(
       const at = now();
       if (beganAt === undefined) beginTurn(at);
       calls += 1;
-      return calls <= fewCalls || at - (beganAt ?? at) <= limit;
+      return calls <= minCallsPerTurn || at - (beganAt ?? at) <= limit;
     },
   };
 }

@@ -1,39 +1,39 @@
 import { getHeapStatistics } from "node:v8";
 import type { MemoryLimits } from "./memory-budget.js";
 
-/** What clients may do on either port: each, unless it is said otherwise. Times are in milliseconds. */
+/** The limits of clients on both ports. They apply to each client, unless stated otherwise. */
 export interface Limits extends MemoryLimits {
-  /** The head of a request must be complete by then; over HTTP/2, the client's settings. */
+  /** The timeout of the headers of a request; over HTTP/2, of the client's settings. */
   readonly headersTimeoutMs: number;
-  /** A whole request must be complete by then; so long may a client stay that does not read its answer. */
+  /** The timeout of a whole request, and of a client that does not read its response. */
   readonly requestTimeoutMs: number;
-  /** So long may an HTTP/1.1 connection be kept on which nothing is asked. */
+  /** How long an idle HTTP/1.1 connection stays open. */
   readonly keepAliveMs: number;
-  /** The encryption must be agreed on by then. */
+  /** The timeout of the TLS handshake. */
   readonly handshakeTimeoutMs: number;
-  /** How large the head of a request may be, in bytes, and how many headers it may have. */
+  /** The maximum size of the headers of a request in bytes, and their maximum number. */
   readonly maxHeaderBytes: number;
   readonly maxHeaders: number;
-  /** How many requests may wait on an HTTP/1.1 connection while another is answered. */
+  /** How many requests may wait on an HTTP/1.1 connection while another is in flight. */
   readonly maxPipelined: number;
-  /** How many calls may be under way on one gRPC connection. */
+  /** How many calls may be in flight on one gRPC connection. */
   readonly maxStreams: number;
-  /** How many of them may need no credential (health, reflection): some of these stay for as long as their client likes. */
+  /** How many of them may need no credential (health, reflection). Clients can keep some of these open forever. */
   readonly maxPublicStreams: number;
-  /** How many requests a stream of reflection may bring. */
+  /** How many requests one reflection stream may send. */
   readonly maxReflectionRequests: number;
-  /** In how many pieces the message of a gRPC call may come. */
+  /** How many chunks the message of a gRPC call may have. */
   readonly maxMessageChunks: number;
-  /** So long may a gRPC connection be kept on which nothing is asked. */
+  /** How long an idle gRPC connection stays open. */
   readonly grpcIdleMs: number;
-  /** How many calls a gRPC client may take back at once, on one connection, and how many for each second after that. */
+  /** How many calls a gRPC client may reset at once on one connection, and how many per second after that. */
   readonly resetBurst: number;
   readonly resetsPerSecond: number;
-  /** Only those count that are taken back so soon. */
+  /** Only calls that the client resets within this time count. */
   readonly resetWithinMs: number;
 }
 
-/** What clients can make a process hold: an eighth of its heap, so that the work for them has the rest. */
+/** The memory budget: an eighth of the heap. The rest is for the processing of requests. */
 const totalBytes = Math.min(64 * 2 ** 20, Math.floor(getHeapStatistics().heap_size_limit / 8));
 
 export const standardLimits: Limits = {
@@ -43,27 +43,27 @@ export const standardLimits: Limits = {
   handshakeTimeoutMs: 10_000,
   maxHeaderBytes: 16 * 1024,
   maxHeaders: 100,
-  // Clients that pipeline at all send a few at once. Whoever sends more does not wait for what it asked.
+  // Clients that use pipelining send a few requests at once. A client that sends more does not wait for responses.
   maxPipelined: 8,
   totalBytes,
-  // Two of the largest pages.
+  // Two pages of the maximum size.
   connectionBytes: 8 * 2 ** 20,
-  // Strangers and one tenant together leave half of it to the others.
+  // Unauthenticated clients and one tenant together leave half of the budget to the others.
   tenantBytes: Math.floor(totalBytes / 4),
   smallBytes: 16 * 1024,
   maxStreams: 250,
   maxPublicStreams: 8,
   maxReflectionRequests: 100,
-  // The largest message in pieces of 128 bytes. A packet of the network has ten times that.
+  // A message of the maximum size in chunks of 128 bytes. A network packet has ten times that.
   maxMessageChunks: 1_024,
-  // A client that has nothing to ask connects again by itself.
+  // An idle client reconnects by itself with its next call.
   grpcIdleMs: 300_000,
-  // Clients give up calls now and then, by their deadlines. Node 20 allows 1,000 at once, which keeps everyone else waiting
-  // for half a second, and has no setting for it.
+  // Clients cancel calls now and then, because of their deadlines. Node 20 allows 1,000 resets at once. That delays all
+  // other clients by half a second, and Node has no setting for it.
   resetBurst: 200,
   resetsPerSecond: 100,
   resetWithinMs: 50,
 };
 
-/** How often it is looked whether somebody is too slow: left to itself, Node looks every 30 seconds. */
+/** How often the servers check for clients that exceed a timeout. Node's default is 30 seconds. */
 export const timeoutCheckIntervalMs = 1_000;

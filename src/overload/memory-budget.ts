@@ -2,58 +2,59 @@ import type { EventEmitter } from "node:events";
 import type { ShedCounter } from "./shed-counter.js";
 
 /**
- * The memory that clients can make this process hold, over all connections of both ports: request bytes, responses that
- * are not read yet, requests that wait, streams that stay. Whatever is not reserved here is not held for a client.
+ * The memory that clients can occupy in this process, over all connections of both ports: request bytes, unread
+ * responses, waiting requests, open streams. All memory that is kept for a client must be reserved here.
  */
 export interface MemoryBudget {
-  /** How many bytes are reserved. 0 once no connection is open. */
+  /** How many bytes are reserved. 0 when no connection is open. */
   readonly reserved: number;
-  /** The account of a connection. It ends when its socket closes, and with it everything that is still reserved there. */
+  /** The account of a connection. When the socket closes, the account ends and releases all its reservations. */
   accountOf(connection: Connection): MemoryAccount;
 }
 
-/** The socket, or the session, of a connection. */
+/** The socket or the HTTP/2 session of a connection. */
 export interface Connection extends EventEmitter {
   readonly destroyed?: boolean;
 }
 
-/** What one connection holds. */
+/** The reservations of one connection. */
 export interface MemoryAccount {
   readonly reserved: number;
   /**
-   * Reserves memory. Undefined if the connection has ended, or if that would exceed its limit, that of the tenant or that
-   * of the process; this is counted as shed load.
+   * Reserves memory. Undefined if the connection is closed, or if the reservation would exceed the limit of the
+   * connection, of the tenant or of the process. A refused reservation is counted as shed load.
    *
-   * @param tenant who it is for, once that is known. Until then it is for strangers, who together have what a tenant has
+   * @param tenant the tenant, once it is authenticated. Without it, the memory counts for all unauthenticated clients,
+   *   which together have the limit of one tenant
    */
   reserve(bytes: number, tenant?: string): Reservation | undefined;
 }
 
 export interface Reservation {
   readonly bytes: number;
-  /** Reserves more. False if that would exceed a limit; the reservation is then as it was. */
+  /** Reserves more. False, and no change, if that would exceed a limit. */
   grow(bytes: number): boolean;
-  /** Makes it the tenant's, who is known by now. False if that would exceed the tenant's limit; it is then as it was. */
+  /** Moves the reservation to the tenant after authentication. False, and no change, if its limit would be exceeded. */
   assign(tenant: string): boolean;
-  /** Can be called more than once. */
+  /** Idempotent. */
   release(): void;
 }
 
 export interface MemoryLimits {
-  /** Of the process. */
+  /** The limit of the process. */
   readonly totalBytes: number;
   readonly connectionBytes: number;
-  /** Of all connections of a workspace: less than the total, so that no tenant can use up what all of them share. */
+  /** The limit of all connections of a workspace. Less than the total, so that no tenant can exhaust the budget. */
   readonly tenantBytes: number;
   /**
-   * An account that holds no more than this is served although the total, or what its tenant has, is used up, as long as
-   * such accounts stay within as much again: a few large requests must not shut out everybody's small ones.
+   * Accounts up to this size may exceed the limits of the process and of the tenant, up to twice these limits. A few
+   * large requests must not block all small ones.
    */
   readonly smallBytes: number;
 }
 
-/** Whose tenant is not known, or who has none. */
-const strangers = "";
+/** The tenant of calls that are not authenticated yet, or that belong to no workspace. */
+const noTenant = "";
 
 export function createMemoryBudget(limits: MemoryLimits, shedding: ShedCounter): MemoryBudget {
   const { totalBytes, connectionBytes, tenantBytes, smallBytes } = limits;
@@ -61,36 +62,36 @@ export function createMemoryBudget(limits: MemoryLimits, shedding: ShedCounter):
   const reservedByTenant = new Map<string, number>();
   let reserved = 0;
 
-  const ofTenant = (tenant: string) => reservedByTenant.get(tenant) ?? 0;
+  const tenantReserved = (tenant: string) => reservedByTenant.get(tenant) ?? 0;
 
   function addToTenant(bytes: number, tenant: string): void {
-    const sum = ofTenant(tenant) + bytes;
+    const sum = tenantReserved(tenant) + bytes;
     if (sum === 0) reservedByTenant.delete(tenant);
     else reservedByTenant.set(tenant, sum);
   }
 
-  function admits(within: boolean): boolean {
-    if (!within) shedding.count("memory");
-    return within;
+  function countIfShed(withinLimits: boolean): boolean {
+    if (!withinLimits) shedding.count("memory");
+    return withinLimits;
   }
 
-  function fits(bytes: number, ofAccount: number, tenant: string): boolean {
-    const times = ofAccount + bytes <= smallBytes ? 2 : 1;
-    return admits(
-      reserved + bytes <= times * totalBytes &&
-        ofAccount + bytes <= connectionBytes &&
-        ofTenant(tenant) + bytes <= times * tenantBytes,
+  function fits(bytes: number, accountReserved: number, tenant: string): boolean {
+    const factor = accountReserved + bytes <= smallBytes ? 2 : 1;
+    return countIfShed(
+      reserved + bytes <= factor * totalBytes &&
+        accountReserved + bytes <= connectionBytes &&
+        tenantReserved(tenant) + bytes <= factor * tenantBytes,
     );
   }
 
   function openAccount(connection: Connection): MemoryAccount {
     const open = new Set<Reservation>();
-    let ofAccount = 0;
+    let accountReserved = 0;
     let closed = false;
 
     function add(bytes: number, tenant: string): void {
       reserved += bytes;
-      ofAccount += bytes;
+      accountReserved += bytes;
       addToTenant(bytes, tenant);
     }
 
@@ -101,36 +102,36 @@ export function createMemoryBudget(limits: MemoryLimits, shedding: ShedCounter):
 
     return {
       get reserved() {
-        return ofAccount;
+        return accountReserved;
       },
-      reserve(bytes, tenant = strangers) {
-        // A call can outlive its connection. What it would reserve then, no close would ever release.
-        if (closed || connection.destroyed === true || !fits(bytes, ofAccount, tenant)) return undefined;
-        let held = bytes;
-        let holder = tenant;
-        add(bytes, holder);
+      reserve(bytes, initialTenant = noTenant) {
+        // A call can outlive its connection. No "close" event would ever release its later reservations.
+        if (closed || connection.destroyed === true || !fits(bytes, accountReserved, initialTenant)) return undefined;
+        let size = bytes;
+        let tenant = initialTenant;
+        add(bytes, tenant);
         const reservation: Reservation = {
           get bytes() {
-            return held;
+            return size;
           },
           grow(more) {
-            if (!open.has(reservation) || !fits(more, ofAccount, holder)) return false;
-            held += more;
-            add(more, holder);
+            if (!open.has(reservation) || !fits(more, accountReserved, tenant)) return false;
+            size += more;
+            add(more, tenant);
             return true;
           },
-          assign(known) {
-            if (known === holder) return true;
-            if (!open.has(reservation) || !admits(ofTenant(known) + held <= tenantBytes)) return false;
-            addToTenant(-held, holder);
-            addToTenant(held, known);
-            holder = known;
+          assign(newTenant) {
+            if (newTenant === tenant) return true;
+            if (!open.has(reservation) || !countIfShed(tenantReserved(newTenant) + size <= tenantBytes)) return false;
+            addToTenant(-size, tenant);
+            addToTenant(size, newTenant);
+            tenant = newTenant;
             return true;
           },
           release() {
             if (!open.delete(reservation)) return;
-            add(-held, holder);
-            held = 0;
+            add(-size, tenant);
+            size = 0;
           },
         };
         open.add(reservation);
@@ -144,8 +145,8 @@ export function createMemoryBudget(limits: MemoryLimits, shedding: ShedCounter):
       return reserved;
     },
     accountOf(connection) {
-      const known = accounts.get(connection);
-      if (known !== undefined) return known;
+      const existing = accounts.get(connection);
+      if (existing !== undefined) return existing;
       const account = openAccount(connection);
       accounts.set(connection, account);
       return account;

@@ -1,41 +1,41 @@
 import type { Log } from "../observe/log.js";
 
-/** What there was too little of: time of this process, time of the database, room for another connection or for bytes. */
+/** The exhausted resource: time of this process, time of the database, connections, or the memory budget. */
 export type Bottleneck = "event_loop" | "database" | "connections" | "memory";
 
-/** Counts the calls and connections that are turned away. */
+/** Counts the calls and connections that are shed. */
 export interface ShedCounter {
   count(bottleneck: Bottleneck): void;
-  /** How many so far. */
+  /** Since the process started. */
   readonly counts: Readonly<Record<Bottleneck, number>>;
 }
 
-/** Calm is told of once nobody has been turned away for this long. */
-const calmMs = 5_000;
+/** The end of an overload is logged when nothing was shed for this long. */
+const quietMs = 5_000;
 
-/** Says in the log when calls begin to be turned away, and when that is over: not for each, or the log would cost more. */
+/** Logs when shedding begins and when it ends. A line for each shed call would cost more than shedding it. */
 export function createShedCounter(log: Log): ShedCounter {
   const counts: Record<Bottleneck, number> = { event_loop: 0, database: 0, connections: 0, memory: 0 };
-  const storms: Partial<Record<Bottleneck, NodeJS.Timeout>> = {};
+  const overloads: Partial<Record<Bottleneck, NodeJS.Timeout>> = {};
 
   function begin(bottleneck: Bottleneck): NodeJS.Timeout {
     const before = counts[bottleneck];
-    log.warn({ bottleneck }, "more is asked than can be served, and some of it is turned away");
-    let seen = before;
+    log.warn({ bottleneck }, "overloaded: shedding requests");
+    let last = before;
     return setInterval(() => {
-      const calm = counts[bottleneck] === seen;
-      seen = counts[bottleneck];
-      if (!calm) return;
-      clearInterval(storms[bottleneck]);
-      delete storms[bottleneck];
-      log.info({ bottleneck, turnedAway: seen - before }, "nothing is turned away any more");
-    }, calmMs).unref();
+      const quiet = counts[bottleneck] === last;
+      last = counts[bottleneck];
+      if (!quiet) return;
+      clearInterval(overloads[bottleneck]);
+      delete overloads[bottleneck];
+      log.info({ bottleneck, shed: last - before }, "no longer overloaded: shedding has ended");
+    }, quietMs).unref();
   }
 
   return {
     counts,
     count(bottleneck) {
-      storms[bottleneck] ??= begin(bottleneck);
+      overloads[bottleneck] ??= begin(bottleneck);
       counts[bottleneck] += 1;
     },
   };

@@ -1,7 +1,7 @@
 import { quotaExceeded } from "../errors.js";
 import type { Fragment, Statement } from "../storage/postgres/connection.js";
 
-/** How much one workspace may store. */
+/** The quotas of one workspace. */
 export interface Quotas {
   readonly keys: number;
   readonly identities: number;
@@ -9,37 +9,37 @@ export interface Quotas {
   readonly bytes: number;
 }
 
-/** What a change adds to; the bytes of its audit event it adds always. */
+/** Which counts a change increases. Every change adds the bytes of its audit event. */
 export interface Growth {
   readonly keys?: boolean;
-  /** A condition, where it depends on the state of the database. */
+  /** An SQL condition if it depends on the state of the database. */
   readonly identities?: boolean | Fragment;
 }
 
 /**
- * Which quota stands in the way of a change, as an expression of its statement; null if none does. In the statement, so that
- * it costs no round trip; the counts are kept by a trigger. Statements that run at the same time do not see each other's
- * rows, so a quota can be exceeded by as many as there are. Not an exception of SQL: PostgreSQL would log each.
+ * An SQL expression for the statement of a change: the first quota that is reached, or null. Part of the statement, so
+ * that it costs no round trip. A trigger maintains the counts. Concurrent statements do not see each other's rows, so
+ * each of them can exceed a quota by its rows. Not an SQL exception, because PostgreSQL would log each one.
  */
 export function reachedQuota(sql: Statement, quotas: Quotas, workspaceId: string, growth: Growth): Fragment {
   const { keys = false, identities = false } = growth;
-  // What is not asked for has a quota that nobody reaches.
-  const mostKeys = keys ? quotas.keys : Number.MAX_SAFE_INTEGER;
-  const mostIdentities = identities ? quotas.identities : Number.MAX_SAFE_INTEGER;
-  const moreIdentities = typeof identities === "boolean" ? sql`` : sql`and ${identities}`;
+  // Counts that do not grow get a quota that cannot be reached.
+  const maxKeys = keys ? quotas.keys : Number.MAX_SAFE_INTEGER;
+  const maxIdentities = identities ? quotas.identities : Number.MAX_SAFE_INTEGER;
+  const identityCondition = typeof identities === "boolean" ? sql`` : sql`and ${identities}`;
   return sql`(
-    select case when sum(keys) >= ${mostKeys}::bigint then 'keys'
-      when sum(identities) >= ${mostIdentities}::bigint ${moreIdentities} then 'identities'
+    select case when sum(keys) >= ${maxKeys}::bigint then 'keys'
+      when sum(identities) >= ${maxIdentities}::bigint ${identityCondition} then 'identities'
       when sum(bytes) >= ${quotas.bytes}::bigint then 'bytes' end
     from usage where workspace_id = ${workspaceId})`;
 }
 
-/** What a statement says that asked for `reachedQuota`. */
+/** The result row of a statement that contains `reachedQuota`. */
 export interface QuotaCheck {
   readonly reached: keyof Quotas | null;
 }
 
-/** Throws if a quota was in the way, in which case the statement has changed nothing. */
+/** Throws if a quota is reached. The statement has then changed nothing. */
 export function refuseBeyondQuota(quotas: Quotas, check: QuotaCheck | undefined): void {
   if (check?.reached) throw quotaExceeded(check.reached, quotas[check.reached]);
 }

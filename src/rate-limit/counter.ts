@@ -3,63 +3,63 @@ import { LRUCache } from "lru-cache";
 import { RateLimiterMemory, RateLimiterRedis, RateLimiterRes } from "rate-limiter-flexible";
 import type { RedisCache } from "../storage/redis/client.js";
 
-/** How many requests all keys of a workspace may make together, in a window of so many seconds. */
+/** The maximum number of requests of all keys of a workspace together, in one window. */
 export interface RateLimit {
   readonly requests: number;
   readonly windowSeconds: number;
 }
 
-/** How a workspace stands in its window. */
+/** The state of a workspace's window. */
 export interface Count {
-  /** How many requests were made in it, this one included. */
+  /** The requests in the window, this one included. */
   readonly used: number;
-  /** How long it lasts still. */
+  /** The remaining time of the window. */
   readonly msLeft: number;
 }
 
-/** Counts the requests of workspaces, each in a window that begins with its first one. */
+/** Counts the requests of each workspace in a fixed window that begins with its first request. */
 export interface RequestCounter {
   /** @param span of the call that is counted */
   count(workspaceId: string, span?: Span): Promise<Count>;
 }
 
-/** For how long nobody waits for Redis again to count a workspace, when it has not done so in time; and for how many. */
-const pause = { ttl: 1_000, max: 10_000 };
+/** How long Redis is not used for a workspace after a timeout, and for how many workspaces this is remembered. */
+const timeoutCacheOptions = { ttl: 1_000, max: 10_000 };
 
 /**
- * Counts for all replicas together, in Redis; while that is passed by, or if there is none, for this process alone. So
- * counting never fails. One name in Redis for each workspace, so that a cluster can have it.
+ * Counts in Redis, for all replicas together. While Redis is bypassed or not configured, counts in the memory of this
+ * process, so counting never fails. Each workspace has one Redis key, so that the keys can be spread over a cluster.
  */
 export function createRequestCounter(
   { requests, windowSeconds }: RateLimit,
   redis: RedisCache | undefined,
 ): RequestCounter {
-  // With another length, other windows: those of before would end too late.
+  // The prefix contains the window length. After a change of the length, windows of the old length would end too late.
   const keyPrefix = `latchkey:rate:${windowSeconds}`;
-  const terms = { points: requests, duration: windowSeconds, keyPrefix };
-  const shared = redis && new RateLimiterRedis({ ...terms, storeClient: redis.client });
-  const own = new RateLimiterMemory(terms);
-  // The breaker sees to a Redis that hangs, but not to one node of a cluster: the others answer.
-  const unanswered = new LRUCache<string, true>(pause);
+  const options = { points: requests, duration: windowSeconds, keyPrefix };
+  const shared = redis && new RateLimiterRedis({ ...options, storeClient: redis.client });
+  const local = new RateLimiterMemory(options);
+  // The circuit breaker handles a Redis that hangs, but not one that is a node of a cluster: the other nodes answer.
+  const timedOut = new LRUCache<string, true>(timeoutCacheOptions);
 
   return {
     async count(workspaceId, span) {
-      if (shared && redis.inUse && !unanswered.has(workspaceId)) {
-        const told = await redis.store("EVALSHA", () => countIn(shared, workspaceId), span);
-        if (told !== undefined) return told;
-        unanswered.set(workspaceId, true);
+      if (shared && redis.inUse && !timedOut.has(workspaceId)) {
+        const count = await redis.store("EVALSHA", () => countIn(shared, workspaceId), span);
+        if (count !== undefined) return count;
+        timedOut.set(workspaceId, true);
       }
-      return countIn(own, workspaceId);
+      return countIn(local, workspaceId);
     },
   };
 }
 
-/** What is above the limit is thrown by the library. For us it is an answer: Redis has not failed. */
+/** The library throws a result above the limit. Here it is a normal result, because Redis has not failed. */
 async function countIn(limiter: RateLimiterRedis | RateLimiterMemory, workspaceId: string): Promise<Count> {
-  const answer = await limiter.consume(workspaceId).catch((thrown: unknown) => {
+  const result = await limiter.consume(workspaceId).catch((thrown: unknown) => {
     if (thrown instanceof RateLimiterRes) return thrown;
     throw thrown;
   });
-  // In its last moment a window has 0 ms left, which others take for no end at all.
-  return { used: answer.consumedPoints, msLeft: Math.max(1, answer.msBeforeNext) };
+  // In its last moment a window has 0 ms left, which a TTL of the LRU cache would interpret as no expiry.
+  return { used: result.consumedPoints, msLeft: Math.max(1, result.msBeforeNext) };
 }

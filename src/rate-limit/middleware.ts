@@ -7,51 +7,51 @@ import { rateLimited } from "../errors.js";
 import type { Log } from "../observe/log.js";
 import type { RateLimit, RequestCounter } from "./counter.js";
 
-/** Of how many workspaces it is remembered that they have used up their window. Of others, Redis is asked again. */
-const mostSpent = 10_000;
+/** How many workspaces above their limit are remembered. For others, Redis is asked again. */
+const maxExhausted = 10_000;
 
 /**
- * Counts a call as soon as its key is accepted, before its scope and its body are judged: whatever a key may do, its
- * calls cost something. The operator's are not counted, nor is what is refused for its credential.
+ * Counts a call as soon as its key is accepted, before its scope and its body are checked, because refused calls also
+ * cost something. Calls of the operator and calls with an invalid credential are not counted.
  */
 export function withRateLimit(
   authenticate: Authenticate,
   limit: RateLimit,
-  windows: RequestCounter,
+  counter: RequestCounter,
   log: Log,
 ): Authenticate {
   const { requests, windowSeconds } = limit;
   const policy = `"workspace";q=${requests};w=${windowSeconds}`;
-  /** Refused until their window ends, without asking anybody: who asks too often is not to keep Redis busy. */
-  const spent = new LRUCache<string, true>({ max: mostSpent });
+  /** Workspaces above their limit. Their calls are refused until the window ends without a call to Redis. */
+  const exhausted = new LRUCache<string, true>({ max: maxExhausted });
 
   return (call, authorization) =>
     chain(authenticate(call, authorization), (caller) => (caller.kind === "key" ? countCall(call, caller) : caller));
 
   function countCall(call: Call, caller: KeyHolder): MaybePromise<KeyHolder> {
     const { workspaceId } = caller;
-    const spentMs = spent.getRemainingTTL(workspaceId);
-    if (spentMs > 0) throw refusal(call, spentMs);
-    return windows.count(workspaceId, call.span).then(({ used, msLeft }) => {
+    const exhaustedMs = exhausted.getRemainingTTL(workspaceId);
+    if (exhaustedMs > 0) throw refuse(call, exhaustedMs);
+    return counter.count(workspaceId, call.span).then(({ used, msLeft }) => {
       if (used <= requests) {
-        tell(call, requests - used, msLeft);
+        setHeaders(call, requests - used, msLeft);
         return caller;
       }
-      spent.set(workspaceId, true, { ttl: msLeft });
-      // Once for each window: only one call is the first too many.
-      if (used === requests + 1) log.info({ workspaceId }, "a workspace has used up its requests");
-      throw refusal(call, msLeft);
+      exhausted.set(workspaceId, true, { ttl: msLeft });
+      // Logged once per window: exactly one call is the first above the limit.
+      if (used === requests + 1) log.info({ workspaceId }, "rate limit of a workspace reached");
+      throw refuse(call, msLeft);
     });
   }
 
-  function refusal(call: Call, msLeft: number) {
-    tell(call, 0, msLeft);
+  function refuse(call: Call, msLeft: number) {
+    setHeaders(call, 0, msLeft);
     return rateLimited(requests, windowSeconds, msLeft);
   }
 
-  /** In the fields of the IETF's draft on RateLimit headers: how many are left, and for how many seconds more. */
-  function tell(call: Call, left: number, msLeft: number): void {
+  /** The headers of the IETF draft on RateLimit fields: the remaining requests, and the remaining seconds. */
+  function setHeaders(call: Call, remaining: number, msLeft: number): void {
     const secondsLeft = Math.ceil(msLeft / 1_000);
-    call.responseHeaders = { "ratelimit-policy": policy, ratelimit: `"workspace";r=${left};t=${secondsLeft}` };
+    call.responseHeaders = { "ratelimit-policy": policy, ratelimit: `"workspace";r=${remaining};t=${secondsLeft}` };
   }
 }

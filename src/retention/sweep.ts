@@ -5,7 +5,7 @@ import type { Log } from "../observe/log.js";
 import { batchSize, type RetentionStore } from "./store.js";
 
 export interface SweepOptions {
-  /** For how many days audit events are kept. */
+  /** The retention period of audit events, in days. */
   readonly auditDays: number | "forever";
   readonly everyMs: number;
   readonly log: Log;
@@ -14,31 +14,32 @@ export interface SweepOptions {
 const dayMs = 24 * 60 * 60 * 1_000;
 
 /**
- * How long the row of a deleted key or identity stays. Its removal is safe at any age (see record_removed_rows() in SQL),
- * but makes caches forget what they have not used since the deletion: after a day, nobody notices.
+ * How long the row of a deleted key or identity stays. Its removal is safe at any age (see record_removed_rows() in
+ * SQL). But it makes caches drop the entries that they have not used since the deletion. After a day, this has no
+ * noticeable effect.
  */
 const tombstoneMs = dayMs;
 
-/** How much longer a sweep rests after each statement than that took: so it never has more than a fifth of a connection. */
-const restRatio = 4;
+/** The pause after each statement, relative to its duration: a sweep uses at most a fifth of a connection. */
+const pauseRatio = 4;
 
-/** Removes, again and again, what is older than it is kept, until it is stopped. */
+/** Periodically removes rows that are past their retention period. */
 export function startSweep(store: RetentionStore, { auditDays, everyMs, log }: SweepOptions) {
   const stopped = new AbortController();
   const outage = createEpisode(log, {
     level: "warn",
-    begun: "old rows cannot be removed; the service tries again every minute",
-    over: "old rows are removed again",
+    begun: "cannot remove expired rows; retrying every minute",
+    over: "expired rows are removed again",
   });
 
-  /** Removes all that is older than this, batch by batch. */
-  async function removeAll(remove: (keptMs: number) => Promise<number>, keptMs = 0): Promise<number> {
+  /** Removes all rows older than the retention period, in batches. */
+  async function removeAll(remove: (retentionMs: number) => Promise<number>, retentionMs = 0): Promise<number> {
     for (let removed = 0; ; ) {
       const begun = performance.now();
-      const batch = await remove(keptMs);
+      const batch = await remove(retentionMs);
       removed += batch;
       if (batch < batchSize || stopped.signal.aborted) return removed;
-      await sleep((performance.now() - begun) * restRatio, undefined, { signal: stopped.signal });
+      await sleep((performance.now() - begun) * pauseRatio, undefined, { signal: stopped.signal });
     }
   }
 
@@ -50,25 +51,25 @@ export function startSweep(store: RetentionStore, { auditDays, everyMs, log }: S
         identities: await removeAll(store.identities, tombstoneMs),
         idempotencyRecords: await removeAll(store.idempotencyRecords),
       };
-      if (Object.values(removed).some(Boolean)) log.info({ removed }, "removed rows that are older than they are kept");
+      if (Object.values(removed).some(Boolean)) log.info({ removed }, "removed rows past their retention period");
       outage.end();
     } catch (error) {
-      // A database that is asked too much is not to be asked for this, too.
+      // An ApiError means that the database is overloaded. A later sweep removes the rows.
       if (!(error instanceof ApiError) && !stopped.signal.aborted) outage.begin({ err: error });
     }
   }
 
   async function sweepForever(): Promise<void> {
-    // Replicas that start together do not sweep together.
-    let restMs = everyMs * Math.random();
+    // A random first delay, so that replicas that start together do not sweep at the same time.
+    let delayMs = everyMs * Math.random();
     while (!stopped.signal.aborted) {
-      await sleep(restMs, undefined, { ref: false, signal: stopped.signal }).catch(() => {});
+      await sleep(delayMs, undefined, { ref: false, signal: stopped.signal }).catch(() => {});
       if (!stopped.signal.aborted) await sweep();
-      restMs = everyMs;
+      delayMs = everyMs;
     }
   }
 
   void sweepForever();
-  // A statement under way is not waited for: it ends with its connection, and is whole or not there.
+  // Does not wait for a statement in flight: it ends with its connection, and is atomic.
   return { stop: () => stopped.abort() };
 }

@@ -3,7 +3,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { DisabledReason, type WorkspaceSchema } from "../../gen/latchkey/v1/workspace_pb.js";
 import type { WorkspaceRow } from "./store.js";
 
-/** A workspace's row as its message. */
+/** Converts the row of a workspace to its message. */
 export function toWorkspace(row: WorkspaceRow): MessageInitShape<typeof WorkspaceSchema> {
   return {
     workspaceId: row.workspaceId,
@@ -16,7 +16,7 @@ export function toWorkspace(row: WorkspaceRow): MessageInitShape<typeof Workspac
   };
 }
 
-/** Reasons are stored by name, so that the table can be read without the proto. */
+/** Reasons are stored by name, so that people can read the table without the proto. */
 export function writeReason(reason: DisabledReason): string {
   return DisabledReason[reason];
 }

@@ -11,26 +11,26 @@ import type { KeyCache } from "../revocation/key-cache.js";
 import { toWorkspace, writeReason } from "./convert.js";
 import type { WorkspacesStore } from "./store.js";
 
-/** The workspaces, for the operator, and the record of what was changed in them. */
-export function createWorkspacesService(store: WorkspacesStore, holdings: KeyCache, audit: AuditStore) {
+/** The workspaces, for the operator, and their audit events. */
+export function createWorkspacesService(store: WorkspacesStore, keyCache: KeyCache, audit: AuditStore) {
   return {
     async createWorkspace({ name }, context) {
       const secret = mintSecret();
       const workspaceId = mintId("ws");
       const firstKey = rootKey(workspaceId, secret, "first key", ["*"]);
-      const answer = { workspaceId, keyId: firstKey.keyId, key: secret.plaintext };
+      const response = { workspaceId, keyId: firstKey.keyId, key: secret.plaintext };
       const by = actorOf(context);
-      await store.insertWorkspace(context.call, workspaceId, name, firstKey, by, context.record?.(answer));
-      return answer;
+      await store.insertWorkspace(context.call, workspaceId, name, firstKey, by, context.record?.(response));
+      return response;
     },
 
     async createRootKey({ workspaceId, name = "root key", scopes }, context) {
       const secret = mintSecret();
       const key = rootKey(workspaceId, secret, name, scopes.length > 0 ? scopes : ["*"]);
-      const answer = { keyId: key.keyId, key: secret.plaintext };
+      const response = { keyId: key.keyId, key: secret.plaintext };
       const by = actorOf(context);
-      if (!(await store.insertRootKey(context.call, key, by, context.record?.(answer)))) throw workspaceNotFound();
-      return answer;
+      if (!(await store.insertRootKey(context.call, key, by, context.record?.(response)))) throw workspaceNotFound();
+      return response;
     },
 
     async getWorkspace({ workspaceId }, context) {
@@ -51,14 +51,14 @@ export function createWorkspacesService(store: WorkspacesStore, holdings: KeyCac
       const by = actorOf(context);
       const row = await store.disableWorkspace(context.call, workspaceId, writeReason(reason), note ?? null, by);
       if (row === undefined) throw workspaceNotFound();
-      await holdings.awaitPropagation();
+      await keyCache.awaitPropagation();
       return { workspace: toWorkspace(row) };
     },
 
     async enableWorkspace({ workspaceId }, context) {
       const row = await store.enableWorkspace(context.call, workspaceId, actorOf(context));
       if (row === undefined) throw workspaceNotFound();
-      await holdings.awaitPropagation();
+      await keyCache.awaitPropagation();
       return { workspace: toWorkspace(row) };
     },
 
@@ -75,15 +75,15 @@ export function createWorkspacesService(store: WorkspacesStore, holdings: KeyCac
   } satisfies Handlers<typeof WorkspacesService>;
 }
 
-/** A key that the operator makes: nobody owns it, and it never ends. */
+/** A key that the operator creates: without an owner, and without an expiry. */
 function rootKey(workspaceId: string, { hash, start }: MintedSecret, name: string, scopes: readonly string[]): NewKey {
   const settings = { enabled: true, permissions: [], meta: null, expiresAt: null };
   return { keyId: mintId("key"), workspaceId, hash, start, name, scopes, ...settings };
 }
 
-/** The operator sees every workspace; to a key, only its own exists. */
-function visibleTo(caller: Principal, asked: string | undefined): string | undefined {
-  if (caller.kind === "operator") return asked;
-  if (asked !== undefined && asked !== caller.workspaceId) throw workspaceNotFound();
+/** Tenant isolation: the operator sees every workspace, a key only its own. */
+function visibleTo(caller: Principal, requested: string | undefined): string | undefined {
+  if (caller.kind === "operator") return requested;
+  if (requested !== undefined && requested !== caller.workspaceId) throw workspaceNotFound();
   return caller.workspaceId;
 }

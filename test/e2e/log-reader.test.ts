@@ -38,7 +38,7 @@ test("whoever stops reading the log holds up neither calls nor a stop, and is to
   const lines = readLines(reader);
   const told = await until("it is told what was left out", async () => {
     await callOften(16);
-    return lines().find(({ msg }) => msg.includes("left out"));
+    return lines().find(({ msg }) => msg.includes("dropped"));
   });
   const logged = lines().filter(({ code }) => code === "authentication/missing").length;
   expect(told["lines"]).toBeGreaterThan(0);

@@ -14,7 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => app.close());
 
-/** A list whose rows can be added and taken away through the front protocol. */
+/** A list whose rows can be added and removed through the API. */
 interface RowList {
   readonly operation: string;
   readonly idName: "keyId" | "identityId";
@@ -40,13 +40,13 @@ const lists: RowList[] = [
   },
 ];
 
-/** A fresh workspace's first key, with which the walk is made. */
+/** The first key of a new workspace, which reads the pages. */
 interface FirstKey {
   readonly keyId: string;
   readonly key: string;
 }
 
-/** What happens between two pages: rows are added, and others, by any number, are taken away. */
+/** Concurrent changes between two pages: rows are added, and others, chosen by any number, are removed. */
 const interlude = fc.record({ added: fc.nat(2), removed: fc.array(fc.nat(), { maxLength: 2 }) });
 const schedule = fc.record({
   atFirst: fc.nat(10),
@@ -54,33 +54,33 @@ const schedule = fc.record({
   interludes: fc.array(interlude, { maxLength: 6 }),
 });
 
-describe.each(lists)("a walk through $operation while rows come and go", ({ operation, idName, add, remove }) => {
-  it("sees each row that is there throughout exactly once, no row twice, newest last", async () => {
+describe.each(lists)("pagination of $operation during concurrent changes", ({ operation, idName, add, remove }) => {
+  it("returns each row that exists throughout exactly once, no row twice, newest last", async () => {
     const property = fc.asyncProperty(schedule, async ({ atFirst, limit, interludes }) => {
       const { key, keyId } = await succeed<FirstKey>(origin, "workspaces.createWorkspace", operatorKey, { name: "n" });
-      const made = idName === "keyId" ? [keyId] : [];
-      const grow = async () => void made.push(await add(key, made.length));
-      while (made.length < atFirst) await grow();
-      const throughout = new Set(made);
-      const gone = new Set<string>();
-      const left = [...interludes];
+      const created = idName === "keyId" ? [keyId] : [];
+      const addRow = async () => void created.push(await add(key, created.length));
+      while (created.length < atFirst) await addRow();
+      const throughout = new Set(created);
+      const deleted = new Set<string>();
+      const remainingInterludes = [...interludes];
 
       const rows = await walk<Record<string, string>>(origin, operation, key, { limit }, async () => {
-        const { added, removed } = left.shift() ?? { added: 0, removed: [] };
-        for (let i = 0; i < added; i++) await grow();
+        const { added, removed } = remainingInterludes.shift() ?? { added: 0, removed: [] };
+        for (let i = 0; i < added; i++) await addRow();
         for (const number of removed) {
-          const removable = made.filter((id) => id !== keyId && !gone.has(id));
+          const removable = created.filter((id) => id !== keyId && !deleted.has(id));
           const id = removable[number % removable.length];
           if (id === undefined) continue;
           await remove(key, id);
-          gone.add(id);
+          deleted.add(id);
           throughout.delete(id);
         }
       });
 
       const seen = rows.map((row) => row[idName] ?? "");
       expect(new Set(seen).size, "no row twice").toBe(seen.length);
-      expect(seen, "newest last").toEqual(made.filter((id) => seen.includes(id)));
+      expect(seen, "newest last").toEqual(created.filter((id) => seen.includes(id)));
       expect(
         [...throughout].filter((id) => !seen.includes(id)),
         "no row lost",
@@ -90,25 +90,25 @@ describe.each(lists)("a walk through $operation while rows come and go", ({ oper
   });
 });
 
-it("a walk through the events while more are made sees each that was there exactly once, newest first", async () => {
+it("pagination of audit events while more are written returns each earlier one once, newest first", async () => {
   const property = fc.asyncProperty(schedule, async ({ atFirst, limit, interludes }) => {
     const { key } = await createWorkspace(origin);
     let number = 0;
-    const grow = () => succeed(origin, "identities.createIdentity", key, { externalId: `user_${number++}` });
-    while (number < atFirst) await grow();
+    const addRow = () => succeed(origin, "identities.createIdentity", key, { externalId: `user_${number++}` });
+    while (number < atFirst) await addRow();
     const operation = "workspaces.listAuditEvents";
-    const there = await walk<ToldEvent>(origin, operation, key, {});
-    const left = [...interludes];
+    const existing = await walk<ToldEvent>(origin, operation, key, {});
+    const remainingInterludes = [...interludes];
     const seen = await walk<ToldEvent>(origin, operation, key, { limit }, async () => {
-      for (let added = left.shift()?.added ?? 0; added > 0; added--) await grow();
+      for (let added = remainingInterludes.shift()?.added ?? 0; added > 0; added--) await addRow();
     });
-    expect(there).toHaveLength(atFirst + 2);
-    expect(seen).toEqual(there);
+    expect(existing).toHaveLength(atFirst + 2);
+    expect(seen).toEqual(existing);
   });
   await fc.assert(property, { numRuns: 10 });
 });
 
-describe("a text that is not a cursor of ours is refused, and the cursor is named", () => {
+describe("an invalid cursor is refused, and the error names the field `cursor`", () => {
   const operations = ["keys.listKeys", "identities.listIdentities", "workspaces.listAuditEvents"] as const;
   let key: string;
   let cursors: Record<(typeof operations)[number], string>;
@@ -117,7 +117,7 @@ describe("a text that is not a cursor of ours is refused, and the cursor is name
     ({ key } = await createWorkspace(origin));
     for (const externalId of ["a", "b"]) await succeed(origin, "keys.createKey", key, { externalId });
     const issued = async (operation: string) =>
-      (await readPage(origin, operation, key, { limit: 1 })).pagination.cursor ?? expect.fail("there is no cursor");
+      (await readPage(origin, operation, key, { limit: 1 })).pagination.cursor ?? expect.fail("the page has no cursor");
     cursors = {
       "keys.listKeys": await issued("keys.listKeys"),
       "identities.listIdentities": await issued("identities.listIdentities"),
@@ -135,16 +135,16 @@ describe("a text that is not a cursor of ours is refused, and the cursor is name
     await fc.assert(fc.asyncProperty(operation, text, expectRefused), { numRuns: 60 });
   });
 
-  it("a cursor with one character changed, put in or left out", async () => {
+  it("a cursor with one character changed, inserted or removed", async () => {
     const edits = fc.asyncProperty(
       operation,
       fc.nat(),
       fc.nat(1),
       fc.string({ maxLength: 1 }),
-      async (list, number, out, more) => {
+      async (list, number, removed, inserted) => {
         const cursor = cursors[list];
         const at = number % cursor.length;
-        const edited = cursor.slice(0, at) + more + cursor.slice(at + out);
+        const edited = cursor.slice(0, at) + inserted + cursor.slice(at + removed);
         fc.pre(edited !== cursor);
         await expectRefused(list, edited);
       },
@@ -159,12 +159,12 @@ describe("a text that is not a cursor of ours is refused, and the cursor is name
   });
 
   it.each([
-    ["no id at all", ""],
+    ["no id", ""],
     ["an id of another kind", "id_01m7ek0j34e00rk83h700fgn1x"],
-    ["no id's form", "x"],
-    ["a character that Postgres cannot hold", "key_\0"],
+    ["a text that has not the format of an id", "x"],
+    ["a character that PostgreSQL cannot store", "key_\0"],
     ["a quote", "key_' or true --"],
-  ])("a forgery with the right checksum, but of %s", async (_what, id) => {
+  ])("a forged cursor with the right checksum and %s", async (_what, id) => {
     const text = `keys:${id}`;
     await expectRefused("keys.listKeys", Buffer.from(`${crc32(text).toString(36)}:${text}`).toString("base64url"));
   });

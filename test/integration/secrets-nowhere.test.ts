@@ -20,12 +20,12 @@ import {
   type TourClient,
 } from "../support/secrets-tour.js";
 
-const written: string[] = [];
-const log = pino({ level: "trace", base: null }, { write: (line: string) => void written.push(line) });
+const logLines: string[] = [];
+const log = pino({ level: "trace", base: null }, { write: (line: string) => void logLines.push(line) });
 /** Every secret that was minted or sent, those in headers included. */
 const secrets = new Set([operatorKey, ...Object.values(headers)]);
-/** Everything that was answered, apart from the successes that show a new secret. */
-const told: Told[] = [];
+/** All responses, except successful ones that contain a new secret. */
+const responses: Told[] = [];
 const visited = new Set<string>();
 
 let app: TestApp;
@@ -45,7 +45,7 @@ beforeAll(async () => {
     await tourServed(protocol);
     await tourRefused(protocol);
   }
-  // What fails on our side is told to Connect as it is to gRPC, and on the HTTP port; to break it thrice takes long.
+  // Connect returns unexpected errors like gRPC, on the HTTP port. A third tour with a broken database would take long.
   for (const protocol of [http, grpc]) await tourBroken(protocol);
   grpc.close();
 });
@@ -56,30 +56,30 @@ afterAll(async () => {
 
 async function newKey(): Promise<{ keyId: string; key: string }> {
   const body = { permissions: ["documents.read"] };
-  const made = await succeed<{ keyId: string; key: string }>(app.httpUrl, "keys.createKey", home.key, body);
-  secrets.add(made.key);
-  return made;
+  const created = await succeed<{ keyId: string; key: string }>(app.httpUrl, "keys.createKey", home.key, body);
+  secrets.add(created.key);
+  return created;
 }
 
-/** Keeps an answer; of one that shows a new secret, the secret. */
-function keep(answer: Told): void {
-  const mayShow = answer.ok && /\.(createKey|rerollKey|createWorkspace|createRootKey)$/.test(answer.operation);
-  const [, shown] = (mayShow && /"key":\s*"([^"]+)"/.exec(answer.text)) || [];
-  if (shown !== undefined) secrets.add(shown);
-  else told.push(answer);
+/** Records a response; if it contains a new secret, only the secret. */
+function recordResponse(response: Told): void {
+  const mayContain = response.ok && /\.(createKey|rerollKey|createWorkspace|createRootKey)$/.test(response.operation);
+  const [, newSecret] = (mayContain && /"key":\s*"([^"]+)"/.exec(response.text)) || [];
+  if (newSecret !== undefined) secrets.add(newSecret);
+  else responses.push(response);
 }
 
 /** Calls that succeed. */
 async function tourServed(protocol: TourClient): Promise<void> {
   for (const [operation, body] of requestsFor(home.workspaceId, await newKey())) {
-    const answer = await protocol.call(operation, credentialOf(operation), body);
-    expect(answer, answer.text).toMatchObject({ ok: true });
+    const response = await protocol.call(operation, credentialOf(operation), body);
+    expect(response, response.text).toMatchObject({ ok: true });
     visited.add(operation);
-    keep(answer);
+    recordResponse(response);
   }
 }
 
-/** Calls that are refused: for their credential, or for a body that holds secrets where none belong. */
+/** Calls that are refused because of their credential, or because of a body with secrets in the wrong fields. */
 async function tourRefused(protocol: TourClient): Promise<void> {
   const { key: weak } = await newKey();
   const unknown = mintSecret().plaintext;
@@ -109,20 +109,20 @@ async function tourRefused(protocol: TourClient): Promise<void> {
       ...(operation === "workspaces.listAuditEvents" ? [] : [protocol.call(operation, wrong, sent)]),
       ...bodies.map((body) => protocol.call(operation, credentialOf(operation), body)),
     ];
-    told.push(...(await Promise.all(calls)));
+    responses.push(...(await Promise.all(calls)));
   }
   for (const operation of ["keys.listKeys", "identities.listIdentities", "workspaces.listAuditEvents"]) {
-    told.push(await protocol.call(operation, credentialOf(operation), { cursor: sent }));
+    responses.push(await protocol.call(operation, credentialOf(operation), { cursor: sent }));
   }
-  told.push(await protocol.call("keys.createKey", home.key, { prefix: sent, permissions: [`${sent}!`] }));
-  told.push(await protocol.call("keys.whoami", home.key, { key: unknown }));
-  told.push(await protocol.call("keys.verifyKey", home.key, { key: `${unknown}x` }));
+  responses.push(await protocol.call("keys.createKey", home.key, { prefix: sent, permissions: [`${sent}!`] }));
+  responses.push(await protocol.call("keys.whoami", home.key, { key: unknown }));
+  responses.push(await protocol.call("keys.verifyKey", home.key, { key: `${unknown}x` }));
 }
 
-/** Calls of which most fail on our side, because something is away that the database should have. */
+/** Calls of which most fail with an unexpected error, because a table or function of the database is missing. */
 async function tourBroken(protocol: TourClient): Promise<void> {
   const tables = ["keys", "audit_events", "identities", "workspaces"];
-  // The lease needs some of the tables; what tells the audit of a row is needed by changes alone.
+  // The lease needs some of the tables. Only changes need the functions, which build the audit events.
   const functions = ["keys", "identities", "workspaces"].map((table) => `audit_snapshot(${table})`);
   const parts = [
     ...tables.map((name) => [`table ${name}`, `table ${name}_away`, name]),
@@ -131,47 +131,50 @@ async function tourBroken(protocol: TourClient): Promise<void> {
   for (const [there, away, name] of parts) {
     const requests = requestsFor(home.workspaceId, await newKey());
     await sql.unsafe(`alter ${there} rename to ${name}_away`);
-    for (const [operation, body] of requests) keep(await protocol.call(operation, credentialOf(operation), body));
+    for (const [operation, body] of requests)
+      recordResponse(await protocol.call(operation, credentialOf(operation), body));
     await sql.unsafe(`alter ${away} rename to ${name}`);
-    // What could still be changed while a table was away must not stand in the way of the next tour.
-    await vi.waitFor(() => tidyUp(protocol), { timeout: 10_000 });
+    // Changes that succeeded while a table was missing must not affect the next tour.
+    await vi.waitFor(() => restore(protocol), { timeout: 10_000 });
   }
 }
 
-async function tidyUp(protocol: TourClient): Promise<void> {
+async function restore(protocol: TourClient): Promise<void> {
   const enabled = await protocol.call("workspaces.enableWorkspace", operatorKey, { workspaceId: home.workspaceId });
   expect(enabled).toMatchObject({ ok: true });
   const { ok, text } = await protocol.call("identities.deleteIdentity", home.key, { externalId: "user" });
   if (!ok) expect(text).toMatch(/identity_not_found/i);
 }
 
-/** Secrets, or most of one, that a text holds. */
+/** The secrets that a text contains, entirely or mostly. */
 function foundIn(text: string): string[] {
   return [...secrets].filter((secret) => text.includes(secret) || text.includes(secret.slice(-24)));
 }
 
-describe("after a tour of every RPC, served, refused and broken, no secret that was minted or sent", () => {
+describe("after a tour of every RPC, served, refused and failing, no secret that was created or sent", () => {
   it("is missing from the search: the tour was complete", () => {
     expect([...visited].sort()).toEqual([...rpcs.keys()].sort());
     expect(secrets.size).toBeGreaterThan(15);
-    expect(told.filter(({ text }) => /unexpected_error/i.test(text)).length).toBeGreaterThan(30);
-    // Without the tables that a lease is renewed from, keys are refused as unavailable before anything can go wrong.
-    expect(told.filter(({ text }) => /service_unavailable/i.test(text)).length).toBeGreaterThan(30);
-    expect(told.filter(({ ok }) => !ok).length).toBeGreaterThan(300);
+    expect(responses.filter(({ text }) => /unexpected_error/i.test(text)).length).toBeGreaterThan(30);
+    // Without the tables that the lease needs, calls are refused as unavailable before they can fail in another way.
+    expect(responses.filter(({ text }) => /service_unavailable/i.test(text)).length).toBeGreaterThan(30);
+    expect(responses.filter(({ ok }) => !ok).length).toBeGreaterThan(300);
   });
 
-  it("is in an answer that does not show a new key", () => {
-    expect(told.flatMap((answer) => foundIn(answer.text).map((secret) => ({ ...answer, secret })))).toEqual([]);
+  it("is in a response, except where a new key is returned", () => {
+    expect(responses.flatMap((response) => foundIn(response.text).map((secret) => ({ ...response, secret })))).toEqual(
+      [],
+    );
   });
 
-  it("is in the log, at its most talkative", async () => {
-    await expect.poll(() => written.length, { timeout: 5_000 }).toBeGreaterThan(told.length);
-    expect(written.filter((line) => foundIn(line).length > 0)).toEqual([]);
+  it("is in the log, at the level `trace`", async () => {
+    await expect.poll(() => logLines.length, { timeout: 5_000 }).toBeGreaterThan(responses.length);
+    expect(logLines.filter((line) => foundIn(line).length > 0)).toEqual([]);
   });
 
   it("is in the metrics", async () => {
     const calls = () => readSamples(app).then((samples) => total(samples, "latchkey_calls_total"));
-    await expect.poll(calls, { timeout: 5_000 }).toBeGreaterThan(told.length);
+    await expect.poll(calls, { timeout: 5_000 }).toBeGreaterThan(responses.length);
     expect(foundIn(await readMetricsText(app))).toEqual([]);
   });
 
@@ -212,14 +215,14 @@ describe("after a tour of every RPC, served, refused and broken, no secret that 
   });
 });
 
-describe("a secret that is sent where none belongs is not repeated", () => {
+describe("a secret that is sent in the wrong place is not repeated", () => {
   const sent = mintSecret("odd").plaintext;
 
   it.each([
     ["instead of an operator", `documents.read ${sent}`],
     ["with a stray character", `documents.read AND ${sent}!`],
     ["as a wildcard", `${sent}.*`],
-  ])("in the answer to a permission query %s", async (_where, permissions) => {
+  ])("in the response to a permission query %s", async (_where, permissions) => {
     const { ok, text } = await openHttpTour(app).call("keys.verifyKey", home.key, { key: home.key, permissions });
     expect(ok).toBe(false);
     expect(text).not.toContain(sent);
@@ -230,10 +233,10 @@ describe("a secret that is sent where none belongs is not repeated", () => {
     ["the path of an unknown page", `/api-reference/errors-v2/service/${sent}`],
     ["the path of an unknown RPC", `/latchkey.v1.KeysService/${sent}`],
     ["the query", `/v2/keys.whoami?key=${sent}`],
-  ])("in the log or the answer of a call with it in %s", async (_where, path) => {
+  ])("in the log or the response of a call with it in %s", async (_where, path) => {
     const { status, headers, text } = await ask(app.httpUrl, path, { method: "GET", key: home.key });
     expect(status).toBeGreaterThanOrEqual(400);
-    const lines = () => written.filter((line) => line.includes(String(headers["x-request-id"])));
+    const lines = () => logLines.filter((line) => line.includes(String(headers["x-request-id"])));
     await expect.poll(lines, { timeout: 5_000 }).not.toEqual([]);
     expect.soft(lines().join("")).not.toContain(sent);
     expect.soft(text).not.toContain(sent);
@@ -242,13 +245,13 @@ describe("a secret that is sent where none belongs is not repeated", () => {
   it.each([
     ["the request line", `GET /${sent} HTTP/9.9\r\nhost: a\r\n\r\n`],
     ["the method", `${sent} /livez HTTP/1.1\r\nhost: a\r\n\r\n`],
-    ["a header that is none", `GET /livez HTTP/1.1\r\nhost: a\r\nauthorization Bearer ${sent}\r\n\r\n`],
+    ["a malformed header", `GET /livez HTTP/1.1\r\nhost: a\r\nauthorization Bearer ${sent}\r\n\r\n`],
     ["a tunnel", `CONNECT ${sent}:443 HTTP/1.1\r\nhost: a\r\n\r\n`],
-  ])("in the log, the metrics or the answer of broken HTTP with it in %s", async (_where, bytes) => {
+  ])("in the log, the metrics or the response of malformed HTTP with it in %s", async (_where, bytes) => {
     const { status, text } = await sendBytes(app.httpUrl, bytes);
     expect(status).toBeGreaterThanOrEqual(400);
     const { requestId } = JSON.parse(text).meta;
-    const lines = () => written.filter((line) => line.includes(requestId));
+    const lines = () => logLines.filter((line) => line.includes(requestId));
     await expect.poll(lines, { timeout: 5_000 }).not.toEqual([]);
     expect.soft(lines().join("")).not.toContain(sent);
     expect.soft(await readMetricsText(app)).not.toContain(sent);

@@ -56,7 +56,7 @@ const documents: Readonly<Record<string, readonly (readonly [guarantee: string, 
       /"data":(\{"keyId":"key_\w+","key":"lk_\w+"\})\}\s*\{"meta":\{"requestId":"req_\w+"\},"data":\1/,
     ],
   ],
-  "docs/guides/generate-stubs.md": [["reads what an operation does in the OpenAPI document", /^Finds one key$/m]],
+  "docs/guides/generate-stubs.md": [["reads what an operation does in the OpenAPI document", /^Returns one key$/m]],
 };
 
 let dataDir: string;

@@ -15,14 +15,14 @@ export const file_latchkey_v1_access: GenFile = /*@__PURE__*/
   fileDesc("ChhsYXRjaGtleS92MS9hY2Nlc3MucHJvdG8SC2xhdGNoa2V5LnYxIikKBkFjY2VzcxINCgVzY29wZRgBIAEoCRIQCghvcGVyYXRvchgCIAEoCDpNCgZhY2Nlc3MSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjOlAMgASgLMhMubGF0Y2hrZXkudjEuQWNjZXNzUgZhY2Nlc3NiBnByb3RvMw", [file_google_protobuf_descriptor]);
 
 /**
- * Who may call an RPC. Where both fields are set, either suffices. An RPC
- * that declares nobody is refused at start-up.
+ * The callers that may call an RPC. If both fields are set, either suffices. The
+ * service does not start if an RPC allows no caller.
  *
  * @generated from message latchkey.v1.Access
  */
 export type Access = Message<"latchkey.v1.Access"> & {
   /**
-   * The scope that a workspace's key must hold, such as `keys.read`. Empty: no key
+   * The scope that a workspace's key must have, such as `keys.read`. Empty: no key
    * may call.
    *
    * @generated from field: string scope = 1;
@@ -45,7 +45,7 @@ export const AccessSchema: GenMessage<Access> = /*@__PURE__*/
   messageDesc(file_latchkey_v1_access, 0);
 
 /**
- * Who may call this RPC, read from the descriptor on every protocol.
+ * The callers that may call this RPC. Every protocol reads it from the descriptor.
  *
  * @generated from extension: latchkey.v1.Access access = 51790;
  */

@@ -15,8 +15,8 @@ export const file_latchkey_v1_audit_event: GenFile = /*@__PURE__*/
   fileDesc("Ch1sYXRjaGtleS92MS9hdWRpdF9ldmVudC5wcm90bxILbGF0Y2hrZXkudjEikgIKCkF1ZGl0RXZlbnQSEAoIZXZlbnRfaWQYASABKAkSFAoMd29ya3NwYWNlX2lkGAIgASgJEgwKBHR5cGUYAyABKAkSDQoFYWN0b3IYBCABKAkSEwoLcmVzb3VyY2VfaWQYBSABKAkSEgoKcmVxdWVzdF9pZBgGIAEoCRImCgJhdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoGYmVmb3JlGAggASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAiAEBEisKBWFmdGVyGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgBiAEBQgkKB19iZWZvcmVCCAoGX2FmdGVyYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
- * One change that somebody made. It is stored together with the change: there
- * is no change without its event, and no event without its change.
+ * A change and its author. The event is stored together with the change: there is
+ * no change without its event, and no event without its change.
  *
  * @generated from message latchkey.v1.AuditEvent
  */
@@ -36,50 +36,51 @@ export type AuditEvent = Message<"latchkey.v1.AuditEvent"> & {
   workspaceId: string;
 
   /**
-   * What was done, such as `key.create` or `workspace.disable`.
+   * The type of the change, such as `key.create` or `workspace.disable`.
    *
    * @generated from field: string type = 3;
    */
   type: string;
 
   /**
-   * Who did it: `operator`, or the keyId of the key that called.
+   * The caller that made the change: `operator`, or the keyId of its key.
    *
    * @generated from field: string actor = 4;
    */
   actor: string;
 
   /**
-   * The identifier of what was changed.
+   * The identifier of the changed resource.
    *
    * @generated from field: string resource_id = 5;
    */
   resourceId: string;
 
   /**
-   * The request that made the change.
+   * The id of the request that made the change.
    *
    * @generated from field: string request_id = 6;
    */
   requestId: string;
 
   /**
-   * When.
+   * When the change was made.
    *
    * @generated from field: google.protobuf.Timestamp at = 7;
    */
   at?: Timestamp | undefined;
 
   /**
-   * The resource before the change, without secrets. Left out for what was
-   * created.
+   * The resource before the change, without secrets. Not set if the change created
+   * it.
    *
    * @generated from field: optional google.protobuf.Struct before = 8;
    */
   before?: JsonObject | undefined;
 
   /**
-   * The resource after the change, without secrets. Left out for what was deleted.
+   * The resource after the change, without secrets. Not set if the change deleted
+   * it.
    *
    * @generated from field: optional google.protobuf.Struct after = 9;
    */

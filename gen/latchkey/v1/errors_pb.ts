@@ -14,10 +14,10 @@ export const file_latchkey_v1_errors: GenFile = /*@__PURE__*/
   fileDesc("ChhsYXRjaGtleS92MS9lcnJvcnMucHJvdG8SC2xhdGNoa2V5LnYxKugHCglFcnJvckNvZGUSGgoWRVJST1JfQ09ERV9VTlNQRUNJRklFRBAAEiUKIUVSUk9SX0NPREVfQVVUSEVOVElDQVRJT05fTUlTU0lORxABEicKI0VSUk9SX0NPREVfQVVUSEVOVElDQVRJT05fTUFMRk9STUVEEAISKwonRVJST1JfQ09ERV9BVVRIRU5USUNBVElPTl9LRVlfTk9UX0ZPVU5EEAMSKQolRVJST1JfQ09ERV9BVVRIRU5USUNBVElPTl9LRVlfRVhQSVJFRBAEEi8KK0VSUk9SX0NPREVfQVVUSE9SSVpBVElPTl9XT1JLU1BBQ0VfRElTQUJMRUQQBRIpCiVFUlJPUl9DT0RFX0FVVEhPUklaQVRJT05fS0VZX0RJU0FCTEVEEAYSNQoxRVJST1JfQ09ERV9BVVRIT1JJWkFUSU9OX0lOU1VGRklDSUVOVF9QRVJNSVNTSU9OUxAHEiIKHkVSUk9SX0NPREVfTElNSVRTX1JBVEVfTElNSVRFRBAUEiQKIEVSUk9SX0NPREVfTElNSVRTX1FVT1RBX0VYQ0VFREVEEBYSJgoiRVJST1JfQ09ERV9EQVRBX0lERU5USVRZX05PVF9GT1VORBAIEicKI0VSUk9SX0NPREVfREFUQV9XT1JLU1BBQ0VfTk9UX0ZPVU5EEAkSIQodRVJST1JfQ09ERV9EQVRBX0tFWV9OT1RfRk9VTkQQExIrCidFUlJPUl9DT0RFX0RBVEFfSURFTlRJVFlfQUxSRUFEWV9FWElTVFMQChIoCiRFUlJPUl9DT0RFX0RBVEFfSURFTVBPVEVOQ1lfQ09ORkxJQ1QQFRIoCiRFUlJPUl9DT0RFX0FQUExJQ0FUSU9OX0lOVkFMSURfSU5QVVQQCxIqCiZFUlJPUl9DT0RFX0FQUExJQ0FUSU9OX1JPVVRFX05PVF9GT1VORBAMEi0KKUVSUk9SX0NPREVfQVBQTElDQVRJT05fTUVUSE9EX05PVF9BTExPV0VEEA0SMQotRVJST1JfQ09ERV9BUFBMSUNBVElPTl9VTlNVUFBPUlRFRF9NRURJQV9UWVBFEA4SLAooRVJST1JfQ09ERV9BUFBMSUNBVElPTl9QQVlMT0FEX1RPT19MQVJHRRAPEiwKKEVSUk9SX0NPREVfQVBQTElDQVRJT05fREVBRExJTkVfRVhDRUVERUQQEBIuCipFUlJPUl9DT0RFX0FQUExJQ0FUSU9OX1NFUlZJQ0VfVU5BVkFJTEFCTEUQERIrCidFUlJPUl9DT0RFX0FQUExJQ0FUSU9OX1VORVhQRUNURURfRVJST1IQEjpXCgpmYWlsc193aXRoEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMYz5QDIAMoDjIWLmxhdGNoa2V5LnYxLkVycm9yQ29kZVIJZmFpbHNXaXRoYgZwcm90bzM", [file_google_protobuf_descriptor]);
 
 /**
- * Every way in which a call can fail. Over HTTP the code ends the error's
- * `type` URL as `<category>/<code>`; over gRPC it is the reason of the
- * `google.rpc.ErrorInfo` in the status details, domain `latchkey`, and
- * `<category>/<code>` stands in its metadata as `type`.
+ * The error codes. Over HTTP, the error's `type` URL ends with
+ * `<category>/<code>`. Over gRPC, the code is the reason of the
+ * `google.rpc.ErrorInfo` in the status details, with the domain `latchkey`; its
+ * metadata contains `<category>/<code>` as `type`.
  *
  * @generated from enum latchkey.v1.ErrorCode
  */
@@ -30,37 +30,37 @@ export enum ErrorCode {
   UNSPECIFIED = 0,
 
   /**
-   * authentication/missing: the call carries no Authorization.
+   * authentication/missing: the call has no Authorization header.
    *
    * @generated from enum value: ERROR_CODE_AUTHENTICATION_MISSING = 1;
    */
   AUTHENTICATION_MISSING = 1,
 
   /**
-   * authentication/malformed: the Authorization is not `Bearer <key>`, or the
-   * key's form or checksum is wrong.
+   * authentication/malformed: the Authorization header is not `Bearer <key>`, or
+   * the format or the checksum of the key is wrong.
    *
    * @generated from enum value: ERROR_CODE_AUTHENTICATION_MALFORMED = 2;
    */
   AUTHENTICATION_MALFORMED = 2,
 
   /**
-   * authentication/key_not_found: no such key, or it was deleted.
+   * authentication/key_not_found: the key does not exist, or it was deleted.
    *
    * @generated from enum value: ERROR_CODE_AUTHENTICATION_KEY_NOT_FOUND = 3;
    */
   AUTHENTICATION_KEY_NOT_FOUND = 3,
 
   /**
-   * authentication/key_expired: the key is past its expiry.
+   * authentication/key_expired: the key has expired.
    *
    * @generated from enum value: ERROR_CODE_AUTHENTICATION_KEY_EXPIRED = 4;
    */
   AUTHENTICATION_KEY_EXPIRED = 4,
 
   /**
-   * authorization/workspace_disabled: the key's workspace is disabled, whatever
-   * else is true of the key.
+   * authorization/workspace_disabled: the key's workspace is disabled. Takes
+   * precedence over all other states of the key.
    *
    * @generated from enum value: ERROR_CODE_AUTHORIZATION_WORKSPACE_DISABLED = 5;
    */
@@ -74,23 +74,23 @@ export enum ErrorCode {
   AUTHORIZATION_KEY_DISABLED = 6,
 
   /**
-   * authorization/insufficient_permissions: the credential may not do this.
+   * authorization/insufficient_permissions: the caller may not do this.
    *
    * @generated from enum value: ERROR_CODE_AUTHORIZATION_INSUFFICIENT_PERMISSIONS = 7;
    */
   AUTHORIZATION_INSUFFICIENT_PERMISSIONS = 7,
 
   /**
-   * limits/rate_limited: the workspace has made as many requests as it may for
-   * now; the details say when to try again.
+   * limits/rate_limited: the workspace has reached its rate limit; the details say
+   * when to retry.
    *
    * @generated from enum value: ERROR_CODE_LIMITS_RATE_LIMITED = 20;
    */
   LIMITS_RATE_LIMITED = 20,
 
   /**
-   * limits/quota_exceeded: the workspace stores as much as it may. To try again
-   * does not help until something is deleted or the quota is raised.
+   * limits/quota_exceeded: the workspace has reached a quota. Retries fail until
+   * something is deleted or the quota is raised.
    *
    * @generated from enum value: ERROR_CODE_LIMITS_QUOTA_EXCEEDED = 22;
    */
@@ -119,7 +119,8 @@ export enum ErrorCode {
   DATA_KEY_NOT_FOUND = 19,
 
   /**
-   * data/identity_already_exists: the externalId is taken.
+   * data/identity_already_exists: the workspace has an identity with this
+   * externalId.
    *
    * @generated from enum value: ERROR_CODE_DATA_IDENTITY_ALREADY_EXISTS = 10;
    */
@@ -133,37 +134,37 @@ export enum ErrorCode {
   DATA_IDEMPOTENCY_CONFLICT = 21,
 
   /**
-   * application/invalid_input: the body, the query or a field is not as
-   * documented; the fields are named, ten at most.
+   * application/invalid_input: the body, the query or a field is invalid; the error
+   * names at most ten invalid fields.
    *
    * @generated from enum value: ERROR_CODE_APPLICATION_INVALID_INPUT = 11;
    */
   APPLICATION_INVALID_INPUT = 11,
 
   /**
-   * application/route_not_found: there is no such path.
+   * application/route_not_found: the path does not exist.
    *
    * @generated from enum value: ERROR_CODE_APPLICATION_ROUTE_NOT_FOUND = 12;
    */
   APPLICATION_ROUTE_NOT_FOUND = 12,
 
   /**
-   * application/method_not_allowed: the path exists, for other HTTP methods.
+   * application/method_not_allowed: the path exists, but not for this HTTP method.
    *
    * @generated from enum value: ERROR_CODE_APPLICATION_METHOD_NOT_ALLOWED = 13;
    */
   APPLICATION_METHOD_NOT_ALLOWED = 13,
 
   /**
-   * application/unsupported_media_type: the body is not JSON; over gRPC, the
-   * call is not gRPC, or is compressed in a way that is not known.
+   * application/unsupported_media_type: the body is not JSON; over gRPC, the call
+   * is not gRPC, or its compression is not supported.
    *
    * @generated from enum value: ERROR_CODE_APPLICATION_UNSUPPORTED_MEDIA_TYPE = 14;
    */
   APPLICATION_UNSUPPORTED_MEDIA_TYPE = 14,
 
   /**
-   * application/payload_too_large: the request is larger than allowed.
+   * application/payload_too_large: the request exceeds the maximum size.
    *
    * @generated from enum value: ERROR_CODE_APPLICATION_PAYLOAD_TOO_LARGE = 15;
    */
@@ -177,16 +178,16 @@ export enum ErrorCode {
   APPLICATION_DEADLINE_EXCEEDED = 16,
 
   /**
-   * application/service_unavailable: the call cannot be served just now. The
-   * database is out of reach or in trouble, too much is asked, or the service
-   * is about to stop.
+   * application/service_unavailable: the service cannot serve the call now. The
+   * database is unreachable or fails, the service is overloaded, or it is shutting
+   * down.
    *
    * @generated from enum value: ERROR_CODE_APPLICATION_SERVICE_UNAVAILABLE = 17;
    */
   APPLICATION_SERVICE_UNAVAILABLE = 17,
 
   /**
-   * application/unexpected_error: anything else; the cause is in the log.
+   * application/unexpected_error: any other error; the log contains the cause.
    *
    * @generated from enum value: ERROR_CODE_APPLICATION_UNEXPECTED_ERROR = 18;
    */
@@ -200,8 +201,8 @@ export const ErrorCodeSchema: GenEnum<ErrorCode> = /*@__PURE__*/
   enumDesc(file_latchkey_v1_errors, 0);
 
 /**
- * How this RPC can fail beyond what can befall every call: the credential, the form
- * of the request, and the service itself.
+ * The error codes of this RPC, in addition to those of every RPC: errors of the
+ * credential, of the format of the request, and of the service itself.
  *
  * @generated from extension: repeated latchkey.v1.ErrorCode fails_with = 51791;
  */

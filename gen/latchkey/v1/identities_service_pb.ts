@@ -30,8 +30,7 @@ export const file_latchkey_v1_identities_service: GenFile = /*@__PURE__*/
  */
 export type CreateIdentityRequest = Message<"latchkey.v1.CreateIdentityRequest"> & {
   /**
-   * The caller's own identifier, 1 to 255 characters, any but control
-   * characters.
+   * The caller's own identifier: 1 to 255 characters, without control characters.
    *
    * @generated from field: string external_id = 1;
    */
@@ -74,13 +73,13 @@ export const CreateIdentityResponseSchema: GenMessage<CreateIdentityResponse> = 
   messageDesc(file_latchkey_v1_identities_service, 1);
 
 /**
- * Which identity to find.
+ * The identity to return.
  *
  * @generated from message latchkey.v1.GetIdentityRequest
  */
 export type GetIdentityRequest = Message<"latchkey.v1.GetIdentityRequest"> & {
   /**
-   * Exactly one of them.
+   * Set exactly one of them.
    *
    * @generated from oneof latchkey.v1.GetIdentityRequest.reference
    */
@@ -119,7 +118,7 @@ export const GetIdentityRequestSchema: GenMessage<GetIdentityRequest> = /*@__PUR
   messageDesc(file_latchkey_v1_identities_service, 2);
 
 /**
- * The identity that was found.
+ * The requested identity.
  *
  * @generated from message latchkey.v1.GetIdentityResponse
  */
@@ -140,27 +139,27 @@ export const GetIdentityResponseSchema: GenMessage<GetIdentityResponse> = /*@__P
   messageDesc(file_latchkey_v1_identities_service, 3);
 
 /**
- * Which page of the identities to list.
+ * The page of identities to return.
  *
  * @generated from message latchkey.v1.ListIdentitiesRequest
  */
 export type ListIdentitiesRequest = Message<"latchkey.v1.ListIdentitiesRequest"> & {
   /**
-   * How many at most, 1 to 100. Default: 100.
+   * The maximum number of identities, 1 to 100. Default: 100.
    *
    * @generated from field: optional int32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * The cursor of the page before. Default: the first page.
+   * The cursor of the previous page. Default: the first page.
    *
    * @generated from field: optional string cursor = 2;
    */
   cursor?: string | undefined;
 
   /**
-   * Only identities whose externalId contains this text, letter case aside.
+   * Only identities whose externalId contains this text; letter case is ignored.
    * Default: all.
    *
    * @generated from field: optional string search = 3;
@@ -189,7 +188,7 @@ export type ListIdentitiesResponse = Message<"latchkey.v1.ListIdentitiesResponse
   identities: Identity[];
 
   /**
-   * Where the page stands.
+   * Whether more pages follow, and the cursor of the next one.
    *
    * @generated from field: latchkey.v1.Pagination pagination = 2;
    */
@@ -204,13 +203,13 @@ export const ListIdentitiesResponseSchema: GenMessage<ListIdentitiesResponse> = 
   messageDesc(file_latchkey_v1_identities_service, 5);
 
 /**
- * Which identity to change, and how.
+ * The identity to change, and the changes.
  *
  * @generated from message latchkey.v1.UpdateIdentityRequest
  */
 export type UpdateIdentityRequest = Message<"latchkey.v1.UpdateIdentityRequest"> & {
   /**
-   * Exactly one of them.
+   * Set exactly one of them.
    *
    * @generated from oneof latchkey.v1.UpdateIdentityRequest.reference
    */
@@ -241,17 +240,17 @@ export type UpdateIdentityRequest = Message<"latchkey.v1.UpdateIdentityRequest">
   } | { case: undefined; value?: undefined };
 
   /**
-   * Any JSON object of at most 32 levels and 16 KiB, in place of the present one. Can be
-   * cleared: then it is the empty object.
+   * Replaces the current object: any JSON object of at most 32 levels and 16 KiB.
+   * Clearing sets the empty object.
    *
    * @generated from field: optional google.protobuf.Struct meta = 4;
    */
   meta?: JsonObject | undefined;
 
   /**
-   * For gRPC and Connect: which fields to change, by their names in this file.
-   * A field that is named here and unset is cleared. Default: the fields that are
-   * set. HTTP has no such field: there, `null` clears.
+   * For gRPC and Connect: the fields to change, by their names in this file. A field
+   * that is named here and unset is cleared. Default: the fields that are set. HTTP
+   * has no such field; there, `null` clears a field.
    *
    * @generated from field: google.protobuf.FieldMask update_mask = 5;
    */
@@ -287,13 +286,13 @@ export const UpdateIdentityResponseSchema: GenMessage<UpdateIdentityResponse> = 
   messageDesc(file_latchkey_v1_identities_service, 7);
 
 /**
- * Which identity to delete.
+ * The identity to delete.
  *
  * @generated from message latchkey.v1.DeleteIdentityRequest
  */
 export type DeleteIdentityRequest = Message<"latchkey.v1.DeleteIdentityRequest"> & {
   /**
-   * Exactly one of them.
+   * Set exactly one of them.
    *
    * @generated from oneof latchkey.v1.DeleteIdentityRequest.reference
    */
@@ -332,7 +331,7 @@ export const DeleteIdentityRequestSchema: GenMessage<DeleteIdentityRequest> = /*
   messageDesc(file_latchkey_v1_identities_service, 8);
 
 /**
- * Nothing to say: the identity is gone.
+ * Empty: the identity was deleted.
  *
  * @generated from message latchkey.v1.DeleteIdentityResponse
  */
@@ -347,8 +346,8 @@ export const DeleteIdentityResponseSchema: GenMessage<DeleteIdentityResponse> = 
   messageDesc(file_latchkey_v1_identities_service, 9);
 
 /**
- * The identities of the caller's workspace. Those of another workspace cannot
- * be reached; to the caller they do not exist.
+ * The identities of the caller's workspace. For the caller, identities of other
+ * workspaces do not exist.
  *
  * @generated from service latchkey.v1.IdentitiesService
  */
@@ -365,8 +364,9 @@ export const IdentitiesService: GenService<{
     output: typeof CreateIdentityResponseSchema;
   },
   /**
-   * Finds one identity. Fails with `identity_not_found` if the reference is
-   * mistyped, differs in letter case, was deleted, or is another workspace's.
+   * Returns one identity. Fails with `identity_not_found` if the reference is
+   * mistyped or differs in letter case, or if the identity was deleted or belongs
+   * to another workspace.
    *
    * @generated from rpc latchkey.v1.IdentitiesService.GetIdentity
    */
@@ -376,9 +376,9 @@ export const IdentitiesService: GenService<{
     output: typeof GetIdentityResponseSchema;
   },
   /**
-   * Lists the identities of the workspace, newest last, in pages. With `search`,
-   * a page looks through the next 5,000 identities: it may have fewer than
-   * `limit`, or none, although more follow. `has_more` and `cursor` lead on.
+   * Lists the identities of the workspace, newest last, in pages. With `search`, a
+   * page scans the next 5,000 identities. It may contain fewer than `limit`, or
+   * none, although more follow; use `has_more` and `cursor` to continue.
    *
    * @generated from rpc latchkey.v1.IdentitiesService.ListIdentities
    */
@@ -388,8 +388,9 @@ export const IdentitiesService: GenService<{
     output: typeof ListIdentitiesResponseSchema;
   },
   /**
-   * Changes an identity. A field left out stays as it is. In HTTP `null` clears a
-   * field; in gRPC a field that `update_mask` names and the request leaves unset.
+   * Changes an identity. Fields that the request does not set stay unchanged. In
+   * HTTP, `null` clears a field. In gRPC, a field that is unset and named in
+   * `update_mask` is cleared.
    *
    * @generated from rpc latchkey.v1.IdentitiesService.UpdateIdentity
    */
@@ -399,8 +400,9 @@ export const IdentitiesService: GenService<{
     output: typeof UpdateIdentityResponseSchema;
   },
   /**
-   * Deletes an identity for good. Its externalId can be used again at once; its
-   * keys keep working, without an identity. That takes no longer if it has many.
+   * Deletes an identity permanently. Its externalId can be used again at once. Its
+   * keys stay valid, without an identity. The duration does not depend on their
+   * number.
    *
    * @generated from rpc latchkey.v1.IdentitiesService.DeleteIdentity
    */

@@ -15,8 +15,8 @@ export const file_latchkey_v1_identity: GenFile = /*@__PURE__*/
   fileDesc("ChpsYXRjaGtleS92MS9pZGVudGl0eS5wcm90bxILbGF0Y2hrZXkudjEiuwEKCElkZW50aXR5EhMKC2lkZW50aXR5X2lkGAEgASgJEhMKC2V4dGVybmFsX2lkGAIgASgJEiUKBG1ldGEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ei4KCmNyZWF0ZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
- * A user or other entity that owns or uses keys, known to the caller by an
- * identifier of the caller's own.
+ * The person or system that owns or uses keys, with an identifier of the caller's
+ * own.
  *
  * @generated from message latchkey.v1.Identity
  */
@@ -29,15 +29,15 @@ export type Identity = Message<"latchkey.v1.Identity"> & {
   identityId: string;
 
   /**
-   * Chosen by the caller, 1 to 255 characters. Compared byte for byte, so letter
-   * case counts. Unique in its workspace.
+   * Chosen by the caller: 1 to 255 characters. Compared byte by byte, so letter case
+   * matters. Unique in its workspace.
    *
    * @generated from field: string external_id = 2;
    */
   externalId: string;
 
   /**
-   * Any JSON object, given back as it was stored. Default: the empty object.
+   * Any JSON object, returned as it was stored. Default: the empty object.
    *
    * @generated from field: google.protobuf.Struct meta = 3;
    */

@@ -17,8 +17,8 @@ export const file_latchkey_v1_key: GenFile = /*@__PURE__*/
   fileDesc("ChVsYXRjaGtleS92MS9rZXkucHJvdG8SC2xhdGNoa2V5LnYxIuIDCgNLZXkSDgoGa2V5X2lkGAEgASgJEhQKDHdvcmtzcGFjZV9pZBgCIAEoCRINCgVzdGFydBgDIAEoCRIRCgRuYW1lGAQgASgJSACIAQESDwoHZW5hYmxlZBgFIAEoCBIOCgZzY29wZXMYDSADKAkSEwoLcGVybWlzc2lvbnMYBiADKAkSLAoIaWRlbnRpdHkYByABKAsyFS5sYXRjaGtleS52MS5JZGVudGl0eUgBiAEBEioKBG1ldGEYCCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAKIAQESMAoHZXhwaXJlcxgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIA4gBARIuCgpjcmVhdGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI1CgxsYXN0X3VzZWRfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wSASIAQFCBwoFX25hbWVCCwoJX2lkZW50aXR5QgcKBV9tZXRhQgoKCF9leHBpcmVzQg8KDV9sYXN0X3VzZWRfYXRiBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_latchkey_v1_identity]);
 
 /**
- * An API key as it can be read back: all but its secret, which is shown once,
- * when the key is created.
+ * An API key without its secret, which is returned only once, when the key is
+ * created.
  *
  * @generated from message latchkey.v1.Key
  */
@@ -38,15 +38,15 @@ export type Key = Message<"latchkey.v1.Key"> & {
   workspaceId: string;
 
   /**
-   * The prefix and the first 4 characters of the secret, for people to recognise
-   * the key by.
+   * The prefix and the first 4 characters of the secret, so that people can
+   * recognise the key.
    *
    * @generated from field: string start = 3;
    */
   start: string;
 
   /**
-   * What people call the key.
+   * The display name of the key.
    *
    * @generated from field: optional string name = 4;
    */
@@ -54,7 +54,7 @@ export type Key = Message<"latchkey.v1.Key"> & {
 
   /**
    * Whether the key is individually enabled. A key of a disabled workspace is
-   * refused whatever this says.
+   * refused even if it is enabled.
    *
    * @generated from field: bool enabled = 5;
    */
@@ -62,37 +62,37 @@ export type Key = Message<"latchkey.v1.Key"> & {
 
   /**
    * What the key may do with this service: `*` is everything, `keys.*` all of one
-   * resource. A key without scopes can be verified, and that is all.
+   * resource. A key without scopes can only be verified.
    *
    * @generated from field: repeated string scopes = 13;
    */
   scopes: string[];
 
   /**
-   * What the key may do in the user's own application, in the application's own
-   * words. Only verifyKey compares them; whatever they are called, they allow
-   * nothing here.
+   * What the key may do in the user's own application, in names that the
+   * application defines. Only verifyKey compares them; they allow nothing in this
+   * service, whatever their names.
    *
    * @generated from field: repeated string permissions = 6;
    */
   permissions: string[];
 
   /**
-   * Who owns or uses the key.
+   * The identity that owns or uses the key.
    *
    * @generated from field: optional latchkey.v1.Identity identity = 7;
    */
   identity?: Identity | undefined;
 
   /**
-   * Any JSON object, given back as it was stored.
+   * Any JSON object, returned as it was stored.
    *
    * @generated from field: optional google.protobuf.Struct meta = 8;
    */
   meta?: JsonObject | undefined;
 
   /**
-   * When the key ends, by the clock of the service's database. Left out: never.
+   * When the key expires, by the clock of the service's database. Not set: never.
    *
    * @generated from field: optional google.protobuf.Timestamp expires = 9;
    */
@@ -113,8 +113,8 @@ export type Key = Message<"latchkey.v1.Key"> & {
   updatedAt?: Timestamp | undefined;
 
   /**
-   * When the key last authenticated a call or was verified as valid. Left out: never. Recorded in batches, so a few
-   * seconds late.
+   * When the key last authenticated a call or was verified as valid. Not set: never.
+   * Recorded in batches, so it is a few seconds late.
    *
    * @generated from field: optional google.protobuf.Timestamp last_used_at = 12;
    */

@@ -32,21 +32,21 @@ export const file_latchkey_v1_keys_service: GenFile = /*@__PURE__*/
  */
 export type CreateKeyRequest = Message<"latchkey.v1.CreateKeyRequest"> & {
   /**
-   * What people call the key, 1 to 255 characters.
+   * The display name of the key, 1 to 255 characters.
    *
    * @generated from field: optional string name = 1;
    */
   name?: string | undefined;
 
   /**
-   * What the secret begins with, 1 to 16 letters, digits and `_`. Default: `lk`.
+   * The prefix of the secret: 1 to 16 letters, digits and `_`. Default: `lk`.
    *
    * @generated from field: optional string prefix = 2;
    */
   prefix?: string | undefined;
 
   /**
-   * Who owns or uses the key. Default: nobody.
+   * The identity that owns or uses the key. Default: none.
    *
    * @generated from oneof latchkey.v1.CreateKeyRequest.owner
    */
@@ -60,8 +60,8 @@ export type CreateKeyRequest = Message<"latchkey.v1.CreateKeyRequest"> & {
     case: "identityId";
   } | {
     /**
-     * By the caller's own identifier; the identity is created if the workspace
-     * has none by it.
+     * By the caller's own identifier; the identity is created if it does not exist
+     * in the workspace.
      *
      * @generated from field: string external_id = 4;
      */
@@ -72,18 +72,18 @@ export type CreateKeyRequest = Message<"latchkey.v1.CreateKeyRequest"> & {
   /**
    * What the key may do with this service, at most 100 scopes: names such as
    * `keys.read`, all of one resource as `keys.*`, or everything as `*`. The caller's
-   * own key must hold each of them. Default: nothing; such a key can be verified, and
-   * that is all. That is what customers get.
+   * own key must have each of them. Default: none; such a key can only be verified.
+   * Customers' keys need no scopes.
    *
    * @generated from field: repeated string scopes = 9;
    */
   scopes: string[];
 
   /**
-   * What the key may do in the user's own application, at most 100 permissions in
-   * the application's own words: names such as `documents.read` or `documents:write`,
-   * all below a name as `documents.*`, or everything as `*`. Only verifyKey compares
-   * them, so the caller may give any. Default: none.
+   * What the key may do in the user's own application, at most 100 permissions that
+   * the application defines: names such as `documents.read` or `documents:write`, all
+   * below a name as `documents.*`, or everything as `*`. Only verifyKey compares
+   * them, so the caller may grant any. Default: none.
    *
    * @generated from field: repeated string permissions = 5;
    */
@@ -97,7 +97,7 @@ export type CreateKeyRequest = Message<"latchkey.v1.CreateKeyRequest"> & {
   meta?: JsonObject | undefined;
 
   /**
-   * When the key ends, in the future. Default: never.
+   * When the key expires; must be in the future. Default: never.
    *
    * @generated from field: optional google.protobuf.Timestamp expires = 7;
    */
@@ -132,7 +132,7 @@ export type CreateKeyResponse = Message<"latchkey.v1.CreateKeyResponse"> & {
   keyId: string;
 
   /**
-   * The secret, shown here and never again.
+   * The secret. It is returned only here.
    *
    * @generated from field: string key = 2;
    */
@@ -147,27 +147,27 @@ export const CreateKeyResponseSchema: GenMessage<CreateKeyResponse> = /*@__PURE_
   messageDesc(file_latchkey_v1_keys_service, 1);
 
 /**
- * Which page of the keys to list.
+ * The page of keys to return.
  *
  * @generated from message latchkey.v1.ListKeysRequest
  */
 export type ListKeysRequest = Message<"latchkey.v1.ListKeysRequest"> & {
   /**
-   * How many at most, 1 to 100. Default: 100.
+   * The maximum number of keys, 1 to 100. Default: 100.
    *
    * @generated from field: optional int32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * The cursor of the page before. Default: the first page.
+   * The cursor of the previous page. Default: the first page.
    *
    * @generated from field: optional string cursor = 2;
    */
   cursor?: string | undefined;
 
   /**
-   * Only the keys of the identity with this externalId. Default: of all.
+   * Only the keys of the identity with this externalId. Default: all keys.
    *
    * @generated from field: optional string external_id = 3;
    */
@@ -203,7 +203,7 @@ export type ListKeysResponse = Message<"latchkey.v1.ListKeysResponse"> & {
   keys: Key[];
 
   /**
-   * Where the page stands.
+   * Whether more pages follow, and the cursor of the next one.
    *
    * @generated from field: latchkey.v1.Pagination pagination = 2;
    */
@@ -218,7 +218,7 @@ export const ListKeysResponseSchema: GenMessage<ListKeysResponse> = /*@__PURE__*
   messageDesc(file_latchkey_v1_keys_service, 3);
 
 /**
- * Which key to find.
+ * The key to return.
  *
  * @generated from message latchkey.v1.GetKeyRequest
  */
@@ -239,7 +239,7 @@ export const GetKeyRequestSchema: GenMessage<GetKeyRequest> = /*@__PURE__*/
   messageDesc(file_latchkey_v1_keys_service, 4);
 
 /**
- * The key that was found.
+ * The requested key.
  *
  * @generated from message latchkey.v1.GetKeyResponse
  */
@@ -260,7 +260,7 @@ export const GetKeyResponseSchema: GenMessage<GetKeyResponse> = /*@__PURE__*/
   messageDesc(file_latchkey_v1_keys_service, 5);
 
 /**
- * Which key to change, and how.
+ * The key to change, and the changes.
  *
  * @generated from message latchkey.v1.UpdateKeyRequest
  */
@@ -273,14 +273,14 @@ export type UpdateKeyRequest = Message<"latchkey.v1.UpdateKeyRequest"> & {
   keyId: string;
 
   /**
-   * What people call the key, 1 to 255 characters. Can be cleared.
+   * The display name of the key, 1 to 255 characters. Can be cleared.
    *
    * @generated from field: optional string name = 2;
    */
   name?: string | undefined;
 
   /**
-   * Who owns or uses the key. Can be cleared, by either of the two.
+   * The identity that owns or uses the key. Can be cleared, by either of the two.
    *
    * @generated from oneof latchkey.v1.UpdateKeyRequest.owner
    */
@@ -294,8 +294,8 @@ export type UpdateKeyRequest = Message<"latchkey.v1.UpdateKeyRequest"> & {
     case: "identityId";
   } | {
     /**
-     * By the caller's own identifier; the identity is created if the workspace
-     * has none by it.
+     * By the caller's own identifier; the identity is created if it does not exist
+     * in the workspace.
      *
      * @generated from field: string external_id = 4;
      */
@@ -304,8 +304,8 @@ export type UpdateKeyRequest = Message<"latchkey.v1.UpdateKeyRequest"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * What the key may do with this service, at most 100 scopes, all of which the
-   * caller's own key must hold. Can be cleared: then the key can only be verified.
+   * What the key may do with this service, at most 100 scopes. The caller's own key
+   * must have all of them. Can be cleared: then the key can only be verified.
    *
    * @generated from field: repeated string scopes = 10;
    */
@@ -327,7 +327,8 @@ export type UpdateKeyRequest = Message<"latchkey.v1.UpdateKeyRequest"> & {
   meta?: JsonObject | undefined;
 
   /**
-   * When the key ends, in the future. Can be cleared: then it never ends.
+   * When the key expires; must be in the future. Can be cleared: then it never
+   * expires.
    *
    * @generated from field: optional google.protobuf.Timestamp expires = 7;
    */
@@ -341,9 +342,9 @@ export type UpdateKeyRequest = Message<"latchkey.v1.UpdateKeyRequest"> & {
   enabled?: boolean | undefined;
 
   /**
-   * For gRPC and Connect: which fields to change, by their names in this file.
-   * A field that is named here and unset is cleared. Default: the fields that are
-   * set. HTTP has no such field: there, `null` clears.
+   * For gRPC and Connect: the fields to change, by their names in this file. A field
+   * that is named here and unset is cleared. Default: the fields that are set. HTTP
+   * has no such field; there, `null` clears a field.
    *
    * @generated from field: google.protobuf.FieldMask update_mask = 9;
    */
@@ -379,7 +380,7 @@ export const UpdateKeyResponseSchema: GenMessage<UpdateKeyResponse> = /*@__PURE_
   messageDesc(file_latchkey_v1_keys_service, 7);
 
 /**
- * Which key to delete.
+ * The key to delete.
  *
  * @generated from message latchkey.v1.DeleteKeyRequest
  */
@@ -400,7 +401,7 @@ export const DeleteKeyRequestSchema: GenMessage<DeleteKeyRequest> = /*@__PURE__*
   messageDesc(file_latchkey_v1_keys_service, 8);
 
 /**
- * Nothing to say: the key is gone.
+ * Empty: the key was deleted.
  *
  * @generated from message latchkey.v1.DeleteKeyResponse
  */
@@ -415,7 +416,7 @@ export const DeleteKeyResponseSchema: GenMessage<DeleteKeyResponse> = /*@__PURE_
   messageDesc(file_latchkey_v1_keys_service, 9);
 
 /**
- * Which key to replace.
+ * The key to replace.
  *
  * @generated from message latchkey.v1.RerollKeyRequest
  */
@@ -428,8 +429,8 @@ export type RerollKeyRequest = Message<"latchkey.v1.RerollKeyRequest"> & {
   keyId: string;
 
   /**
-   * How many milliseconds the old secret goes on, at most a year; never beyond
-   * the key's own expiry. Default: 0, it ends at once.
+   * How many milliseconds the old secret stays valid, at most a year, and never
+   * beyond the key's own expiry. Default: 0, it ends at once.
    *
    * @generated from field: int64 expiration = 2;
    */
@@ -444,7 +445,7 @@ export const RerollKeyRequestSchema: GenMessage<RerollKeyRequest> = /*@__PURE__*
   messageDesc(file_latchkey_v1_keys_service, 10);
 
 /**
- * The key that takes the old one's place.
+ * The key that replaces the old one.
  *
  * @generated from message latchkey.v1.RerollKeyResponse
  */
@@ -457,7 +458,7 @@ export type RerollKeyResponse = Message<"latchkey.v1.RerollKeyResponse"> & {
   keyId: string;
 
   /**
-   * The secret, shown here and never again.
+   * The secret. It is returned only here.
    *
    * @generated from field: string key = 2;
    */
@@ -472,7 +473,7 @@ export const RerollKeyResponseSchema: GenMessage<RerollKeyResponse> = /*@__PURE_
   messageDesc(file_latchkey_v1_keys_service, 11);
 
 /**
- * Which key to judge.
+ * The key to verify.
  *
  * @generated from message latchkey.v1.VerifyKeyRequest
  */
@@ -488,7 +489,7 @@ export type VerifyKeyRequest = Message<"latchkey.v1.VerifyKeyRequest"> & {
    * What the key must be allowed to do in the user's own application: permission
    * names with AND, OR and parentheses, such as
    * `documents.read AND (documents:write OR admin)`. AND binds more tightly. Compared
-   * with the key's permissions, never with its scopes. Default: nothing.
+   * with the key's permissions, never with its scopes. Default: no condition.
    *
    * @generated from field: optional string permissions = 2;
    */
@@ -503,20 +504,20 @@ export const VerifyKeyRequestSchema: GenMessage<VerifyKeyRequest> = /*@__PURE__*
   messageDesc(file_latchkey_v1_keys_service, 12);
 
 /**
- * The judgement. Beyond `valid` and `code`, fields are set for valid keys alone.
+ * The result. Fields other than `valid` and `code` are set only for valid keys.
  *
  * @generated from message latchkey.v1.VerifyKeyResponse
  */
 export type VerifyKeyResponse = Message<"latchkey.v1.VerifyKeyResponse"> & {
   /**
-   * Whether the key is good for what was asked.
+   * Whether the key is valid and has the required permissions.
    *
    * @generated from field: bool valid = 1;
    */
   valid: boolean;
 
   /**
-   * Why, or why not.
+   * The result as a code, with the reason if the key is not valid.
    *
    * @generated from field: latchkey.v1.VerificationCode code = 2;
    */
@@ -530,7 +531,7 @@ export type VerifyKeyResponse = Message<"latchkey.v1.VerifyKeyResponse"> & {
   keyId?: string | undefined;
 
   /**
-   * What people call the key.
+   * The display name of the key.
    *
    * @generated from field: optional string name = 4;
    */
@@ -544,28 +545,28 @@ export type VerifyKeyResponse = Message<"latchkey.v1.VerifyKeyResponse"> & {
   meta?: JsonObject | undefined;
 
   /**
-   * When the key ends.
+   * When the key expires.
    *
    * @generated from field: optional google.protobuf.Timestamp expires = 6;
    */
   expires?: Timestamp | undefined;
 
   /**
-   * That the key is enabled.
+   * Always true, because only valid keys have this field.
    *
    * @generated from field: optional bool enabled = 7;
    */
   enabled?: boolean | undefined;
 
   /**
-   * What the key may do in the user's own application. Its scopes are not told.
+   * What the key may do in the user's own application. Its scopes are not returned.
    *
    * @generated from field: repeated string permissions = 8;
    */
   permissions: string[];
 
   /**
-   * Who owns or uses the key.
+   * The identity that owns or uses the key.
    *
    * @generated from field: optional latchkey.v1.Identity identity = 9;
    */
@@ -580,7 +581,7 @@ export const VerifyKeyResponseSchema: GenMessage<VerifyKeyResponse> = /*@__PURE_
   messageDesc(file_latchkey_v1_keys_service, 13);
 
 /**
- * Whose key to find.
+ * The secret of the key to return.
  *
  * @generated from message latchkey.v1.WhoamiRequest
  */
@@ -601,7 +602,7 @@ export const WhoamiRequestSchema: GenMessage<WhoamiRequest> = /*@__PURE__*/
   messageDesc(file_latchkey_v1_keys_service, 14);
 
 /**
- * The key that was found.
+ * The requested key.
  *
  * @generated from message latchkey.v1.WhoamiResponse
  */
@@ -622,7 +623,7 @@ export const WhoamiResponseSchema: GenMessage<WhoamiResponse> = /*@__PURE__*/
   messageDesc(file_latchkey_v1_keys_service, 15);
 
 /**
- * How a verification ended.
+ * The result of a verification.
  *
  * @generated from enum latchkey.v1.VerificationCode
  */
@@ -635,14 +636,14 @@ export enum VerificationCode {
   UNSPECIFIED = 0,
 
   /**
-   * The key is good for what was asked.
+   * The key is valid and has the required permissions.
    *
    * @generated from enum value: VERIFICATION_CODE_VALID = 1;
    */
   VALID = 1,
 
   /**
-   * The workspace has no such key.
+   * The key does not exist in the workspace.
    *
    * @generated from enum value: VERIFICATION_CODE_NOT_FOUND = 2;
    */
@@ -656,14 +657,14 @@ export enum VerificationCode {
   DISABLED = 3,
 
   /**
-   * The key is past its expiry.
+   * The key has expired.
    *
    * @generated from enum value: VERIFICATION_CODE_EXPIRED = 4;
    */
   EXPIRED = 4,
 
   /**
-   * The key lacks a permission that was asked for.
+   * The key lacks a required permission.
    *
    * @generated from enum value: VERIFICATION_CODE_INSUFFICIENT_PERMISSIONS = 5;
    */
@@ -690,10 +691,11 @@ export const VerificationCodeSchema: GenEnum<VerificationCode> = /*@__PURE__*/
  */
 export const KeysService: GenService<{
   /**
-   * Creates a key and shows its secret, once. The caller can give only scopes that
-   * its own key holds. If the caller's key has an expiry, a new key with scopes must
-   * end no later: it could act in the caller's place. A new key without scopes
-   * cannot act here and may outlive the caller, as customers' keys do.
+   * Creates a key and returns its secret, once. The caller can grant only scopes
+   * that its own key has. If the caller's key has an expiry, a new key with scopes
+   * must not expire later, because it could replace the caller's key. A new key
+   * without scopes cannot call this service, so it may expire later, as customers'
+   * keys do.
    *
    * @generated from rpc latchkey.v1.KeysService.CreateKey
    */
@@ -703,7 +705,7 @@ export const KeysService: GenService<{
     output: typeof CreateKeyResponseSchema;
   },
   /**
-   * Finds one key. Fails with `key_not_found` if there is none.
+   * Returns one key. Fails with `key_not_found` if it does not exist.
    *
    * @generated from rpc latchkey.v1.KeysService.GetKey
    */
@@ -713,10 +715,10 @@ export const KeysService: GenService<{
     output: typeof GetKeyResponseSchema;
   },
   /**
-   * Lists the keys of the workspace, newest last, in pages; never their secrets.
-   * With `externalId` or `enabled`, a page looks through the next 5,000 keys: it
-   * may have fewer than `limit`, or none, although more follow. `has_more` and
-   * `cursor` lead on.
+   * Lists the keys of the workspace, newest last, in pages, without their secrets.
+   * With `externalId` or `enabled`, a page scans the next 5,000 keys. It may contain
+   * fewer than `limit`, or none, although more follow; use `has_more` and `cursor`
+   * to continue.
    *
    * @generated from rpc latchkey.v1.KeysService.ListKeys
    */
@@ -726,18 +728,18 @@ export const KeysService: GenService<{
     output: typeof ListKeysResponseSchema;
   },
   /**
-   * Changes a key. A field left out stays as it is. In HTTP `null` clears a
-   * field; in gRPC a field that `update_mask` names and the request leaves unset.
-   * From the moment this returns, every replica judges the key by its new
-   * settings; for that it takes one lease and a fifth, by default 0.3 seconds.
-   * The caller's own key must hold every scope of the key that it changes, and every
-   * scope that it gives. A key can always disable itself, and give up scopes; it
-   * can neither enable itself nor postpone or lift its own expiry. If the caller's
-   * key has an expiry, it cannot enable or prolong a key with scopes, nor give scopes
-   * to a key, so that this key then ends later than the caller's.
-   * In a workspace that has reached its quota of bytes, only what takes away is
-   * changed: disabling, fewer scopes or permissions, cleared fields, and an expiry
-   * that leaves the key half of its time or less.
+   * Changes a key. Fields that the request does not set stay unchanged. In HTTP,
+   * `null` clears a field. In gRPC, a field that is unset and named in `update_mask`
+   * is cleared. When this returns, every replica uses the new settings of the key;
+   * therefore the call takes 1.2 times the lease time, by default 0.3 seconds.
+   * The caller's own key must have every scope of the key that it changes, and every
+   * scope that it grants. A key can always disable itself and remove its own scopes.
+   * It can neither enable itself nor extend or remove its own expiry. If the caller's
+   * key has an expiry, it cannot enable a key with scopes, extend its expiry or grant
+   * it scopes if that key then expires later than the caller's.
+   * In a workspace that has reached its quota of bytes, only reducing changes are
+   * possible: disabling, fewer scopes or permissions, cleared fields, and an expiry
+   * that leaves the key half of its remaining time or less.
    *
    * @generated from rpc latchkey.v1.KeysService.UpdateKey
    */
@@ -747,9 +749,9 @@ export const KeysService: GenService<{
     output: typeof UpdateKeyResponseSchema;
   },
   /**
-   * Deletes a key for good. From the moment this returns, every replica reports
-   * it as nonexistent; for that it takes one lease. The caller's own key must hold
-   * every scope of the key. A key can always delete itself.
+   * Deletes a key permanently. When this returns, every replica reports the key as
+   * nonexistent; therefore the call takes one lease time. The caller's own key must
+   * have every scope of the key. A key can always delete itself.
    *
    * @generated from rpc latchkey.v1.KeysService.DeleteKey
    */
@@ -759,14 +761,14 @@ export const KeysService: GenService<{
     output: typeof DeleteKeyResponseSchema;
   },
   /**
-   * Replaces a key: makes another with the same settings and a new secret, and
-   * ends the old one, at once or after a grace period: on every replica, whatever
-   * its clock says, and so it takes one lease and a fifth. The caller's own key
-   * must hold every scope of the key. The new key has the expiry that the old one
-   * was given, whatever an earlier reroll made of it; if that has passed, the
-   * reroll is refused. If the caller's key has an expiry and the key has scopes,
-   * the new key must end no later than the caller's; this holds also for a key that
-   * replaces itself.
+   * Replaces a key: creates a key with the same settings and a new secret, and ends
+   * the old one, at once or after a grace period. The old key ends on every replica,
+   * independently of its clock; therefore the call takes 1.2 times the lease time.
+   * The caller's own key must have every scope of the key. The new key has the expiry
+   * that was set for the old one, not one that results from an earlier reroll. If
+   * that expiry has passed, the reroll is refused. If the caller's key has an expiry
+   * and the key has scopes, the new key must not expire later than the caller's. This
+   * also applies to a key that replaces itself.
    *
    * @generated from rpc latchkey.v1.KeysService.RerollKey
    */
@@ -776,8 +778,8 @@ export const KeysService: GenService<{
     output: typeof RerollKeyResponseSchema;
   },
   /**
-   * Judges a key that somebody presented to the caller. A key that is not valid
-   * is an answer, not an error. Only keys of the caller's own workspace are known.
+   * Verifies a key that was presented to the caller. An invalid key is a result, not
+   * an error. Only keys of the caller's own workspace are found.
    *
    * @generated from rpc latchkey.v1.KeysService.VerifyKey
    */
@@ -787,7 +789,7 @@ export const KeysService: GenService<{
     output: typeof VerifyKeyResponseSchema;
   },
   /**
-   * Finds the key that a secret belongs to, in whatever state it is.
+   * Returns the key that a secret belongs to, whatever its state.
    *
    * @generated from rpc latchkey.v1.KeysService.Whoami
    */

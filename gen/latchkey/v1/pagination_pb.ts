@@ -13,21 +13,21 @@ export const file_latchkey_v1_pagination: GenFile = /*@__PURE__*/
   fileDesc("ChxsYXRjaGtleS92MS9wYWdpbmF0aW9uLnByb3RvEgtsYXRjaGtleS52MSI+CgpQYWdpbmF0aW9uEhAKCGhhc19tb3JlGAEgASgIEhMKBmN1cnNvchgCIAEoCUgAiAEBQgkKB19jdXJzb3JiBnByb3RvMw");
 
 /**
- * Where a page of a list stands among the others.
+ * The position of a page in a list.
  *
  * @generated from message latchkey.v1.Pagination
  */
 export type Pagination = Message<"latchkey.v1.Pagination"> & {
   /**
-   * Whether rows follow this page, or may follow it: where a filter matches
-   * little, a page can be short or empty before the last.
+   * Whether rows follow this page, or may follow it: if a filter matches few rows, a
+   * page before the last one can be short or empty.
    *
    * @generated from field: bool has_more = 1;
    */
   hasMore: boolean;
 
   /**
-   * Hand this back as `cursor` to get the next page. Left out on the last page.
+   * Send this as `cursor` to get the next page. Not set on the last page.
    *
    * @generated from field: optional string cursor = 2;
    */

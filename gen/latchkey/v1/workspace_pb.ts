@@ -15,7 +15,7 @@ export const file_latchkey_v1_workspace: GenFile = /*@__PURE__*/
   fileDesc("ChtsYXRjaGtleS92MS93b3Jrc3BhY2UucHJvdG8SC2xhdGNoa2V5LnYxIrMCCglXb3Jrc3BhY2USFAoMd29ya3NwYWNlX2lkGAEgASgJEgwKBG5hbWUYAiABKAkSDwoHZW5hYmxlZBgDIAEoCBI5Cg9kaXNhYmxlZF9yZWFzb24YBCABKA4yGy5sYXRjaGtleS52MS5EaXNhYmxlZFJlYXNvbkgAiAEBEhoKDWRpc2FibGVkX25vdGUYBSABKAlIAYgBARI0CgtkaXNhYmxlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIAogBARIuCgpjcmVhdGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEISChBfZGlzYWJsZWRfcmVhc29uQhAKDl9kaXNhYmxlZF9ub3RlQg4KDF9kaXNhYmxlZF9hdCq3AgoORGlzYWJsZWRSZWFzb24SHwobRElTQUJMRURfUkVBU09OX1VOU1BFQ0lGSUVEEAASIgoeRElTQUJMRURfUkVBU09OX1VOUEFJRF9CSUxMSU5HEAESIwofRElTQUJMRURfUkVBU09OX1RFUk1TX1ZJT0xBVElPThACEiEKHURJU0FCTEVEX1JFQVNPTl9PV05FUl9SRVFVRVNUEAMSJwojRElTQUJMRURfUkVBU09OX1NVU1BJQ0lPVVNfQUNUSVZJVFkQBBIjCh9ESVNBQkxFRF9SRUFTT05fQUNDT1VOVF9DTE9TVVJFEAUSIgoeRElTQUJMRURfUkVBU09OX1FVT1RBX0VYQ0VFREVEEAYSJgoiRElTQUJMRURfUkVBU09OX09XTkVSU0hJUF9UUkFOU0ZFUhAHYgZwcm90bzM", [file_google_protobuf_timestamp]);
 
 /**
- * A container for keys and identities. While it is disabled, every key in it is
+ * A tenant: it contains keys and identities. While it is disabled, all its keys are
  * refused.
  *
  * @generated from message latchkey.v1.Workspace
@@ -29,7 +29,7 @@ export type Workspace = Message<"latchkey.v1.Workspace"> & {
   workspaceId: string;
 
   /**
-   * What people call the workspace.
+   * The display name of the workspace.
    *
    * @generated from field: string name = 2;
    */
@@ -43,21 +43,21 @@ export type Workspace = Message<"latchkey.v1.Workspace"> & {
   enabled: boolean;
 
   /**
-   * Why it was disabled. Left out while it is enabled.
+   * Why it was disabled. Not set while it is enabled.
    *
    * @generated from field: optional latchkey.v1.DisabledReason disabled_reason = 4;
    */
   disabledReason?: DisabledReason | undefined;
 
   /**
-   * What the operator wrote about it. Left out while it is enabled.
+   * The operator's note about it. Not set while it is enabled.
    *
    * @generated from field: optional string disabled_note = 5;
    */
   disabledNote?: string | undefined;
 
   /**
-   * Since when it is disabled. Left out while it is enabled.
+   * When it was disabled. Not set while it is enabled.
    *
    * @generated from field: optional google.protobuf.Timestamp disabled_at = 6;
    */
@@ -85,7 +85,7 @@ export const WorkspaceSchema: GenMessage<Workspace> = /*@__PURE__*/
  */
 export enum DisabledReason {
   /**
-   * No reason; refused in requests.
+   * Not a reason; refused in requests.
    *
    * @generated from enum value: DISABLED_REASON_UNSPECIFIED = 0;
    */
@@ -134,7 +134,7 @@ export enum DisabledReason {
   QUOTA_EXCEEDED = 6,
 
   /**
-   * The workspace is changing hands.
+   * The workspace is being transferred to another owner.
    *
    * @generated from enum value: DISABLED_REASON_OWNERSHIP_TRANSFER = 7;
    */

@@ -32,7 +32,7 @@ export const file_latchkey_v1_workspaces_service: GenFile = /*@__PURE__*/
  */
 export type CreateWorkspaceRequest = Message<"latchkey.v1.CreateWorkspaceRequest"> & {
   /**
-   * What people call the workspace, 1 to 255 characters.
+   * The display name of the workspace, 1 to 255 characters.
    *
    * @generated from field: string name = 1;
    */
@@ -67,7 +67,7 @@ export type CreateWorkspaceResponse = Message<"latchkey.v1.CreateWorkspaceRespon
   keyId: string;
 
   /**
-   * The first key's secret, shown here and never again.
+   * The first key's secret. It is returned only here.
    *
    * @generated from field: string key = 3;
    */
@@ -95,7 +95,7 @@ export type CreateRootKeyRequest = Message<"latchkey.v1.CreateRootKeyRequest"> &
   workspaceId: string;
 
   /**
-   * What people call the key, 1 to 255 characters. Default: `root key`.
+   * The display name of the key, 1 to 255 characters. Default: `root key`.
    *
    * @generated from field: optional string name = 2;
    */
@@ -131,7 +131,7 @@ export type CreateRootKeyResponse = Message<"latchkey.v1.CreateRootKeyResponse">
   keyId: string;
 
   /**
-   * The secret, shown here and never again.
+   * The secret. It is returned only here.
    *
    * @generated from field: string key = 2;
    */
@@ -146,7 +146,7 @@ export const CreateRootKeyResponseSchema: GenMessage<CreateRootKeyResponse> = /*
   messageDesc(file_latchkey_v1_workspaces_service, 3);
 
 /**
- * Which workspace to find.
+ * The workspace to return.
  *
  * @generated from message latchkey.v1.GetWorkspaceRequest
  */
@@ -167,7 +167,7 @@ export const GetWorkspaceRequestSchema: GenMessage<GetWorkspaceRequest> = /*@__P
   messageDesc(file_latchkey_v1_workspaces_service, 4);
 
 /**
- * The workspace that was found.
+ * The requested workspace.
  *
  * @generated from message latchkey.v1.GetWorkspaceResponse
  */
@@ -188,20 +188,20 @@ export const GetWorkspaceResponseSchema: GenMessage<GetWorkspaceResponse> = /*@_
   messageDesc(file_latchkey_v1_workspaces_service, 5);
 
 /**
- * Which page of the workspaces to list.
+ * The page of workspaces to return.
  *
  * @generated from message latchkey.v1.ListWorkspacesRequest
  */
 export type ListWorkspacesRequest = Message<"latchkey.v1.ListWorkspacesRequest"> & {
   /**
-   * How many at most, 1 to 100. Default: 100.
+   * The maximum number of results, 1 to 100. Default: 100.
    *
    * @generated from field: optional int32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * The cursor of the page before. Default: the first page.
+   * The cursor of the previous page. Default: the first page.
    *
    * @generated from field: optional string cursor = 2;
    */
@@ -229,7 +229,7 @@ export type ListWorkspacesResponse = Message<"latchkey.v1.ListWorkspacesResponse
   workspaces: Workspace[];
 
   /**
-   * Where the page stands.
+   * Whether more pages follow, and the cursor of the next one.
    *
    * @generated from field: latchkey.v1.Pagination pagination = 2;
    */
@@ -244,7 +244,7 @@ export const ListWorkspacesResponseSchema: GenMessage<ListWorkspacesResponse> = 
   messageDesc(file_latchkey_v1_workspaces_service, 7);
 
 /**
- * Which workspace to disable, and why.
+ * The workspace to disable, and the reason.
  *
  * @generated from message latchkey.v1.DisableWorkspaceRequest
  */
@@ -257,14 +257,14 @@ export type DisableWorkspaceRequest = Message<"latchkey.v1.DisableWorkspaceReque
   workspaceId: string;
 
   /**
-   * Why.
+   * Why the workspace is disabled.
    *
    * @generated from field: latchkey.v1.DisabledReason reason = 2;
    */
   reason: DisabledReason;
 
   /**
-   * More about it, for people, at most 1000 characters. Default: nothing.
+   * A note for people, at most 1000 characters. Default: none.
    *
    * @generated from field: optional string note = 3;
    */
@@ -300,7 +300,7 @@ export const DisableWorkspaceResponseSchema: GenMessage<DisableWorkspaceResponse
   messageDesc(file_latchkey_v1_workspaces_service, 9);
 
 /**
- * Which workspace to enable.
+ * The workspace to enable.
  *
  * @generated from message latchkey.v1.EnableWorkspaceRequest
  */
@@ -342,57 +342,57 @@ export const EnableWorkspaceResponseSchema: GenMessage<EnableWorkspaceResponse> 
   messageDesc(file_latchkey_v1_workspaces_service, 11);
 
 /**
- * Which changes to list.
+ * The audit events to list.
  *
  * @generated from message latchkey.v1.ListAuditEventsRequest
  */
 export type ListAuditEventsRequest = Message<"latchkey.v1.ListAuditEventsRequest"> & {
   /**
-   * Only those of this workspace. Default: for the operator all, for a key those
-   * of its own; a key can name no other.
+   * Only events of this workspace. Default: for the operator, all workspaces; for a
+   * key, its own workspace. A key can name no other workspace.
    *
    * @generated from field: optional string workspace_id = 1;
    */
   workspaceId?: string | undefined;
 
   /**
-   * Only those of this type, such as `key.create`. Default: all.
+   * Only events of this type, such as `key.create`. Default: all.
    *
    * @generated from field: optional string type = 2;
    */
   type?: string | undefined;
 
   /**
-   * Only those of the key, identity or workspace with this identifier. Default:
-   * of all.
+   * Only events of the key, identity or workspace with this identifier. Default:
+   * all.
    *
    * @generated from field: optional string resource_id = 3;
    */
   resourceId?: string | undefined;
 
   /**
-   * Only those at this time or later.
+   * Only events at this time or later.
    *
    * @generated from field: optional google.protobuf.Timestamp since = 4;
    */
   since?: Timestamp | undefined;
 
   /**
-   * Only those before this time.
+   * Only events before this time.
    *
    * @generated from field: optional google.protobuf.Timestamp until = 5;
    */
   until?: Timestamp | undefined;
 
   /**
-   * How many at most, 1 to 100. Default: 100.
+   * The maximum number of results, 1 to 100. Default: 100.
    *
    * @generated from field: optional int32 limit = 6;
    */
   limit?: number | undefined;
 
   /**
-   * The cursor of the page before. Default: the first page.
+   * The cursor of the previous page. Default: the first page.
    *
    * @generated from field: optional string cursor = 7;
    */
@@ -407,20 +407,20 @@ export const ListAuditEventsRequestSchema: GenMessage<ListAuditEventsRequest> = 
   messageDesc(file_latchkey_v1_workspaces_service, 12);
 
 /**
- * A page of changes.
+ * A page of audit events.
  *
  * @generated from message latchkey.v1.ListAuditEventsResponse
  */
 export type ListAuditEventsResponse = Message<"latchkey.v1.ListAuditEventsResponse"> & {
   /**
-   * The changes, newest first.
+   * The audit events, newest first.
    *
    * @generated from field: repeated latchkey.v1.AuditEvent events = 1;
    */
   events: AuditEvent[];
 
   /**
-   * Where the page stands.
+   * Whether more pages follow, and the cursor of the next one.
    *
    * @generated from field: latchkey.v1.Pagination pagination = 2;
    */
@@ -441,7 +441,7 @@ export const ListAuditEventsResponseSchema: GenMessage<ListAuditEventsResponse> 
  */
 export const WorkspacesService: GenService<{
   /**
-   * Creates a workspace and its first key, which holds the scope `*`.
+   * Creates a workspace and its first key, which has the scope `*`.
    *
    * @generated from rpc latchkey.v1.WorkspacesService.CreateWorkspace
    */
@@ -451,9 +451,9 @@ export const WorkspacesService: GenService<{
     output: typeof CreateWorkspaceResponseSchema;
   },
   /**
-   * Creates a key of a workspace and shows its secret, once: so a workspace whose
-   * keys are lost, deleted or stripped of their scopes can be used again. Works for
-   * a disabled workspace too; its keys, this one included, are refused until it is
+   * Creates a key of a workspace and returns its secret, once. It restores access to
+   * a workspace whose keys are lost or deleted, or have lost their scopes. Also works
+   * for a disabled workspace; its keys, this one included, are refused until it is
    * enabled.
    *
    * @generated from rpc latchkey.v1.WorkspacesService.CreateRootKey
@@ -464,7 +464,7 @@ export const WorkspacesService: GenService<{
     output: typeof CreateRootKeyResponseSchema;
   },
   /**
-   * Finds one workspace.
+   * Returns one workspace.
    *
    * @generated from rpc latchkey.v1.WorkspacesService.GetWorkspace
    */
@@ -484,10 +484,10 @@ export const WorkspacesService: GenService<{
     output: typeof ListWorkspacesResponseSchema;
   },
   /**
-   * Disables a workspace. From the moment this returns, every replica refuses
-   * every key of the workspace with `workspace_disabled`; for that it takes one
-   * lease and a fifth, by default 0.3 seconds. Disabling it again replaces the reason
-   * and the note, and nothing else.
+   * Disables a workspace. When this returns, every replica refuses every key of the
+   * workspace with `workspace_disabled`; therefore the call takes 1.2 times the lease
+   * time, by default 0.3 seconds. Disabling it again replaces only the reason and the
+   * note.
    *
    * @generated from rpc latchkey.v1.WorkspacesService.DisableWorkspace
    */
@@ -497,9 +497,9 @@ export const WorkspacesService: GenService<{
     output: typeof DisableWorkspaceResponseSchema;
   },
   /**
-   * Enables a workspace again. From the moment this returns, every replica
-   * accepts its keys, except those that are individually disabled; for that it
-   * takes one lease. Enabling an enabled workspace changes nothing.
+   * Enables a workspace again. When this returns, every replica accepts its keys,
+   * except those that are individually disabled; therefore the call takes one lease
+   * time. Enabling an enabled workspace changes nothing.
    *
    * @generated from rpc latchkey.v1.WorkspacesService.EnableWorkspace
    */
@@ -509,11 +509,11 @@ export const WorkspacesService: GenService<{
     output: typeof EnableWorkspaceResponseSchema;
   },
   /**
-   * Lists the changes that were made, newest first, in pages. The operator sees
-   * all; a key sees those of its own workspace. Events are removed when they are
-   * older than the installation keeps them. With `type`, `since` or `until`, a
-   * page looks through the next 5,000 events: it may have fewer than `limit`, or
-   * none, although more follow. `has_more` and `cursor` lead on.
+   * Lists the audit events, newest first, in pages. The operator sees all events; a
+   * key sees those of its own workspace. Events are removed after the retention
+   * period of the installation. With `type`, `since` or `until`, a page scans the
+   * next 5,000 events. It may contain fewer than `limit`, or none, although more
+   * follow; use `has_more` and `cursor` to continue.
    *
    * @generated from rpc latchkey.v1.WorkspacesService.ListAuditEvents
    */

@@ -17,17 +17,17 @@ beforeEach(async () => {
   home = await succeed(origin, "workspaces.createWorkspace", operatorKey, { name: "acme" });
 });
 
-/** Makes a call that must succeed. Gives its data and all events that it brought, oldest first, with what is common. */
+/** Makes a call that must succeed. Returns its data and its audit events, oldest first; checks their common fields. */
 async function change<T = Record<string, never>>(operation: string, credential: string, body: object) {
   const known = new Set((await allEvents(origin)).map(({ eventId }) => eventId));
   const from = Date.now();
-  const answer = await post(origin, `/v2/${operation}`, credential, body);
+  const response = await post(origin, `/v2/${operation}`, credential, body);
   const until = Date.now();
-  const data = expectSuccess(answer) as T;
+  const data = expectSuccess(response) as T;
   const events = (await allEvents(origin)).filter(({ eventId }) => !known.has(eventId)).reverse();
   for (const event of events) {
     expect(event.eventId).toMatch(/^evt_[0-9a-z]{26}$/);
-    expect(event.requestId).toBe(answer.headers["x-request-id"]);
+    expect(event.requestId).toBe(response.headers["x-request-id"]);
     expect(event.actor).toBe(credential === operatorKey ? "operator" : home.keyId);
     expect(event.at).toBeGreaterThanOrEqual(from);
     expect(event.at).toBeLessThanOrEqual(until);
@@ -35,7 +35,7 @@ async function change<T = Record<string, never>>(operation: string, credential: 
   return { data, events: events.map(changeOf) };
 }
 
-/** What an event tells of the change itself. */
+/** The fields of an event that describe the change. */
 function changeOf({ workspaceId, type, resourceId, before, after }: ToldEvent) {
   return { workspaceId, type, resourceId, before, after };
 }
@@ -44,7 +44,7 @@ const createKey = (body: object) => succeed<{ keyId: string; key: string }>(orig
 const createIdentity = (body: object) =>
   succeed<{ identityId: string }>(origin, "identities.createIdentity", home.key, body);
 
-/** A key without settings, as the audit tells it. */
+/** A key without settings, as in an audit event. */
 const bare = {
   start: expect.stringMatching(/^lk_[0-9A-Za-z]{4}$/),
   name: null,
@@ -56,7 +56,7 @@ const bare = {
   expires: null,
 };
 
-describe("a change writes exactly its events: who, what, which resource, when, in which request, before and after", () => {
+describe("a change writes exactly its audit events: actor, type, resource, time, request id, before and after", () => {
   it("creating a workspace: the workspace, and its first key", async () => {
     const { data, events } = await change<typeof home>("workspaces.createWorkspace", operatorKey, { name: "new" });
     const { workspaceId, keyId } = data;
@@ -95,7 +95,7 @@ describe("a change writes exactly its events: who, what, which resource, when, i
     expect(events).toEqual([{ workspaceId: home.workspaceId, type: "key.create", resourceId: data.keyId, after }]);
   });
 
-  it("creating a key for an unknown externalId: the identity, then the key; for a known one the key alone", async () => {
+  it("creating a key for an unknown externalId: the identity, then the key; for a known one only the key", async () => {
     const first = await change<{ keyId: string }>("keys.createKey", home.key, { externalId: "user" });
     const identityId = first.events[0]?.resourceId;
     const { workspaceId } = home;
@@ -110,16 +110,16 @@ describe("a change writes exactly its events: who, what, which resource, when, i
     ]);
   });
 
-  it("updating a key: only what was asked for differs; an unknown externalId makes its identity first", async () => {
+  it("updating a key: only the requested fields differ; an unknown externalId creates its identity first", async () => {
     const { keyId } = await createKey({ name: "old", meta: { a: 1 } });
     const before = { ...bare, name: "old", meta: { a: 1 } };
     const after = { ...before, name: null, enabled: false };
     const common = { workspaceId: home.workspaceId, type: "key.update", resourceId: keyId };
     const { events } = await change("keys.updateKey", home.key, { keyId, name: null, enabled: false });
     expect(events).toEqual([{ ...common, before, after }]);
-    const given = await change("keys.updateKey", home.key, { keyId, externalId: "user" });
-    const identityId = given.events[0]?.resourceId;
-    expect(given.events).toEqual([
+    const assigned = await change("keys.updateKey", home.key, { keyId, externalId: "user" });
+    const identityId = assigned.events[0]?.resourceId;
+    expect(assigned.events).toEqual([
       expect.objectContaining({ type: "identity.create", after: { externalId: "user", meta: {} } }),
       { ...common, before: after, after: { ...after, identityId } },
     ]);
@@ -132,7 +132,7 @@ describe("a change writes exactly its events: who, what, which resource, when, i
     expect(events).toEqual([{ ...common, before: { ...bare, name: "gone" } }]);
   });
 
-  it("rerolling a key: the successor with the same settings, and the end of the old one", async () => {
+  it("rerolling a key: the new key with the same settings, and the end of the old one", async () => {
     const { keyId } = await createKey({ name: "old", externalId: "user", scopes: ["keys.*"] });
     const from = Date.now();
     const reroll = { keyId, expiration: 60_000 };
@@ -153,7 +153,7 @@ describe("a change writes exactly its events: who, what, which resource, when, i
     expect(events[0]?.after?.["start"]).not.toBe(events[1]?.before?.["start"]);
   });
 
-  it("creating, updating and deleting an identity; its keys' loss of it is told by that one event", async () => {
+  it("creating, updating and deleting an identity; one event also covers the keys that lose it", async () => {
     const { workspaceId } = home;
     const created = await change<{ identityId: string }>("identities.createIdentity", home.key, {
       externalId: "user",
@@ -188,11 +188,11 @@ it.each([
   expect(events).toEqual([]);
 });
 
-it("no event holds a secret or a hash of one", async () => {
+it("no audit event contains a secret or a hash of one", async () => {
   const { keyId, key } = await createKey({ name: "k" });
   const rerolled = await createReroll(keyId);
-  const told = JSON.stringify(await allEvents(origin));
-  expect(told).toContain(keyId);
+  const events = JSON.stringify(await allEvents(origin));
+  expect(events).toContain(keyId);
   for (const secret of [home.key, key, rerolled.key, operatorKey]) {
     const hash = Buffer.from(hashSecret(secret), "hex");
     for (const form of [
@@ -202,7 +202,7 @@ it("no event holds a secret or a hash of one", async () => {
       hash.toString("base64"),
       hash.toString("base64url"),
     ]) {
-      expect(told).not.toContain(form);
+      expect(events).not.toContain(form);
     }
   }
 });

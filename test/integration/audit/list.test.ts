@@ -9,8 +9,8 @@ let origin: string;
 let workspaceId: string;
 let key: string;
 let otherWorkspaceId: string;
-/** The events of the workspace, oldest first, as they were brought about: each a while after the one before. */
-let made: ToldEvent[];
+/** The events of the workspace, oldest first, each some time after the previous one. */
+let events: ToldEvent[];
 
 beforeAll(async () => {
   app = await openTestApp();
@@ -25,29 +25,29 @@ beforeAll(async () => {
     await app.advance(1_000);
     await succeed(origin, "keys.updateKey", key, { keyId, name: `name_${i}` });
   }
-  made = (await listEvents(origin, key)).reverse();
+  events = (await listEvents(origin, key)).reverse();
 });
 afterAll(() => app.close());
 
-describe("the events are listed newest first", () => {
-  it("each once, in the order in which they were made", () => {
+describe("audit events are listed newest first", () => {
+  it("each once, in the order of the changes", () => {
     const round = ["identity.create", "key.create", "key.update"];
     const types = ["workspace.create", "key.create", ...round, ...round, ...round, ...round];
-    expect(made.map(({ type }) => type)).toEqual(types);
-    expect(made.map(({ at }) => at)).toEqual(made.map(({ at }) => at).sort((a, b) => a - b));
+    expect(events.map(({ type }) => type)).toEqual(types);
+    expect(events.map(({ at }) => at)).toEqual(events.map(({ at }) => at).sort((a, b) => a - b));
   });
 
-  it("the operator sees every workspace's, or those of the one that is asked for", async () => {
+  it("the operator sees the events of all workspaces, or those of the requested one", async () => {
     const all = await listEvents(origin, operatorKey);
     expect(new Set(all.map((event) => event.workspaceId))).toEqual(new Set([workspaceId, otherWorkspaceId]));
-    expect(await listEvents(origin, operatorKey, { workspaceId })).toEqual(made.toReversed());
+    expect(await listEvents(origin, operatorKey, { workspaceId })).toEqual(events.toReversed());
   });
 
-  it("a key sees its own workspace's alone, and cannot ask whether another exists", async () => {
-    expect(await listEvents(origin, key, { workspaceId })).toEqual(made.toReversed());
-    for (const asked of [otherWorkspaceId, "ws_00000000000000000000000000"]) {
-      const answer = await post(origin, `/v2/${list}`, key, { workspaceId: asked });
-      expectFailure(answer, 404, "data/workspace_not_found");
+  it("tenant isolation: a key sees only its own workspace's events, and not whether another exists", async () => {
+    expect(await listEvents(origin, key, { workspaceId })).toEqual(events.toReversed());
+    for (const requested of [otherWorkspaceId, "ws_00000000000000000000000000"]) {
+      const response = await post(origin, `/v2/${list}`, key, { workspaceId: requested });
+      expectFailure(response, 404, "data/workspace_not_found");
     }
     const foreign = (await listEvents(origin, operatorKey, { workspaceId: otherWorkspaceId }))[0]?.resourceId;
     expect(await listEvents(origin, key, { resourceId: foreign })).toEqual([]);
@@ -56,14 +56,14 @@ describe("the events are listed newest first", () => {
   it("a key without audit.read sees none", async () => {
     const body = { scopes: ["keys.*", "identities.*"] };
     const { key: weak } = await succeed<{ key: string }>(origin, "keys.createKey", key, body);
-    made = (await listEvents(origin, key)).reverse();
-    const answer = await post(origin, `/v2/${list}`, weak, {});
-    expectFailure(answer, 403, "authorization/insufficient_permissions");
+    events = (await listEvents(origin, key)).reverse();
+    const response = await post(origin, `/v2/${list}`, weak, {});
+    expectFailure(response, 403, "authorization/insufficient_permissions");
   });
 });
 
-describe("the events are filtered", () => {
-  const matching = (test: (event: ToldEvent) => boolean) => made.filter(test).reverse();
+describe("audit events are filtered", () => {
+  const matching = (test: (event: ToldEvent) => boolean) => events.filter(test).reverse();
 
   it.each(["key.create", "key.update", "identity.create", "workspace.create"])("by the type %s", async (type) => {
     const expected = matching((event) => event.type === type);
@@ -71,21 +71,21 @@ describe("the events are filtered", () => {
     expect(await listEvents(origin, key, { type })).toEqual(expected);
   });
 
-  it("by a type that never happened, or a piece of one: none", async () => {
+  it("by a type without events, or a part of a type: none", async () => {
     for (const type of ["key.delete", "key", "key.%", "KEY.CREATE"]) {
       expect(await listEvents(origin, key, { type })).toEqual([]);
     }
   });
 
   it("by resource", async () => {
-    for (const resourceId of new Set(made.map((event) => event.resourceId))) {
+    for (const resourceId of new Set(events.map((event) => event.resourceId))) {
       const expected = matching((event) => event.resourceId === resourceId);
       expect(await listEvents(origin, key, { resourceId })).toEqual(expected);
     }
   });
 
-  it("by time: since is included, until is not, at every event and a millisecond around it", async () => {
-    for (const event of made.slice(2, 6)) {
+  it("by time: `since` is inclusive, `until` is exclusive, at every event and a millisecond around it", async () => {
+    for (const event of events.slice(2, 6)) {
       for (const moment of [event.at - 1, event.at, event.at + 1]) {
         const later = await listEvents(origin, key, { since: moment });
         expect(later).toEqual(matching(({ at }) => at >= moment));
@@ -96,8 +96,8 @@ describe("the events are filtered", () => {
     }
   });
 
-  it("by all of them at once", async () => {
-    const target = made.filter(({ type }) => type === "key.update")[2] ?? expect.fail("too few events");
+  it("by all filters at once", async () => {
+    const target = events.filter(({ type }) => type === "key.update")[2] ?? expect.fail("too few events");
     const { type, resourceId, at } = target;
     expect(await listEvents(origin, key, { workspaceId, type, resourceId, since: at, until: at + 1 })).toEqual([
       target,
@@ -106,17 +106,17 @@ describe("the events are filtered", () => {
   });
 });
 
-describe("the events come in pages", () => {
-  it.each([1, 2, 3, 5, 14, 100])("of %i: none lost, none doubled", async (limit) => {
-    expect(await walk(origin, list, key, { limit })).toEqual(made.toReversed());
+describe("pagination of audit events", () => {
+  it.each([1, 2, 3, 5, 14, 100])("pages of %i: none lost, none returned twice", async (limit) => {
+    expect(await walk(origin, list, key, { limit })).toEqual(events.toReversed());
   });
 
-  it("within a filter", async () => {
-    const expected = made.filter(({ type }) => type === "key.create").reverse();
+  it("works with a filter", async () => {
+    const expected = events.filter(({ type }) => type === "key.create").reverse();
     expect(await walk(origin, list, key, { limit: 2, type: "key.create" })).toEqual(expected);
   });
 
-  it("of which those that were not asked for are refused", async () => {
+  it("invalid limits and cursors, and cursors of other lists, are refused", async () => {
     const { pagination } = await readPage<ToldEvent>(origin, "keys.listKeys", key, { limit: 1 });
     expect(pagination.cursor).toBeDefined();
     for (const body of [{ limit: 0 }, { limit: 101 }, { cursor: "garbled" }, { cursor: pagination.cursor }]) {

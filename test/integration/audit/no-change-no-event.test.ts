@@ -31,7 +31,7 @@ afterAll(async () => {
   await app.close();
 });
 
-/** Everything that is stored, apart from when keys were used. */
+/** All stored rows, without the last-used times of keys. */
 async function stored(): Promise<unknown> {
   const [workspaces, identities, lease] = await Promise.all([
     sql`select * from workspaces order by 1`,
@@ -47,41 +47,53 @@ async function stored(): Promise<unknown> {
   });
 }
 
-const gone = "key_00000000000000000000000000";
+const unknownKeyId = "key_00000000000000000000000000";
 type Case = [what: string, operation: string, credential: () => string | undefined, body: () => object, status: number];
 const cases: Case[] = [
   ["no credential", "keys.createKey", () => undefined, () => ({}), 401],
   ["an unknown credential", "keys.createKey", () => `${key.slice(0, -1)}!`, () => ({}), 401],
-  ["a lacking scope", "keys.deleteKey", () => weak, () => ({ keyId }), 403],
+  ["a missing scope", "keys.deleteKey", () => weak, () => ({ keyId }), 403],
   ["a key for the operator's operation", "workspaces.disableWorkspace", () => key, () => ({ workspaceId }), 403],
-  ["granting more than one holds", "keys.createKey", () => weak, () => ({ scopes: ["*"], externalId: "x" }), 403],
-  ["giving more than one holds", "keys.updateKey", () => weak, () => ({ keyId, scopes: ["*"] }), 403],
-  ["rerolling more than one holds", "keys.rerollKey", () => weak, () => ({ keyId, expiration: 0 }), 403],
-  ["a bad field", "keys.createKey", () => key, () => ({ prefix: "not a prefix", externalId: "x" }), 400],
+  [
+    "creating a key with more scopes than the caller",
+    "keys.createKey",
+    () => weak,
+    () => ({ scopes: ["*"], externalId: "x" }),
+    403,
+  ],
+  ["granting more scopes than the caller has", "keys.updateKey", () => weak, () => ({ keyId, scopes: ["*"] }), 403],
+  [
+    "rerolling a key with more scopes than the caller",
+    "keys.rerollKey",
+    () => weak,
+    () => ({ keyId, expiration: 0 }),
+    403,
+  ],
+  ["an invalid field", "keys.createKey", () => key, () => ({ prefix: "not a prefix", externalId: "x" }), 400],
   ["a field that cannot be cleared", "keys.updateKey", () => key, () => ({ keyId, enabled: null, name: "x" }), 400],
   ["an unknown identity", "keys.createKey", () => key, () => ({ identityId: "id_none" }), 404],
   ["an unknown identity for a key", "keys.updateKey", () => key, () => ({ keyId, identityId: "id_none" }), 404],
-  ["an unknown key to update", "keys.updateKey", () => key, () => ({ keyId: gone, externalId: "x" }), 404],
-  ["an unknown key to reroll", "keys.rerollKey", () => key, () => ({ keyId: gone, expiration: 0 }), 404],
+  ["an unknown key to update", "keys.updateKey", () => key, () => ({ keyId: unknownKeyId, externalId: "x" }), 404],
+  ["an unknown key to reroll", "keys.rerollKey", () => key, () => ({ keyId: unknownKeyId, expiration: 0 }), 404],
   ["another workspace's key to delete", "keys.deleteKey", () => key, () => ({ keyId: foreignKeyId }), 404],
   ["another workspace's key to update", "keys.updateKey", () => key, () => ({ keyId: foreignKeyId, name: "x" }), 404],
   ["an unknown identity to update", "identities.updateIdentity", () => key, () => ({ externalId: "x", meta: {} }), 404],
   ["an unknown identity to delete", "identities.deleteIdentity", () => key, () => ({ externalId: "x" }), 404],
-  ["an externalId that is taken", "identities.createIdentity", () => key, () => ({ externalId: "user" }), 409],
+  ["an externalId that exists", "identities.createIdentity", () => key, () => ({ externalId: "user" }), 409],
   ["an unknown workspace", "workspaces.enableWorkspace", () => operatorKey, () => ({ workspaceId: "ws_none" }), 404],
 ];
 
 it.each(cases)(
-  "a refused call changes nothing and writes no event: %s",
+  "a refused call changes nothing and writes no audit event: %s",
   async (_what, operation, credential, body, status) => {
     const before = { events: await allEvents(origin), stored: await stored() };
-    const answer = await post(origin, `/v2/${operation}`, credential(), body());
-    expect(answer, answer.text).toMatchObject({ status });
+    const response = await post(origin, `/v2/${operation}`, credential(), body());
+    expect(response, response.text).toMatchObject({ status });
     expect({ events: await allEvents(origin), stored: await stored() }).toEqual(before);
   },
 );
 
-it("reading and verifying writes no event", async () => {
+it("reading and verifying writes no audit event", async () => {
   const before = await allEvents(origin);
   const reads: [string, string, object][] = [
     ["keys.listKeys", key, {}],
@@ -113,14 +125,14 @@ it.each([
   ["workspaces.disableWorkspace", () => operatorKey, () => ({ workspaceId, reason: "OWNER_REQUEST" })],
   ["workspaces.enableWorkspace", () => operatorKey, () => ({ workspaceId })],
 ])(
-  "%s does not happen when its event cannot be written, and the caller is not told why",
+  "%s is rolled back if its audit event cannot be written, and the error does not reveal the cause",
   async (operation, credential, body) => {
     const before = await stored();
     await sql`alter table audit_events rename to audit_events_away`;
     try {
-      const answer = await post(origin, `/v2/${operation}`, credential(), body());
-      expectFailure(answer, 500, "application/unexpected_error");
-      expect(answer.text).not.toMatch(/audit|relation|42P01|postgres|"key"/i);
+      const response = await post(origin, `/v2/${operation}`, credential(), body());
+      expectFailure(response, 500, "application/unexpected_error");
+      expect(response.text).not.toMatch(/audit|relation|42P01|postgres|"key"/i);
     } finally {
       await sql`alter table audit_events_away rename to audit_events`;
     }

@@ -14,13 +14,13 @@ import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js
 
 const day = 86_400_000;
 const idempotencyKey = "the-key-that-the-caller-chose";
-const written: string[] = [];
+const logLines: string[] = [];
 
 let app: TestApp;
 let sql: postgres.Sql;
 let key: string;
 beforeAll(async () => {
-  const log = pino({ level: "trace", base: null }, { write: (line: string) => void written.push(line) });
+  const log = pino({ level: "trace", base: null }, { write: (line: string) => void logLines.push(line) });
   app = await openTestApp({ log });
   sql = openSql(app.databaseUrl, { max: 1 });
   ({ key } = await createWorkspace(app.httpUrl));
@@ -38,26 +38,26 @@ function call(operation: string, credential: string, body: object, chosen = idem
   });
 }
 
-async function countKept(): Promise<number> {
+async function countRecords(): Promise<number> {
   const [row] = await sql<{ count: number }[]>`select count(*)::int from idempotency_records`;
   return row?.count ?? Number.NaN;
 }
 
-describe("of the answers that are kept, neither the database nor the log tells", () => {
+describe("idempotency records: the database and the log do not reveal", () => {
   const secrets = new Set<string>();
   beforeAll(async () => {
     const workspace = await call("workspaces.createWorkspace", operatorKey, { name: "Acme" });
-    const made = await call("keys.createKey", key, { name: "ci" });
-    for (const answer of [workspace, made]) secrets.add((expectSuccess(answer) as { key: string }).key);
+    const created = await call("keys.createKey", key, { name: "ci" });
+    for (const response of [workspace, created]) secrets.add((expectSuccess(response) as { key: string }).key);
     expectFailure(await call("keys.createKey", key, { name: "other" }), 409, "data/idempotency_conflict");
-    // What fails on our side is told to the log with its cause.
+    // Unexpected errors are logged with their cause.
     await sql`alter table idempotency_records rename to idempotency_records_away`;
     expectFailure(await call("keys.createKey", key, { name: "ci" }), 500, "application/unexpected_error");
     await sql`alter table idempotency_records_away rename to idempotency_records`;
     for (const secret of [idempotencyKey, key, operatorKey]) secrets.add(secret);
   });
 
-  /** The secrets that a text holds: as they are, or as anybody could compute them. */
+  /** The secrets that a text contains: in plaintext, or in an encoding or hash that anybody could compute. */
   function foundIn(text: string): string[] {
     const digest = (secret: string) => createHash("sha256").update(secret);
     return [...secrets].filter((secret) =>
@@ -65,18 +65,18 @@ describe("of the answers that are kept, neither the database nor the log tells",
     );
   }
 
-  test("any secret, or which key the caller chose", async () => {
+  test("secrets, or the idempotency key of the caller", async () => {
     const rows = await sql<{ row: string }[]>`select row_to_json(kept)::text as row from idempotency_records kept`;
     expect(rows).toHaveLength(2);
     expect(rows.flatMap(({ row }) => foundIn(row))).toEqual([]);
-    expect(foundIn(JSON.stringify({ key, sealed: Buffer.from(idempotencyKey).toString("hex") }))).toHaveLength(2);
-    await expect.poll(() => written.filter((line) => line.includes("unexpected_error"))).toHaveLength(1);
-    expect(written.flatMap(foundIn)).toEqual([]);
+    expect(foundIn(JSON.stringify({ key, encrypted: Buffer.from(idempotencyKey).toString("hex") }))).toHaveLength(2);
+    await expect.poll(() => logLines.filter((line) => line.includes("unexpected_error"))).toHaveLength(1);
+    expect(logLines.flatMap(foundIn)).toEqual([]);
   });
 
   const same = { externalId: "user_1" };
 
-  test("whether two callers chose the same key, or asked for the same", async () => {
+  test("whether two callers chose the same idempotency key, or sent the same request", async () => {
     const { key: other } = await createWorkspace(app.httpUrl);
     for (const caller of [key, other]) expectSuccess(await call("identities.createIdentity", caller, same, "same"));
     const rows = await sql<{ id: Buffer; sealed: Buffer }[]>`
@@ -85,7 +85,7 @@ describe("of the answers that are kept, neither the database nor the log tells",
     expect(new Set(columns).size).toBe(2 * rows.length);
   });
 
-  test("an answer in the place of another: it is refused", async () => {
+  test("a response that was moved to another record: it is refused", async () => {
     await sql`delete from idempotency_records`;
     for (const chosen of ["one", "two"]) expectSuccess(await call("keys.createKey", key, {}, chosen));
     await sql`
@@ -95,25 +95,25 @@ describe("of the answers that are kept, neither the database nor the log tells",
   });
 });
 
-test("answers that have expired are removed by later calls, a few at a time", async () => {
+test("expired idempotency records are removed by later calls, a few at a time", async () => {
   const names = Array.from({ length: 15 }, (_, index) => `expiring ${index}`);
   for (const name of names) expectSuccess(await call("keys.createKey", key, {}, name));
-  const before = await countKept();
+  const before = await countRecords();
   expect(before).toBeGreaterThanOrEqual(15);
   await app.advance(day);
   expectSuccess(await call("keys.createKey", key, {}, "later"));
-  expect(await countKept()).toBe(before - 10 + 1);
+  expect(await countRecords()).toBe(before - 10 + 1);
   for (const name of names) expectSuccess(await call("keys.createKey", key, {}, name));
-  expect(await countKept()).toBe(names.length + 1);
+  expect(await countRecords()).toBe(names.length + 1);
 });
 
-test("a refused create is looked for once more only if another may have made what stands in its way", async () => {
+test("a failed create looks up its record again only if a concurrent call may have caused the error", async () => {
   await sql`create sequence looks`;
   await sql`create function count_look() returns trigger language plpgsql as
     $$ begin perform nextval('looks'); return null; end $$`;
-  // Each look removes what has expired, be it nothing.
+  // Each lookup executes a delete of expired records, even if there are none.
   await sql`create trigger count_look before delete on idempotency_records for each statement execute function count_look()`;
-  async function looksOf(refuse: () => Promise<Answer>, status: number, code: string): Promise<number> {
+  async function lookupsOf(refuse: () => Promise<Answer>, status: number, code: string): Promise<number> {
     await sql`alter sequence looks restart`;
     expectFailure(await refuse(), status, code);
     const [row] = await sql<{ next: number }[]>`select nextval('looks')::int as next`;
@@ -122,7 +122,7 @@ test("a refused create is looked for once more only if another may have made wha
   const twice = { externalId: "made_twice" };
   expectSuccess(await call("identities.createIdentity", key, twice, "first"));
   const exists = "data/identity_already_exists";
-  expect(await looksOf(() => call("identities.createIdentity", key, twice, "second"), 409, exists)).toBe(2);
+  expect(await lookupsOf(() => call("identities.createIdentity", key, twice, "second"), 409, exists)).toBe(2);
   const invalid = "application/invalid_input";
-  expect(await looksOf(() => call("identities.createIdentity", key, {}, "third"), 400, invalid)).toBe(1);
+  expect(await lookupsOf(() => call("identities.createIdentity", key, {}, "third"), 400, invalid)).toBe(1);
 });

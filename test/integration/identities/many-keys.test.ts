@@ -10,7 +10,7 @@ let sql: postgres.Sql;
 let workspaceId: string;
 let key: string;
 
-/** One by one, they would take seconds to change. */
+/** So many that changing them one by one would take seconds. */
 const many = 60_000;
 
 beforeAll(async () => {
@@ -57,17 +57,16 @@ it("an identity with many keys is deleted as fast as one with none, and delays n
   expect(deletion, `usually ${usual.deleteIdentity} ms`).toBeLessThan(5 * usual.deleteIdentity);
   expect(change, `usually ${usual.disable} ms`).toBeLessThan(5 * usual.disable);
 
-  // And all of its keys are without an identity.
-  const answer = await post(app.httpUrl, "/v2/identities.getIdentity", key, { identityId });
-  expect(answer.status).toBe(404);
-  const verdict = await succeed<object>(app.httpUrl, "keys.verifyKey", key, { key: owned.key });
-  expect(verdict).toMatchObject({ code: "VALID" });
-  for (const shown of [verdict, await succeed<object>(app.httpUrl, "keys.getKey", key, { keyId: owned.keyId })]) {
-    expect(shown).not.toHaveProperty("identity");
-  }
+  // All of its keys are without an identity.
+  const response = await post(app.httpUrl, "/v2/identities.getIdentity", key, { identityId });
+  expect(response.status).toBe(404);
+  const verified = await succeed<object>(app.httpUrl, "keys.verifyKey", key, { key: owned.key });
+  expect(verified).toMatchObject({ code: "VALID" });
+  const stored = await succeed<object>(app.httpUrl, "keys.getKey", key, { keyId: owned.keyId });
+  for (const result of [verified, stored]) expect(result).not.toHaveProperty("identity");
   const listed = await succeed<object[]>(app.httpUrl, "keys.listKeys", key, {});
   expect(listed.filter((each) => "identity" in each)).toEqual([]);
-  // The identity's name is free, and whoever gets it gets none of these keys.
+  // The externalId is free again, and a new identity with it has none of these keys.
   await succeed(app.httpUrl, "identities.createIdentity", key, { externalId: "owner of many" });
   expect(await succeed(app.httpUrl, "keys.listKeys", key, { externalId: "owner of many" })).toEqual([]);
 });

@@ -3,14 +3,14 @@ import { succeed } from "../../support/calls.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import { createDatabase, openTestApp } from "../../support/harness.js";
 
-// The other tests run on databases of the locale C, which knows the case of ASCII letters alone.
+// The other tests run on databases with the locale C, which knows only the case of ASCII letters.
 const locales = {
   "C.UTF-8": "locale_provider builtin builtin_locale 'C.UTF-8'",
   ICU: "locale_provider icu icu_locale 'tr'",
 };
 
 it.each(Object.entries(locales))(
-  "search puts the case of all letters aside on a database with %s",
+  "identity search is case-insensitive for all letters on a database with the locale %s",
   async (_, locale) => {
     const database = await createDatabase(`template0 encoding 'UTF8' locale 'C' ${locale}`);
     const app = await openTestApp({ databaseUrl: database.url });

@@ -7,7 +7,7 @@ import { createWorkspace, post } from "../../support/clients/http-requests.js";
 import { createDatabase, openTestApp, type TestApp } from "../../support/harness.js";
 import { openProxy } from "../../support/proxy.js";
 
-interface Made {
+interface CreatedKey {
   readonly keyId: string;
   readonly key: string;
 }
@@ -29,24 +29,24 @@ afterEach(async () => {
   await database.drop();
 });
 
-const createKey = (body: object = {}) => succeed<Made>(app.httpUrl, "keys.createKey", caller, body);
+const createKey = (body: object = {}) => succeed<CreatedKey>(app.httpUrl, "keys.createKey", caller, body);
 const verify = (key: string, more: object = {}) =>
   succeed<{ code: string }>(app.httpUrl, "keys.verifyKey", caller, { key, ...more }).then(({ code }) => code);
 
-/** When a key was last used, as the database has it. */
-async function storedUse({ keyId }: Made): Promise<number | undefined> {
+/** The last-used time of a key in the database. */
+async function storedTime({ keyId }: CreatedKey): Promise<number | undefined> {
   const [row] = await sql<{ at: Date | null }[]>`select last_used_at as at from keys where key_id = ${keyId}`;
   return row?.at?.getTime();
 }
 
-/** Within a few seconds the database has it. */
-async function expectStored(made: Made, from: number, until: number): Promise<void> {
-  await expect.poll(() => storedUse(made), { timeout: 6_000, interval: 100 }).toBeGreaterThanOrEqual(from);
-  expect(await storedUse(made)).toBeLessThanOrEqual(until);
+/** Waits a few seconds for a stored time within these bounds. */
+async function expectStored(created: CreatedKey, from: number, until: number): Promise<void> {
+  await expect.poll(() => storedTime(created), { timeout: 6_000, interval: 100 }).toBeGreaterThanOrEqual(from);
+  expect(await storedTime(created)).toBeLessThanOrEqual(until);
 }
 
-describe("when a key was last used is stored within a few seconds", () => {
-  it("after a verification that found it valid, and after a call that it made; and is told with the key", async () => {
+describe("the last-used time of a key is stored within a few seconds", () => {
+  it("after a verification as VALID and after a call that it authenticated, and is returned with the key", async () => {
     const verified = await createKey();
     const calling = await createKey({ scopes: ["keys.read"] });
     const from = Date.now();
@@ -55,11 +55,13 @@ describe("when a key was last used is stored within a few seconds", () => {
     const until = Date.now();
     await expectStored(verified, from, until);
     await expectStored(calling, from, until);
-    const told = await succeed<{ lastUsedAt: number }>(app.httpUrl, "keys.getKey", caller, { keyId: verified.keyId });
-    expect(told.lastUsedAt).toBe(await storedUse(verified));
+    const returned = await succeed<{ lastUsedAt: number }>(app.httpUrl, "keys.getKey", caller, {
+      keyId: verified.keyId,
+    });
+    expect(returned.lastUsedAt).toBe(await storedTime(verified));
   });
 
-  it("but not after one that found it invalid, a refused call of its own, or a mere look at it", async () => {
+  it("but not after a verification as invalid, a refused call, or a read of the key", async () => {
     const disabled = await createKey({ enabled: false, scopes: ["*"] });
     const expired = await createKey({ expires: Date.now() + 60_000, scopes: ["*"] });
     const lacking = await createKey({ permissions: ["documents.read"] });
@@ -76,13 +78,13 @@ describe("when a key was last used is stored within a few seconds", () => {
     const used = await createKey();
     expect(await verify(used.key)).toBe("VALID");
     await app.close();
-    expect(await storedUse(used)).toBeDefined();
-    for (const unused of [disabled, expired, lacking, seen]) expect(await storedUse(unused)).toBeUndefined();
+    expect(await storedTime(used)).toBeDefined();
+    for (const unused of [disabled, expired, lacking, seen]) expect(await storedTime(unused)).toBeUndefined();
   });
 });
 
-describe("recording costs little", () => {
-  it("a key that is verified all the time is written at most once a second, and does not count as changed", async () => {
+describe("last-used times cost few writes", () => {
+  it("a key that is verified all the time is written at most once a second, and is not marked as changed", async () => {
     const { keyId, key } = await createKey();
     await sql`create table writes (key_id text)`;
     await sql`create function count_write() returns trigger language plpgsql as
@@ -92,10 +94,10 @@ describe("recording costs little", () => {
     const before = await stamp();
     const [from, lastsMs] = [Date.now(), 4_500];
     let calls = 0;
-    const verifyOnAndOn = async () => {
+    const verifyRepeatedly = async () => {
       for (; Date.now() < from + lastsMs; calls++) expect(await verify(key)).toBe("VALID");
     };
-    await Promise.all(Array.from({ length: 8 }, verifyOnAndOn));
+    await Promise.all(Array.from({ length: 8 }, verifyRepeatedly));
     const seconds = (Date.now() - from) / 1_000;
     const writes = await sql`select from writes where key_id = ${keyId}`;
     expect(writes.length).toBeGreaterThan(0);
@@ -104,48 +106,48 @@ describe("recording costs little", () => {
   });
 });
 
-describe("nothing is lost", () => {
-  it("at a normal stop: what was used just before is told by the next service on the database", async () => {
-    const made = await Promise.all(Array.from({ length: 20 }, () => createKey()));
+describe("no last-used time is lost", () => {
+  it("at graceful shutdown: the next service on the database returns the times of just before", async () => {
+    const created = await Promise.all(Array.from({ length: 20 }, () => createKey()));
     const from = Date.now();
-    for (const { key } of made) expect(await verify(key)).toBe("VALID");
+    for (const { key } of created) expect(await verify(key)).toBe("VALID");
     await app.close();
     app = await openTestApp({ databaseUrl: database.url });
-    for (const { keyId } of made) {
-      const told = await succeed<{ lastUsedAt?: number }>(app.httpUrl, "keys.getKey", caller, { keyId });
-      expect(told.lastUsedAt).toBeGreaterThanOrEqual(from);
+    for (const { keyId } of created) {
+      const returned = await succeed<{ lastUsedAt?: number }>(app.httpUrl, "keys.getKey", caller, { keyId });
+      expect(returned.lastUsedAt).toBeGreaterThanOrEqual(from);
     }
   });
 
-  it("while Postgres is away: it is stored when Postgres is back", async () => {
-    const made = await createKey();
+  it("during an outage of PostgreSQL: it is stored when PostgreSQL is back", async () => {
+    const created = await createKey();
     const proxy = await openProxy(database.url);
     const lines: string[] = [];
     const log = pino({ level: "warn" }, { write: (line: string) => void lines.push(line) });
     const behind = await openTestApp({ databaseUrl: proxy.url, log });
     try {
       const from = Date.now();
-      await succeed(behind.httpUrl, "keys.verifyKey", caller, { key: made.key });
+      await succeed(behind.httpUrl, "keys.verifyKey", caller, { key: created.key });
       const until = Date.now();
       proxy.cut();
-      await expect.poll(() => lines.join(), { timeout: 10_000 }).toMatch(/last used/);
-      expect(await storedUse(made)).toBeUndefined();
+      await expect.poll(() => lines.join(), { timeout: 10_000 }).toMatch(/last-used/);
+      expect(await storedTime(created)).toBeUndefined();
       proxy.resume();
-      await expectStored(made, from, until);
+      await expectStored(created, from, until);
     } finally {
       await behind.close();
       await proxy.close();
     }
   });
 
-  it("to a service whose clock is behind: a time is never set back", async () => {
-    const made = await createKey();
+  it("to a service whose clock is behind: an earlier time never replaces a later one", async () => {
+    const created = await createKey();
     const used = await createKey();
     const hourAhead = Date.now() + 3_600_000;
-    await sql`update keys set last_used_at = ${new Date(hourAhead)} where key_id = ${made.keyId}`;
-    for (const { key } of [made, used]) expect(await verify(key)).toBe("VALID");
+    await sql`update keys set last_used_at = ${new Date(hourAhead)} where key_id = ${created.keyId}`;
+    for (const { key } of [created, used]) expect(await verify(key)).toBe("VALID");
     await app.close();
-    expect(await storedUse(used)).toBeLessThan(hourAhead);
-    expect(await storedUse(made)).toBe(hourAhead);
+    expect(await storedTime(used)).toBeLessThan(hourAhead);
+    expect(await storedTime(created)).toBe(hourAhead);
   });
 });

@@ -7,7 +7,7 @@ import { ask, createWorkspace, sendBytes } from "../../support/clients/http-requ
 import type { CallerCredential, CallRequest } from "../../support/clients/protocol-client.js";
 import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
 
-/** Lines of the log, as they are read by machines. */
+/** The parsed log lines. */
 const lines: Record<string, unknown>[] = [];
 const log = pino({ level: "info", base: null }, { write: (line: string) => void lines.push(JSON.parse(line)) });
 
@@ -25,24 +25,24 @@ afterAll(async () => {
   await app.close();
 });
 
-/** What is written while something is done: the lines of calls, once there are that many and no more come. */
+/** The call lines that are logged during `work`. Waits for at least `count` of them, and until no more follow. */
 async function linesOf(count: number, work: () => Promise<unknown>): Promise<Record<string, unknown>[]> {
   const before = lines.length;
   const calls = () => lines.slice(before).filter(({ msg }) => msg === "call");
   await work();
   await expect.poll(() => calls().length, { timeout: 5_000 }).toBeGreaterThanOrEqual(count);
-  await ask(app.httpUrl, "/livez", { method: "GET" }); // a line of its own, after which nothing of the others is late
+  await ask(app.httpUrl, "/livez", { method: "GET" }); // its line comes after all others
   await expect.poll(() => calls().at(-1), { timeout: 5_000 }).toMatchObject({ method: "GET /livez" });
   return calls().slice(0, -1);
 }
 
-describe.each(["http", "grpc", "connect"] as const)("a call over %s is one line of the log", (protocol) => {
+describe.each(["http", "grpc", "connect"] as const)("access log: a call over %s is one log line", (protocol) => {
   const cases: [string, OperationName, () => CallerCredential, CallRequest, string, boolean][] = [
-    ["that was answered", "listKeys", () => home.key, {}, "ok", true],
-    ["of the operator, who has no workspace", "listWorkspaces", () => operatorKey, {}, "ok", false],
+    ["that succeeds", "listKeys", () => home.key, {}, "ok", true],
+    ["of the operator, without a workspace", "listWorkspaces", () => operatorKey, {}, "ok", false],
     ["without a credential", "listKeys", () => [], {}, "authentication/missing", false],
-    ["that was refused", "listWorkspaces", () => home.key, {}, "authorization/insufficient_permissions", false],
-    ["with bad input", "listKeys", () => home.key, { limit: 0 }, "application/invalid_input", true],
+    ["that is not authorized", "listWorkspaces", () => home.key, {}, "authorization/insufficient_permissions", false],
+    ["with invalid input", "listKeys", () => home.key, { limit: 0 }, "application/invalid_input", true],
   ];
 
   it.each(cases)("%s", async (_which, operation, credential, request, code, ofWorkspace) => {
@@ -68,18 +68,18 @@ describe.each(["http", "grpc", "connect"] as const)("a call over %s is one line 
 });
 
 describe("the line of a call", () => {
-  it("has the request id that the caller was told", async () => {
-    let told: unknown;
+  it("has the request id of the response", async () => {
+    let returnedId: unknown;
     const [line] = await linesOf(1, async () => {
       const { headers } = await ask(app.httpUrl, "/v1/keys.listKeys", { key: home.key });
-      told = headers["x-request-id"];
+      returnedId = headers["x-request-id"];
     });
-    expect(line?.["requestId"]).toBe(told);
+    expect(line?.["requestId"]).toBe(returnedId);
   });
 
   it.each([
-    ["of an unknown path does not repeat it", () => ask(app.httpUrl, "/some/where?else=1"), "POST (no route)"],
-    ["that is no HTTP has no method", () => sendBytes(app.httpUrl, "nonsense\r\n\r\n"), "(none)"],
+    ["of an unknown path does not contain the path", () => ask(app.httpUrl, "/some/where?else=1"), "POST (no route)"],
+    ["of bytes that are not HTTP has no method", () => sendBytes(app.httpUrl, "nonsense\r\n\r\n"), "(none)"],
   ])("%s", async (_which, work, method) => {
     const written = await linesOf(1, work);
     expect(written).toMatchObject([{ protocol: "http", method, requestId: expect.stringMatching(requestIdForm) }]);

@@ -30,7 +30,7 @@ const calls = "latchkey_calls_total";
 const duration = "latchkey_call_duration_seconds";
 const listKeys = "/latchkey.v1.KeysService/ListKeys";
 
-/** By how much metrics grew while something was done. */
+/** Returns by how much the metrics grew during `work`. */
 async function growth(work: () => Promise<unknown>) {
   const before = await readSamples(app);
   await work();
@@ -39,13 +39,13 @@ async function growth(work: () => Promise<unknown>) {
 }
 
 describe.each(["http", "grpc", "connect"] as const)("calls over %s", (protocol) => {
-  it("are counted by method and by the code of their answer", async () => {
+  it("are counted by method and result code", async () => {
     const grown = await growth(async () => {
       for (let call = 0; call < 3; call++) await protocols[protocol].call("listKeys", home.key, {});
       await protocols[protocol].call("listKeys", home.key, { limit: 0 });
       await protocols[protocol].call("listKeys", [], {});
       await protocols[protocol].call("getWorkspace", operatorKey, { workspaceId: home.workspaceId });
-      // The Connect protocol counts when the answer is out, which its client may learn first.
+      // The Connect protocol counts a call after its response is sent, so the client may return earlier.
       await expect.poll(async () => total(await readSamples(app), calls, { protocol })).toBeGreaterThanOrEqual(6);
     });
     expect(grown(calls, { protocol, method: listKeys, code: "ok" })).toBe(3);
@@ -54,7 +54,7 @@ describe.each(["http", "grpc", "connect"] as const)("calls over %s", (protocol) 
     expect(grown(calls, { protocol, method: "/latchkey.v1.WorkspacesService/GetWorkspace" })).toBe(1);
   });
 
-  it("are counted by how long they took: buckets that hold those before them, a sum and a count", async () => {
+  it("are in a duration histogram: cumulative buckets, a sum and a count", async () => {
     await protocols[protocol].call("listKeys", home.key, {});
     const samples = await readSamples(app);
     const labels = { protocol, method: listKeys };
@@ -62,7 +62,7 @@ describe.each(["http", "grpc", "connect"] as const)("calls over %s", (protocol) 
     const bounds = buckets.map((bucket) => Number(bucket.labels["le"]?.replace("+Inf", "Infinity")));
     const counts = buckets.map(({ value }) => value);
     expect(bounds.length).toBeGreaterThan(10);
-    expect(bounds, "in order, and the last one holds all").toEqual([...new Set(bounds)].sort((a, b) => a - b));
+    expect(bounds, "in order, and the last one contains all").toEqual([...new Set(bounds)].sort((a, b) => a - b));
     expect(bounds.at(-1)).toBe(Number.POSITIVE_INFINITY);
     expect(counts).toEqual([...counts].sort((a, b) => a - b));
     expect(counts.at(-1)).toBe(total(samples, `${duration}_count`, labels));
@@ -71,10 +71,10 @@ describe.each(["http", "grpc", "connect"] as const)("calls over %s", (protocol) 
   });
 });
 
-it("a call that takes long is in the buckets of long calls, and in the sum", async () => {
+it("a slow call is in the histogram's buckets of slow calls, and in the sum", async () => {
   const labels = { protocol: "http", method: "/latchkey.v1.WorkspacesService/ListAuditEvents" };
   const grown = await growth(() =>
-    withAuditHeld(app.databaseUrl, 1, async (release) => {
+    withAuditLocked(app.databaseUrl, 1, async (release) => {
       await expect.poll(busy).toBe(1);
       await sleep(300);
       await release();
@@ -85,7 +85,7 @@ it("a call that takes long is in the buckets of long calls, and in the sum", asy
   expect(grown(`${duration}_sum`, labels)).toBeGreaterThan(0.3);
 });
 
-it("what is no RPC counts as other, whatever method and path the caller made up", async () => {
+it("requests that are no RPC have the label `other`, so that clients cannot create labels", async () => {
   const paths = ["/livez", "/some/where", "/latchkey.v1.KeysService/Made-up", "/v2/keys.getKey/made-up?made=up"];
   const grown = await growth(() => Promise.all(paths.map((path) => ask(app.httpUrl, path, { method: "GET" }))));
   expect(grown(calls, { protocol: "http", method: "other" })).toBe(4);
@@ -94,33 +94,33 @@ it("what is no RPC counts as other, whatever method and path the caller made up"
   expect(labels.filter((value) => /made|where|livez/i.test(value))).toEqual([]);
 });
 
-it("connections of the pool are busy while they are used, and what finds none free waits", async () => {
+it("pool connections in use are busy, and statements without a free one wait in the acquire queue", async () => {
   const read = async () => {
     const samples = await readSamples(app);
     const state = (state: string) => total(samples, "latchkey_pool_connections", { state });
-    const waiting = (one: string) => total(samples, "latchkey_pool_waiting_statements", { class: one });
+    const waiting = (name: string) => total(samples, "latchkey_pool_waiting_statements", { class: name });
     return [state("busy"), state("free"), waiting("operator"), waiting("ordinary")];
   };
   await expect.poll(read).toEqual([0, 10, 0, 0]);
-  await withAuditHeld(app.databaseUrl, 6, async (release) => {
+  await withAuditLocked(app.databaseUrl, 6, async (release) => {
     await expect.poll(read).toEqual([3, 7, 3, 0]);
     await release();
   });
   await expect.poll(read).toEqual([0, 10, 0, 0]);
 });
 
-describe("of the process", () => {
-  it("the event loop's lag is told", async () => {
-    await readSamples(app); // from here on
-    await sleep(50); // the first look at the clock after that has none before it to be late by
+describe("process metrics", () => {
+  it("include the event-loop lag", async () => {
+    await readSamples(app); // resets the lag
+    await sleep(50); // the first measurement after that has none before it to compare with
     for (const until = performance.now() + 200; performance.now() < until; );
-    await sleep(50); // that it was late is known when it looks again
+    await sleep(50); // the next measurement records the lag
     const samples = await readSamples(app);
     expect(total(samples, "nodejs_eventloop_lag_max_seconds")).toBeGreaterThan(0.15);
     expect(total(samples, "nodejs_eventloop_lag_p99_seconds")).toBeGreaterThan(0);
   });
 
-  it("memory, CPU time and open files are told, once for all applications in it", async () => {
+  it("include memory, CPU time and open files, once for all applications in the process", async () => {
     const other = await openTestApp({ metricsPort: 0 });
     const text = await readMetricsText(other).finally(() => other.close());
     const samples = parseSamples(text);
@@ -133,18 +133,18 @@ describe("of the process", () => {
   });
 });
 
-describe("the port of the metrics", () => {
-  it("has them at /metrics, whatever the query, in the form of Prometheus", async () => {
+describe("the metrics port", () => {
+  it("serves /metrics in the Prometheus format, with any query", async () => {
     const response = await fetch(`${app.metricsUrl}?debug=true`);
     expect(response.headers.get("content-type")).toMatch(/^text\/plain; version=0\.0\.4/);
     expect(parseSamples(await response.text()).length).toBeGreaterThan(20);
   });
 
-  it("has nothing else", async () => {
+  it("serves no other path", async () => {
     expect((await fetch(new URL("/livez", app.metricsUrl))).status).toBe(404);
   });
 
-  it("is not the port of the callers", async () => {
+  it("is separate: the HTTP port does not serve /metrics", async () => {
     expect((await ask(app.httpUrl, "/metrics", { method: "GET" })).status).toBe(404);
   });
 });
@@ -157,11 +157,11 @@ async function busy(): Promise<number> {
   return total(await readSamples(app), "latchkey_pool_connections", { state: "busy" });
 }
 
-/** Sends calls that wait in the database, and does something until it lets them go. They must all succeed. */
-async function withAuditHeld(url: string, count: number, work: (release: () => Promise<unknown>) => Promise<void>) {
+/** Sends calls that wait for a table lock, and runs `work`, which releases the lock. All calls must succeed. */
+async function withAuditLocked(url: string, count: number, work: (release: () => Promise<unknown>) => Promise<void>) {
   const sql = openSql(url, { max: 1, onnotice: () => {} });
   let release = () => {};
-  const held = new Promise<void>((resolve) => {
+  const released = new Promise<void>((resolve) => {
     release = resolve;
   });
   const locked = new Promise<void>((resolve, reject) => {
@@ -169,27 +169,27 @@ async function withAuditHeld(url: string, count: number, work: (release: () => P
       .begin(async (transaction) => {
         await transaction`lock table audit_events in access exclusive mode`;
         resolve();
-        await held;
+        await released;
       })
       .catch(reject);
   });
   await locked;
-  const answers = Promise.all(
+  const responses = Promise.all(
     Array.from({ length: count }, () => post(app.httpUrl, "/v2/workspaces.listAuditEvents", operatorKey, {})),
   );
   try {
     await work(() => {
       release();
-      return answers;
+      return responses;
     });
-    expect((await answers).map(({ status }) => status)).toEqual(Array(count).fill(200));
+    expect((await responses).map(({ status }) => status)).toEqual(Array(count).fill(200));
   } finally {
     release();
     await sql.end();
   }
 }
 
-it("metrics that cannot be read are answered with 500, told in the log, and asked for again", async () => {
+it("a failed read of the metrics is answered with 500 and logged, and the next request reads them again", async () => {
   const lines: { level: number; msg: string }[] = [];
   const log = pino({}, { write: (line: string) => void lines.push(JSON.parse(line)) });
   let failing = true;
@@ -208,13 +208,13 @@ it("metrics that cannot be read are answered with 500, told in the log, and aske
   }
 });
 
-describe("the metrics port keeps nobody for long", () => {
-  /** A service whose limits pass soon, and how connections to its metrics port end. */
+describe("the metrics port limits its connections", () => {
+  /** Starts a service with short timeouts. Returns a function that sends bytes to its metrics port until it closes. */
   async function openLimited() {
     const limited = await openTestApp({ metricsPort: 0, limits: { headersTimeoutMs: 300, maxHeaderBytes: 2_000 } });
     onTestFinished(() => limited.close());
     const { hostname, port } = new URL(limited.metricsUrl ?? "");
-    return async function converse(bytes: string): Promise<string> {
+    return async function exchange(bytes: string): Promise<string> {
       const socket = connect(Number(port), hostname);
       onTestFinished(() => void socket.destroy());
       socket.on("error", () => {});
@@ -229,20 +229,20 @@ describe("the metrics port keeps nobody for long", () => {
   const get = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
 
   it.each([
-    ["the head does not end", "GET /metrics HTTP/1.1\r\nHost: a\r\n", / 408 /],
-    ["the head is too large", `GET /metrics HTTP/1.1\r\nHost: a\r\nx-a: ${"x".repeat(4_000)}\r\n\r\n`, / 431 /],
-    ["a page was read", get, / 200 /],
+    ["the headers are incomplete at their timeout", "GET /metrics HTTP/1.1\r\nHost: a\r\n", / 408 /],
+    ["the headers are too large", `GET /metrics HTTP/1.1\r\nHost: a\r\nx-a: ${"x".repeat(4_000)}\r\n\r\n`, / 431 /],
+    ["the response is read", get, / 200 /],
   ])("a connection is closed when %s", async (_what, bytes, status) => {
-    const converse = await openLimited();
-    expect((await converse(bytes)).split("\r\n")[0]).toMatch(status);
+    const exchange = await openLimited();
+    expect((await exchange(bytes)).split("\r\n")[0]).toMatch(status);
   });
 
-  it("of requests that are pipelined one is served", async () => {
-    const converse = await openLimited();
-    expect((await converse(get.repeat(20))).match(/^# HELP latchkey_calls_total/gm)).toHaveLength(1);
+  it("only the first of several pipelined requests is served", async () => {
+    const exchange = await openLimited();
+    expect((await exchange(get.repeat(20))).match(/^# HELP latchkey_calls_total/gm)).toHaveLength(1);
   });
 
-  it("those that are open are few, and one that closes makes place for another", async () => {
+  it("only a few connections can be open, and a closed one makes room for another", async () => {
     const limited = await openTestApp({ metricsPort: 0 });
     onTestFinished(() => limited.close());
     const { hostname, port } = new URL(limited.metricsUrl ?? "");

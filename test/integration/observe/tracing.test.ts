@@ -29,7 +29,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await app.close();
   await provider.shutdown();
-  // Other tests run in this process, too.
+  // Other tests run in the same process.
   for (const api of [trace, propagation, context]) api.disable();
 });
 beforeEach(async () => {
@@ -38,11 +38,11 @@ beforeEach(async () => {
   exporter.reset();
 });
 
-/** The span that a client tells of. */
+/** The client's span. */
 const parent = { traceId: "0af7651916cd43dd8448eb211c80319c", spanId: "b7ad6b7169203331" };
 const traceparent = `00-${parent.traceId}-${parent.spanId}-01`;
 
-/** Ways to list keys as a client that is traced. */
+/** Lists keys with a `traceparent`, over each protocol. */
 const listings: [protocol: string, system: string, list: () => Promise<unknown>][] = [
   [
     "HTTP",
@@ -63,20 +63,20 @@ function listOver(transport: ReturnType<typeof createGrpcTransport>): Promise<un
   return transport.unary(listKeys, undefined, 5_000, { authorization: `Bearer ${key}`, traceparent }, {});
 }
 
-/** The one span of a call, when it has ended; a call may end a moment after it was answered. */
+/** The only server span, once it has ended. That may be shortly after the response. */
 async function serverSpan(): Promise<ReadableSpan> {
   const found = () => exporter.getFinishedSpans().filter(({ kind }) => kind === SpanKind.SERVER);
   await expect.poll(() => found().length, { timeout: 5_000 }).toBe(1);
   return found()[0] as ReadableSpan;
 }
 
-const under = (span: ReadableSpan) =>
+const childrenOf = (span: ReadableSpan) =>
   exporter
     .getFinishedSpans()
     .filter(({ parentSpanContext }) => parentSpanContext?.spanId === span.spanContext().spanId);
 
 describe.each(listings)("with an SDK, a call over %s", (_protocol, system, list) => {
-  it("is a span under its client's, and its statement is one under that", async () => {
+  it("is a child span of the client's span, and its statement is a child span of the call", async () => {
     await list();
     const call = await serverSpan();
     expect(call.name).toBe("latchkey.v1.KeysService/ListKeys");
@@ -92,7 +92,7 @@ describe.each(listings)("with an SDK, a call over %s", (_protocol, system, list)
     });
     expect(call.status.code).toBe(SpanStatusCode.UNSET);
 
-    const [statement, ...more] = under(call);
+    const [statement, ...more] = childrenOf(call);
     expect(more).toEqual([]);
     expect(statement).toMatchObject({ name: "postgresql", kind: SpanKind.CLIENT });
     expect(statement?.spanContext().traceId).toBe(parent.traceId);
@@ -106,30 +106,30 @@ describe.each(listings)("with an SDK, a call over %s", (_protocol, system, list)
 });
 
 describe("with an SDK", () => {
-  it("a call without a traceparent begins a trace of its own", async () => {
+  it("a call without a traceparent begins a new trace", async () => {
     await post(app.httpUrl, "/v2/keys.listKeys", key, {});
     const call = await serverSpan();
     expect(call.parentSpanContext).toBeUndefined();
   });
 
-  it("what is looked up for a call is told under it: first Redis, then Postgres", async () => {
+  it("the lookups of a call are child spans: first Redis, then PostgreSQL", async () => {
     const { key: other } = await succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, {});
     exporter.reset();
     await succeed(app.httpUrl, "keys.verifyKey", key, { key: other });
     const call = await serverSpan();
-    const systems = under(call).map(({ name, attributes }) => [name, attributes["db.system.name"]]);
+    const systems = childrenOf(call).map(({ name, attributes }) => [name, attributes["db.system.name"]]);
     expect(systems).toEqual([
       ["GET", "redis"],
       ["postgresql", "postgresql"],
     ]);
   });
 
-  it("what is held needs no span but the call's", async () => {
+  it("a cached key causes no child span", async () => {
     await succeed(app.httpUrl, "keys.verifyKey", key, { key });
-    expect(under(await serverSpan())).toEqual([]);
+    expect(childrenOf(await serverSpan())).toEqual([]);
   });
 
-  it("a refusal is told with its code, and is no error of ours", async () => {
+  it("the span of a refused call has the error code, but not the status ERROR", async () => {
     await succeed(app.httpUrl, "workspaces.disableWorkspace", operatorKey, { workspaceId, reason: "UNPAID_BILLING" });
     exporter.reset();
     await post(app.httpUrl, "/v2/keys.listKeys", key, {});
@@ -139,7 +139,7 @@ describe("with an SDK", () => {
     expect(status.code).toBe(SpanStatusCode.UNSET);
   });
 
-  it("a statement that nobody waits for any more is told as cancelled, without its values", async () => {
+  it("cancellation: the span of a cancelled statement has the code of the cancellation, and no values", async () => {
     const sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
     await sql.begin(async (locking) => {
       await locking`lock table audit_events in access exclusive mode`;
@@ -148,30 +148,30 @@ describe("with an SDK", () => {
       const headers = { authorization: `Bearer ${key}` };
       await expect(transport.unary(createKey, undefined, 500, headers, { name: "unspoken" })).rejects.toThrow();
       const call = await serverSpan();
-      await expect.poll(() => under(call).length, { timeout: 5_000 }).toBe(1);
-      const [statement] = under(call);
+      await expect.poll(() => childrenOf(call).length, { timeout: 5_000 }).toBe(1);
+      const [statement] = childrenOf(call);
       expect(statement?.attributes).toMatchObject({ "error.type": "57014" });
       expect(statement?.status.code).toBe(SpanStatusCode.ERROR);
     });
     await sql.end();
-    expect(told()).not.toContain("unspoken");
+    expect(exportedText()).not.toContain("unspoken");
   });
 
-  it("no secret is told, nor what is made from one", async () => {
+  it("spans contain no secret and no hash of one", async () => {
     const { key: other } = await succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, {});
     await succeed(app.httpUrl, "keys.verifyKey", key, { key: other });
     await succeed(app.httpUrl, "keys.whoami", key, { key: other });
     await post(app.httpUrl, "/v2/keys.listKeys", `${key}x`, {});
     await expect.poll(() => exporter.getFinishedSpans().length).toBeGreaterThan(5);
     for (const secret of [key, other]) {
-      expect(told()).not.toContain(secret);
-      expect(told()).not.toContain(hashSecret(secret));
+      expect(exportedText()).not.toContain(secret);
+      expect(exportedText()).not.toContain(hashSecret(secret));
     }
   });
 });
 
-/** Everything that was exported. */
-function told(): string {
+/** All exported spans as text. */
+function exportedText(): string {
   return JSON.stringify(
     exporter
       .getFinishedSpans()

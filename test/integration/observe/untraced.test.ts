@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => app.close());
 
-it("without an SDK nothing is read of a client's trace, and no span is made", async () => {
+it("without an OpenTelemetry SDK, the service reads no trace headers and creates no spans", async () => {
   const extract = vi.spyOn(propagation, "extract");
   const startSpan = vi.spyOn(ProxyTracer.prototype, "startSpan");
   onTestFinished(() => void vi.restoreAllMocks());

@@ -20,7 +20,7 @@ const seconds = { requests: 2, windowSeconds: 2 };
 
 const refused = { code: "limits/rate_limited" };
 
-describe("where requests are limited", () => {
+describe("with a rate limit", () => {
   let app: TestApp;
   let other: TestApp;
   let redis: Redis;
@@ -42,38 +42,41 @@ describe("where requests are limited", () => {
   const policy = `"workspace";q=4;w=600`;
   const left = (remaining: number) => expect.stringMatching(new RegExp(`^"workspace";r=${remaining};t=(600|5\\d\\d)$`));
 
-  /** A workspace that has made all requests that it may. */
-  async function spentWorkspace() {
+  /** A workspace that has reached its rate limit. */
+  async function exhaustedWorkspace() {
     const workspace = await createWorkspace(app.httpUrl);
-    for (let made = 0; made < minutes.requests; made++) await http(app, workspace.key);
+    for (let sent = 0; sent < minutes.requests; sent++) await http(app, workspace.key);
     return workspace;
   }
 
-  it.each(protocolNames)("answers over %s count down, and the first too many is refused", async (protocol) => {
-    const { key } = await createWorkspace(app.httpUrl);
-    for (const remaining of [3, 2, 1, 0]) {
-      expect(await callers[protocol](app, key)).toMatchObject({ code: "ok", policy, limit: left(remaining) });
-    }
-    // Twice: the second is refused by what is remembered here.
-    for (let times = 0; times < 2; times++) {
-      const told = await callers[protocol](app, key);
-      expect(told).toMatchObject({ ...refused, policy, limit: left(0) });
-      if (protocol !== "grpc") expect(Number(told.retryAfter)).toSatisfy((wait) => wait > 500 && wait <= 600);
-      if (protocol !== "http") expect(told.retryDelayMs).toSatisfy((wait) => wait > 500_000 && wait <= 600_000);
-    }
-  });
+  it.each(protocolNames)(
+    "responses over %s count down, and the first request above the limit is refused",
+    async (protocol) => {
+      const { key } = await createWorkspace(app.httpUrl);
+      for (const remaining of [3, 2, 1, 0]) {
+        expect(await callers[protocol](app, key)).toMatchObject({ code: "ok", policy, limit: left(remaining) });
+      }
+      // Twice: the second call is refused from the memory of this process.
+      for (let times = 0; times < 2; times++) {
+        const result = await callers[protocol](app, key);
+        expect(result).toMatchObject({ ...refused, policy, limit: left(0) });
+        if (protocol !== "grpc") expect(Number(result.retryAfter)).toSatisfy((wait) => wait > 500 && wait <= 600);
+        if (protocol !== "http") expect(result.retryDelayMs).toSatisfy((wait) => wait > 500_000 && wait <= 600_000);
+      }
+    },
+  );
 
   it("all protocols and all replicas count together", async () => {
     const { key } = await createWorkspace(app.httpUrl);
     const replicas = [app, other, app, other];
     for (const [index, protocol] of protocolNames.entries()) {
-      const told = await callers[protocol](replicas[index] ?? app, key);
-      expect(told).toMatchObject({ code: "ok", limit: left(3 - index) });
+      const result = await callers[protocol](replicas[index] ?? app, key);
+      expect(result).toMatchObject({ code: "ok", limit: left(3 - index) });
     }
     for (const replica of [app, other]) expect(await http(replica, key)).toMatchObject(refused);
   });
 
-  it("all keys of a workspace count together, and those of another do not", async () => {
+  it("all keys of a workspace count together, separately from other workspaces", async () => {
     const { key } = await createWorkspace(app.httpUrl);
     const own = { scopes: ["keys.read"] };
     const sibling = await succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, own);
@@ -82,7 +85,7 @@ describe("where requests are limited", () => {
     expect(await http(app, foreign)).toMatchObject({ code: "ok", limit: left(3) });
   });
 
-  it("of many at once, exactly as many are served as may be", async () => {
+  it("exactly the allowed number of concurrent requests is served", async () => {
     const { key } = await createWorkspace(app.httpUrl);
     const calls = Array.from({ length: 20 }, (_, index) => http(index % 2 === 0 ? app : other, key));
     const codes = (await Promise.all(calls)).map(({ code }) => code);
@@ -91,7 +94,7 @@ describe("where requests are limited", () => {
   });
 
   it.each(protocolNames)(
-    "what the accepted key of a call may not do counts, and so does a bad body, over %s",
+    "calls of an accepted key that lack a scope or have an invalid body are counted, over %s",
     async (protocol) => {
       const { key } = await createWorkspace(app.httpUrl);
       const call = callers[protocol];
@@ -104,15 +107,15 @@ describe("where requests are limited", () => {
     },
   );
 
-  it("the limit speaks before the scope and the body", async () => {
-    const { key } = await spentWorkspace();
+  it("the rate limit is checked before the scope and the body", async () => {
+    const { key } = await exhaustedWorkspace();
     expect(await http(app, key, "listWorkspaces")).toMatchObject(refused);
     expect(await http(app, key, "listKeys", { limit: 1_000 })).toMatchObject(refused);
     expect(await callers.grpc(app, key, "listWorkspaces")).toMatchObject(refused);
   });
 
-  it("revocation speaks before the limit, on every replica", async () => {
-    const { key, workspaceId } = await spentWorkspace();
+  it("revocation is checked before the rate limit, on every replica", async () => {
+    const { key, workspaceId } = await exhaustedWorkspace();
     expect(await http(app, key)).toMatchObject(refused);
     await disable(app, workspaceId);
     const disabled = { code: "authorization/workspace_disabled", policy: undefined, limit: undefined };
@@ -123,33 +126,33 @@ describe("where requests are limited", () => {
     expect(await http(app, key)).toMatchObject(refused);
   });
 
-  it.each(protocolNames)("the operator is not limited over %s, and is told of no limit", async (protocol) => {
-    for (let made = 0; made < 2 * minutes.requests; made++) {
-      const told = await callers[protocol](app, operatorKey, "listWorkspaces");
-      expect(told).toMatchObject({ code: "ok", policy: undefined, limit: undefined });
+  it.each(protocolNames)("the operator has no rate limit over %s, and gets no rate-limit headers", async (protocol) => {
+    for (let sent = 0; sent < 2 * minutes.requests; sent++) {
+      const result = await callers[protocol](app, operatorKey, "listWorkspaces");
+      expect(result).toMatchObject({ code: "ok", policy: undefined, limit: undefined });
     }
   });
 
-  it("what is refused for its credential is neither counted nor told of a limit", async () => {
+  it("calls with an invalid credential are not counted, and get no rate-limit headers", async () => {
     const { key } = await createWorkspace(app.httpUrl);
     const { key: disabled } = await succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, { enabled: false });
-    for (let made = 0; made < 2 * minutes.requests; made++) {
-      const told = await http(app, disabled);
-      expect(told).toMatchObject({ code: "authorization/key_disabled", policy: undefined, limit: undefined });
+    for (let sent = 0; sent < 2 * minutes.requests; sent++) {
+      const result = await http(app, disabled);
+      expect(result).toMatchObject({ code: "authorization/key_disabled", policy: undefined, limit: undefined });
     }
     expect(await http(app, "nonsense")).toMatchObject({ code: "authentication/malformed", limit: undefined });
     expect(await http(app, key)).toMatchObject({ code: "ok", limit: left(2) });
   });
 
-  it("the first refusal of a window is logged with its workspace, and no other", async () => {
-    const { workspaceId, key } = await spentWorkspace();
+  it("only the first refusal of a window is logged, with its workspace", async () => {
+    const { workspaceId, key } = await exhaustedWorkspace();
     for (const replica of [app, other, app, other]) expect(await http(replica, key)).toMatchObject(refused);
     const lines = logged.filter((line) => line.workspaceId === workspaceId && line.msg !== "call");
-    expect(lines).toMatchObject([{ msg: "a workspace has used up its requests" }]);
+    expect(lines).toMatchObject([{ msg: "rate limit of a workspace reached" }]);
   });
 
-  it("who has used up their requests is refused without Redis being asked again", async () => {
-    const { workspaceId, key } = await spentWorkspace();
+  it("further requests above the limit are refused without a Redis command", async () => {
+    const { workspaceId, key } = await exhaustedWorkspace();
     const counted = () => redis.get(`latchkey:rate:600:${workspaceId}`);
     expect(await http(app, key)).toMatchObject(refused);
     expect(await counted()).toBe("5");
@@ -157,7 +160,7 @@ describe("where requests are limited", () => {
     expect(await counted()).toBe("5");
   });
 
-  it("answers are as the OpenAPI document has them", async () => {
+  it("responses match the OpenAPI document", async () => {
     const reference = await openReference(app.httpUrl);
     const { key } = await createWorkspace(app.httpUrl);
     for (const status of [200, 200, 200, 200, 429]) {
@@ -167,8 +170,8 @@ describe("where requests are limited", () => {
     }
   });
 
-  it("the client is told when to try again, and the command line ends as for what is unavailable", async () => {
-    const { key } = await spentWorkspace();
+  it("the client error has the retry delay, and the CLI exits with the code for unavailable", async () => {
+    const { key } = await exhaustedWorkspace();
     const { keys } = createLatchkeyClient({ url: app.httpUrl, key });
     const error = await keys.listKeys({}).catch((error: unknown) => error);
     if (!isLatchkeyError(error, "rate_limited")) return expect.fail(String(error));
@@ -177,17 +180,17 @@ describe("where requests are limited", () => {
   });
 });
 
-it("who was refused is served after the time that was told, through every protocol", async () => {
+it("a refused client is served after the returned retry delay, over every protocol", async () => {
   const app = await openTestApp({ rateLimit: seconds, ...patientWithRedis });
   try {
     await redisInUse(app);
     await Promise.all(
       protocolNames.map(async (protocol) => {
         const { key } = await createWorkspace(app.httpUrl);
-        let told = await callers[protocol](app, key);
-        for (let made = 1; told.code === "ok" && made < 100; made++) told = await callers[protocol](app, key);
-        expect(told).toMatchObject(refused);
-        const waitMs = told.retryDelayMs ?? 1_000 * Number(told.retryAfter);
+        let result = await callers[protocol](app, key);
+        for (let sent = 1; result.code === "ok" && sent < 100; sent++) result = await callers[protocol](app, key);
+        expect(result).toMatchObject(refused);
+        const waitMs = result.retryDelayMs ?? 1_000 * Number(result.retryAfter);
         expect(waitMs).toBeLessThanOrEqual(1_000 * seconds.windowSeconds);
         // Timers may fire a moment early.
         await sleep(waitMs + 5);
@@ -199,14 +202,14 @@ it("who was refused is served after the time that was told, through every protoc
   }
 });
 
-describe("where requests are not limited", () => {
+describe("without a rate limit", () => {
   let app: TestApp;
   beforeAll(async () => {
     app = await openTestApp();
   });
   afterAll(() => app.close());
 
-  it.each(protocolNames)("none is told of over %s", async (protocol) => {
+  it.each(protocolNames)("responses over %s have no rate-limit headers", async (protocol) => {
     const { key } = await createWorkspace(app.httpUrl);
     const plain = { code: "ok", policy: undefined, limit: undefined, retryAfter: undefined, retryDelayMs: undefined };
     expect(await callers[protocol](app, key)).toEqual(plain);

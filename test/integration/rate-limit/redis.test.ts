@@ -11,23 +11,23 @@ import { callers } from "./callers.js";
 
 const rateLimit = { requests: 1_000, windowSeconds: 600 };
 
-/** How many requests of a workspace are left after one more, by this replica. */
-async function leftAfterOne(app: TestApp, key: string): Promise<number> {
+/** Makes one call on this replica, and returns how many requests of the workspace remain. */
+async function remainingAfterCall(app: TestApp, key: string): Promise<number> {
   const { code, limit } = await callers.http(app, key);
   expect(code).toBe("ok");
   return Number(/;r=(\d+);/.exec(limit ?? "")?.[1]);
 }
 
 async function isInUse(app: TestApp): Promise<boolean> {
-  const standing = expectSuccess(await ask(app.httpUrl, "/readyz", { method: "GET" }));
-  return (standing as { redis: string }).redis === "in use";
+  const readiness = expectSuccess(await ask(app.httpUrl, "/readyz", { method: "GET" }));
+  return (readiness as { redis: string }).redis === "in use";
 }
 
-describe("requests are counted", () => {
+describe("rate-limited requests are counted", () => {
   let redis: Redis;
   let proxy: BackendProxy;
   let app: TestApp;
-  /** Always reaches Redis, past the proxy. */
+  /** Connects to Redis directly, without the proxy. */
   let other: TestApp;
 
   beforeAll(async () => {
@@ -47,42 +47,42 @@ describe("requests are counted", () => {
     await proxy.close();
   });
 
-  it("by each process for itself while Redis is away, and by all together once it is back", async () => {
+  it("by each process during an outage of Redis, and by all together once it is back", async () => {
     const { key } = await createWorkspace(app.httpUrl);
-    expect(await leftAfterOne(app, key)).toBe(999);
-    expect(await leftAfterOne(other, key)).toBe(998);
+    expect(await remainingAfterCall(app, key)).toBe(999);
+    expect(await remainingAfterCall(other, key)).toBe(998);
     proxy.cut();
     await expect.poll(() => isInUse(app), { timeout: 10_000 }).toBe(false);
-    expect(await leftAfterOne(app, key)).toBe(999);
-    expect(await leftAfterOne(app, key)).toBe(998);
-    expect(await leftAfterOne(other, key)).toBe(997);
+    expect(await remainingAfterCall(app, key)).toBe(999);
+    expect(await remainingAfterCall(app, key)).toBe(998);
+    expect(await remainingAfterCall(other, key)).toBe(997);
     proxy.resume();
     await redisInUse(app);
-    expect(await leftAfterOne(app, key)).toBe(996);
+    expect(await remainingAfterCall(app, key)).toBe(996);
   });
 
-  it("by each process for itself while Redis hangs, which holds up nobody for long", async () => {
-    const hasty = await openTestApp({ rateLimit, redis: redisAt(proxy.url), databaseUrl: app.databaseUrl });
-    onTestFinished(() => hasty.close());
-    await redisInUse(hasty);
+  it("by each process while Redis hangs, with only a short delay of calls", async () => {
+    const impatient = await openTestApp({ rateLimit, redis: redisAt(proxy.url), databaseUrl: app.databaseUrl });
+    onTestFinished(() => impatient.close());
+    await redisInUse(impatient);
     const { workspaceId, key } = await createWorkspace(app.httpUrl);
-    expect(await leftAfterOne(other, key)).toBe(999);
+    expect(await remainingAfterCall(other, key)).toBe(999);
     proxy.stall();
-    for (let left = 999; left > 969; left--) expect(await leftAfterOne(hasty, key)).toBe(left);
+    for (let left = 999; left > 969; left--) expect(await remainingAfterCall(impatient, key)).toBe(left);
     expect(await redis.get(`latchkey:rate:600:${workspaceId}`)).toBe("1");
-    expect(await leftAfterOne(other, key)).toBe(998);
+    expect(await remainingAfterCall(other, key)).toBe(998);
   });
 
-  it("here, where Redis has something else under their name", async () => {
+  it("by each process if their Redis key has a value of another type", async () => {
     const { workspaceId, key } = await createWorkspace(app.httpUrl);
     await redis.lpush(`latchkey:rate:600:${workspaceId}`, "not a number");
-    expect(await leftAfterOne(app, key)).toBe(999);
-    expect(await leftAfterOne(other, key)).toBe(999);
+    expect(await remainingAfterCall(app, key)).toBe(999);
+    expect(await remainingAfterCall(other, key)).toBe(999);
   });
 
-  it("in another window where that is of another length", async () => {
+  it("in another window after the window length is changed", async () => {
     const { key } = await createWorkspace(app.httpUrl);
-    expect(await leftAfterOne(other, key)).toBe(999);
+    expect(await remainingAfterCall(other, key)).toBe(999);
     const changed = await openTestApp({
       rateLimit: { requests: 1_000, windowSeconds: 60 },
       databaseUrl: app.databaseUrl,
@@ -90,46 +90,46 @@ describe("requests are counted", () => {
     });
     try {
       await redisInUse(changed);
-      expect(await leftAfterOne(changed, key)).toBe(999);
+      expect(await remainingAfterCall(changed, key)).toBe(999);
     } finally {
       await changed.close();
     }
   });
 });
 
-it("a Redis that does not count a workspace in time is not asked again for every request of it", async () => {
-  let asked = 0;
+it("after a Redis timeout for a workspace, not every request of it sends a command again", async () => {
+  let commands = 0;
   const hanging = async () => {
-    asked += 1;
+    commands += 1;
     return undefined;
   };
-  const windows = createRequestCounter(rateLimit, { ...noCache, inUse: true, client: {} as Redis, store: hanging });
-  for (let used = 1; used <= 100; used++) expect(await windows.count("ws_1")).toMatchObject({ used });
-  expect(asked).toBeLessThan(10);
-  const askedBefore = asked;
-  expect(await windows.count("ws_2")).toMatchObject({ used: 1 });
-  expect(asked).toBe(askedBefore + 1);
+  const counter = createRequestCounter(rateLimit, { ...noCache, inUse: true, client: {} as Redis, store: hanging });
+  for (let used = 1; used <= 100; used++) expect(await counter.count("ws_1")).toMatchObject({ used });
+  expect(commands).toBeLessThan(10);
+  const commandsBefore = commands;
+  expect(await counter.count("ws_2")).toMatchObject({ used: 1 });
+  expect(commands).toBe(commandsBefore + 1);
 });
 
-it("a Redis that is passed by is not asked to count", async () => {
-  const store = () => expect.fail("it was asked");
-  const windows = createRequestCounter(rateLimit, { ...noCache, inUse: false, client: {} as Redis, store });
-  expect(await windows.count("ws_1")).toMatchObject({ used: 1 });
+it("a bypassed Redis gets no command", async () => {
+  const store = () => expect.fail("Redis got a command");
+  const counter = createRequestCounter(rateLimit, { ...noCache, inUse: false, client: {} as Redis, store });
+  expect(await counter.count("ws_1")).toMatchObject({ used: 1 });
 });
 
-it("a window has an end also in its last moment, when Redis says that nothing is left of it", async () => {
-  // In the words of the library's script: how many were counted, and for how many milliseconds they still are.
+it("a window has a remaining time of at least 1 ms, even if Redis returns 0", async () => {
+  // The result of the library's script: the number of requests, and the remaining milliseconds.
   const client = { rlflxIncr: async () => [1_001, 0] } as unknown as Redis;
   const store = <T>(_operation: string, command: () => Promise<T>) => command();
-  const windows = createRequestCounter(rateLimit, { ...noCache, inUse: true, client, store });
-  expect(await windows.count("ws_1")).toEqual({ used: 1_001, msLeft: 1 });
+  const counter = createRequestCounter(rateLimit, { ...noCache, inUse: true, client, store });
+  expect(await counter.count("ws_1")).toEqual({ used: 1_001, msLeft: 1 });
 });
 
-it("a service without Redis counts by itself", async () => {
+it("a service without Redis counts in its own memory", async () => {
   const app = await openTestApp({ rateLimit: { requests: 2, windowSeconds: 600 }, redis: undefined });
   try {
     const { key } = await createWorkspace(app.httpUrl);
-    expect([await leftAfterOne(app, key), await leftAfterOne(app, key)]).toEqual([1, 0]);
+    expect([await remainingAfterCall(app, key), await remainingAfterCall(app, key)]).toEqual([1, 0]);
     expect(await callers.grpc(app, key)).toMatchObject({ code: "limits/rate_limited" });
   } finally {
     await app.close();
@@ -145,15 +145,15 @@ it("in a cluster, every node counts some workspaces, for all replicas", { timeou
   onTestFinished(() => other.close());
   for (const replica of [app, other]) await redisInUse(replica);
 
-  // Until each node has counted for both: which node has a workspace is chance.
-  const counting = async () => {
+  // Repeats until each node has counted for both replicas. The node of a workspace is random.
+  const countOnce = async () => {
     const { workspaceId, key } = await createWorkspace(app.httpUrl);
-    expect(await leftAfterOne(app, key)).toBe(999);
-    expect(await leftAfterOne(other, key)).toBe(998);
+    expect(await remainingAfterCall(app, key)).toBe(999);
+    expect(await remainingAfterCall(other, key)).toBe(998);
     const name = `latchkey:rate:600:${workspaceId}`;
     for (const node of nodes) if ((await node.redis.get(name).catch(() => null)) === "2") counted.add(node.url);
     return counted.size;
   };
   const counted = new Set<string>();
-  await expect.poll(counting, { timeout: 15_000, interval: 1 }).toBe(nodes.length);
+  await expect.poll(countOnce, { timeout: 15_000, interval: 1 }).toBe(nodes.length);
 });

@@ -3,17 +3,17 @@ import { createLatchkeyClient, isLatchkeyError } from "../../../src/client/clien
 import { type BehindProxy, openBehindProxy } from "../../support/behind-proxy.js";
 import { callers, protocolNames } from "./callers.js";
 
-let away: BehindProxy;
+let service: BehindProxy;
 
 beforeAll(async () => {
-  away = await openBehindProxy();
-  away.proxy.cut();
+  service = await openBehindProxy();
+  service.proxy.cut();
 });
-afterAll(() => away.close());
+afterAll(() => service.close());
 
-it.each(protocolNames)("a service that cannot serve now says over %s when to try again", async (protocol) => {
+it.each(protocolNames)("an unavailable service returns a retry delay over %s", async (protocol) => {
   const unavailable = { code: "application/service_unavailable" };
-  const call = () => callers[protocol](away.app, away.key);
+  const call = () => callers[protocol](service.app, service.key);
   await expect.poll(call, { timeout: 10_000 }).toMatchObject(unavailable);
   const { retryAfter, retryDelayMs } = await call();
   // gRPC has no such header; plain HTTP has no such detail.
@@ -21,8 +21,8 @@ it.each(protocolNames)("a service that cannot serve now says over %s when to try
   expect(retryDelayMs).toBe(protocol === "http" ? undefined : 1_000);
 });
 
-it("and the client says it in milliseconds", async () => {
-  const { keys } = createLatchkeyClient({ url: away.app.httpUrl, key: away.key });
+it("the client error has the retry delay of an unavailable service in milliseconds", async () => {
+  const { keys } = createLatchkeyClient({ url: service.app.httpUrl, key: service.key });
   const error = await keys.listKeys({}).catch((error: unknown) => error);
   if (!isLatchkeyError(error, "service_unavailable")) return expect.fail(String(error));
   expect(error.retryAfterMs).toBe(1_000);

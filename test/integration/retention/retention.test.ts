@@ -11,18 +11,18 @@ import { findHalves } from "../../support/integrity.js";
 import { askBoth, keyEntryOf, outcomes, readLookups, shareKey } from "../../support/redis-entries.js";
 
 const dayMs = 24 * 60 * 60 * 1_000;
-const swept = { sweepIntervalMs: 100, auditRetentionDays: 90, metricsPort: 0, ...patientWithRedis };
+const sweepOptions = { sweepIntervalMs: 100, auditRetentionDays: 90, metricsPort: 0, ...patientWithRedis };
 
 let app: TestApp;
 let other: TestApp;
 let sql: postgres.Sql;
 let redis: Redis;
-const lines: string[] = [];
+const logLines: string[] = [];
 
 beforeAll(async () => {
-  const log = pino({ level: "info", base: null }, { write: (line: string) => lines.push(line) });
-  app = await openTestApp({ ...swept, log });
-  other = await openTestApp({ ...swept, databaseUrl: app.databaseUrl, auditRetentionDays: "forever", log });
+  const log = pino({ level: "info", base: null }, { write: (line: string) => logLines.push(line) });
+  app = await openTestApp({ ...sweepOptions, log });
+  other = await openTestApp({ ...sweepOptions, databaseUrl: app.databaseUrl, auditRetentionDays: "forever", log });
   sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
   redis = new Redis(inject("redisUrl"));
   await Promise.all([redisInUse(app), redisInUse(other)]);
@@ -34,7 +34,7 @@ afterAll(async () => {
   await app.close();
 });
 
-/** For both: they use one database. */
+/** Advances the clock of both services, which use one database. */
 const advance = (ms: number) => app.advance(ms);
 
 const rowsOf = async (table: "keys" | "identities", ids: readonly string[]) => {
@@ -42,53 +42,53 @@ const rowsOf = async (table: "keys" | "identities", ids: readonly string[]) => {
   return (await sql`select from ${sql(table)} where ${id} in ${sql(ids)}`).length;
 };
 
-describe("the rows of deleted keys and identities", () => {
-  it("are removed after a day, and what was deleted stays so on every replica, whatever comes back in Redis", async () => {
+describe("retention of the rows of deleted keys and identities", () => {
+  it("removes them after a day; deleted keys stay refused on every replica, even with old Redis entries", async () => {
     const { key } = await createWorkspace(app.httpUrl);
-    const made = await succeed<{ keyId: string; key: string }>(app.httpUrl, "keys.createKey", key, {
+    const deletedKey = await succeed<{ keyId: string; key: string }>(app.httpUrl, "keys.createKey", key, {
       externalId: "user_1",
       scopes: ["keys.read"],
     });
-    const living = await succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, { scopes: ["keys.read"] });
+    const validKey = await succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, { scopes: ["keys.read"] });
     const { identityId } = await succeed<{ identityId: string }>(app.httpUrl, "identities.getIdentity", key, {
       externalId: "user_1",
     });
-    const entry = await shareKey(app, redis, made.key);
-    await succeed(app.httpUrl, "keys.deleteKey", key, { keyId: made.keyId });
+    const entry = await shareKey(app, redis, deletedKey.key);
+    await succeed(app.httpUrl, "keys.deleteKey", key, { keyId: deletedKey.keyId });
     await succeed(app.httpUrl, "identities.deleteIdentity", key, { externalId: "user_1" });
 
-    // Not before its time: whoever follows the changes one by one sees the deletion.
+    // Not earlier: a replica that reads the changes one by one sees the deletion.
     await advance(dayMs - 60_000);
     await sql`select pg_sleep(0.5)`;
-    expect(await rowsOf("keys", [made.keyId])).toBe(1);
-    // Both hold a living key, which is not forgotten for the removal of others.
-    expect(await askBoth([app, other], living.key)).toEqual(outcomes.served);
+    expect(await rowsOf("keys", [deletedKey.keyId])).toBe(1);
+    // Both have cached a valid key, and the removal of other rows does not evict it.
+    expect(await askBoth([app, other], validKey.key)).toEqual(outcomes.served);
     const before = await readLookups(app);
 
     await advance(120_000);
-    await expect.poll(() => rowsOf("keys", [made.keyId]), { timeout: 10_000 }).toBe(0);
+    await expect.poll(() => rowsOf("keys", [deletedKey.keyId]), { timeout: 10_000 }).toBe(0);
     await expect.poll(() => rowsOf("identities", [identityId]), { timeout: 10_000 }).toBe(0);
-    expect((await listKeys(app, living.key)).status).toBe(200);
+    expect((await listKeys(app, validKey.key)).status).toBe(200);
     const after = await readLookups(app);
     expect(after["key postgres"]).toBe(before["key postgres"]);
     expect(after["key redis"]).toBe(before["key redis"]);
 
-    await redis.set(keyEntryOf(made.key), entry);
-    expect(await askBoth([app, other], made.key)).toEqual(outcomes.keyUnknown);
-    // One that starts now has never seen the deletion.
-    const late = await openTestApp({ ...swept, databaseUrl: app.databaseUrl });
+    await redis.set(keyEntryOf(deletedKey.key), entry);
+    expect(await askBoth([app, other], deletedKey.key)).toEqual(outcomes.keyUnknown);
+    // A replica that starts now has never seen the deletion.
+    const newReplica = await openTestApp({ ...sweepOptions, databaseUrl: app.databaseUrl });
     try {
-      await redisInUse(late);
-      await redis.set(keyEntryOf(made.key), entry);
-      expect(await askBoth([late, late], made.key)).toEqual(outcomes.keyUnknown);
+      await redisInUse(newReplica);
+      await redis.set(keyEntryOf(deletedKey.key), entry);
+      expect(await askBoth([newReplica, newReplica], deletedKey.key)).toEqual(outcomes.keyUnknown);
     } finally {
-      await late.close();
+      await newReplica.close();
     }
-    // Whichever of them removed it says so, when its round is over.
-    await expect.poll(() => lines.join(), { timeout: 10_000 }).toContain("older than they are kept");
+    // The service that removed the rows logs it at the end of its sweep.
+    await expect.poll(() => logLines.join(), { timeout: 10_000 }).toContain("past their retention period");
   });
 
-  it("stay of an identity for as long as a key names it, without the identity's content", async () => {
+  it("keeps the row of an identity without its content for as long as a key refers to it", async () => {
     const { key } = await createWorkspace(app.httpUrl);
     const { identityId } = await succeed<{ identityId: string }>(app.httpUrl, "identities.createIdentity", key, {
       externalId: "user_1",
@@ -108,7 +108,7 @@ describe("the rows of deleted keys and identities", () => {
     await expect.poll(() => rowsOf("identities", [identityId]), { timeout: 10_000 }).toBe(0);
   });
 
-  it("of an identity is removed although thousands that were deleted before are still named by keys", async () => {
+  it("removes the row of an identity although keys refer to thousands of earlier deleted ones", async () => {
     const { workspaceId, key } = await createWorkspace(app.httpUrl);
     await sql`
       insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
@@ -134,8 +134,8 @@ describe("the rows of deleted keys and identities", () => {
   });
 });
 
-describe("audit events", () => {
-  it("are removed when they are as old as configured, in batches, and make room in the quota", async () => {
+describe("retention of audit events", () => {
+  it("removes them after the configured period, in batches, and reduces the usage of the quota", async () => {
     const { workspaceId, key } = await createWorkspace(app.httpUrl);
     // Three batches.
     await sql`
@@ -157,7 +157,7 @@ describe("audit events", () => {
     expect(await bytes()).toBeLessThan(full / 10);
   });
 
-  it("leave counts that are exact", async () => {
+  it("keeps the usage counts exact", async () => {
     const halves = await findHalves(sql);
     expect(halves.filter((half) => half.includes("usage"))).toEqual([]);
   });

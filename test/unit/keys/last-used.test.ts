@@ -2,22 +2,22 @@ import { pino } from "pino";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { createLastUsed, type LastUsed } from "../../../src/keys/last-used.js";
 
-/** Longer than the time between two batches, shorter than twice that. */
+/** Longer than the flush interval, shorter than twice that. */
 const intervalMs = 3_000;
 const at = (seconds: number) => 1_800_000_000_000 + seconds * 1_000;
 
-/** A store that keeps what it is given, and fails or waits if it is told to. */
+/** A store that records its batches. A test can make it fail or wait. */
 let batches: Map<string, number>[];
 let store: (uses: ReadonlyMap<string, number>) => Promise<readonly string[]>;
 let lastUsed: LastUsed;
-let warnings: string[];
+let logLines: string[];
 
 beforeEach(() => {
   vi.useFakeTimers();
   batches = [];
-  warnings = [];
+  logLines = [];
   store = async () => [];
-  const log = pino({ level: "trace" }, { write: (line: string) => void warnings.push(line) });
+  const log = pino({ level: "trace" }, { write: (line: string) => void logLines.push(line) });
   lastUsed = createLastUsed((uses) => {
     batches.push(new Map(uses));
     return store(uses);
@@ -29,12 +29,12 @@ afterEach(async () => {
   vi.useRealTimers();
 });
 
-/** What the store holds once every batch has been written, in order. */
-const held = () => new Map(batches.flatMap((batch) => [...batch]));
+/** The stored times after all batches, in order. */
+const storedTimes = () => new Map(batches.flatMap((batch) => [...batch]));
 const nextBatch = () => vi.advanceTimersByTimeAsync(intervalMs);
 
-describe("uses are gathered", () => {
-  it("nothing is stored before its time, then all in one batch", async () => {
+describe("last-used times are stored in batches", () => {
+  it("nothing is stored before the flush interval, then all in one batch", async () => {
     for (let i = 0; i < 100; i++) lastUsed.record(`key_${i}`, at(i));
     await vi.advanceTimersByTimeAsync(500);
     expect(batches).toEqual([]);
@@ -42,19 +42,19 @@ describe("uses are gathered", () => {
     expect(batches.map(({ size }) => size)).toEqual([100]);
   });
 
-  it("of a key that is used often, one time is stored: the last", async () => {
+  it("only the last time of a key is stored, however often it is used", async () => {
     for (let i = 0; i < 1_000; i++) lastUsed.record("key_a", at(i));
     await nextBatch();
     expect(batches).toEqual([new Map([["key_a", at(999)]])]);
   });
 
-  it("without uses nothing is stored", async () => {
+  it("nothing is stored if no key is used", async () => {
     await vi.advanceTimersByTimeAsync(10 * intervalMs);
     await lastUsed.close();
     expect(batches).toEqual([]);
   });
 
-  it("what is used while a batch is being stored waits for the next interval", async () => {
+  it("times that are recorded while a batch is in flight wait for the next flush interval", async () => {
     let used = 0;
     store = async () => {
       used += 1;
@@ -66,22 +66,22 @@ describe("uses are gathered", () => {
     expect(batches.length).toBeLessThanOrEqual(2);
   });
 
-  it("more than fit one statement are stored in several, each key once", async () => {
+  it("more keys than the maximum batch size are stored in several statements, each key once", async () => {
     for (let i = 0; i < 25_000; i++) lastUsed.record(`key_${i}`, at(i));
     await nextBatch();
     expect(batches.length).toBeGreaterThan(1);
     expect(batches.reduce((sum, { size }) => sum + size, 0)).toBe(25_000);
-    expect(held().size).toBe(25_000);
+    expect(storedTimes().size).toBe(25_000);
   });
 
-  it("a time is never set back by an earlier one that is recorded later", async () => {
+  it("an earlier time that is recorded later never replaces a later one", async () => {
     lastUsed.record("key_a", at(10));
     lastUsed.record("key_a", at(9));
     await nextBatch();
     expect(batches).toEqual([new Map([["key_a", at(10)]])]);
   });
 
-  it("a slow store is not asked again before it has answered", async () => {
+  it("no second batch is sent while one is in flight, however slow the store is", async () => {
     let finish = () => {};
     store = () => new Promise((resolve) => (finish = () => resolve([])));
     lastUsed.record("key_a", at(0));
@@ -92,7 +92,7 @@ describe("uses are gathered", () => {
     store = async () => [];
     finish();
     await nextBatch();
-    expect(held()).toEqual(
+    expect(storedTimes()).toEqual(
       new Map([
         ["key_a", at(0)],
         ["key_b", at(1)],
@@ -101,17 +101,17 @@ describe("uses are gathered", () => {
   });
 });
 
-describe("a store that fails loses nothing", () => {
+describe("retry: no time is lost if the store fails", () => {
   const failing = () => Promise.reject(new Error("Postgres is away"));
 
-  it("the batch is tried again until it is stored; the log says so once, and once that it is over", async () => {
+  it("the batch is retried until it is stored; the begin and the end of the outage are logged once", async () => {
     store = failing;
     lastUsed.record("key_a", at(1));
     lastUsed.record("key_b", at(2));
     await vi.advanceTimersByTimeAsync(5 * intervalMs);
     const failures = batches.length;
     expect(failures).toBeGreaterThan(1);
-    expect(warnings).toEqual([expect.stringContaining("Postgres is away")]);
+    expect(logLines).toEqual([expect.stringContaining("Postgres is away")]);
     store = async () => [];
     await nextBatch();
     expect(batches.at(-1)).toEqual(
@@ -122,10 +122,10 @@ describe("a store that fails loses nothing", () => {
     );
     await nextBatch();
     expect(batches).toHaveLength(failures + 1);
-    expect(warnings.slice(1)).toEqual([expect.stringContaining("is stored again")]);
+    expect(logLines.slice(1)).toEqual([expect.stringContaining("are stored again")]);
   });
 
-  it("a later use has the last word over one that could not be stored", async () => {
+  it("a later time replaces one that could not be stored", async () => {
     store = async (uses) => {
       lastUsed.record("key_a", at(5));
       return uses.size > 0 ? failing() : [];
@@ -143,23 +143,23 @@ describe("a store that fails loses nothing", () => {
     );
   });
 
-  it("a close stores what could not be stored before", async () => {
+  it("close stores the times that could not be stored before", async () => {
     store = failing;
     lastUsed.record("key_a", at(1));
     await nextBatch();
     store = async () => [];
     await lastUsed.close();
-    expect(held()).toEqual(new Map([["key_a", at(1)]]));
+    expect(storedTimes()).toEqual(new Map([["key_a", at(1)]]));
   });
 });
 
-describe("what waits to be stored is bounded", () => {
-  const warned = () => warnings.filter((line) => line.includes("left out")).length;
+describe("the number of pending times is bounded", () => {
+  const warned = () => logLines.filter((line) => line.includes("dropping")).length;
   const use = (from: number, count: number, second: number) => {
     for (let i = from; i < from + count; i++) lastUsed.record(`key_${i}`, at(second));
   };
 
-  it("keys beyond that are left out, which is said once; those that are known go on", async () => {
+  it("times of further keys are dropped, which is logged once; those of pending keys are still updated", async () => {
     store = () => Promise.reject(new Error("Postgres is away"));
     use(0, 150_000, 0);
     await vi.advanceTimersByTimeAsync(3 * intervalMs);
@@ -169,12 +169,12 @@ describe("what waits to be stored is bounded", () => {
     batches = [];
     store = async () => [];
     await nextBatch();
-    expect(held().size).toBe(100_000);
-    expect(held().get("key_0")).toEqual(at(2));
-    expect(held().get("key_99999")).toEqual(at(0));
+    expect(storedTimes().size).toBe(100_000);
+    expect(storedTimes().get("key_0")).toEqual(at(2));
+    expect(storedTimes().get("key_99999")).toEqual(at(0));
   });
 
-  it("once it is stored there is room again, and the next time is said again", async () => {
+  it("after a flush, new keys are accepted again, and the next overflow is logged again", async () => {
     use(0, 100_001, 0);
     expect(warned()).toBe(1);
     await nextBatch();
@@ -184,12 +184,12 @@ describe("what waits to be stored is bounded", () => {
     expect(warned()).toBe(2);
     batches = [];
     await nextBatch();
-    expect(held().size).toBe(100_000);
+    expect(storedTimes().size).toBe(100_000);
   });
 });
 
-describe("a close", () => {
-  it("stores what is unstored, also what is used while a batch is under way", async () => {
+describe("close (graceful shutdown)", () => {
+  it("stores all pending times, also those that are recorded while a batch is in flight", async () => {
     let finish = () => {};
     store = () => new Promise((resolve) => (finish = () => resolve([])));
     lastUsed.record("key_a", at(0));
@@ -199,7 +199,7 @@ describe("a close", () => {
     store = async () => [];
     finish();
     await closed;
-    expect(held()).toEqual(
+    expect(storedTimes()).toEqual(
       new Map([
         ["key_a", at(0)],
         ["key_b", at(1)],
@@ -207,7 +207,7 @@ describe("a close", () => {
     );
   });
 
-  it("ends although the store fails", async () => {
+  it("resolves even if the store fails", async () => {
     store = () => Promise.reject(new Error("Postgres is away"));
     lastUsed.record("key_a", at(1));
     await expect(lastUsed.close()).resolves.toBeUndefined();

@@ -11,7 +11,7 @@ type Expression = string | { readonly operator: "AND" | "OR"; readonly parts: re
 const name = fc
   .stringMatching(/^[A-Za-z0-9_-]{1,4}(\.[A-Za-z0-9_-]{1,4}){0,2}$/)
   .filter((text) => !/^(and|or)$/i.test(text));
-const pool = fc.uniqueArray(name, { minLength: 1, maxLength: 5 });
+const nameSet = fc.uniqueArray(name, { minLength: 1, maxLength: 5 });
 
 function expressionOver(names: readonly string[]): fc.Arbitrary<Expression> {
   return fc.letrec<{ expression: Expression }>((tie) => ({
@@ -26,10 +26,12 @@ function expressionOver(names: readonly string[]): fc.Arbitrary<Expression> {
   })).expression;
 }
 
-function holdsOf(expression: Expression, held: ReadonlySet<string>): boolean {
-  if (typeof expression === "string") return held.has(expression);
+function evaluate(expression: Expression, granted: ReadonlySet<string>): boolean {
+  if (typeof expression === "string") return granted.has(expression);
   const { operator, parts } = expression;
-  return operator === "AND" ? parts.every((part) => holdsOf(part, held)) : parts.some((part) => holdsOf(part, held));
+  return operator === "AND"
+    ? parts.every((part) => evaluate(part, granted))
+    : parts.some((part) => evaluate(part, granted));
 }
 
 /** Writes an expression with only the parentheses that it needs. */
@@ -41,7 +43,7 @@ function print(expression: Expression, within: "AND" | "OR" = "OR"): string {
   return operator === "OR" && within === "AND" ? `(${text})` : text;
 }
 
-/** Writes an expression with parentheses around every part, and odd spaces and letter case. */
+/** Writes an expression with parentheses around every part, and unusual spaces and letter case. */
 function printOddly(expression: Expression, odd: (choices: readonly string[]) => string): string {
   const space = () => odd(["", " ", "\t", "\n  "]);
   if (typeof expression === "string") return `(${space()}${expression}${space()})`;
@@ -52,8 +54,8 @@ function printOddly(expression: Expression, odd: (choices: readonly string[]) =>
 
 const openings = (text: string) => text.split("(").length - 1;
 
-/** The failure that a query is refused with; undefined if it is taken. */
-function refusalOf(text: string): ApiError | undefined {
+/** The error of a query; undefined if the query is valid. */
+function errorOf(text: string): ApiError | undefined {
   try {
     parsePermissionQuery(text);
     return undefined;
@@ -63,13 +65,13 @@ function refusalOf(text: string): ApiError | undefined {
   }
 }
 
-/** Holds a refusal against its form: invalid input of `permissions` that names the place of a token, or the end. */
-function expectNamesPosition(text: string, refusal: ApiError): number {
-  expect(refusal.code).toBe(ErrorCode.APPLICATION_INVALID_INPUT);
-  expect(refusal.more.fields).toEqual([
+/** Expects `invalid_input` of `permissions` with the position of a token, or of the end. */
+function expectNamesPosition(text: string, error: ApiError): number {
+  expect(error.code).toBe(ErrorCode.APPLICATION_INVALID_INPUT);
+  expect(error.more.fields).toEqual([
     { location: "permissions", message: expect.stringMatching(/^at position \d+: \S/) },
   ]);
-  const position = Number(/\d+/.exec(refusal.more.fields?.[0]?.message ?? "")?.[0]);
+  const position = Number(/\d+/.exec(error.more.fields?.[0]?.message ?? "")?.[0]);
   expect(position).toBeGreaterThanOrEqual(1);
   expect(position).toBeLessThanOrEqual(text.length + 1);
   if (position <= text.length) expect(text.charAt(position - 1)).toMatch(/^\S$/);
@@ -77,45 +79,45 @@ function expectNamesPosition(text: string, refusal: ApiError): number {
 }
 
 describe("a permission query", () => {
-  const printed = pool.chain((names) => fc.tuple(expressionOver(names), fc.subarray(names)));
+  const printed = nameSet.chain((names) => fc.tuple(expressionOver(names), fc.subarray(names)));
 
-  it("means what its expression means, however it is held, with AND binding more tightly", () => {
+  it("evaluates like its expression for any set of permissions, with AND binding more tightly", () => {
     fc.assert(
       fc.property(printed, ([expression, names]) => {
-        const held = new Set(names);
+        const granted = new Set(names);
         const text = print(expression);
         fc.pre(openings(text) <= 100);
         expect(
-          parsePermissionQuery(text)((wanted) => held.has(wanted)),
+          parsePermissionQuery(text)((requested) => granted.has(requested)),
           text,
-        ).toBe(holdsOf(expression, held));
+        ).toBe(evaluate(expression, granted));
       }),
       { numRuns: 1_000 },
     );
   });
 
-  it("means the same with needless parentheses, any white space and any letter case of AND and OR", () => {
+  it("evaluates the same with redundant parentheses, any white space and any letter case of AND and OR", () => {
     fc.assert(
       fc.property(printed, fc.infiniteStream(fc.nat(11)), ([expression, names], numbers) => {
-        const held = new Set(names);
+        const granted = new Set(names);
         const text = printOddly(expression, (choices) => choices[numbers.next().value % choices.length] ?? "");
         fc.pre(openings(text) <= 100);
         expect(
-          parsePermissionQuery(text)((wanted) => held.has(wanted)),
+          parsePermissionQuery(text)((requested) => granted.has(requested)),
           text,
-        ).toBe(holdsOf(expression, held));
+        ).toBe(evaluate(expression, granted));
       }),
       { numRuns: 1_000 },
     );
   });
 
-  it("of any text is taken, or refused as invalid input with a position; nothing else is ever thrown", () => {
+  it("is parsed, or refused as invalid_input with a position, for any text; nothing else is ever thrown", () => {
     const pieces = fc.constantFrom("(", ")", "AND", "or", "a", "b.c", "a..b", "*", "a.*", "💥", "\0", " ", "  ", "\n");
     const soup = fc.array(pieces, { maxLength: 30 }).map((parts) => parts.join(""));
     fc.assert(
       fc.property(fc.oneof(soup, fc.string({ unit: "binary" }), fc.string()), (text) => {
-        const refusal = refusalOf(text);
-        if (refusal) expectNamesPosition(text, refusal);
+        const error = errorOf(text);
+        if (error) expectNamesPosition(text, error);
       }),
       { numRuns: 1_000 },
     );
@@ -137,44 +139,44 @@ describe("a permission query", () => {
     ["a OR b..c", 6],
     ["a, b", 1],
     ["a OR é", 6],
-  ])("that is wrong is refused at the place where it goes wrong: %j at %i", (text, position) => {
-    expect(expectNamesPosition(text, refusalOf(text) ?? expect.fail("it was taken"))).toBe(position);
+  ])("with a syntax error is refused with the position of the error: %j at %i", (text, position) => {
+    expect(expectNamesPosition(text, errorOf(text) ?? expect.fail("the query was accepted"))).toBe(position);
   });
 
-  it("may be nested a hundred deep; deeper is refused, and no depth exhausts the stack", () => {
+  it("may be nested 100 levels deep; deeper is refused, and no depth exhausts the stack", () => {
     const nested = (depth: number) => `${"(".repeat(depth)}a${")".repeat(depth)}`;
-    expect(parsePermissionQuery(nested(100))((wanted) => wanted === "a")).toBe(true);
+    expect(parsePermissionQuery(nested(100))((requested) => requested === "a")).toBe(true);
     for (const depth of [101, 50_000]) {
-      expectNamesPosition(nested(depth), refusalOf(nested(depth)) ?? expect.fail("it was taken"));
-      expectNamesPosition("(".repeat(depth), refusalOf("(".repeat(depth)) ?? expect.fail("it was taken"));
+      expectNamesPosition(nested(depth), errorOf(nested(depth)) ?? expect.fail("the query was accepted"));
+      expectNamesPosition("(".repeat(depth), errorOf("(".repeat(depth)) ?? expect.fail("the query was accepted"));
     }
   });
 
   it("may be long, and is evaluated without exhausting the stack", () => {
     const long = Array.from({ length: 20_000 }, (_, index) => `a${index}`);
     expect(parsePermissionQuery(long.join(" AND "))(() => true)).toBe(true);
-    expect(parsePermissionQuery(long.join(" OR "))((wanted) => wanted === "a19999")).toBe(true);
+    expect(parsePermissionQuery(long.join(" OR "))((requested) => requested === "a19999")).toBe(true);
   });
 });
 
-describe("granted permissions cover a wanted one", () => {
+describe("granted permissions cover a requested one", () => {
   const part = fc.constantFrom("a", "b", "ab", "keys", "documents", "read");
   const plain = fc.array(part, { minLength: 1, maxLength: 4 }).map((parts) => parts.join("."));
   const wildcard = plain.map((text) => `${text}.*`);
   const grant = fc.oneof(plain, wildcard, fc.constant("*"));
   const grants = fc.array(grant, { maxLength: 5 });
 
-  it("* covers everything, nothing but * covers *, and no grant covers nothing", () => {
+  it("* covers everything, only * covers *, and an empty list covers nothing", () => {
     fc.assert(
-      fc.property(grants, grant, (granted, wanted) => {
-        expect(covers([...granted, "*"], wanted)).toBe(true);
+      fc.property(grants, grant, (granted, requested) => {
+        expect(covers([...granted, "*"], requested)).toBe(true);
         expect(covers(granted, "*")).toBe(granted.includes("*"));
-        expect(covers([], wanted)).toBe(false);
+        expect(covers([], requested)).toBe(false);
       }),
     );
   });
 
-  it("a name covers itself alone; a wildcard covers what is below it, at any depth, and not its own stem", () => {
+  it("a name covers only itself; a wildcard covers names below its stem, at any depth, and not the stem", () => {
     fc.assert(
       fc.property(plain, plain, part, (stem, below, other) => {
         expect(covers([stem], below)).toBe(stem === below);
@@ -191,8 +193,8 @@ describe("granted permissions cover a wanted one", () => {
 
   it("more grants never cover less, and grants that are covered add nothing", () => {
     fc.assert(
-      fc.property(grants, grant, grant, (granted, more, wanted) => {
-        const [fewer, all] = [covers(granted, wanted), covers([...granted, more], wanted)];
+      fc.property(grants, grant, grant, (granted, more, requested) => {
+        const [fewer, all] = [covers(granted, requested), covers([...granted, more], requested)];
         if (fewer) expect(all).toBe(true);
         if (covers(granted, more)) expect(all).toBe(fewer);
       }),

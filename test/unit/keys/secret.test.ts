@@ -22,7 +22,7 @@ describe("a minted secret", () => {
     },
   );
 
-  it("is recognised by its prefix and 4 characters, which leave the rest a secret", () => {
+  it("has a `start` of its prefix and 4 characters, which does not reveal the rest", () => {
     const { plaintext, start } = mintSecret();
     expect(start).toMatch(/^lk_[0-9A-Za-z]{4}$/);
     expect(plaintext.startsWith(start)).toBe(true);
@@ -44,7 +44,7 @@ describe("a minted secret", () => {
   it("uses every character of its alphabet, evenly enough", () => {
     const counts = new Map<string, number>();
     for (let i = 0; i < 2_000; i++) {
-      // The first character carries less than a whole digit of the random number.
+      // The first character encodes less than a whole digit of the random number.
       for (const character of mintSecret().plaintext.slice(4, 36)) {
         counts.set(character, (counts.get(character) ?? 0) + 1);
       }
@@ -55,30 +55,30 @@ describe("a minted secret", () => {
   });
 });
 
-describe("a mistyped secret is told without a lookup", () => {
+describe("a mistyped secret is detected without a lookup", () => {
   it.each(["lk", "sk_live"])("each character replaced by each other one (prefix %s)", (prefix) => {
     const { plaintext } = mintSecret(prefix);
-    const taken: string[] = [];
+    const accepted: string[] = [];
     for (let at = 0; at < plaintext.length; at++) {
       for (const character of `${alphabet}_`) {
         const typed = plaintext.slice(0, at) + character + plaintext.slice(at + 1);
-        if (typed !== plaintext && isWellFormedSecret(typed)) taken.push(typed);
+        if (typed !== plaintext && isWellFormedSecret(typed)) accepted.push(typed);
       }
     }
-    expect(taken).toEqual([]);
+    expect(accepted).toEqual([]);
   });
 
   it("each pair of neighbours swapped (in 100 secrets)", () => {
-    const taken: string[] = [];
+    const accepted: string[] = [];
     for (let i = 0; i < 100; i++) {
       const { plaintext } = mintSecret();
       for (let at = 0; at + 1 < plaintext.length; at++) {
         const [a = "", b = ""] = plaintext.slice(at, at + 2);
         const typed = plaintext.slice(0, at) + b + a + plaintext.slice(at + 2);
-        if (typed !== plaintext && isWellFormedSecret(typed)) taken.push(typed);
+        if (typed !== plaintext && isWellFormedSecret(typed)) accepted.push(typed);
       }
     }
-    expect(taken).toEqual([]);
+    expect(accepted).toEqual([]);
   });
 
   it("letters in the other case", () => {
@@ -106,15 +106,15 @@ describe("a mistyped secret is told without a lookup", () => {
   });
 });
 
-describe("whatever its prefix", () => {
+describe("for any prefix", () => {
   const prefix = fc.stringMatching(/^[A-Za-z0-9_]{1,16}$/);
   const character = fc.oneof(
     fc.constantFrom(...alphabet, "_"),
     fc.string({ unit: "binary", minLength: 1, maxLength: 1 }),
   );
-  const form = /^[A-Za-z0-9_]{1,16}_[0-9A-Za-z]{39}$/;
+  const format = /^[A-Za-z0-9_]{1,16}_[0-9A-Za-z]{39}$/;
 
-  /** A secret that is made here, so that a failure can be repeated by its seed. */
+  /** A secret that is generated here, so that a failure can be repeated by its seed. */
   const secret = fc.tuple(prefix, fc.stringMatching(/^[0-9A-Za-z]{33}$/)).map(([text, random]) => {
     const body = `${text}_${random}`;
     return body + checksumOf(body);
@@ -129,22 +129,22 @@ describe("whatever its prefix", () => {
     return digits;
   }
 
-  it("a secret is well-formed: its prefix, 33 characters and the CRC-32 of all that", () => {
+  it("a secret is well-formed: its prefix, 33 characters and the CRC-32 of both", () => {
     fc.assert(
-      fc.property(prefix, secret, (text, made) => {
+      fc.property(prefix, secret, (text, generated) => {
         const { plaintext, start, hash } = mintSecret(text);
-        expect(plaintext).toMatch(form);
+        expect(plaintext).toMatch(format);
         expect(plaintext.slice(0, -39)).toBe(`${text}_`);
         expect(plaintext.slice(-6)).toBe(checksumOf(plaintext.slice(0, -6)));
         expect(start).toBe(plaintext.slice(0, text.length + 5));
         expect(hash).toEqual(hashSecret(plaintext));
-        expect([plaintext, made].map(isWellFormedSecret)).toEqual([true, true]);
+        expect([plaintext, generated].map(isWellFormedSecret)).toEqual([true, true]);
       }),
       { numRuns: 300 },
     );
   });
 
-  it("one character replaced is always told: a CRC-32 is sure to find any change within 32 bits", () => {
+  it("one replaced character is always detected: a CRC-32 detects every change within 32 bits", () => {
     fc.assert(
       fc.property(secret, fc.nat(), character, (text, number, other) => {
         const at = number % text.length;
@@ -155,40 +155,40 @@ describe("whatever its prefix", () => {
     );
   });
 
-  it("neighbours swapped are always told, too; across the checksum's edge, unless the other checksum is right", () => {
+  it("swapped neighbours are always detected; at the edge of the checksum, unless the new checksum matches", () => {
     fc.assert(
       fc.property(secret, fc.nat(), (text, number) => {
         const at = number % (text.length - 1);
         const typed = text.slice(0, at) + text.charAt(at + 1) + text.charAt(at) + text.slice(at + 2);
         fc.pre(typed !== text);
         const acrossEdge = at + 1 === text.length - 6;
-        const right = acrossEdge && checksumOf(typed.slice(0, -6)) === typed.slice(-6);
-        expect(isWellFormedSecret(typed)).toBe(right);
+        const matches = acrossEdge && checksumOf(typed.slice(0, -6)) === typed.slice(-6);
+        expect(isWellFormedSecret(typed)).toBe(matches);
       }),
       { numRuns: 2_000 },
     );
   });
 
-  // The same end takes different CRCs to different CRCs. So an edit collides exactly if it does up to where it ends.
-  it("a character put in is told by the form, or unless it leaves the CRC up to it as it was", () => {
+  // The same suffix maps different CRCs to different CRCs. So an edit collides exactly if the CRC up to its end does.
+  it("an inserted character is detected by the format, or unless it leaves the CRC up to it unchanged", () => {
     fc.assert(
-      fc.property(secret, fc.nat(), character, (text, number, more) => {
+      fc.property(secret, fc.nat(), character, (text, number, inserted) => {
         const at = number % (text.length + 1);
-        const head = text.slice(0, at);
-        const typed = head + more + text.slice(at);
-        expect(isWellFormedSecret(typed)).toBe(form.test(typed) && crc32(head + more) === crc32(head));
+        const before = text.slice(0, at);
+        const typed = before + inserted + text.slice(at);
+        expect(isWellFormedSecret(typed)).toBe(format.test(typed) && crc32(before + inserted) === crc32(before));
       }),
       { numRuns: 2_000 },
     );
   });
 
-  it("a character left out is told by the form, or unless the CRC up to it is the same without it", () => {
+  it("a missing character is detected by the format, or unless the CRC up to it is the same without it", () => {
     fc.assert(
       fc.property(secret, fc.nat(), (text, number) => {
         const at = number % text.length;
-        const head = text.slice(0, at);
-        const typed = head + text.slice(at + 1);
-        expect(isWellFormedSecret(typed)).toBe(form.test(typed) && crc32(head + text.charAt(at)) === crc32(head));
+        const before = text.slice(0, at);
+        const typed = before + text.slice(at + 1);
+        expect(isWellFormedSecret(typed)).toBe(format.test(typed) && crc32(before + text.charAt(at)) === crc32(before));
       }),
       { numRuns: 2_000 },
     );

@@ -13,7 +13,7 @@ function createBudget() {
 }
 
 describe("the memory budget", () => {
-  it("releases everything a connection has reserved when its socket closes", () => {
+  it("releases all reservations of a connection when its socket closes", () => {
     const { budget } = createBudget();
     const socket = new EventEmitter();
     const account = budget.accountOf(socket);
@@ -25,7 +25,7 @@ describe("the memory budget", () => {
     expect(account.reserve(1)).toBeUndefined();
   });
 
-  it("counts a release once, however often it is called, and nothing grows after it", () => {
+  it("releases a reservation once, however often release is called, and lets it not grow afterwards", () => {
     const { budget } = createBudget();
     const account = budget.accountOf(new EventEmitter());
     const kept = account.reserve(100, "ws_1");
@@ -36,7 +36,7 @@ describe("the memory budget", () => {
     expect([budget.reserved, released?.bytes, kept?.bytes]).toEqual([100, 0, 100]);
   });
 
-  it("bounds a connection, a tenant over its connections, and the process, and counts what it refuses", () => {
+  it("limits each connection, each tenant over its connections, and the process, and counts refusals as shed", () => {
     const { budget, shed } = createBudget();
     const accounts = [1, 2, 3].map(() => budget.accountOf(new EventEmitter()));
     const [first, second, third] = accounts;
@@ -49,7 +49,7 @@ describe("the memory budget", () => {
     expect(budget.reserved).toBe(800);
   });
 
-  it("serves small accounts when the total is used up, within a bound of their own", () => {
+  it("serves small accounts when the total is exhausted, up to a limit of their own", () => {
     const { budget } = createBudget();
     for (const tenant of ["ws_1", "ws_2"]) budget.accountOf(new EventEmitter()).reserve(500, tenant);
     const small = Array.from({ length: 101 }, (_, index) =>
@@ -59,14 +59,14 @@ describe("the memory budget", () => {
     expect(budget.accountOf(new EventEmitter()).reserve(11)).toBeUndefined();
   });
 
-  it("reserves nothing for a connection that has ended, whether or not it had an account", () => {
+  it("reserves nothing for a closed connection, whether or not it had an account", () => {
     const { budget, shed } = createBudget();
     const socket = Object.assign(new EventEmitter(), { destroyed: true });
     expect(budget.accountOf(socket).reserve(1)).toBeUndefined();
     expect([budget.reserved, shed.length]).toEqual([0, 0]);
   });
 
-  it("bounds strangers together as it bounds one tenant, and leaves tenants their share", () => {
+  it("limits all unauthenticated clients together like one tenant, and leaves tenants their share", () => {
     const { budget } = createBudget();
     const accounts = Array.from({ length: 3 }, () => budget.accountOf(new EventEmitter()));
     expect(accounts[0]?.reserve(300)).toBeDefined();
@@ -75,7 +75,7 @@ describe("the memory budget", () => {
     expect(accounts[2]?.reserve(200)).toBeDefined();
   });
 
-  it("serves small accounts of strangers, or of a tenant, when a few large ones have used up their share", () => {
+  it("serves small accounts of unauthenticated clients when a few large ones have exhausted their share", () => {
     const { budget } = createBudget();
     expect(budget.accountOf(new EventEmitter()).reserve(500)).toBeDefined();
     expect(budget.accountOf(new EventEmitter()).reserve(11)).toBeUndefined();
@@ -83,7 +83,7 @@ describe("the memory budget", () => {
     expect(small.filter((reservation) => reservation !== undefined)).toHaveLength(50);
   });
 
-  it("counts what a stranger had reserved as the tenant's, once it is known who that is", () => {
+  it("moves a reservation to the tenant after authentication", () => {
     const { budget } = createBudget();
     const socket = new EventEmitter();
     const [first, second] = [budget.accountOf(socket), budget.accountOf(new EventEmitter())];
@@ -92,7 +92,7 @@ describe("the memory budget", () => {
     expect(second.reserve(201, "ws_1")).toBeUndefined();
     const another = second.reserve(201);
     expect(another?.assign("ws_1")).toBe(false);
-    expect(second.reserve(299)).toBeDefined(); // strangers have 500, of which 201 are taken
+    expect(second.reserve(299)).toBeDefined(); // unauthenticated clients have 500, of which 201 are reserved
     socket.emit("close");
     expect(another?.assign("ws_1")).toBe(true);
     expect(budget.reserved).toBe(500);
