@@ -90,7 +90,7 @@ test("a DATA_DIR that can only be read is told in a sentence", async (ctx) => {
   expectReadableFailure(await ending(launch(place)), "DATA_DIR", place.dataDir, /read-only/i);
 });
 
-const noRoom = "The service's database has no disk space left; try again shortly.";
+const noRoom = "The service's database has no disk space left. Retry after the delay in `Retry-After`.";
 
 /** A place whose data is on a small disk of its own. */
 function makeSmallPlace(ctx: TestContext): Place {

@@ -31,7 +31,7 @@ async function loggedLine(requestId: unknown): Promise<unknown> {
 it("an unexpected error is a fixed sentence for the caller, and its cause is in the log under the request id", async () => {
   const answer = await post(origin, "/v2/workspaces.listAuditEvents", key, {});
   const { detail } = expectFailure(answer, 500, "application/unexpected_error");
-  expect(detail).toBe("Something went wrong on our side; the cause is in the service's log under this request id.");
+  expect(detail).toBe("An internal error occurred. The cause is in the service's log under this request id.");
   expect(answer.text).not.toMatch(/relation|audit_events|42P01|postgres|stack/i);
 
   const line = await loggedLine(answer.headers["x-request-id"]);
