@@ -562,7 +562,9 @@ export const deadlineExceeded = () =>
 
 /** The client disconnected and gets no response, so the catalogue has no code for this. The log says `cancelled`. */
 export const cancelled = () =>
-  new ApiError(ErrorCode.APPLICATION_DEADLINE_EXCEEDED, "The client cancelled the call or disconnected.", { cancelled: true });
+  new ApiError(ErrorCode.APPLICATION_DEADLINE_EXCEEDED, "The client cancelled the call or disconnected.", {
+    cancelled: true,
+  });
 
 export const serviceUnavailable = (cause: unknown, why = "The service cannot reach its database") =>
   new ApiError(ErrorCode.APPLICATION_SERVICE_UNAVAILABLE, `${why}. Retry after the delay in \`Retry-After\`.`, {

@@ -35,7 +35,10 @@ test("a PostgreSQL that is killed is started again: the service goes on, and eve
   }
   const said = service.stderr().split("\n");
   expect(said.filter((line) => line.includes("the embedded PostgreSQL has ended"))).toHaveLength(3);
-  await until("it says so", () => (service.stderr().match(/PostgreSQL runs again/g) ?? []).length === 3 || undefined);
+  await until(
+    "it says so",
+    () => (service.stderr().match(/PostgreSQL was restarted/g) ?? []).length === 3 || undefined,
+  );
 
   const family = service.family();
   expect(await stop(service)).toMatchObject({ code: 0 });
@@ -56,7 +59,7 @@ test("why the process that hosts the backends fails is in the log, and nothing i
   const said = service.stderr().split("\n");
   const lines = said.filter((line) => line.includes("that hosts the embedded backends") && line.startsWith("{"));
   expect(lines.map((line) => JSON.parse(line))).toMatchObject([
-    { reason: "made up", msg: "the process that hosts the embedded backends has failed, and ends" },
+    { reason: "made up", msg: "the process that hosts the embedded backends has failed and exits" },
   ]);
   expect(await leftOf(family, place.folder)).toEqual([]);
 });

@@ -134,7 +134,7 @@ test("a DATA_DIR far deeper than the path of a socket may be works, with workers
   await until("Redis is in use", async () => /"redis":"in use"/.test(await readiness()) || undefined);
 
   process.kill(Number(readFileSync(join(dataDir, "postgres/postmaster.pid"), "utf8").split("\n")[0]), "SIGKILL");
-  await until("it is started again", () => /PostgreSQL runs again/.test(service.stderr()) || undefined);
+  await until("it is started again", () => /PostgreSQL was restarted/.test(service.stderr()) || undefined);
   await until("it serves again", serves);
   const family = service.family();
   expect(await stop(service)).toMatchObject({ code: 0 });

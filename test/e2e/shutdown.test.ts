@@ -121,7 +121,7 @@ describe("stopping", () => {
     process.kill(host?.pid ?? 0, "SIGKILL");
     const { code, stderr } = await ending(service);
     expect(code).toBe(1);
-    expect(stderr).toMatch(/^The process that keeps the embedded backends running was ended/m);
+    expect(stderr).toMatch(/^The process that supervises the embedded backends has ended/m);
     expect(stderr).not.toMatch(/^ +at /m);
   });
 });

@@ -166,10 +166,12 @@ describe("with WORKERS=2", () => {
     const counted = async () => total(await readMetrics(service), "latchkey_calls_total", { method });
     expect(await counted()).toBe(8);
     process.kill(victim?.pid ?? 0, "SIGKILL");
-    const lost = await until("the loss is told", () => linesOf(service).find(({ msg }) => /is lost/.test(msg)));
+    const lost = await until("the loss is told", () =>
+      linesOf(service).find(({ msg }) => /exited unexpectedly/.test(msg)),
+    );
     expect(await counted(), "those of the lost one are still counted").toBe(8);
-    expect(lost).toMatchObject({ worker: expect.any(Number), reason: "its process ended by SIGKILL" });
-    await until("it is replaced", () => linesOf(service).find(({ msg }) => /is replaced/.test(msg)));
+    expect(lost).toMatchObject({ worker: expect.any(Number), reason: "its process was ended by SIGKILL" });
+    await until("it is replaced", () => linesOf(service).find(({ msg }) => /was replaced/.test(msg)));
     traffic = false;
     await writing;
     expect(await counted()).toBe(8);

@@ -252,7 +252,7 @@ describe("a configuration that cannot be used", () => {
 
   it("with several addresses of one server is told how to name a cluster", () => {
     const several = { REDIS_URL: "redis://one:7000,redis://two:7000", REDIS_CLUSTER: "false" };
-    expect(complaint(several)).toMatch(/REDIS_URL must be one URL .*; several, only if REDIS_CLUSTER is true/);
+    expect(complaint(several)).toMatch(/REDIS_URL must be one URL .*, or several URLs if REDIS_CLUSTER is true/);
   });
 
   it("does not show what may be a secret", () => {

@@ -134,7 +134,7 @@ describe("a key's holder on the command line", () => {
     await member.json("key", "create");
     const first = await member.run("key", "list", "--limit", "1");
     const cursor = /--cursor (\S+)/.exec(first.stdout)?.[1] ?? "";
-    expect((await member.run("key", "list", "--cursor", cursor)).stdout).not.toContain("There are more");
+    expect((await member.run("key", "list", "--cursor", cursor)).stdout).not.toContain("More results");
   });
 });
 
@@ -219,7 +219,7 @@ describe("what goes wrong is told by exit code and sentence", () => {
     expect(await latchkey(["workspace", "list", ...flags], env)).toMatchObject({ exitCode: 0 });
     expect(await latchkey(["workspace", "list", "--credential-file", "/nonexistent"], env)).toMatchObject({
       exitCode: 1,
-      stderr: expect.stringContaining("--credential-file must be a file that can be read"),
+      stderr: expect.stringContaining("--credential-file must be a readable file"),
     });
   });
 

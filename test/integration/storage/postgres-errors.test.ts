@@ -100,7 +100,9 @@ it("when no connection is to be had, calls are told so, and served when there ar
   await admin.unsafe(`alter role ${role} connection limit 0`);
   await admin`select pg_terminate_backend(pid) from pg_stat_activity where usename = ${role}`;
   const told = async () => JSON.parse((await create("crowded")).text).error?.detail;
-  await expect.poll(told, { timeout: 5_000 }).toBe("The service's database has no connection left. Retry after the delay in `Retry-After`.");
+  await expect
+    .poll(told, { timeout: 5_000 })
+    .toBe("The service's database has no connection left. Retry after the delay in `Retry-After`.");
   expectFailure(await create("crowded"), 503, "application/service_unavailable");
 
   await admin.unsafe(`alter role ${role} connection limit -1`);

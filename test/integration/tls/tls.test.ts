@@ -202,12 +202,12 @@ describe("certificates that cannot be used are told by the name of the variable:
     ["a certificate that is not there", { certFile: "/no/such/file" }, /^TLS_CERT_FILE must be .* \/no\/such\/file/],
     ["a key that is not there", { keyFile: "/no/such/file" }, /^TLS_KEY_FILE must be .* \/no\/such\/file/],
     ["an authority that is not there", { clientCaFile: "/no/such/file" }, /^TLS_CLIENT_CA_FILE must be/],
-    ["a certificate that is none", { certFile: "package.json" }, /^TLS_CERT_FILE must hold a certificate in PEM/],
-    ["a key that is none", { keyFile: "package.json" }, /^TLS_KEY_FILE must hold a private key in PEM/],
+    ["a certificate that is none", { certFile: "package.json" }, /^TLS_CERT_FILE must contain a certificate in PEM/],
+    ["a key that is none", { keyFile: "package.json" }, /^TLS_KEY_FILE must contain a private key in PEM/],
     [
       "an authority that is none",
       { clientCaFile: "package.json" },
-      /^TLS_CLIENT_CA_FILE must hold certificates in PEM/,
+      /^TLS_CLIENT_CA_FILE must contain certificates in PEM/,
     ],
   ])("%s", async (_, wrong, sentence) => {
     const { files, tls } = tlsFiles(pair);
