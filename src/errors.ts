@@ -518,8 +518,8 @@ export const invalidInput = (all: readonly FieldError[]) => {
 };
 
 /**
- * An empty name, which JSON allows, is shown as two quotes. A lone surrogate is replaced, because not every protocol can
- * encode it.
+ * An empty name, which JSON allows, is shown as two quotes. A lone surrogate is replaced, because not every protocol
+ * can encode it.
  */
 function truncate(text: string): string {
   if (text === "") return '""';

@@ -1,4 +1,5 @@
-// Written by hand, because every call generates an id. typeid-js generates the same ids, but takes several times as long.
+// Written by hand, because every call generates an id. typeid-js generates the same ids, but takes several times as
+// long.
 import { randomFillSync } from "node:crypto";
 
 /** The prefixes of ids, one per kind of resource. */
@@ -37,8 +38,8 @@ const random = Buffer.alloc(4096);
 let used = random.length;
 
 /**
- * Starts a new millisecond. Everything but the time is random, including the start of the counter, so that two processes
- * do not generate the same id.
+ * Starts a new millisecond. Everything but the time is random, including the start of the counter, so that two
+ * processes do not generate the same id.
  */
 function startMillisecond(ms: number): void {
   time = ms;

@@ -39,8 +39,8 @@ export function buildPage<Row>(
 }
 
 /**
- * gRPC clients accept 4 MiB per message by default, so pages are cut below that on every protocol. Limiting stored `meta`
- * instead would mean a limit five times smaller, only for a page of worst-case rows.
+ * gRPC clients accept 4 MiB per message by default, so pages are cut below that on every protocol. Limiting stored
+ * `meta` instead would mean a limit five times smaller, only for a page of worst-case rows.
  */
 const maxPageBytes = 4_000_000;
 
@@ -54,7 +54,9 @@ function countWithinMaxSize(rows: readonly unknown[]): number {
   return firstTooMany === -1 ? rows.length : Math.max(1, firstTooMany);
 }
 
-/** An upper bound for the bytes of a value in protobuf, with tags and lengths. JSON in a Struct has the most of these. */
+/**
+ * An upper bound for the bytes of a value in protobuf, with tags and lengths. JSON in a Struct has the most of these.
+ */
 function maxEncodedBytes(value: unknown): number {
   if (typeof value === "string") return 12 + Buffer.byteLength(value);
   if (typeof value !== "object" || value === null || value instanceof Date) return 12;

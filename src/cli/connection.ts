@@ -10,9 +10,9 @@ export type Role = "operator" | "key";
 
 /**
  * Connects with the address and credential of the flags or the environment. The default is the service on this machine,
- * with the credentials that it generated. The connection uses TLS if the address begins with https://, or if a CA file is
- * set. No flag takes a secret itself: every user of the machine can read the command line in the process list, and the
- * shell stores it in its history.
+ * with the credentials that it generated. The connection uses TLS if the address begins with https://, or if a CA file
+ * is set. No flag takes a secret itself: every user of the machine can read the command line in the process list, and
+ * the shell stores it in its history.
  */
 export function connect(
   flags: { address?: string; credentialFile?: string },

@@ -7,8 +7,8 @@ import { keyCommand } from "./key.js";
 import { workspaceCommand } from "./workspace.js";
 
 /**
- * The command line. All commands except `serve`, `migrate` and `lease` call a running service over gRPC. They do not load
- * the service's own modules, because that would double the time of a command.
+ * The command line. All commands except `serve`, `migrate` and `lease` call a running service over gRPC. They do not
+ * load the service's own modules, because that would double the time of a command.
  */
 export function createProgram(environment: NodeJS.ProcessEnv): Command {
   const config = readClientConfig(environment);

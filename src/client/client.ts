@@ -70,7 +70,10 @@ function connectTo(url: string): Transport {
   });
 }
 
-/** Wraps the transport. Interceptors are not possible: they are set when a transport is created, and the user may pass one. */
+/**
+ * Wraps the transport. Interceptors are not possible: they are set when a transport is created, and the user may pass
+ * one.
+ */
 function authorize(transport: Transport, key: string): Transport {
   // Checked here, because the error of Headers would contain the whole value, which is secret.
   if (!/^[\x21-\x7e]+$/.test(key)) {

@@ -31,7 +31,7 @@ export class LatchkeyError<Name extends LatchkeyErrorCode = LatchkeyErrorCode> e
   readonly code: Name;
   /** The code with its category. */
   readonly type: LatchkeyErrorType;
-  /** The gRPC status, whatever the protocol. */
+  /** The gRPC status, for every protocol. */
   readonly status: Code;
   /** The id of the request in the service's log. */
   readonly requestId: string;

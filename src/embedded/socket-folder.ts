@@ -12,8 +12,8 @@ export interface SocketFolder {
 const maxPathBytes = 103;
 
 /**
- * Opens a folder for connections to a socket in it, for a path of any length. A path that is too long is replaced by the
- * /proc path of the folder's file descriptor in this process. That path is valid for as long as this process runs.
+ * Opens a folder for connections to a socket in it, for a path of any length. A path that is too long is replaced by
+ * the /proc path of the folder's file descriptor in this process. That path is valid for as long as this process runs.
  */
 export function openSocketFolder(folder: string, socket: string): SocketFolder {
   if (Buffer.byteLength(join(folder, socket)) <= maxPathBytes) return { path: folder, close: () => {} };

@@ -26,7 +26,8 @@ export interface Certificates {
 
 /**
  * For TLS 1.2, only ciphers with forward secrecy and authenticated encryption. An attacker who records a connection and
- * gets the certificate's key later must not be able to decrypt it. Node's default list also has RSA key exchange and CBC.
+ * gets the certificate's key later must not be able to decrypt it. Node's default list also has RSA key exchange and
+ * CBC.
  */
 const ciphers = [
   ...["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"],
@@ -40,9 +41,9 @@ const ciphers = [
 const reloadIntervalMs = 2_000;
 
 /**
- * Reads the certificates, and reloads them when the files change. It polls the content of the files, because file system
- * notifications get lost on network drives, and where a symbolic link replaces a whole folder, as in Kubernetes. Written by
- * hand, because grpc-js's own watcher refuses every connection while a file is invalid.
+ * Reads the certificates, and reloads them when the files change. It polls the content of the files, because file
+ * system notifications get lost on network drives, and where a symbolic link replaces a whole folder, as in Kubernetes.
+ * Written by hand, because grpc-js's own watcher refuses every connection while a file is invalid.
  */
 export async function openCertificates(files: CertificateFiles, log: Log): Promise<Certificates> {
   let current = await readCertificates(files);

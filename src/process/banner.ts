@@ -50,7 +50,9 @@ function redis({ databaseUrl, redis }: Config): string {
   return databaseUrl ? "none (set REDIS_URL to use a Redis cache)" : "embedded";
 }
 
-/** The commands read the credential from its file, so they work as pasted and leave no secret in the shell's history. */
+/**
+ * The commands read the credential from its file, so they work as pasted and leave no secret in the shell's history.
+ */
 function examples({ config, app, operatorKeyFile, firstKeyFile }: BannerOptions): string[] {
   const tlsFlags = config.tls ? `${caFlags(config.tls)} ` : "";
   if (firstKeyFile === undefined) {

@@ -51,9 +51,9 @@ const minRestartIntervalMs = 1_000;
  */
 export async function openCluster({ workers, metricsPort, log, ...options }: ClusterOptions): Promise<App> {
   cluster.setupPrimary({ exec: fileURLToPath(new URL("./worker.js", import.meta.url)), args: [] });
-  // Connections are long-lived, so their initial distribution decides the distribution of the load. Round robin gave two
-  // workers 32 of 64 connections each. The kernel (SCHED_NONE) gave them 8 and 56, or 48 and 16. The cost, one message
-  // between processes, is per connection and not per call.
+  // Connections are long-lived, so their initial distribution decides the distribution of the load. Round robin gave
+  // two workers 32 of 64 connections each. The kernel (SCHED_NONE) gave them 8 and 56, or 48 and 16. The cost, one
+  // message between processes, is per connection and not per call.
   cluster.schedulingPolicy = cluster.SCHED_RR;
   const first = superviseWorker({ ...options, number: 1 }, log);
   const others = Array.from({ length: workers - 1 }, (_, index) =>
@@ -98,8 +98,8 @@ export async function openCluster({ workers, metricsPort, log, ...options }: Clu
 
 /**
  * Supervises a worker: when its process exits unexpectedly, another replaces it. `opened` rejects if the first process
- * cannot open. A replacement that cannot open is restarted: the other workers still serve, and the resource that it lacks
- * may become available again.
+ * cannot open. A replacement that cannot open is restarted: the other workers still serve, and the resource that it
+ * lacks may become available again.
  */
 function superviseWorker(options: WorkerOptions, log: Log) {
   let current = forkWorker();

@@ -51,9 +51,9 @@ export async function serve(config: Config): Promise<void> {
 }
 
 /**
- * Aborts at the first SIGINT or SIGTERM. A second one, more than a second later, exits immediately; the embedded backends
- * stop by themselves when this process is gone. The delay is needed because npm forwards Ctrl-C to a process that has
- * already received it from the terminal.
+ * Aborts at the first SIGINT or SIGTERM. A second one, more than a second later, exits immediately; the embedded
+ * backends stop by themselves when this process is gone. The delay is needed because npm forwards Ctrl-C to a process
+ * that has already received it from the terminal.
  */
 function onFirstStopSignal(): AbortSignal {
   const shutdown = new AbortController();

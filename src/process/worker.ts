@@ -1,6 +1,6 @@
 // The process of one worker: the whole application, on ports that all workers share. It performs the calls of the
-// primary. It exits when the IPC channel between them closes, which Node's cluster ensures from the start. So even kill -9
-// of the primary leaves no worker behind.
+// primary. It exits when the IPC channel between them closes, which Node's cluster ensures from the start. So even kill
+// -9 of the primary leaves no worker behind.
 
 import { type App, openApp } from "../app.js";
 import { UserError } from "../errors.js";
