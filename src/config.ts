@@ -6,7 +6,7 @@ import type { Quotas } from "./quotas/quotas.js";
 import type { RateLimit } from "./rate-limit/counter.js";
 import type { RedisAddress } from "./storage/redis/client.js";
 
-/** How this process is to run. */
+/** The configuration of this process. */
 export interface Config {
   /** The address that both ports listen on. */
   readonly host: string;
@@ -16,45 +16,45 @@ export interface Config {
   readonly metricsPort: number | undefined;
   /** Undefined: the ports are not encrypted. */
   readonly tls: CertificateFiles | undefined;
-  /** After how long a gRPC connection is asked whether its client is still there. */
+  /** The interval of keepalive pings on a gRPC connection. */
   readonly grpcKeepaliveMs: number;
-  /** After how long a gRPC client is asked to connect anew; undefined: never. */
+  /** The maximum age of a gRPC connection, after which the server sends GOAWAY; undefined: no maximum. */
   readonly grpcMaxConnectionAgeMs: number | undefined;
   /** Whether the gRPC port offers server reflection. */
   readonly grpcReflection: boolean;
-  /** How many connections each port takes, in each process. */
+  /** The maximum number of connections of each port, in each process. */
   readonly maxConnections: number;
-  /** For how long, at a stop, the ports stay open once it is told that the service is not ready any more. */
+  /** For how long the ports stay open during shutdown, after the service reports that it is not ready. */
   readonly shutdownDelayMs: number;
-  /** How many processes serve the ports. */
+  /** The number of processes that serve the ports. */
   readonly workers: number;
-  /** Undefined: PostgreSQL is embedded. */
+  /** Undefined: use an embedded PostgreSQL. */
   readonly databaseUrl: string | undefined;
-  /** Undefined: Valkey is embedded beside an embedded PostgreSQL; beside a configured one there is no cache. */
+  /** Undefined: an embedded PostgreSQL comes with an embedded Valkey; a configured PostgreSQL has no Redis cache. */
   readonly redis: RedisAddress | undefined;
-  /** Where the embedded backends and the credentials made at the first start live. */
+  /** The folder of the embedded backends, and of the credentials that the first start creates. */
   readonly dataDir: string;
-  /** Undefined: one is made and kept in dataDir. */
+  /** Undefined: the service generates one and stores it in dataDir. */
   readonly operatorKey: string | undefined;
-  /** Undefined: a workspace may make as many requests as it likes. */
+  /** Undefined: there is no rate limit. */
   readonly rateLimit: RateLimit | undefined;
   readonly quotas: Quotas;
-  /** For how many days audit events are kept. Not a number that JSON does not know: workers are told by JSON. */
+  /** For how many days audit events are kept. Not Infinity: workers receive this as JSON, which cannot encode it. */
   readonly auditRetentionDays: number | "forever";
-  /** How much of keys and workspaces is held in this process, in MiB. */
+  /** The size of the key cache in process memory, in MiB. */
   readonly cacheMb: number;
-  /** What error URLs begin with. Undefined: the service's own address. */
+  /** The base of error type URLs. Undefined: the service's own address. */
   readonly docsBaseUrl: string | undefined;
   readonly logLevel: LogLevel;
-  /** Where programs are looked for (PATH). */
+  /** The search path for programs (PATH). */
   readonly searchPath: string;
 }
 
-/** Reads the whole configuration, or says all that is wrong with it. Nothing else reads the environment. */
+/** Reads the whole configuration, or throws an error with all problems. Nothing else reads the environment. */
 export function readConfig(environment: NodeJS.ProcessEnv): Config {
   const problems: string[] = [];
 
-  /** An empty variable counts as unset: that is what `VAR= npm start` and most templates mean. */
+  /** An empty variable counts as unset, because `VAR= npm start` and most templates mean that. */
   function read<T>(name: string, fallback: T, parse: (text: string) => T | undefined, expected: string): T {
     const text = environment[name];
     if (text === undefined || text === "") return fallback;
@@ -63,17 +63,17 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     return value ?? fallback;
   }
 
-  const cluster = read("REDIS_CLUSTER", false, yesOrNo, "true or false");
-  const oneRedisUrl = "one URL such as redis://host:6379; several, only if REDIS_CLUSTER is true";
+  const cluster = read("REDIS_CLUSTER", false, trueOrFalse, "true or false");
+  const singleUrlExpected = "one URL such as redis://host:6379, or several URLs if REDIS_CLUSTER is true";
   const redisUrl = url("redis:", "rediss:");
   const urls = cluster
     ? read(
         "REDIS_URL",
         undefined,
-        nodes(redisUrl),
-        "URLs such as redis://a:6379,redis://b:6379, alike but for the host",
+        clusterNodes(redisUrl),
+        "URLs such as redis://a:6379,redis://b:6379 that differ only in host and port",
       )
-    : read("REDIS_URL", undefined, (text) => (redisUrl(text) ? [text] : undefined), oneRedisUrl);
+    : read("REDIS_URL", undefined, (text) => (redisUrl(text) ? [text] : undefined), singleUrlExpected);
   if (cluster && !environment["REDIS_URL"]) problems.push("REDIS_CLUSTER needs a REDIS_URL");
 
   const certFile = read("TLS_CERT_FILE", undefined, path, "a file");
@@ -86,9 +86,9 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     problems.push("TLS_CLIENT_CA_FILE needs a TLS_CERT_FILE and a TLS_KEY_FILE");
   }
 
-  const requestsExpected = `a number of requests from 1 to ${mostRequests}; unset, there is no limit`;
-  const requests = read("RATE_LIMIT", undefined, requestCount, requestsExpected);
-  const windowSeconds = read("RATE_LIMIT_SECONDS", 60, seconds, `a number of seconds from 1 to ${longestWindow}`);
+  const requestCountExpected = `a number of requests from 1 to ${maxRequests}, or unset for no limit`;
+  const requests = read("RATE_LIMIT", undefined, requestCount, requestCountExpected);
+  const windowSeconds = read("RATE_LIMIT_SECONDS", 60, seconds, `a number of seconds from 1 to ${maxWindowSeconds}`);
   if (environment["RATE_LIMIT_SECONDS"] && !environment["RATE_LIMIT"]) {
     problems.push("RATE_LIMIT_SECONDS needs a RATE_LIMIT");
   }
@@ -99,12 +99,12 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     grpcPort: read("GRPC_PORT", 50051, port, "a port number from 0 to 65535"),
     metricsPort: read("METRICS_PORT", undefined, port, "a port number from 0 to 65535"),
     tls,
-    grpcKeepaliveMs: read("GRPC_KEEPALIVE_MS", 60_000, patience, patienceExpected),
-    grpcMaxConnectionAgeMs: read("GRPC_MAX_CONNECTION_AGE_MS", undefined, patience, patienceExpected),
+    grpcKeepaliveMs: read("GRPC_KEEPALIVE_MS", 60_000, interval, intervalExpected),
+    grpcMaxConnectionAgeMs: read("GRPC_MAX_CONNECTION_AGE_MS", undefined, interval, intervalExpected),
     grpcReflection: read("GRPC_REFLECTION", true, onOrOff, "on or off"),
     maxConnections: read("MAX_CONNECTIONS", 10_000, connectionCount, "a number of connections from 10 to 1000000"),
-    shutdownDelayMs: read("SHUTDOWN_DELAY_MS", 0, delay, `a number of milliseconds from 0 to ${longestDelayMs}`),
-    workers: read("WORKERS", 1, workerCount, `a number of processes from 1 to ${mostWorkers}`),
+    shutdownDelayMs: read("SHUTDOWN_DELAY_MS", 0, delay, `a number of milliseconds from 0 to ${maxDelayMs}`),
+    workers: read("WORKERS", 1, workerCount, `a number of processes from 1 to ${maxWorkers}`),
     databaseUrl: read(
       "DATABASE_URL",
       undefined,
@@ -124,7 +124,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       "AUDIT_RETENTION_DAYS",
       90,
       days,
-      `a number of days from 1 to ${mostDays}, or forever`,
+      `a number of days from 1 to ${maxDays}, or forever`,
     ),
     cacheMb: read("CACHE_MB", 128, mebibytes, "a whole number from 8 to 2048"),
     docsBaseUrl: read("DOCS_BASE_URL", undefined, baseUrl, "a URL such as https://docs.example.com"),
@@ -136,23 +136,23 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   if (problems.length === 0 && new Set(ports).size < ports.length) {
     problems.push("HTTP_PORT, GRPC_PORT and METRICS_PORT must differ");
   }
-  if (problems.length > 0) throw new UserError(`The configuration cannot be used:\n  ${problems.join("\n  ")}`);
+  if (problems.length > 0) throw new UserError(`The configuration is invalid:\n  ${problems.join("\n  ")}`);
   return config;
 }
 
-/** How the command line reaches a running service; flags speak before these. */
+/** How the command line connects to a running service. Flags take precedence over these values. */
 export interface ClientConfig {
   readonly address: string | undefined;
   readonly credential: string | undefined;
-  /** Who is trusted to sign the service's certificate; undefined: whom Node trusts. */
+  /** The CA bundle for the service's certificate; undefined: the CAs that Node trusts. */
   readonly caFile: string | undefined;
-  /** The certificate to show to a service that wants one. */
+  /** The client certificate, for a service that requires one. */
   readonly certFile: string | undefined;
   readonly keyFile: string | undefined;
   readonly dataDir: string;
 }
 
-/** Reads what the command line takes from the environment. */
+/** Reads the settings of the command line from the environment. */
 export function readClientConfig(environment: NodeJS.ProcessEnv): ClientConfig {
   return {
     address: environment["LATCHKEY_ADDRESS"] || undefined,
@@ -176,63 +176,63 @@ function path(text: string): string {
   return resolve(text);
 }
 
-/** From a second, below which connections are kept busy by being asked, to a day. */
-const patienceExpected = "a number of milliseconds from 1000 to 86400000";
+/** From a second to a day. A shorter interval would keep connections busy with pings. */
+const intervalExpected = "a number of milliseconds from 1000 to 86400000";
 
-function patience(text: string): number | undefined {
+function interval(text: string): number | undefined {
   return /^\d{4,8}$/.test(text) && Number(text) >= 1_000 && Number(text) <= 86_400_000 ? Number(text) : undefined;
 }
 
-/** From few enough for a test to a million, which no process could serve anyway. */
+/** From 10, which is small enough for tests, to a million, which is more than a process can serve. */
 function connectionCount(text: string): number | undefined {
   return /^\d{2,7}$/.test(text) && Number(text) >= 10 && Number(text) <= 1_000_000 ? Number(text) : undefined;
 }
 
-/** Who tells a process to stop rarely waits longer for its end. */
-const longestDelayMs = 60_000;
+/** A service manager rarely waits longer for a process to exit. */
+const maxDelayMs = 60_000;
 
 function delay(text: string): number | undefined {
-  return /^\d{1,5}$/.test(text) && Number(text) <= longestDelayMs ? Number(text) : undefined;
+  return /^\d{1,5}$/.test(text) && Number(text) <= maxDelayMs ? Number(text) : undefined;
 }
 
-/** More than this is a slip of the pen: each has connections to PostgreSQL of its own. */
-const mostWorkers = 64;
+/** A larger number is probably a typing error: each worker has its own connections to PostgreSQL. */
+const maxWorkers = 64;
 
 function workerCount(text: string): number | undefined {
-  return /^[1-9]\d?$/.test(text) && Number(text) <= mostWorkers ? Number(text) : undefined;
+  return /^[1-9]\d?$/.test(text) && Number(text) <= maxWorkers ? Number(text) : undefined;
 }
 
 function mebibytes(text: string): number | undefined {
   return /^\d{1,4}$/.test(text) && Number(text) >= 8 && Number(text) <= 2048 ? Number(text) : undefined;
 }
 
-/** Above this, a limit is none. */
-const mostRequests = 1_000_000_000;
+/** A higher limit would have no effect. */
+const maxRequests = 1_000_000_000;
 
 function requestCount(text: string): number | undefined {
-  return /^[1-9]\d{0,9}$/.test(text) && Number(text) <= mostRequests ? Number(text) : undefined;
+  return /^[1-9]\d{0,9}$/.test(text) && Number(text) <= maxRequests ? Number(text) : undefined;
 }
 
-/** A day. */
-const longestWindow = 86_400;
+/** One day. */
+const maxWindowSeconds = 86_400;
 
 function seconds(text: string): number | undefined {
-  return /^[1-9]\d{0,4}$/.test(text) && Number(text) <= longestWindow ? Number(text) : undefined;
+  return /^[1-9]\d{0,4}$/.test(text) && Number(text) <= maxWindowSeconds ? Number(text) : undefined;
 }
 
-/** Above this, a quota is none. */
+/** A higher quota would have no effect. */
 const quotaExpected = "a whole number from 1 to 1000000000";
 
 function quota(text: string): number | undefined {
   return /^[1-9]\d{0,9}$/.test(text) && Number(text) <= 1_000_000_000 ? Number(text) : undefined;
 }
 
-/** A hundred years. */
-const mostDays = 36_500;
+/** One hundred years. */
+const maxDays = 36_500;
 
 function days(text: string): number | "forever" | undefined {
   if (text === "forever") return text;
-  return /^[1-9]\d{0,4}$/.test(text) && Number(text) <= mostDays ? Number(text) : undefined;
+  return /^[1-9]\d{0,4}$/.test(text) && Number(text) <= maxDays ? Number(text) : undefined;
 }
 
 function secret(text: string): string | undefined {
@@ -243,7 +243,7 @@ function url(...protocols: string[]) {
   return (text: string) => (isUrl(text) && protocols.includes(new URL(text).protocol) ? text : undefined);
 }
 
-/** What clients will take apart and decode must be decodable. */
+/** Clients parse the URL and decode its parts, so all parts must be decodable. */
 function isUrl(text: string): boolean {
   try {
     const { username, password, hostname, pathname } = new URL(text);
@@ -258,17 +258,19 @@ function baseUrl(text: string): string | undefined {
   return url("http:", "https:")(text)?.replace(/\/+$/, "");
 }
 
-/** One or several URLs that differ in the host and port alone: all nodes of a cluster are reached in the same way. */
-function nodes(parse: (text: string) => string | undefined) {
+/** One or several URLs that differ only in host and port: all nodes of a cluster use the same protocol and login. */
+function clusterNodes(parse: (text: string) => string | undefined) {
   return (text: string) => {
     const parts = text.split(",").map((part) => part.trim());
     if (!parts.every(parse)) return undefined;
-    const ways = parts.map((part) => new URL(part)).map((node) => [node.protocol, node.username, node.password].join());
-    return new Set(ways).size === 1 ? parts : undefined;
+    const logins = parts
+      .map((part) => new URL(part))
+      .map((node) => [node.protocol, node.username, node.password].join());
+    return new Set(logins).size === 1 ? parts : undefined;
   };
 }
 
-function yesOrNo(text: string): boolean | undefined {
+function trueOrFalse(text: string): boolean | undefined {
   return { true: true, false: false }[text];
 }
 
@@ -280,7 +282,7 @@ function oneOf<T extends string>(values: readonly T[]) {
   return (text: string) => values.find((value) => value === text);
 }
 
-/** Whether this can be the operator's credential: what a header can carry, and nobody guesses. */
+/** Whether a text can be the operator credential: valid in a header, and too long to guess. */
 export function isOperatorKey(text: string): boolean {
   return /^[!-~]{24,}$/.test(text);
 }

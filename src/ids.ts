@@ -1,50 +1,54 @@
-// By hand, because every call mints an id: typeid-js, which makes the same ones, takes several times as long.
+// Written by hand, because every call generates an id. typeid-js generates the same ids, but takes several times as
+// long.
 import { randomFillSync } from "node:crypto";
 
-/** What each prefix stands for. */
+/** The prefixes of ids, one per kind of resource. */
 export type IdPrefix = "ws" | "key" | "id" | "req" | "evt";
 
 /**
- * A new id: the prefix and a UUIDv7 in 26 characters (the TypeID form). Ids sort by the time of their making, those of
- * one process also within a millisecond.
+ * A new id: the prefix and a UUIDv7 in 26 characters (the TypeID format). Ids sort by creation time. The ids of one
+ * process are also in order within a millisecond.
  */
 export function mintId(prefix: IdPrefix): string {
   const now = Date.now();
-  if (now > time || count === mostPerMs) begin(Math.max(now, time + 1));
+  if (now > time || count === maxCount) startMillisecond(Math.max(now, time + 1));
   count += 1;
   writeDigits(count, 14, 4);
   return `${prefix}_${text.toString("latin1")}`;
 }
 
-/** Whether a text has the form of an id with this prefix. */
+/** Whether a text has the format of an id with this prefix. */
 export function isId(prefix: IdPrefix, text: string): boolean {
   return text.startsWith(`${prefix}_`) && /^[0-7][0-9a-hjkmnp-tv-z]{25}$/.test(text.slice(prefix.length + 1));
 }
 
-/** Crockford's base 32, in small letters. */
+/** Crockford's base 32, in lower case. */
 const alphabet = Buffer.from("0123456789abcdefghjkmnpqrstvwxyz");
 
-/** What fits into the four digits that count. */
-const mostPerMs = 32 ** 4 - 1;
+/** The maximum of the counter, which has four digits. */
+const maxCount = 32 ** 4 - 1;
 
-/** The present id without its prefix: ten digits of time, four of them random, four that count, and eight random ones. */
+/** The current id without its prefix: ten digits of time, four random digits, four of the counter, eight random. */
 const text = Buffer.alloc(26);
 let time = 0;
 let count = 0;
 
-/** Random bytes are made in bulk: to ask for a few costs as much as to ask for thousands. */
+/** Random bytes are generated in bulk, because a few cost as much as thousands. */
 const random = Buffer.alloc(4096);
 let used = random.length;
 
-/** Begins a millisecond. All but the time is random, where the count begins too: no two processes make the same. */
-function begin(ms: number): void {
+/**
+ * Starts a new millisecond. Everything but the time is random, including the start of the counter, so that two
+ * processes do not generate the same id.
+ */
+function startMillisecond(ms: number): void {
   time = ms;
   writeDigits(ms, 0, 10);
   for (const place of [10, 11, 12, 13, 18, 19, 20, 21, 22, 23, 24, 25]) text[place] = digit(randomByte() & 31);
-  // Between random bits, the version and the variant of a UUIDv7.
+  // The version and the variant of a UUIDv7, between random bits.
   text[10] = digit(0b01110 | (randomByte() & 0b00001));
   text[13] = digit(0b01000 | (randomByte() & 0b10011));
-  // In the lower half, so that there is room to count.
+  // In the lower half of the range, so that the counter has room to grow.
   count = (randomByte() << 11) | (randomByte() << 3);
 }
 

@@ -3,11 +3,11 @@ import { exitCodeOf, reportError } from "./cli/exit-codes.js";
 import { createProgram } from "./cli/program.js";
 
 try {
-  const words = process.argv.slice(2);
-  await createProgram(process.env).parseAsync(words.length > 0 ? words : ["serve"], { from: "user" });
+  const args = process.argv.slice(2);
+  await createProgram(process.env).parseAsync(args.length > 0 ? args : ["serve"], { from: "user" });
 } catch (error) {
   reportError(error);
   process.exitCode = exitCodeOf(error);
 }
-// Nothing is left to do; a client that does not let go of its connection must not keep the process alive.
+// All work is done. A client that keeps its connection open must not keep the process alive.
 process.exit();

@@ -2,8 +2,8 @@ import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { Command } from "commander";
 import { ListAuditEventsResponseSchema } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import type { ClientConfig } from "../config.js";
-import { calls, listCommand, time } from "./command.js";
-import { writeMore, writeTable } from "./output.js";
+import { callAction, listCommand, time } from "./command.js";
+import { writeNextPageHint, writeTable } from "./output.js";
 
 interface ListFlags {
   readonly limit?: number;
@@ -15,20 +15,20 @@ interface ListFlags {
   readonly until?: Timestamp;
 }
 
-/** `latchkey audit list`, for the operator. */
+/** `latchkey audit list`. It uses the operator credential by default. */
 export function auditCommand(config: ClientConfig): Command {
   return new Command("audit")
-    .description("see who changed what (the operator's, or a key with audit.read)")
+    .description("list audit events: who changed what (operator credential, or a key with the scope audit.read)")
     .exitOverride()
     .addCommand(
-      listCommand("list the changes, newest first")
-        .option("--workspace <workspaceId>", "only those in this workspace")
-        .option("--type <type>", "only those of this type, such as key.create")
-        .option("--resource <id>", "only those of this key, identity or workspace")
-        .option("--since <time>", "only those at this time or later", time)
-        .option("--until <time>", "only those before this time", time)
+      listCommand("list audit events, newest first")
+        .option("--workspace <workspaceId>", "only events of this workspace")
+        .option("--type <type>", "only events of this type, such as key.create")
+        .option("--resource <id>", "only events of this key, identity or workspace")
+        .option("--since <time>", "only events at or after this time", time)
+        .option("--until <time>", "only events before this time", time)
         .action(
-          calls(config, {
+          callAction(config, {
             role: "operator",
             response: ListAuditEventsResponseSchema,
             call: ({ workspaces }, { workspace, resource, ...flags }: ListFlags) =>
@@ -50,7 +50,7 @@ export function auditCommand(config: ClientConfig): Command {
                 WORKSPACE: ({ workspaceId }) => workspaceId,
                 REQUEST: ({ requestId }) => requestId,
               });
-              writeMore(pagination);
+              writeNextPageHint(pagination);
             },
           }),
         ),

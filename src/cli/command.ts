@@ -7,76 +7,76 @@ import type { ClientConfig } from "../config.js";
 import { connect, type Role } from "./connection.js";
 import { writeJson } from "./output.js";
 
-/** The flags that every command which calls a service has. */
+/** The flags of every command that calls the service. */
 interface CommonFlags {
   readonly address?: string;
   readonly credentialFile?: string;
   readonly json?: boolean;
 }
 
-/** A command with its flags; what it does is told by `calls`. */
+/** A command with the common flags. `callAction` defines its action. */
 export function remoteCommand(name: string, description: string): Command {
   return new Command(name)
     .description(description)
     .exitOverride()
-    .option("--address <host:port>", "the service's gRPC address (LATCHKEY_ADDRESS, else 127.0.0.1:50051)")
+    .option("--address <host:port>", "the service's gRPC address (default: LATCHKEY_ADDRESS, else 127.0.0.1:50051)")
     .option(
       "--credential-file <file>",
-      "what holds the credential (LATCHKEY_CREDENTIAL, else the one kept in DATA_DIR)",
+      "a file with the credential (default: LATCHKEY_CREDENTIAL, else the credential stored in DATA_DIR)",
     )
-    .option("--json", "write JSON, for scripts");
+    .option("--json", "print JSON, for scripts");
 }
 
-/** A command that lists. */
+/** A command that lists resources. */
 export function listCommand(description: string): Command {
   return remoteCommand("list", description)
-    .option("--limit <count>", "how many at most, 1 to 100", count)
-    .option("--cursor <cursor>", "go on after the page that gave this cursor");
+    .option("--limit <count>", "the maximum number of results, 1 to 100", count)
+    .option("--cursor <cursor>", "the cursor of the previous page");
 }
 
-/** The flag of a command that creates something. */
+/** The flag of a command that creates a resource. */
 export interface CreateFlags {
   readonly idempotencyKey?: string;
 }
 
-/** A command that creates something, once for each key that is given. */
+/** A command that creates a resource, once per idempotency key. */
 export function createCommand(name: string, description: string): Command {
   return remoteCommand(name, description).option(
     "--idempotency-key <key>",
-    "of your choice; when run again with it within 24 hours, the command gives the first answer again",
+    "an idempotency key of your choice; a retry with it within 24 hours returns the first response",
   );
 }
 
-/** What a call that creates something is sent with. */
+/** The call options of a call that creates a resource. */
 export function createOptions({ idempotencyKey }: CreateFlags): CallOptions {
   return idempotencyKey === undefined ? {} : { headers: { "idempotency-key": idempotencyKey } };
 }
 
-/** One call of the service, and how its answer is shown. */
+/** One call of the service, and how its response is printed. */
 export interface RemoteCall<Flags, Schema extends DescMessage> {
   readonly role: Role;
   readonly response: Schema;
   call(client: LatchkeyClient, flags: Flags, ...operands: string[]): Promise<MessageShape<Schema>>;
-  /** For people; scripts get the whole response as JSON. */
+  /** Prints the response for people. Scripts get the whole response as JSON. */
   show(response: MessageShape<Schema>): void;
-  /** What follows once the answer was written. */
-  conclude?(response: MessageShape<Schema>): void;
+  /** Runs after the response was printed. */
+  afterPrint?(response: MessageShape<Schema>): void;
 }
 
-/** The action of a command that makes this call. Commander hands over the operands, then the flags, then the command. */
-export function calls<Flags, Schema extends DescMessage>(config: ClientConfig, remote: RemoteCall<Flags, Schema>) {
-  return async (...given: unknown[]): Promise<void> => {
-    const flags = given.at(-2) as Flags & CommonFlags;
-    const operands = given.slice(0, -2) as string[];
+/** The action of a command that makes this call. Commander passes the operands, then the flags, then the command. */
+export function callAction<Flags, Schema extends DescMessage>(config: ClientConfig, remote: RemoteCall<Flags, Schema>) {
+  return async (...args: unknown[]): Promise<void> => {
+    const flags = args.at(-2) as Flags & CommonFlags;
+    const operands = args.slice(0, -2) as string[];
     const response = await remote.call(connect(flags, config, remote.role), flags, ...operands);
     if (flags.json) writeJson(remote.response, response);
     else remote.show(response);
-    remote.conclude?.(response);
+    remote.afterPrint?.(response);
   };
 }
 
 export function count(text: string): number {
-  if (!/^\d+$/.test(text)) throw new InvalidArgumentError("It must be a whole number.");
+  if (!/^\d+$/.test(text)) throw new InvalidArgumentError("It must be an integer.");
   return Number(text);
 }
 
@@ -85,7 +85,7 @@ export function jsonObject(text: string): JsonObject {
     const value = JSON.parse(text);
     if (typeof value === "object" && value !== null && !Array.isArray(value)) return value;
   } catch {
-    // said below
+    // reported below
   }
   throw new InvalidArgumentError('It must be a JSON object, such as {"plan":"pro"}.');
 }
@@ -96,7 +96,7 @@ export function time(text: string): Timestamp {
   return timestampFromDate(date);
 }
 
-/** For flags that can be given several times. */
+/** For repeatable flags. */
 export function collect(value: string, collected: string[] = []): string[] {
   return [...collected, value];
 }

@@ -5,13 +5,14 @@ import type { ClientConfig } from "../config.js";
 import { UserError } from "../errors.js";
 import { createCredentials } from "../process/bootstrap-credentials.js";
 
-/** Whose credential a command needs. */
+/** The kind of credential that a command needs. */
 export type Role = "operator" | "key";
 
 /**
- * Connects as the flags or the environment say; by default to the service on this machine, with the keys it made. The
- * connection is encrypted if the address begins with https://, or it is told whom to trust. No flag takes a secret itself:
- * what is on the command line stands in the process list, for every user of the machine, and in the shell's history.
+ * Connects with the address and credential of the flags or the environment. The default is the service on this machine,
+ * with the credentials that it generated. The connection uses TLS if the address begins with https://, or if a CA file
+ * is set. No flag takes a secret itself: every user of the machine can read the command line in the process list, and
+ * the shell stores it in its history.
  */
 export function connect(
   flags: { address?: string; credentialFile?: string },
@@ -20,18 +21,18 @@ export function connect(
 ): LatchkeyClient {
   const address = flags.address ?? config.address ?? "127.0.0.1:50051";
   const baseUrl = address.includes("://") ? address : `${config.caFile ? "https" : "http"}://${address}`;
-  if (!URL.canParse(baseUrl)) throw new UserError(`The address ${address} is not of the form host:port.`);
-  const given = contentOf("--credential-file", flags.credentialFile)?.toString().trim();
-  const key = given ?? config.credential ?? keptCredential(config.dataDir, role);
+  if (!URL.canParse(baseUrl)) throw new UserError(`The address ${address} does not have the form host:port.`);
+  const fromFlag = readSetting("--credential-file", flags.credentialFile)?.toString().trim();
+  const key = fromFlag ?? config.credential ?? storedCredential(config.dataDir, role);
   if (!/^[\x21-\x7e]+$/.test(key)) {
     throw new UserError(
-      "The credential must be printable ASCII without spaces: check --credential-file or LATCHKEY_CREDENTIAL.",
+      "The credential must be printable ASCII without spaces. Check --credential-file or LATCHKEY_CREDENTIAL.",
     );
   }
   const nodeOptions = {
-    ca: contentOf("LATCHKEY_CA_FILE", config.caFile),
-    cert: contentOf("LATCHKEY_CERT_FILE", config.certFile),
-    key: contentOf("LATCHKEY_KEY_FILE", config.keyFile),
+    ca: readSetting("LATCHKEY_CA_FILE", config.caFile),
+    cert: readSetting("LATCHKEY_CERT_FILE", config.certFile),
+    key: readSetting("LATCHKEY_KEY_FILE", config.keyFile),
   };
   return createLatchkeyClient({
     key,
@@ -39,18 +40,18 @@ export function connect(
   });
 }
 
-function contentOf(setting: string, file: string | undefined): Buffer | undefined {
+function readSetting(setting: string, file: string | undefined): Buffer | undefined {
   try {
     return file === undefined ? undefined : readFileSync(file);
   } catch (cause) {
-    throw new UserError(`${setting} must be a file that can be read, and ${file} is not.`, { cause });
+    throw new UserError(`${setting} must be a readable file, and ${file} is not.`, { cause });
   }
 }
 
-function keptCredential(dataDir: string, role: Role): string {
+function storedCredential(dataDir: string, role: Role): string {
   const { operatorKeyFile, firstKeyFile } = createCredentials(dataDir);
   const file = role === "operator" ? operatorKeyFile : firstKeyFile;
   if (existsSync(file)) return readFileSync(file, "utf8").trim();
-  const wanted = role === "operator" ? "the operator's credential" : "an API key";
-  throw new UserError(`This command needs ${wanted}: give --credential-file or set LATCHKEY_CREDENTIAL.`);
+  const needed = role === "operator" ? "the operator credential" : "an API key";
+  throw new UserError(`This command needs ${needed}. Use --credential-file, or set LATCHKEY_CREDENTIAL.`);
 }

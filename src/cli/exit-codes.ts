@@ -4,12 +4,12 @@ import { LatchkeyError } from "../client/client.js";
 import { UserError } from "../errors.js";
 import { printable } from "./output.js";
 
-/** Raised by `key verify` for a key that is not valid: an answer, but one that scripts want to branch on. */
+/** Thrown by `key verify` for a key that is not valid. It sets the exit code, so that scripts can branch on it. */
 export class NotValid extends Error {
   override readonly name = "NotValid";
 }
 
-/** What scripts can tell apart. */
+/** The exit codes that scripts can distinguish. */
 const exitCodes = {
   success: 0,
   failure: 1,
@@ -33,7 +33,7 @@ const byStatus: Partial<Record<Code, number>> = {
   [Code.DeadlineExceeded]: exitCodes.unavailable,
 };
 
-/** Where the status alone would mislead: gRPC has one for what is too large and for what is too often. */
+/** Exceptions to the status: gRPC has one status for requests that are too large, and for those that are too many. */
 const byType: Partial<Record<LatchkeyError["type"], number>> = {
   "limits/rate_limited": exitCodes.unavailable,
   "limits/quota_exceeded": exitCodes.refused,
@@ -47,9 +47,9 @@ export function exitCodeOf(error: unknown): number {
   return exitCodes.failure;
 }
 
-/** Tells what the user can mend in a sentence; anything else is a fault of ours, told in full. */
+/** Prints a sentence for an error that the user can fix. Any other error is a bug and is printed with its stack. */
 export function reportError(error: unknown): void {
-  // Commander has told its own, and a key that is not valid was told as an answer.
+  // Commander prints its own errors, and the result for a key that is not valid is already printed.
   if (error instanceof CommanderError || error instanceof NotValid) return;
   process.stderr.write(`${sentenceOf(error)}\n`);
 }

@@ -11,14 +11,14 @@ import type { Identity } from "../../gen/latchkey/v1/identity_pb.js";
 import type { ClientConfig } from "../config.js";
 import {
   type CreateFlags,
-  calls,
+  callAction,
   createCommand,
   createOptions,
   jsonObject,
   listCommand,
   remoteCommand,
 } from "./command.js";
-import { type Columns, writeMore, writeRecord, writeTable } from "./output.js";
+import { type Columns, writeNextPageHint, writeRecord, writeTable } from "./output.js";
 
 const columns: Columns<Identity> = {
   ID: ({ identityId }) => identityId,
@@ -27,21 +27,21 @@ const columns: Columns<Identity> = {
   CREATED: ({ createdAt }) => createdAt,
 };
 
-/** `latchkey identity …`, with a key of the workspace. */
+/** `latchkey identity …`. It uses a key of the workspace. */
 export function identityCommand(config: ClientConfig): Command {
   const role = "key" as const;
   const showIdentity = ({ identity }: { identity?: Identity }) => identity && writeRecord(identity, columns);
-  const either = (value: string) => ({ case: "identity", value }) as const;
+  const byEitherId = (value: string) => ({ case: "identity", value }) as const;
 
   return new Command("identity")
-    .description("create, list and change the identities of a workspace")
+    .description("create, list, update and delete the identities of a workspace")
     .exitOverride()
     .addCommand(
       createCommand("create", "create an identity")
-        .argument("<externalId>", "your own identifier of it")
+        .argument("<externalId>", "your own identifier of the identity")
         .option("--meta <json>", "any JSON object", jsonObject)
         .action(
-          calls(config, {
+          callAction(config, {
             role,
             response: CreateIdentityResponseSchema,
             call: ({ identities }, { meta, ...flags }: CreateFlags & { meta?: JsonObject }, externalId) =>
@@ -52,16 +52,16 @@ export function identityCommand(config: ClientConfig): Command {
     )
     .addCommand(
       listCommand("list the identities, newest last")
-        .option("--search <text>", "only those whose externalId contains this")
+        .option("--search <text>", "only identities whose externalId contains this text")
         .action(
-          calls(config, {
+          callAction(config, {
             role,
             response: ListIdentitiesResponseSchema,
             call: ({ identities }, flags: { limit?: number; cursor?: string; search?: string }) =>
               identities.listIdentities({ limit: flags.limit, cursor: flags.cursor, search: flags.search }),
             show: ({ identities, pagination }) => {
               writeTable(identities, columns);
-              writeMore(pagination);
+              writeNextPageHint(pagination);
             },
           }),
         ),
@@ -70,10 +70,10 @@ export function identityCommand(config: ClientConfig): Command {
       remoteCommand("get", "show one identity")
         .argument("<identity>", "its identityId or externalId")
         .action(
-          calls(config, {
+          callAction(config, {
             role,
             response: GetIdentityResponseSchema,
-            call: ({ identities }, _flags, identity) => identities.getIdentity({ reference: either(identity) }),
+            call: ({ identities }, _flags, identity) => identities.getIdentity({ reference: byEitherId(identity) }),
             show: showIdentity,
           }),
         ),
@@ -83,11 +83,11 @@ export function identityCommand(config: ClientConfig): Command {
         .argument("<identity>", "its identityId or externalId")
         .requiredOption("--meta <json>", "any JSON object", jsonObject)
         .action(
-          calls(config, {
+          callAction(config, {
             role,
             response: UpdateIdentityResponseSchema,
             call: ({ identities }, { meta }: { meta?: JsonObject }, identity) =>
-              identities.updateIdentity({ reference: either(identity), meta }),
+              identities.updateIdentity({ reference: byEitherId(identity), meta }),
             show: showIdentity,
           }),
         ),
@@ -96,10 +96,10 @@ export function identityCommand(config: ClientConfig): Command {
       remoteCommand("delete", "delete an identity; its keys keep working without it")
         .argument("<identity>", "its identityId or externalId")
         .action(
-          calls(config, {
+          callAction(config, {
             role,
             response: DeleteIdentityResponseSchema,
-            call: ({ identities }, _flags, identity) => identities.deleteIdentity({ reference: either(identity) }),
+            call: ({ identities }, _flags, identity) => identities.deleteIdentity({ reference: byEitherId(identity) }),
             show: () => process.stdout.write("deleted\n"),
           }),
         ),

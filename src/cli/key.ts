@@ -16,7 +16,7 @@ import {
 import type { ClientConfig } from "../config.js";
 import {
   type CreateFlags,
-  calls,
+  callAction,
   collect,
   count,
   createCommand,
@@ -27,7 +27,7 @@ import {
   time,
 } from "./command.js";
 import { NotValid } from "./exit-codes.js";
-import { type Columns, writeMore, writeRecord, writeTable } from "./output.js";
+import { type Columns, writeNextPageHint, writeRecord, writeTable } from "./output.js";
 
 const columns: Columns<Key> = {
   ID: ({ keyId }) => keyId,
@@ -67,17 +67,16 @@ interface ListFlags {
   readonly state?: "enabled" | "disabled";
 }
 
-/** `latchkey key …`, with a key of the workspace. */
+/** `latchkey key …`. It uses a key of the workspace. */
 export function keyCommand(config: ClientConfig): Command {
   const role = "key" as const;
   const showKey = ({ key }: { key?: Key }) => key && writeRecord(key, columns);
 
-  /** `enable` and `disable` differ in one word. */
-  const switchCommand = (name: string, enabled: boolean) =>
-    remoteCommand(name, `${name} a key, from now on`)
+  const enabledCommand = (name: string, enabled: boolean) =>
+    remoteCommand(name, `${name} a key`)
       .argument("<keyId>")
       .action(
-        calls(config, {
+        callAction(config, {
           role,
           response: UpdateKeyResponseSchema,
           call: ({ keys }, _flags, keyId) => keys.updateKey({ keyId, enabled }),
@@ -86,21 +85,21 @@ export function keyCommand(config: ClientConfig): Command {
       );
 
   return new Command("key")
-    .description("create, list, change and verify the keys of a workspace")
+    .description("create, list, update, verify and delete the keys of a workspace")
     .exitOverride()
     .addCommand(
-      createCommand("create", "create a key, which is shown once")
-        .option("--name <name>", "what people call it")
-        .option("--prefix <prefix>", "what the secret begins with")
-        .option("--external-id <id>", "the identity that owns it, made unless it is there")
-        .option("--identity-id <id>", "the identity that owns it")
-        .option("--scope <name>", "what it may do with this service; can be given several times", collect)
-        .option("--permission <name>", "what it may do in your own application; can be given several times", collect)
+      createCommand("create", "create a key; its secret is shown only once")
+        .option("--name <name>", "a name for people")
+        .option("--prefix <prefix>", "the prefix of the secret")
+        .option("--external-id <id>", "the identity that owns the key; it is created if it does not exist")
+        .option("--identity-id <id>", "the identity that owns the key")
+        .option("--scope <name>", "a scope: what the key may do with this service; repeatable", collect)
+        .option("--permission <name>", "a permission: what the key may do in your own application; repeatable", collect)
         .option("--meta <json>", "any JSON object", jsonObject)
-        .option("--expires <time>", "when it ends", time)
-        .option("--disabled", "create it disabled")
+        .option("--expires <time>", "when the key expires", time)
+        .option("--disabled", "create the key disabled")
         .action(
-          calls(config, {
+          callAction(config, {
             role,
             response: CreateKeyResponseSchema,
             call: ({ keys }, { scope = [], permission = [], disabled, ...flags }: NewKeyFlags) =>
@@ -123,17 +122,17 @@ export function keyCommand(config: ClientConfig): Command {
     )
     .addCommand(
       listCommand("list the keys, newest last")
-        .option("--external-id <id>", "only those of this identity")
-        .option("--state <state>", "only those that are `enabled`, or `disabled`")
+        .option("--external-id <id>", "only keys of this identity")
+        .option("--state <state>", "only keys in this state: `enabled` or `disabled`")
         .action(
-          calls(config, {
+          callAction(config, {
             role,
             response: ListKeysResponseSchema,
             call: ({ keys }, { limit, cursor, externalId, state }: ListFlags) =>
               keys.listKeys({ limit, cursor, externalId, enabled: state && state === "enabled" }),
             show: ({ keys, pagination }) => {
               writeTable(keys, columns);
-              writeMore(pagination);
+              writeNextPageHint(pagination);
             },
           }),
         ),
@@ -142,7 +141,7 @@ export function keyCommand(config: ClientConfig): Command {
       remoteCommand("get", "show one key")
         .argument("<keyId>")
         .action(
-          calls(config, {
+          callAction(config, {
             role,
             response: GetKeyResponseSchema,
             call: ({ keys }, _flags, keyId) => keys.getKey({ keyId }),
@@ -150,14 +149,14 @@ export function keyCommand(config: ClientConfig): Command {
           }),
         ),
     )
-    .addCommand(switchCommand("disable", false))
-    .addCommand(switchCommand("enable", true))
+    .addCommand(enabledCommand("disable", false))
+    .addCommand(enabledCommand("enable", true))
     .addCommand(
-      createCommand("reroll", "replace a key by another with the same settings, which is shown once")
+      createCommand("reroll", "replace a key by another with the same settings; its secret is shown only once")
         .argument("<keyId>")
-        .option("--grace <ms>", "how many milliseconds the old secret goes on", count)
+        .option("--grace <ms>", "for how many milliseconds the old secret stays valid", count)
         .action(
-          calls(config, {
+          callAction(config, {
             role,
             response: RerollKeyResponseSchema,
             call: ({ keys }, { grace = 0, ...flags }: CreateFlags & { grace?: number }, keyId) =>
@@ -167,10 +166,10 @@ export function keyCommand(config: ClientConfig): Command {
         ),
     )
     .addCommand(
-      remoteCommand("delete", "delete a key for good")
+      remoteCommand("delete", "delete a key permanently")
         .argument("<keyId>")
         .action(
-          calls(config, {
+          callAction(config, {
             role,
             response: DeleteKeyResponseSchema,
             call: ({ keys }, _flags, keyId) => keys.deleteKey({ keyId }),
@@ -179,16 +178,16 @@ export function keyCommand(config: ClientConfig): Command {
         ),
     )
     .addCommand(
-      remoteCommand("verify", "verify the key that standard input holds; the exit code is 0 only if it is valid")
-        .option("--permissions <query>", "the permissions that it must hold, such as `a AND (b OR c)`")
+      remoteCommand("verify", "verify the key on standard input; the exit code is 0 only if it is valid")
+        .option("--permissions <query>", "the permissions that the key must have, such as `a AND (b OR c)`")
         .action(
-          calls(config, {
+          callAction(config, {
             role,
             response: VerifyKeyResponseSchema,
             call: ({ keys }, { permissions }: { permissions?: string }) =>
               keys.verifyKey({ key: readFileSync(0, "utf8").trim(), permissions }),
-            show: (verdict) =>
-              writeRecord(verdict, {
+            show: (result) =>
+              writeRecord(result, {
                 CODE: ({ code }) => VerificationCode[code],
                 "KEY ID": ({ keyId }) => keyId,
                 NAME: ({ name }) => name,
@@ -196,7 +195,7 @@ export function keyCommand(config: ClientConfig): Command {
                 IDENTITY: ({ identity }) => identity?.externalId,
                 EXPIRES: ({ expires }) => expires,
               }),
-            conclude: ({ valid }) => {
+            afterPrint: ({ valid }) => {
               if (!valid) throw new NotValid();
             },
           }),

@@ -7,8 +7,8 @@ import { keyCommand } from "./key.js";
 import { workspaceCommand } from "./workspace.js";
 
 /**
- * The command line. Everything but `serve`, `migrate` and `lease` talks to a running service over gRPC, and so does not
- * load the service itself: that would double the time that a command takes.
+ * The command line. All commands except `serve`, `migrate` and `lease` call a running service over gRPC. They do not
+ * load the service's own modules, because that would double the time of a command.
  */
 export function createProgram(environment: NodeJS.ProcessEnv): Command {
   const config = readClientConfig(environment);
@@ -27,7 +27,7 @@ export function createProgram(environment: NodeJS.ProcessEnv): Command {
     )
     .addCommand(
       new Command("migrate")
-        .description("bring the schema of DATABASE_URL up to date, and end")
+        .description("migrate the schema of DATABASE_URL to this version, and exit")
         .exitOverride()
         .action(async () => {
           const { databaseUrl } = readConfig(environment);
@@ -37,8 +37,8 @@ export function createProgram(environment: NodeJS.ProcessEnv): Command {
     )
     .addCommand(
       new Command("lease")
-        .description("change the lease time of the replicas on DATABASE_URL while they run, and end")
-        .argument("<ms>", "in milliseconds, 20 to 5000", leaseTime)
+        .description("change the lease time of all replicas on DATABASE_URL while they run, and exit")
+        .argument("<ms>", "milliseconds, 20 to 5000", leaseTime)
         .exitOverride()
         .action(async (ms: number) => {
           const { databaseUrl } = readConfig(environment);
@@ -52,7 +52,7 @@ export function createProgram(environment: NodeJS.ProcessEnv): Command {
     .addCommand(auditCommand(config));
 }
 
-/** What the database takes. */
+/** The range that the database accepts. */
 function leaseTime(text: string): number {
   const ms = count(text);
   if (ms < 20 || ms > 5000) throw new InvalidArgumentError("It must be from 20 to 5000.");

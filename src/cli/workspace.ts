@@ -11,7 +11,7 @@ import {
 import type { ClientConfig } from "../config.js";
 import {
   type CreateFlags,
-  calls,
+  callAction,
   collect,
   createCommand,
   createOptions,
@@ -19,7 +19,7 @@ import {
   remoteCommand,
 } from "./command.js";
 import { secretColumns } from "./key.js";
-import { type Columns, writeMore, writeRecord, writeTable } from "./output.js";
+import { type Columns, writeNextPageHint, writeRecord, writeTable } from "./output.js";
 
 const columns: Columns<Workspace> = {
   ID: ({ workspaceId }) => workspaceId,
@@ -36,19 +36,19 @@ interface RootKeyFlags extends CreateFlags {
   readonly scope?: string[];
 }
 
-/** `latchkey workspace …`, for the operator. */
+/** `latchkey workspace …`. It uses the operator credential. */
 export function workspaceCommand(config: ClientConfig): Command {
   const role = "operator" as const;
   const showWorkspace = ({ workspace }: { workspace?: Workspace }) => workspace && writeRecord(workspace, columns);
 
   return new Command("workspace")
-    .description("create, list, disable and enable workspaces, and make keys for them (the operator's)")
+    .description("create, list, disable and enable workspaces, and create root keys (operator credential)")
     .exitOverride()
     .addCommand(
-      createCommand("create", "create a workspace and its first key, which is shown once")
-        .argument("<name>", "what people call it")
+      createCommand("create", "create a workspace and its first key, whose secret is shown only once")
+        .argument("<name>", "a name for people")
         .action(
-          calls(config, {
+          callAction(config, {
             role,
             response: CreateWorkspaceResponseSchema,
             call: ({ workspaces }, flags: CreateFlags, name) =>
@@ -63,12 +63,15 @@ export function workspaceCommand(config: ClientConfig): Command {
         ),
     )
     .addCommand(
-      createCommand("create-root-key", "create a key for a workspace whose keys are lost; it is shown once")
+      createCommand(
+        "create-root-key",
+        "create a key for a workspace whose keys are lost; its secret is shown only once",
+      )
         .argument("<workspaceId>")
-        .option("--name <name>", "what people call it")
-        .option("--scope <name>", "what it may do, by default everything; can be given several times", collect)
+        .option("--name <name>", "a name for people")
+        .option("--scope <name>", "a scope of the key, by default all scopes; repeatable", collect)
         .action(
-          calls(config, {
+          callAction(config, {
             role,
             response: CreateRootKeyResponseSchema,
             call: ({ workspaces }, { name, scope = [], ...flags }: RootKeyFlags, workspaceId) =>
@@ -79,14 +82,14 @@ export function workspaceCommand(config: ClientConfig): Command {
     )
     .addCommand(
       listCommand("list the workspaces, newest last").action(
-        calls(config, {
+        callAction(config, {
           role,
           response: ListWorkspacesResponseSchema,
           call: ({ workspaces }, { limit, cursor }: { limit?: number; cursor?: string }) =>
             workspaces.listWorkspaces({ limit, cursor }),
           show: ({ workspaces, pagination }) => {
             writeTable(workspaces, columns);
-            writeMore(pagination);
+            writeNextPageHint(pagination);
           },
         }),
       ),
@@ -95,7 +98,7 @@ export function workspaceCommand(config: ClientConfig): Command {
       remoteCommand("get", "show one workspace")
         .argument("<workspaceId>")
         .action(
-          calls(config, {
+          callAction(config, {
             role,
             response: GetWorkspaceResponseSchema,
             call: ({ workspaces }, _flags, workspaceId) => workspaces.getWorkspace({ workspaceId }),
@@ -104,12 +107,12 @@ export function workspaceCommand(config: ClientConfig): Command {
         ),
     )
     .addCommand(
-      remoteCommand("disable", "refuse every key of a workspace, from now on")
+      remoteCommand("disable", "disable a workspace: all its keys are refused")
         .argument("<workspaceId>")
         .addOption(new Option("--reason <reason>", "why").choices([...reasons.keys()]).makeOptionMandatory())
-        .option("--note <text>", "more about it")
+        .option("--note <text>", "details of the reason")
         .action(
-          calls(config, {
+          callAction(config, {
             role,
             response: DisableWorkspaceResponseSchema,
             call: ({ workspaces }, { reason, note }: { reason: string; note?: string }, workspaceId) =>
@@ -119,10 +122,10 @@ export function workspaceCommand(config: ClientConfig): Command {
         ),
     )
     .addCommand(
-      remoteCommand("enable", "accept the keys of a workspace again")
+      remoteCommand("enable", "enable a workspace: its keys are accepted again")
         .argument("<workspaceId>")
         .action(
-          calls(config, {
+          callAction(config, {
             role,
             response: EnableWorkspaceResponseSchema,
             call: ({ workspaces }, _flags, workspaceId) => workspaces.enableWorkspace({ workspaceId }),
@@ -132,7 +135,7 @@ export function workspaceCommand(config: ClientConfig): Command {
     );
 }
 
-/** The reasons as they are typed: unpaid-billing. */
+/** The reasons as the user types them, such as unpaid-billing. */
 const reasons = new Map(
   Object.values(DisabledReason)
     .filter((reason): reason is DisabledReason => typeof reason === "number" && reason !== DisabledReason.UNSPECIFIED)

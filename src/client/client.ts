@@ -13,35 +13,36 @@ export {
   type LatchkeyErrorType,
 } from "./error.js";
 
-/** Typed clients of a running service, one for each resource. */
+/** Typed clients of a running service, one per resource. */
 export interface LatchkeyClient {
   readonly keys: Client<typeof KeysService>;
   readonly identities: Client<typeof IdentitiesService>;
   readonly workspaces: Client<typeof WorkspacesService>;
 }
 
-/** Whose calls they are, and the way they take. */
+/** The credential and the transport of the calls. */
 export type LatchkeyClientOptions = {
-  /** An API key, or the operator's credential for the workspaces. */
+  /** An API key, or the operator credential for workspace operations. */
   readonly key: string;
 } & (
   | {
-      /** The service's HTTP address, such as `https://keys.example.com`: calls are made with Connect, by fetch. */
+      /** The service's HTTP address, such as `https://keys.example.com`. Calls use Connect over fetch. */
       readonly url: string;
     }
   | {
-      /** Another way: gRPC by `createGrpcTransport` of @connectrpc/connect-node, for instance. */
+      /** Another transport, for example gRPC with `createGrpcTransport` of @connectrpc/connect-node. */
       readonly transport: Transport;
     }
 );
 
 /**
- * A client whose failed calls throw a LatchkeyError. It runs in Node, in browsers and on the edge: it needs nothing but
- * fetch, and with a transport not even that. What fails before the service has answered is Connect's own ConnectError.
+ * A client whose failed calls throw a LatchkeyError. It runs in Node, in browsers and on edge runtimes: it needs only
+ * fetch, and with a transport of your own not even that. A call that fails without a response from the service throws
+ * Connect's own ConnectError.
  */
 export function createLatchkeyClient(options: LatchkeyClientOptions): LatchkeyClient {
-  const way = "transport" in options ? options.transport : connectTo(options.url);
-  const transport = translateErrors(authorize(way, options.key));
+  const baseTransport = "transport" in options ? options.transport : connectTo(options.url);
+  const transport = translateErrors(authorize(baseTransport, options.key));
   return {
     keys: createClient(KeysService, transport),
     identities: createClient(IdentitiesService, transport),
@@ -49,12 +50,12 @@ export function createLatchkeyClient(options: LatchkeyClientOptions): LatchkeyCl
   };
 }
 
-/** A service that does not answer is not waited for for ever; a call can set its own `timeoutMs`. */
+/** Calls have a default timeout, so that they do not wait forever. A call can set its own `timeoutMs`. */
 function connectTo(url: string): Transport {
   return createConnectTransport({
     baseUrl: url,
     defaultTimeoutMs: 10_000,
-    // Connect would tell `fetch failed`, status unknown, of a service that is not there.
+    // Connect would report an unreachable service as `fetch failed`, with status unknown.
     fetch: (input, init) =>
       globalThis.fetch(input, init).catch((cause: unknown) => {
         if (init?.signal?.aborted) throw cause;
@@ -69,17 +70,20 @@ function connectTo(url: string): Transport {
   });
 }
 
-/** Wraps the transport, not its calls by an interceptor: those are set when a transport is made, and it may be given. */
+/**
+ * Wraps the transport. Interceptors are not possible: they are set when a transport is created, and the user may pass
+ * one.
+ */
 function authorize(transport: Transport, key: string): Transport {
-  // Refused here, because Headers would name the whole value, which is secret, in its error.
+  // Checked here, because the error of Headers would contain the whole value, which is secret.
   if (!/^[\x21-\x7e]+$/.test(key)) {
     throw new TypeError(
-      "The key must be printable ASCII without spaces; one that was read from a file may need trim().",
+      "The key must be printable ASCII without spaces. A key that was read from a file may need trim().",
     );
   }
-  const withKey = (given: ConstructorParameters<typeof Headers>[0]) => {
-    const headers = new Headers(given);
-    // Refused here, because a gRPC server drops such metadata without a word: the call would be made without its key.
+  const withKey = (init: ConstructorParameters<typeof Headers>[0]) => {
+    const headers = new Headers(init);
+    // Checked here, because a gRPC server silently drops such metadata: the call would run without its idempotency key.
     if (!/^[\x20-\x7e]*$/.test(headers.get("idempotency-key") ?? "")) {
       throw new TypeError("The Idempotency-Key must be printable ASCII.");
     }

@@ -8,36 +8,36 @@ import {
 } from "../../gen/google/rpc/error_details_pb.js";
 import type { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
 
-/** An error of the catalogue with its category, such as `authorization/workspace_disabled`: read off the proto's enum. */
+/** An error code with its category, such as `authorization/workspace_disabled`. Derived from the enum of the proto. */
 export type LatchkeyErrorType = TypeOf<Exclude<keyof typeof ErrorCode, "UNSPECIFIED">>;
 type TypeOf<Name> = Name extends `${infer Category}_${infer Code}` ? Lowercase<`${Category}/${Code}`> : never;
 
-/** The same without its category, such as `workspace_disabled`. `key_not_found` is in two categories. */
+/** An error code without its category, such as `workspace_disabled`. `key_not_found` is in two categories. */
 export type LatchkeyErrorCode = CodeOf<LatchkeyErrorType>;
 type CodeOf<Name> = Name extends `${string}/${infer Code}` ? Code : Name;
 
-/** What is wrong with one field of a request. */
+/** An error in one field of a request. */
 export interface FieldError {
   /** The field's path, such as `permissions[0]`. */
   readonly location: string;
-  /** What is wrong and how to mend it. */
+  /** Describes the error and how to fix it. */
   readonly message: string;
 }
 
-/** A call that the service refused, or failed to make. The message is the service's own sentence. */
+/** A call that the service refused, or that failed in the service. The message is the error's `detail`. */
 export class LatchkeyError<Name extends LatchkeyErrorCode = LatchkeyErrorCode> extends Error {
   override readonly name = "LatchkeyError";
-  /** Which error of the catalogue; a newer service may send one that this version does not list. */
+  /** The error code. A newer service may return one that this version does not list. */
   readonly code: Name;
   /** The code with its category. */
   readonly type: LatchkeyErrorType;
-  /** The gRPC status, whatever the protocol. */
+  /** The gRPC status, for every protocol. */
   readonly status: Code;
-  /** What the service's log calls the request. */
+  /** The id of the request in the service's log. */
   readonly requestId: string;
-  /** The fields to mend; empty unless the code is `invalid_input`. */
+  /** The invalid fields; empty unless the code is `invalid_input`. */
   readonly fieldErrors: readonly FieldError[];
-  /** After how many milliseconds to try again, where the service says so. */
+  /** The retry delay in milliseconds, if the service returned one. */
   readonly retryAfterMs: number | undefined;
 
   constructor(cause: ConnectError, { reason, metadata }: ErrorInfo) {
@@ -55,7 +55,10 @@ export class LatchkeyError<Name extends LatchkeyErrorCode = LatchkeyErrorCode> e
   }
 }
 
-/** Whether the service said so, and said this: a code, or a code with its category, such as `data/key_not_found`. */
+/**
+ * Whether an error comes from the service and, if a name is given, has this code: with or without its category, such as
+ * `data/key_not_found`.
+ */
 export function isLatchkeyError<Name extends LatchkeyErrorCode | LatchkeyErrorType = LatchkeyErrorCode>(
   error: unknown,
   name?: Name,
@@ -63,7 +66,7 @@ export function isLatchkeyError<Name extends LatchkeyErrorCode | LatchkeyErrorTy
   return error instanceof LatchkeyError && (name === undefined || name === error.code || name === error.type);
 }
 
-/** What a ConnectError tells by its details; undefined if it does not come from the service. */
+/** Reads the details of a ConnectError; undefined if the error does not come from the service. */
 export function toLatchkeyError(error: unknown): LatchkeyError | undefined {
   if (!(error instanceof ConnectError)) return undefined;
   const info = error.findDetails(ErrorInfoSchema).find(({ domain }) => domain === "latchkey");

@@ -1,22 +1,22 @@
-/** A server that this process can run, more than once, always at the same address. */
+/** A server that this process can start, more than once, always at the same address. */
 export interface Backend {
-  /** What people call it. */
+  /** The name for log lines. */
   readonly name: string;
-  /** How to connect to it: by a socket in the file system, which other users cannot reach. */
+  /** The URL of a Unix socket, which other users cannot access. */
   readonly url: string;
   /**
-   * Resolves when it answers; rejects with why it does not.
+   * Resolves when the server accepts connections; rejects with the reason if it does not start.
    *
-   * @param unwanted aborts a start that takes long, as the recovery of a database may; then nothing runs any more
+   * @param abortSignal aborts a start that takes long, such as the recovery of a database; no process remains then
    */
-  start(unwanted?: AbortSignal): Promise<Run>;
-  /** Clears away what was needed to run it. */
+  start(abortSignal?: AbortSignal): Promise<Run>;
+  /** Removes the temporary resources of the server. */
   discard(): void;
 }
 
-/** A server that runs. */
+/** A running server. */
 export interface Run {
-  /** Resolves when the server has ended, whoever ended it, to why that was, as far as it can be known. */
+  /** Resolves when the server has exited for any cause, to the reason as far as it is known. */
   readonly ended: Promise<string>;
   stop(): Promise<void>;
 }

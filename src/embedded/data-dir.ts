@@ -1,23 +1,25 @@
 import { accessSync, constants, existsSync, mkdirSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { UserError } from "../errors.js";
-import { refuseUnlessOurs } from "./private.js";
+import { assertPrivateFolder } from "./private.js";
 
-/** Makes the data folder, closed to others, unless it is there and can be used. */
+/** Creates the data folder, accessible only to its owner, unless a usable one exists. */
 export function makeDataDir(dataDir: string): void {
   try {
     makeFolders(dataDir);
     accessSync(dataDir, constants.W_OK);
   } catch (cause) {
     const { message } = cause as Error;
-    throw new UserError(`DATA_DIR must be a folder that can be written to, and ${dataDir} is not: ${message}.`, {
+    throw new UserError(`DATA_DIR must be a writable folder, and ${dataDir} is not: ${message}.`, {
       cause,
     });
   }
-  refuseUnlessOurs(dataDir);
+  assertPrivateFolder(dataDir);
 }
 
-/** One after the other: on a file system where none can be made, as in /proc, Node's own `recursive` never returns. */
+/**
+ * Creates one folder after the other: where no folder can be created, as in /proc, Node's `recursive` never returns.
+ */
 function makeFolders(folder: string): void {
   if (existsSync(folder)) {
     if (!statSync(folder).isDirectory()) throw new Error(`${folder} is not a folder`);
@@ -27,6 +29,6 @@ function makeFolders(folder: string): void {
   try {
     mkdirSync(folder, { mode: 0o700 });
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error; // else another start has made it meanwhile
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error; // else a concurrent start has created it
   }
 }

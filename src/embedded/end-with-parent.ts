@@ -1,11 +1,11 @@
 import { Worker } from "node:worker_threads";
 
-/** For what has to be done when the parent is gone: PostgreSQL is told to stop, and gets time for it. */
+/** The time for the normal shutdown after the parent is gone: PostgreSQL gets a stop signal, and needs time to stop. */
 const graceMs = 10_000;
 
 /**
- * Ends this process when its parent has ended, even if its own thread is stuck in a call that does not return, as on a file
- * system that does not answer. Otherwise it would go on without end, and with nobody who knows of it.
+ * Ends this process when its parent has exited, even if its main thread is blocked in a call that does not return, for
+ * example on a file system that does not respond. Otherwise it would run forever as an orphan.
  */
 export function endWithParent(): void {
   const watch = `

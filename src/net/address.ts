@@ -2,23 +2,25 @@ import { lookup } from "node:dns/promises";
 import { UserError } from "../errors.js";
 
 /**
- * The address that a host stands for. A name such as localhost may have several, and the servers do not agree on which
- * of them to listen: grpc-js takes all, each with limits of its own. The first it is, for every port.
+ * Resolves a host to one address. A name such as localhost may have several, and servers differ in which of them they
+ * listen on: grpc-js listens on all, each with its own limits. So every port uses the first address.
  */
 export async function addressOf(host: string): Promise<string> {
   return (await lookup(host)).address;
 }
 
-/** A host that clients on this machine can name: listening everywhere includes the loopback. */
+/** The host for clients on this machine: a wildcard address includes the loopback address. */
 export function clientHost(host: string): string {
   if (host === "0.0.0.0" || host === "::") return "127.0.0.1";
   return host.includes(":") ? `[${host}]` : host;
 }
 
-/** Tells why a port cannot be opened, and by which variable another is chosen. */
+/** The error for a port that cannot be opened. It names the variable that sets the port. */
 export function listenError(variable: string, host: string, port: number) {
   return (cause: Error): never => {
-    const why = /EADDRINUSE/.test(cause.message) ? "something else listens there already" : cause.message;
-    throw new UserError(`Cannot listen on ${host}:${port}: ${why}. Set HOST or ${variable} to use another.`, { cause });
+    const why = /EADDRINUSE/.test(cause.message) ? "the port is already in use" : cause.message;
+    throw new UserError(`Cannot listen on ${host}:${port}: ${why}. Set HOST or ${variable} to use another address.`, {
+      cause,
+    });
   };
 }

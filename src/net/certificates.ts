@@ -5,28 +5,29 @@ import { createSecureContext, type SecureContextOptions } from "node:tls";
 import { UserError } from "../errors.js";
 import type { Log } from "../observe/log.js";
 
-/** Where certificates are read from, in PEM form. */
+/** The files of the certificates, in PEM format. */
 export interface CertificateFiles {
   readonly certFile: string;
   readonly keyFile: string;
-  /** Who signs the certificates of clients; undefined: clients need none. */
+  /** The CAs of client certificates; undefined: clients need no certificate. */
   readonly clientCaFile: string | undefined;
 }
 
-/** What the ports present, and which clients they let in. */
+/** The TLS settings of the ports. */
 export interface Certificates {
-  /** What to present at this moment. */
+  /** The settings for new connections. */
   readonly current: SecureContextOptions;
-  /** For the making of a server: whether its clients need certificates. That does not change. */
+  /** Whether clients need certificates. Set when a server is created; it does not change later. */
   readonly clients: { readonly requestCert: boolean; readonly rejectUnauthorized: boolean };
-  /** Calls with what is to be presented to new connections from now on. */
+  /** Registers a listener that gets the new settings after a reload. */
   onChange(listener: (renewed: SecureContextOptions) => void): void;
   close(): void;
 }
 
 /**
- * Of TLS 1.2 only what has forward secrecy and authenticated encryption: whoever records a connection and learns the key of
- * the certificate later must not be able to read it. Node's own list has RSA key exchange and CBC, too.
+ * For TLS 1.2, only ciphers with forward secrecy and authenticated encryption. An attacker who records a connection and
+ * gets the certificate's key later must not be able to decrypt it. Node's default list also has RSA key exchange and
+ * CBC.
  */
 const ciphers = [
   ...["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"],
@@ -36,42 +37,42 @@ const ciphers = [
   ]),
 ].join(":");
 
-/** How often the files are looked at. */
-const lookEveryMs = 2_000;
+/** The interval at which the files are checked for changes. */
+const reloadIntervalMs = 2_000;
 
 /**
- * Reads the certificates, and reads them again when the files change. They are compared by what is in them, again and
- * again: notices of the file system get lost where a whole folder is exchanged by a symbolic link, as Kubernetes does,
- * and on network drives. By hand, because grpc-js's own watcher refuses every connection while a file is broken.
+ * Reads the certificates, and reloads them when the files change. It polls the content of the files, because file
+ * system notifications get lost on network drives, and where a symbolic link replaces a whole folder, as in Kubernetes.
+ * Written by hand, because grpc-js's own watcher refuses every connection while a file is invalid.
  */
 export async function openCertificates(files: CertificateFiles, log: Log): Promise<Certificates> {
   let current = await readCertificates(files);
-  let complaint = "";
+  let lastError = "";
   const listeners: ((renewed: SecureContextOptions) => void)[] = [];
   const closed = new AbortController();
 
-  async function look(): Promise<void> {
-    const found = await readCertificates(files);
-    complaint = "";
-    if (isSame(found, current)) return;
-    current = found;
-    for (const tell of listeners) tell(found);
-    log.info({ validTo: new X509Certificate(found.cert).validTo }, "the certificates were renewed");
+  async function reload(): Promise<void> {
+    const loaded = await readCertificates(files);
+    lastError = "";
+    if (hasSameContent(loaded, current)) return;
+    current = loaded;
+    for (const listener of listeners) listener(loaded);
+    log.info({ validTo: new X509Certificate(loaded.cert).validTo }, "the certificates were renewed");
   }
 
-  async function keepLooking(): Promise<void> {
+  async function pollFiles(): Promise<void> {
     for (;;) {
-      await sleep(lookEveryMs, undefined, { ref: false });
+      await sleep(reloadIntervalMs, undefined, { ref: false });
       if (closed.signal.aborted) return;
-      await look().catch(({ message }: Error) => {
-        if (message !== complaint)
-          log.error({ reason: message }, "the new certificates cannot be used; the old ones stay");
-        complaint = message;
+      await reload().catch(({ message }: Error) => {
+        if (message !== lastError)
+          log.error({ reason: message }, "the new certificates cannot be used; the old ones remain in use");
+        lastError = message;
       });
     }
   }
 
-  void keepLooking();
+  void pollFiles();
   const needed = files.clientCaFile !== undefined;
   return {
     get current() {
@@ -83,44 +84,49 @@ export async function openCertificates(files: CertificateFiles, log: Log): Promi
   };
 }
 
-/** What is in the files, once it is known that a server can use it; or what is wrong with it, by the variable's name. */
+/** Reads and validates the files. The error of an invalid file names its variable. */
 export async function readCertificates({ certFile, keyFile, clientCaFile }: CertificateFiles) {
   const cert = await read("TLS_CERT_FILE", certFile);
   const key = await read("TLS_KEY_FILE", keyFile);
   const ca = clientCaFile === undefined ? undefined : await read("TLS_CLIENT_CA_FILE", clientCaFile);
 
-  const certificate = parsed("TLS_CERT_FILE", certFile, "a certificate in PEM form", () => new X509Certificate(cert));
-  const privateKey = parsed("TLS_KEY_FILE", keyFile, "a private key in PEM form, without a passphrase", () =>
+  const certificate = parseFile(
+    "TLS_CERT_FILE",
+    certFile,
+    "a certificate in PEM format",
+    () => new X509Certificate(cert),
+  );
+  const privateKey = parseFile("TLS_KEY_FILE", keyFile, "a private key in PEM format, without a passphrase", () =>
     createPrivateKey(key),
   );
-  if (ca) parsed("TLS_CLIENT_CA_FILE", clientCaFile, "certificates in PEM form", () => new X509Certificate(ca));
+  if (ca) parseFile("TLS_CLIENT_CA_FILE", clientCaFile, "certificates in PEM format", () => new X509Certificate(ca));
   if (!certificate.checkPrivateKey(privateKey)) {
     throw new UserError(`TLS_KEY_FILE must be the key of the certificate in TLS_CERT_FILE, and ${keyFile} is not.`);
   }
   const context = { cert, key, ca, minVersion: "TLSv1.2", ciphers } as const;
-  parsed("TLS_CERT_FILE", certFile, "a certificate that a TLS server can use", () => createSecureContext(context));
+  parseFile("TLS_CERT_FILE", certFile, "a certificate that a TLS server can use", () => createSecureContext(context));
   return context;
 }
 
 async function read(variable: string, file: string): Promise<Buffer> {
   return readFile(file).catch((cause: Error) => {
-    throw new UserError(`${variable} must be a file that can be read, and ${file} is not: ${cause.message}.`, {
+    throw new UserError(`${variable} must be a readable file, and ${file} is not: ${cause.message}.`, {
       cause,
     });
   });
 }
 
-function parsed<T>(variable: string, file: string | undefined, expected: string, parse: () => T): T {
+function parseFile<T>(variable: string, file: string | undefined, expected: string, parse: () => T): T {
   try {
     return parse();
   } catch (cause) {
-    throw new UserError(`${variable} must hold ${expected}, and ${file} does not.`, { cause });
+    throw new UserError(`${variable} must contain ${expected}, and ${file} does not.`, { cause });
   }
 }
 
 type Contents = Awaited<ReturnType<typeof readCertificates>>;
 
-function isSame(one: Contents, other: Contents): boolean {
+function hasSameContent(one: Contents, other: Contents): boolean {
   return one.cert.equals(other.cert) && one.key.equals(other.key) && one.ca?.equals(other.ca ?? empty) !== false;
 }
 

@@ -2,13 +2,13 @@ import type { ServerResponse } from "node:http";
 import { Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 
-/** The connections of a server that are open. An encrypted one is a socket of its own, over another. */
+/** The open connections of a server. A TLS connection is a socket of its own, on top of another. */
 export interface SocketSet extends Iterable<Socket> {
-  /** Closes those on which nothing has come yet: no server counts them as idle, and some wait for them for ever. */
+  /** Closes connections that have received no bytes. No server counts them as idle, and some wait for them forever. */
   closeUnasked(): void;
 }
 
-/** Keeps the connections of a server, from now on. */
+/** Tracks the connections that a server accepts from now on. */
 export function trackSockets(server: Server): SocketSet {
   const sockets = new Set<Socket>();
   for (const event of ["connection", "secureConnection"]) {
@@ -26,8 +26,8 @@ export function trackSockets(server: Server): SocketSet {
 }
 
 /**
- * Accepts no more connections, and leaves alone those that there are: the close() of an HTTP server would end the idle
- * ones, too. Resolves when all have ended; can be called again.
+ * Stops accepting connections and keeps the existing ones: the close() of an HTTP server would also end idle ones.
+ * Resolves when all connections have ended. It can be called more than once.
  */
 export function stopListening(server: Server): Promise<void> {
   return new Promise((resolve) => {
@@ -36,7 +36,7 @@ export function stopListening(server: Server): Promise<void> {
   });
 }
 
-/** The answer that is being made on a connection, by an inner part of Node: nothing else tells. */
+/** The response in flight on a connection. It is a private field of Node's socket; no public API has it. */
 export function responseInFlight(socket: Duplex): ServerResponse | undefined {
   return (socket as Duplex & { readonly _httpMessage?: ServerResponse | null })._httpMessage ?? undefined;
 }

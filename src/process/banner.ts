@@ -2,19 +2,19 @@ import type { App } from "../app.js";
 import type { Config } from "../config.js";
 import type { CertificateFiles } from "../net/certificates.js";
 
-export interface BannerFacts {
+export interface BannerOptions {
   readonly config: Config;
   readonly app: App;
   readonly operatorKeyFile: string;
-  /** Where the key of the first workspace is kept; undefined if this installation has none. */
+  /** The file with the key of the first workspace; undefined if this installation has none. */
   readonly firstKeyFile: string | undefined;
-  /** That key, if it is to be shown: at the one start that made it, on a terminal. */
+  /** That key, if it is to be printed: only at the start that created it, and only on a terminal. */
   readonly shownKey: string | undefined;
 }
 
-/** The first lines on the screen: what runs where, and what to paste next. */
-export function banner(facts: BannerFacts): string {
-  const { config, app, operatorKeyFile, firstKeyFile, shownKey } = facts;
+/** The text that the start prints: the addresses, the settings, and example commands. */
+export function banner(options: BannerOptions): string {
+  const { config, app, operatorKeyFile, firstKeyFile, shownKey } = options;
   const rows = {
     "HTTP/JSON, Connect": app.httpUrl,
     gRPC: app.grpcAddress,
@@ -31,10 +31,10 @@ Latchkey is running.
 ${Object.entries(rows)
   .map(([name, value]) => `  ${name.padEnd(20)}${value}`)
   .join("\n")}
-${shownKey ? `\nThe key of your first workspace, shown this once:\n\n  ${shownKey}\n` : ""}
+${shownKey ? `\nThe key of your first workspace (shown only once):\n\n  ${shownKey}\n` : ""}
 Try it in another terminal:
 
-${examples(facts)
+${examples(options)
   .map((example) => `  ${example}\n`)
   .join("\n")}
 Ctrl-C stops it.
@@ -42,36 +42,40 @@ Ctrl-C stops it.
 }
 
 function tls({ certFile, clientCaFile }: CertificateFiles): string {
-  return `certificate from ${certFile}${clientCaFile ? `; clients need one that ${clientCaFile} signed` : ""}`;
+  return `certificate from ${certFile}${clientCaFile ? `; client certificates are required, signed by ${clientCaFile}` : ""}`;
 }
 
 function redis({ databaseUrl, redis }: Config): string {
   if (redis) return "from REDIS_URL";
-  return databaseUrl ? "none (set REDIS_URL to have a cache)" : "embedded";
+  return databaseUrl ? "none (set REDIS_URL to use a Redis cache)" : "embedded";
 }
 
-/** Commands that read the credential from its file: nothing to fill in, and no secret in the shell's history. */
-function examples({ config, app, operatorKeyFile, firstKeyFile }: BannerFacts): string[] {
-  const trust = config.tls ? `${trusting(config.tls)} ` : "";
+/**
+ * The commands read the credential from its file, so they work as pasted and leave no secret in the shell's history.
+ */
+function examples({ config, app, operatorKeyFile, firstKeyFile }: BannerOptions): string[] {
+  const tlsFlags = config.tls ? `${caFlags(config.tls)} ` : "";
   if (firstKeyFile === undefined) {
-    const operator = config.operatorKey ? "$OPERATOR_KEY" : contentOf(operatorKeyFile);
+    const operator = config.operatorKey ? "$OPERATOR_KEY" : catFile(operatorKeyFile);
     const body = `-H 'Content-Type: application/json' -d '{"name":"My first workspace"}'`;
-    return [`curl ${trust}${app.httpUrl}/v2/workspaces.createWorkspace -H "Authorization: Bearer ${operator}" ${body}`];
+    return [
+      `curl ${tlsFlags}${app.httpUrl}/v2/workspaces.createWorkspace -H "Authorization: Bearer ${operator}" ${body}`,
+    ];
   }
-  const bearer = `-H "Authorization: Bearer ${contentOf(firstKeyFile)}"`;
+  const bearer = `-H "Authorization: Bearer ${catFile(firstKeyFile)}"`;
   const grpcUrl = `${config.tls ? "https" : "http"}://${app.grpcAddress}`;
   return [
-    `curl -X POST ${trust}${app.httpUrl}/v1/keys.listKeys ${bearer}`,
-    `npx buf curl --protocol grpc ${trust || "--http2-prior-knowledge "}${bearer} ${grpcUrl}/latchkey.v1.KeysService/ListKeys`,
+    `curl -X POST ${tlsFlags}${app.httpUrl}/v1/keys.listKeys ${bearer}`,
+    `npx buf curl --protocol grpc ${tlsFlags || "--http2-prior-knowledge "}${bearer} ${grpcUrl}/latchkey.v1.KeysService/ListKeys`,
   ];
 }
 
-/** The certificate itself is trusted: who signed it need not be known to this machine. */
-function trusting({ certFile, clientCaFile }: CertificateFiles): string {
+/** The commands trust the certificate itself, because this machine may not know its CA. */
+function caFlags({ certFile, clientCaFile }: CertificateFiles): string {
   return `--cacert ${quoted(certFile)}${clientCaFile ? " --cert client.crt --key client.key" : ""}`;
 }
 
-function contentOf(file: string): string {
+function catFile(file: string): string {
   return `$(cat ${quoted(file)})`;
 }
 

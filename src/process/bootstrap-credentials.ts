@@ -2,17 +2,17 @@ import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from "nod
 import { join } from "node:path";
 import { isOperatorKey } from "../config.js";
 import { makeDataDir } from "../embedded/data-dir.js";
-import { refuseUnlessSecret } from "../embedded/private.js";
+import { assertPrivateFile } from "../embedded/private.js";
 import { UserError } from "../errors.js";
 import { mintSecret } from "../keys/secret.js";
 
-/** The credentials that are made at the first start and kept in the data folder, readable by its owner alone. */
+/** The credentials that the first start generates and stores in the data folder, readable only by its owner. */
 export interface Credentials {
-  /** The operator's credential; made when it is first asked for. */
+  /** The operator credential. It is generated at the first call. */
   operatorKey(): string;
-  /** Keeps the key of the first workspace, so that the examples go on working after a restart. */
-  keepFirstKey(key: string): void;
-  /** Whether there is such a key. */
+  /** Stores the key of the first workspace, so that the example commands still work after a restart. */
+  storeFirstKey(key: string): void;
+  /** Whether the key of the first workspace is stored. */
   hasFirstKey(): boolean;
   readonly operatorKeyFile: string;
   readonly firstKeyFile: string;
@@ -26,38 +26,38 @@ export function createCredentials(dataDir: string): Credentials {
     firstKeyFile,
     operatorKey() {
       makeDataDir(dataDir);
-      if (!existsSync(operatorKeyFile)) keep(operatorKeyFile, mintSecret("operator").plaintext);
+      if (!existsSync(operatorKeyFile)) storeSecret(operatorKeyFile, mintSecret("operator").plaintext);
       return readSecret(operatorKeyFile);
     },
-    // In place of an older one, whose workspace is gone if there is a new first one.
-    keepFirstKey: (key) => keep(firstKeyFile, key),
+    // Replaces an older key: if there is a new first workspace, the workspace of the old key no longer exists.
+    storeFirstKey: (key) => storeSecret(firstKeyFile, key),
     hasFirstKey() {
       if (!existsSync(firstKeyFile)) return false;
-      readSecret(firstKeyFile); // it is about to be named in commands for pasting
+      readSecret(firstKeyFile); // validates the file, because the banner's commands read it
       return true;
     },
   };
 }
 
 function readSecret(file: string): string {
-  refuseUnlessSecret(file);
+  assertPrivateFile(file);
   const secret = readFileSync(file, "utf8").trim();
   if (!isOperatorKey(secret)) {
     throw new UserError(
-      `${file} (DATA_DIR) must hold at least 24 printable ASCII characters without spaces, and it does not. Remove the file, and start again.`,
+      `${file} (DATA_DIR) must contain at least 24 printable ASCII characters without spaces, and it does not. Remove the file, and start again.`,
     );
   }
   return secret;
 }
 
-/** Writes a secret whole or not at all: a start that is cut off here must not leave an empty credential. */
-function keep(file: string, secret: string): void {
-  const draft = `${file}.${process.pid}`;
+/** Writes a secret atomically: a start that is interrupted here must not leave an empty credential. */
+function storeSecret(file: string, secret: string): void {
+  const temporaryFile = `${file}.${process.pid}`;
   try {
-    writeFileSync(draft, `${secret}\n`, { mode: 0o600 });
-    renameSync(draft, file);
+    writeFileSync(temporaryFile, `${secret}\n`, { mode: 0o600 });
+    renameSync(temporaryFile, file);
   } catch (cause) {
-    rmSync(draft, { force: true });
-    throw new UserError(`A credential cannot be kept in DATA_DIR: ${(cause as Error).message}.`, { cause });
+    rmSync(temporaryFile, { force: true });
+    throw new UserError(`A credential cannot be stored in DATA_DIR: ${(cause as Error).message}.`, { cause });
   }
 }

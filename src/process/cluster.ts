@@ -8,19 +8,19 @@ import type { Log, LogLevel } from "../observe/log.js";
 import { combineCounts, combineMetrics, type Metrics, type MetricsData } from "../observe/metrics.js";
 import { standardLimits } from "../overload/limits.js";
 
-/** What the service is made from if several processes serve it. */
+/** The options of a service with several worker processes. */
 export interface ClusterOptions extends Omit<AppOptions, "guard" | "limits"> {
   readonly workers: number;
   readonly logLevel: LogLevel;
 }
 
-/** What one worker is made from. It has secrets in it, so it goes through the channel and not the command line. */
+/** The options of one worker. They contain secrets, so they go through the IPC channel and not the command line. */
 export interface WorkerOptions extends Omit<ClusterOptions, "workers" | "metricsPort" | "log"> {
-  /** Which of the workers it is, counted from 1; the one that replaces it is the same. */
+  /** The number of the worker, from 1. Its replacement gets the same number. */
   readonly number: number;
 }
 
-/** What the primary asks of a worker. */
+/** The calls that the primary makes to a worker. */
 export interface WorkerCalls {
   open(options: WorkerOptions): Promise<Addresses>;
   createFirstWorkspace(name: string): ReturnType<App["createFirstWorkspace"]>;
@@ -31,7 +31,7 @@ export interface WorkerCalls {
 
 type Addresses = Pick<App, "httpUrl" | "grpcAddress">;
 
-/** How a call goes through the channel. */
+/** A call, as it is sent through the IPC channel. */
 export interface WorkerRequest {
   readonly id: number;
   readonly call: keyof WorkerCalls;
@@ -40,23 +40,25 @@ export interface WorkerRequest {
 
 export type WorkerResponse =
   | { readonly value: unknown }
-  | { readonly failure: { readonly mendable: boolean; readonly message: string } };
+  | { readonly failure: { readonly userFacing: boolean; readonly message: string } };
 
-/** Keeps a worker that ends as soon as it has started from keeping the machine busy. */
-const leastBetweenStartsMs = 1_000;
+/** Limits how often a worker that exits immediately is restarted, so that it does not keep the machine busy. */
+const minRestartIntervalMs = 1_000;
 
 /**
- * Opens the application in several processes on the same ports, so that it can use as many cores. Each is a replica:
- * they share nothing but the ports. Resolves when all of them serve.
+ * Opens the application in several processes on the same ports, so that it can use several cores. Each worker is a
+ * replica: the workers share only the ports. Resolves when all of them serve.
  */
 export async function openCluster({ workers, metricsPort, log, ...options }: ClusterOptions): Promise<App> {
   cluster.setupPrimary({ exec: fileURLToPath(new URL("./worker.js", import.meta.url)), args: [] });
-  // Connections last, so how they are spread at first is how the load stays spread. By turns, 64 connections came to 32
-  // and 32 for two workers, one after the other; left to the kernel (SCHED_NONE), to 8 and 56 or 48 and 16. The price, one
-  // handing over, is paid by connection and not by call.
+  // Connections are long-lived, so their initial distribution decides the distribution of the load. Round robin gave
+  // two workers 32 of 64 connections each. The kernel (SCHED_NONE) gave them 8 and 56, or 48 and 16. The cost, one
+  // message between processes, is per connection and not per call.
   cluster.schedulingPolicy = cluster.SCHED_RR;
-  const first = keepWorker({ ...options, number: 1 }, log);
-  const others = Array.from({ length: workers - 1 }, (_, index) => keepWorker({ ...options, number: index + 2 }, log));
+  const first = superviseWorker({ ...options, number: 1 }, log);
+  const others = Array.from({ length: workers - 1 }, (_, index) =>
+    superviseWorker({ ...options, number: index + 2 }, log),
+  );
   const all = [first, ...others];
   let metricsServer: Awaited<ReturnType<typeof openMetricsServer>> | undefined;
 
@@ -70,7 +72,7 @@ export async function openCluster({ workers, metricsPort, log, ...options }: Clu
 
   async function close(): Promise<void> {
     metricsServer?.close();
-    // All of them first: a client that one sends away must not get to another that is about to stop accepting.
+    // First for all workers: a client that one worker disconnects must not reconnect to another that is shutting down.
     await stopAccepting();
     await Promise.all(all.map((worker) => worker.close()));
   }
@@ -80,10 +82,10 @@ export async function openCluster({ workers, metricsPort, log, ...options }: Clu
     if (metricsPort !== undefined)
       metricsServer = await openMetricsServer(metrics, options.host, metricsPort, log, standardLimits);
     return {
-      // Those of all others too: cluster gives all the same ports, even where each asks for a free one.
+      // All workers have these addresses: cluster gives them the same ports, even if each asks for a free one.
       ...(await first.opened),
       metricsUrl: metricsServer?.url,
-      createFirstWorkspace: (name) => first.ask("createFirstWorkspace", name),
+      createFirstWorkspace: (name) => first.request("createFirstWorkspace", name),
       metrics,
       stopAccepting,
       close,
@@ -95,39 +97,42 @@ export async function openCluster({ workers, metricsPort, log, ...options }: Clu
 }
 
 /**
- * Keeps a worker running: when its process ends unexpectedly, another takes its place. `opened` rejects if the first one
- * cannot open. Later on, one that cannot open is tried again: the other workers still serve, and what it lacks may come
- * back.
+ * Supervises a worker: when its process exits unexpectedly, another replaces it. `opened` rejects if the first process
+ * cannot open. A replacement that cannot open is restarted: the other workers still serve, and the resource that it
+ * lacks may become available again.
  */
-function keepWorker(options: WorkerOptions, log: Log) {
+function superviseWorker(options: WorkerOptions, log: Log) {
   let current = forkWorker();
   let closing = false;
-  // Counts go on where the process before left off. Prometheus would take a smaller sum for a restart of all workers, and
-  // count what the others have counted once more.
-  let countedBefore: MetricsData = [];
+  // Counters continue from the values of the previous process. Prometheus would treat a smaller sum as a restart of all
+  // workers, and count the values of the others again.
+  let previousCounts: MetricsData = [];
   let lastRead: MetricsData = [];
 
   const opened = new Promise<Addresses>((resolve, reject) => {
     let hasOpened = false;
 
     async function run(): Promise<void> {
-      const addresses = await current.ask("open", options);
-      if (hasOpened) log.info({ worker: options.number, ...addresses }, "the worker is replaced");
+      const addresses = await current.request("open", options);
+      if (hasOpened) log.info({ worker: options.number, ...addresses }, "the worker was replaced");
       hasOpened = true;
       resolve(addresses);
       throw await current.ended;
     }
 
-    async function keep(): Promise<void> {
+    async function superviseLoop(): Promise<void> {
       for (;;) {
-        const pause = sleep(leastBetweenStartsMs);
+        const pause = sleep(minRestartIntervalMs);
         const error = await run().catch((error: Error) => error);
         if (closing) return;
-        // A signal is no failure to open. At Ctrl-C, which reaches the workers too, we are about to be told to close.
+        // A signal is not a failure to open. Ctrl-C also reaches the workers, and the primary is about to close them.
         if (!hasOpened && !(error instanceof WorkerEnded && error.signal)) return reject(error);
-        log.error({ worker: options.number, reason: error?.message }, "a worker is lost; another takes its place");
+        log.error(
+          { worker: options.number, reason: error?.message },
+          "a worker exited unexpectedly; starting a replacement",
+        );
         await current.end();
-        countedBefore = await combineCounts([countedBefore, lastRead]);
+        previousCounts = await combineCounts([previousCounts, lastRead]);
         lastRead = [];
         await pause;
         if (closing) return;
@@ -135,74 +140,75 @@ function keepWorker(options: WorkerOptions, log: Log) {
       }
     }
 
-    void keep();
+    void superviseLoop();
   });
 
-  /** One that has ended has nothing left to stop. */
+  /** Ignores a worker that has exited: there is nothing to stop. */
   async function stop(call: "stopAccepting" | "close"): Promise<void> {
     closing = true;
-    await current.ask(call).catch((error) => {
+    await current.request(call).catch((error) => {
       if (!(error instanceof WorkerEnded)) throw error;
     });
   }
 
   return {
     opened,
-    ask: <Call extends keyof WorkerCalls>(call: Call, ...argument: Parameters<WorkerCalls[Call]>) =>
-      current.ask(call, ...argument),
+    request: <Call extends keyof WorkerCalls>(call: Call, ...argument: Parameters<WorkerCalls[Call]>) =>
+      current.request(call, ...argument),
     async readMetrics(): Promise<MetricsData[]> {
-      // One that has ended, and is not replaced yet, has what it had counted.
-      lastRead = await current.ask("readMetrics").catch(() => combineCounts([lastRead]));
-      return [countedBefore, lastRead];
+      // A worker that has exited and is not replaced yet contributes its last known counts.
+      lastRead = await current.request("readMetrics").catch(() => combineCounts([lastRead]));
+      return [previousCounts, lastRead];
     },
     stopAccepting: () => stop("stopAccepting"),
-    /** Lets it finish its calls. */
+    /** Graceful: the worker finishes its calls in flight. */
     close: () => stop("close").finally(() => current.end()),
   };
 }
 
-/** A process that is one worker for as long as it lives. */
+/** One worker process, from its fork to its exit. */
 function forkWorker() {
   const worker = cluster.fork();
-  const waiting = new Map<number, (answer: WorkerResponse | WorkerEnded) => void>();
-  // What is sent before it listens is lost; it answers question 0 when it does.
-  const listens = new Promise((settle) => waiting.set(0, settle));
-  let asked = 0;
-  let hasEnded: WorkerEnded | undefined;
+  const pending = new Map<number, (response: WorkerResponse | WorkerEnded) => void>();
+  // Messages sent before the worker listens are lost. It sends a response with id 0 when it does.
+  const listening = new Promise((settle) => pending.set(0, settle));
+  let lastId = 0;
+  let exit: WorkerEnded | undefined;
 
   const ended = new Promise<WorkerEnded>((resolve) => {
     worker.once("exit", (code, signal) => resolve(new WorkerEnded(code, signal)));
-    // Sending to a process that has just ended fails, of which its end tells. One that could not begin has no end.
+    // Sending to a process that has just exited fails too; its `exit` event covers that. A process that could not be
+    // started has no `exit` event.
     worker.on("error", ({ message }) => worker.process.pid ?? resolve(new WorkerEnded(message, null)));
   });
-  void ended.then((end) => {
-    hasEnded = end;
-    for (const settle of waiting.values()) settle(end);
+  void ended.then((error) => {
+    exit = error;
+    for (const settle of pending.values()) settle(error);
   });
-  worker.on("message", ({ id, ...answer }: WorkerResponse & { id: number }) => {
-    waiting.get(id)?.(answer);
-    waiting.delete(id);
+  worker.on("message", ({ id, ...response }: WorkerResponse & { id: number }) => {
+    pending.get(id)?.(response);
+    pending.delete(id);
   });
 
   return {
     ended,
-    async ask<Call extends keyof WorkerCalls>(
+    async request<Call extends keyof WorkerCalls>(
       call: Call,
       ...[argument]: Parameters<WorkerCalls[Call]>
     ): Promise<Awaited<ReturnType<WorkerCalls[Call]>>> {
-      await listens;
-      const id = ++asked;
-      const answer =
-        hasEnded ??
+      await listening;
+      const id = ++lastId;
+      const response =
+        exit ??
         (await new Promise<WorkerResponse | WorkerEnded>((settle) => {
-          waiting.set(id, settle);
+          pending.set(id, settle);
           worker.send({ id, call, argument } satisfies WorkerRequest, () => {});
         }));
-      if (answer instanceof WorkerEnded) throw answer;
-      if ("failure" in answer) throw new (answer.failure.mendable ? UserError : Error)(answer.failure.message);
-      return answer.value as Awaited<ReturnType<WorkerCalls[Call]>>;
+      if (response instanceof WorkerEnded) throw response;
+      if ("failure" in response) throw new (response.failure.userFacing ? UserError : Error)(response.failure.message);
+      return response.value as Awaited<ReturnType<WorkerCalls[Call]>>;
     },
-    /** Ends it at once; its channel closes, and it goes. */
+    /** Ends the process immediately: it exits when its IPC channel closes. */
     async end(): Promise<void> {
       if (worker.isConnected()) worker.process.disconnect();
       await ended;
@@ -210,13 +216,13 @@ function forkWorker() {
   };
 }
 
-/** A worker's process is gone. */
+/** The process of a worker has exited. */
 class WorkerEnded extends Error {
   override readonly name = "WorkerEnded";
   readonly signal: string | null;
 
   constructor(code: number | string, signal: string | null) {
-    super(`its process ended ${signal ? `by ${signal}` : `with ${code}`}`);
+    super(`its process ${signal ? `was ended by ${signal}` : `exited with ${code}`}`);
     this.signal = signal;
   }
 }

@@ -10,21 +10,21 @@ import { createCredentials } from "./bootstrap-credentials.js";
 import { openCluster } from "./cluster.js";
 import { limitHeapGrowth } from "./gc.js";
 
-/** Runs the service until it is told to stop, then stops all that it started. */
+/** Runs the service until a signal arrives, then stops everything that it started. */
 export async function serve(config: Config): Promise<void> {
   limitHeapGrowth();
-  const stopping = firstStopSignal();
-  const toldToStop = once(stopping, "abort");
+  const shutdownSignal = onFirstStopSignal();
+  const shutdownRequested = once(shutdownSignal, "abort");
   const log = createLog(config.logLevel);
   const credentials = createCredentials(config.dataDir);
   let backends: Backends | undefined;
   let app: App | undefined;
   try {
-    if (config.tls) await readCertificates(config.tls); // a mistake in them is told before anything is started
+    if (config.tls) await readCertificates(config.tls); // fail early, before anything is started
     if (config.databaseUrl === undefined) {
       const { dataDir, searchPath } = config;
-      const wanted = { dataDir, searchPath, withRedis: config.redis === undefined, durable: true };
-      backends = await startBackends(wanted, log, stopping);
+      const backendsOptions = { dataDir, searchPath, withRedis: config.redis === undefined, durable: true };
+      backends = await startBackends(backendsOptions, log, shutdownSignal);
     }
     const options = {
       ...config,
@@ -35,15 +35,15 @@ export async function serve(config: Config): Promise<void> {
     };
     app = config.workers === 1 ? await openApp(options) : await openCluster(options);
     const newKey = backends && (await app.createFirstWorkspace("My first workspace"))?.key;
-    if (newKey) credentials.keepFirstKey(newKey);
+    if (newKey) credentials.storeFirstKey(newKey);
     const firstKeyFile = backends && credentials.hasFirstKey() ? credentials.firstKeyFile : undefined;
-    // Elsewhere than on a terminal, what is printed is kept: in a journal, or in the log of a container.
+    // The key is printed only on a terminal. Other output is stored, in a journal or in the log of a container.
     const shownKey = process.stdout.isTTY ? newKey : undefined;
     process.stdout.write(banner({ ...credentials, config, app, firstKeyFile, shownKey }));
 
-    await Promise.race([toldToStop, backends?.ended.then(backendsLost) ?? toldToStop]);
+    await Promise.race([shutdownRequested, backends?.ended.then(backendsLost) ?? shutdownRequested]);
   } catch (error) {
-    if (error !== stopping.reason) throw error; // else it was told to stop before the backends had started
+    if (error !== shutdownSignal.reason) throw error; // else the shutdown came before the backends had started
   } finally {
     await app?.close();
     await backends?.stop();
@@ -51,24 +51,25 @@ export async function serve(config: Config): Promise<void> {
 }
 
 /**
- * Aborts at the first signal to stop. Another one, later, does not wait; the embedded backends stop by themselves when
- * this process is gone. "Later", because npm passes Ctrl-C on to a process that the terminal has already told.
+ * Aborts at the first SIGINT or SIGTERM. A second one, more than a second later, exits immediately; the embedded
+ * backends stop by themselves when this process is gone. The delay is needed because npm forwards Ctrl-C to a process
+ * that has already received it from the terminal.
  */
-function firstStopSignal(): AbortSignal {
-  const stopping = new AbortController();
-  let toldAt: number | undefined;
+function onFirstStopSignal(): AbortSignal {
+  const shutdown = new AbortController();
+  let firstSignalAt: number | undefined;
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.on(signal, () => {
-      if (toldAt !== undefined && Date.now() - toldAt > 1_000) process.exit(130);
-      toldAt ??= Date.now();
-      stopping.abort();
+      if (firstSignalAt !== undefined && Date.now() - firstSignalAt > 1_000) process.exit(130);
+      firstSignalAt ??= Date.now();
+      shutdown.abort();
     });
   }
-  return stopping.signal;
+  return shutdown.signal;
 }
 
 function backendsLost(): never {
   throw new UserError(
-    "The process that keeps the embedded backends running was ended, so Latchkey stops too. Start it again.",
+    "The process that supervises the embedded backends has ended, so Latchkey stops too. Start it again.",
   );
 }

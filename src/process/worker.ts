@@ -1,6 +1,6 @@
-// A process of its own for one of several workers: the whole application, on ports that all workers share. It does what
-// the primary asks of it. It ends when the channel between them closes, which Node's cluster sees to from the first
-// moment on: so not even kill -9 of the primary leaves a worker behind.
+// The process of one worker: the whole application, on ports that all workers share. It performs the calls of the
+// primary. It exits when the IPC channel between them closes, which Node's cluster ensures from the start. So even kill
+// -9 of the primary leaves no worker behind.
 
 import { type App, openApp } from "../app.js";
 import { UserError } from "../errors.js";
@@ -10,7 +10,7 @@ import { limitHeapGrowth } from "./gc.js";
 
 limitHeapGrowth();
 
-let opening: Promise<App> = Promise.reject(new Error("the worker was not told to open"));
+let opening: Promise<App> = Promise.reject(new Error("the worker has not received its options"));
 opening.catch(() => {});
 
 const calls: WorkerCalls = {
@@ -21,16 +21,16 @@ const calls: WorkerCalls = {
   },
   createFirstWorkspace: async (name) => (await opening).createFirstWorkspace(name),
   readMetrics: async () => (await (await opening).metrics()).getMetricsAsJSON(),
-  // What could not be opened has closed itself.
+  // An application that could not be opened has closed itself.
   stopAccepting: async () => (await opening.catch(() => undefined))?.stopAccepting(),
   close: async () => (await opening.catch(() => undefined))?.close(),
 };
 
-// Ctrl-C reaches the whole process group, and service managers tell every process; the primary decides what follows.
+// Ctrl-C reaches the whole process group, and service managers signal every process. The primary decides when to close.
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => {});
 process.on("message", async ({ id, call, argument }: WorkerRequest) => {
-  const answer = await perform(calls[call] as (argument: unknown) => Promise<unknown>, argument);
-  process.send?.({ id, ...answer });
+  const response = await perform(calls[call] as (argument: unknown) => Promise<unknown>, argument);
+  process.send?.({ id, ...response });
 });
 
 process.send?.({ id: 0 });
@@ -39,7 +39,7 @@ async function perform(call: (argument: unknown) => Promise<unknown>, argument: 
   try {
     return { value: await call(argument) };
   } catch (error) {
-    if (error instanceof UserError) return { failure: { mendable: true, message: error.message } };
-    return { failure: { mendable: false, message: error instanceof Error ? `${error.stack}` : `${error}` } };
+    if (error instanceof UserError) return { failure: { userFacing: true, message: error.message } };
+    return { failure: { userFacing: false, message: error instanceof Error ? `${error.stack}` : `${error}` } };
   }
 }

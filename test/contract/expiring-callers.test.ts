@@ -28,7 +28,9 @@ describe("privilege escalation by expiry: a key that expires", () => {
           const request = { scopes, externalId: "user_1", ...end, ...more };
           const { detail } = await scene.refused(code, "createKey", caller.key, request);
           expect(detail).toContain(`expires at ${new Date(caller.expires).toISOString()}`);
-          expect(detail).toMatch(/let that key end by then, give it no scopes, or use a key that ends later/);
+          expect(detail).toMatch(
+            /Set an expiry no later than this one, give that key no scopes, or use a key that expires later/,
+          );
         }
       }
       expect(await readAllSettings(scene)).toEqual(before);

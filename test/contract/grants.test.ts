@@ -61,7 +61,7 @@ describe.each(grants)("a key with the scopes $holds", ({ holds, may, mayNot }) =
       const before = await readAllSettings(scene);
       const grant = { scopes, name: "granted", externalId: "user_1" };
       const { detail } = await scene.refused(code, "createKey", caller.key, grant);
-      expect(detail).toMatch(/can give only scopes that it holds, and this API key does not hold `[^`]+`/);
+      expect(detail).toMatch(/can grant only scopes that it has, and this API key does not have `[^`]+`/);
       for (const { keyId } of [weaker, caller]) {
         await scene.refused(code, "updateKey", caller.key, { keyId, ...grant });
       }
@@ -87,7 +87,7 @@ describe.each(grants)("a key with the scopes $holds", ({ holds, may, mayNot }) =
           }
           details.add((await refused(code, "deleteKey", caller.key, { keyId })).detail);
         }
-        expect([...details]).toEqual([expect.stringMatching(/only keys whose scopes it holds itself.*use a key that/)]);
+        expect([...details]).toEqual([expect.stringMatching(/only keys whose scopes it has itself.*Use a key that/)]);
         await refused("data/key_not_found", "updateKey", caller.key, { keyId: `${enabled.keyId}x`, enabled: false });
         expect(await readAllSettings(scene)).toEqual(before);
         expect(await ok("verifyKey", home.key, { key: enabled.key })).toMatchObject({ code: "VALID" });
@@ -194,7 +194,7 @@ describe("a key that changes itself", () => {
         { expires: null, scopes: [] },
       ]) {
         const { detail } = await scene.refused(code, "updateKey", key, { keyId, ...change });
-        expect(detail).toMatch(/neither enable itself, nor postpone or lift its own expiry.*use another key/);
+        expect(detail).toMatch(/cannot enable itself, extend or remove its own expiry.*Use another key/);
       }
       expect(await readSettings(scene, keyId)).toMatchObject({ expires, scopes });
       await scene.clock.advance(day);

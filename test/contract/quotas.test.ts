@@ -30,7 +30,7 @@ describe("a workspace that has reached its quota of keys", () => {
       ] as [OperationName, CallRequest][]) {
         const { detail } = await scene.refused(exceeded, operation, scene.home.key, request);
         expect(detail).toBe(
-          "This workspace has reached its quota of 3 keys. Delete keys that are not needed any more, or ask the operator for a larger quota.",
+          "This workspace has reached its quota of 3 keys. Delete keys that are no longer needed, or ask the operator for a larger quota.",
         );
       }
       expect(await scene.ok("listKeys", scene.home.key)).toHaveLength(3);
@@ -152,7 +152,7 @@ describe("a workspace that has reached its quota of stored bytes", () => {
     ] as [OperationName, CallRequest][]) {
       const { detail } = await scene.refused(exceeded, operation, scene.home.key, request);
       expect(detail, JSON.stringify(request)).toBe(
-        "This workspace has reached its quota of 50000 stored bytes, its audit events included. Delete what is not needed any more, wait until old audit events are removed, or ask the operator for a larger quota.",
+        "This workspace has reached its quota of 50000 stored bytes, including its audit events. Delete data that is no longer needed, wait until old audit events are removed, or ask the operator for a larger quota.",
       );
     }
   });

@@ -2,23 +2,23 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { describe, expect, test } from "vitest";
-import { leftOf, type Process, until } from "./processes.js";
+import { type Process, remainingProcesses, until } from "./processes.js";
 import {
   call,
-  ending,
-  expectReadableFailure,
+  expectUserError,
   launch,
-  makePlace,
+  makeSandbox,
   readSecret,
   type Service,
   start,
   stop,
+  waitForExit,
 } from "./service.js";
 
-test("a PostgreSQL that is killed is started again: the service goes on, and every acknowledged write is there", async () => {
-  const place = makePlace();
-  const service = await start(place);
-  const key = readSecret(place.firstKeyFile);
+test("a killed embedded PostgreSQL is restarted: the service continues, and every acknowledged write exists", async () => {
+  const sandbox = makeSandbox();
+  const service = await start(sandbox);
+  const key = readSecret(sandbox.firstKeyFile);
   const acknowledged: string[] = [];
 
   for (let round = 0; round < 3; round++) {
@@ -33,38 +33,41 @@ test("a PostgreSQL that is killed is started again: the service goes on, and eve
     const { data } = await call(service, "/v2/identities.getIdentity", key, { externalId });
     expect(data).toMatchObject({ externalId });
   }
-  const said = service.stderr().split("\n");
-  expect(said.filter((line) => line.includes("the embedded PostgreSQL has ended"))).toHaveLength(3);
-  await until("it says so", () => (service.stderr().match(/PostgreSQL runs again/g) ?? []).length === 3 || undefined);
+  const logLines = service.stderr().split("\n");
+  expect(logLines.filter((line) => line.includes("the embedded PostgreSQL exited"))).toHaveLength(3);
+  await until(
+    "the restarts are logged",
+    () => (service.stderr().match(/PostgreSQL was restarted/g) ?? []).length === 3 || undefined,
+  );
 
-  const family = service.family();
+  const descendants = service.descendants();
   expect(await stop(service)).toMatchObject({ code: 0 });
-  expect(await leftOf(family, place.folder)).toEqual([]);
+  expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
 });
 
-test("why the process that hosts the backends fails is in the log, and nothing is left of it", async () => {
-  const place = makePlace();
-  const fault = join(place.folder, "fault.mjs");
+test("if the process that hosts the backends fails, the reason is logged and no process remains", async () => {
+  const sandbox = makeSandbox();
+  const fault = join(sandbox.folder, "fault.mjs");
   writeFileSync(
     fault,
     `if (process.argv[1]?.endsWith("host.js")) process.on("SIGUSR2", () => { throw new Error("made up"); });`,
   );
-  const service = await start(place, { set: { NODE_OPTIONS: `--import ${pathToFileURL(fault).href}` } });
-  const family = service.family();
+  const service = await start(sandbox, { set: { NODE_OPTIONS: `--import ${pathToFileURL(fault).href}` } });
+  const descendants = service.descendants();
   process.kill(hostOf(service).pid, "SIGUSR2");
   expect((await service.ended).code).not.toBe(0);
-  const said = service.stderr().split("\n");
-  const lines = said.filter((line) => line.includes("that hosts the embedded backends") && line.startsWith("{"));
+  const logLines = service.stderr().split("\n");
+  const lines = logLines.filter((line) => line.includes("that hosts the embedded backends") && line.startsWith("{"));
   expect(lines.map((line) => JSON.parse(line))).toMatchObject([
-    { reason: "made up", msg: "the process that hosts the embedded backends has failed, and ends" },
+    { reason: "made up", msg: "the process that hosts the embedded backends has failed and exits" },
   ]);
-  expect(await leftOf(family, place.folder)).toEqual([]);
+  expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
 });
 
-describe("while the process that hosts the backends is stuck, as on a file system that does not answer,", () => {
+describe("while the process that hosts the backends is stuck, for example on a file system that does not respond,", () => {
   const launchStuck = async () => {
-    const place = makePlace();
-    const fault = join(place.folder, "fault.mjs");
+    const sandbox = makeSandbox();
+    const fault = join(sandbox.folder, "fault.mjs");
     writeFileSync(
       fault,
       `import fs from "node:fs";
@@ -72,32 +75,32 @@ describe("while the process that hosts the backends is stuck, as on a file syste
       if (process.argv[1]?.endsWith("host.js")) fs.accessSync = () => { fs.writeFileSync("stuck", ""); for (;;); };
       syncBuiltinESMExports();`,
     );
-    const launched = launch(place, { set: { NODE_OPTIONS: `--import ${pathToFileURL(fault).href}` } });
-    await until("it is stuck", () => existsSync(join(place.folder, "stuck")) || undefined);
-    return { place, launched, family: launched.family() };
+    const launched = launch(sandbox, { set: { NODE_OPTIONS: `--import ${pathToFileURL(fault).href}` } });
+    await until("it is stuck", () => existsSync(join(sandbox.folder, "stuck")) || undefined);
+    return { sandbox, launched, descendants: launched.descendants() };
   };
 
-  test("the first SIGTERM ends the service, and it with the service", async () => {
-    const { place, launched, family } = await launchStuck();
+  test("the first SIGTERM stops the service and the host process", async () => {
+    const { sandbox, launched, descendants } = await launchStuck();
     launched.signal("SIGTERM");
-    expect(await ending(launched)).toMatchObject({ code: 0, stderr: "" });
-    expect(await leftOf(family, place.folder)).toEqual([]);
+    expect(await waitForExit(launched)).toMatchObject({ code: 0, stderr: "" });
+    expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
   });
 
-  test("it does not outlive a service that is killed", async () => {
-    const { place, launched, family } = await launchStuck();
+  test("the host process does not outlive a killed service", async () => {
+    const { sandbox, launched, descendants } = await launchStuck();
     launched.signal("SIGKILL");
-    expect(await leftOf(family, place.folder)).toEqual([]);
+    expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
   });
 
-  test("the service gives the start up after a while, and says so in a sentence", async () => {
-    const { place, launched } = await launchStuck();
-    expectReadableFailure(await ending(launched, 90_000), "DATA_DIR", /stuck for \d+ seconds/);
-    expect(await leftOf([], place.folder)).toEqual([]);
+  test("the start fails after a timeout, with a readable error", async () => {
+    const { sandbox, launched } = await launchStuck();
+    expectUserError(await waitForExit(launched, 90_000), "DATA_DIR", /stuck for \d+ seconds/);
+    expect(await remainingProcesses([], sandbox.folder)).toEqual([]);
   });
 });
 
-/** Creates identities one after the other; resolves to the status of the first that is refused. */
+/** Creates identities one after the other. Resolves to the status of the first refused request. */
 async function writeUntilRefused(service: Service, key: string, prefix: string, acknowledged: string[]) {
   for (let number = 0; ; number++) {
     const externalId = `${prefix}-${number}`;
@@ -112,15 +115,15 @@ async function status(service: Service, key: string): Promise<number> {
 }
 
 function hostOf(service: Service): Process {
-  const host = service.family().find(({ command }) => /\/host\.js /.test(command));
-  if (host === undefined) throw new Error("there is no host of the backends");
+  const host = service.descendants().find(({ command }) => /\/host\.js /.test(command));
+  if (host === undefined) throw new Error("no process hosts the backends");
   return host;
 }
 
 function postmasterOf(service: Service): Process {
   const host = hostOf(service);
-  const family = service.family();
-  const postmaster = family.find(({ command, parent }) => parent === host.pid && /\/postgres -D/.test(command));
-  if (postmaster === undefined) throw new Error("there is no PostgreSQL");
+  const descendants = service.descendants();
+  const postmaster = descendants.find(({ command, parent }) => parent === host.pid && /\/postgres -D/.test(command));
+  if (postmaster === undefined) throw new Error("PostgreSQL does not run");
   return postmaster;
 }

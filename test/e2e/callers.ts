@@ -11,35 +11,35 @@ import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
 import { toComparable, toRequestMessage } from "../contract/messages.js";
 import { type OperationName, operationOf } from "../contract/operations.js";
 
-/** What became of a call, as far as its client can know. */
-export type Fate =
+/** The outcome of a call, as far as the client can know it. */
+export type Outcome =
   | { readonly kind: "answered"; readonly data: Fields }
-  /** Answered with an error of the catalogue. */
-  | { readonly kind: "declined"; readonly code: string }
-  /** There was no connection to send it on. */
+  /** The response was an error of the catalogue. */
+  | { readonly kind: "refused"; readonly code: string }
+  /** There was no connection, so the call was not sent. */
   | { readonly kind: "unsent" }
-  /** Sent, but the server said that it had not taken it: it can be sent again without a thought. */
-  | { readonly kind: "returned" }
-  /** Sent, and nobody knows what became of it. */
-  | { readonly kind: "cut"; readonly why: string };
+  /** Sent, but the server reported that it did not process the call (REFUSED_STREAM). A retry is safe. */
+  | { readonly kind: "unprocessed" }
+  /** Sent, but there was no response. The call may or may not have taken effect. */
+  | { readonly kind: "disconnected"; readonly why: string };
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** A client with one connection of its own. */
+/** A client with its own connection. */
 export interface Caller {
-  /** @param idempotencyKey with which the same can be asked for again */
-  call(operation: OperationName, credential: string, request: Fields, idempotencyKey?: string): Promise<Fate>;
+  /** @param idempotencyKey makes the call safe to retry */
+  call(operation: OperationName, credential: string, request: Fields, idempotencyKey?: string): Promise<Outcome>;
   close(): void;
 }
 
-/** Where a service is, and who signed its certificate if its ports are encrypted. */
+/** The addresses of a service, and the CA of its certificate if it uses TLS. */
 export interface Target {
   readonly httpUrl: string;
   readonly grpcAddress: string;
   readonly ca?: string;
 }
 
-/** Every kind of client that the service is called by. */
+/** Every kind of client that the tests use. */
 export const callerKinds = {
   "HTTP, kept alive": openHttp,
   "Connect, kept alive": openConnect,
@@ -49,11 +49,11 @@ export const callerKinds = {
 
 export type CallerKind = keyof typeof callerKinds;
 
-/** Asks until it is judged: a service that has only just started may say that it cannot yet. */
-export async function judged(caller: Caller, ...asked: Parameters<Caller["call"]>): Promise<Fate> {
+/** Retries while the service is unavailable: right after its start, it may not be able to verify keys yet. */
+export async function callUntilAvailable(caller: Caller, ...args: Parameters<Caller["call"]>): Promise<Outcome> {
   for (let attempt = 1; ; attempt++) {
-    const fate = await caller.call(...asked);
-    if (fate.kind !== "declined" || fate.code !== "service_unavailable" || attempt === 50) return fate;
+    const outcome = await caller.call(...args);
+    if (outcome.kind !== "refused" || outcome.code !== "service_unavailable" || attempt === 50) return outcome;
     await sleep(100);
   }
 }
@@ -63,18 +63,18 @@ function openHttp({ httpUrl, ca }: Target): Caller {
   const request = ca ? requestHttps : requestHttp;
   return {
     async call(operation, credential, body, idempotencyKey) {
-      // Lists are asked by POST, too; that path is the last.
+      // Lists also accept POST; that route is the last.
       const path = operationOf(operation).routes.at(-1)?.[1];
       const headers = { ...headersOf(credential, idempotencyKey), "content-type": "application/json" };
       try {
-        const sent = request(`${httpUrl}${path}`, { agent, method: "POST", headers, timeout: patienceMs });
-        sent.once("timeout", () => sent.destroy(new Error("no answer in time")));
+        const sent = request(`${httpUrl}${path}`, { agent, method: "POST", headers, timeout: callTimeoutMs });
+        sent.once("timeout", () => sent.destroy(new Error("no response before the timeout")));
         const response = await new Promise<IncomingMessage>((resolve, reject) => {
           sent.once("response", resolve).once("error", reject).end(JSON.stringify(body));
         });
         return readEnvelope(Buffer.concat(await response.toArray()).toString());
       } catch (error) {
-        return fateOf(error);
+        return outcomeOf(error);
       }
     },
     close: () => agent.destroy(),
@@ -87,7 +87,7 @@ function openConnect({ httpUrl, ca }: Target): Caller {
     baseUrl: httpUrl,
     httpVersion: "1.1",
     nodeOptions: { agent },
-    defaultTimeoutMs: patienceMs,
+    defaultTimeoutMs: callTimeoutMs,
   });
   return { ...overTransport(transport), close: () => agent.destroy() };
 }
@@ -95,15 +95,18 @@ function openConnect({ httpUrl, ca }: Target): Caller {
 function openGrpcConnect({ grpcAddress, ca }: Target): Caller {
   const baseUrl = `${ca ? "https" : "http"}://${grpcAddress}`;
   const sessionManager = new Http2SessionManager(baseUrl, {}, ca ? { ca } : {});
-  hearErrors(sessionManager);
-  const transport = createGrpcTransport({ baseUrl, sessionManager, defaultTimeoutMs: patienceMs });
+  ignoreSessionErrors(sessionManager);
+  const transport = createGrpcTransport({ baseUrl, sessionManager, defaultTimeoutMs: callTimeoutMs });
   return { ...overTransport(transport), close: () => sessionManager.abort() };
 }
 
 function openGrpcJs({ grpcAddress, ca }: Target): Caller {
-  const trust = ca ? credentials.createSsl(Buffer.from(ca)) : credentials.createInsecure();
-  // Retries would hide what is looked for; and by default, the clients of one process share a connection.
-  const client = new Client(grpcAddress, trust, { "grpc.enable_retries": 0, "grpc.use_local_subchannel_pool": 1 });
+  const channelCredentials = ca ? credentials.createSsl(Buffer.from(ca)) : credentials.createInsecure();
+  // Retries would hide the errors that the tests look for. By default, the clients of one process share a connection.
+  const client = new Client(grpcAddress, channelCredentials, {
+    "grpc.enable_retries": 0,
+    "grpc.use_local_subchannel_pool": 1,
+  });
   return {
     call(operation, credential, request, idempotencyKey) {
       const { rpc } = operationOf(operation);
@@ -111,10 +114,10 @@ function openGrpcJs({ grpcAddress, ca }: Target): Caller {
       const metadata = Metadata.fromHttp2Headers(headersOf(credential, idempotencyKey));
       const path = `/${rpc.parent.typeName}/${rpc.name}`;
       return new Promise((resolve) => {
-        const deadline = Date.now() + patienceMs;
-        client.makeUnaryRequest(path, asIs, asIs, bytes, metadata, { deadline }, (error, answer = empty) => {
-          if (error) resolve(fateOfStatus(error));
-          else resolve({ kind: "answered", data: toComparable(rpc.output, fromBinary(rpc.output, answer)) });
+        const deadline = Date.now() + callTimeoutMs;
+        client.makeUnaryRequest(path, asIs, asIs, bytes, metadata, { deadline }, (error, response = empty) => {
+          if (error) resolve(outcomeOfStatus(error));
+          else resolve({ kind: "answered", data: toComparable(rpc.output, fromBinary(rpc.output, response)) });
         });
       });
     },
@@ -122,26 +125,26 @@ function openGrpcJs({ grpcAddress, ca }: Target): Caller {
   };
 }
 
-/** connect-node 2.1.2 lets go of a session on which it is about to emit an error, and that would end the test run. */
-function hearErrors(sessions: Http2SessionManager): void {
+/** connect-node 2.1.2 drops its listeners of a session that later emits an error. That would end the test run. */
+function ignoreSessionErrors(sessions: Http2SessionManager): void {
   const request = sessions.request.bind(sessions);
-  const heard = new WeakSet<object>();
-  sessions.request = async (...asked) => {
-    const stream = await request(...asked);
-    if (stream.session && !heard.has(stream.session)) heard.add(stream.session.on("error", () => {}));
+  const handled = new WeakSet<object>();
+  sessions.request = async (...args) => {
+    const stream = await request(...args);
+    if (stream.session && !handled.has(stream.session)) handled.add(stream.session.on("error", () => {}));
     return stream;
   };
 }
 
-/** Longer than any call may take. */
-const patienceMs = 20_000;
+/** Longer than the maximum duration of a call. */
+const callTimeoutMs = 20_000;
 
 const empty = Buffer.alloc(0);
 const asIs = (bytes: Buffer) => bytes;
 
 function agentOf(ca: string | undefined): HttpAgent {
-  const one = { keepAlive: true, maxSockets: 1 };
-  return ca ? new HttpsAgent({ ...one, ca }) : new HttpAgent(one);
+  const options = { keepAlive: true, maxSockets: 1 };
+  return ca ? new HttpsAgent({ ...options, ca }) : new HttpAgent(options);
 }
 
 function headersOf(credential: string, idempotencyKey: string | undefined): Record<string, string> {
@@ -156,46 +159,46 @@ function overTransport(transport: Transport): Pick<Caller, "call"> {
       const headers = headersOf(credential, idempotencyKey);
       try {
         const message = toRequestMessage(rpc.input, request);
-        const answer = await transport.unary(rpc, undefined, undefined, headers, message);
-        return { kind: "answered", data: toComparable(rpc.output, answer.message) };
+        const response = await transport.unary(rpc, undefined, undefined, headers, message);
+        return { kind: "answered", data: toComparable(rpc.output, response.message) };
       } catch (error) {
-        return fateOf(error);
+        return outcomeOf(error);
       }
     },
   };
 }
 
-/** What is not an envelope was not written by the service. */
-function readEnvelope(text: string): Fate {
+/** A body without the envelope does not come from the service. */
+function readEnvelope(text: string): Outcome {
   const { data, error, meta } = JSON.parse(text) as { data?: Fields; error?: { type: string }; meta?: Fields };
-  if (meta === undefined) return { kind: "cut", why: `answered with ${text}` };
-  return error ? { kind: "declined", code: lastWord(error.type) } : { kind: "answered", data: data ?? {} };
+  if (meta === undefined) return { kind: "disconnected", why: `unexpected response: ${text}` };
+  return error ? { kind: "refused", code: lastSegment(error.type) } : { kind: "answered", data: data ?? {} };
 }
 
-function lastWord(path: string): string {
+function lastSegment(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1);
 }
 
 /** An error of Node's or Connect's client. */
-function fateOf(error: unknown): Fate {
+function outcomeOf(error: unknown): Outcome {
   const info = error instanceof ConnectError ? error.findDetails(ErrorInfoSchema)[0] : undefined;
-  if (info) return { kind: "declined", code: info.reason.toLowerCase() };
+  if (info) return { kind: "refused", code: info.reason.toLowerCase() };
   const { message, cause } = error as Error;
   const { code: innermost, syscall } = (cause ?? error) as NodeJS.ErrnoException;
   if (innermost === "ECONNREFUSED" || syscall === "connect") return { kind: "unsent" };
-  if (/REFUSED_STREAM/.test(message)) return { kind: "returned" };
-  return { kind: "cut", why: `${message} (${innermost})` };
+  if (/REFUSED_STREAM/.test(message)) return { kind: "unprocessed" };
+  return { kind: "disconnected", why: `${message} (${innermost})` };
 }
 
 /** An error of grpc-js's client. */
-function fateOfStatus(error: ServiceError): Fate {
+function outcomeOfStatus(error: ServiceError): Outcome {
   const [bytes] = error.metadata.get("grpc-status-details-bin");
   if (bytes instanceof Buffer) {
     const details = fromBinary(StatusSchema, bytes).details.map((detail) => anyUnpack(detail, ErrorInfoSchema));
-    return { kind: "declined", code: details.find(Boolean)?.reason.toLowerCase() ?? "no reason" };
+    return { kind: "refused", code: details.find(Boolean)?.reason.toLowerCase() ?? "no reason" };
   }
-  // In these words it says that it found no connection to send the call on.
+  // The message of grpc-js if it has no connection.
   if (/^No connection established/.test(error.details)) return { kind: "unsent" };
-  if (/REFUSED_STREAM|Stream refused/.test(error.details)) return { kind: "returned" };
-  return { kind: "cut", why: error.message };
+  if (/REFUSED_STREAM|Stream refused/.test(error.details)) return { kind: "unprocessed" };
+  return { kind: "disconnected", why: error.message };
 }

@@ -3,10 +3,10 @@ import { connect, createServer } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { createDatabase } from "../support/harness.js";
 import { leaveOut } from "../support/skip.js";
-import { leftOf } from "./processes.js";
-import { call, deadPort, ending, expectReadableFailure, launch, makePlace, type Place, start } from "./service.js";
+import { remainingProcesses } from "./processes.js";
+import { call, expectUserError, launch, makeSandbox, type Sandbox, start, unusedPort, waitForExit } from "./service.js";
 
-describe("a value that cannot be used is named, with what is expected instead:", () => {
+describe("an invalid value is reported by name, with the expected value:", () => {
   test.each([
     ["HOST", "two words", /127\.0\.0\.1/],
     ["HTTP_PORT", "http", /port number/],
@@ -20,69 +20,69 @@ describe("a value that cannot be used is named, with what is expected instead:",
     ["DOCS_BASE_URL", "docs.example.com", /https:\/\//],
     ["LOG_LEVEL", "loud", /info.*debug/],
   ])("%s=%s", async (variable, value, expected) => {
-    const { place, failure } = await fail({ [variable]: value });
-    expectReadableFailure(failure, variable, expected);
-    expect(existsSync(place.dataDir), "nothing was begun").toBe(false);
+    const { sandbox, failure } = await fail({ [variable]: value });
+    expectUserError(failure, variable, expected);
+    expect(existsSync(sandbox.dataDir), "nothing was started").toBe(false);
   });
 
-  test("all that is wrong is told at once", async () => {
+  test("all problems are reported at once", async () => {
     const bad = { HOST: "two words", HTTP_PORT: "x", GRPC_PORT: "x", DATABASE_URL: "x", REDIS_URL: "x" };
     const alsoBad = { OPERATOR_KEY: "x", DOCS_BASE_URL: "x", LOG_LEVEL: "x" };
     const { failure } = await fail({ ...bad, ...alsoBad });
-    expectReadableFailure(failure, ...Object.keys({ ...bad, ...alsoBad }));
+    expectUserError(failure, ...Object.keys({ ...bad, ...alsoBad }));
   });
 
   test("HTTP_PORT and GRPC_PORT that are the same", async () => {
-    const port = `${await deadPort()}`;
+    const port = `${await unusedPort()}`;
     const { failure } = await fail({ HTTP_PORT: port, GRPC_PORT: port });
-    expectReadableFailure(failure, "HTTP_PORT", "GRPC_PORT", /differ/);
+    expectUserError(failure, "HTTP_PORT", "GRPC_PORT", /differ/);
   });
 
   test("a secret is not repeated in the message", async () => {
     const secrets = { OPERATOR_KEY: "my secret", DATABASE_URL: "mysql://me:my-secret@localhost/db" };
     const { failure } = await fail({ ...secrets, REDIS_URL: "http://:my-secret@localhost" });
-    expectReadableFailure(failure, "OPERATOR_KEY", "DATABASE_URL", "REDIS_URL");
+    expectUserError(failure, "OPERATOR_KEY", "DATABASE_URL", "REDIS_URL");
     expect(failure.stderr).not.toMatch(/my.secret/);
   });
 });
 
-describe("a value that turns out to be unusable is named too:", () => {
+describe("a value that turns out to be unusable at the start is reported by name, too:", () => {
   test("HOST that is not an address of this machine", async () => {
-    // 192.0.2.0/24 is kept for documentation: no machine has it.
+    // 192.0.2.0/24 is reserved for documentation: no machine has such an address.
     const { failure } = await fail({ HOST: "192.0.2.1", DATABASE_URL: await freshDatabase() });
-    expectReadableFailure(failure, "HOST", "192.0.2.1");
+    expectUserError(failure, "HOST", "192.0.2.1");
   });
 
-  test("HOST that nobody knows", async () => {
+  test("HOST that does not resolve", async () => {
     const { failure } = await fail({ HOST: "no-such-host.invalid", DATABASE_URL: await freshDatabase() });
-    expectReadableFailure(failure, "HOST", "no-such-host.invalid");
+    expectUserError(failure, "HOST", "no-such-host.invalid");
   });
 
   test("DATA_DIR that is a file", async () => {
-    const place = makePlace();
-    writeFileSync(place.dataDir, "not a folder");
-    const { failure } = await fail({}, place);
-    expectReadableFailure(failure, "DATA_DIR", place.dataDir);
+    const sandbox = makeSandbox();
+    writeFileSync(sandbox.dataDir, "not a folder");
+    const { failure } = await fail({}, sandbox);
+    expectUserError(failure, "DATA_DIR", sandbox.dataDir);
   });
 
-  test("DATA_DIR below a place where no folder can be made", async () => {
+  test("DATA_DIR inside a path where no folder can be created", async () => {
     const { failure } = await fail({ DATA_DIR: "/dev/null/data" });
-    expectReadableFailure(failure, "DATA_DIR", "/dev/null/data");
+    expectUserError(failure, "DATA_DIR", "/dev/null/data");
   });
 
-  test("DATABASE_URL that nobody listens on, within a few seconds", async () => {
+  test("DATABASE_URL that refuses connections, within a few seconds", async () => {
     const startedAt = Date.now();
-    await fail({ HOST: "two words" }); // as long as this machine takes for a start that fails at once
+    await fail({ HOST: "two words" }); // measures how long a start that fails immediately takes on this machine
     const began = Date.now();
-    const { failure } = await fail({ DATABASE_URL: `postgres://me:my-secret@127.0.0.1:${await deadPort()}/db` });
-    expectReadableFailure(failure, "DATABASE_URL");
+    const { failure } = await fail({ DATABASE_URL: `postgres://me:my-secret@127.0.0.1:${await unusedPort()}/db` });
+    expectUserError(failure, "DATABASE_URL");
     expect(failure.stderr).not.toContain("my-secret");
     expect(Date.now() - began).toBeLessThan(2 * (began - startedAt) + 10_000);
   });
 
-  test("DATABASE_URL with a host that nobody knows", async () => {
+  test("DATABASE_URL with a host that does not resolve", async () => {
     const { failure } = await fail({ DATABASE_URL: "postgres://me:my-secret@no-such-host.invalid/db" });
-    expectReadableFailure(failure, "DATABASE_URL");
+    expectUserError(failure, "DATABASE_URL");
     expect(failure.stderr).not.toContain("my-secret");
   });
 
@@ -90,7 +90,7 @@ describe("a value that turns out to be unusable is named too:", () => {
     const url = new URL(await freshDatabase());
     url.password = "my-secret";
     const { failure } = await fail({ DATABASE_URL: url.href });
-    expectReadableFailure(failure, "DATABASE_URL");
+    expectUserError(failure, "DATABASE_URL");
     expect(failure.stderr).not.toContain("my-secret");
   });
 
@@ -98,15 +98,15 @@ describe("a value that turns out to be unusable is named too:", () => {
     const url = new URL(await freshDatabase());
     url.pathname = "/no_such_database";
     const { failure } = await fail({ DATABASE_URL: url.href });
-    expectReadableFailure(failure, "DATABASE_URL", "no_such_database");
+    expectUserError(failure, "DATABASE_URL", "no_such_database");
   });
 });
 
-describe("the printed addresses can be called when the service listens on", () => {
+describe("the printed addresses are reachable when the service listens on", () => {
   test.for(["localhost", "0.0.0.0", "::1", "::"])("HOST=%s", async (HOST, ctx) => {
     if (HOST.includes(":") && !(await hasIpv6())) leaveOut(ctx, "this machine has no IPv6");
     const set = { HOST, DATABASE_URL: await freshDatabase(), OPERATOR_KEY: operatorKey };
-    const service = await start(makePlace(), { set });
+    const service = await start(makeSandbox(), { set });
     expect(await call(service, "/v2/workspaces.listWorkspaces", operatorKey)).toMatchObject({ status: 200, data: [] });
     const { hostname, port } = new URL(`http://${service.grpcAddress}`);
     await expect(connects(Number(port), hostname.replace(/^\[|\]$/g, ""))).resolves.toBe(true);
@@ -132,12 +132,12 @@ function connects(port: number, host: string): Promise<boolean> {
   });
 }
 
-/** Launches with these variables, which is to fail, and sees that nothing is left of it. */
-async function fail(set: Record<string, string>, place: Place = makePlace()) {
-  const launched = launch(place, { set });
-  const failure = await ending(launched);
-  expect(await leftOf([], place.folder)).toEqual([]);
-  return { place, failure };
+/** Launches with these variables, waits for the expected failure, and checks that no process remains. */
+async function fail(set: Record<string, string>, sandbox: Sandbox = makeSandbox()) {
+  const launched = launch(sandbox, { set });
+  const failure = await waitForExit(launched);
+  expect(await remainingProcesses([], sandbox.folder)).toEqual([]);
+  return { sandbox, failure };
 }
 
 async function freshDatabase(): Promise<string> {

@@ -3,7 +3,10 @@ import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync }
 import { dirname, join } from "node:path";
 import { project } from "./service.js";
 
-/** Copies what `npm start` builds from, with the checkout's packages beside it: a build there disturbs nobody. */
+/**
+ * Copies the sources that `npm start` builds, with a link to the checkout's packages. A build there affects no other
+ * test.
+ */
 export function copySources(target: string): void {
   mkdirSync(target);
   const configurations = readdirSync(project).filter((name) => /^(package|tsconfig.*)\.json$/.test(name));
@@ -12,7 +15,7 @@ export function copySources(target: string): void {
   symlinkSync(join(project, "node_modules"), join(target, "node_modules"));
 }
 
-/** Copies the built service with all the packages that it needs to run: nothing in the copy leads out of it. */
+/** Copies the built service with all packages that it needs at run time. No link in the copy points outside of it. */
 export function copyInstallation(target: string): void {
   const lock = JSON.parse(readFileSync(join(project, "package-lock.json"), "utf8"));
   const packages = Object.entries<{ dev?: boolean }>(lock.packages).flatMap(([path, { dev }]) =>
@@ -20,7 +23,7 @@ export function copyInstallation(target: string): void {
   );
   for (const path of ["package.json", "dist", ...packages]) {
     mkdirSync(dirname(join(target, path)), { recursive: true });
-    // Many times faster than cpSync, which on Node 20 copies file by file in JavaScript.
+    // Many times faster than cpSync, which copies file by file in JavaScript on Node 20.
     const { status, stderr } = spawnSync("cp", ["-RP", join(project, path), join(target, path)], { encoding: "utf8" });
     if (status !== 0) throw new Error(`cannot copy ${path}: ${stderr}`);
   }

@@ -5,86 +5,86 @@ import { openSql } from "../../commands/open-sql.js";
 import { createDatabase } from "../support/harness.js";
 import { findHalves } from "../support/integrity.js";
 import { createRandom, type Random } from "../verification/faults/random.js";
-import { type Caller, type CallerKind, callerKinds, judged, type Target } from "./callers.js";
+import { type Caller, type CallerKind, callerKinds, callUntilAvailable, type Target } from "./callers.js";
 import { createLedger } from "./ledger.js";
-import { kill, leftOf, until } from "./processes.js";
-import { type Repeated, repeatCreates } from "./repetitions.js";
-import { embeddedUrl, makePlace, type Service, start } from "./service.js";
-import { createWriter, type Knowledge, ownerRules, type Standings, type Writer } from "./writers.js";
+import { kill, remainingProcesses, until } from "./processes.js";
+import { type RetryCounts, retryCreates } from "./repetitions.js";
+import { embeddedUrl, makeSandbox, type Service, start } from "./service.js";
+import { createWriter, type KeyStates, type Knowledge, ownerRules, type Writer } from "./writers.js";
 
-/** CRASHES=500 for a long run, CRASHES_SEED to choose the same moments and writes again. */
+/** CRASHES=500 for a long run, CRASHES_SEED to repeat the same crash times and writes. */
 const { CRASHES = "50", CRASHES_SEED = `${Date.now() % 1e6}` } = process.env;
 
-/** Of all rounds, those in which PostgreSQL is killed, too. */
+/** The number of rounds in which PostgreSQL is killed, too. */
 const withDatabase = Math.ceil(Number(CRASHES) / 6);
 
-/** How many write through each kind of client. */
+/** The number of writers per kind of client. */
 const writersPerKind = 4;
 
-/** The blow falls once so many changes of a round were acknowledged, at most, and a moment later. */
-const mostChanges = 120;
-const momentMs = 20;
+/** The kill comes after at most this many acknowledged changes of a round, and after a short random delay. */
+const maxChanges = 120;
+const maxDelayMs = 20;
 
-/** From so many rounds on, creates of every fate must have been sent again. */
-const enoughRounds = 20;
+/** With at least this many rounds, creates of every outcome must have been retried. */
+const minRounds = 20;
 
 const operatorKey = "operator-credential-of-the-start-tests";
 
-describe("after kill -9 amid writes every acknowledged change is there with its event, none in half, revocations hold, and what was sent with an Idempotency-Key can be sent again", () => {
-  test(`the service alone is killed, ${Number(CRASHES) - withDatabase} times`, { timeout: 600_000 }, async () => {
+describe("after kill -9 during writes, every acknowledged change exists with its audit event, no change is partial, revocations hold, and requests with an Idempotency-Key can be retried", () => {
+  test(`only the service is killed, ${Number(CRASHES) - withDatabase} times`, { timeout: 600_000 }, async () => {
     const database = await createDatabase(inject("template"));
     onTestFinished(() => database.drop());
     const sql = openSql(database.url, { max: 1, onnotice: () => {} });
     onTestFinished(() => sql.end({ timeout: 1 }));
     const set = { DATABASE_URL: database.url, REDIS_URL: inject("redisUrl"), OPERATOR_KEY: operatorKey };
-    const place = makePlace();
+    const sandbox = makeSandbox();
     await crash(Number(CRASHES) - withDatabase, {
-      start: () => start(place, { set: { ...set, LOG_LEVEL: "error" } }),
-      async strike(service) {
+      start: () => start(sandbox, { set: { ...set, LOG_LEVEL: "error" } }),
+      async killService(service) {
         service.signal("SIGKILL");
         await service.ended;
-        // What was sent before the blow may still be carried out after it.
-        await until("PostgreSQL has noticed", async () => {
+        // PostgreSQL may still run statements that were sent before the kill.
+        await until("PostgreSQL has closed the connections", async () => {
           const [left] = await sql`
             select from pg_stat_activity where datname = current_database() and application_name = 'latchkey'`;
           return left === undefined || undefined;
         });
       },
-      look: (look) => look(sql),
+      inspect: (check) => check(sql),
     });
   });
 
-  test(`the service and its PostgreSQL are killed at once, ${withDatabase} times`, { timeout: 600_000 }, async () => {
-    const place = makePlace();
+  test(`the service and its PostgreSQL are killed together, ${withDatabase} times`, { timeout: 600_000 }, async () => {
+    const sandbox = makeSandbox();
     await crash(withDatabase, {
-      start: () => start(place, { set: { OPERATOR_KEY: operatorKey, LOG_LEVEL: "error" } }),
-      async strike(service) {
-        const family = service.family();
-        const postmaster = family.filter(({ command }) => /\/postgres -D/.test(command));
+      start: () => start(sandbox, { set: { OPERATOR_KEY: operatorKey, LOG_LEVEL: "error" } }),
+      async killService(service) {
+        const descendants = service.descendants();
+        const postmaster = descendants.filter(({ command }) => /\/postgres -D/.test(command));
         expect(postmaster).toHaveLength(1);
         service.signal("SIGKILL");
         kill(postmaster);
         await service.ended;
-        expect(await leftOf(family, place.folder)).toEqual([]);
+        expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
       },
-      async look(look) {
-        const sql = openSql(embeddedUrl(place.dataDir), { max: 1, onnotice: () => {} });
-        await look(sql).finally(() => sql.end({ timeout: 1 }));
+      async inspect(check) {
+        const sql = openSql(embeddedUrl(sandbox.dataDir), { max: 1, onnotice: () => {} });
+        await check(sql).finally(() => sql.end({ timeout: 1 }));
       },
     });
   });
 });
 
-/** How a service is started, killed and looked into. */
+/** How a service is started and killed, and how its database is inspected. */
 interface Subject {
   start(): Promise<Service>;
-  /** Resolves when nothing of it is left. */
-  strike(service: Service): Promise<void>;
-  /** Looks into its database while it runs. */
-  look(look: (sql: Sql) => Promise<void>): Promise<void>;
+  /** Resolves when no process of it remains. */
+  killService(service: Service): Promise<void>;
+  /** Runs a check on its database while the service runs. */
+  inspect(check: (sql: Sql) => Promise<void>): Promise<void>;
 }
 
-/** Kills a service amid writes, again and again on the same data, and looks each time what is there afterwards. */
+/** Kills a service during writes, many times on the same data, and checks the data after each kill. */
 async function crash(rounds: number, subject: Subject): Promise<void> {
   process.stdout.write(`CRASHES_SEED=${CRASHES_SEED}\n`);
   const random = createRandom(Number(CRASHES_SEED));
@@ -96,40 +96,40 @@ async function crash(rounds: number, subject: Subject): Promise<void> {
     unexpected: [],
     counts: new Map(),
   };
-  const repeated: Repeated = { made: 0, undone: 0, answered: 0 };
+  const retried: RetryCounts = { made: 0, undone: 0, answered: 0 };
   let service = await subject.start();
   const writers = await createWriters(service, random, known);
   for (let round = 1; round <= rounds; round++) {
-    const where = `in round ${round} with CRASHES_SEED=${CRASHES_SEED}`;
+    const context = `in round ${round} with CRASHES_SEED=${CRASHES_SEED}`;
     const callers = writers.map(({ kind }) => callerKinds[kind](service));
     const writing = writers.map((writer, index) => writer.write(callers[index] as Caller));
-    const enough = known.ledger.size + random.between(1, mostChanges);
-    while (known.ledger.size < enough) await sleep(1);
-    await sleep(random.between(0, momentMs));
-    await subject.strike(service);
+    const killAt = known.ledger.size + random.between(1, maxChanges);
+    while (known.ledger.size < killAt) await sleep(1);
+    await sleep(random.between(0, maxDelayMs));
+    await subject.killService(service);
     await Promise.all(writing);
     for (const caller of callers) caller.close();
-    expect(known.unexpected, where).toEqual([]);
+    expect(known.unexpected, context).toEqual([]);
 
     service = await subject.start();
-    await subject.look(async (sql) => {
-      expect(await findHalves(sql, ownerRules), where).toEqual([]);
-      expect(await repeatCreates(service, sql, known.creates, random, repeated), where).toEqual([]);
-      expect(await findHalves(sql, ownerRules), `after repetitions ${where}`).toEqual([]);
-      expect(await known.ledger.compare(sql), where).toEqual([]);
+    await subject.inspect(async (sql) => {
+      expect(await findHalves(sql, ownerRules), context).toEqual([]);
+      expect(await retryCreates(service, sql, known.creates, random, retried), context).toEqual([]);
+      expect(await findHalves(sql, ownerRules), `after retries ${context}`).toEqual([]);
+      expect(await known.ledger.compare(sql), context).toEqual([]);
     });
-    expect(await findMisjudged(service, known), where).toEqual([]);
+    expect(await findWrongResults(service, known), context).toEqual([]);
   }
   const counts = JSON.stringify(Object.fromEntries(known.counts));
   process.stdout.write(`${rounds} crashes, ${known.ledger.size} acknowledged changes, none lost: ${counts}\n`);
-  process.stdout.write(`sent again with their Idempotency-Key: ${JSON.stringify(repeated)}\n`);
-  expect([...known.counts.keys()].sort(), "every operation that writes").toEqual(writing);
-  // In a few rounds, chance may leave one out.
-  if (rounds >= enoughRounds) expect(Object.values(repeated), JSON.stringify(repeated)).not.toContain(0);
+  process.stdout.write(`retried with their Idempotency-Key: ${JSON.stringify(retried)}\n`);
+  expect([...known.counts.keys()].sort(), "every operation that writes").toEqual(mutatingOperations);
+  // With fewer rounds, one of them may not occur by chance.
+  if (rounds >= minRounds) expect(Object.values(retried), JSON.stringify(retried)).not.toContain(0);
 }
 
-/** Every operation that changes something. */
-const writing = [
+/** Every mutating operation. */
+const mutatingOperations = [
   "createIdentity",
   "createKey",
   "createRootKey",
@@ -143,7 +143,7 @@ const writing = [
   "updateKey",
 ];
 
-/** Writers for each kind of client, each with a workspace of its own. */
+/** Creates writers for each kind of client, each with its own workspace. */
 async function createWriters(service: Service, random: Random, known: Knowledge): Promise<Writer[]> {
   const operator = callerKinds["HTTP, kept alive"](service);
   const kinds = (Object.keys(callerKinds) as CallerKind[]).flatMap((kind) =>
@@ -152,33 +152,37 @@ async function createWriters(service: Service, random: Random, known: Knowledge)
   const writers: Writer[] = [];
   for (const [index, kind] of kinds.entries()) {
     const name = `w${index}`;
-    const made = await operator.call("createWorkspace", operatorKey, { name });
-    const key = made.kind === "answered" ? String(made.data["key"]) : expect.fail(JSON.stringify(made));
+    const created = await operator.call("createWorkspace", operatorKey, { name });
+    const key = created.kind === "answered" ? String(created.data["key"]) : expect.fail(JSON.stringify(created));
     writers.push(createWriter(kind, name, key, operatorKey, random.fork(), known));
   }
   operator.close();
   return writers;
 }
 
-/** How many of the latest keys are looked at: those of this round, and some of those before. */
-const mostLookedAt = 60;
+/** The number of latest keys to check: those of this round, and some of earlier rounds. */
+const maxChecked = 60;
 
-/** Which keys are not judged as the acknowledged changes say: through every kind of client, in turn. */
-async function findMisjudged(target: Target, { keys, callers }: Knowledge): Promise<string[]> {
+/** Finds keys whose verification contradicts the acknowledged changes. Uses every kind of client in turn. */
+async function findWrongResults(target: Target, { keys, callers }: Knowledge): Promise<string[]> {
   const open = Object.values(callerKinds).map((openCaller) => openCaller(target));
-  const latestOf = (standings: Standings) => [...standings].slice(-mostLookedAt).entries();
+  const latestOf = (states: KeyStates) => [...states].slice(-maxChecked).entries();
   const callerAt = (index: number) => open[index % open.length] as Caller;
-  const verified = [...latestOf(keys)].map(async ([index, [secret, { workspaceKey, good }]]) => {
-    const fate = await judged(callerAt(index), "verifyKey", workspaceKey, { key: secret });
-    const valid = fate.kind === "answered" ? fate.data["valid"] === true : undefined;
-    return good === undefined || valid === good ? [] : [`a key is good: ${good}, but it got ${JSON.stringify(fate)}`];
+  const verified = [...latestOf(keys)].map(async ([index, [secret, { workspaceKey, valid: expected }]]) => {
+    const outcome = await callUntilAvailable(callerAt(index), "verifyKey", workspaceKey, { key: secret });
+    const valid = outcome.kind === "answered" ? outcome.data["valid"] === true : undefined;
+    return expected === undefined || valid === expected
+      ? []
+      : [`a key should be valid: ${expected}, but the outcome is ${JSON.stringify(outcome)}`];
   });
-  const called = [...latestOf(callers)].map(async ([index, [secret, { good }]]) => {
-    const fate = await judged(callerAt(index), "listKeys", secret, {});
-    const letIn = { answered: true, declined: false }[fate.kind as string];
-    return good === undefined || letIn === good ? [] : [`a workspace is: ${good}, but it got ${JSON.stringify(fate)}`];
+  const called = [...latestOf(callers)].map(async ([index, [secret, { valid: expected }]]) => {
+    const outcome = await callUntilAvailable(callerAt(index), "listKeys", secret, {});
+    const accepted = { answered: true, refused: false }[outcome.kind as string];
+    return expected === undefined || accepted === expected
+      ? []
+      : [`a workspace should be enabled: ${expected}, but the outcome is ${JSON.stringify(outcome)}`];
   });
-  const misjudged = (await Promise.all([...verified, ...called])).flat();
+  const wrongResults = (await Promise.all([...verified, ...called])).flat();
   for (const caller of open) caller.close();
-  return misjudged;
+  return wrongResults;
 }

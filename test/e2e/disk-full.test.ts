@@ -10,117 +10,120 @@ import { until } from "./processes.js";
 import {
   call,
   embeddedUrl,
-  ending,
-  expectReadableFailure,
+  expectUserError,
   launch,
-  makePlace,
-  type Place,
+  makeSandbox,
   readSecret,
+  type Sandbox,
   type Service,
   start,
+  waitForExit,
 } from "./service.js";
 
-/** What a new installation takes, and a little more. */
-const roomMb = 72;
+/** The size of a new installation, and a little more. */
+const diskMb = 72;
 
-test("while the disk is full, changes are refused with 503 that says so, all else goes on, and room is enough to recover", async (ctx) => {
-  const place = makeSmallPlace(ctx);
-  const service = await start(place);
-  const key = readSecret(place.firstKeyFile);
+test("while the disk is full, changes are refused with a 503 that names the cause, all other calls work, and the service recovers when there is space", async (ctx) => {
+  const sandbox = makeSmallSandbox(ctx);
+  const service = await start(sandbox);
+  const key = readSecret(sandbox.firstKeyFile);
   const overGrpc = createLatchkeyClient({
     transport: createGrpcTransport({ baseUrl: `http://${service.grpcAddress}` }),
     key,
   });
   const acknowledged: string[] = [];
-  const disk = fillDisk(place);
+  const disk = fillDisk(sandbox);
 
   const refusals = await writeUntilRefused(service, key, acknowledged, 50);
-  expect(new Set(refusals)).toEqual(new Set([noRoom]));
-  const told = await overGrpc.identities.createIdentity(bulky("grpc")).catch((error: unknown) => error);
-  expect(told).toSatisfy((error) => isLatchkeyError(error, "service_unavailable"));
-  expect(String(told)).toContain("is out of disk space");
+  expect(new Set(refusals)).toEqual(new Set([noSpaceDetail]));
+  const error = await overGrpc.identities.createIdentity(bulky("grpc")).catch((error: unknown) => error);
+  expect(error).toSatisfy((error) => isLatchkeyError(error, "service_unavailable"));
+  expect(String(error)).toContain("is out of disk space");
   expect(await call(service, "/v2/keys.verifyKey", key, { key })).toMatchObject({ status: 200 });
   expect(await call(service, "/v2/keys.listKeys", key)).toMatchObject({ status: 200 });
   expect((await fetch(`${service.httpUrl}/readyz`)).status).toBe(200);
-  expect(linesOf(service, "is out of disk space"), "said once").toHaveLength(1);
+  expect(linesOf(service, "is out of disk space"), "logged once").toHaveLength(1);
 
   disk.release();
   await expectToWrite(service, key, acknowledged);
   await expectAllThere(service, key, acknowledged);
-  // Said when nothing has failed for some seconds, and a statement succeeds that had not.
-  await until("it says that this is over", async () => {
+  // Logged when nothing has failed for some seconds, and a statement succeeds again.
+  await until("the end of the outage is logged", async () => {
     await expectToWrite(service, key, acknowledged);
     return linesOf(service, "the database works again").length === 1 || undefined;
   });
 });
 
-test("a PostgreSQL that ends for want of room is started again when there is room, and every acknowledged write is there", async (ctx) => {
-  const place = makeSmallPlace(ctx);
-  const service = await start(place);
-  const key = readSecret(place.firstKeyFile);
+test("a PostgreSQL that exits because of a full disk is restarted when there is space, and every acknowledged write exists", async (ctx) => {
+  const sandbox = makeSmallSandbox(ctx);
+  const service = await start(sandbox);
+  const key = readSecret(sandbox.firstKeyFile);
   const acknowledged: string[] = [];
   await expectToWrite(service, key, acknowledged);
-  const disk = fillDisk(place);
+  const disk = fillDisk(sandbox);
 
-  await useUpTheLog(place);
-  await until("PostgreSQL has ended", () => linesOf(service, "the embedded PostgreSQL has ended")[0]);
-  await until("it cannot be started", () => linesOf(service, "the embedded PostgreSQL cannot be started")[0]);
+  await exhaustWal(sandbox);
+  await until("PostgreSQL has exited", () => linesOf(service, "the embedded PostgreSQL exited")[0]);
+  await until("the restart fails", () => linesOf(service, "the embedded PostgreSQL cannot be started")[0]);
   expect((await write(service, key, "too-late")).status).toBe(503);
   expect((await fetch(`${service.httpUrl}/readyz`)).status).toBe(503);
   expect((await fetch(`${service.httpUrl}/livez`)).status).toBe(200);
 
   disk.release();
-  await until("it is ready", async () => (await fetch(`${service.httpUrl}/readyz`)).status === 200 || undefined);
+  await until(
+    "the service is ready",
+    async () => (await fetch(`${service.httpUrl}/readyz`)).status === 200 || undefined,
+  );
   await expectToWrite(service, key, acknowledged);
   await expectAllThere(service, key, acknowledged);
-  const said = linesOf(service, "the embedded PostgreSQL");
-  expect(said.filter((line) => line.includes("has ended"))).toHaveLength(1);
-  expect(said.length, said.join("\n")).toBeLessThan(6);
+  const logLines = linesOf(service, "the embedded PostgreSQL");
+  expect(logLines.filter((line) => line.includes("exited unexpectedly"))).toHaveLength(1);
+  expect(logLines.length, logLines.join("\n")).toBeLessThan(6);
 });
 
-test("a disk that is full at the first start is told in a sentence", async (ctx) => {
-  const place = makeSmallPlace(ctx);
-  fillDisk(place);
-  expectReadableFailure(await ending(launch(place)), "DATA_DIR", "No space left on device");
+test("a full disk at the first start is a readable error", async (ctx) => {
+  const sandbox = makeSmallSandbox(ctx);
+  fillDisk(sandbox);
+  expectUserError(await waitForExit(launch(sandbox)), "DATA_DIR", "No space left on device");
 });
 
-test("a DATA_DIR that can only be read is told in a sentence", async (ctx) => {
-  const place = makeSmallPlace(ctx);
-  mount(ctx, "-o", "remount,ro", place.dataDir);
-  expectReadableFailure(await ending(launch(place)), "DATA_DIR", place.dataDir, /read-only/i);
+test("a read-only DATA_DIR is a readable error", async (ctx) => {
+  const sandbox = makeSmallSandbox(ctx);
+  mount(ctx, "-o", "remount,ro", sandbox.dataDir);
+  expectUserError(await waitForExit(launch(sandbox)), "DATA_DIR", sandbox.dataDir, /read-only/i);
 });
 
-const noRoom = "The service's database is out of disk space; try again shortly.";
+const noSpaceDetail = "The service's database is out of disk space. Retry after the delay in `Retry-After`.";
 
-/** A place whose data is on a small disk of its own. */
-function makeSmallPlace(ctx: TestContext): Place {
-  const place = makePlace();
-  mkdirSync(place.dataDir);
-  mount(ctx, "-t", "tmpfs", "-o", `size=${roomMb}m`, "tmpfs", place.dataDir);
-  // The place is removed after this, and nothing of the service is left by then.
-  onTestFinished(() => void spawnSync("umount", [place.dataDir]));
-  chmodSync(place.dataDir, 0o700);
-  return place;
+/** A sandbox whose data is on its own small disk. */
+function makeSmallSandbox(ctx: TestContext): Sandbox {
+  const sandbox = makeSandbox();
+  mkdirSync(sandbox.dataDir);
+  mount(ctx, "-t", "tmpfs", "-o", `size=${diskMb}m`, "tmpfs", sandbox.dataDir);
+  // Runs before the sandbox is removed, when no process of the service remains.
+  onTestFinished(() => void spawnSync("umount", [sandbox.dataDir]));
+  chmodSync(sandbox.dataDir, 0o700);
+  return sandbox;
 }
 
 function mount(ctx: TestContext, ...args: string[]): void {
   const { status, stderr, error } = spawnSync("mount", args, { encoding: "utf8" });
-  if (status !== 0) leaveOut(ctx, `a small disk cannot be mounted here: ${error?.message ?? stderr.trim()}`);
+  if (status !== 0) leaveOut(ctx, `this machine cannot mount a small disk: ${error?.message ?? stderr.trim()}`);
 }
 
-/** Leaves no room on the disk. */
-function fillDisk({ dataDir }: Place): { release(): void } {
+/** Fills the disk. */
+function fillDisk({ dataDir }: Sandbox): { release(): void } {
   const ballast = join(dataDir, "ballast");
   const file = openSync(ballast, "w");
   try {
-    for (const bytes of [Buffer.alloc(1024 * 1024), Buffer.alloc(4096)]) writeToTheEnd(file, bytes);
+    for (const bytes of [Buffer.alloc(1024 * 1024), Buffer.alloc(4096)]) writeUntilFull(file, bytes);
   } finally {
     closeSync(file);
   }
   return { release: () => rmSync(ballast) };
 }
 
-function writeToTheEnd(file: number, bytes: Buffer): void {
+function writeUntilFull(file: number, bytes: Buffer): void {
   try {
     while (writeSync(file, bytes) > 0);
   } catch (error) {
@@ -128,7 +131,7 @@ function writeToTheEnd(file: number, bytes: Buffer): void {
   }
 }
 
-/** Does not compress, so that a few of them fill a page. */
+/** Not compressible, so that a few of them fill a page. */
 const bulky = (externalId: string) => ({
   externalId,
   meta: { text: Array.from({ length: 300 }, () => Math.random().toString(36)).join("") },
@@ -144,7 +147,7 @@ async function write(service: Service, key: string, externalId: string) {
   return { status: response.status, detail: error?.detail };
 }
 
-/** Writes until so many were refused in a row; tells what those were told. */
+/** Writes until this many were refused in a row; returns the details of the refusals. */
 async function writeUntilRefused(service: Service, key: string, acknowledged: string[], times: number) {
   const refusals: (string | undefined)[] = [];
   for (let number = 0; refusals.length < times && number < 2_000; number++) {
@@ -170,11 +173,11 @@ async function expectAllThere(service: Service, key: string, acknowledged: reado
   }
 }
 
-/** Makes PostgreSQL begin a new piece of its write-ahead log, for which there is no room: it gives up. */
-async function useUpTheLog({ dataDir }: Place): Promise<void> {
+/** Makes PostgreSQL start a new WAL segment. There is no space for it, so PostgreSQL exits. */
+async function exhaustWal({ dataDir }: Sandbox): Promise<void> {
   const sql = openSql(embeddedUrl(dataDir), { max: 1, onnotice: () => {} });
   onTestFinished(() => sql.end({ timeout: 1 }));
-  await until("PostgreSQL gives up", async () => {
+  await until("PostgreSQL exits", async () => {
     try {
       await sql`select pg_switch_wal()`;
       await sql`update cluster_state set lease_ms = lease_ms`;

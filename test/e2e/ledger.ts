@@ -1,65 +1,65 @@
 import type { Sql } from "postgres";
 import type { Fields } from "./callers.js";
 
-/** A change as its audit event tells it: `after` has what is known of the resource from then on. */
+/** A change as in its audit event: `after` contains the known properties of the resource after the change. */
 export interface Change {
   readonly type: string;
   readonly resourceId: string;
   readonly after?: Fields;
 }
 
-/** What the service has acknowledged, and must not lose. */
+/** The changes that the service has acknowledged, and must not lose. */
 export interface Ledger {
-  /** These changes were acknowledged. */
-  enter(...changes: readonly Change[]): void;
-  /** A change of this resource was sent, and nobody knows what became of it: it may be the resource's last, or be none. */
-  doubt(resourceId: string): void;
-  /** How many changes were acknowledged. */
+  /** Records acknowledged changes. */
+  record(...changes: readonly Change[]): void;
+  /** Marks a resource with a change of unknown outcome: it may be the resource's last change, or have no effect. */
+  markUncertain(resourceId: string): void;
+  /** The number of acknowledged changes. */
   readonly size: number;
-  /** Holds the events in a database against it; says in words what is missing, and what is too much. */
+  /** Compares the audit events of a database with the ledger; describes missing and unexpected events. */
   compare(sql: Sql): Promise<string[]>;
 }
 
 export function createLedger(): Ledger {
   const changes = new Map<string, Change[]>();
-  const doubtful = new Set<string>();
+  const uncertain = new Set<string>();
   let size = 0;
   return {
     get size() {
       return size;
     },
-    enter(...entered) {
-      size += entered.length;
-      for (const change of entered) {
+    record(...recorded) {
+      size += recorded.length;
+      for (const change of recorded) {
         const known = changes.get(change.resourceId);
         if (known) known.push(change);
         else changes.set(change.resourceId, [change]);
       }
     },
-    doubt: (resourceId) => void doubtful.add(resourceId),
+    markUncertain: (resourceId) => void uncertain.add(resourceId),
     async compare(sql) {
-      const told = new Map<string, Change[]>();
-      const rows = await sql<Told[]>`
+      const logged = new Map<string, Change[]>();
+      const rows = await sql<EventRow[]>`
         select resource_id, json_agg(json_build_object('type', type, 'resourceId', resource_id, 'after', after)
           order by position) as events from audit_events group by resource_id`;
-      for (const { resource_id, events } of rows) told.set(resource_id, events);
+      for (const { resource_id, events } of rows) logged.set(resource_id, events);
       return [...changes].flatMap(([resourceId, acknowledged]) => {
-        const events = told.get(resourceId) ?? [];
-        const most = acknowledged.length + (doubtful.has(resourceId) ? 1 : 0);
-        const asTold = acknowledged.every((change, index) => tells(events[index], change));
-        if (asTold && events.length <= most) return [];
-        return [`acknowledged: ${JSON.stringify(acknowledged)}, told: ${JSON.stringify(events)}`];
+        const events = logged.get(resourceId) ?? [];
+        const maxEvents = acknowledged.length + (uncertain.has(resourceId) ? 1 : 0);
+        const allMatch = acknowledged.every((change, index) => matches(events[index], change));
+        if (allMatch && events.length <= maxEvents) return [];
+        return [`acknowledged: ${JSON.stringify(acknowledged)}, logged: ${JSON.stringify(events)}`];
       });
     },
   };
 }
 
-interface Told {
+interface EventRow {
   readonly resource_id: string;
   readonly events: Change[];
 }
 
-function tells(event: Change | undefined, { type, after = {} }: Change): boolean {
+function matches(event: Change | undefined, { type, after = {} }: Change): boolean {
   if (event?.type !== type) return false;
   return Object.entries(after).every(([name, value]) => JSON.stringify(event.after?.[name]) === JSON.stringify(value));
 }

@@ -8,17 +8,17 @@ import { openSql } from "../../commands/open-sql.js";
 import { createAuthority, writeFiles } from "../support/certificate-authority.js";
 import { createDatabase } from "../support/harness.js";
 import { callerKinds, type Target } from "./callers.js";
-import { type Load, startLoad, underLoad } from "./load.js";
+import { type Load, startLoad, waitForResponses } from "./load.js";
 import { until } from "./processes.js";
 import { firstRefusal, pollReadiness, watchHealth } from "./readiness.js";
-import { ending, makePlace, start, stop } from "./service.js";
+import { makeSandbox, start, stop, waitForExit } from "./service.js";
 
 const operatorKey = "operator-credential-of-the-start-tests";
 
-/** How often each way of running is stopped: which call is under way where is another matter each time. */
+/** The number of shutdowns per configuration. Different calls are in flight each time. */
 const rounds = 3;
 
-describe("SIGTERM under full load cuts off no call, loses no write, and is not held up by idle clients", () => {
+describe("graceful shutdown: SIGTERM under full load drops no call, loses no write, and is not delayed by idle clients", () => {
   test.for([
     ["one process", {}],
     ["two workers", { WORKERS: "2" }],
@@ -36,7 +36,7 @@ describe("SIGTERM under full load cuts off no call, loses no write, and is not h
   });
 });
 
-describe("with SHUTDOWN_DELAY_MS, SIGTERM under load is told before anybody is refused", () => {
+describe("with SHUTDOWN_DELAY_MS, the service reports not ready after SIGTERM before it refuses connections", () => {
   test.for([
     ["one process", {}],
     ["two workers", { WORKERS: "2" }],
@@ -45,17 +45,17 @@ describe("with SHUTDOWN_DELAY_MS, SIGTERM under load is told before anybody is r
     const load = startLoad(target, key);
     onTestFinished(load.close);
     const order: string[] = [];
-    const tellWhen = (what: string, seen: Promise<unknown>) => seen.then(() => order.push(what));
-    const probed = pollReadiness(target, false, (sight) => order.push(sight));
+    const recordWhen = (what: string, seen: Promise<unknown>) => seen.then(() => order.push(what));
+    const probed = pollReadiness(target, false, (observation) => order.push(observation));
     const watched = watchHealth(target);
-    void tellWhen("the watcher knows", watched);
+    void recordWhen("the health watcher ended", watched);
     const refused = [
-      tellWhen("HTTP refused", firstRefusal(Number(new URL(target.httpUrl).port))),
-      tellWhen("gRPC refused", firstRefusal(Number(target.grpcAddress.split(":")[1]))),
+      recordWhen("HTTP refused", firstRefusal(Number(new URL(target.httpUrl).port))),
+      recordWhen("gRPC refused", firstRefusal(Number(target.grpcAddress.split(":")[1]))),
     ];
-    await underLoad(load, 25);
+    await waitForResponses(load, 25);
 
-    load.toldToStop();
+    load.markShutdown();
     expect(await stop(service)).toMatchObject({ code: 0 });
     await Promise.all([...refused, probed, watched, load.over]);
     expect(await watched).toEqual(["ready", "not ready"]);
@@ -63,13 +63,13 @@ describe("with SHUTDOWN_DELAY_MS, SIGTERM under load is told before anybody is r
     expect(order).toContain("not ready");
     for (const refusal of ["HTTP refused", "gRPC refused"]) {
       expect(first("not ready"), `${order}`).toBeLessThan(first(refusal));
-      expect(first("the watcher knows"), `${order}`).toBeLessThan(first(refusal));
+      expect(first("the health watcher ended"), `${order}`).toBeLessThan(first(refusal));
     }
     expectNothingLost(load);
   });
 });
 
-test("with two workers, none sends a client away while the other still accepts connections", {
+test("graceful shutdown with two workers: none disconnects a client while the other still accepts connections", {
   timeout: 60_000,
 }, async () => {
   const { target, service } = await startService({ WORKERS: "2" });
@@ -77,28 +77,31 @@ test("with two workers, none sends a client away while the other still accepts c
   onTestFinished(() => {
     for (const agent of agents) agent.destroy();
   });
-  for (const agent of agents) expect(await askOn(agent, target)).toBe("keep-alive");
-  const [frozen] = service.family().filter(({ command }) => command.includes("worker.js"));
+  for (const agent of agents) expect(await connectionHeaderOn(agent, target)).toBe("keep-alive");
+  const [frozen] = service.descendants().filter(({ command }) => command.includes("worker.js"));
   process.kill(frozen?.pid ?? 0, "SIGSTOP");
-  const answers = await Promise.all(agents.map((agent) => askOn(agent, target)));
-  const served = agents.filter((_, index) => answers[index] === "keep-alive");
+  const responses = await Promise.all(agents.map((agent) => connectionHeaderOn(agent, target)));
+  const served = agents.filter((_, index) => responses[index] === "keep-alive");
   expect(served, "of four connections, those to the worker that is not frozen").toHaveLength(2);
 
   service.signal("SIGTERM");
   await until(
-    "it says that it is not ready",
+    "the service reports that it is not ready",
     async () => (await statusOn(served[0] as Agent, target)) === 503 || undefined,
   );
   for (let turn = 0; turn < 10; turn++) {
-    for (const agent of served) expect(await askOn(agent, target)).toBe("keep-alive");
+    for (const agent of served) expect(await connectionHeaderOn(agent, target)).toBe("keep-alive");
     await sleep(20);
   }
   process.kill(frozen?.pid ?? 0, "SIGCONT");
-  await until("it sends clients away", async () => (await askOn(served[1] as Agent, target)) === "close" || undefined);
-  expect(await ending(service)).toMatchObject({ code: 0 });
+  await until(
+    "responses close their connection",
+    async () => (await connectionHeaderOn(served[1] as Agent, target)) === "close" || undefined,
+  );
+  expect(await waitForExit(service)).toMatchObject({ code: 0 });
 });
 
-/** Stops a service, several times, while clients of every kind call it. */
+/** Stops a service, several times, under load from every kind of client. */
 async function stopUnderLoad(set: Record<string, string>, ca?: string): Promise<void> {
   for (let round = 1; round <= rounds; round++) {
     const { target, service, key, databaseUrl } = await startService(set, ca);
@@ -107,15 +110,15 @@ async function stopUnderLoad(set: Record<string, string>, ca?: string): Promise<
     onTestFinished(load.close);
     const polled = pollReadiness(target, true);
     const watched = watchHealth(target);
-    await underLoad(load, 25);
+    await waitForResponses(load, 25);
 
-    load.toldToStop();
+    load.markShutdown();
     const { code, ms } = await stop(service);
     await load.over;
     expect(code).toBe(0);
-    expect(ms, "idle clients do not hold it up for the 10 s that running calls get").toBeLessThan(9_000);
+    expect(ms, "idle clients do not delay it for the 10 s that calls in flight get").toBeLessThan(9_000);
     expectNothingLost(load);
-    expect(await polled, "on a connection that is kept").toEqual(["ready", "not ready", "refused"]);
+    expect(await polled, "on a keep-alive connection").toEqual(["ready", "not ready", "refused"]);
     expect(await watched).toEqual(["ready", "not ready"]);
     expect(await notStored(databaseUrl, load.acknowledged), "acknowledged, and not in the database").toEqual([]);
   }
@@ -125,16 +128,16 @@ async function startService(set: Record<string, string>, ca?: string) {
   const database = await createDatabase();
   onTestFinished(() => database.drop());
   const backends = { DATABASE_URL: database.url, REDIS_URL: inject("redisUrl"), OPERATOR_KEY: operatorKey };
-  const service = await start(makePlace(), { set: { ...backends, LOG_LEVEL: "warn", ...set } });
+  const service = await start(makeSandbox(), { set: { ...backends, LOG_LEVEL: "warn", ...set } });
   const target: Target = { ...service, ...(ca && { ca }) };
   const operator = callerKinds["HTTP, kept alive"](target);
-  const made = await operator.call("createWorkspace", operatorKey, { name: "Acme" });
+  const created = await operator.call("createWorkspace", operatorKey, { name: "Acme" });
   operator.close();
-  const key = made.kind === "answered" ? String(made.data["key"]) : expect.fail(JSON.stringify(made));
+  const key = created.kind === "answered" ? String(created.data["key"]) : expect.fail(JSON.stringify(created));
   return { service, target, key, databaseUrl: database.url };
 }
 
-/** Clients of each kind that have asked once, and connections on which nothing is ever asked. */
+/** Opens idle clients of each kind, which have made one call, and connections without any request. */
 async function openIdle(target: Target): Promise<void> {
   for (const open of Object.values(callerKinds)) {
     const caller = open(target);
@@ -147,14 +150,14 @@ async function openIdle(target: Target): Promise<void> {
   for (const port of [new URL(target.httpUrl).port, target.grpcAddress.split(":")[1]]) {
     const socket = connect(Number(port), "127.0.0.1")
       .on("error", () => {})
-      .resume(); // it hears when it is to go
+      .resume(); // detects that the server closes the connection
     onTestFinished(() => void socket.destroy());
     await once(socket, "connect");
   }
 }
 
-/** What an answer says of its connection; undefined if there is none soon. */
-async function askOn(agent: Agent, target: Target): Promise<string | undefined> {
+/** The `Connection` header of a response; undefined if there is none within the timeout. */
+async function connectionHeaderOn(agent: Agent, target: Target): Promise<string | undefined> {
   return (await getOn(agent, target, "/livez"))?.headers.connection;
 }
 
@@ -164,21 +167,21 @@ async function statusOn(agent: Agent, target: Target): Promise<number | undefine
 
 function getOn(agent: Agent, { httpUrl }: Target, path: string): Promise<IncomingMessage | undefined> {
   return new Promise((resolve) => {
-    const asked = get(`${httpUrl}${path}`, { agent, timeout: 2_000 });
-    asked.once("timeout", () => asked.destroy()).once("error", () => resolve(undefined));
-    asked.once("response", (response) => response.resume().once("end", () => resolve(response)));
+    const sent = get(`${httpUrl}${path}`, { agent, timeout: 2_000 });
+    sent.once("timeout", () => sent.destroy()).once("error", () => resolve(undefined));
+    sent.once("response", (response) => response.resume().once("end", () => resolve(response)));
   });
 }
 
-/** Every call of every client is accounted for: it was answered, or never taken. */
+/** Every call of every client was answered, or never processed. */
 function expectNothingLost({ tallies }: Load): void {
-  for (const [kind, { sent, answered, unsent, returned, lost }] of tallies) {
-    process.stdout.write(`${kind}: ${JSON.stringify({ sent, answered, unsent, returned })}\n`);
+  for (const [kind, { sent, answered, unsent, unprocessed, lost }] of tallies) {
+    process.stdout.write(`${kind}: ${JSON.stringify({ sent, answered, unsent, unprocessed })}\n`);
     expect(lost, kind).toEqual([]);
-    expect(answered + unsent + returned, kind).toBe(sent);
+    expect(answered + unsent + unprocessed, kind).toBe(sent);
   }
   const late = [...tallies.values()].reduce((sum, { answeredLate }) => sum + answeredLate, 0);
-  expect(late, "there was load when it was told to stop").toBeGreaterThan(0);
+  expect(late, "there was load when the shutdown began").toBeGreaterThan(0);
 }
 
 async function notStored(databaseUrl: string, externalIds: ReadonlySet<string>): Promise<string[]> {

@@ -1,33 +1,33 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Caller, type CallerKind, callerKinds, type Fate, type Target } from "./callers.js";
+import { type Caller, type CallerKind, callerKinds, type Outcome, type Target } from "./callers.js";
 import { until } from "./processes.js";
 
-/** What became of all calls of one kind of client. */
+/** The outcomes of all calls of one kind of client. */
 export interface Tally {
   sent: number;
   answered: number;
-  /** Of those answered, how many were sent after the service was told to stop. */
+  /** The number of answered calls that were sent after the shutdown began. */
   answeredLate: number;
-  /** No connection to send it on: how each client learns that the service is gone. */
+  /** Not sent because there was no connection: how each client detects that the service is gone. */
   unsent: number;
-  returned: number;
-  /** Whatever must not happen, in words. */
+  unprocessed: number;
+  /** Unexpected outcomes, as text. */
   readonly lost: string[];
 }
 
-/** Clients in closed loops. */
+/** Clients that call in closed loops. */
 export interface Load {
   readonly tallies: ReadonlyMap<CallerKind, Tally>;
-  /** What was written and acknowledged, by externalId. */
+  /** The externalIds of acknowledged writes. */
   readonly acknowledged: ReadonlySet<string>;
-  /** From now on, what is sent is sent late. */
-  toldToStop(): void;
-  /** Resolves when every client has found the service gone. */
+  /** The shutdown begins: calls sent from now on count as late. */
+  markShutdown(): void;
+  /** Resolves when every client has detected that the service is gone. */
   readonly over: Promise<unknown>;
   close(): void;
 }
 
-/** How many connections each kind of client has, how many calls at once on each, and how long it waits between two. */
+/** Per kind of client: the connections, the concurrent calls on each, and the pause between two calls. */
 const clients: readonly { kind: CallerKind; connections: number; calls: number; pauseMs: number }[] = [
   { kind: "HTTP, kept alive", connections: 16, calls: 1, pauseMs: 0 },
   { kind: "HTTP, kept alive", connections: 8, calls: 1, pauseMs: 40 },
@@ -38,11 +38,11 @@ const clients: readonly { kind: CallerKind; connections: number; calls: number; 
   { kind: "gRPC by connect-node", connections: 3, calls: 1, pauseMs: 40 },
 ];
 
-/** Calls the service from all sides until it is gone: of each four calls, three verify a key and one writes. */
+/** Calls the service with all kinds of clients until it is gone. Of four calls, three verify a key and one writes. */
 export function startLoad(target: Target, key: string): Load {
   const tallies = new Map<CallerKind, Tally>();
   for (const kind of Object.keys(callerKinds) as CallerKind[]) {
-    tallies.set(kind, { sent: 0, answered: 0, answeredLate: 0, unsent: 0, returned: 0, lost: [] });
+    tallies.set(kind, { sent: 0, answered: 0, answeredLate: 0, unsent: 0, unprocessed: 0, lost: [] });
   }
   const acknowledged = new Set<string>();
   const callers: Caller[] = [];
@@ -50,26 +50,26 @@ export function startLoad(target: Target, key: string): Load {
   let late = false;
   let writes = 0;
 
-  async function callAndCount(caller: Caller, tally: Tally, turn: number): Promise<Fate> {
+  async function callAndCount(caller: Caller, tally: Tally, turn: number): Promise<Outcome> {
     const sentLate = late;
     const externalId = turn % 4 === 3 ? `user-${++writes}` : undefined;
     tally.sent += 1;
-    const fate = await (externalId === undefined
+    const outcome = await (externalId === undefined
       ? caller.call("verifyKey", key, { key })
       : caller.call("createIdentity", key, { externalId }));
-    if (fate.kind === "answered") {
+    if (outcome.kind === "answered") {
       tally.answered += 1;
       if (sentLate) tally.answeredLate += 1;
       if (externalId !== undefined) acknowledged.add(externalId);
-    } else if (fate.kind === "unsent" || fate.kind === "returned") tally[fate.kind] += 1;
-    else tally.lost.push(JSON.stringify(fate));
-    return fate;
+    } else if (outcome.kind === "unsent" || outcome.kind === "unprocessed") tally[outcome.kind] += 1;
+    else tally.lost.push(JSON.stringify(outcome));
+    return outcome;
   }
 
   async function loop(caller: Caller, tally: Tally, pauseMs: number): Promise<void> {
     for (let turn = 0; ; turn++) {
       const { kind } = await callAndCount(caller, tally, turn);
-      if (kind === "unsent" || kind === "cut") return;
+      if (kind === "unsent" || kind === "disconnected") return;
       if (pauseMs > 0) await sleep(pauseMs);
     }
   }
@@ -84,7 +84,7 @@ export function startLoad(target: Target, key: string): Load {
   return {
     tallies,
     acknowledged,
-    toldToStop: () => {
+    markShutdown: () => {
       late = true;
     },
     over: Promise.all(loops),
@@ -94,10 +94,10 @@ export function startLoad(target: Target, key: string): Load {
   };
 }
 
-/** Waits until each kind of client has been answered so many times more. */
-export async function underLoad({ tallies }: Load, answers: number): Promise<void> {
+/** Waits until each kind of client has received this many more responses. */
+export async function waitForResponses({ tallies }: Load, count: number): Promise<void> {
   const before = new Map([...tallies].map(([kind, { answered }]) => [kind, answered]));
-  await until(`${answers} answers for every kind of client`, () =>
-    [...tallies].every(([kind, { answered }]) => answered - (before.get(kind) ?? 0) >= answers) ? true : undefined,
+  await until(`${count} responses for every kind of client`, () =>
+    [...tallies].every(([kind, { answered }]) => answered - (before.get(kind) ?? 0) >= count) ? true : undefined,
   );
 }

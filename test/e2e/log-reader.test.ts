@@ -2,17 +2,17 @@ import { closeSync, constants, openSync, readSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { until } from "./processes.js";
-import { makePlace, project, start, stop } from "./service.js";
+import { makeSandbox, project, start, stop } from "./service.js";
 
-/** Their lines fill a pipe; and a pipe and all that may wait besides. */
-const [some, many] = [600, 6_500];
+/** Numbers of calls whose log lines fill a pipe, and a pipe together with the log buffer. */
+const [fillsPipe, fillsBuffer] = [600, 6_500];
 
-test("whoever stops reading the log holds up neither calls nor a stop, and is told what was left out", {
+test("a log reader that stops reading blocks neither calls nor shutdown, and the number of dropped lines is logged", {
   timeout: 120_000,
 }, async () => {
-  const place = makePlace();
-  const pipe = join(place.folder, "log");
-  // Opened for reading, too, so that the service can open it; nobody reads from it until the test does.
+  const sandbox = makeSandbox();
+  const pipe = join(sandbox.folder, "log");
+  // Opened for reading, too, so that the service can open it. Nothing reads from it until the test does.
   const command = [
     "sh",
     "-c",
@@ -20,7 +20,7 @@ test("whoever stops reading the log holds up neither calls nor a stop, and is to
     process.execPath,
     join(project, "dist/src/main.js"),
   ];
-  const service = await start(place, { command: command as [string, ...string[]] });
+  const service = await start(sandbox, { command: command as [string, ...string[]] });
 
   async function callOften(times: number): Promise<void> {
     const callers = Array.from({ length: 16 }, async (_, caller) => {
@@ -32,25 +32,25 @@ test("whoever stops reading the log holds up neither calls nor a stop, and is to
     await Promise.all(callers);
   }
 
-  await callOften(many);
+  await callOften(fillsBuffer);
   const reader = openSync(pipe, constants.O_RDONLY | constants.O_NONBLOCK);
   onTestFinished(() => closeSync(reader));
   const lines = readLines(reader);
-  const told = await until("it is told what was left out", async () => {
+  const dropped = await until("the number of dropped lines is logged", async () => {
     await callOften(16);
     return lines().find(({ msg }) => msg.includes("dropped"));
   });
   const logged = lines().filter(({ code }) => code === "authentication/missing").length;
-  expect(told["lines"]).toBeGreaterThan(0);
-  expect(logged + (told["lines"] as number)).toBeGreaterThanOrEqual(many);
+  expect(dropped["lines"]).toBeGreaterThan(0);
+  expect(logged + (dropped["lines"] as number)).toBeGreaterThanOrEqual(fillsBuffer);
 
-  // And once more nobody reads.
-  await callOften(some);
+  // The reader stops again.
+  await callOften(fillsPipe);
   const { code } = await stop(service);
   expect(code).toBe(0);
 });
 
-/** Reads what there is, and tells all lines so far, each of them whole. */
+/** Reads all available output, and returns all complete lines so far. */
 function readLines(reader: number) {
   const buffer = Buffer.alloc(64 * 1024);
   let text = "";
@@ -58,10 +58,10 @@ function readLines(reader: number) {
     try {
       for (let length = 1; length > 0; text += buffer.toString("utf8", 0, length)) length = readSync(reader, buffer);
     } catch (error) {
-      expect(error).toMatchObject({ code: "EAGAIN" }); // there is no more at present
+      expect(error).toMatchObject({ code: "EAGAIN" }); // no more output at the moment
     }
-    const whole = text.slice(0, text.lastIndexOf("\n"));
-    return whole
+    const complete = text.slice(0, text.lastIndexOf("\n"));
+    return complete
       .split("\n")
       .map((line) => JSON.parse(line) as { msg: string; code?: string } & Record<string, unknown>);
   };

@@ -1,38 +1,38 @@
 import { readdirSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { descendantsOf, leftOf, processesIn, until } from "./processes.js";
+import { descendantsOf, processesIn, remainingProcesses, until } from "./processes.js";
 import {
   call,
-  ending,
-  expectReadableFailure,
+  expectUserError,
   type Launch,
   launch,
-  makePlace,
-  type Place,
+  makeSandbox,
   readSecret,
+  type Sandbox,
   type Service,
   start,
   stop,
-  takenPort,
+  usedPort,
+  waitForExit,
 } from "./service.js";
 
-describe("a second start beside a running one", () => {
-  test("on the same DATA_DIR fails with a clear sentence, and the first goes on unharmed", async () => {
-    const place = makePlace();
-    const first = await start(place);
-    const key = readSecret(place.firstKeyFile);
+describe("a second start while the first service runs", () => {
+  test("on the same DATA_DIR fails with a clear error, and the first service continues", async () => {
+    const sandbox = makeSandbox();
+    const first = await start(sandbox);
+    const key = readSecret(sandbox.firstKeyFile);
     await call(first, "/v2/identities.createIdentity", key, { externalId: "before" });
 
-    const failure = await ending(launch(place));
-    expectReadableFailure(failure, "DATA_DIR", place.dataDir, /already runs/);
+    const failure = await waitForExit(launch(sandbox));
+    expectUserError(failure, "DATA_DIR", sandbox.dataDir, /already runs/);
     expect(failure.stderr.trim().split("\n"), "one line").toHaveLength(1);
-    await expectOnlyTheFamilyOf(first, place);
+    await expectOnlyProcessesOf(first, sandbox);
 
     expect(await call(first, "/v2/identities.createIdentity", key, { externalId: "after" })).toMatchObject({
       status: 200,
     });
     expect(await stop(first)).toMatchObject({ code: 0 });
-    const { data } = await call(await start(place), "/v2/identities.listIdentities", key);
+    const { data } = await call(await start(sandbox), "/v2/identities.listIdentities", key);
     expect(data).toMatchObject([{ externalId: "before" }, { externalId: "after" }]);
   });
 
@@ -44,27 +44,27 @@ describe("a second start beside a running one", () => {
     await expectPortRefused("GRPC_PORT");
   });
 
-  test("of two first starts at once on one empty DATA_DIR, exactly one wins and the other fails clearly", async () => {
-    const place = makePlace();
-    const launches = [launch(place), launch(place)];
+  test("of two concurrent first starts on one empty DATA_DIR, exactly one succeeds and the other fails with a clear error", async () => {
+    const sandbox = makeSandbox();
+    const launches = [launch(sandbox), launch(sandbox)];
     const failures = await Promise.all(launches.map(failureOf));
     const winners = launches.filter((_, index) => failures[index] === undefined);
     expect(winners).toHaveLength(1);
 
-    for (const failure of failures) if (failure) expectReadableFailure(failure, "DATA_DIR", place.dataDir);
+    for (const failure of failures) if (failure) expectUserError(failure, "DATA_DIR", sandbox.dataDir);
     for (const winner of winners) {
       const service = await winner.ready();
-      const key = readSecret(place.firstKeyFile);
+      const key = readSecret(sandbox.firstKeyFile);
       expect(await call(service, "/v1/keys.listKeys", key)).toMatchObject({ status: 200 });
-      const operatorKey = readSecret(place.operatorKeyFile);
+      const operatorKey = readSecret(sandbox.operatorKeyFile);
       expect(await call(service, "/v2/workspaces.listWorkspaces", operatorKey)).toMatchObject({ status: 200 });
-      await expectOnlyTheFamilyOf(service, place);
-      expect(readdirSync(place.dataDir).sort()).toEqual(["first.key", "operator.key", "postgres", "valkey"]);
+      await expectOnlyProcessesOf(service, sandbox);
+      expect(readdirSync(sandbox.dataDir).sort()).toEqual(["first.key", "operator.key", "postgres", "valkey"]);
     }
   });
 });
 
-/** How a launch failed, or undefined once it runs. */
+/** The failure of a launch; undefined once it runs. */
 async function failureOf(launched: Launch) {
   const isReady = launched.ready().then(
     () => undefined,
@@ -74,32 +74,32 @@ async function failureOf(launched: Launch) {
 }
 
 async function expectPortRefused(variable: "HTTP_PORT" | "GRPC_PORT"): Promise<void> {
-  const place = makePlace();
-  const port = await takenPort();
-  const launched = launch(place, { set: { [variable]: `${port}` } });
-  const family = await until("it starts its backends", () => {
-    const family = launched.family();
-    return family.some(({ command }) => command.includes("postgres -D")) ? family : undefined;
+  const sandbox = makeSandbox();
+  const port = await usedPort();
+  const launched = launch(sandbox, { set: { [variable]: `${port}` } });
+  const descendants = await until("the backends are starting", () => {
+    const descendants = launched.descendants();
+    return descendants.some(({ command }) => command.includes("postgres -D")) ? descendants : undefined;
   });
-  const failure = await ending(launched);
-  expectReadableFailure(failure, variable, `127.0.0.1:${port}`);
+  const failure = await waitForExit(launched);
+  expectUserError(failure, variable, `127.0.0.1:${port}`);
   const lines = failure.stderr.split("\n").filter((line) => line !== "");
   expect(
     lines.filter((line) => !line.startsWith("{")),
     "one sentence for people",
   ).toHaveLength(1);
-  // ioredis' words for a connection that we closed ourselves: no outage, and misleading beside the true cause.
+  // ioredis' message for a connection that the service closed itself. It is no outage, and hides the true cause.
   expect(failure.stderr, "no false alarm in the log").not.toContain("Stream isn't writeable");
-  expect(await leftOf(family, place.folder)).toEqual([]);
+  expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
 }
 
-/** Nothing of the other start is left: every process in the place belongs to this one. */
-async function expectOnlyTheFamilyOf(service: Service, place: Place): Promise<void> {
+/** No process of the other start remains: every process in the sandbox belongs to this one. */
+async function expectOnlyProcessesOf(service: Service, sandbox: Sandbox): Promise<void> {
   await until(
-    "only the family is left",
+    "only processes of this service remain",
     () => {
-      const family = new Set([service.pid, ...descendantsOf(service.pid).map(({ pid }) => pid)]);
-      return processesIn(place.folder).every(({ pid }) => family.has(pid)) || undefined;
+      const descendants = new Set([service.pid, ...descendantsOf(service.pid).map(({ pid }) => pid)]);
+      return processesIn(sandbox.folder).every(({ pid }) => descendants.has(pid)) || undefined;
     },
     10_000,
   );

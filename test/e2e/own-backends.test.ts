@@ -5,67 +5,67 @@ import { openSql } from "../../commands/open-sql.js";
 import { createDatabase } from "../support/harness.js";
 import { needsCurl } from "../support/skip.js";
 import { until } from "./processes.js";
-import { call, deadPort, makePlace, type Place, paste, type Service, start, stop } from "./service.js";
+import { call, makeSandbox, paste, type Sandbox, type Service, start, stop, unusedPort } from "./service.js";
 
 const operatorKey = "operator-credential-of-the-start-tests";
 
 describe("with DATABASE_URL", () => {
-  test("and REDIS_URL, exactly those are used and nothing is started beside the service", async () => {
-    const { place, service, databaseUrl } = await startWith({ REDIS_URL: inject("redisUrl") });
-    expectNothingEmbedded(service, place);
+  test("and REDIS_URL, exactly those are used and no embedded backend is started", async () => {
+    const { sandbox, service, databaseUrl } = await startWith({ REDIS_URL: inject("redisUrl") });
+    expectNothingEmbedded(service, sandbox);
     expect(service.stdout()).toMatch(/PostgreSQL +from DATABASE_URL/);
     expect(service.stdout()).toMatch(/Redis +from REDIS_URL/);
     expect(service.stdout()).toMatch(/Operator key +from OPERATOR_KEY/);
-    expect(service.stdout(), "no secret of the configuration is shown").not.toContain(operatorKey);
+    expect(service.stdout(), "no secret of the configuration is printed").not.toContain(operatorKey);
     expect(service.stdout()).not.toContain(new URL(databaseUrl).password);
 
-    // What is read is put into Redis once; before that, Redis must be in use.
+    // A value is written to Redis only when it is first read, so Redis must be in use before.
     await until("Redis is in use", async () => {
-      const answer = await (await fetch(`${service.httpUrl}/readyz`)).text();
-      return /"redis":"in use"/.test(answer) || undefined;
+      const body = await (await fetch(`${service.httpUrl}/readyz`)).text();
+      return /"redis":"in use"/.test(body) || undefined;
     });
     const workspaceId = await expectToServe(service);
     expect(await workspacesIn(databaseUrl)).toEqual([workspaceId]);
     const redis = new Redis(inject("redisUrl"));
     onTestFinished(() => redis.disconnect());
     expect(await redis.keys(`*${workspaceId}*`), "the workspace's state is cached in that Redis").not.toEqual([]);
-    expectNothingEmbedded(service, place);
+    expectNothingEmbedded(service, sandbox);
     expect(await stop(service)).toMatchObject({ code: 0 });
   });
 
-  test("alone, it works on Postgres alone", async () => {
-    const { place, service, databaseUrl } = await startWith({});
-    expectNothingEmbedded(service, place);
-    expect(await workspacesIn(databaseUrl), "nothing is made that nobody asked for").toEqual([]);
+  test("alone, the service works with PostgreSQL only", async () => {
+    const { sandbox, service, databaseUrl } = await startWith({});
+    expectNothingEmbedded(service, sandbox);
+    expect(await workspacesIn(databaseUrl), "no first workspace is created").toEqual([]);
     await expectToServe(service);
   });
 
-  test("and a REDIS_URL that nobody listens on, it still serves and still stops", async () => {
-    const { service } = await startWith({ REDIS_URL: `redis://127.0.0.1:${await deadPort()}` });
+  test("and a REDIS_URL that refuses connections, the service still serves and still stops", async () => {
+    const { service } = await startWith({ REDIS_URL: `redis://127.0.0.1:${await unusedPort()}` });
     await expectToServe(service);
-    await until("it says so", () => /Redis is unavailable/.test(service.stderr()) || undefined);
+    await until("the outage is logged", () => /Redis is unavailable/.test(service.stderr()) || undefined);
     expect(await stop(service)).toMatchObject({ code: 0 });
   });
 
-  test("and no OPERATOR_KEY, one is made and kept in DATA_DIR, and the printed command makes a workspace", async (ctx) => {
+  test("and no OPERATOR_KEY, one is generated and stored in DATA_DIR, and the printed command creates a workspace", async (ctx) => {
     needsCurl(ctx);
-    const { place, service } = await startWith({ OPERATOR_KEY: undefined });
+    const { sandbox, service } = await startWith({ OPERATOR_KEY: undefined });
     const [command = "false # no command was printed", ...others] = service.commands;
     expect(others).toEqual([]);
-    const { code, stdout, stderr } = await paste(command, place);
+    const { code, stdout, stderr } = await paste(command, sandbox);
     expect(code, stderr).toBe(0);
     expect(JSON.parse(stdout).data).toMatchObject({ key: expect.stringMatching(/^lk_/) });
   });
 });
 
 test("with REDIS_URL alone, PostgreSQL is embedded and that Redis is used", async () => {
-  const place = makePlace();
-  const service = await start(place, { set: { REDIS_URL: inject("redisUrl"), OPERATOR_KEY: operatorKey } });
+  const sandbox = makeSandbox();
+  const service = await start(sandbox, { set: { REDIS_URL: inject("redisUrl"), OPERATOR_KEY: operatorKey } });
   expect(service.stdout()).toMatch(/PostgreSQL +embedded/);
   expect(service.stdout()).toMatch(/Redis +from REDIS_URL/);
   const redis = new Redis(inject("redisUrl"));
   onTestFinished(() => redis.disconnect());
-  // Asked again: while the service is still connecting to Redis, it does not wait for it.
+  // Repeated, because the service does not wait for Redis while it is still connecting.
   await until("the state of a workspace is in that Redis", async () => {
     const workspaceId = await expectToServe(service);
     return (await redis.exists(`latchkey:ws:${workspaceId}`)) === 1 || undefined;
@@ -75,12 +75,12 @@ test("with REDIS_URL alone, PostgreSQL is embedded and that Redis is used", asyn
 async function startWith(set: Record<string, string | undefined>) {
   const database = await createDatabase();
   onTestFinished(() => database.drop());
-  const place = makePlace();
-  const service = await start(place, { set: { DATABASE_URL: database.url, OPERATOR_KEY: operatorKey, ...set } });
-  return { place, service, databaseUrl: database.url };
+  const sandbox = makeSandbox();
+  const service = await start(sandbox, { set: { DATABASE_URL: database.url, OPERATOR_KEY: operatorKey, ...set } });
+  return { sandbox, service, databaseUrl: database.url };
 }
 
-/** The operator makes a workspace, and its key works. */
+/** The operator creates a workspace, and its key works. */
 async function expectToServe(service: Service): Promise<string> {
   const created = await call(service, "/v2/workspaces.createWorkspace", operatorKey, { name: "mine" });
   expect(created).toMatchObject({ status: 200, data: { workspaceId: expect.any(String), key: expect.any(String) } });
@@ -89,9 +89,9 @@ async function expectToServe(service: Service): Promise<string> {
   return workspaceId;
 }
 
-function expectNothingEmbedded(service: Service, place: Place): void {
-  expect(service.family()).toEqual([]);
-  expect(existsSync(place.dataDir), "nothing is kept").toBe(false);
+function expectNothingEmbedded(service: Service, sandbox: Sandbox): void {
+  expect(service.descendants()).toEqual([]);
+  expect(existsSync(sandbox.dataDir), "nothing is stored").toBe(false);
 }
 
 async function workspacesIn(databaseUrl: string): Promise<string[]> {

@@ -12,56 +12,60 @@ import {
 } from "../../gen/grpc/health/v1/health_pb.js";
 import type { Target } from "./callers.js";
 
-/** What those saw who look whether the service is ready, in the order in which they saw it. */
-export type Sight = "ready" | "not ready" | "refused" | "cut";
+/** An observation of a readiness or health client. */
+export type Observation = "ready" | "not ready" | "refused" | "disconnected";
 
-/** Looks at `/readyz` until nobody answers: on one connection, or, as probes of Kubernetes do, each time on another. */
+/**
+ * Polls `/readyz` until there is no response: on one keep-alive connection, or on a new one each time, as Kubernetes.
+ */
 export async function pollReadiness(
   { httpUrl, ca }: Target,
-  kept: boolean,
-  tell: (sight: Sight) => void = () => {},
-): Promise<Sight[]> {
-  const agent = ca ? new HttpsAgent({ keepAlive: kept, ca }) : new HttpAgent({ keepAlive: kept });
+  keepAlive: boolean,
+  report: (observation: Observation) => void = () => {},
+): Promise<Observation[]> {
+  const agent = ca ? new HttpsAgent({ keepAlive, ca }) : new HttpAgent({ keepAlive });
   const get = ca ? getHttps : getHttp;
-  const sights: Sight[] = [];
+  const observations: Observation[] = [];
   for (;;) {
-    const sight = await new Promise<Sight>((resolve) => {
+    const observation = await new Promise<Observation>((resolve) => {
       get(`${httpUrl}/readyz`, { agent })
-        .once("error", ({ code }: NodeJS.ErrnoException) => resolve(code === "ECONNREFUSED" ? "refused" : "cut"))
+        .once("error", ({ code }: NodeJS.ErrnoException) =>
+          resolve(code === "ECONNREFUSED" ? "refused" : "disconnected"),
+        )
         .once("response", (response: IncomingMessage) => {
           response.resume().once("end", () => resolve(response.statusCode === 200 ? "ready" : "not ready"));
         });
     });
-    tell(sight);
-    if (sights.at(-1) !== sight) sights.push(sight);
-    if (sight === "refused" || sight === "cut") break;
+    report(observation);
+    if (observations.at(-1) !== observation) observations.push(observation);
+    if (observation === "refused" || observation === "disconnected") break;
     await sleep(5);
   }
   agent.destroy();
-  return sights;
+  return observations;
 }
 
-/** What a watcher of the gRPC port's health is told, until the stream ends. */
-export async function watchHealth({ grpcAddress, ca }: Target): Promise<Sight[]> {
-  const trust = ca ? credentials.createSsl(Buffer.from(ca)) : credentials.createInsecure();
-  const client = new Client(grpcAddress, trust, { "grpc.use_local_subchannel_pool": 1 });
+/** The messages of the health watch on the gRPC port, until the stream ends. */
+export async function watchHealth({ grpcAddress, ca }: Target): Promise<Observation[]> {
+  const channelCredentials = ca ? credentials.createSsl(Buffer.from(ca)) : credentials.createInsecure();
+  const client = new Client(grpcAddress, channelCredentials, { "grpc.use_local_subchannel_pool": 1 });
   const { name, parent, input, output } = Health.method.watch;
-  const asked = create(HealthCheckRequestSchema, {});
+  const request = create(HealthCheckRequestSchema, {});
   const stream = client.makeServerStreamRequest(
     `/${parent.typeName}/${name}`,
-    (message: typeof asked) => Buffer.from(toBinary(input, message)),
+    (message: typeof request) => Buffer.from(toBinary(input, message)),
     (bytes: Buffer) => fromBinary(output, bytes),
-    asked,
+    request,
   );
-  const sights: Sight[] = [];
-  stream.on("data", ({ status }) => sights.push(status === Serving.SERVING ? "ready" : "not ready"));
-  stream.on("error", () => sights.push("cut"));
+  const observations: Observation[] = [];
+  stream.on("data", ({ status }) => observations.push(status === Serving.SERVING ? "ready" : "not ready"));
+  stream.on("error", () => observations.push("disconnected"));
   await once(stream, "close");
   client.close();
-  return sights;
+  return observations;
 }
 
-/** Tries to connect to a port again and again; resolves when it is refused. */
+/** Connects to a port repeatedly; resolves when the connection is refused. */
 export async function firstRefusal(port: number): Promise<void> {
   for (;;) {
     const socket = connect(port, "127.0.0.1");

@@ -2,90 +2,101 @@ import { isDeepStrictEqual } from "node:util";
 import type { PendingQuery, Sql } from "postgres";
 import type { OperationName } from "../contract/operations.js";
 import type { Random } from "../verification/faults/random.js";
-import { type Caller, type CallerKind, callerKinds, type Fate, type Fields, judged, type Target } from "./callers.js";
+import {
+  type Caller,
+  type CallerKind,
+  callerKinds,
+  callUntilAvailable,
+  type Fields,
+  type Outcome,
+  type Target,
+} from "./callers.js";
 
-/** A call that creates something, and was sent with an Idempotency-Key. */
+/** A create call that was sent with an Idempotency-Key. */
 export interface Create {
-  readonly through: CallerKind;
+  readonly kind: CallerKind;
   readonly operation: OperationName;
   readonly credential: string;
   readonly request: Fields;
   readonly idempotencyKey: string;
-  /** The first answer; undefined while there is none. */
-  answer: Fields | undefined;
-  /** Is told the answer of one that had none. */
-  learn(answer: Fields): void;
+  /** The first response; undefined while there is none. */
+  response: Fields | undefined;
+  /** Called with the response of a retry, if there was none before. */
+  onResponse(response: Fields): void;
 }
 
-/** How many creates were sent again, by what had become of them. */
-export interface Repeated {
-  /** Their answer was lost, and what they create was there. */
+/** The number of retried creates, by the outcome of their first attempt. */
+export interface RetryCounts {
+  /** The response was lost, and the resource existed. */
   made: number;
-  /** Their answer was lost, and they had come to nothing. */
+  /** The response was lost, and the resource did not exist. */
   undone: number;
-  /** They had been answered. */
+  /** The first attempt got a response. */
   answered: number;
 }
 
-/** How many that were answered are sent again: the last before the blow, and some of all. */
-const mostAnswered = { latest: 12, others: 4 };
+/** The number of answered creates that are retried: the last ones before the kill, and a sample of the others. */
+const maxAnswered = { latest: 12, others: 4 };
 
 /**
- * Sends creates again, each through another kind of client than the first time. Says in words what is wrong: of each
- * that had got no answer there is exactly one afterwards, and its answer tells of that one; each that had been answered
- * gets the same answer, and changes nothing.
+ * Retries creates, each with another kind of client than the first time, and describes all violations. After the retry
+ * of a create without a response, exactly one resource exists, and the response describes it. The retry of a create
+ * with a response returns the same response and changes nothing.
  */
-export async function repeatCreates(
+export async function retryCreates(
   target: Target,
   sql: Sql,
   creates: readonly Create[],
   random: Random,
-  repeated: Repeated,
+  counts: RetryCounts,
 ): Promise<string[]> {
   const kinds = Object.keys(callerKinds) as CallerKind[];
   const open = new Map<CallerKind, Caller>(kinds.map((kind) => [kind, callerKinds[kind](target)]));
-  const again = ({ through, operation, credential, request, idempotencyKey }: Create): Promise<Fate> => {
-    const other = random.pick(kinds.filter((kind) => kind !== through));
-    return judged(open.get(other) as Caller, operation, credential, request, idempotencyKey);
+  const retry = ({ kind: firstKind, operation, credential, request, idempotencyKey }: Create): Promise<Outcome> => {
+    const other = random.pick(kinds.filter((kind) => kind !== firstKind));
+    return callUntilAvailable(open.get(other) as Caller, operation, credential, request, idempotencyKey);
   };
 
-  async function repeatLost(create: Create): Promise<string[]> {
-    const before = await readMade(sql, create);
-    const fate = await again(create);
-    if (fate.kind !== "answered") return [`without an answer, ${tell(create)} got ${JSON.stringify(fate)}`];
-    create.answer = fate.data;
-    create.learn(fate.data);
-    repeated[before.length > 0 ? "made" : "undone"] += 1;
-    const after = await readMade(sql, create);
-    const told = fate.data[create.operation === "createIdentity" ? "identityId" : "keyId"];
-    return isDeepStrictEqual(after, [told]) ? [] : [`${tell(create)} was answered with ${told}, there is ${after}`];
+  async function retryLost(create: Create): Promise<string[]> {
+    const before = await readCreatedIds(sql, create);
+    const outcome = await retry(create);
+    if (outcome.kind !== "answered")
+      return [`${describe(create)} had no response, and its retry got ${JSON.stringify(outcome)}`];
+    create.response = outcome.data;
+    create.onResponse(outcome.data);
+    counts[before.length > 0 ? "made" : "undone"] += 1;
+    const after = await readCreatedIds(sql, create);
+    const returnedId = outcome.data[create.operation === "createIdentity" ? "identityId" : "keyId"];
+    return isDeepStrictEqual(after, [returnedId])
+      ? []
+      : [`${describe(create)} returned ${returnedId}, but the database has ${after}`];
   }
 
-  async function repeatAnswered(create: Create): Promise<string[]> {
-    const fate = await again(create);
-    repeated.answered += 1;
-    if (fate.kind === "answered" && isDeepStrictEqual(fate.data, create.answer)) return [];
-    return [`${tell(create)} was answered with ${JSON.stringify(create.answer)}, then with ${JSON.stringify(fate)}`];
+  async function retryAnswered(create: Create): Promise<string[]> {
+    const outcome = await retry(create);
+    counts.answered += 1;
+    if (outcome.kind === "answered" && isDeepStrictEqual(outcome.data, create.response)) return [];
+    return [`${describe(create)} first returned ${JSON.stringify(create.response)}, then ${JSON.stringify(outcome)}`];
   }
 
-  const lost = creates.filter(({ answer }) => answer === undefined);
-  const answered = creates.filter(({ answer }) => answer !== undefined);
-  const latest = answered.splice(-mostAnswered.latest);
-  const others = random.shuffle(answered).slice(0, mostAnswered.others);
-  const wrong = (await Promise.all(lost.map(repeatLost))).flat();
+  const lost = creates.filter(({ response }) => response === undefined);
+  const answered = creates.filter(({ response }) => response !== undefined);
+  const latest = answered.splice(-maxAnswered.latest);
+  const others = random.shuffle(answered).slice(0, maxAnswered.others);
+  const violations = (await Promise.all(lost.map(retryLost))).flat();
   const before = await countChanges(sql);
-  wrong.push(...(await Promise.all([...latest, ...others].map(repeatAnswered))).flat());
+  violations.push(...(await Promise.all([...latest, ...others].map(retryAnswered))).flat());
   const changes = (await countChanges(sql)) - before;
-  if (changes > 0) wrong.push(`to repeat what had been answered made ${changes} changes`);
+  if (changes > 0) violations.push(`retries of answered creates made ${changes} changes`);
   for (const caller of open.values()) caller.close();
-  return wrong;
+  return violations;
 }
 
 /**
- * How all is found that a create has made which was not answered; of a workspace, its first key. By a name that no other
- * has: what nobody knows of, nobody has changed since.
+ * Queries for the resource of a create without a response; for a workspace, its first key. They search by a unique
+ * name: no writer knows the resource, so none has changed it since.
  */
-const made: Partial<Record<OperationName, (sql: Sql, request: Fields) => PendingQuery<{ id: string }[]>>> = {
+const createdIds: Partial<Record<OperationName, (sql: Sql, request: Fields) => PendingQuery<{ id: string }[]>>> = {
   createKey: (sql, { name }) => sql`select key_id as id from keys where name = ${String(name)}`,
   createRootKey: (sql, { name }) => sql`select key_id as id from keys where name = ${String(name)}`,
   createIdentity: (sql, { externalId }) => sql`
@@ -98,8 +109,8 @@ const made: Partial<Record<OperationName, (sql: Sql, request: Fields) => Pending
     where replaced.type = 'key.reroll' and replaced.resource_id = ${String(keyId)}`,
 };
 
-async function readMade(sql: Sql, { operation, request }: Create): Promise<string[]> {
-  const rows = (await made[operation]?.(sql, request)) ?? [];
+async function readCreatedIds(sql: Sql, { operation, request }: Create): Promise<string[]> {
+  const rows = (await createdIds[operation]?.(sql, request)) ?? [];
   return rows.map(({ id }) => id);
 }
 
@@ -108,6 +119,6 @@ async function countChanges(sql: Sql): Promise<number> {
   return row?.count ?? Number.NaN;
 }
 
-function tell({ operation, request }: Create): string {
+function describe({ operation, request }: Create): string {
   return `${operation} of ${JSON.stringify(request)}`;
 }

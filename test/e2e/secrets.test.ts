@@ -1,19 +1,19 @@
 import { Client, credentials, Metadata } from "@grpc/grpc-js";
 import { expect, onTestFinished, test } from "vitest";
-import { call, makePlace, readSecret, start, stop } from "./service.js";
+import { call, makeSandbox, readSecret, start, stop } from "./service.js";
 
-test("the log of good and failing calls holds no credential, whole or in part", async () => {
-  const place = makePlace();
-  const service = await start(place, { set: { LOG_LEVEL: "trace" } });
-  const operatorKey = readSecret(place.operatorKeyFile);
-  const firstKey = readSecret(place.firstKeyFile);
+test("the log of successful and failed calls contains no credential, in whole or in part", async () => {
+  const sandbox = makeSandbox();
+  const service = await start(sandbox, { set: { LOG_LEVEL: "trace" } });
+  const operatorKey = readSecret(sandbox.operatorKeyFile);
+  const firstKey = readSecret(sandbox.firstKeyFile);
   const workspace = await call(service, "/v2/workspaces.createWorkspace", operatorKey, { name: "another" });
   const created = await call(service, "/v2/keys.createKey", firstKey, { name: "created", scopes: ["keys.read"] });
   const keys = [workspace, created].map(({ data }) => (data as { key: string }).key);
   const [otherKey = "", createdKey = ""] = keys;
 
-  // Every kind of failure in which a credential takes part.
-  const answers = await Promise.all([
+  // Every kind of error that involves a credential.
+  const responses = await Promise.all([
     call(service, "/v2/identities.createIdentity", createdKey, { externalId: "not permitted" }),
     call(service, "/v2/workspaces.listWorkspaces", firstKey),
     call(service, "/v1/keys.listKeys", operatorKey),
@@ -26,12 +26,12 @@ test("the log of good and failing calls holds no credential, whole or in part", 
     }),
     call(service, "/v2/identities.getIdentity", firstKey, { externalId: createdKey }),
   ]);
-  expect(answers.filter(({ status }) => status < 400).length, "nearly all of these fail").toBeLessThan(2);
+  expect(responses.filter(({ status }) => status < 400).length, "nearly all of these fail").toBeLessThan(2);
   await expect(overGrpc(service.grpcAddress, operatorKey)).rejects.toThrow();
   await overGrpc(service.grpcAddress, firstKey);
 
   const { stderr } = await stop(service);
-  expect(stderr.trim().split("\n").length, "every call is logged").toBeGreaterThanOrEqual(answers.length + 4);
+  expect(stderr.trim().split("\n").length, "every call is logged").toBeGreaterThanOrEqual(responses.length + 4);
   for (const secret of [operatorKey, firstKey, ...keys]) {
     expect(secret.length).toBeGreaterThan(24);
     expect(stderr).not.toContain(secret);

@@ -6,34 +6,34 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished } from "vitest";
 import { keep, writeEvidence } from "../support/artifacts.js";
-import { descendantsOf, kill, leftOf, type Process, processesIn, until } from "./processes.js";
+import { descendantsOf, kill, type Process, processesIn, remainingProcesses, until } from "./processes.js";
 
-/** The checkout that is tested. */
+/** The checkout under test. */
 export const project = realpathSync(fileURLToPath(new URL("../../", import.meta.url)));
 
-/** A place of its own for one test: a home, a temporary folder and the data. Removed when the test has finished. */
-export interface Place {
+/** The folders of one test: a home, a temporary folder and the data. They are removed when the test has finished. */
+export interface Sandbox {
   readonly folder: string;
   readonly dataDir: string;
   readonly operatorKeyFile: string;
   readonly firstKeyFile: string;
-  /** What the service finds as the system's folder for temporary files. */
+  /** The service's folder for temporary files. */
   readonly temporary: string;
-  /** All that a process finds in its environment; nothing of the test run's own environment but PATH. */
+  /** The whole environment of a process. Only PATH comes from the environment of the test run. */
   readonly environment: Readonly<Record<string, string>>;
 }
 
-/** Makes a place that others may enter, as /tmp itself is; its name has a space, as folders of people have. */
-export function makePlace(): Place {
+/** Creates a sandbox that other users may enter, like /tmp. Its name has a space, as folders of people may have. */
+export function makeSandbox(): Sandbox {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), "latchkey start ")));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   chmodSync(folder, 0o755);
   const dataDir = join(folder, "data");
   const temporary = join(folder, "tmp");
   const home = join(folder, "home");
-  for (const open of [temporary, home]) {
-    mkdirSync(open);
-    chmodSync(open, 0o1777);
+  for (const shared of [temporary, home]) {
+    mkdirSync(shared);
+    chmodSync(shared, 0o1777);
   }
   return {
     folder,
@@ -52,60 +52,60 @@ export function makePlace(): Place {
   };
 }
 
-/** How to launch the service other than by `node dist/src/main.js` in the checkout. */
+/** Differences to `node dist/src/main.js` in the checkout. */
 export interface LaunchOptions {
-  /** Variables beside those of the place; undefined takes one away. */
+  /** Variables in addition to those of the sandbox; undefined removes one. */
   readonly set?: Readonly<Record<string, string | undefined>>;
   /** The program and its arguments. */
   readonly command?: readonly [string, ...string[]];
-  /** The folder it is launched in. */
+  /** The working directory. */
   readonly cwd?: string;
-  /** As whom it runs. */
+  /** The user of the process. */
   readonly user?: { readonly uid: number; readonly gid: number };
 }
 
-/** How a process ended. */
-export interface Ending {
+/** The exit of a process, with its output. */
+export interface Exit {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** A launched service, which may not be ready yet, or never. */
+/** A launched service, which may not be ready yet, or never become ready. */
 export interface Launch {
   readonly pid: number;
-  /** What it has printed for people. */
+  /** The banner. */
   stdout(): string;
-  /** What it has logged. */
+  /** The log. */
   stderr(): string;
-  /** Resolves when it has ended and all that it printed has been read. */
-  readonly ended: Promise<Ending>;
-  /** Resolves when it says that it runs; rejects when it ends instead. */
+  /** Resolves when the process has exited and all of its output has been read. */
+  readonly ended: Promise<Exit>;
+  /** Resolves when the service prints its banner; rejects if it exits instead. */
   ready(): Promise<Service>;
-  /** All processes that it started, directly or not, and that run at this moment. */
-  family(): Process[];
+  /** All running processes that it started, directly or indirectly. */
+  descendants(): Process[];
   /** Sends a signal to this one process. */
   signal(signal: NodeJS.Signals): void;
   /** Sends a signal to its process group, as a terminal does at Ctrl-C. */
   signalGroup(signal: NodeJS.Signals): void;
 }
 
-/** A service that runs, and what it told about itself. */
+/** A running service, and the content of its banner. */
 export interface Service extends Launch {
   readonly httpUrl: string;
   readonly grpcAddress: string;
-  /** The commands that it printed for pasting. */
+  /** The example commands of the banner. */
   readonly commands: readonly string[];
 }
 
-/** Launches the service in a process group of its own. Whatever is left of it when the test has finished is ended. */
-export function launch(place: Place, options: LaunchOptions = {}): Launch {
+/** Launches the service in its own process group. Remaining processes are ended when the test has finished. */
+export function launch(sandbox: Sandbox, options: LaunchOptions = {}): Launch {
   const [program, ...args] = options.command ?? [process.execPath, join(project, "dist/src/main.js")];
   const child = spawn(program, args, {
-    // In the place, so that it can be told from others by its working folder.
-    cwd: options.cwd ?? place.folder,
-    env: definedOnly({ ...place.environment, ...options.set }),
+    // In the sandbox, so that its working directory distinguishes it from other processes.
+    cwd: options.cwd ?? sandbox.folder,
+    env: definedOnly({ ...sandbox.environment, ...options.set }),
     detached: true,
     stdio: ["ignore", "pipe", "pipe"],
     ...options.user,
@@ -114,28 +114,28 @@ export function launch(place: Place, options: LaunchOptions = {}): Launch {
   if (pid === undefined) throw new Error(`cannot launch ${program}`);
   const stdout = collect(child.stdout);
   const stderr = collect(child.stderr);
-  const ended = new Promise<Ending>((resolve) => {
+  const ended = new Promise<Exit>((resolve) => {
     child.once("close", (code, signal) => {
       keep("log lines", stderr(), stderr().split("\n").length - 1);
       writeEvidence();
       resolve({ code, signal, stdout: stdout(), stderr: stderr() });
     });
   });
-  const family = () => (hasEnded(child) ? [] : descendantsOf(pid));
-  onTestFinished(() => end(child, family(), place));
+  const descendants = () => (hasEnded(child) ? [] : descendantsOf(pid));
+  onTestFinished(() => endProcesses(child, descendants(), sandbox));
 
   const launched: Launch = {
     pid,
     stdout,
     stderr,
     ended,
-    family,
+    descendants,
     signal: (signal) => process.kill(pid, signal),
     signalGroup: (signal) => process.kill(-pid, signal),
     async ready() {
-      const banner = await until("the service says that it runs", () => {
+      const banner = await until("the service prints its banner", () => {
         if (stdout().includes("Ctrl-C stops it.")) return stdout();
-        if (hasEnded(child)) throw new Error(`the service ended with ${child.exitCode}:\n${stdout()}${stderr()}`);
+        if (hasEnded(child)) throw new Error(`the service exited with ${child.exitCode}:\n${stdout()}${stderr()}`);
         return undefined;
       });
       return { ...launched, ...readBanner(banner) };
@@ -145,25 +145,25 @@ export function launch(place: Place, options: LaunchOptions = {}): Launch {
 }
 
 /** Launches the service and waits until it runs. */
-export function start(place: Place, options?: LaunchOptions): Promise<Service> {
-  return launch(place, options).ready();
+export function start(sandbox: Sandbox, options?: LaunchOptions): Promise<Service> {
+  return launch(sandbox, options).ready();
 }
 
-/** Waits for the end of a launch that is to fail soon. */
-export function ending({ ended }: Launch, ms = 60_000): Promise<Ending> {
-  return within(ended, ms, "the process to end");
+/** Waits for the process to exit. */
+export function waitForExit({ ended }: Launch, ms = 60_000): Promise<Exit> {
+  return within(ended, ms, "the process exits");
 }
 
-/** Tells the service to stop as a service manager does, waits until it has, and returns how long it took. */
-export async function stop(service: Launch): Promise<Ending & { readonly ms: number }> {
+/** Sends SIGTERM, as a service manager does, waits for the exit, and returns the duration. */
+export async function stop(service: Launch): Promise<Exit & { readonly ms: number }> {
   const began = Date.now();
   service.signal("SIGTERM");
-  return { ...(await ending(service)), ms: Date.now() - began };
+  return { ...(await waitForExit(service)), ms: Date.now() - began };
 }
 
-/** Runs what a person pastes into a shell, in the checkout. */
-export async function paste(command: string, place: Place): Promise<Ending> {
-  const { PATH, HOME, TMPDIR } = place.environment;
+/** Runs a command in a shell in the checkout, as a person who pastes it. */
+export async function paste(command: string, sandbox: Sandbox): Promise<Exit> {
+  const { PATH, HOME, TMPDIR } = sandbox.environment;
   const shell = spawn("bash", ["-c", command], {
     cwd: project,
     env: definedOnly({ PATH, HOME, TMPDIR }),
@@ -173,68 +173,68 @@ export async function paste(command: string, place: Place): Promise<Ending> {
   const stdout = collect(shell.stdout);
   const stderr = collect(shell.stderr);
   return within(
-    new Promise<Ending>((resolve, reject) => {
+    new Promise<Exit>((resolve, reject) => {
       shell.once("error", reject);
       shell.once("close", (code, signal) => resolve({ code, signal, stdout: stdout(), stderr: stderr() }));
     }),
     20_000,
-    `${command} to end`,
+    `${command} exits`,
   );
 }
 
-/** The answer of the HTTP/JSON protocol. */
-export interface Answer {
+/** A response of the HTTP/JSON protocol. */
+export interface JsonResponse {
   readonly status: number;
   readonly data: Record<string, unknown> | Record<string, unknown>[] | undefined;
 }
 
-/** Makes one call through the HTTP/JSON protocol. */
+/** Makes one call over HTTP/JSON. */
 export async function call(
   { httpUrl }: Service,
   path: string,
   credential: string,
   body: unknown = {},
-): Promise<Answer> {
+): Promise<JsonResponse> {
   const response = await fetch(`${httpUrl}${path}`, {
     method: "POST",
     headers: { authorization: `Bearer ${credential}`, "content-type": "application/json" },
     body: JSON.stringify(body),
     signal: AbortSignal.timeout(15_000),
   });
-  const { data } = (await response.json()) as Pick<Answer, "data">;
+  const { data } = (await response.json()) as Pick<JsonResponse, "data">;
   return { status: response.status, data };
 }
 
-/** A credential that the service keeps in a file. */
-/** How to connect to the embedded PostgreSQL on this data, from the files that it keeps. */
+/** The URL of the embedded PostgreSQL on this data, from the files that it stores. */
 export function embeddedUrl(dataDir: string): string {
   const folder = join(dataDir, "postgres");
   return `postgres://latchkey:${readSecret(join(folder, "latchkey.password"))}@${encodeURIComponent(folder)}/postgres`;
 }
 
+/** Reads a credential that the service stores in a file. */
 export function readSecret(file: string): string {
   return readFileSync(file, "utf8").trim();
 }
 
-/** What a failure that the user can mend looks like: a few sentences, and no trace of the program's inside. */
-export function expectReadableFailure({ code, stdout, stderr }: Ending, ...named: (string | RegExp)[]): void {
+/** Expects a `UserError`: a few sentences that name these things, and no stack trace. */
+export function expectUserError({ code, stdout, stderr }: Exit, ...named: (string | RegExp)[]): void {
   expect(code, stderr).toBe(1);
-  expect(stdout, "it does not claim to run").toBe("");
+  expect(stdout, "no banner").toBe("");
   for (const name of named) expect(stderr).toMatch(name);
   expect(stderr, "no stack trace").not.toMatch(/^ +at |\bnode:internal\b|\.js:\d+/m);
   expect(stderr.trim().split("\n").length, `a few lines:\n${stderr}`).toBeLessThan(15);
 }
 
-/** A port of the loopback that is taken until the test has finished. */
-export async function takenPort(): Promise<number> {
+/** A port of the loopback address that is in use until the test has finished. */
+export async function usedPort(): Promise<number> {
   const server = createServer();
   onTestFinished(() => void server.close());
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   return portOf(server.address());
 }
 
-/** A port of the loopback that nobody listens on. */
-export async function deadPort(): Promise<number> {
+/** A port of the loopback address on which no process listens. */
+export async function unusedPort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const port = portOf(server.address());
@@ -242,13 +242,13 @@ export async function deadPort(): Promise<number> {
   return port;
 }
 
-/** Rejects when the promise takes longer. */
+/** Rejects if the promise takes longer. */
 export async function within<T>(promise: Promise<T>, ms: number, what: string): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`waited ${ms} ms in vain for ${what}`)), ms);
+  const timeout = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`timeout after ${ms} ms: ${what}`)), ms);
   });
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+  return Promise.race([promise, timeout]).finally(() => clearTimeout(timer));
 }
 
 function portOf(address: unknown): number {
@@ -282,10 +282,10 @@ function hasEnded(child: ChildProcess): boolean {
   return child.exitCode !== null || child.signalCode !== null;
 }
 
-/** Nothing outlives its test, whatever the test found out. */
-async function end(child: ChildProcess, family: readonly Process[], place: Place): Promise<void> {
+/** No process outlives its test, whether the test passes or fails. */
+async function endProcesses(child: ChildProcess, descendants: readonly Process[], sandbox: Sandbox): Promise<void> {
   child.kill("SIGKILL");
-  // What it started is given the time to end by itself, so that it leaves no folders or shared memory behind.
-  const left = await leftOf(family, place.folder);
-  if (left.length > 0) kill([...family, ...processesIn(place.folder)]);
+  // Its child processes get time to exit by themselves, so that they leave no folders or shared memory behind.
+  const left = await remainingProcesses(descendants, sandbox.folder);
+  if (left.length > 0) kill([...descendants, ...processesIn(sandbox.folder)]);
 }

@@ -5,80 +5,80 @@ import { Client, credentials, Metadata } from "@grpc/grpc-js";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { createDatabase } from "../support/harness.js";
-import { leftOf, type Process, until } from "./processes.js";
+import { type Process, remainingProcesses, until } from "./processes.js";
 import {
   call,
-  ending,
   type Launch,
   launch,
-  makePlace,
-  type Place,
+  makeSandbox,
   readSecret,
+  type Sandbox,
   type Service,
   start,
   stop,
+  waitForExit,
   within,
 } from "./service.js";
 
 const operatorKey = "operator-credential-of-the-start-tests";
 
-describe("stopping", () => {
+describe("graceful shutdown", () => {
   test("Ctrl-C stops everything that was started", async () => {
-    const place = makePlace();
-    const service = await start(place);
-    const family = service.family();
-    expect(family.length, "PostgreSQL and its processes").toBeGreaterThan(3);
+    const sandbox = makeSandbox();
+    const service = await start(sandbox);
+    const descendants = service.descendants();
+    expect(descendants.length, "PostgreSQL and its processes").toBeGreaterThan(3);
 
     service.signalGroup("SIGINT");
-    expect(await ending(service)).toMatchObject({ code: 0, signal: null });
-    expect(await leftOf(family, place.folder)).toEqual([]);
-    expectNothingTemporary(place);
+    expect(await waitForExit(service)).toMatchObject({ code: 0, signal: null });
+    expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
+    expectNothingTemporary(sandbox);
   });
 
-  test("SIGTERM stops everything that was started, quietly", async () => {
-    const place = makePlace();
-    const service = await start(place);
-    const family = service.family();
+  test("SIGTERM stops everything that was started, and logs no error", async () => {
+    const sandbox = makeSandbox();
+    const service = await start(sandbox);
+    const descendants = service.descendants();
     const loggedBefore = service.stderr();
 
     service.signal("SIGTERM");
-    const { code, signal, stderr } = await ending(service);
+    const { code, signal, stderr } = await waitForExit(service);
     expect({ code, signal }).toEqual({ code: 0, signal: null });
-    // On a busy machine, Redis may have been late at first, and be back just now.
+    // On a busy machine, Redis may have been slow at first, and only just have come back.
     const logged = stderr.slice(loggedBefore.length).replace(/^.*"Redis is available again".*\n/gm, "");
-    expect(logged, "nothing that looks like a fault").toBe("");
-    expect(await leftOf(family, place.folder)).toEqual([]);
-    expectNothingTemporary(place);
+    expect(logged, "no error is logged").toBe("");
+    expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
+    expectNothingTemporary(sandbox);
   });
 
-  test("Ctrl-C while the first start is still under way stops it too, and the next start works", async () => {
-    const place = makePlace();
-    const launched = launch(place);
-    const family = await familyWith(launched, "initdb");
+  test("Ctrl-C during the first start stops it, too, and the next start works", async () => {
+    const sandbox = makeSandbox();
+    const launched = launch(sandbox);
+    const descendants = await descendantsWith(launched, "initdb");
 
     launched.signalGroup("SIGINT");
-    expect(await ending(launched)).toMatchObject({ code: 0, signal: null });
-    expect(await leftOf(family, place.folder)).toEqual([]);
-    expectNothingTemporary(place);
-    await start(place);
+    expect(await waitForExit(launched)).toMatchObject({ code: 0, signal: null });
+    expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
+    expectNothingTemporary(sandbox);
+    await start(sandbox);
   });
 
   test.for([
     ["has just begun", "host.js"],
-    ["makes its database", "initdb"],
+    ["creates its database", "initdb"],
   ] as const)(
     "kill -9 while the first start %s leaves no process behind, and the next start works",
     async ([, program]) => {
-      const place = makePlace();
-      const launched = launch(place);
-      const family = await familyWith(launched, program);
+      const sandbox = makeSandbox();
+      const launched = launch(sandbox);
+      const descendants = await descendantsWith(launched, program);
 
       launched.signal("SIGKILL");
-      expect(await leftOf(family, place.folder)).toEqual([]);
-      expectNothingTemporary(place);
-      await start(place);
-      expect(readSecret(place.firstKeyFile), "this is the first start that was finished").toMatch(/^lk_/);
-      expect(readdirSync(place.dataDir).sort(), "no half-made data stays").toEqual([
+      expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
+      expectNothingTemporary(sandbox);
+      await start(sandbox);
+      expect(readSecret(sandbox.firstKeyFile), "this is the first start that was completed").toMatch(/^lk_/);
+      expect(readdirSync(sandbox.dataDir).sort(), "no incomplete data remains").toEqual([
         "first.key",
         "operator.key",
         "postgres",
@@ -87,51 +87,51 @@ describe("stopping", () => {
     },
   );
 
-  test("after kill -9 the embedded backends go away by themselves", async () => {
-    const place = makePlace();
-    const service = await start(place);
-    const family = service.family();
+  test("after kill -9 the embedded backends exit by themselves", async () => {
+    const sandbox = makeSandbox();
+    const service = await start(sandbox);
+    const descendants = service.descendants();
 
     service.signal("SIGKILL");
-    expect(await leftOf(family, place.folder)).toEqual([]);
-    expectNothingTemporary(place);
+    expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
+    expectNothingTemporary(sandbox);
   });
 
-  test("after kill -9 a new start works at once, and every acknowledged write is there", async () => {
-    const place = makePlace();
-    const first = await start(place);
-    const key = readSecret(place.firstKeyFile);
+  test("after kill -9 a new start works immediately, and every acknowledged write exists", async () => {
+    const sandbox = makeSandbox();
+    const first = await start(sandbox);
+    const key = readSecret(sandbox.firstKeyFile);
     const externalIds = Array.from({ length: 20 }, (_, index) => `user-${index}`);
     for (const externalId of externalIds) {
       expect(await call(first, "/v2/identities.createIdentity", key, { externalId })).toMatchObject({ status: 200 });
     }
 
     first.signal("SIGKILL");
-    const second = await start(place);
+    const second = await start(sandbox);
     const { data } = await call(second, "/v2/identities.listIdentities", key);
     expect(data).toMatchObject(externalIds.map((externalId) => ({ externalId })));
   });
 
-  test("when the process that keeps its backends is killed, it says so in a sentence and ends with 1", async () => {
-    const place = makePlace();
-    const service = await start(place);
-    const host = service.family().find(({ command }) => /\/host\.js /.test(command));
+  test("if the process that supervises the backends is killed, the service exits with 1 and a readable error", async () => {
+    const sandbox = makeSandbox();
+    const service = await start(sandbox);
+    const host = service.descendants().find(({ command }) => /\/host\.js /.test(command));
     expect(host).toBeDefined();
 
     process.kill(host?.pid ?? 0, "SIGKILL");
-    const { code, stderr } = await ending(service);
+    const { code, stderr } = await waitForExit(service);
     expect(code).toBe(1);
-    expect(stderr).toMatch(/^The process that keeps the embedded backends running was ended/m);
+    expect(stderr).toMatch(/^The process that supervises the embedded backends has ended/m);
     expect(stderr).not.toMatch(/^ +at /m);
   });
 });
 
-describe("a stop is not held up by", () => {
+describe("graceful shutdown is not delayed by", () => {
   test("an idle keep-alive HTTP connection", async () => {
     const service = await startOnDatabase();
     const agent = new Agent({ keepAlive: true });
     onTestFinished(() => agent.destroy());
-    await answered(httpGet(`${service.httpUrl}/v2/liveness`, { agent }));
+    await responseTo(httpGet(`${service.httpUrl}/v2/liveness`, { agent }));
     await until("the connection is idle", () => (Object.keys(agent.freeSockets).length > 0 ? true : undefined));
 
     expectPrompt(await stop(service));
@@ -144,26 +144,26 @@ describe("a stop is not held up by", () => {
     expectPrompt(await stop(service));
   });
 
-  test("a connection to the HTTP port that never asks anything, as browsers and load balancers open", async () => {
+  test("a connection to the HTTP port without any request, as browsers and load balancers open", async () => {
     const service = await startOnDatabase();
     await openConnection(httpPortOf(service));
-    await answered(httpGet(`${service.httpUrl}/v2/liveness`)); // so the connection before it has been accepted
+    await responseTo(httpGet(`${service.httpUrl}/v2/liveness`)); // ensures that the connection before it has been accepted
 
     expectPrompt(await stop(service));
   });
 
-  test("a connection to the gRPC port that never asks anything", async () => {
+  test("a connection to the gRPC port without any request", async () => {
     const service = await startOnDatabase();
     const connection = await openConnection(grpcPortOf(service));
-    await until("the server greets", () => (connection.received().length > 0 ? true : undefined));
+    await until("the server sends its HTTP/2 settings", () => (connection.received().length > 0 ? true : undefined));
 
     expectPrompt(await stop(service));
   });
 
-  test("a client that never finishes its request: it is cut off when the drain time of 10 s is over", async () => {
+  test("a client that never completes its request: its connection is closed after the drain timeout of 10 s", async () => {
     const service = await startOnDatabase();
     const connection = await openConnection(httpPortOf(service));
-    const head = [
+    const headers = [
       "POST /v2/workspaces.listWorkspaces HTTP/1.1",
       "Host: localhost",
       `Authorization: Bearer ${operatorKey}`,
@@ -171,44 +171,44 @@ describe("a stop is not held up by", () => {
       "Content-Length: 100",
       "Expect: 100-continue",
     ];
-    connection.send(`${head.join("\r\n")}\r\n\r\n`);
-    await until("the head has been read", () => (connection.received().includes(" 100 ") ? true : undefined));
+    connection.send(`${headers.join("\r\n")}\r\n\r\n`);
+    await until("the headers have been read", () => (connection.received().includes(" 100 ") ? true : undefined));
 
     service.signal("SIGTERM");
-    expect(await ending(service, 14_000)).toMatchObject({ code: 0 });
+    expect(await waitForExit(service, 14_000)).toMatchObject({ code: 0 });
   });
 
-  test("a gRPC client that is frozen: it is cut off when the drain time of 10 s is over", async () => {
+  test("a frozen gRPC client: its connection is closed after the drain timeout of 10 s", async () => {
     const service = await startOnDatabase();
     const connection = await openConnection(grpcPortOf(service));
-    await until("the server greets", () => (connection.received().length > 0 ? true : undefined));
+    await until("the server sends its HTTP/2 settings", () => (connection.received().length > 0 ? true : undefined));
     connection.freeze();
 
     service.signal("SIGTERM");
-    expect(await ending(service, 14_000)).toMatchObject({ code: 0 });
+    expect(await waitForExit(service, 14_000)).toMatchObject({ code: 0 });
   });
 });
 
-describe("calls that are under way when SIGTERM comes", () => {
-  test("are answered, through HTTP and gRPC, and new connections are refused", async () => {
+describe("calls in flight when SIGTERM arrives", () => {
+  test("are completed, over HTTP and gRPC, and new connections are refused", async () => {
     const database = await createDatabase();
     onTestFinished(() => database.drop());
-    const service = await start(makePlace(), { set: { DATABASE_URL: database.url, OPERATOR_KEY: operatorKey } });
-    const holder = openSql(database.url, { max: 2, onnotice: () => {} });
-    onTestFinished(() => holder.end({ timeout: 1 }));
+    const service = await start(makeSandbox(), { set: { DATABASE_URL: database.url, OPERATOR_KEY: operatorKey } });
+    const lockHolder = openSql(database.url, { max: 2, onnotice: () => {} });
+    onTestFinished(() => lockHolder.end({ timeout: 1 }));
 
     let overHttp: Promise<unknown> = Promise.resolve();
     let overGrpc: Promise<unknown> = Promise.resolve();
-    // While this transaction holds the table, both calls wait in the database. The lease does without that table: with
-    // one that it is renewed from, it would be lost, and a call that came later than that refused.
-    await holder.begin(async (sql) => {
+    // While this transaction locks the table, both calls wait in the database. The lease does not need that table. A
+    // lock on a table that the lease needs would let it expire, and later calls would be refused.
+    await lockHolder.begin(async (sql) => {
       await sql`lock table audit_events in access exclusive mode`;
       overHttp = call(service, "/v2/workspaces.listAuditEvents", operatorKey);
       overGrpc = callGrpc(grpcClient(service.grpcAddress), "ListAuditEvents", operatorKey);
-      // Should the service drop them, they must not fail before they are looked at.
-      for (const answer of [overHttp, overGrpc]) answer.catch(() => {});
+      // If the service drops them, the rejections must not be unhandled before they are checked.
+      for (const response of [overHttp, overGrpc]) response.catch(() => {});
       await until("both calls wait", async () => {
-        const waiting = await holder`
+        const waiting = await lockHolder`
           select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database() and query like '%from audit_events%'`;
         return waiting.length === 2 || undefined;
       });
@@ -220,40 +220,40 @@ describe("calls that are under way when SIGTERM comes", () => {
 
     expect(await overHttp).toMatchObject({ status: 200, data: [] });
     expect(await overGrpc).toBeInstanceOf(Buffer);
-    expect(await ending(service)).toMatchObject({ code: 0 });
+    expect(await waitForExit(service)).toMatchObject({ code: 0 });
   });
 });
 
 function expectPrompt({ code, ms }: { code: number | null; ms: number }): void {
   expect(code).toBe(0);
-  expect(ms, "less than the 10 s that running calls get").toBeLessThan(9_000);
+  expect(ms, "less than the 10 s that calls in flight get").toBeLessThan(9_000);
 }
 
-/** Waits until it runs this program, and returns all that it runs then. */
-function familyWith(launched: Launch, program: string): Promise<Process[]> {
+/** Waits until it runs this program, and returns all of its processes then. */
+function descendantsWith(launched: Launch, program: string): Promise<Process[]> {
   return until(`it runs ${program}`, () => {
-    const family = launched.family();
-    return family.some(({ command }) => command.includes(program)) ? family : undefined;
+    const descendants = launched.descendants();
+    return descendants.some(({ command }) => command.includes(program)) ? descendants : undefined;
   });
 }
 
-/** What was needed on the way is cleared away. */
-function expectNothingTemporary(place: Place): void {
-  expect(readdirSync(place.temporary)).toEqual([]);
+/** All temporary files are removed. */
+function expectNothingTemporary(sandbox: Sandbox): void {
+  expect(readdirSync(sandbox.temporary)).toEqual([]);
 }
 
-function answered(request: ClientRequest): Promise<void> {
+function responseTo(request: ClientRequest): Promise<void> {
   return new Promise((resolve, reject) => {
     request.once("error", reject);
     request.once("response", (response) => response.resume().once("end", resolve));
   });
 }
 
-/** A service on a database of the test run: it starts sooner than one with a PostgreSQL of its own. */
+/** A service on a database of the test run. It starts faster than one with an embedded PostgreSQL. */
 async function startOnDatabase(): Promise<Service> {
   const database = await createDatabase();
   onTestFinished(() => database.drop());
-  return start(makePlace(), { set: { DATABASE_URL: database.url, OPERATOR_KEY: operatorKey } });
+  return start(makeSandbox(), { set: { DATABASE_URL: database.url, OPERATOR_KEY: operatorKey } });
 }
 
 function httpPortOf({ httpUrl }: Service): number {
@@ -264,7 +264,7 @@ function grpcPortOf({ grpcAddress }: Service): number {
   return Number(grpcAddress.split(":")[1]);
 }
 
-/** A bare connection. */
+/** Opens a TCP connection. */
 async function openConnection(port: number) {
   const socket = connect(port, "127.0.0.1");
   onTestFinished(() => void socket.destroy());
@@ -272,12 +272,12 @@ async function openConnection(port: number) {
   socket.setEncoding("latin1").on("data", (chunk) => {
     received += chunk;
   });
-  socket.on("error", () => {}); // The service may well cut it off.
+  socket.on("error", () => {}); // The service may close it.
   await within(new Promise((resolve) => socket.once("connect", resolve)), 5_000, "a connection");
   return {
     send: (text: string) => socket.write(text),
     received: () => received,
-    /** Reads nothing any more, not even that the other side has closed. */
+    /** Stops reading, so that it does not even detect that the other side has closed. */
     freeze: () => socket.pause(),
   };
 }
@@ -299,7 +299,7 @@ function grpcClient(address: string): Client {
   return client;
 }
 
-/** Calls through gRPC; the messages stay bytes, of which an empty request needs none. */
+/** Calls over gRPC with raw bytes. An empty request has none. */
 function callGrpc(client: Client, method: string, credential: string): Promise<Buffer> {
   const metadata = new Metadata();
   metadata.set("authorization", `Bearer ${credential}`);
@@ -312,7 +312,7 @@ function callGrpc(client: Client, method: string, credential: string): Promise<B
       Buffer.alloc(0),
       metadata,
       { deadline: Date.now() + 15_000 },
-      (error, answer) => (error ? reject(error) : resolve(answer ?? Buffer.alloc(0))),
+      (error, response) => (error ? reject(error) : resolve(response ?? Buffer.alloc(0))),
     );
   });
 }

@@ -2,15 +2,15 @@ import { describe, expect, test } from "vitest";
 import { toText } from "../robustness/soak/report.js";
 import { runRound } from "../robustness/soak/round.js";
 
-/** Too short to say of memory that it is flat. */
-const ofMemory = /^(whether )?(the heap|external memory|resident memory) grows/;
+/** The run is too short to show that memory does not grow. */
+const memoryFailing = /^(whether )?(the heap|external memory|resident memory) grows/;
 const noLeak = { bytes: 0, inBuffers: false };
 
 describe("a short soak", () => {
-  test("with faults answers every call as it should, and comes to rest without anything left over", async () => {
+  test("with faults answers every call correctly, and releases everything at the end", async () => {
     const result = await runRound({ seconds: 20, seed: 1, faults: true, leak: noLeak, fill: false });
     expect(
-      result.failings.filter((one) => !ofMemory.test(one)),
+      result.failings.filter((failing) => !memoryFailing.test(failing)),
       toText(result),
     ).toEqual([]);
     expect(result.tally.calls).toBeGreaterThan(200);
@@ -21,7 +21,7 @@ describe("a short soak", () => {
     ["objects", "heap", false],
     ["Buffers", "external", true],
   ] as const)(
-    "of a service that leaks %s finds it",
+    "detects a service that leaks %s",
     async (_what, memory, inBuffers) => {
       const leak = { bytes: 4 * 1024 * 1024, inBuffers };
       const result = await runRound({ seconds: 16, seed: 1, faults: false, leak, fill: false });

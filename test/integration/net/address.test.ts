@@ -8,8 +8,8 @@ import { openTestApp } from "../../support/harness.js";
 const name = "several-addresses.test";
 const addresses = ["127.0.0.1", "127.0.0.2"];
 
-it("where HOST has several addresses, every port is at the first and at no other", async () => {
-  resolveByName();
+it("if HOST has several addresses, every port listens on the first one only", async () => {
+  mockLookup();
   const app = await openTestApp({ host: name, metricsPort: 0 });
   onTestFinished(() => app.close());
   const ports = [app.httpUrl, `http://${app.grpcAddress}`, app.metricsUrl].map((url) =>
@@ -20,21 +20,21 @@ it("where HOST has several addresses, every port is at the first and at no other
   }
 });
 
-/** Names are looked up in both of Node's ways; all but ours as ever. */
-function resolveByName(): void {
+/** Mocks both lookup APIs of Node for the test's name. Other names resolve as usual. */
+function mockLookup(): void {
   const all = addresses.map((address) => ({ address, family: 4 }));
   const [first] = all;
   const { lookup } = dns;
-  const { lookup: promised } = dns.promises;
+  const { lookup: lookupPromise } = dns.promises;
   const mocks = [
-    vi.spyOn(dns, "lookup").mockImplementation(((host: string, ...given: [object, (...told: unknown[]) => void]) => {
-      if (host !== name) return (lookup as (...given: unknown[]) => void)(host, ...given);
-      const [options, done = options as (...told: unknown[]) => void] = given;
+    vi.spyOn(dns, "lookup").mockImplementation(((host: string, ...args: [object, (...result: unknown[]) => void]) => {
+      if (host !== name) return (lookup as (...args: unknown[]) => void)(host, ...args);
+      const [options, done = options as (...result: unknown[]) => void] = args;
       if ("all" in options && options.all) done(null, all);
       else done(null, first?.address, first?.family);
     }) as typeof dns.lookup),
     vi.spyOn(dns.promises, "lookup").mockImplementation((async (host: string, options?: { all?: boolean }) => {
-      if (host !== name) return promised(host, options ?? {});
+      if (host !== name) return lookupPromise(host, options ?? {});
       return options?.all ? all : first;
     }) as typeof dns.promises.lookup),
   ];

@@ -74,13 +74,13 @@ describe("what is the matter with the database is told through both protocols, a
     try {
       const answer = await create(`over_http_${code}`);
       expectFailure(answer, 503, "application/service_unavailable");
-      expect(JSON.parse(answer.text).error.detail).toBe(`${sentence}; try again shortly.`);
+      expect(JSON.parse(answer.text).error.detail).toBe(`${sentence}. Retry after the delay in \`Retry-After\`.`);
       expect(answer.headers["retry-after"]).toBe("1");
       const transport = createGrpcTransport({ baseUrl: `http://${app.grpcAddress}` });
       const { identities } = createLatchkeyClient({ transport, key });
       await expect(identities.createIdentity({ externalId: `over_grpc_${code}` })).rejects.toMatchObject({
         code: "service_unavailable",
-        message: `${sentence}; try again shortly.`,
+        message: `${sentence}. Retry after the delay in \`Retry-After\`.`,
       });
       expectSuccess(await post(app.httpUrl, "/v2/keys.verifyKey", key, { key }));
     } finally {
@@ -100,7 +100,9 @@ it("when no connection is to be had, calls are told so, and served when there ar
   await admin.unsafe(`alter role ${role} connection limit 0`);
   await admin`select pg_terminate_backend(pid) from pg_stat_activity where usename = ${role}`;
   const told = async () => JSON.parse((await create("crowded")).text).error?.detail;
-  await expect.poll(told, { timeout: 5_000 }).toBe("The service's database is out of connections; try again shortly.");
+  await expect
+    .poll(told, { timeout: 5_000 })
+    .toBe("The service's database is out of connections. Retry after the delay in `Retry-After`.");
   expectFailure(await create("crowded"), 503, "application/service_unavailable");
 
   await admin.unsafe(`alter role ${role} connection limit -1`);

@@ -211,13 +211,13 @@ describe("startup with unusable certificates fails with an error that names the 
     [
       "a certificate file that is not PEM",
       { certFile: "package.json" },
-      /^TLS_CERT_FILE must hold a certificate in PEM/,
+      /^TLS_CERT_FILE must contain a certificate in PEM/,
     ],
-    ["a key file that is not PEM", { keyFile: "package.json" }, /^TLS_KEY_FILE must hold a private key in PEM/],
+    ["a key file that is not PEM", { keyFile: "package.json" }, /^TLS_KEY_FILE must contain a private key in PEM/],
     [
       "a client CA file that is not PEM",
       { clientCaFile: "package.json" },
-      /^TLS_CLIENT_CA_FILE must hold certificates in PEM/,
+      /^TLS_CLIENT_CA_FILE must contain certificates in PEM/,
     ],
   ])("%s", async (_, invalid, message) => {
     const { files, tls } = tlsFiles(pair);

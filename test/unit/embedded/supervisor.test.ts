@@ -8,43 +8,43 @@ import type { Backend, Run } from "../../../src/embedded/backend.js";
 import { nonDurable, openPostgres } from "../../../src/embedded/postgres.js";
 import { type BackendEvent, supervise } from "../../../src/embedded/supervisor.js";
 
-test("a stop does not wait for a backend that takes long to be started again", async () => {
+test("shutdown does not wait for a slow restart of a backend", async () => {
   const killed = new AbortController();
   const first: Run = { ended: once(killed.signal, "abort").then(() => "killed"), stop: async () => {} };
   let starts = 0;
   const backend: Backend = {
     name: "backend",
     url: "",
-    async start(unwanted) {
+    async start(abortSignal) {
       if (starts++ === 0) return first;
-      await new Promise<void>((resolve) => unwanted?.addEventListener("abort", () => resolve()));
+      await new Promise<void>((resolve) => abortSignal?.addEventListener("abort", () => resolve()));
       throw new Error("aborted");
     },
     discard: () => {},
   };
-  const told: BackendEvent["kind"][] = [];
-  const unwanted = new AbortController();
-  const kept = await supervise(backend, ({ kind }) => told.push(kind), unwanted.signal);
+  const events: BackendEvent["kind"][] = [];
+  const abort = new AbortController();
+  const supervised = await supervise(backend, ({ kind }) => events.push(kind), abort.signal);
   killed.abort();
   await expect.poll(() => starts).toBe(2);
-  unwanted.abort();
-  await kept.stop();
+  abort.abort();
+  await supervised.stop();
   expect(starts).toBe(2);
-  expect(told).toEqual(["lost"]);
+  expect(events).toEqual(["lost"]);
 });
 
-test("a PostgreSQL that is not wanted any more before it answers is ended, and can be started later", async () => {
-  const dataDir = mkdtempSync(join(tmpdir(), "latchkey-unwanted-"));
+test("an aborted start ends PostgreSQL, and it can be started later", async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), "latchkey-aborted-"));
   const backend = await openPostgres(dataDir, nonDurable);
   onTestFinished(() => {
     backend.discard();
     rmSync(dataDir, { recursive: true, force: true });
   });
-  const unwanted = new AbortController();
-  const starting = backend.start(unwanted.signal);
-  unwanted.abort();
+  const abort = new AbortController();
+  const starting = backend.start(abort.signal);
+  abort.abort();
   await expect(starting).rejects.toThrow();
-  await expect(backend.start(unwanted.signal)).rejects.toThrow("aborted");
+  await expect(backend.start(abort.signal)).rejects.toThrow("aborted");
 
   const run = await backend.start(new AbortController().signal);
   onTestFinished(() => run.stop());
