@@ -23,7 +23,9 @@ export type Authenticate = (call: Call, authorization: readonly string[]) => May
 /** Authenticates a call when its headers have arrived, and again before it has any effect. */
 export interface Authentication {
   readonly authenticate: Authenticate;
-  /** The caller in its present state. Refuses a caller that was revoked since. The call does not count as another use. */
+  /**
+   * The caller in its present state. Refuses a caller that was revoked since. The call does not count as another use.
+   */
   recheck(call: Call, caller: Principal): MaybePromise<Principal>;
   /** The same from PostgreSQL alone, for a caller that a statement has found changed. */
   reread(call: Call, caller: Principal): MaybePromise<Principal>;
@@ -81,8 +83,8 @@ export function createAuthentication(
     const token = bearerToken(header);
     const hash = hashSecret(token);
     const credential = { header, token, hash, isOperator: timingSafeEqual(Buffer.from(hash), operatorHash) };
-    // The operator's credential is not compared with `===` at the next call. The longer a matching prefix is, the longer
-    // `===` takes, which would reveal the credential through timing.
+    // The operator's credential is not compared with `===` at the next call. The longer a matching prefix is, the
+    // longer `===` takes, which would reveal the credential through timing.
     if (connection !== undefined && !credential.isOperator) lastCredential.set(connection, credential);
     return credential;
   }

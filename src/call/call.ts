@@ -49,8 +49,8 @@ export function throwIfAborted(call: Call): void {
 }
 
 /**
- * Awaits work that is done for one call only, and cancels it when the call is aborted. Work that begins when it is awaited
- * (a lazy thenable, such as a statement) never begins if the call was aborted before.
+ * Awaits work that is done for one call only, and cancels it when the call is aborted. Work that begins when it is
+ * awaited (a lazy thenable, such as a statement) never begins if the call was aborted before.
  */
 export async function runUnlessAborted<T>(call: Call, work: PromiseLike<T>, cancel: () => void): Promise<T> {
   throwIfAborted(call);

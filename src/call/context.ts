@@ -59,7 +59,10 @@ export function authorizedKeyOf(caller: Principal): AuthorizedKey | undefined {
   return caller.kind === "key" ? caller : undefined;
 }
 
-/** A service's handlers: like Connect's ServiceImpl, with a context for every protocol, and responses that may be synchronous. */
+/**
+ * A service's handlers: like Connect's ServiceImpl, with a context for every protocol, and responses that may be
+ * synchronous.
+ */
 export type Handlers<Service extends DescService> = {
   [Method in keyof Service["method"]]: (
     request: MessageShape<Service["method"][Method]["input"]>,

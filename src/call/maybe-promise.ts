@@ -1,6 +1,6 @@
 /**
- * A value, or a promise of it. Most calls need no I/O, because their key is cached. They are answered synchronously, without
- * the cost of promises and turns of the event loop.
+ * A value, or a promise of it. Most calls need no I/O, because their key is cached. They are answered synchronously,
+ * without the cost of promises and turns of the event loop.
  */
 export type MaybePromise<T> = T | Promise<T>;
 

@@ -14,7 +14,9 @@ export function callerUnchanged(sql: Statement, key: AuthorizedKey | undefined):
     (select require_caller_unchanged(${key.keyId}, ${textArrayParameter(sql, key.scopes)}, ${key.expiresAt}::timestamptz))`;
 }
 
-/** Whether a statement failed because the calling key is no longer as it was authorized. The statement had no effect. */
+/**
+ * Whether a statement failed because the calling key is no longer as it was authorized. The statement had no effect.
+ */
 export function isCallerChanged(error: unknown): boolean {
   return errorCodeOf(error) === "LK001";
 }

@@ -1,7 +1,10 @@
 import type { Change } from "./change-store.js";
 import { includes, type Snapshot, sees } from "./snapshot.js";
 
-/** A value that was read from the database, or that a Redis entry claims was, with the rows and the snapshot of the read. */
+/**
+ * A value that was read from the database, or that a Redis entry claims was, with the rows and the snapshot of the
+ * read.
+ */
 export interface Versioned<T> {
   readonly value: T;
   /** The ids of the rows that the value was made from. */
@@ -29,7 +32,10 @@ export interface ChangeLog {
   reset(present: Snapshot, timeline: string): void;
   /** Whether no known change is missing in the value. A value from before the horizon is never current. */
   isCurrent(versioned: Pick<Versioned<unknown>, "dependsOn" | "workspaceId" | "snapshot">): boolean;
-  /** Whether a value of this snapshot will soon fall behind the horizon, because the changes after it are about to be forgotten. */
+  /**
+   * Whether a value of this snapshot will soon fall behind the horizon, because the changes after it are about to be
+   * forgotten.
+   */
   isAging(snapshot: Snapshot): boolean;
 }
 
@@ -42,8 +48,8 @@ interface LastChange {
 }
 
 /**
- * The fence: a value that was read before the last known change of one of its rows is not used any more, whether it comes
- * from memory, from Redis or from PostgreSQL.
+ * The fence: a value that was read before the last known change of one of its rows is not used any more, whether it
+ * comes from memory, from Redis or from PostgreSQL.
  */
 export function createChangeLog(beginning: Snapshot, firstTimeline: string, capacity = 100_000): ChangeLog {
   let present = beginning;

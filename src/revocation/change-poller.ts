@@ -36,9 +36,9 @@ export const pollerSettings = {
 };
 
 /**
- * Polls on a connection of its own, each time with a timeout. If no answer comes, PostgreSQL is unavailable or the network
- * drops packets; then no statement should go on waiting on the other connections either. They are also renewed when
- * another server has taken over, because they may still lead to the old one.
+ * Polls on a connection of its own, each time with a timeout. If no answer comes, PostgreSQL is unavailable or the
+ * network drops packets; then no statement should go on waiting on the other connections either. They are also renewed
+ * when another server has taken over, because they may still lead to the old one.
  *
  * @param timeline the timeline that was read on the other connections
  */

@@ -35,7 +35,9 @@ export interface Changed extends LeaseTerms {
   readonly changes: readonly Change[] | undefined;
 }
 
-/** If more rows of one workspace changed between two polls, they are not listed: the whole workspace counts as changed. */
+/**
+ * If more rows of one workspace changed between two polls, they are not listed: the whole workspace counts as changed.
+ */
 const maxRowsPerWorkspace = 1_000;
 
 /** The maximum number of changed rows that a poll reads. Reading more would exceed its timeout. */
@@ -68,8 +70,8 @@ export function createChangesStore(sql: Sql) {
 
   return {
     /**
-     * Removes the stamps in a dump that came from a server with higher transaction ids. It takes a lock, because a change
-     * that this statement has waited for would otherwise look like one of these stamps.
+     * Removes the stamps in a dump that came from a server with higher transaction ids. It takes a lock, because a
+     * change that this statement has waited for would otherwise look like one of these stamps.
      */
     async removeForeignStamps(): Promise<void> {
       const [row] = await sql<{ found: boolean }[]>`
@@ -100,8 +102,8 @@ export function createChangesStore(sql: Sql) {
      * snapshot does not include are those of transactions that began later, and of those that were in progress. So the
      * poll never waits for a long transaction, and misses none of its changes when it commits.
      *
-     * The order by transaction id makes PostgreSQL use the indexes even if it has no statistics of a large table. Reading
-     * the whole table would take longer than the lease.
+     * The order by transaction id makes PostgreSQL use the indexes even if it has no statistics of a large table.
+     * Reading the whole table would take longer than the lease.
      */
     async changedSince(seen: Snapshot): Promise<Changed> {
       const limit = maxChanges + 1;

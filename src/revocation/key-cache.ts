@@ -14,15 +14,19 @@ import { createTieredCache, type TieredCache } from "./tiered-cache.js";
 export interface KeyCache {
   /** The number of lookups of keys and workspaces that each level answered. */
   readonly lookups: Readonly<Record<"key" | "workspace", TieredCache<unknown>["lookups"]>>;
-  /** The key with this secret, by its hash in hex, if it is cached in memory. No acknowledged change is missing in it. */
+  /**
+   * The key with this secret, by its hash in hex, if it is cached in memory. No acknowledged change is missing in it.
+   */
   peek(hash: string): KeyState | undefined;
   /**
-   * The same for any key. Undefined if there is none. Throws if PostgreSQL is needed and cannot be asked. Concurrent calls
-   * for the same key share one lookup. So no lookup is cancelled with a call; it is charged to the call that began it, and
-   * traced in that call's span.
+   * The same for any key. Undefined if there is none. Throws if PostgreSQL is needed and cannot be asked. Concurrent
+   * calls for the same key share one lookup. So no lookup is cancelled with a call; it is charged to the call that
+   * began it, and traced in that call's span.
    */
   get(hash: string, call?: Call): Promise<KeyState | undefined>;
-  /** The same for a caller that was looked up before: synchronous if possible, and a hit in memory is not counted again. */
+  /**
+   * The same for a caller that was looked up before: synchronous if possible, and a hit in memory is not counted again.
+   */
   recheck(hash: string, call?: Call): MaybePromise<KeyState | undefined>;
   /** The same from PostgreSQL alone, including changes that are committed and not acknowledged yet. */
   readThrough(hash: string, call?: Call): Promise<KeyState | undefined>;
@@ -32,7 +36,8 @@ export interface KeyCache {
   awaitPropagation(): Promise<void>;
   /**
    * Must be awaited before a response that depends on earlier changes and made none itself: the client may be retrying
-   * after an unknown outcome. Resolves when every change that was read is durable, and every replica's answers include it.
+   * after an unknown outcome. Resolves when every change that was read is durable, and every replica's answers include
+   * it.
    *
    * @param timeline the result of `knownTimeline` from before the read
    */
@@ -41,7 +46,9 @@ export interface KeyCache {
   awaitDurability(call: Call, timeline: string): Promise<void>;
   /** The last known timeline of the database. A server that takes over begins another. */
   knownTimeline(): string;
-  /** Must be called after changes were appended, so that cached values are confirmed before the changes are forgotten. */
+  /**
+   * Must be called after changes were appended, so that cached values are confirmed before the changes are forgotten.
+   */
   confirm(): void;
 }
 

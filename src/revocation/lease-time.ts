@@ -7,8 +7,8 @@ export interface LeaseTimes {
   /** Makes changes wait for at least this long. */
   raiseWait(ms: number): Promise<void>;
   /**
-   * Sets the lease time of all processes, if changes wait for at least that long. Returns how long changes wait, and the
-   * version of the row; undefined if changes wait for less.
+   * Sets the lease time of all processes, if changes wait for at least that long. Returns how long changes wait, and
+   * the version of the row; undefined if changes wait for less.
    */
   setLease(ms: number): Promise<{ readonly waitMs: number; readonly version: string } | undefined>;
   /** Makes changes wait for this long, if the row still has that version. */
@@ -16,10 +16,10 @@ export interface LeaseTimes {
 }
 
 /**
- * Changes the lease time while replicas run. At no moment do changes wait for less than the longest lease of any process:
- * the wait is raised before the lease time, and lowered only after the last of the longer leases has ended. Returns false
- * if somebody else has changed the row meanwhile. The lease time may then be theirs, and changes may wait for longer than
- * necessary.
+ * Changes the lease time while replicas run. At no moment do changes wait for less than the longest lease of any
+ * process: the wait is raised before the lease time, and lowered only after the last of the longer leases has ended.
+ * Returns false if somebody else has changed the row meanwhile. The lease time may then be theirs, and changes may wait
+ * for longer than necessary.
  */
 export async function setLeaseTime(times: LeaseTimes, ms: number, clock: Clock): Promise<boolean> {
   await times.raiseWait(ms);

@@ -21,8 +21,8 @@ export interface Lease {
   /** Resolves when no process has a lease any more that it got before this moment. Throws if that cannot be known. */
   waitOut(): Promise<void>;
   /**
-   * The latest time that the database's clock can show at this moment. A time that is still ahead of it is still ahead in
-   * the database, too. Throws if it cannot be known, because a clock has jumped since the last answer.
+   * The latest time that the database's clock can show at this moment. A time that is still ahead of it is still ahead
+   * in the database, too. Throws if it cannot be known, because a clock has jumped since the last answer.
    */
   databaseTime(): Date;
 }
@@ -46,9 +46,9 @@ const timerSlackMs = 2;
  * sent after T − lease, that is after c. So the answer to that poll contained the change, and the process applied it
  * before it extended its lease.
  *
- * Each answer of the database contains the lease time and the wait of changes. At every moment, that wait is at least as
- * long as any lease that some process still has. So a change has waited long enough if it used the wait from a poll that
- * was sent after c: a lease that does not know of the change is from before that poll.
+ * Each answer of the database contains the lease time and the wait of changes. At every moment, that wait is at least
+ * as long as any lease that some process still has. So a change has waited long enough if it used the wait from a poll
+ * that was sent after c: a lease that does not know of the change is from before that poll.
  *
  * @param firstLeaseMs the lease time until the first answer
  */

@@ -10,9 +10,9 @@ import { run } from "../storage/postgres/query.js";
  * commits before it.
  *
  * The statement may have waited for a connection, and a standby without the change may have been promoted meanwhile. On
- * that server, the commit says nothing about the values that were read. So the barrier fails if the timeline differs from
- * the one that was known before the read. Timelines follow each other, so everything that was read in between is of the
- * same timeline.
+ * that server, the commit says nothing about the values that were read. So the barrier fails if the timeline differs
+ * from the one that was known before the read. Timelines follow each other, so everything that was read in between is
+ * of the same timeline.
  */
 export function createDurabilityBarrier(sql: Sql) {
   return async (call: Call, timeline: string): Promise<void> => {

@@ -54,8 +54,9 @@ export function keyEntries(secret: Secret): EntryCodec<KeyRecord> {
 }
 
 /**
- * Without a signature, an attacker who can write to Redis could grant any scope to a key. The HMAC distinguishes entries of
- * this service from all others. It covers the Redis key, so that an entry is not valid for another key or workspace.
+ * Without a signature, an attacker who can write to Redis could grant any scope to a key. The HMAC distinguishes
+ * entries of this service from all others. It covers the Redis key, so that an entry is not valid for another key or
+ * workspace.
  */
 function createCodec<T>(
   secret: Secret,

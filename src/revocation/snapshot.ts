@@ -8,7 +8,10 @@ export interface Snapshot {
   readonly inProgress: readonly number[];
 }
 
-/** Parses PostgreSQL's text form `xmin:xmax:xid,xid,…`. A number is exact up to 2^53 transactions, which take ages to reach. */
+/**
+ * Parses PostgreSQL's text form `xmin:xmax:xid,xid,…`. A number is exact up to 2^53 transactions, which take ages to
+ * reach.
+ */
 export function parseSnapshot(text: string): Snapshot {
   const [xmin, xmax, inProgress = ""] = text.split(":");
   return {
@@ -32,7 +35,10 @@ export function sees({ xmin, xmax, inProgress }: Snapshot, xid: number): boolean
   return xid < xmin || (xid < xmax && !inProgress.includes(xid));
 }
 
-/** Whether one snapshot includes everything that the other does. Of two snapshots that were read, one includes the other. */
+/**
+ * Whether one snapshot includes everything that the other does. Of two snapshots that were read, one includes the
+ * other.
+ */
 export function includes(later: Snapshot, earlier: Snapshot): boolean {
   if (later === earlier) return true;
   return later.xmax >= earlier.xmax && !later.inProgress.some((xid) => sees(earlier, xid));

@@ -20,8 +20,8 @@ const sampleInterval = 100;
 const minIntervalMs = 100;
 
 /**
- * A key cache that compares a sample of its results with PostgreSQL, after they were returned. If PostgreSQL says that a
- * change had revoked the key, and this process knew of that change before the lookup, then the fence has failed.
+ * A key cache that compares a sample of its results with PostgreSQL, after they were returned. If PostgreSQL says that
+ * a change had revoked the key, and this process knew of that change before the lookup, then the fence has failed.
  */
 export function withSpotChecks(
   keyCache: KeyCache,

@@ -14,13 +14,15 @@ export interface TieredCache<T> {
   peek(id: string): T | undefined;
   /** Undefined if there is no such value. Throws if PostgreSQL is needed and cannot be asked. */
   load(id: string, from: "redis" | "postgres", call?: Call): Promise<T | undefined>;
-  /** Caches a value that was read together with another, if it is current. Returns true if the value was not cached yet. */
+  /**
+   * Caches a value that was read together with another, if it is current. Returns true if the value was not cached yet.
+   */
   put(id: string, versioned: Versioned<T>): boolean;
   /** Writes a value to Redis for other replicas. Nothing depends on its arrival. */
   publish(id: string, versioned: Versioned<T>): void;
   /**
-   * Confirms a part of the values in memory. Must be called after changes were appended to the change log, so that every
-   * value is confirmed before the changes since its snapshot are forgotten.
+   * Confirms a part of the values in memory. Must be called after changes were appended to the change log, so that
+   * every value is confirmed before the changes since its snapshot are forgotten.
    */
   confirm(): void;
 }
@@ -38,7 +40,10 @@ export interface TieredCacheOptions<T> {
   readonly sizeOf: (versioned: Versioned<T>) => number;
 }
 
-/** The lifetime of an entry in Redis. It is long, because the fence and not the lifetime prevents the use of old entries. */
+/**
+ * The lifetime of an entry in Redis. It is long, because the fence and not the lifetime prevents the use of old
+ * entries.
+ */
 const redisLifetimeMs = 10 * 60_000;
 
 /** The overhead of a cached value in bytes: its id, and its slot in the LRU cache. */
@@ -77,7 +82,9 @@ export function createTieredCache<T>({
   const lookups = { memory: 0, redis: 0, postgres: 0 };
   let { timeline, appended: appendedAtConfirm } = changeLog;
 
-  /** Whether no known change is missing in the value. If so, it is as good as read at present; if not, it is dropped. */
+  /**
+   * Whether no known change is missing in the value. If so, it is as good as read at present; if not, it is dropped.
+   */
   function isCurrent(cached: CachedValue<T>): boolean {
     if (cached.version === changeLog.version) return true;
     const { versioned } = cached;
@@ -133,15 +140,18 @@ export function createTieredCache<T>({
   }
 
   /**
-   * Writes a current entry again, as of the present. The entry of a key contains the state of its workspace, too, so the
-   * row of the workspace must also be unchanged.
+   * Writes a current entry again, as of the present. The entry of a key contains the state of its workspace, too, so
+   * the row of the workspace must also be unchanged.
    */
   function refreshEntry(id: string, versioned: Versioned<T>): void {
     const dependsOn = [...versioned.dependsOn, versioned.workspaceId];
     if (changeLog.isCurrent({ ...versioned, dependsOn })) publish(id, { ...versioned, snapshot: changeLog.present });
   }
 
-  /** Redis is not trusted: an entry is used only if `present` includes its snapshot and no known change is missing in it. */
+  /**
+   * Redis is not trusted: an entry is used only if `present` includes its snapshot and no known change is missing in
+   * it.
+   */
   async function readRedis(id: string, call: Call | undefined): Promise<Versioned<T> | undefined> {
     const entry = codec.verify(id, await cache.get(codec.keyOf(id), call?.span));
     if (entry === undefined) return undefined;

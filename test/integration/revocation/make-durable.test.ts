@@ -10,12 +10,12 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-it("what was read before another server took over is not confirmed by a commit on that server", async () => {
+it("a read from before a failover is not confirmed by a commit on the new server", async () => {
   const { sql, close } = openConnections(database.url, { connections: 1, statementMs: 10_000 });
   onTestFinished(close);
   const makeDurable = createDurabilityBarrier(sql);
   const call = { requestId: "req_test", deadline: Number.POSITIVE_INFINITY };
-  const { history } = await createChangesStore(sql).readTerms();
-  await makeDurable(call, history);
-  await expect(makeDurable(call, "that of the server before")).rejects.toMatchObject({ code: "40003" });
+  const { history: timeline } = await createChangesStore(sql).readTerms();
+  await makeDurable(call, timeline);
+  await expect(makeDurable(call, "that of the previous server")).rejects.toMatchObject({ code: "40003" });
 });

@@ -5,7 +5,9 @@ import { createLease } from "../../../src/revocation/lease.js";
 import { snapshotBefore } from "../../../src/revocation/snapshot.js";
 
 const leaseMs = 250;
-/** A drift of 5 ms is not detected. The lease holder's clock may be a twelfth too slow, the writer's a twelfth too fast. */
+/**
+ * A drift of 5 ms is not detected. The lease holder's clock may be a twelfth too slow, the writer's a twelfth too fast.
+ */
 const waitMs = ((leaseMs + 5) * 13) / 11;
 
 /** A lease on a machine with simulated clocks. Each sleep advances them, then `whileAsleep` moves them further. */

@@ -35,8 +35,8 @@ export const callSteps: Steps = (state, setting, announce) => {
 };
 
 /**
- * Ends the call with the result of this value. An acceptance may also be that of the headers alone, or come before a change
- * that is still to be made.
+ * Ends the call with the result of this value. An acceptance may also be that of the headers alone, or come before a
+ * change that is still to be made.
  */
 export function answer(
   state: State,
@@ -58,7 +58,10 @@ export function answer(
   announce("accepted so far, the call waits for its body or a connection", { database, replica, call: waitingCall });
 }
 
-/** A call that has waited continues: its body has arrived, or its statement begins. All changes acknowledged by now bind it. */
+/**
+ * A call that has waited continues: its body has arrived, or its statement begins. All changes acknowledged by now bind
+ * it.
+ */
 function resume(state: State, setting: Setting, announce: Announce<State, Event>): void {
   const { database, replica } = state;
   const { design, bounds } = setting;

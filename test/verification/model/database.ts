@@ -1,15 +1,19 @@
 import { KEY, type Row, UNRELATED, WORKSPACE } from "./design.js";
 
 /**
- * PostgreSQL. Each commit enables or disables one row. All rows are enabled at first. A snapshot includes the commits up to
- * one of them. The model represents it by their number, the epoch.
+ * PostgreSQL. Each commit enables or disables one row. All rows are enabled at first. A snapshot includes the commits
+ * up to one of them. The model represents it by their number, the epoch.
  */
 export interface Database {
   /** The row that each commit changed. */
   readonly changed: readonly Row[];
-  /** For each commit, whether its transaction got its id before the previous commit, and so a lower id than later ones. */
+  /**
+   * For each commit, whether its transaction got its id before the previous commit, and so a lower id than later ones.
+   */
   readonly late: readonly boolean[];
-  /** For each commit, how many ticks its writer has waited. The write has returned when this equals the wait of a write. */
+  /**
+   * For each commit, how many ticks its writer has waited. The write has returned when this equals the wait of a write.
+   */
   readonly waited: readonly number[];
 }
 
@@ -54,7 +58,8 @@ export interface Truth {
 
 /**
  * The states that a call that begins now may return: for each row the state after the last write that has returned, and
- * every state since. This is a little stricter than the promise: a write that has begun but not committed permits nothing.
+ * every state since. This is a little stricter than the promise: a write that has begun but not committed permits
+ * nothing.
  */
 export function truthFrom(database: Database, wait: number): Truth {
   let enabled = allRows;

@@ -2,7 +2,9 @@
 const rules = {
   /** A write returns one lease time after its commit. */
   writesWait: true,
-  /** So does a write that found the row in the requested state: the first attempt may not have returned yet, or be lost. */
+  /**
+   * So does a write that found the row in the requested state: the first attempt may not have returned yet, or be lost.
+   */
   retriesWait: true,
   /** It waits longer than the lease, by as much as the lease holder's clock can be slower than its own. */
   waitsCoverSlowClocks: true,
@@ -14,7 +16,10 @@ const rules = {
   clockIsReadByTheCall: true,
   /** Changes and epoch come from one snapshot. */
   pollIsOneSnapshot: true,
-  /** A poll also asks for the changes of transactions that were in progress at the previous poll, whatever their ids are. */
+  /**
+   * A poll also asks for the changes of transactions that were in progress at the previous poll, whatever their ids
+   * are.
+   */
   pollsAskForWhatWasInProgress: true,
   /** The changes are applied before the lease is extended. */
   changesComeBeforeLease: true,
@@ -51,7 +56,10 @@ export function without(rule: Rule): Design {
 export interface Bounds {
   /** In ticks. */
   readonly lease: number;
-  /** Whether the replica's clock may be slow. It then misses one tick between the sending of a poll and the end of its lease. */
+  /**
+   * Whether the replica's clock may be slow. It then misses one tick between the sending of a poll and the end of its
+   * lease.
+   */
   readonly slowClock: boolean;
   readonly commits: number;
   /** Whether a writer may die before it returns. */

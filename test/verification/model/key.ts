@@ -1,8 +1,8 @@
 import type { Poll, Stage, State, Versioned } from "./state.js";
 
 /**
- * A number for each state, with one digit for each part of it. Numbers are hashed and compared many times faster than objects
- * or texts, and a million of them fit into memory.
+ * A number for each state, with one digit for each part of it. Numbers are hashed and compared many times faster than
+ * objects or texts, and a million of them fit into memory.
  */
 export function keyOf({ database, replica, call }: State): number {
   let key = 0;

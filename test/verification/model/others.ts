@@ -6,8 +6,8 @@ import { draftOf, withCached, withRead } from "./revise.js";
 
 /**
  * Everything else that the replica does meanwhile: any number of other calls, at any moment, and the maintenance of its
- * memory. The model lets them do so without the lease, which permits more than the implementation does. So a property that
- * holds here holds there, too.
+ * memory. The model lets them do so without the lease, which permits more than the implementation does. So a property
+ * that holds here holds there, too.
  */
 export const otherSteps: Steps = ({ database, replica, call }, { design }, announce) => {
   const { applied, horizon, cached, lastChange } = replica;

@@ -13,9 +13,9 @@ import { writerSteps } from "./writers.js";
 
 /**
  * The revocation protocol under every order of its steps: one replica and one call, with everything else as their
- * environment. More replicas would add nothing: they share only PostgreSQL, which they do not change, and Redis, which in the
- * model returns any state that ever existed. A restart would add nothing either, because the replica may take its first step
- * at any time.
+ * environment. More replicas would add nothing: they share only PostgreSQL, which they do not change, and Redis, which
+ * in the model returns any state that ever existed. A restart would add nothing either, because the replica may take
+ * its first step at any time.
  */
 export function createMachine(design: Design, bounds: Bounds): Machine<State, Event> {
   const setting = { design, bounds };

@@ -44,7 +44,9 @@ export interface Call {
   readonly truth: Truth;
 }
 
-/** An accepted call that waits for its body or a connection. The states it may return are determined when it continues. */
+/**
+ * An accepted call that waits for its body or a connection. The states it may return are determined when it continues.
+ */
 export const waitingCall: Call = { stage: "waits", truth: { enabled: 0, disabled: 0 } };
 
 export interface State {

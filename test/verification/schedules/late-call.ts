@@ -79,7 +79,9 @@ const handlers = {
   },
 };
 
-/** One procedure for all replicas, because creating it takes longer than a schedule. Each call brings its own replica. */
+/**
+ * One procedure for all replicas, because creating it takes longer than a schedule. Each call brings its own replica.
+ */
 const procedure = createProcedures(
   [{ descriptor: { ...KeysService, methods: [KeysService.method.createKey] }, handlers } as unknown as Service],
   {

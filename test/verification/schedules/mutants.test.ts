@@ -3,8 +3,9 @@ import { mutants } from "./mutants.js";
 import { outdated } from "./verdict.js";
 
 /**
- * Many times the number that the mutant hardest to detect takes (acknowledgements as if every suspension were noticed: it is
- * detected after 3,000 to 20,000 schedules), so that none is missed by chance. A run ends with the first violation.
+ * Many times the number that the mutant hardest to detect takes (acknowledgements as if every suspension were noticed:
+ * it is detected after 3,000 to 20,000 schedules), so that none is missed by chance. A run ends with the first
+ * violation.
  */
 const schedules = 150_000;
 

@@ -29,13 +29,13 @@ export interface Postgres {
   readonly time: number;
   setClockBack(ms: number): void;
   /**
-   * Resolves to the number of commits up to the one that contains the change. It may fail like any statement, even after
-   * its commit.
+   * Resolves to the number of commits up to the one that contains the change. It may fail like any statement, even
+   * after its commit.
    */
   write(client: string, row: string, change: ChangeOf): Promise<number>;
   /**
-   * Makes a change that the key itself requested, once there is a connection, if the key is as it was authorized. If not,
-   * it fails as PostgreSQL does.
+   * Makes a change that the key itself requested, once there is a connection, if the key is as it was authorized. If
+   * not, it fails as PostgreSQL does.
    */
   writeAsKey(client: string, onCommit: () => void): Promise<void>;
   /** The connections of one replica. */
@@ -66,9 +66,9 @@ const rarity = { slow: 8, lost: 16 };
 const slowMs = 500;
 
 /**
- * A statement reaches the server, takes its snapshot or commits, and its answer arrives. Anything may happen in between. A
- * change has its transaction id before it commits, so others may begin later and commit before it. Rows are stamped as the
- * triggers do it.
+ * A statement reaches the server, takes its snapshot or commits, and its answer arrives. Anything may happen in
+ * between. A change has its transaction id before it commits, so others may begin later and commit before it. Rows are
+ * stamped as the triggers do it.
  */
 export function createPostgres(firstLeaseMs: number, step: Step, time: Time, dice: Dice, speed: number): Postgres {
   let setBackByMs = 0;

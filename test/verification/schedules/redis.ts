@@ -8,8 +8,8 @@ export interface Redis {
 }
 
 /**
- * The worst possible Redis: a read returns anything that was ever written under that name, or nothing. That covers lost and
- * late writes, and servers that are restarted, replaced or unreachable.
+ * The worst possible Redis: a read returns anything that was ever written under that name, or nothing. That covers lost
+ * and late writes, and servers that are restarted, replaced or unreachable.
  */
 export function createRedis(step: Step, dice: Dice): Redis {
   const everWritten = new Map<string, string[]>();

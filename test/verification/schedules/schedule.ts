@@ -25,8 +25,8 @@ const defaultLimits = { steps: 60, calls: 7, lateCalls: 0, renewals: 4, writes: 
 const lateCallLimits = { ...defaultLimits, steps: 80, calls: 1, lateCalls: 5 };
 
 /**
- * Every fourth is about clocks. A lease that outlasts the wait of a change by a millisecond is detected only if nothing else
- * happens at that moment.
+ * Every fourth is about clocks. A lease that outlasts the wait of a change by a millisecond is detected only if nothing
+ * else happens at that moment.
  */
 const clockLimits = { ...defaultLimits, calls: 12, renewals: 0, writes: 1, passages: 4 };
 
@@ -42,8 +42,8 @@ const wallOffsetsMs: [number, number, number] = [-3_000, 0, 3_000];
 const hash = "the hash of a key";
 
 /**
- * Runs two replicas with one PostgreSQL and one Redis. The scheduler chooses the next of the pending steps, and the dice make
- * all other random choices. Throws if a response lacked a change that was acknowledged before its call began.
+ * Runs two replicas with one PostgreSQL and one Redis. The scheduler chooses the next of the pending steps, and the
+ * dice make all other random choices. Throws if a response lacked a change that was acknowledged before its call began.
  */
 export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tally): Promise<void> {
   let steps = 0;
@@ -106,7 +106,10 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
 
   const lateCalls = new Set<LateCall>();
 
-  /** A call through the whole pipeline, whose body arrives late. In half of these calls a change waits for a connection, too. */
+  /**
+   * A call through the whole pipeline, whose body arrives late. In half of these calls a change waits for a connection,
+   * too.
+   */
   async function callLate(replica: Replica): Promise<void> {
     const { name } = replica;
     const overdueAt = dice.mishap(4) ? dice.pick(["body", "statement"]) : undefined;
@@ -179,8 +182,8 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
     for (const machine of machines) void call(machine.replica);
   }
 
-  // In a third of the schedules, because few long sequences of events complete after a jump. Only one of a machine's two
-  // clocks jumps: a jump of both cannot be distinguished from time that has passed.
+  // In a third of the schedules, because few long sequences of events complete after a jump. Only one of a machine's
+  // two clocks jumps: a jump of both cannot be distinguished from time that has passed.
   const clocksJump = dice.oneIn(isAboutClocks ? 2 : 3);
   const monotonicJumps = dice.oneIn(2);
 
@@ -226,7 +229,8 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
     void repeat(limits.writes, `${writer} begins a change`, () => write(dice.pick(machines).replica));
   if (isAboutLeaseTime) {
     void repeat(1, "an operator begins", changeLeaseTimeAndWrite);
-    // The other operator restores the first lease time, and begins while the first one waits for the longer leases to end.
+    // The other operator restores the first lease time, and begins while the first one waits for the longer leases to
+    // end.
     const another = () => changeLeaseTime("another operator", firstLeaseMs);
     if (dice.oneIn(2)) void time.passed(longLeaseMs, "another operator begins").then(another);
   }

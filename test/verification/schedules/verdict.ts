@@ -5,9 +5,9 @@ import type { Contents } from "./postgres.js";
 export const outdated = "a change is missing that was acknowledged before the call began";
 
 /**
- * The violation in the result of a lookup, if any. `moments` are the contents of the database from the last change that was
- * acknowledged before the call began until now. The result must agree with one of them on the key, and with one of them on
- * the workspace.
+ * The violation in the result of a lookup, if any. `moments` are the contents of the database from the last change that
+ * was acknowledged before the call began until now. The result must agree with one of them on the key, and with one of
+ * them on the workspace.
  */
 export function missing(found: KeyState | undefined, moments: readonly Contents[]): string | undefined {
   if (!moments.some((moment) => agreesOnKey(found, moment)))
@@ -17,7 +17,10 @@ export function missing(found: KeyState | undefined, moments: readonly Contents[
   return undefined;
 }
 
-/** The violation in the result of a call, if any. `moments` are the contents of the database since the call was bound by them. */
+/**
+ * The violation in the result of a call, if any. `moments` are the contents of the database since the call was bound by
+ * them.
+ */
 export function missingAtEnd(code: string, moments: readonly Contents[]): string | undefined {
   const conditions = requiredConditions[code];
   if (conditions === undefined || conditions.every((holds) => moments.some(holds))) return undefined;
