@@ -11,7 +11,7 @@ export interface Call {
   readonly headers?: (name: string) => readonly string[];
   /** The connection of the call, if the protocol exposes it. */
   readonly connection?: object;
-  /** Emits an event when the client disconnects, and the name of that event. */
+  /** The emitter of an event when the client disconnects, and the name of that event. */
   readonly client?: EventEmitter;
   readonly closeEvent?: string;
   /** The trace span. Undefined if tracing is off. */
@@ -50,7 +50,7 @@ export function throwIfAborted(call: Call): void {
 
 /**
  * Awaits work that is done for one call only, and cancels it when the call is aborted. Work that begins when it is
- * awaited (a lazy thenable, such as a statement) never begins if the call was aborted before.
+ * awaited (a lazy thenable, such as a statement) never begins if the call was aborted, or its deadline passed, before.
  */
 export async function runUnlessAborted<T>(call: Call, work: PromiseLike<T>, cancel: () => void): Promise<T> {
   throwIfAborted(call);

@@ -36,7 +36,8 @@ export interface Changed extends LeaseTerms {
 }
 
 /**
- * If more rows of one workspace changed between two polls, they are not listed: the whole workspace counts as changed.
+ * If more rows than this of one workspace changed between two polls, they are not listed. The whole workspace then
+ * counts as changed.
  */
 const maxRowsPerWorkspace = 1_000;
 

@@ -15,7 +15,8 @@ export interface KeyCache {
   /** The number of lookups of keys and workspaces that each level answered. */
   readonly lookups: Readonly<Record<"key" | "workspace", TieredCache<unknown>["lookups"]>>;
   /**
-   * The key with this secret, by its hash in hex, if it is cached in memory. No acknowledged change is missing in it.
+   * The key with this secret, by its hash in hex, if memory can answer at once. No acknowledged change is missing in
+   * it.
    */
   peek(hash: string): KeyState | undefined;
   /**

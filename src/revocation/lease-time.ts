@@ -16,9 +16,9 @@ export interface LeaseTimes {
 }
 
 /**
- * Changes the lease time while replicas run. At no moment do changes wait for less than the longest lease of any
- * process: the wait is raised before the lease time, and lowered only after the last of the longer leases has ended.
- * Returns false if somebody else has changed the row meanwhile. The lease time may then be theirs, and changes may wait
+ * Changes the lease time while replicas run. Changes never wait for less than the longest lease of any process: the
+ * wait is raised before the lease time, and lowered only after the last of the longer leases has ended. Returns false
+ * if another operator has changed the row meanwhile. The lease time may then be that operator's, and changes may wait
  * for longer than necessary.
  */
 export async function setLeaseTime(times: LeaseTimes, ms: number, clock: Clock): Promise<boolean> {

@@ -48,7 +48,7 @@ const timerSlackMs = 2;
  *
  * Each answer of the database contains the lease time and the wait of changes. At every moment, that wait is at least
  * as long as any lease that some process still has. So a change has waited long enough if it used the wait from a poll
- * that was sent after c: a lease that does not know of the change is from before that poll.
+ * that was sent after c: a lease that does not know of the change is from before c, so this wait covers it.
  *
  * @param firstLeaseMs the lease time until the first answer
  */

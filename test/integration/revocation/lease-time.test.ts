@@ -69,7 +69,7 @@ it("the lease time is raised and lowered while replicas run: every response is c
   for (const app of apps) expect(await readMetric(app, "stale_accept_total")).toBe(0);
 }, 120_000);
 
-it("when two operators change the lease time at once, the first does not lower the wait that the other's leases need", async () => {
+it("of two concurrent changes of the lease time, the first does not lower the wait that the other needs", async () => {
   const sql = connectPostgres(database.url, { connections: 1, statementMs: 10_000 });
   onTestFinished(() => sql.end());
   const times = createLeaseTimes(sql);

@@ -35,7 +35,7 @@ describe.each(["refuses every connection", "stops answering"])("while PostgreSQL
 
   const statusOf = async (path: string) => (await ask(setting.app.httpUrl, path, { method: "GET" })).status;
 
-  it("every call is refused as unavailable within about a second, and served about a second after the outage", async () => {
+  it("calls are refused as unavailable within about a second, and served about a second after the outage", async () => {
     const { app } = setting;
     fail();
     // Cached keys may be used for the rest of the lease.
@@ -54,7 +54,7 @@ describe.each(["refuses every connection", "stops answering"])("while PostgreSQL
     await expect.poll(() => readMetric(app, "pool_connections", { state: "busy" })).toBe(0);
   });
 
-  it("the service is alive but not ready; its metrics and its log show the outage, and afterwards its end", async () => {
+  it("the service is alive but not ready; metrics and log show the outage, and afterwards its end", async () => {
     const { app, said } = setting;
     const linesBefore = {
       away: said(/^the lease cannot be renewed/).length,

@@ -32,7 +32,7 @@ afterAll(async () => {
   rmSync(copy, { recursive: true, force: true });
 });
 
-it("after the restore of an older backup, the database decides, not the values cached in memory and in Redis", async () => {
+it("after the restore of an older backup, values cached in memory and in Redis are not used", async () => {
   const { key, workspaceId } = await createWorkspace(app.httpUrl);
   const call = async (to: TestApp) => (await callHttp(to, "listKeys", key)).outcome;
   const soon = { timeout: 20_000 };

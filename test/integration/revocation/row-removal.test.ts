@@ -6,7 +6,7 @@ import { listKeys } from "../../support/clients/verify-calls.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 
 // The service never removes the row of a live key. People with access to the database may.
-describe("a key whose row is removed by hand is refused within a lease, although its id can no longer be listed", () => {
+describe("a key whose row is removed by hand is refused within a lease, although its id is lost", () => {
   let app: TestApp;
   let sql: postgres.Sql;
   let key: string;

@@ -62,7 +62,7 @@ describe("a versioned value is current if no known change is missing in it", () 
 });
 
 describe("a change of a whole workspace", () => {
-  it("outdates every value of that workspace that was read before it was appended, and none of other workspaces", () => {
+  it("outdates every value of that workspace that was read before it, and none of other workspaces", () => {
     const changeLog = createChangeLog(snapshotBefore(1), "first");
     changeLog.append(upTo(9), [{ id: allRowsOf(workspaceId), xid: undefined }]);
     expect([5, 8, 9].map((xid) => changeLog.isCurrent(versioned(xid)))).toEqual([false, false, true]);

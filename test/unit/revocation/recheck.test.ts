@@ -38,7 +38,7 @@ it("a call counts as one lookup, although the lease ends before its caller is ch
     readWorkspaceState: async () => undefined,
     makeDurable: async () => {},
   };
-  const keyCache = createKeyCache(lease, createChangeLog(present, "the one"), noCache, sources, 1_000_000);
+  const keyCache = createKeyCache(lease, createChangeLog(present, "timeline 1"), noCache, sources, 1_000_000);
   const { authenticate, recheck } = createAuthentication("operator", keyCache, { record() {} }, () => new Date());
   const call = { requestId: "req", deadline: Number.POSITIVE_INFINITY };
   const headers = [`Bearer ${mintSecret().plaintext}`];

@@ -39,7 +39,7 @@ async function callUntilChecked(keyCache: ReturnType<typeof withChecks>, checks:
 }
 
 describe("a spot check of an accepted key against PostgreSQL", () => {
-  it("reports a stale acceptance if a change known before the call had revoked the key: counted and logged", async () => {
+  it("counts and logs a stale acceptance if a change known before the call had revoked the key", async () => {
     const keyCache = withChecks(async () => ({ usable: false, changedBy: [knownXid, 0] }));
     await callUntilChecked(keyCache, 1);
     expect(keyCache.checks).toEqual({ done: 1, stale: 1 });

@@ -154,7 +154,8 @@ describe("an entry in Redis", () => {
     redis.set(codec.keyOf("a"), codec.sign("a", versioned("a", true, 0)));
     expect(await cache.load("a", "redis")).toBe(true);
     expect(cache.peek("a")).toBe(true);
-    expect(cache.lookups).toEqual({ memory: 0, redis: 1, postgres: 0 }); // hits in memory are counted by the user of the cache
+    // Hits in memory are counted by the user of the cache.
+    expect(cache.lookups).toEqual({ memory: 0, redis: 1, postgres: 0 });
   });
 
   it.each([
@@ -294,7 +295,7 @@ describe("before old changes are forgotten", () => {
   });
 });
 
-it("an aging entry is not written again if its workspace has changed: the entry of a key contains the workspace's state", async () => {
+it("an aging entry of a key contains its workspace's state: if that has changed, it is not written again", async () => {
   changeLog = createChangeLog(upTo(0), "first", 4);
   const ofKey: EntryCodec<boolean> = {
     keyOf: (id) => id,

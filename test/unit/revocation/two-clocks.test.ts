@@ -21,7 +21,7 @@ function openLease(whileAsleep: (clocks: { monotonic: number; wall: number }, sl
       snapshot,
       leaseMs,
       waitMs: leaseMs,
-      history: "the one",
+      history: "timeline 1",
       standby: false,
       unsafeSetting: null,
       time: 0,
@@ -39,7 +39,7 @@ function openLease(whileAsleep: (clocks: { monotonic: number; wall: number }, sl
     },
   };
   return {
-    lease: createLease(source, createChangeLog(snapshotBefore(0), "the one"), leaseMs, clock),
+    lease: createLease(source, createChangeLog(snapshotBefore(0), "timeline 1"), leaseMs, clock),
     slept: () => slept,
   };
 }

@@ -11,9 +11,9 @@ export const outdated = "a change is missing that was acknowledged before the ca
  */
 export function missing(found: KeyState | undefined, moments: readonly Contents[]): string | undefined {
   if (!moments.some((moment) => agreesOnKey(found, moment)))
-    return `a key was returned as ${found ? `${stateOf(found.key)}, of ${found.key.externalId}` : "deleted"}: ${outdated}`;
+    return `a key was read as ${found ? `${stateOf(found.key)}, of ${found.key.externalId}` : "deleted"}: ${outdated}`;
   if (found !== undefined && !moments.some((moment) => found.workspaceEnabled === moment.workspaceEnabled))
-    return `a workspace was returned as ${stateOf({ enabled: found.workspaceEnabled })}: ${outdated}`;
+    return `a workspace was read as ${stateOf({ enabled: found.workspaceEnabled })}: ${outdated}`;
   return undefined;
 }
 
