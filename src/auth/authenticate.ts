@@ -17,19 +17,21 @@ import { isOver } from "../keys/verify.js";
 import type { KeyCache } from "../revocation/key-cache.js";
 import type { KeyState } from "../revocation/key-state.js";
 
-/** Turns the Authorization headers of a call into the one who is calling, or refuses. Stands behind every protocol. */
+/** Determines the caller from the Authorization headers of a call, or refuses it. Every protocol uses it. */
 export type Authenticate = (call: Call, authorization: readonly string[]) => MaybePromise<Principal>;
 
-/** Who calls: asked when the headers of a call are there, and again before it has any effect. */
+/** Authenticates a call when its headers have arrived, and again before it has any effect. */
 export interface Authentication {
   readonly authenticate: Authenticate;
-  /** The caller as it stands now; refuses one that was revoked since. The call is not counted as another use. */
+  /**
+   * The caller in its present state. Refuses a caller that was revoked since. The call does not count as another use.
+   */
   recheck(call: Call, caller: Principal): MaybePromise<Principal>;
-  /** The same by Postgres alone, for a caller that a statement has found changed. */
+  /** The same from PostgreSQL alone, for a caller that a statement has found changed. */
   reread(call: Call, caller: Principal): MaybePromise<Principal>;
 }
 
-/** What was brought to prove who is calling. */
+/** The credential of a call, parsed and hashed. */
 interface Credential {
   readonly header: string;
   readonly token: string;
@@ -37,52 +39,53 @@ interface Credential {
   readonly isOperator: boolean;
 }
 
-/** @param now the time that expiry is judged by */
+/** @param now the time that decides whether a key has expired */
 export function createAuthentication(
   operatorKey: string,
-  holdings: KeyCache,
+  keyCache: KeyCache,
   lastUsed: Pick<LastUsed, "record">,
   now: () => Date,
 ): Authentication {
   const operator: Operator = { kind: "operator" };
   const operatorHash = Buffer.from(hashSecret(operatorKey));
 
-  // Most connections bring the same credential with every call. What was made of it lives as long as they do, and no
-  // longer; nothing is remembered of whether it was good.
-  const lastBrought = new WeakMap<object, Credential>();
+  // Most connections send the same credential with every call. Its parsed form is cached for the lifetime of the
+  // connection, and no longer. Whether the credential was accepted is not cached.
+  const lastCredential = new WeakMap<object, Credential>();
 
   return {
     authenticate(call, authorization) {
-      const { token, hash, isOperator } = credentialOf(onlyHeader(authorization), call.connection);
-      if (isOperator) return chain(holdings.ensureLease(), () => operator);
-      const held = holdings.peek(hash);
-      if (held !== undefined) return acceptKey(held, hash);
-      // A text that cannot be a secret of ours is not looked up.
+      const { token, hash, isOperator } = credentialOf(singleHeader(authorization), call.connection);
+      if (isOperator) return chain(keyCache.ensureLease(), () => operator);
+      const cached = keyCache.peek(hash);
+      if (cached !== undefined) return acceptKey(cached, hash);
+      // A text that cannot be a secret of this service is not looked up.
       if (!isWellFormedSecret(token)) {
         throw malformedCredential(
           "The credential is not an API key: its form or its checksum is wrong. Copy it again.",
         );
       }
-      return chain(holdings.get(hash, call), (found) => acceptKey(found, hash));
+      return chain(keyCache.get(hash, call), (found) => acceptKey(found, hash));
     },
     recheck(call, caller) {
       if (caller.kind === "operator") return caller;
-      return chain(holdings.recheck(caller.hash, call), (found) => presentCaller(caller, found));
+      return chain(keyCache.recheck(caller.hash, call), (found) => currentCaller(caller, found));
     },
     reread(call, caller) {
       if (caller.kind === "operator") return caller;
-      return chain(holdings.readThrough(caller.hash, call), (found) => presentCaller(caller, found));
+      return chain(keyCache.readThrough(caller.hash, call), (found) => currentCaller(caller, found));
     },
   };
 
   function credentialOf(header: string, connection: object | undefined): Credential {
-    const last = connection && lastBrought.get(connection);
+    const last = connection && lastCredential.get(connection);
     if (last?.header === header) return last;
     const token = bearerToken(header);
     const hash = hashSecret(token);
     const credential = { header, token, hash, isOperator: timingSafeEqual(Buffer.from(hash), operatorHash) };
-    // The operator's is not compared with what comes next: `===` takes the longer, the more of it is right.
-    if (connection !== undefined && !credential.isOperator) lastBrought.set(connection, credential);
+    // The operator's credential is not compared with `===` at the next call. The longer a matching prefix is, the
+    // longer `===` takes, which would reveal the credential through timing.
+    if (connection !== undefined && !credential.isOperator) lastCredential.set(connection, credential);
     return credential;
   }
 
@@ -92,14 +95,14 @@ export function createAuthentication(
     return holderOf(key, hash);
   }
 
-  function presentCaller(caller: KeyHolder, found: KeyState | undefined): KeyHolder {
+  function currentCaller(caller: KeyHolder, found: KeyState | undefined): KeyHolder {
     const key = usableKey(found, now);
-    // Of a key that is cached as before, nothing has changed.
+    // The same array means the same cached key, so nothing has changed.
     return key.scopes === caller.scopes ? caller : holderOf(key, caller.hash);
   }
 }
 
-/** The order is part of the contract: of workspace and key, the workspace speaks first. */
+/** The order is part of the API contract: the workspace is checked before the key. */
 function usableKey(found: KeyState | undefined, now: () => Date): KeyState["key"] {
   if (found === undefined) throw unknownKey();
   if (!found.workspaceEnabled) throw workspaceDisabled();
@@ -113,7 +116,7 @@ function holderOf({ keyId, workspaceId, scopes, expiresAt }: KeyState["key"], ha
   return { kind: "key", keyId, workspaceId, scopes, expiresAt, hash };
 }
 
-function onlyHeader(authorization: readonly string[]): string {
+function singleHeader(authorization: readonly string[]): string {
   const header = authorization[0];
   if (header === undefined) throw missingCredential();
   if (authorization.length > 1) throw malformedCredential("The request carries more than one Authorization header.");

@@ -2,47 +2,47 @@ import type { EventEmitter } from "node:events";
 import type { Span } from "@opentelemetry/api";
 import { type ApiError, deadlineExceeded } from "../errors.js";
 
-/** A call on its way through the service, whichever protocol it came through. */
+/** One RPC in this process, on any protocol. */
 export interface Call {
   readonly requestId: string;
-  /** When it is to be answered at the latest, by `performance.now()`: jumps of the wall clock do not move it. */
+  /** The deadline of the response, by `performance.now()`, so that jumps of the wall clock do not move it. */
   readonly deadline: number;
-  /** Every value of a header, by its name in small letters. A function, so that no secret stands on what may be logged. */
+  /** Every value of a header, by its lower-case name. A function, so that a logged call contains no secret. */
   readonly headers?: (name: string) => readonly string[];
-  /** What it came over, where the protocol can tell. */
+  /** The connection of the call, if the protocol exposes it. */
   readonly connection?: object;
-  /** What emits an event when the client goes away, and the name of that event. */
+  /** The emitter of an event when the client disconnects, and the name of that event. */
   readonly client?: EventEmitter;
   readonly closeEvent?: string;
-  /** What traces tell of it. Undefined: nobody listens. */
+  /** The trace span. Undefined if tracing is off. */
   readonly span?: Span | undefined;
-  /** The workspace that it is for. Undefined until the caller is known, and for the operator. */
+  /** The workspace of the caller. Undefined until the caller is authenticated, and for the operator. */
   workspaceId?: string | undefined;
-  /** The id of the key that calls. */
+  /** The id of the calling key. */
   callerId?: string | undefined;
-  /** Whether it takes a right from somebody. Such a call has connections to the database that others leave free. */
+  /** Whether the call revokes something. Some database connections are reserved for such calls. */
   revokes?: boolean;
-  /** What is told beside the answer, whatever that is: by headers, over gRPC by trailing metadata. */
+  /** Headers of the response, also of an error. Over gRPC they are trailing metadata. */
   responseHeaders?: Readonly<Record<string, string>> | undefined;
-  /** Why nobody waits for its answer any more. */
+  /** Why the call was aborted. */
   abortReason?: ApiError | undefined;
-  /** How to stop what is being done for it. Made when there is something: most calls are answered at once. */
+  /** Cancels the work in flight for the call. Created only when needed: most calls are answered synchronously. */
   onAbort?: Set<() => void> | undefined;
 }
 
-/** An answer as it is kept for a caller who asks again. Only with the caller's credential can it be found and read. */
+/** A response stored for a retry. Only the caller's credential can find and decrypt it. */
 export interface IdempotencyRecord {
   readonly id: Buffer;
   readonly encrypted: Buffer;
 }
 
-/** Nobody waits for the answer any more: what is being done for the call is stopped, and nothing more is begun. */
-export function abortCall(call: Call, why: ApiError): void {
-  call.abortReason = why;
-  for (const stop of call.onAbort ?? []) stop();
+/** Ends a call early: the work in flight for it is cancelled, and no more is begun. */
+export function abortCall(call: Call, reason: ApiError): void {
+  call.abortReason = reason;
+  for (const cancel of call.onAbort ?? []) cancel();
 }
 
-/** Throws if nobody waits for the answer any more. Every step that may have an effect looks here before it begins. */
+/** Throws if the call was aborted or its deadline has passed. Every step that may have an effect calls this first. */
 export function throwIfAborted(call: Call): void {
   if (call.abortReason !== undefined) throw call.abortReason;
   if (performance.now() >= call.deadline) throw deadlineExceeded();

@@ -1,10 +1,10 @@
 /**
- * A value that is there already, or to be waited for. Most calls wait for nothing, because what they ask about is held;
- * they are answered in one go, without the promises and the turns of the event loop that waiting takes.
+ * A value, or a promise of it. Most calls need no I/O, because their key is cached. They are answered synchronously,
+ * without the cost of promises and turns of the event loop.
  */
 export type MaybePromise<T> = T | Promise<T>;
 
-/** Goes on with a value as soon as it is there: at once, if it is there already. */
-export function chain<T, U>(value: MaybePromise<T>, goOn: (value: T) => MaybePromise<U>): MaybePromise<U> {
-  return value instanceof Promise ? value.then(goOn) : goOn(value);
+/** Calls `next` with the value: synchronously if the value is available, otherwise when its promise resolves. */
+export function chain<T, U>(value: MaybePromise<T>, next: (value: T) => MaybePromise<U>): MaybePromise<U> {
+  return value instanceof Promise ? value.then(next) : next(value);
 }

@@ -1,8 +1,8 @@
-/** Whether granted scopes, or permissions, cover a wanted one, which may itself be a wildcard. */
-export function covers(granted: readonly string[], wanted: string): boolean {
+/** Whether granted scopes or permissions cover a required one, which may itself be a wildcard. */
+export function covers(granted: readonly string[], required: string): boolean {
   for (const grant of granted) {
-    if (grant === wanted || grant === "*") return true;
-    if (grant.endsWith(".*") && wanted.startsWith(grant.slice(0, -1))) return true;
+    if (grant === required || grant === "*") return true;
+    if (grant.endsWith(".*") && required.startsWith(grant.slice(0, -1))) return true;
   }
   return false;
 }

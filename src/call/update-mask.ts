@@ -10,13 +10,13 @@ import { type FieldMask, FieldMaskSchema } from "@bufbuild/protobuf/wkt";
 import { field as fieldRules } from "../../gen/buf/validate/validate_pb.js";
 import { invalidInput } from "../errors.js";
 
-/** The field of a message that says which others to change, and which those can be. */
+/** The update mask field of a message, and the fields that it may name. */
 interface UpdateMask {
   readonly field: DescField;
   readonly changeable: ReadonlySet<string>;
 }
 
-/** Reading an option costs 50 µs, so each message's is read once. */
+/** Reading an option costs 50 µs, so the option of each message is read once. */
 const updateMasks = new WeakMap<DescMessage, UpdateMask | undefined>();
 
 /** Undefined if the message has no update mask. */
@@ -29,13 +29,14 @@ function readUpdateMask(schema: DescMessage): UpdateMask | undefined {
   const mask = schema.fields.find(({ message }) => message?.typeName === FieldMaskSchema.typeName);
   if (mask === undefined) return undefined;
   const type = hasOption(mask, fieldRules) ? getOption(mask, fieldRules).type : undefined;
-  if (type?.case !== "fieldMask") throw new Error(`${mask}: an update mask says by a rule which fields it can name`);
+  if (type?.case !== "fieldMask")
+    throw new Error(`${mask}: an update mask needs a rule that lists the fields it can name`);
   return { field: mask, changeable: new Set(type.value.in) };
 }
 
 /**
  * The fields that a request changes: those that its mask names or, without a mask, those that it sets. A path into a
- * field is refused: fields are changed as a whole.
+ * field is refused, because fields are changed as a whole.
  */
 export function changedFields<Schema extends DescMessage>(
   schema: Schema,

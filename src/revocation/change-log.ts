@@ -1,63 +1,73 @@
 import type { Change } from "./change-store.js";
 import { includes, type Snapshot, sees } from "./snapshot.js";
 
-/** Something read from the database, or claimed to have been: of these rows, as they stood in this snapshot. */
+/**
+ * A value that was read from the database, or that a Redis entry claims was, with the rows and the snapshot of the
+ * read.
+ */
 export interface Versioned<T> {
   readonly value: T;
-  /** The ids of the rows that it was made from. */
+  /** The ids of the rows that the value was made from. */
   readonly dependsOn: readonly string[];
-  /** The workspace that all of them belong to. */
+  /** The workspace that all these rows belong to. */
   readonly workspaceId: string;
-  /** No change of these rows that this includes is missing in it. */
+  /** The value contains every change of these rows that this snapshot includes. */
   readonly snapshot: Snapshot;
 }
 
-/** The changes that this process knows of: all that the present includes, and the horizon does not. */
+/** The changes that this process knows of: all those that `present` includes and the horizon does not. */
 export interface ChangeLog {
-  /** The present, as far as it is known here. */
+  /** The newest snapshot that this process knows all changes of. */
   readonly present: Snapshot;
-  /** Grows whenever a fact that was admitted before may not be admitted any more. */
+  /** Grows whenever a value that was current before may no longer be. */
   readonly version: number;
-  /** How many changes were learnt so far, and how many are remembered at most. */
+  /** The number of changes appended so far, and the maximum number remembered. */
   readonly appended: number;
   readonly capacity: number;
-  /** The history that transaction ids are counted in: what was read in another is worth nothing. */
+  /** The timeline that the transaction ids belong to. Values that were read on another timeline must not be used. */
   readonly timeline: string;
-  /** Adds what the present includes beyond what was known so far. */
+  /** Adds the changes that `present` includes and the previous present did not. */
   append(present: Snapshot, changes: readonly Change[]): void;
-  /** Forgets everything: the present becomes the horizon too. */
-  reset(present: Snapshot, history: string): void;
-  /** Whether no known change is missing in the fact. Where less than everything is known, it is not trusted. */
-  isCurrent(fact: Pick<Versioned<unknown>, "dependsOn" | "workspaceId" | "snapshot">): boolean;
-  /** Whether a fact that is still admitted will not be for much longer, because what came after it is about to be forgotten. */
-  isAging(asOf: Snapshot): boolean;
+  /** Forgets all changes: `present` becomes the horizon, too. */
+  reset(present: Snapshot, timeline: string): void;
+  /** Whether no known change is missing in the value. A value from before the horizon is never current. */
+  isCurrent(versioned: Pick<Versioned<unknown>, "dependsOn" | "workspaceId" | "snapshot">): boolean;
+  /**
+   * Whether a value of this snapshot will soon fall behind the horizon, because the changes after it are about to be
+   * forgotten.
+   */
+  isAging(snapshot: Snapshot): boolean;
 }
 
-/** What is known of the last change of a row, or of a whole workspace. */
+/** The last known change of a row, or of a whole workspace. */
 interface LastChange {
-  /** The transaction that made it; undefined if they were several. */
+  /** The transaction that made it; undefined if there were several. */
   readonly xid: number | undefined;
-  /** The snapshot that it was found in. */
+  /** The snapshot of the poll that returned it. */
   readonly foundIn: Snapshot;
 }
 
-/** The fence: what was read before a row's last known change is not used any more, wherever it comes from. */
-export function createChangeLog(beginning: Snapshot, firstHistory: string, mostRemembered = 100_000): ChangeLog {
+/**
+ * The fence: a value that was read before the last known change of one of its rows is not used any more, whether it
+ * comes from memory, from Redis or from PostgreSQL.
+ */
+export function createChangeLog(beginning: Snapshot, firstTimeline: string, capacity = 100_000): ChangeLog {
   let present = beginning;
+  /** All changes after this snapshot are known. Changes before it may have been forgotten, or were never read. */
   let horizon = beginning;
-  /** The horizon will be here when as many more changes were learnt as half of those that are remembered. */
+  /** The horizon reaches this snapshot after about half the capacity in further changes. */
   let middle = beginning;
-  let learntAtMiddle = 0;
-  let learnt = 0;
-  let history = firstHistory;
+  let appendedAtMiddle = 0;
+  let appended = 0;
+  let timeline = firstTimeline;
   let version = 0;
-  /** Of rows, and of workspaces as a whole, in the order in which they were learnt. */
+  /** By the id of a row, or of a workspace as a whole, in the order of appending. */
   const lastChange = new Map<string, LastChange>();
 
-  function isMissing(id: string, asOf: Snapshot): boolean {
+  function isMissing(id: string, snapshot: Snapshot): boolean {
     const last = lastChange.get(id);
     if (last === undefined) return false;
-    return last.xid === undefined ? !includes(asOf, last.foundIn) : !sees(asOf, last.xid);
+    return last.xid === undefined ? !includes(snapshot, last.foundIn) : !sees(snapshot, last.xid);
   }
 
   return {
@@ -68,54 +78,54 @@ export function createChangeLog(beginning: Snapshot, firstHistory: string, mostR
       return version;
     },
     get appended() {
-      return learnt;
+      return appended;
     },
-    capacity: mostRemembered,
+    capacity,
     get timeline() {
-      return history;
+      return timeline;
     },
 
     append(found, changes) {
       present = found;
       if (changes.length === 0) return;
       version += 1;
-      learnt += changes.length;
+      appended += changes.length;
       for (const { id, xid } of changes) {
         lastChange.delete(id);
         lastChange.set(id, { xid, foundIn: found });
       }
       for (const [id, { foundIn }] of lastChange) {
-        if (lastChange.size <= mostRemembered) break;
+        if (lastChange.size <= capacity) break;
         lastChange.delete(id);
         horizon = foundIn;
       }
-      if (learnt - learntAtMiddle >= mostRemembered / 2) {
+      if (appended - appendedAtMiddle >= capacity / 2) {
         middle = found;
-        learntAtMiddle = learnt;
+        appendedAtMiddle = appended;
       }
     },
 
-    reset(found, itsHistory) {
+    reset(found, newTimeline) {
       version += 1;
       lastChange.clear();
       present = found;
       horizon = found;
       middle = found;
-      learntAtMiddle = learnt;
-      history = itsHistory;
+      appendedAtMiddle = appended;
+      timeline = newTimeline;
     },
 
-    isCurrent({ dependsOn: rows, workspaceId, snapshot: asOf }) {
-      if (!includes(asOf, horizon) || isMissing(allRowsOf(workspaceId), asOf)) return false;
-      for (const id of rows) if (isMissing(id, asOf)) return false;
+    isCurrent({ dependsOn, workspaceId, snapshot }) {
+      if (!includes(snapshot, horizon) || isMissing(allRowsOf(workspaceId), snapshot)) return false;
+      for (const id of dependsOn) if (isMissing(id, snapshot)) return false;
       return true;
     },
 
-    isAging: (asOf) => !includes(asOf, middle),
+    isAging: (snapshot) => !includes(snapshot, middle),
   };
 }
 
-/** Stands for every row of a workspace, where too many of them changed to name each. */
+/** The id that represents every row of a workspace, for when too many of them changed to list each. */
 export function allRowsOf(workspaceId: string): string {
   return `${workspaceId}/*`;
 }

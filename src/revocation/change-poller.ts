@@ -5,70 +5,71 @@ import { TimeoutError, withTimeout } from "../storage/timeout.js";
 import { type Changed, createChangesStore } from "./change-store.js";
 import type { Snapshot } from "./snapshot.js";
 
-/** Where the lease learns of changes. */
+/** The source of changes for the lease. */
 export interface ChangeSource {
-  /** Sees to it that a question can be sent at once. */
+  /** Opens the connection, so that a poll can be sent at once. */
   connect(): Promise<void>;
   changedSince(seen: Snapshot): Promise<Changed>;
-  /** Makes known to all that transaction ids are counted anew. */
+  /** Informs all processes that transaction ids are used anew. */
   startTimeline(): Promise<void>;
 }
 
-/** How long anyone waits for a connection. Twice this, and a caller has still been answered within a second. */
-const patienceMs = 350;
+/** How long a call waits for the connection. After twice this time, it is still answered within a second. */
+const waitTimeoutMs = 350;
 
-/** How long a connection may take to come about, at first and at most: after each silence, twice as long. */
-const connectLimitMs = { first: 350, last: 1_400 };
+/** The timeout of a connection attempt, at first and at most. It doubles after each attempt without an answer. */
+const connectTimeoutMs = { first: 350, max: 1_400 };
 
-const leastBetweenRenewalsMs = 1_000;
+const minRenewalIntervalMs = 1_000;
 
-/** How long an answer may take. */
-const answerLimitMs = 300;
+/** The timeout of a poll. */
+const pollTimeoutMs = 300;
 
 /**
- * One connection. The server gives up a little before we do, or questions that wait for a lock would pile up there. And
- * it plans anew each time: what was the best plan for a small table would read all of a large one.
+ * One connection. The server's statement timeout is a little shorter than ours, because otherwise polls that wait for a
+ * lock would pile up on the server. The server plans each poll anew, because the best plan for a small table would read
+ * all of a large one.
  */
 export const pollerSettings = {
   connections: 1,
-  statementMs: answerLimitMs - 50,
+  statementMs: pollTimeoutMs - 50,
   more: { plan_cache_mode: "force_custom_plan" },
 };
 
 /**
- * Asks on a connection of its own, each time with a limit. Silence means that Postgres is away, or that the network
- * swallows what is sent; then nobody should go on waiting on other connections either. Nor when another server has
- * taken over, for they may still lead to the old one.
+ * Polls on a connection of its own, each time with a timeout. If no answer comes, PostgreSQL is unavailable or the
+ * network drops packets; then no statement should go on waiting on the other connections either. They are also renewed
+ * when another server has taken over, because they may still lead to the old one.
  *
- * @param history the one that the other connections were found to lead to
+ * @param timeline the timeline that was read on the other connections
  */
-export function createChangePoller(own: Database, others: Pick<Database, "renew">, history: string): ChangeSource {
+export function createChangePoller(own: Database, others: Pick<Database, "renew">, timeline: string): ChangeSource {
   const store = createChangesStore(own);
   let connected = false;
   let connecting: Promise<void> | undefined;
-  let connectLimit = connectLimitMs.first;
-  let knownHistory = history;
+  let connectTimeout = connectTimeoutMs.first;
+  let knownTimeline = timeline;
   let othersRenewedAt = Number.NEGATIVE_INFINITY;
 
-  /** Not again and again: if Postgres is merely overwhelmed, new connections are the last thing it needs. */
+  /** At a minimum interval: if PostgreSQL is only overloaded, many new connections would make that worse. */
   function renewOthers(): void {
     const now = performance.now();
-    if (now < othersRenewedAt + leastBetweenRenewalsMs) return;
+    if (now < othersRenewedAt + minRenewalIntervalMs) return;
     othersRenewedAt = now;
     others.renew();
   }
 
-  async function ask<T>(limit: number, question: () => Promise<T>): Promise<T> {
+  async function ask<T>(timeoutMs: number, query: () => Promise<T>): Promise<T> {
     try {
-      const answer = await withTimeout(limit, question());
+      const answer = await withTimeout(timeoutMs, query());
       connected = true;
-      connectLimit = connectLimitMs.first;
+      connectTimeout = connectTimeoutMs.first;
       return answer;
     } catch (error) {
       if (error instanceof TimeoutError) {
         own.renew();
         renewOthers();
-        if (!connected) connectLimit = Math.min(connectLimit * 2, connectLimitMs.last);
+        if (!connected) connectTimeout = Math.min(connectTimeout * 2, connectTimeoutMs.max);
       }
       connected = false;
       throw serviceUnavailable(error, classifyError(error)?.sentence);
@@ -78,16 +79,16 @@ export function createChangePoller(own: Database, others: Pick<Database, "renew"
   return {
     async connect() {
       if (connected) return;
-      connecting ??= ask(connectLimit, store.greet).finally(() => {
+      connecting ??= ask(connectTimeout, store.ping).finally(() => {
         connecting = undefined;
       });
-      await withTimeout(patienceMs, connecting);
+      await withTimeout(waitTimeoutMs, connecting);
     },
-    startTimeline: () => ask(answerLimitMs, store.beginHistory),
+    startTimeline: () => ask(pollTimeoutMs, store.startTimeline),
     async changedSince(seen) {
-      const changed = await ask(answerLimitMs, () => store.changedSince(seen));
-      if (knownHistory !== changed.history) others.renew();
-      knownHistory = changed.history;
+      const changed = await ask(pollTimeoutMs, () => store.changedSince(seen));
+      if (knownTimeline !== changed.history) others.renew();
+      knownTimeline = changed.history;
       return changed;
     },
   };

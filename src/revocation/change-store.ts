@@ -5,41 +5,45 @@ import { parseSnapshot, type Snapshot } from "./snapshot.js";
 
 /** The last change of a row, or of several rows of a workspace. */
 export interface Change {
-  /** The id of a key, an identity or a workspace; or what stands for all rows of a workspace. */
+  /** The id of a key, an identity or a workspace, or the id that represents all rows of a workspace. */
   readonly id: string;
-  /** The transaction that made it; undefined if they were several. */
+  /** The transaction that made it; undefined if there were several. */
   readonly xid: number | undefined;
 }
 
-/** What a process must know before it can follow the changes. */
+/** What a process must know before it can poll for changes. */
 export interface LeaseTerms {
   readonly snapshot: Snapshot;
-  /** For how long a process has a lease. */
+  /** The lease time of a process. */
   readonly leaseMs: number;
-  /** For how long a change waits: for no less than any process has a lease. */
+  /** How long a change waits before it is acknowledged: at least as long as any process has a lease. */
   readonly waitMs: number;
+  /** The timeline of the database. */
   readonly history: string;
   readonly unsafeSetting: UnsafeSetting | null;
 }
 
-/** A setting of PostgreSQL by which acknowledged changes could be lost, as it was inherited. */
+/** An inherited setting of PostgreSQL with which acknowledged changes could be lost. */
 export type UnsafeSetting = "synchronous_commit = off" | "client_min_messages = error";
 
-/** All that a snapshot includes and an earlier one did not. */
+/** Everything that a snapshot includes and an earlier one did not. */
 export interface Changed extends LeaseTerms {
-  /** True on a server that only follows the primary, or was demoted, and so may not know of the last changes. */
+  /** True on a server that only follows the primary, or was demoted. It may not know the latest changes. */
   readonly standby: boolean;
-  /** By the database's clock, in milliseconds since 1970: read after the question was sent. */
+  /** The time by the database's clock, in milliseconds since 1970, read after the poll was sent. */
   readonly time: number;
-  /** Undefined: they cannot be told, because they are too many, or because rows were removed that nobody can name. */
+  /** Undefined if they cannot be listed: there are too many, or rows were removed whose ids are lost. */
   readonly changes: readonly Change[] | undefined;
 }
 
-/** Of so many rows of one workspace, changed between two questions, none is named: all of the workspace has changed. */
-const mostOfOneWorkspace = 1_000;
+/**
+ * If more rows than this of one workspace changed between two polls, they are not listed. The whole workspace then
+ * counts as changed.
+ */
+const maxRowsPerWorkspace = 1_000;
 
-/** How many changed rows are looked at. To read more would take longer than a question may. */
-const mostChanges = 50_000;
+/** The maximum number of changed rows that a poll reads. Reading more would exceed its timeout. */
+const maxChanges = 50_000;
 
 type TermsRow = Omit<LeaseTerms, "snapshot"> & { readonly snapshot: string };
 
@@ -48,28 +52,28 @@ interface ChangedRow extends TermsRow {
   readonly time: number;
   readonly forgottenXid: number;
   readonly changeCount: number;
-  /** Null if nothing has changed, or if it is not known where. */
+  /** Null if nothing has changed, or if the workspace is not known. */
   readonly workspaceId: string | null;
-  /** Null if nothing has changed; false if all rows of the workspace, or of all workspaces, count as changed. */
+  /** Null if nothing has changed. False if all rows of the workspace, or of all workspaces, count as changed. */
   readonly named: boolean | null;
   readonly ids: string[] | null;
   readonly xids: string[] | null;
 }
 
 export function createChangesStore(db: Database) {
-  /** Stamps of transactions that are still to come on this server. Each would count as a change at every question. */
+  /** Stamps with transaction ids that this server has not reached yet. Each would count as a change in every poll. */
   const isForeign = (sql: Statement) => sql`changed_xid >= pg_snapshot_xmax(pg_current_snapshot())`;
   const stampedTables = ["keys", "identities", "workspaces", "removals"] as const;
 
-  // With the second, nobody would be told that a synchronous standby has not confirmed a change.
+  // With the second, PostgreSQL would not warn that a synchronous standby has not confirmed a change.
   const unsafeSetting = (sql: Statement) => sql`
     case when current_setting('synchronous_commit') = 'off' then 'synchronous_commit = off'
       when current_setting('client_min_messages') = 'error' then 'client_min_messages = error' end as unsafe_setting`;
 
   return {
     /**
-     * Removes the stamps that a dump has brought from a server which was further on. Under a lock, because a change that
-     * this statement has waited for would look as one of these.
+     * Removes the stamps in a dump that came from a server with higher transaction ids. It takes a lock, because a
+     * change that this statement has waited for would otherwise look like one of these stamps.
      */
     async removeForeignStamps(): Promise<void> {
       const [row] = await db.runInBackground(
@@ -100,24 +104,24 @@ export function createChangesStore(db: Database) {
     },
 
     /**
-     * One statement, hence one snapshot: no change that it includes is missing. The changes that an earlier snapshot does
-     * not include are those of transactions that began later, and of those that were in progress: so nobody has to wait
-     * for a long transaction, and none of its changes is missed when it commits at last.
+     * One statement has one snapshot, so no change that the snapshot includes is missing. The changes that an earlier
+     * snapshot does not include are those of transactions that began later, and of those that were in progress. So the
+     * poll never waits for a long transaction, and misses none of its changes when it commits.
      *
-     * In the order of the ids, so that the indexes are used also while nothing is known of a large table: to read it
-     * whole would take longer than the lease.
+     * The order by transaction id makes PostgreSQL use the indexes even if it has no statistics of a large table.
+     * Reading the whole table would take longer than the lease.
      */
     async changedSince(seen: Snapshot): Promise<Changed> {
-      const most = mostChanges + 1;
+      const limit = maxChanges + 1;
       const rows = await db.runInBackground((sql) => {
         const xmax = sql`${`${seen.xmax}`}::xid8`;
         const inProgress = sql`${seen.inProgress.map(String)}::text[]::xid8[]`;
-        // Two conditions, since no index serves both of them at once.
+        // Two queries, because no index serves both conditions at once.
         const changedIn = (table: Fragment, id: Fragment) => sql`
           (select workspace_id, ${id} as id, changed_xid from ${table}
-            where changed_xid >= ${xmax} order by changed_xid limit ${most})
+            where changed_xid >= ${xmax} order by changed_xid limit ${limit})
           union all (select workspace_id, ${id}, changed_xid from ${table}
-            where changed_xid = any (${inProgress}) limit ${most})`;
+            where changed_xid = any (${inProgress}) limit ${limit})`;
         return sql<ChangedRow[]>`
           with present as materialized (
               select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, timeline() as history, ${unsafeSetting(sql)},
@@ -129,9 +133,9 @@ export function createChangesStore(db: Database) {
                 ${changedIn(sql`keys`, sql`key_id`)}
                 union all ${changedIn(sql`identities`, sql`identity_id`)}
                 union all ${changedIn(sql`workspaces`, sql`workspace_id`)}
-                union all ${changedIn(sql`removals`, sql`null`)}) as unseen limit ${most}),
+                union all ${changedIn(sql`removals`, sql`null`)}) as unseen limit ${limit}),
             by_workspace as (
-              select workspace_id, count(*) <= ${mostOfOneWorkspace} and bool_and(id is not null) as named,
+              select workspace_id, count(*) <= ${maxRowsPerWorkspace} and bool_and(id is not null) as named,
                 array_agg(id) as ids, array_agg(changed_xid::text) as xids
               from changed group by workspace_id)
           select present.*, (select count(*)::float8 from changed) as change_count, workspace_id, named,
@@ -142,26 +146,26 @@ export function createChangesStore(db: Database) {
       if (first === undefined) throw leaseRowMissing();
       const { leaseMs, waitMs, history, standby, time, forgottenXid, changeCount } = first;
       const snapshot = parseSnapshot(first.snapshot);
-      const canTell = seesAllUpTo(forgottenXid, seen, snapshot) && changeCount <= mostChanges;
-      const changes = canTell ? changesOf(rows) : undefined;
+      const isComplete = seesAllUpTo(forgottenXid, seen, snapshot) && changeCount <= maxChanges;
+      const changes = isComplete ? changesOf(rows) : undefined;
       return { snapshot, leaseMs, waitMs, history, unsafeSetting: first.unsafeSetting, standby, time, changes };
     },
 
-    /** Makes what was sealed so far worthless, because its transaction ids may not be counted as they are from now on. */
-    async beginHistory(): Promise<void> {
+    /** Invalidates all signed cache entries: from now on, transaction ids may be assigned a second time. */
+    async startTimeline(): Promise<void> {
       await db.runInBackground((sql) => sql`select rotate_cache_secret()`);
     },
 
-    /** Whether the database answers at all. */
-    async greet(): Promise<void> {
+    /** Checks that the database answers. */
+    async ping(): Promise<void> {
       await db.runInBackground((sql) => sql`select`);
     },
   };
 }
 
 /**
- * Whether all transactions up to one that have ended by now had ended before: of the rows that were removed, whoever has not
- * seen the last change cannot learn it any more.
+ * Whether `seen` includes every transaction up to this id that has ended by now. A removed row no longer shows its last
+ * change, so a process that has not seen that change cannot learn of it any more.
  */
 function seesAllUpTo(xid: number, seen: Snapshot, present: Snapshot): boolean {
   return xid < seen.xmax && seen.inProgress.every((running) => running > xid || present.inProgress.includes(running));

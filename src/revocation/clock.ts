@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** Time as a lease is counted by. */
+/** The clocks that a lease is measured with. */
 export interface Clock {
-  /** Milliseconds that never go back, whatever is done to the time of day. */
+  /** Milliseconds that never decrease, even if the time of day is set back. */
   monotonic(): number;
-  /** The time of day, which goes on while the machine is suspended. */
+  /** The time of day. It continues while the machine is suspended. */
   wall(): number;
   sleep(ms: number): Promise<void>;
 }

@@ -10,89 +10,101 @@ import { keyEntries, workspaceEntries } from "./signed-entry.js";
 import { parseSnapshot, type Snapshot } from "./snapshot.js";
 import { createTieredCache, type TieredCache } from "./tiered-cache.js";
 
-/** Answers, for all protocols, how a key and its workspace stand. */
+/** Returns the state of keys and their workspaces, for all protocols. */
 export interface KeyCache {
-  /** How often keys and workspaces were found where. */
+  /** The number of lookups of keys and workspaces that each level answered. */
   readonly lookups: Readonly<Record<"key" | "workspace", TieredCache<unknown>["lookups"]>>;
-  /** The key with this secret, by its hash in hex, if that can be answered at once. No acknowledged change is missing. */
+  /**
+   * The key with this secret, by its hash in hex, if memory can answer at once. No acknowledged change is missing in
+   * it.
+   */
   peek(hash: string): KeyState | undefined;
   /**
-   * The same for any key. Undefined if there is none; throws when nobody can be asked. Calls that want the same share a
-   * lookup; so none ends with a call, and it is charged to the one that it was begun for, and told of in its span.
+   * The same for any key. Undefined if there is none. Throws if PostgreSQL is needed and cannot be asked. Concurrent
+   * calls for the same key share one lookup. So no lookup is cancelled with a call; it is charged to the call that
+   * began it, and traced in that call's span.
    */
   get(hash: string, call?: Call): Promise<KeyState | undefined>;
-  /** The same for a caller that was looked up before: at once if possible, and that it is held is not counted again. */
+  /**
+   * The same for a caller that was looked up before: synchronous if possible, and a hit in memory is not counted again.
+   */
   recheck(hash: string, call?: Call): MaybePromise<KeyState | undefined>;
-  /** The same by Postgres alone: with changes that are committed, and not acknowledged yet. */
+  /** The same from PostgreSQL alone, including changes that are committed and not acknowledged yet. */
   readThrough(hash: string, call?: Call): Promise<KeyState | undefined>;
-  /** For calls that need no key: throws when Postgres is away, so that they are told at once. */
+  /** For calls that need no key: throws if PostgreSQL is unavailable, so that they are refused at once. */
   ensureLease(): MaybePromise<void>;
-  /** To be awaited after each change: resolves when every replica answers by it. */
+  /** Must be awaited after each change. Resolves when every replica's answers include the change. */
   awaitPropagation(): Promise<void>;
   /**
-   * To be awaited before an answer that rests on earlier changes and made none itself: the caller may be trying again
-   * after an unknown outcome. Resolves when every change that it was read from is durable, and every replica answers by it.
+   * Must be awaited before a response that depends on earlier changes and made none itself: the client may be retrying
+   * after an unknown outcome. Resolves when every change that was read is durable, and every replica's answers include
+   * it.
    *
-   * @param history the `knownHistory` from before the reading
+   * @param timeline the result of `knownTimeline` from before the read
    */
-  awaitEarlierChanges(call: Call, history: string): Promise<void>;
-  /** The same before an answer about what replicas hold nothing of: resolves when every such change is durable. */
-  awaitDurability(call: Call, history: string): Promise<void>;
-  /** Names the history of the database, as far as it is known by now: a server that takes over begins another. */
+  awaitEarlierChanges(call: Call, timeline: string): Promise<void>;
+  /** The same before a response about data that replicas do not cache. Resolves when every such change is durable. */
+  awaitDurability(call: Call, timeline: string): Promise<void>;
+  /** The last known timeline of the database. A server that takes over begins another. */
   knownTimeline(): string;
-  /** To be called when changes were learnt, so that what is held is confirmed before they are forgotten. */
+  /**
+   * Must be called after changes were appended, so that cached values are confirmed before the changes are forgotten.
+   */
   confirm(): void;
 }
 
-/** Where facts come from when they are not held, and what makes changes durable. */
+/** Reads values from PostgreSQL that are not cached, and makes changes durable. */
 export interface KeyCacheSources {
   readonly readKeyRecord: (hash: string, call?: Call) => Promise<InSnapshot<KeyRecord> | undefined>;
   readonly readWorkspaceState: (
     workspaceId: string,
     call?: Call,
   ) => Promise<InSnapshot<{ enabled: boolean }> | undefined>;
-  readonly makeDurable: (call: Call, history: string) => Promise<void>;
+  readonly makeDurable: (call: Call, timeline: string) => Promise<void>;
 }
 
-/** With a key, the verdict on it is kept, as a message and as it was written. An estimate: some more than the key each. */
-const verdictsShare = 2.5;
+/**
+ * The verification result is cached with its key, as a message and encoded. This factor is an estimate: each of the two
+ * takes somewhat more than the key.
+ */
+const resultsFactor = 2.5;
 
-/** How much of what is held may be workspaces: by their weights, there is room for that of every key. */
+/** The share of workspaces in the capacity. Given their sizes, there is space for the workspace of every key. */
 const workspacesShare = 1 / 8;
 
 /**
- * This process over Redis over Postgres. Only the lease gives the right to answer from what is held, and only the fence
- * decides what may be held; so nothing rests on Redis, which may lose, delay or repeat what it likes.
+ * Process memory, then Redis, then PostgreSQL. Only the lease gives the right to answer from memory, and only the fence
+ * decides which values may be cached. So nothing depends on Redis, which may lose, delay or repeat entries.
  *
- * @param capacity how much is held, in bytes of heap
+ * @param capacity the maximum size of the values in memory, in bytes of heap
  */
 export function createKeyCache(
   lease: Lease,
-  changes: ChangeLog,
+  changeLog: ChangeLog,
   cache: Cache,
   sources: KeyCacheSources,
   capacity: number,
 ): KeyCache {
-  const secret = () => changes.timeline;
+  const knownTimeline = () => changeLog.timeline;
   const workspaces = createTieredCache({
-    form: workspaceEntries(secret),
-    changes,
+    codec: workspaceEntries(knownTimeline),
+    changeLog,
     cache,
     async read(workspaceId, call) {
       const state = await sources.readWorkspaceState(workspaceId, call);
-      return state && workspaceFact(workspaceId, state.enabled, parseSnapshot(state.snapshot));
+      return state && versionedState(workspaceId, state.enabled, parseSnapshot(state.snapshot));
     },
     capacity: capacity * workspacesShare,
     sizeOf: heapSizeOf,
   });
   const keys = createTieredCache({
-    form: keyEntries(secret),
-    changes,
+    codec: keyEntries(knownTimeline),
+    changeLog,
     cache,
     async read(hash, call) {
-      const standing = await sources.readKeyRecord(hash, call);
-      if (standing === undefined) return undefined;
-      const { snapshot, ...value } = standing;
+      const record = await sources.readKeyRecord(hash, call);
+      if (record === undefined) return undefined;
+      const { snapshot, ...value } = record;
       const { keyId, identityId, workspaceId } = value;
       return {
         value,
@@ -102,40 +114,40 @@ export function createKeyCache(
       };
     },
     // A key is read together with the state of its workspace.
-    onLoad: ({ value: { workspaceId, workspaceEnabled }, snapshot: asOf }) => {
-      const fact = workspaceFact(workspaceId, workspaceEnabled, asOf);
-      if (workspaces.put(workspaceId, fact)) workspaces.publish(workspaceId, fact);
+    onLoad: ({ value: { workspaceId, workspaceEnabled }, snapshot }) => {
+      const state = versionedState(workspaceId, workspaceEnabled, snapshot);
+      if (workspaces.put(workspaceId, state)) workspaces.publish(workspaceId, state);
     },
     capacity: capacity * (1 - workspacesShare),
-    sizeOf: (fact) => Math.ceil(verdictsShare * heapSizeOf(fact)),
+    sizeOf: (versioned) => Math.ceil(resultsFactor * heapSizeOf(versioned)),
   });
 
-  function heldNow(hash: string): KeyState | undefined {
+  function peekBoth(hash: string): KeyState | undefined {
     const key = lease.remaining() > 0 ? keys.peek(hash) : undefined;
     if (key === undefined) return undefined;
     const workspaceEnabled = workspaces.peek(key.workspaceId);
     return workspaceEnabled === undefined ? undefined : { key, workspaceEnabled };
   }
 
-  async function lookUp(hash: string, call: Call | undefined, countsHeld: boolean): Promise<KeyState | undefined> {
+  async function lookUp(hash: string, call: Call | undefined, countsMemory: boolean): Promise<KeyState | undefined> {
     await lease.ensure();
-    const heldKey = keys.peek(hash);
-    const key = heldKey ?? (await keys.load(hash, "redis", call));
+    const cachedKey = keys.peek(hash);
+    const key = cachedKey ?? (await keys.load(hash, "redis", call));
     if (key === undefined) return undefined;
-    // One question to Redis is enough for one call.
-    const from = heldKey ? "redis" : "postgres";
+    // One read of Redis is enough for one call.
+    const from = cachedKey ? "redis" : "postgres";
     const { workspaceId } = key;
-    const heldState = workspaces.peek(workspaceId);
-    if (countsHeld && heldKey !== undefined) keys.lookups.memory += 1;
-    if (countsHeld && heldState !== undefined) workspaces.lookups.memory += 1;
-    return { key, workspaceEnabled: heldState ?? (await workspaces.load(workspaceId, from, call)) ?? false };
+    const cachedState = workspaces.peek(workspaceId);
+    if (countsMemory && cachedKey !== undefined) keys.lookups.memory += 1;
+    if (countsMemory && cachedState !== undefined) workspaces.lookups.memory += 1;
+    return { key, workspaceEnabled: cachedState ?? (await workspaces.load(workspaceId, from, call)) ?? false };
   }
 
   return {
     lookups: { key: keys.lookups, workspace: workspaces.lookups },
 
     peek(hash) {
-      const found = heldNow(hash);
+      const found = peekBoth(hash);
       if (found === undefined) return undefined;
       keys.lookups.memory += 1;
       workspaces.lookups.memory += 1;
@@ -143,22 +155,22 @@ export function createKeyCache(
     },
 
     get: (hash, call) => lookUp(hash, call, true),
-    recheck: (hash, call) => heldNow(hash) ?? lookUp(hash, call, false),
+    recheck: (hash, call) => peekBoth(hash) ?? lookUp(hash, call, false),
 
     async readThrough(hash, call) {
-      const standing = await sources.readKeyRecord(hash, call);
-      return standing && { key: standing, workspaceEnabled: standing.workspaceEnabled };
+      const record = await sources.readKeyRecord(hash, call);
+      return record && { key: record, workspaceEnabled: record.workspaceEnabled };
     },
 
     ensureLease: () => lease.ensure(),
     awaitPropagation: () => lease.waitOut(),
 
-    knownTimeline: secret,
+    knownTimeline,
 
     awaitDurability: sources.makeDurable,
 
-    async awaitEarlierChanges(call, history) {
-      await sources.makeDurable(call, history);
+    async awaitEarlierChanges(call, timeline) {
+      await sources.makeDurable(call, timeline);
       await lease.waitOut();
     },
 
@@ -169,6 +181,6 @@ export function createKeyCache(
   };
 }
 
-function workspaceFact(workspaceId: string, enabled: boolean, asOf: Snapshot): Versioned<boolean> {
-  return { value: enabled, dependsOn: [workspaceId], workspaceId, snapshot: asOf };
+function versionedState(workspaceId: string, enabled: boolean, snapshot: Snapshot): Versioned<boolean> {
+  return { value: enabled, dependsOn: [workspaceId], workspaceId, snapshot };
 }

@@ -12,7 +12,7 @@ export interface KeyRecord {
   readonly permissions: readonly string[];
   readonly meta: JsonObject | null;
   readonly expiresAt: Date | null;
-  /** Its end was requested and has come. No clock reverses that. */
+  /** The key was ended on request, and the end has come. No clock can reverse that. */
   readonly ended: boolean;
   readonly identityId: string | null;
   readonly externalId: string;

@@ -3,18 +3,18 @@ import type { Log } from "../observe/log.js";
 import { systemClock } from "./clock.js";
 import type { Lease } from "./lease.js";
 
-/** How often a lease is renewed within its own time, so that one answer may be late without its being lost. */
+/** The number of renewals within one lease time. With several, the lease survives one late answer. */
 const renewalsPerLease = 3;
 
-/** One failure may be a slow moment; the next attempt follows at once. */
-const failuresToSay = 2;
+/** A single failure may be a short delay, and the next attempt follows at once. So an outage is logged after two. */
+const minFailuresToLog = 2;
 
 /**
- * Renews the lease again and again until stopped, and says when it cannot.
+ * Renews the lease periodically until stopped, and logs when it cannot.
  *
- * @param renewed called after each renewal, by which changes may have been learnt
+ * @param onRenewed called after each renewal, which may have appended changes to the change log
  */
-export function startLeaseRenewal(lease: Lease, renewed: () => void, log: Log) {
+export function startLeaseRenewal(lease: Lease, onRenewed: () => void, log: Log) {
   const stopped = new AbortController();
   const renewals = { succeeded: 0, failed: 0 };
   const outage = createEpisode(log, {
@@ -23,25 +23,25 @@ export function startLeaseRenewal(lease: Lease, renewed: () => void, log: Log) {
     over: "the lease is renewed again",
   });
 
-  async function renewForever(): Promise<void> {
+  async function renewUntilStopped(): Promise<void> {
     let failures = 0;
     while (!stopped.signal.aborted) {
       const next = systemClock.sleep(lease.leaseMs / renewalsPerLease);
       try {
         await lease.renew();
-        renewed();
+        onRenewed();
         renewals.succeeded += 1;
         failures = 0;
         outage.end();
       } catch (error) {
         renewals.failed += 1;
         failures += 1;
-        if (failures >= failuresToSay && !stopped.signal.aborted) outage.begin({ err: error });
+        if (failures >= minFailuresToLog && !stopped.signal.aborted) outage.begin({ err: error });
       }
       await next;
     }
   }
 
-  void renewForever();
+  void renewUntilStopped();
   return { renewals, stop: () => stopped.abort() };
 }

@@ -2,23 +2,24 @@ import type { Database } from "../storage/postgres/database.js";
 import type { Clock } from "./clock.js";
 import { waitOut } from "./lease.js";
 
-/** The two times in the table `cluster_state`, for the one who changes them. Each step is a transaction of its own. */
+/** Access to the two times in the table `cluster_state`. Each step is a transaction of its own. */
 export interface LeaseTimes {
-  /** Lets changes wait for no less than this. */
+  /** Makes changes wait for at least this long. */
   raiseWait(ms: number): Promise<void>;
   /**
-   * Sets for how long processes take a lease, if changes wait for at least that long. Tells for how long they do, and which
-   * version of the row that is.
+   * Sets the lease time of all processes, if changes wait for at least that long. Returns how long changes wait, and
+   * the version of the row; undefined if changes wait for less.
    */
   setLease(ms: number): Promise<{ readonly waitMs: number; readonly version: string } | undefined>;
-  /** Lets changes wait for this long, if the row still has that version. */
+  /** Makes changes wait for this long, if the row still has that version. */
   setWait(ms: number, version: string): Promise<boolean>;
 }
 
 /**
- * Changes the lease time while replicas run. Changes never wait for less than any process has a lease: the wait is raised
- * before leases are, and lowered when the last of the longer leases is over. False if somebody else has changed the row
- * meanwhile: then the lease time may be theirs, and changes may wait for longer than they need to.
+ * Changes the lease time while replicas run. Changes never wait for less than the longest lease of any process: the
+ * wait is raised before the lease time, and lowered only after the last of the longer leases has ended. Returns false
+ * if another operator has changed the row meanwhile. The lease time may then be that operator's, and changes may wait
+ * for longer than necessary.
  */
 export async function setLeaseTime(times: LeaseTimes, ms: number, clock: Clock): Promise<boolean> {
   await times.raiseWait(ms);

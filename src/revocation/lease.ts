@@ -5,115 +5,118 @@ import type { ChangeSource } from "./change-poller.js";
 import type { Clock } from "./clock.js";
 import { includes, type Snapshot, snapshotBefore } from "./snapshot.js";
 
-/** The right to answer from what is held: it lasts for one lease time after changes were last asked for. */
+/** The right to answer from cached key state. It lasts for one lease time after the last successful poll was sent. */
 export interface Lease {
-  /** For how long it lasts after a question, as the last answer had it. */
+  /** The lease time, as the last poll returned it. */
   readonly leaseMs: number;
-  /** For how long it goes on, by the clock at this moment; 0 if it is lost. */
+  /** How long the lease still lasts, by the clock at this moment; 0 if it is lost. */
   remaining(): number;
   /**
-   * Resolves when every change that was acknowledged before this moment is known here. Throws if Postgres cannot be
+   * Resolves when every change that was acknowledged before this moment is known here. Throws if PostgreSQL cannot be
    * asked.
    */
   ensure(): MaybePromise<void>;
-  /** Asks for changes, in a question that is sent after this moment. */
+  /** Polls for changes. The poll is sent after this moment. */
   renew(): Promise<void>;
-  /** Resolves when no process has a lease any more that it got before this moment; throws if that cannot be known. */
+  /** Resolves when no process has a lease any more that it got before this moment. Throws if that cannot be known. */
   waitOut(): Promise<void>;
   /**
-   * The time by the database's clock, at the latest that it can be at this moment: what has not come by then has not come in
-   * the database either. Throws if that cannot be known, because a clock has jumped since the last answer.
+   * The latest time that the database's clock can show at this moment. A time that is still ahead of it is still ahead
+   * in the database, too. Throws if it cannot be known, because a clock has jumped since the last answer.
    */
   databaseTime(): Date;
 }
 
-/** How far the two clocks may drift apart within one lease before the monotonic one is no longer trusted. */
-const mostDriftMs = 5;
+/** The maximum drift between the two clocks within one lease. Beyond it the monotonic clock is no longer trusted. */
+const maxDriftMs = 5;
 
 /**
- * How much faster a clock can run than another. While chrony corrects a clock, it lets it run up to a twelfth too fast or too
- * slow (its default `maxslewrate`, 83,333 ppm), the monotonic one too; and both may be corrected at once.
+ * The maximum ratio between the speeds of two clocks. While chrony corrects a clock, the clock runs up to a twelfth too
+ * fast or too slow (chrony's default `maxslewrate`, 83,333 ppm). That applies to the monotonic clock, too, and both
+ * machines may be corrected at the same time.
  */
-const mostSpeedRatio = (1 + 1 / 12) / (1 - 1 / 12);
+const maxSpeedRatio = (1 + 1 / 12) / (1 - 1 / 12);
 
-/** Timers fire up to 1 ms early, and the event loop's own clock, which they are set by, is up to 1 ms behind. */
+/** Timers fire up to 1 ms early, and the event loop's own clock, which sets them, is up to 1 ms behind. */
 const timerSlackMs = 2;
 
 /**
- * Why a change that has been waited out is known everywhere: let it be visible at c, and acknowledged at T, one lease
- * later by the slowest clock. Whoever answers after T from what it holds has a lease from a question sent after T − lease,
- * that is after c; so the answer to that question contained the change, and it was learnt before the lease was extended.
+ * Why every process knows a change that has been waited out. Let the change be visible at c and acknowledged at T, one
+ * lease time later by the slowest clock. A process that answers from its cache after T has a lease from a poll that was
+ * sent after T − lease, that is after c. So the answer to that poll contained the change, and the process applied it
+ * before it extended its lease.
  *
- * The database tells with each answer for how long a lease lasts, and for how long changes wait: at every moment, for no
- * less than any lease that somebody still has. So a change has waited long enough if it did so by an answer to a question
- * that was sent after c: a lease that does not know of the change is from before.
+ * Each answer of the database contains the lease time and the wait of changes. At every moment, that wait is at least
+ * as long as any lease that some process still has. So a change has waited long enough if it used the wait from a poll
+ * that was sent after c: a lease that does not know of the change is from before c, so this wait covers it.
  *
- * @param firstLeaseMs counts until the first answer
+ * @param firstLeaseMs the lease time until the first answer
  */
-export function createLease(source: ChangeSource, changes: ChangeLog, firstLeaseMs: number, clock: Clock): Lease {
+export function createLease(source: ChangeSource, changeLog: ChangeLog, firstLeaseMs: number, clock: Clock): Lease {
   let leaseMs = firstLeaseMs;
   let waitMs = firstLeaseMs;
   let validUntil = Number.NEGATIVE_INFINITY;
-  /** Wall time less monotonic time, when the lease was got. A suspended machine shows by it. */
+  /** Wall time minus monotonic time when the lease was obtained. It differs after the machine was suspended. */
   let offset = 0;
-  /** The database's time in the last answer, and what our clocks said when that was asked for. */
-  let told: { time: number; wall: number; sentAt: number } | undefined;
-  let underWay: Promise<void> | undefined;
-  let upNext: Promise<void> | undefined;
+  /** The database's time in the last answer, and the readings of our clocks when that poll was sent. */
+  let lastAnswer: { time: number; wall: number; sentAt: number } | undefined;
+  let inFlight: Promise<void> | undefined;
+  let queued: Promise<void> | undefined;
 
-  async function ask(since: Snapshot, history: string): Promise<void> {
+  async function poll(since: Snapshot, timeline: string): Promise<void> {
     await source.connect();
-    // In this order, a pause between the two makes the lease seem lost rather than longer; in timeLeft likewise.
+    // With this order, a pause between the two readings makes the lease seem lost rather than longer. The same holds in
+    // `remaining`.
     const wall = clock.wall();
     const sentAt = clock.monotonic();
     const found = await source.changedSince(since);
-    if (found.standby) throw unusable("the database is a standby or read-only, and may not know of the last changes");
+    if (found.standby) throw unusable("the database is a standby or read-only, and may not know the latest changes");
     if (found.unsafeSetting !== null) throw unusable(`${found.unsafeSetting}: acknowledged changes could be lost`);
 
-    // Another history need not have all the changes that we have seen: its own recent past is asked for.
-    if (found.history !== history) return ask(recentSnapshot(found.snapshot), found.history);
+    // Another timeline may lack changes that this process has seen, so its own recent past is read.
+    if (found.history !== timeline) return poll(recentSnapshot(found.snapshot), found.history);
     if (!includes(found.snapshot, since)) {
-      // A backup was restored in place. Its transaction ids will be counted a second time, for other changes.
+      // A backup was restored in place. The database will use the same transaction ids again, for other changes.
       await source.startTimeline();
-      return ask(since, history);
+      return poll(since, timeline);
     }
 
-    if (history !== changes.timeline) changes.reset(since, history);
-    if (found.changes === undefined) changes.reset(found.snapshot, history);
-    else changes.append(found.snapshot, found.changes);
-    told = { time: found.time, wall, sentAt };
+    if (timeline !== changeLog.timeline) changeLog.reset(since, timeline);
+    if (found.changes === undefined) changeLog.reset(found.snapshot, timeline);
+    else changeLog.append(found.snapshot, found.changes);
+    lastAnswer = { time: found.time, wall, sentAt };
     ({ leaseMs, waitMs } = found);
     offset = wall - sentAt;
     validUntil = sentAt + leaseMs;
   }
 
-  /** One question at a time, so that answers are learnt in the order of their snapshots. */
+  /** One poll at a time, so that answers are applied in the order of their snapshots. */
   function renew(): Promise<void> {
-    upNext ??= (async () => {
-      await underWay?.catch(() => {});
-      upNext = undefined;
-      underWay = ask(changes.present, changes.timeline).finally(() => {
-        underWay = undefined;
+    queued ??= (async () => {
+      await inFlight?.catch(() => {});
+      queued = undefined;
+      inFlight = poll(changeLog.present, changeLog.timeline).finally(() => {
+        inFlight = undefined;
       });
-      return underWay;
+      return inFlight;
     })();
-    return upNext;
+    return queued;
   }
 
-  function timeLeft(): number {
+  function remaining(): number {
     const now = clock.monotonic();
     const drift = Math.abs(clock.wall() - now - offset);
-    return drift > mostDriftMs ? 0 : Math.max(0, validUntil - now);
+    return drift > maxDriftMs ? 0 : Math.max(0, validUntil - now);
   }
 
   function ensure(): MaybePromise<void> {
-    return timeLeft() > 0 ? undefined : regain();
+    return remaining() > 0 ? undefined : regain();
   }
 
   async function regain(): Promise<void> {
-    // A question under way may have been sent before this call began: it helps only if it brings a lease.
-    await underWay?.catch(() => {});
-    if (timeLeft() > 0) return;
+    // A poll in flight may have been sent before this call began. It helps only if its answer brings a lease.
+    await inFlight?.catch(() => {});
+    if (remaining() > 0) return;
     await renew();
   }
 
@@ -121,7 +124,7 @@ export function createLease(source: ChangeSource, changes: ChangeLog, firstLease
     get leaseMs() {
       return leaseMs;
     },
-    remaining: timeLeft,
+    remaining,
     ensure,
     renew,
     async waitOut() {
@@ -129,37 +132,37 @@ export function createLease(source: ChangeSource, changes: ChangeLog, firstLease
       do {
         waitedMs = waitMs;
         await waitOut(waitedMs, clock);
-        // Without a lease, what we know of the wait may be older than the change. With one, it is not: the question was
-        // sent less than a lease ago, and the wait is no shorter than that.
+        // Without a lease, the known wait may be older than the change. With a lease it is not: the poll was sent less
+        // than a lease time ago, and the wait is no shorter than that.
         await ensure();
       } while (waitMs > waitedMs);
     },
     databaseTime() {
-      if (told === undefined) throw unusable("the database has not told its time yet");
-      // The database read its clock after the question was sent. How long ago that is, only clocks tell that agree.
-      const monotonicMs = clock.monotonic() - told.sentAt;
-      const wallMs = clock.wall() - told.wall;
-      if (Math.abs(wallMs - monotonicMs) > mostDriftMs)
+      if (lastAnswer === undefined) throw unusable("the database's time is not known yet");
+      // The database read its clock after the poll was sent. The time since then is known only if both clocks agree.
+      const monotonicMs = clock.monotonic() - lastAnswer.sentAt;
+      const wallMs = clock.wall() - lastAnswer.wall;
+      if (Math.abs(wallMs - monotonicMs) > maxDriftMs)
         throw unusable("a clock of this machine was set, or has stood still");
-      return new Date(told.time + Math.max(monotonicMs, wallMs) * mostSpeedRatio);
+      return new Date(lastAnswer.time + Math.max(monotonicMs, wallMs) * maxSpeedRatio);
     },
   };
 }
 
-/** Resolves when leases of this length are over that others got before. */
+/** Resolves when every lease of this length that any process got before has ended. */
 export function waitOut(leaseMs: number, clock: Clock): Promise<void> {
-  // Others may have a lease for longer by a drift that they did not notice, and by a clock that is slower than ours.
-  return passed((leaseMs + mostDriftMs) * mostSpeedRatio, clock);
+  // Another process may have its lease for longer: by a drift that it did not notice, and by a clock slower than ours.
+  return passed((leaseMs + maxDriftMs) * maxSpeedRatio, clock);
 }
 
-/** Resolves when this much has passed by both clocks: one of them may be set ahead meanwhile. */
+/** Resolves when this time has passed by both clocks, because one of them may be set ahead meanwhile. */
 async function passed(ms: number, clock: Clock): Promise<void> {
   const begunAt = clock.monotonic();
   let wallBegunAt = clock.wall();
   let wallBefore = wallBegunAt;
   for (;;) {
     const wall = clock.wall();
-    // Set back, it would seem to stand still for that long: it is counted anew.
+    // A clock that was set back would seem to stand still for that long, so its count starts over.
     if (wall < wallBefore) wallBegunAt = wall;
     wallBefore = wall;
     const left = ms - Math.min(clock.monotonic() - begunAt, wall - wallBegunAt);
@@ -168,15 +171,15 @@ async function passed(ms: number, clock: Clock): Promise<void> {
   }
 }
 
-/** How many transactions ago a process begins that knows nothing of the past. */
+/** The number of past transactions whose changes a process reads at first, when it knows nothing of the past. */
 const recentTransactions = 10_000;
 
-/** Where to begin, so that what other replicas have left in Redis can be used. */
+/** The snapshot to begin with, early enough to use the entries that other replicas have left in Redis. */
 export function recentSnapshot({ xmin }: Snapshot): Snapshot {
   return snapshotBefore(Math.max(0, xmin - recentTransactions));
 }
 
-/** Postgres answers, but not in a way that a lease could rest on. */
+/** PostgreSQL answered, but no lease can depend on the answer. */
 function unusable(why: string): Error {
   return serviceUnavailable(new Error(why));
 }

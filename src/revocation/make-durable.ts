@@ -3,21 +3,23 @@ import type { Database } from "../storage/postgres/database.js";
 import { OutcomeUnknown } from "../storage/postgres/errors.js";
 
 /**
- * Makes every change that was visible before as durable as one that was acknowledged. A change may be visible before a
- * synchronous standby has it: its commit was waited for in vain. What only reads does not wait for the standby. So this
- * commits a message that nobody reads, and PostgreSQL confirms a commit only after all those before it.
+ * Makes every change that was visible before as durable as an acknowledged one. A change may be visible before a
+ * synchronous standby has it, if the wait for its commit was interrupted. A statement that only reads does not wait for
+ * the standby. So the barrier commits a logical message that has no reader: PostgreSQL confirms a commit only after all
+ * commits before it.
  *
- * It may have had to wait for a connection, and a standby without the change may have taken over meanwhile. There, the
- * commit says nothing about what was read. So it fails if the history is another than the one that was known before the
- * reading: histories follow each other, hence all that was read in between is of the same one.
+ * The statement may have waited for a connection, and a standby without the change may have been promoted meanwhile. On
+ * that server, the commit says nothing about the values that were read. So the barrier fails if the timeline differs
+ * from the one that was known before the read. Timelines follow each other, so everything that was read in between is
+ * of the same timeline.
  */
 export function createDurabilityBarrier(db: Database) {
-  return async (call: Call, history: string): Promise<void> => {
+  return async (call: Call, timeline: string): Promise<void> => {
     const [row] = await db.run(
       call,
-      (sql) => sql<{ history: string }[]>`
-      select timeline() as history, pg_logical_emit_message(true, 'latchkey', '')`,
+      (sql) => sql<{ timeline: string }[]>`
+      select timeline(), pg_logical_emit_message(true, 'latchkey', '')`,
     );
-    if (row?.history !== history) throw new OutcomeUnknown("another server has taken over since this was read", "");
+    if (row?.timeline !== timeline) throw new OutcomeUnknown("another server has taken over since this was read", "");
   };
 }

@@ -2,21 +2,21 @@ import { serviceShuttingDown } from "../errors.js";
 import type { Cache } from "../storage/redis/client.js";
 import type { Lease } from "./lease.js";
 
-/** Whether callers should come here. */
+/** Whether a load balancer should send requests to this process. */
 export interface Readiness {
-  /** How the service stands. Throws if it cannot judge any key, or is about to stop. */
+  /** The state of the service. Throws if the service cannot verify keys, or if it is shutting down. */
   read(): Promise<Readonly<Record<string, string>>>;
-  /** From now on it is about to stop. */
+  /** Marks the service as shutting down. */
   end(): void;
 }
 
-/** Ready is who has a lease, or can get one; that Redis is unavailable only makes it slower. */
+/** A process is ready if it has a lease or can get one. Without Redis it is slower, but ready. */
 export function createReadiness(lease: Lease, cache: Cache | undefined): Readiness {
   let ended = false;
   return {
     async read() {
       await lease.ensure();
-      if (ended) throw serviceShuttingDown(); // it may have been told so meanwhile
+      if (ended) throw serviceShuttingDown(); // the shutdown may have begun while the lease was renewed
       const inUse = cache?.inUse ? "in use" : "out of use";
       return { status: "ready", lease: "held", redis: cache ? inUse : "none" };
     },

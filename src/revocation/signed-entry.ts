@@ -3,45 +3,47 @@ import type { Versioned } from "./change-log.js";
 import type { KeyRecord } from "./key-state.js";
 import { parseSnapshot, writeSnapshot } from "./snapshot.js";
 
-/** How a fact of one kind is written into Redis. */
+/** Encodes versioned values of one kind as signed entries in Redis. */
 export interface EntryCodec<T> {
+  /** The Redis key of the entry. */
   keyOf(id: string): string;
-  /** The entry as it is stored: written, and sealed for this name. */
-  sign(id: string, fact: Versioned<T>): string;
-  /** Undefined for whatever was not sealed by one of us, for this name, in this form. */
+  /** The entry as it is stored: encoded, and signed for this Redis key. */
+  sign(id: string, versioned: Versioned<T>): string;
+  /** Undefined unless a replica has signed the entry, for this Redis key and in this version of the format. */
   verify(id: string, entry: string | undefined): Versioned<T> | undefined;
 }
 
-/** What entries are sealed with at this moment: with the history of the database, so does what they are worth change. */
+/** The current HMAC key. It changes with the database timeline, which invalidates all existing entries. */
 export type Secret = () => string;
 
-/** Grows with every change of what is written below: processes of different versions do not read each other's entries. */
-const version = 3;
+/** Must grow with every change of the format: processes of different versions must not read each other's entries. */
+const formatVersion = 3;
 
 /** Whether a workspace is enabled, by its id. */
 export function workspaceEntries(secret: Secret): EntryCodec<boolean> {
-  return sealed(secret, "latchkey:ws:", {
-    write: ({ value, snapshot: asOf }) => `${value ? "enabled" : "disabled"}@${writeSnapshot(asOf)}`,
-    read: (text, workspaceId) => {
-      const [state, asOf = ""] = text.split("@");
-      return { value: state === "enabled", dependsOn: [workspaceId], workspaceId, snapshot: parseSnapshot(asOf) };
+  return createCodec(secret, "latchkey:ws:", {
+    encode: ({ value, snapshot }) => `${value ? "enabled" : "disabled"}@${writeSnapshot(snapshot)}`,
+    decode: (text, workspaceId) => {
+      const [state, snapshot = ""] = text.split("@");
+      return { value: state === "enabled", dependsOn: [workspaceId], workspaceId, snapshot: parseSnapshot(snapshot) };
     },
   });
 }
 
-/** What a key may do, by the hash of its secret. */
+/** The columns of a key that verification reads, by the hash of its secret. */
 export function keyEntries(secret: Secret): EntryCodec<KeyRecord> {
-  return sealed(secret, "latchkey:key:", {
-    write: ({ value, dependsOn: rows, snapshot: asOf }) => JSON.stringify({ value, rows, asOf: writeSnapshot(asOf) }),
-    read: (text) => {
+  return createCodec(secret, "latchkey:key:", {
+    encode: ({ value, dependsOn, snapshot }) =>
+      JSON.stringify({ value, rows: dependsOn, asOf: writeSnapshot(snapshot) }),
+    decode: (text) => {
       const { value, rows, asOf } = JSON.parse(text);
       const { expiresAt, identityCreatedAt, identityUpdatedAt } = value;
       return {
         value: {
           ...value,
-          expiresAt: readDate(expiresAt),
-          identityCreatedAt: readDate(identityCreatedAt),
-          identityUpdatedAt: readDate(identityUpdatedAt),
+          expiresAt: parseDate(expiresAt),
+          identityCreatedAt: parseDate(identityCreatedAt),
+          identityUpdatedAt: parseDate(identityUpdatedAt),
         },
         dependsOn: rows,
         workspaceId: value.workspaceId,
@@ -52,32 +54,33 @@ export function keyEntries(secret: Secret): EntryCodec<KeyRecord> {
 }
 
 /**
- * Whoever can write to Redis could otherwise hand himself any scope. The seal tells our entries from all others;
- * the name is part of it, so that an entry cannot speak for another key or workspace.
+ * Without a signature, an attacker who can write to Redis could grant any scope to a key. The HMAC distinguishes
+ * entries of this service from all others. It covers the Redis key, so that an entry is not valid for another key or
+ * workspace.
  */
-function sealed<T>(
+function createCodec<T>(
   secret: Secret,
   prefix: string,
-  form: { write(fact: Versioned<T>): string; read(text: string, id: string): Versioned<T> },
+  format: { encode(versioned: Versioned<T>): string; decode(text: string, id: string): Versioned<T> },
 ): EntryCodec<T> {
-  const sealOf = (id: string, text: string) =>
-    createHmac("sha256", secret()).update(`${version}\n${prefix}${id}\n${text}`).digest("base64url");
+  const signatureOf = (id: string, text: string) =>
+    createHmac("sha256", secret()).update(`${formatVersion}\n${prefix}${id}\n${text}`).digest("base64url");
   return {
     keyOf: (id) => prefix + id,
-    sign(id, fact) {
-      const text = form.write(fact);
-      return `${sealOf(id, text)}.${text}`;
+    sign(id, versioned) {
+      const text = format.encode(versioned);
+      return `${signatureOf(id, text)}.${text}`;
     },
     verify(id, entry = "") {
       const end = entry.indexOf(".");
       const text = entry.slice(end + 1);
-      const seal = Buffer.from(sealOf(id, text));
+      const expected = Buffer.from(signatureOf(id, text));
       const given = Buffer.from(entry.slice(0, Math.max(0, end)));
-      return given.length === seal.length && timingSafeEqual(given, seal) ? form.read(text, id) : undefined;
+      return given.length === expected.length && timingSafeEqual(given, expected) ? format.decode(text, id) : undefined;
     },
   };
 }
 
-function readDate(text: string | null): Date | null {
+function parseDate(text: string | null): Date | null {
   return text === null ? null : new Date(text);
 }

@@ -1,5 +1,5 @@
 /**
- * Which transactions a reading of the database includes, as PostgreSQL's `pg_snapshot` has it: all below `xmin`, none from
+ * The transactions that a read of the database includes, as in PostgreSQL's `pg_snapshot`: all below `xmin`, none from
  * `xmax` on, and of those in between all that were not in progress.
  */
 export interface Snapshot {
@@ -8,7 +8,10 @@ export interface Snapshot {
   readonly inProgress: readonly number[];
 }
 
-/** Reads what PostgreSQL writes: `xmin:xmax:xid,xid,…`. A process would have to run for ages to reach 2^53 transactions. */
+/**
+ * Parses PostgreSQL's text form `xmin:xmax:xid,xid,…`. A number is exact up to 2^53 transactions, which take ages to
+ * reach.
+ */
 export function parseSnapshot(text: string): Snapshot {
   const [xmin, xmax, inProgress = ""] = text.split(":");
   return {
@@ -22,17 +25,20 @@ export function writeSnapshot({ xmin, xmax, inProgress }: Snapshot): string {
   return `${xmin}:${xmax}:${inProgress.join()}`;
 }
 
-/** Everything that was done before a transaction with this id could begin, and nothing else. */
+/** The snapshot that includes exactly the transactions with a lower id. */
 export function snapshotBefore(xid: number): Snapshot {
   return { xmin: xid, xmax: xid, inProgress: [] };
 }
 
-/** Whether what a committed transaction has done is part of the snapshot. */
+/** Whether the snapshot includes the effects of a committed transaction. */
 export function sees({ xmin, xmax, inProgress }: Snapshot, xid: number): boolean {
   return xid < xmin || (xid < xmax && !inProgress.includes(xid));
 }
 
-/** Whether everything that is part of one snapshot is part of the other, too. Of two readings, one includes the other. */
+/**
+ * Whether one snapshot includes everything that the other does. Of two snapshots that were read, one includes the
+ * other.
+ */
 export function includes(later: Snapshot, earlier: Snapshot): boolean {
   if (later === earlier) return true;
   return later.xmax >= earlier.xmax && !later.inProgress.some((xid) => sees(earlier, xid));

@@ -5,33 +5,33 @@ import type { KeyCache } from "./key-cache.js";
 import type { KeyState } from "./key-state.js";
 import { type Snapshot, sees, writeSnapshot } from "./snapshot.js";
 
-/** Whether a key is good for anything now, by Postgres, and the transactions that last changed it and its workspace. */
+/** Whether PostgreSQL accepts a key now, and the transactions that last changed the key and its workspace. */
 export type ReadUsable = (keyId: string) => Promise<{ usable: boolean; changedBy: readonly number[] } | undefined>;
 
-/** What the checks have found so far. */
+/** The results of the checks so far. */
 export interface SpotChecks {
   done: number;
-  /** Keys that were good here although the change that ended them was known: to stay 0. */
+  /** Keys that were accepted here although the change that revoked them was known. Must stay 0. */
   stale: number;
 }
 
-/** One in so many is checked, and no more than this often, so that the checks are no load. */
-const oneIn = 100;
-const leastBetweenMs = 100;
+/** One acceptance in so many is checked, and at most one in this interval, so that the checks are no load. */
+const sampleInterval = 100;
+const minIntervalMs = 100;
 
 /**
- * Holdings whose answers are held against Postgres now and then, after they were given. If Postgres says that the key
- * was ended by a change which this process knew of before it was asked, the fence has failed.
+ * A key cache that compares a sample of its results with PostgreSQL, after they were returned. If PostgreSQL says that
+ * a change had revoked the key, and this process knew of that change before the lookup, then the fence has failed.
  */
 export function withSpotChecks(
-  holdings: KeyCache,
-  changes: ChangeLog,
+  keyCache: KeyCache,
+  changeLog: ChangeLog,
   readUsable: ReadUsable,
   log: Log,
   clock: Pick<Clock, "monotonic"> = systemClock,
 ): KeyCache & { readonly checks: SpotChecks } {
   const checks: SpotChecks = { done: 0, stale: 0 };
-  let untilNext = oneIn;
+  let untilNext = sampleInterval;
   let notBefore = Number.NEGATIVE_INFINITY;
   let checking = false;
 
@@ -41,17 +41,17 @@ export function withSpotChecks(
     if (now === undefined || now.usable || !now.changedBy.every((xid) => sees(known, xid))) return;
     checks.stale += 1;
     const details = { keyId, changedBy: now.changedBy, known: writeSnapshot(known) };
-    log.error(details, "a key was accepted after its end: please report this");
+    log.error(details, "a revoked key was accepted: please report this");
   }
 
-  function checkNowAndThen(found: KeyState | undefined, known: Snapshot): void {
+  function checkSample(found: KeyState | undefined, known: Snapshot): void {
     if (!found?.key.enabled || found.key.ended || !found.workspaceEnabled || --untilNext > 0) return;
-    untilNext = oneIn;
+    untilNext = sampleInterval;
     const now = clock.monotonic();
     if (checking || now < notBefore) return;
-    notBefore = now + leastBetweenMs;
+    notBefore = now + minIntervalMs;
     checking = true;
-    // Not waited for; and if Postgres is away, there is nothing to check against.
+    // Not awaited, so that no call waits for it. If PostgreSQL is unavailable, there is nothing to compare with.
     void check(found.key.keyId, known)
       .catch(() => {})
       .finally(() => {
@@ -60,17 +60,17 @@ export function withSpotChecks(
   }
 
   return {
-    ...holdings,
+    ...keyCache,
     checks,
     peek(hash) {
-      const found = holdings.peek(hash);
-      checkNowAndThen(found, changes.present);
+      const found = keyCache.peek(hash);
+      checkSample(found, changeLog.present);
       return found;
     },
     async get(hash, call) {
-      const known = changes.present;
-      const found = await holdings.get(hash, call);
-      checkNowAndThen(found, known);
+      const known = changeLog.present;
+      const found = await keyCache.get(hash, call);
+      checkSample(found, known);
       return found;
     },
   };

@@ -6,184 +6,204 @@ import type { ChangeLog, Versioned } from "./change-log.js";
 import type { EntryCodec } from "./signed-entry.js";
 import { includes } from "./snapshot.js";
 
-/** Facts of one kind: some held in this process, more of them in Redis, all of them in Postgres. */
+/** Values of one kind: some cached in process memory, more of them in Redis, all of them in PostgreSQL. */
 export interface TieredCache<T> {
-  /** How often something was found where; that it was held is counted by who uses it. */
+  /** The number of lookups that each level answered. The user of the cache counts those of `memory`. */
   readonly lookups: Record<"memory" | "redis" | "postgres", number>;
-  /** What is held, unless a known change is missing in it. */
+  /** The value in memory, if it is current: no known change is missing in it. */
   peek(id: string): T | undefined;
-  /** Undefined if there is no such thing; throws when nobody can be asked. */
+  /** Undefined if there is no such value. Throws if PostgreSQL is needed and cannot be asked. */
   load(id: string, from: "redis" | "postgres", call?: Call): Promise<T | undefined>;
-  /** Holds a fact that came along with another, unless a known change is missing in it. True if it is news. */
-  put(id: string, fact: Versioned<T>): boolean;
-  /** Puts a fact into Redis as a courtesy to other replicas, on which nothing rests. */
-  publish(id: string, fact: Versioned<T>): void;
-  /** To be called when changes were learnt: confirms a part of what is held, all of it before the changes are forgotten. */
+  /**
+   * Caches a value that was read together with another, if it is current. Returns true if the value was not cached yet.
+   */
+  put(id: string, versioned: Versioned<T>): boolean;
+  /** Writes a value to Redis for other replicas. Nothing depends on its arrival. */
+  publish(id: string, versioned: Versioned<T>): void;
+  /**
+   * Confirms a part of the values in memory. Must be called after changes were appended to the change log, so that
+   * every value is confirmed before the changes since its snapshot are forgotten.
+   */
   confirm(): void;
 }
 
 export interface TieredCacheOptions<T> {
-  readonly form: EntryCodec<T>;
-  readonly changes: ChangeLog;
+  readonly codec: EntryCodec<T>;
+  readonly changeLog: ChangeLog;
   readonly cache: Cache;
   readonly read: (id: string, call?: Call) => Promise<Versioned<T> | undefined>;
-  /** Told of each fact that was read from Postgres or Redis. */
-  readonly onLoad?: (fact: Versioned<T>) => void;
-  /** How much is held, in bytes of heap. */
+  /** Called with each value that was read from PostgreSQL or Redis. */
+  readonly onLoad?: (versioned: Versioned<T>) => void;
+  /** The maximum size of the values in memory, in bytes of heap. */
   readonly capacity: number;
-  /** How many bytes a fact takes, and what is made of it for as long as it is held. */
-  readonly sizeOf: (fact: Versioned<T>) => number;
+  /** The number of bytes of a value, including what is derived from it for as long as it is cached. */
+  readonly sizeOf: (versioned: Versioned<T>) => number;
 }
 
-/** How long an entry in Redis may help. Long, because the fence and not the lifetime keeps old ones from being used. */
-const lifetimeMs = 10 * 60_000;
+/**
+ * The lifetime of an entry in Redis. It is long, because the fence and not the lifetime prevents the use of old
+ * entries.
+ */
+const redisLifetimeMs = 10 * 60_000;
 
-/** What a held fact costs beside itself, in bytes: its id, and its place in the cache. */
-const overhead = 220;
+/** The overhead of a cached value in bytes: its id, and its slot in the LRU cache. */
+const overheadBytes = 220;
 
-/** How many different facts may be fetched at a time: Postgres has a second or two of work with them. */
-const mostUnderWay = 10_000;
+/** The maximum number of different values fetched at a time. They are a second or two of work for PostgreSQL. */
+const maxInFlight = 10_000;
 
-/** How often a fact is fetched again that a change has overtaken on its way. */
-const mostFetches = 5;
+/** The maximum number of fetches for one call, when each result was outdated by a change before it arrived. */
+const maxFetches = 5;
 
-/** How often everything that is held is confirmed before the changes since are forgotten. */
+/** How often every value in memory is confirmed before the changes since its snapshot are forgotten. */
 const confirmationsPerWindow = 3;
 
-interface Holding<T> {
+interface CachedValue<T> {
   readonly id: string;
-  fact: Versioned<T>;
-  /** Of the changes, when it was last looked whether one is missing in the fact. */
+  versioned: Versioned<T>;
+  /** The version of the change log in which the value was last found current. */
   version: number;
 }
 
 export function createTieredCache<T>({
-  form,
-  changes,
+  codec,
+  changeLog,
   cache,
   read,
-  onLoad: onArrival,
+  onLoad,
   capacity,
-  sizeOf: weigh,
+  sizeOf,
 }: TieredCacheOptions<T>): TieredCache<T> {
-  const holdings = new LRUCache<string, Holding<T>>({ maxSize: capacity });
-  /** Goes through all that is held, the longest unused first. */
-  let walk = holdings.rvalues();
-  let upNext: Holding<T> | undefined;
-  const underWay = new Map<string, Promise<Versioned<T> | undefined>>();
+  const memory = new LRUCache<string, CachedValue<T>>({ maxSize: capacity });
+  /** Iterates over all values in memory, the least recently used first. */
+  let iterator = memory.rvalues();
+  let nextToConfirm: CachedValue<T> | undefined;
+  const inFlight = new Map<string, Promise<Versioned<T> | undefined>>();
   const lookups = { memory: 0, redis: 0, postgres: 0 };
-  let { timeline: history, appended: learnt } = changes;
+  let { timeline, appended: appendedAtConfirm } = changeLog;
 
-  /** Whether no known change is missing in it; then it is as good as read at present. If one is, it is dropped. */
-  function isCurrent(holding: Holding<T>): boolean {
-    if (holding.version === changes.version) return true;
-    const { fact } = holding;
-    if (!changes.isCurrent(fact)) {
-      holdings.delete(holding.id);
+  /**
+   * Whether no known change is missing in the value. If so, it is as good as read at present; if not, it is dropped.
+   */
+  function isCurrent(cached: CachedValue<T>): boolean {
+    if (cached.version === changeLog.version) return true;
+    const { versioned } = cached;
+    if (!changeLog.isCurrent(versioned)) {
+      memory.delete(cached.id);
       return false;
     }
-    holding.version = changes.version;
-    if (includes(changes.present, fact.snapshot)) holding.fact = { ...fact, snapshot: changes.present };
+    cached.version = changeLog.version;
+    if (includes(changeLog.present, versioned.snapshot))
+      cached.versioned = { ...versioned, snapshot: changeLog.present };
     return true;
   }
 
-  function dropOtherHistories(): void {
-    if (history === changes.timeline) return;
-    holdings.clear();
-    history = changes.timeline;
+  /** Transaction ids of one timeline mean nothing on another, so no value survives a new timeline. */
+  function clearOnNewTimeline(): void {
+    if (timeline === changeLog.timeline) return;
+    memory.clear();
+    timeline = changeLog.timeline;
   }
 
-  function held(id: string): T | undefined {
-    dropOtherHistories();
-    const holding = holdings.get(id);
-    return holding !== undefined && isCurrent(holding) ? holding.fact.value : undefined;
+  function peek(id: string): T | undefined {
+    clearOnNewTimeline();
+    const cached = memory.get(id);
+    return cached !== undefined && isCurrent(cached) ? cached.versioned.value : undefined;
   }
 
-  function hold(id: string, fact: Versioned<T>): boolean {
-    if (!changes.isCurrent(fact)) return false;
-    const known = holdings.peek(id);
-    if (known !== undefined && includes(known.fact.snapshot, fact.snapshot)) return false;
-    holdings.set(id, { id, fact, version: changes.version }, { size: overhead + weigh(fact) });
-    return known?.fact.value !== fact.value;
+  function put(id: string, versioned: Versioned<T>): boolean {
+    if (!changeLog.isCurrent(versioned)) return false;
+    const cached = memory.peek(id);
+    if (cached !== undefined && includes(cached.versioned.snapshot, versioned.snapshot)) return false;
+    memory.set(id, { id, versioned, version: changeLog.version }, { size: overheadBytes + sizeOf(versioned) });
+    return cached?.versioned.value !== versioned.value;
   }
 
   function confirm(): void {
-    dropOtherHistories();
-    const share = ((changes.appended - learnt) * confirmationsPerWindow) / changes.capacity;
-    learnt = changes.appended;
-    for (let left = Math.ceil(share * holdings.size); left > 0; left--) {
-      const holding = upNext;
-      // The iterator moves on before the fact is checked: lru-cache reuses the index of a deleted entry for the next one, which
-      // is the most recent. An iterator that rests there is at its end, starts over, and never reaches the entries behind.
-      const next = walk.next();
-      upNext = next.done ? undefined : next.value;
-      if (next.done) walk = holdings.rvalues();
-      if (holding !== undefined) isCurrent(holding);
+    clearOnNewTimeline();
+    const share = ((changeLog.appended - appendedAtConfirm) * confirmationsPerWindow) / changeLog.capacity;
+    appendedAtConfirm = changeLog.appended;
+    for (let left = Math.ceil(share * memory.size); left > 0; left--) {
+      const cached = nextToConfirm;
+      // The iterator advances before the value is checked: lru-cache reuses the index of a deleted entry for the next
+      // one, which is the most recent. An iterator at that index is at its end, starts over, and never reaches the
+      // entries behind it.
+      const next = iterator.next();
+      nextToConfirm = next.done ? undefined : next.value;
+      if (next.done) iterator = memory.rvalues();
+      if (cached !== undefined) isCurrent(cached);
     }
   }
 
-  function share(id: string, fact: Versioned<T>): void {
-    void cache.set(form.keyOf(id), form.sign(id, fact), lifetimeMs);
+  function publish(id: string, versioned: Versioned<T>): void {
+    void cache.set(codec.keyOf(id), codec.sign(id, versioned), redisLifetimeMs);
   }
 
-  /** An entry that is still good is written again as of the present: a key with the state of its workspace, if that is, too. */
-  function shareAgain(id: string, fact: Versioned<T>): void {
-    const rows = [...fact.dependsOn, fact.workspaceId];
-    if (changes.isCurrent({ ...fact, dependsOn: rows })) share(id, { ...fact, snapshot: changes.present });
+  /**
+   * Writes a current entry again, as of the present. The entry of a key contains the state of its workspace, too, so
+   * the row of the workspace must also be unchanged.
+   */
+  function refreshEntry(id: string, versioned: Versioned<T>): void {
+    const dependsOn = [...versioned.dependsOn, versioned.workspaceId];
+    if (changeLog.isCurrent({ ...versioned, dependsOn })) publish(id, { ...versioned, snapshot: changeLog.present });
   }
 
-  /** Redis is not trusted: an entry counts only if it lies within what is known here, and no change is missing in it. */
+  /**
+   * Redis is not trusted: an entry is used only if `present` includes its snapshot and no known change is missing in
+   * it.
+   */
   async function readRedis(id: string, call: Call | undefined): Promise<Versioned<T> | undefined> {
-    const fact = form.verify(id, await cache.get(form.keyOf(id), call?.span));
-    if (fact === undefined || !includes(changes.present, fact.snapshot) || !changes.isCurrent(fact)) return undefined;
+    const entry = codec.verify(id, await cache.get(codec.keyOf(id), call?.span));
+    if (entry === undefined) return undefined;
+    if (!includes(changeLog.present, entry.snapshot) || !changeLog.isCurrent(entry)) return undefined;
     lookups.redis += 1;
-    if (changes.isAging(fact.snapshot)) shareAgain(id, fact);
-    return fact;
+    if (changeLog.isAging(entry.snapshot)) refreshEntry(id, entry);
+    return entry;
   }
 
   async function readPostgres(id: string, call: Call | undefined): Promise<Versioned<T> | undefined> {
-    const { timeline: readIn } = changes;
-    const fact = await read(id, call);
-    if (readIn !== changes.timeline) return readPostgres(id, call); // its snapshot may be of either
+    const { timeline: readIn } = changeLog;
+    const versioned = await read(id, call);
+    if (readIn !== changeLog.timeline) return readPostgres(id, call); // its snapshot may be of either timeline
     lookups.postgres += 1;
-    // Not waited for: a cache that is slow costs a caller its time once, at the reading.
-    if (fact) share(id, fact);
-    return fact;
+    // Not awaited: a slow Redis delays a call only once, when it is read.
+    if (versioned) publish(id, versioned);
+    return versioned;
   }
 
-  /** Callers who want the same at the same time share one fetch. */
+  /** Concurrent calls for the same value share one fetch. */
   function fetchOnce(
     id: string,
     from: "redis" | "postgres",
     call: Call | undefined,
   ): Promise<Versioned<T> | undefined> {
-    if (underWay.size >= mostUnderWay) throw serviceUnavailable(new Error("too much is being fetched already"));
+    if (inFlight.size >= maxInFlight) throw serviceUnavailable(new Error("too many cache lookups are in flight"));
     const fetching = (async () => (from === "redis" && (await readRedis(id, call))) || (await readPostgres(id, call)))()
-      .then((fact) => {
-        if (fact) hold(id, fact);
-        if (fact) onArrival?.(fact);
-        return fact;
+      .then((versioned) => {
+        if (versioned) put(id, versioned);
+        if (versioned) onLoad?.(versioned);
+        return versioned;
       })
-      .finally(() => underWay.delete(id));
-    underWay.set(id, fetching);
+      .finally(() => inFlight.delete(id));
+    inFlight.set(id, fetching);
     return fetching;
   }
 
   return {
     lookups,
-    peek: held,
-    put: hold,
-    publish: share,
+    peek,
+    put,
+    publish,
     confirm,
     async load(id, from, call) {
-      for (let fetches = 0; fetches < mostFetches; fetches++) {
-        // The first fetch may have been begun by somebody else, before this call: what it brings may be too old.
-        const joined = underWay.get(id);
-        const fact = await (joined ?? fetchOnce(id, from, call));
-        if (fact === undefined && (joined === undefined || fetches > 0)) return undefined;
-        if (fact !== undefined && changes.isCurrent(fact)) return fact.value;
+      for (let fetches = 0; fetches < maxFetches; fetches++) {
+        // Another call may have begun this fetch before the present call did. Its result may be too old.
+        const joined = inFlight.get(id);
+        const versioned = await (joined ?? fetchOnce(id, from, call));
+        if (versioned === undefined && (joined === undefined || fetches > 0)) return undefined;
+        if (versioned !== undefined && changeLog.isCurrent(versioned)) return versioned.value;
       }
-      throw serviceUnavailable(new Error("what Postgres answers is older than the changes known here"));
+      throw serviceUnavailable(new Error("PostgreSQL returned only values older than the known changes"));
     },
   };
 }

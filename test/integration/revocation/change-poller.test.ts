@@ -11,19 +11,19 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-it("a server that takes over before the first question is noticed by that question, and the pool renewed", async () => {
+it("the first poll detects a failover that happened before it, and the pool is renewed", async () => {
   const own = openDatabase(database.url, pollerSettings);
   onTestFinished(own.close);
-  const { history } = await createChangesStore(own).readTerms();
+  const { history: timeline } = await createChangesStore(own).readTerms();
   for (const [found, renewals] of [
-    [history, 0],
-    ["that of the server before", 1],
+    [timeline, 0],
+    ["that of the previous server", 1],
   ] as const) {
     let renewed = 0;
-    const heartbeat = createChangePoller(own, { renew: () => void renewed++ }, found);
-    await heartbeat.connect();
-    await heartbeat.changedSince(snapshotBefore(0));
-    await heartbeat.changedSince(snapshotBefore(0));
+    const poller = createChangePoller(own, { renew: () => void renewed++ }, found);
+    await poller.connect();
+    await poller.changedSince(snapshotBefore(0));
+    await poller.changedSince(snapshotBefore(0));
     expect(renewed).toBe(renewals);
   }
 });

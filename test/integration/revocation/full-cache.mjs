@@ -1,5 +1,5 @@
-// Fills a shelf far beyond its capacity, with keys as another replica left them in Redis, and prints by how many bytes the
-// heap has grown. In a process of its own, since only there nothing else is on the heap.
+// Fills a tiered cache far beyond its capacity, with keys as another replica wrote them to Redis, and prints by how
+// many bytes the heap has grown. It runs in a process of its own, so that nothing else is on the heap.
 import { randomBytes } from "node:crypto";
 import { mintId } from "../../../dist/src/ids.js";
 import { mintSecret } from "../../../dist/src/keys/secret.js";
@@ -19,10 +19,10 @@ const metas = {
   "many names": () => Object.fromEntries(Array.from({ length: 400 }, () => [text(8), text(20)])),
 };
 
-const form = keyEntries(() => "a secret");
+const codec = keyEntries(() => "a secret");
 const cache = createTieredCache({
-  form,
-  changes: createChangeLog(snapshotBefore(0), "one"),
+  codec,
+  changeLog: createChangeLog(snapshotBefore(0), "timeline"),
   cache: noCache,
   capacity: Number(capacity),
   sizeOf: heapSizeOf,
@@ -39,9 +39,9 @@ const cache = createTieredCache({
     };
     const workspaceId = mintId("ws");
     const value = { keyId, workspaceId, workspaceEnabled: true, ...settings, ...identity, ...dates };
-    return form.verify(
+    return codec.verify(
       id,
-      form.sign(id, { value, dependsOn: [keyId, identityId], workspaceId, snapshot: snapshotBefore(0) }),
+      codec.sign(id, { value, dependsOn: [keyId, identityId], workspaceId, snapshot: snapshotBefore(0) }),
     );
   },
 });
@@ -51,7 +51,7 @@ for (let entry = 0; entry < Number(entries); entry++) {
   await cache.load(mintSecret().hash, "postgres");
 }
 process.stdout.write(`${heapUsed() - before}`);
-cache.peek("until here");
+cache.peek("any key"); // keeps the cache reachable until here
 
 function heapUsed() {
   for (let times = 0; times < 3; times++) globalThis.gc();

@@ -5,7 +5,7 @@ import { describe, expect, it } from "vitest";
 
 const run = promisify(execFile);
 
-describe("what is held takes as much of the heap as it may", () => {
+describe("a full cache takes as much heap as its capacity", () => {
   const capacity = 16 * 1024 * 1024;
 
   it.each([

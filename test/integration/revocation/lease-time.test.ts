@@ -23,24 +23,24 @@ afterAll(async () => {
   await database.drop();
 });
 
-it("the lease time is raised and lowered while replicas run: every answer is right, and none is 503", async () => {
+it("the lease time is raised and lowered while replicas run: every response is correct, and none is 503", async () => {
   const { workspaceId, key } = workspace;
   const { apps, protocols } = replicas;
-  const answers = new Set<string>();
+  const results = new Set<string>();
   let rounds = 0;
-  let going = true;
+  let running = true;
 
-  /** So that every replica answers from what it holds, at any moment. */
-  async function callAgainAndAgain(protocol: Replicas["protocols"][number]): Promise<void> {
-    while (going) {
+  /** Keeps the key cached, so that every replica answers from memory at any moment. */
+  async function callRepeatedly(protocol: Replicas["protocols"][number]): Promise<void> {
+    while (running) {
       const outcome = await protocol.call("verifyKey", key, { key });
-      answers.add(outcome.ok ? "ok" : outcome.code);
+      results.add(outcome.ok ? "ok" : outcome.code);
       await sleep(1);
     }
   }
 
-  async function changeAgainAndAgain(): Promise<void> {
-    for (; going; rounds++) {
+  async function changeRepeatedly(): Promise<void> {
+    for (; running; rounds++) {
       await replicas.change("disableWorkspace", operatorKey, { workspaceId, reason: "UNPAID_BILLING" });
       expect(await replicas.outcomes(key)).toEqual(protocols.map(() => "authorization/workspace_disabled"));
       await replicas.change("enableWorkspace", operatorKey, { workspaceId });
@@ -62,25 +62,25 @@ it("the lease time is raised and lowered while replicas run: every answer is rig
   }
 
   const changed = changeLeaseTimes().finally(() => {
-    going = false;
+    running = false;
   });
-  await Promise.all([changed, changeAgainAndAgain(), ...protocols.map(callAgainAndAgain)]);
-  expect([...answers].sort()).toEqual(["authorization/workspace_disabled", "ok"]);
+  await Promise.all([changed, changeRepeatedly(), ...protocols.map(callRepeatedly)]);
+  expect([...results].sort()).toEqual(["authorization/workspace_disabled", "ok"]);
   for (const app of apps) expect(await readMetric(app, "stale_accept_total")).toBe(0);
 }, 120_000);
 
-it("of two who change the lease time at once, the first does not lower the wait that the other one's leases need", async () => {
+it("of two concurrent changes of the lease time, the first does not lower the wait that the other needs", async () => {
   const db = openDatabase(database.url, { connections: 1, statementMs: 10_000 });
   onTestFinished(db.close);
   const times = createLeaseTimes(db);
   const read = async () => (await db.runInBackground((sql) => sql`select lease_ms, wait_ms from cluster_state`))[0];
 
-  expect(await times.setLease(1_000), "a lease that changes would not wait for").toBeUndefined();
+  expect(await times.setLease(1_000), "a lease time longer than the wait of changes").toBeUndefined();
   const byHand = db.runInBackground((sql) => sql`update cluster_state set lease_ms = 1000`);
   await expect(byHand).rejects.toMatchObject({ code: "23514" });
   await times.raiseWait(1_000);
   const first = await times.setLease(250);
-  // The other one raises the lease and lowers it again, and the row says what it said.
+  // The other operator raises the lease time and lowers it again, so that the row has the same values as before.
   await times.setLease(1_000);
   const second = await times.setLease(250);
   expect(await times.setWait(250, first?.version ?? "")).toBe(false);

@@ -14,7 +14,7 @@ const verify = async (call: typeof callGrpc) =>
   (await call(setting.app, "verifyKey", setting.key, { key: setting.key })).outcome;
 
 describe("while the lease lasts", () => {
-  it("a key that is held is judged without a round trip: 200 calls in a row while no backend says a word", async () => {
+  it("a cached key is verified without a round trip: 200 calls in a row while no backend answers", async () => {
     setting = await openBehindProxy(5_000, { redis: undefined });
     const { app, key, proxy } = setting;
     const protocol = openGrpcClient(app.grpcAddress);
@@ -26,12 +26,12 @@ describe("while the lease lasts", () => {
     }
     proxy.resume();
     protocol.close();
-    // Each call looks up who calls and what is verified.
+    // Each call looks up the caller and the verified key.
     expect(await readLookups(app, "key")).toEqual({ ...keys, memory: keys.memory + 400 });
     expect(await readLookups(app, "workspace")).toEqual({ ...workspaces, memory: workspaces.memory + 400 });
   });
 
-  it("200 calls at once with one key that is not held cost one read of Postgres", async () => {
+  it("200 concurrent calls with a key that is not cached cost one read of PostgreSQL", async () => {
     setting = await openBehindProxy();
     const { app, key } = setting;
     await verify(callHttp);
@@ -45,17 +45,17 @@ describe("while the lease lasts", () => {
   });
 });
 
-describe("when the lease is over", () => {
-  it("no call that begins then is accepted, until Postgres has answered", async () => {
+describe("when the lease has ended", () => {
+  it("no call that begins afterwards is accepted, until PostgreSQL has answered", async () => {
     const leaseMs = 500;
     setting = await openBehindProxy(leaseMs);
     await Promise.all([verify(callHttp), verify(callGrpc)]);
     setting.proxy.stall();
-    const silentAt = performance.now();
+    const stalledAt = performance.now();
     const calls: Promise<{ startedAt: number; outcome: string }>[] = [];
-    while (performance.now() < silentAt + 2 * leaseMs) {
+    while (performance.now() < stalledAt + 2 * leaseMs) {
       for (const call of [callHttp, callGrpc]) {
-        const startedAt = performance.now() - silentAt;
+        const startedAt = performance.now() - stalledAt;
         calls.push(verify(call).then((outcome) => ({ startedAt, outcome })));
       }
       await sleep(20);
@@ -70,8 +70,8 @@ describe("when the lease is over", () => {
   });
 });
 
-describe("a change of more rows than are told one by one", () => {
-  it("ends what is held of them within a lease, on every replica, and the service goes on", async () => {
+describe("a change of more rows than a poll lists one by one", () => {
+  it("outdates the cached values of them within a lease, on every replica, and the service keeps serving", async () => {
     setting = await openBehindProxy();
     const { app, sql, databaseUrl, workspaceId, key } = setting;
     const other = await openTestApp({ databaseUrl });

@@ -10,12 +10,12 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-it("what was read before another server took over is not confirmed by a commit on that server", async () => {
+it("a read from before a failover is not confirmed by a commit on the new server", async () => {
   const db = openDatabase(database.url, { connections: 1, statementMs: 10_000 });
   onTestFinished(db.close);
   const makeDurable = createDurabilityBarrier(db);
   const call = { requestId: "req_test", deadline: Number.POSITIVE_INFINITY };
-  const { history } = await createChangesStore(db).readTerms();
-  await makeDurable(call, history);
-  await expect(makeDurable(call, "that of the server before")).rejects.toMatchObject({ code: "40003" });
+  const { history: timeline } = await createChangesStore(db).readTerms();
+  await makeDurable(call, timeline);
+  await expect(makeDurable(call, "that of the previous server")).rejects.toMatchObject({ code: "40003" });
 });

@@ -16,7 +16,7 @@ import { openReplicas } from "../../support/redis-replicas.js";
 
 const replicas = openReplicas();
 let home: Shared;
-/** A key beside the first one, so that it can change without the others losing their right to look. */
+/** A second key, so that it can change while the first one stays authorized. */
 let reader: { keyId: string; key: string };
 
 beforeEach(async () => {
@@ -24,8 +24,8 @@ beforeEach(async () => {
   reader = await succeed(replicas.app.httpUrl, "keys.createKey", home.key, { scopes: ["keys.read"] });
 });
 
-/** Puts every entry back as it was, byte for byte, after something was done. */
-async function replayedAfter(act: () => Promise<unknown>): Promise<void> {
+/** Restores every Redis entry after `act`, byte for byte as it was before. */
+async function replayAfter(act: () => Promise<unknown>): Promise<void> {
   const keyEntry = await shareKey(replicas.app, replicas.redis, reader.key);
   const workspaceEntry = (await replicas.redis.get(workspaceEntryOf(home.workspaceId))) ?? "";
   expect(workspaceEntry).not.toBe("");
@@ -37,9 +37,9 @@ async function replayedAfter(act: () => Promise<unknown>): Promise<void> {
 const change = (operation: string, body: object) => () =>
   succeed(replicas.app.httpUrl, operation, home.key, { keyId: reader.keyId, ...body });
 
-describe("old entries that come back to a replica that does not know the key", () => {
+describe("replayed Redis entries on a replica that has not cached the key", () => {
   it("do not undo a disable", async () => {
-    await replayedAfter(() => disable(replicas.app, home.workspaceId));
+    await replayAfter(() => disable(replicas.app, home.workspaceId));
     expect(await askBoth(replicas.others, reader.key)).toEqual(outcomes.workspaceDisabled);
   });
 
@@ -47,7 +47,7 @@ describe("old entries that come back to a replica that does not know the key", (
     await disable(replicas.app, home.workspaceId);
     await listKeys(replicas.app, reader.key);
     await expect.poll(() => replicas.redis.get(workspaceEntryOf(home.workspaceId))).toContain(".disabled@");
-    await replayedAfter(() => enable(replicas.app, home.workspaceId));
+    await replayAfter(() => enable(replicas.app, home.workspaceId));
     expect(await replicas.redis.get(keyEntryOf(reader.key))).toContain('"workspaceEnabled":false');
     expect(await askBoth(replicas.others, reader.key)).toEqual(outcomes.served);
   });
@@ -58,36 +58,36 @@ describe("old entries that come back to a replica that does not know the key", (
     ["a key being deleted", "keys.deleteKey", {}, outcomes.keyUnknown],
     ["a key being rerolled", "keys.rerollKey", {}, outcomes.keyExpired],
   ])("do not undo %s", async (_what, operation, body, outcome) => {
-    await replayedAfter(change(operation, body));
+    await replayAfter(change(operation, body));
     expect(await askBoth(replicas.others, reader.key)).toEqual(outcome);
   });
 
   it("do not undo a key being enabled again", async () => {
     await change("keys.updateKey", { enabled: false })();
-    await replayedAfter(change("keys.updateKey", { enabled: true }));
+    await replayAfter(change("keys.updateKey", { enabled: true }));
     expect(await askBoth(replicas.others, reader.key)).toEqual(outcomes.served);
   });
 
-  it("do not undo an end that was brought forward", async () => {
-    const soon = Date.now() + 1_000;
-    await replayedAfter(change("keys.updateKey", { expires: soon }));
-    await sleep(soon - Date.now() + 1);
+  it("do not undo an expiry that was brought forward", async () => {
+    const expires = Date.now() + 1_000;
+    await replayAfter(change("keys.updateKey", { expires }));
+    await sleep(expires - Date.now() + 1);
     expect(await askBoth(replicas.others, reader.key)).toEqual(outcomes.keyExpired);
   });
 });
 
-it("old entries that come back to a replica that holds the key do not undo a change either", async () => {
+it("replayed Redis entries do not undo a change on a replica that has cached the key", async () => {
   expect(await askBoth(replicas.others, reader.key)).toEqual(outcomes.served);
-  await replayedAfter(() => disable(replicas.app, home.workspaceId));
+  await replayAfter(() => disable(replicas.app, home.workspaceId));
   expect(await askBoth(replicas.others, reader.key)).toEqual(outcomes.workspaceDisabled);
-  await replayedAfter(() => enable(replicas.app, home.workspaceId));
+  await replayAfter(() => enable(replicas.app, home.workspaceId));
   expect(await askBoth(replicas.others, reader.key)).toEqual(outcomes.served);
-  await replayedAfter(change("keys.updateKey", { enabled: false }));
+  await replayAfter(change("keys.updateKey", { enabled: false }));
   expect(await askBoth(replicas.others, reader.key)).toEqual(outcomes.keyDisabled);
 });
 
-it("a replica that starts after the changes does not believe what was there before them", async () => {
-  await replayedAfter(change("keys.updateKey", { scopes: [] }));
+it("a replica that starts after the changes does not use entries from before them", async () => {
+  await replayAfter(change("keys.updateKey", { scopes: [] }));
   const late = await openTestApp({ databaseUrl: replicas.app.databaseUrl });
   try {
     await redisInUse(late);

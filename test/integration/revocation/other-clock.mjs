@@ -1,6 +1,7 @@
-// Loaded before a replica (`--import`), gives it other clocks: a time of day that is CLOCK_AHEAD_MS ahead, and clocks and
-// timers that all run at CLOCK_SPEED. Both clocks stand still while the process is suspended, as those of a virtual machine
-// may: the file PAUSES_FILE says for how many milliseconds that was so far. It is written before the process goes on.
+// Loaded before a replica (`--import`), this gives it other clocks: a time of day that is CLOCK_AHEAD_MS ahead, and
+// clocks and timers that all run at CLOCK_SPEED. Both clocks stand still while the process is suspended, as those of a
+// virtual machine may. The file PAUSES_FILE contains the total suspension so far in milliseconds. It is written before
+// the process continues.
 import { readFileSync } from "node:fs";
 import { createRequire, syncBuiltinESMExports } from "node:module";
 
@@ -8,10 +9,10 @@ const aheadMs = Number(process.env.CLOCK_AHEAD_MS ?? 0);
 const speed = Number(process.env.CLOCK_SPEED ?? 1);
 const pausesFile = process.env.PAUSES_FILE;
 
-/** A pause is longer. To look into the file at every reading would take too long. */
-const leastPauseMs = 100;
+/** Every pause is longer than this. Reading the file at every clock reading would take too long. */
+const minPauseMs = 100;
 
-/** As the event loop's timers do, others fire a little early. */
+/** Timers fire a little early, as those of the event loop do. */
 const timerSlackMs = 2;
 
 const RealDate = Date;
@@ -26,9 +27,9 @@ function monotonic() {
   const now = realMonotonic();
   const sinceLast = now - lastReading;
   lastReading = now;
-  if (sinceLast > leastPauseMs) {
+  if (sinceLast > minPauseMs) {
     const pauses = pausesSoFar();
-    // Never more than has passed: the clock does not go back.
+    // Never more than the time that has passed, because the clock must not go back.
     stoodStillMs += Math.min(pauses - pausesCounted, sinceLast);
     pausesCounted = pauses;
   }

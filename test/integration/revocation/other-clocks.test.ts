@@ -13,33 +13,33 @@ import type { CallRequest, ProtocolClient } from "../../support/clients/protocol
 import { createDatabase, operatorKey } from "../../support/harness.js";
 import { openReplica, type Replica } from "../../verification/faults/replica.js";
 
-/** A replica whose time of day is not that of the database, which is the test's own. */
-interface Elsewhere {
+/** A replica whose time of day may differ from the database's, which is also the test's own. */
+interface OffsetReplica {
   readonly aheadMs: number;
   readonly replica: Replica;
   readonly protocols: ProtocolClients;
 }
 
-const places = { "3 s behind": -3_000, "in step": 0, "3 s ahead": 3_000 } as const;
-type Place = keyof typeof places;
+const offsets = { "3 s behind": -3_000, "in step": 0, "3 s ahead": 3_000 } as const;
+type Offset = keyof typeof offsets;
 
-const names = Object.keys(places) as Place[];
+const names = Object.keys(offsets) as Offset[];
 const pairs = names.flatMap((writer) => names.filter((name) => name !== writer).map((holder) => ({ writer, holder })));
 
-/** What each test makes of calls; together they are many. */
+/** The numbers of calls of each test. */
 const rounds = 2;
 const volleys = 5;
-const atOnce = 5;
+const concurrency = 5;
 
 let database: Awaited<ReturnType<typeof createDatabase>>;
 let sql: postgres.Sql;
 let home: Answers["createWorkspace"];
 let folder: string;
-const replicas = new Map<Place, Elsewhere>();
-const at = (place: Place) => replicas.get(place) as Elsewhere;
+const replicas = new Map<Offset, OffsetReplica>();
+const at = (offset: Offset) => replicas.get(offset) as OffsetReplica;
 
 beforeAll(async () => {
-  // With the lease that whoever installs the service has.
+  // With the default lease time of an installation.
   database = await createDatabase();
   folder = mkdtempSync(join(tmpdir(), "latchkey-clocks-"));
   const installation = {
@@ -50,7 +50,7 @@ beforeAll(async () => {
     dataDir: folder,
   };
   for (const name of names) {
-    const aheadMs = places[name];
+    const aheadMs = offsets[name];
     const replica = await openReplica(name, installation, { clock: { aheadMs } });
     const address = (port: number) => `127.0.0.1:${port}`;
     const protocols = openProtocols({
@@ -84,40 +84,40 @@ async function succeed<Name extends OperationName>(
 }
 
 /** Both protocols of a replica. */
-const bothProtocols = ({ protocols }: Elsewhere): ProtocolClient[] => [protocols.http, protocols.grpc];
+const bothProtocols = ({ protocols }: OffsetReplica): ProtocolClient[] => [protocols.http, protocols.grpc];
 
-/** Whether a key is accepted, asked in both ways: what another key is told about it, and what it may do itself. */
-async function answers(protocol: ProtocolClient, key: string): Promise<string[]> {
-  const [verdict, call] = await Promise.all([
+/** Whether a key is accepted, in both ways: the result of verifyKey for it, and the result of a call with it. */
+async function resultsOf(protocol: ProtocolClient, key: string): Promise<string[]> {
+  const [verification, call] = await Promise.all([
     succeed(protocol, "verifyKey", home.key, { key }),
     protocol.call("listKeys", key, {}),
   ]);
-  return [verdict.code, call.ok ? "ok" : call.code];
+  return [verification.code, call.ok ? "ok" : call.code];
 }
 
-/** A key that the replica holds. */
-async function heldKey(holder: Elsewhere, request: CallRequest = {}) {
+/** A key that the replica has cached. */
+async function cachedKey(holder: OffsetReplica, request: CallRequest = {}) {
   const made = await succeed(holder.protocols.http, "createKey", home.key, { scopes: ["keys.read"], ...request });
-  for (const protocol of bothProtocols(holder)) expect(await answers(protocol, made.key)).toEqual(["VALID", "ok"]);
+  for (const protocol of bothProtocols(holder)) expect(await resultsOf(protocol, made.key)).toEqual(["VALID", "ok"]);
   return made;
 }
 
-let judged = 0;
+let checkedCalls = 0;
 
-/** The replica refuses the key as expired, at once and later, whatever its clock says. */
-async function expectOver(holder: Elsewhere, key: string): Promise<void> {
+/** Expects the replica to refuse the key as expired, at once and later, whatever its clock shows. */
+async function expectExpired(holder: OffsetReplica, key: string): Promise<void> {
   const wrong: string[] = [];
   for (let volley = 0; volley < volleys; volley++) {
-    const protocols = Array.from({ length: atOnce }, () => bothProtocols(holder)).flat();
-    const told = (await Promise.all(protocols.map((protocol) => answers(protocol, key)))).flat();
-    judged += told.length;
-    wrong.push(...told.filter((answer) => answer !== "EXPIRED" && answer !== "authentication/key_expired"));
+    const protocols = Array.from({ length: concurrency }, () => bothProtocols(holder)).flat();
+    const codes = (await Promise.all(protocols.map((protocol) => resultsOf(protocol, key)))).flat();
+    checkedCalls += codes.length;
+    wrong.push(...codes.filter((code) => code !== "EXPIRED" && code !== "authentication/key_expired"));
     await sleep(10);
   }
   expect(wrong).toEqual([]);
 }
 
-/** Until the database's clock has passed this. */
+/** Resolves when the database's clock has passed this time. */
 async function passedInDatabase(time: number): Promise<void> {
   for (let left = 1; left > 0; ) {
     const [row] = await sql<{ left: number }[]>`
@@ -127,58 +127,59 @@ async function passedInDatabase(time: number): Promise<void> {
   }
 }
 
-describe.each(pairs)("a replica that is $holder obeys, as soon as one that is $writer has answered", (pair) => {
+describe.each(pairs)("a replica $holder applies, as soon as one $writer has acknowledged it,", (pair) => {
   const [writer, holder] = [() => at(pair.writer), () => at(pair.holder)];
 
   it("a reroll without a grace period", async () => {
     for (let round = 0; round < rounds; round++) {
-      const { key, keyId } = await heldKey(holder());
+      const { key, keyId } = await cachedKey(holder());
       const protocol = bothProtocols(writer())[round % 2] as ProtocolClient;
       const successor = await succeed(protocol, "rerollKey", home.key, { keyId, expiration: 0 });
-      await expectOver(holder(), key);
-      expect(await answers(holder().protocols.grpc, successor.key)).toEqual(["VALID", "ok"]);
+      await expectExpired(holder(), key);
+      expect(await resultsOf(holder().protocols.grpc, successor.key)).toEqual(["VALID", "ok"]);
     }
   });
 
   it("an update to an expiry that has passed", async () => {
     for (let round = 0; round < rounds; round++) {
-      const { key, keyId } = await heldKey(holder());
+      const { key, keyId } = await cachedKey(holder());
       const protocol = bothProtocols(writer())[round % 2] as ProtocolClient;
-      // Nobody accepts an expiry that has passed by its own clock; where that is behind, it may have by the database's.
+      // A replica refuses an expiry that has passed by its own clock. If that clock is behind, the expiry may have
+      // passed by the database's.
       const expires = Date.now() + writer().aheadMs + 100;
       await succeed(protocol, "updateKey", home.key, { keyId, expires });
       await passedInDatabase(expires);
-      await expectOver(holder(), key);
+      await expectExpired(holder(), key);
       await succeed(protocol, "updateKey", home.key, { keyId, expires: Date.now() + 3_600_000 });
-      for (const each of bothProtocols(holder())) expect(await answers(each, key)).toEqual(["VALID", "ok"]);
+      for (const each of bothProtocols(holder())) expect(await resultsOf(each, key)).toEqual(["VALID", "ok"]);
     }
   });
 });
 
-describe.each(names)("on a replica that is %s", (name) => {
-  it("no call is accepted that starts when the key's expiry has passed by the database's clock, and earlier ones are", async () => {
+describe.each(names)("on a replica whose clock is %s", (name) => {
+  it("a key is accepted until its expiry by the database's clock, and in no call that starts later", async () => {
     const holder = at(name);
     const expires = Date.now() + 1_000 + Math.max(0, holder.aheadMs);
-    const { key } = await heldKey(holder, { expires });
-    const told: { left: number; code: string }[] = [];
+    const { key } = await cachedKey(holder, { expires });
+    const results: { left: number; code: string }[] = [];
     for (let left = 1; left > -500; ) {
       left = expires - Date.now();
-      const given = await Promise.all(bothProtocols(holder).map((protocol) => answers(protocol, key)));
-      told.push(...given.flat().map((code) => ({ left, code })));
+      const codes = await Promise.all(bothProtocols(holder).map((protocol) => resultsOf(protocol, key)));
+      results.push(...codes.flat().map((code) => ({ left, code })));
       if (left > 300) await sleep(50);
     }
-    judged += told.length;
-    const accepted = told.filter(({ code }) => code === "VALID" || code === "ok");
+    checkedCalls += results.length;
+    const accepted = results.filter(({ code }) => code === "VALID" || code === "ok");
     expect(accepted.filter(({ left }) => left <= 0)).toEqual([]);
     expect(accepted.length).toBeGreaterThan(20);
-    const refused = told.filter(({ code }) => code === "EXPIRED" || code === "authentication/key_expired");
-    expect(accepted.length + refused.length).toBe(told.length);
+    const refused = results.filter(({ code }) => code === "EXPIRED" || code === "authentication/key_expired");
+    expect(accepted.length + refused.length).toBe(results.length);
     expect(refused.length).toBeGreaterThan(20);
-    // Refused too early is only what is within a renewal and its round trip of the end.
+    // A call may be refused too early only within a renewal and its round trip of the expiry.
     expect(refused.filter(({ left }) => left > 1_000)).toEqual([]);
   });
 });
 
-it("and that was seen in more than a thousand calls", () => {
-  expect(judged).toBeGreaterThan(1_000);
+it("and more than a thousand calls were checked", () => {
+  expect(checkedCalls).toBeGreaterThan(1_000);
 });

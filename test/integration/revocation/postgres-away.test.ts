@@ -7,7 +7,7 @@ import { operatorKey } from "../../support/harness.js";
 import { readMetric } from "../../support/metrics.js";
 import { startStopwatch } from "../../support/stopwatch.js";
 
-describe.each(["refuses every connection", "falls silent"])("while Postgres %s", (failure) => {
+describe.each(["refuses every connection", "stops answering"])("while PostgreSQL %s", (failure) => {
   let setting: BehindProxy;
 
   beforeAll(async () => {
@@ -16,9 +16,9 @@ describe.each(["refuses every connection", "falls silent"])("while Postgres %s",
   });
   afterAll(() => setting.close());
 
-  const fail = () => (failure === "falls silent" ? setting.proxy.stall() : setting.proxy.cut());
+  const fail = () => (failure === "stops answering" ? setting.proxy.stall() : setting.proxy.cut());
 
-  /** Calls of keys and of the operator, of what is held and of what is not, through both protocols, all at once. */
+  /** Calls of keys and of the operator, cached and not cached, through both protocols, all at once. */
   function everyCall(): Promise<Answered[]> {
     const { app, key, workspaceId } = setting;
     return Promise.all(
@@ -35,10 +35,10 @@ describe.each(["refuses every connection", "falls silent"])("while Postgres %s",
 
   const statusOf = async (path: string) => (await ask(setting.app.httpUrl, path, { method: "GET" })).status;
 
-  it("every call is refused as unavailable within about a second, and served about a second after its return", async () => {
+  it("calls are refused as unavailable within about a second, and served about a second after the outage", async () => {
     const { app } = setting;
     fail();
-    // What is held may be used for the rest of the lease; nothing else is asked for here.
+    // Cached keys may be used for the rest of the lease.
     await expect.poll(() => readMetric(app, "lease_seconds_left")).toBe(0);
     const refused: Answered[] = [];
     for (let round = 0; round < 3; round++) refused.push(...(await everyCall()));
@@ -50,13 +50,13 @@ describe.each(["refuses every connection", "falls silent"])("while Postgres %s",
     const elapsed = startStopwatch();
     await expect.poll(everyCall, { interval: 20, timeout: 10_000 }).toSatisfy(allAre("OK"));
     expect(elapsed()).toBeLessThan(2_500);
-    // What was never answered counts no more.
+    // Statements that were never answered no longer count as busy.
     await expect.poll(() => readMetric(app, "pool_connections", { state: "busy" })).toBe(0);
   });
 
-  it("it is not ready but alive, its metrics and its log say so; and that it is over, afterwards", async () => {
+  it("the service is alive but not ready; metrics and log show the outage, and afterwards its end", async () => {
     const { app, said } = setting;
-    const saidBefore = {
+    const linesBefore = {
       away: said(/^the lease cannot be renewed/).length,
       back: said(/^the lease is renewed again/).length,
     };
@@ -71,17 +71,17 @@ describe.each(["refuses every connection", "falls silent"])("while Postgres %s",
       expect(statuses).toEqual([503, 200, 200]);
       expect(await readMetric(app, "lease_seconds_left")).toBe(0);
     }
-    expect(said(/^the lease cannot be renewed/)).toHaveLength(saidBefore.away + 1);
-    expect(said(/^the lease is renewed again/)).toHaveLength(saidBefore.back);
+    expect(said(/^the lease cannot be renewed/)).toHaveLength(linesBefore.away + 1);
+    expect(said(/^the lease is renewed again/)).toHaveLength(linesBefore.back);
 
     setting.proxy.resume();
     await expect.poll(() => statusOf("/readyz"), { timeout: 5_000, interval: 20 }).toBe(200);
-    await expect.poll(() => said(/^the lease is renewed again/).length).toBe(saidBefore.back + 1);
+    await expect.poll(() => said(/^the lease is renewed again/).length).toBe(linesBefore.back + 1);
     await expect.poll(() => readMetric(app, "lease_seconds_left")).toBeGreaterThan(0);
-    expect(said(/^the lease cannot be renewed/)).toHaveLength(saidBefore.away + 1);
+    expect(said(/^the lease cannot be renewed/)).toHaveLength(linesBefore.away + 1);
   });
 
-  it("many calls at once are all refused, and all served once it is back", async () => {
+  it("many concurrent calls are all refused, and all served after the outage", async () => {
     const { app, key } = setting;
     const together = () => Promise.all(Array.from({ length: 50 }, () => callHttp(app, "listKeys", key)));
     fail();
@@ -92,7 +92,7 @@ describe.each(["refuses every connection", "falls silent"])("while Postgres %s",
     expect(await together()).toSatisfy(allAre("OK"));
   });
 
-  it("and after it, a workspace that was disabled before stays disabled", async () => {
+  it("a workspace that was disabled before the outage stays disabled after it", async () => {
     const { app, key, workspaceId } = setting;
     await disable(app, workspaceId);
     fail();

@@ -12,7 +12,7 @@ afterAll(() => setting.close());
 
 const served = ({ outcome }: Answered) => outcome === "OK";
 
-/** Calls that need Postgres beside the lease, and one that does not. */
+/** Calls that need PostgreSQL beside the lease, and one that does not. */
 function everyCall(): Promise<Answered[]> {
   const { app, key } = setting;
   return Promise.all(
@@ -24,9 +24,9 @@ function everyCall(): Promise<Answered[]> {
   );
 }
 
-// As a firewall does that has forgotten the connections it let through.
-describe("when the network swallows what the present connections carry, but lets new ones through", () => {
-  it("calls are soon served on new ones, and those before are refused as unavailable", async () => {
+// As with a firewall that has lost the state of its connections.
+describe("when the network drops the packets of existing connections, but lets new ones through", () => {
+  it("calls are soon served on new connections, and earlier calls are refused as unavailable", async () => {
     await Promise.all(Array.from({ length: 5 }, everyCall));
     setting.proxy.blackhole();
     const elapsed = startStopwatch();
@@ -35,8 +35,8 @@ describe("when the network swallows what the present connections carry, but lets
       last = await everyCall();
       if (elapsed() > 15_000) break;
     }
-    const told = answers.map(({ outcome, ms }) => `${outcome} after ${Math.round(ms)} ms`).join(", ");
-    expect(elapsed(), told).toBeLessThan(4_000);
+    const summary = answers.map(({ outcome, ms }) => `${outcome} after ${Math.round(ms)} ms`).join(", ");
+    expect(elapsed(), summary).toBeLessThan(4_000);
     expect(answers.filter(({ outcome }) => outcome !== "OK" && outcome !== "UNAVAILABLE")).toEqual([]);
   });
 });

@@ -12,7 +12,7 @@ beforeEach(async () => {
 });
 afterEach(() => setting.close());
 
-/** Keeps everybody else from a table for as long as something takes. */
+/** Locks a table for the duration of `meanwhile`. */
 async function locking<T>(table: string, meanwhile: () => Promise<T>): Promise<T> {
   const own = await setting.sql.reserve();
   try {
@@ -25,7 +25,7 @@ async function locking<T>(table: string, meanwhile: () => Promise<T>): Promise<T
   }
 }
 
-/** How many sessions of the service wait in Postgres for a lock. */
+/** The number of sessions of the service that wait in PostgreSQL for a lock. */
 async function countWaiting(): Promise<number> {
   const [row] = await setting.sql<{ count: number }[]>`
     select count(*)::int from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
@@ -34,8 +34,8 @@ async function countWaiting(): Promise<number> {
 
 const served = ({ outcome }: Answered) => outcome === "OK";
 
-/** Changes that need the table of events, and so wait while it is locked. */
-function changes(): Promise<Answered>[] {
+/** Changes that write to the table of audit events, and so wait while it is locked. */
+function startChanges(): Promise<Answered>[] {
   const { app, key } = setting;
   return [callHttp, callGrpc].flatMap((call) => [
     call(app, "createKey", key),
@@ -43,10 +43,10 @@ function changes(): Promise<Answered>[] {
   ]);
 }
 
-describe("when Postgres falls silent", () => {
-  it("calls that already wait for it are refused within about a second", async () => {
+describe("when PostgreSQL stops answering", () => {
+  it("calls that already wait for it are refused as unavailable within about a second", async () => {
     await locking("audit_events", async () => {
-      const waiting = changes();
+      const waiting = startChanges();
       await expect.poll(countWaiting, { timeout: 5_000 }).toBe(waiting.length);
       setting.proxy.stall();
       const elapsed = startStopwatch();
@@ -73,25 +73,25 @@ describe("when Postgres falls silent", () => {
 });
 
 describe("while the table of keys is locked for 2 s", () => {
-  it("sessions do not pile up in Postgres, and calls are served again afterwards", async () => {
+  it("sessions do not pile up in PostgreSQL, and calls are served again afterwards", async () => {
     const { app, key } = setting;
     const verify = () => callHttp(app, "verifyKey", key, { key });
     await expect.poll(verify, { timeout: 5_000 }).toSatisfy(served);
-    let most = 0;
+    let maxWaiting = 0;
     const called = await locking("keys", async () => {
       const calls: Promise<Answered>[] = [];
       for (const until = performance.now() + 2_000; performance.now() < until; await sleep(100)) {
         for (let count = 0; count < 20; count++) calls.push(verify());
-        most = Math.max(most, await countWaiting());
+        maxWaiting = Math.max(maxWaiting, await countWaiting());
       }
       return calls;
     });
     const outcomes = (await Promise.all(called)).map(({ outcome }) => outcome);
     expect(outcomes.filter((outcome) => !/^(OK|UNAVAILABLE)$/.test(outcome))).toEqual([]);
-    // What is held may be used for the rest of the lease, and the last of them may have been served after the lock.
+    // Cached keys may be used for the rest of the lease, and the last calls may have been served after the lock.
     expect(outcomes.filter((outcome) => outcome === "UNAVAILABLE").length).toBeGreaterThan(called.length / 2);
-    // The question for changes, the times of last use, a spot check; and one that is just being given up.
-    expect(most).toBeLessThanOrEqual(4);
+    // The poll for changes, the times of last use, a spot check, and one statement that is just being cancelled.
+    expect(maxWaiting).toBeLessThanOrEqual(4);
     const readiness = async () => (await ask(app.httpUrl, "/readyz", { method: "GET" })).status;
     await expect.poll(readiness, { timeout: 3_000 }).toBe(200);
     await expect.poll(() => callHttp(app, "listKeys", key), { timeout: 3_000 }).toSatisfy(served);

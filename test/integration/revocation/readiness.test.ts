@@ -8,14 +8,14 @@ import { openProxy } from "../../support/proxy.js";
 const readiness = (app: TestApp) => ask(app.httpUrl, "/readyz", { method: "GET" });
 
 describe("readiness", () => {
-  it("is told without a credential, with how the lease and Redis stand", async () => {
+  it("is reported without a credential, with the state of the lease and of Redis", async () => {
     const proxy = await openProxy(inject("redisUrl"));
     const app = await openTestApp({ redis: redisAt(proxy.url), metricsPort: 0 });
     try {
       await redisInUse(app);
       expect(expectSuccess(await readiness(app))).toEqual({ status: "ready", lease: "held", redis: "in use" });
       expect(await readMetric(app, "redis_in_use")).toBe(1);
-      // Without Redis the service is slower, not unable.
+      // Without Redis the service is slower, but ready.
       proxy.cut();
       await expect.poll(() => readMetric(app, "redis_in_use"), { timeout: 5_000 }).toBe(0);
       expect(expectSuccess(await readiness(app))).toEqual({ status: "ready", lease: "held", redis: "out of use" });
@@ -27,14 +27,14 @@ describe("readiness", () => {
     }
   });
 
-  it("a service that has no Redis says so", async () => {
+  it("reports that no Redis is configured", async () => {
     const app = await openTestApp({ redis: undefined });
     expect(expectSuccess(await readiness(app))).toEqual({ status: "ready", lease: "held", redis: "none" });
     await app.close();
   });
 });
 
-it.each(["/livez", "/v2/liveness"])("that the process runs is told at %s, without a credential", async (path) => {
+it.each(["/livez", "/v2/liveness"])("liveness is reported at %s, without a credential", async (path) => {
   const app = await openTestApp({ redis: undefined });
   expect(expectSuccess(await ask(app.httpUrl, path, { method: "GET" }))).toEqual({ status: "alive" });
   await app.close();

@@ -8,7 +8,7 @@ import { type BackendProxy, openProxy } from "../../support/proxy.js";
 import { createShared, workspaceEntryOf } from "../../support/redis-entries.js";
 import { startStopwatch } from "../../support/stopwatch.js";
 
-/** All replicas that must agree. */
+/** All replicas that must give the same answer. */
 let replicas: TestApp[];
 let key: string;
 
@@ -25,11 +25,11 @@ const expectRefused = async () => {
   }
 };
 
-describe("when one replica loses its Redis, all replicas answer rightly", () => {
+describe("immediate revocation holds on all replicas when the Redis of one replica is", () => {
   let redis: Redis;
   let proxy: BackendProxy;
   let app: TestApp;
-  /** Always reaches Redis, past the proxy. */
+  /** Always reaches Redis, without the proxy. */
   let other: TestApp;
   let workspaceId: string;
   let workspaceEntry: string;
@@ -54,7 +54,7 @@ describe("when one replica loses its Redis, all replicas answer rightly", () => 
     await proxy.close();
   });
 
-  it("out of reach", async () => {
+  it("unreachable", async () => {
     proxy.cut();
     await expectServed();
     await disable(app, workspaceId);
@@ -63,7 +63,7 @@ describe("when one replica loses its Redis, all replicas answer rightly", () => 
     await expectServed();
   });
 
-  it("slow to the point of silence, and without making callers wait for it", async () => {
+  it("not answering, and without long delays of calls", async () => {
     proxy.stall();
     const elapsed = startStopwatch();
     await expectServed();
@@ -75,7 +75,7 @@ describe("when one replica loses its Redis, all replicas answer rightly", () => 
     expect(elapsed()).toBeLessThan(8_000);
   });
 
-  it("cut off during a disable, so that it goes on saying enabled afterwards", async () => {
+  it("disconnected during a disable, so that its entry still says enabled afterwards", async () => {
     proxy.cut();
     await disable(app, workspaceId);
     expect(await redis.get(workspaceEntryOf(workspaceId))).toBe(workspaceEntry);
@@ -85,7 +85,7 @@ describe("when one replica loses its Redis, all replicas answer rightly", () => 
     await expectRefused();
   });
 
-  it("cut off during an enable, so that it goes on saying disabled afterwards", async () => {
+  it("disconnected during an enable, so that its entry still says disabled afterwards", async () => {
     await disable(app, workspaceId);
     proxy.cut();
     await enable(app, workspaceId);
@@ -95,7 +95,7 @@ describe("when one replica loses its Redis, all replicas answer rightly", () => 
     await expectServed();
   });
 
-  it("silent during changes, whose late writes then arrive", async () => {
+  it("not answering during changes, whose late writes then arrive", async () => {
     proxy.stall();
     await disable(app, workspaceId);
     await enable(app, workspaceId);
@@ -106,26 +106,26 @@ describe("when one replica loses its Redis, all replicas answer rightly", () => 
     await expectServed();
   });
 
-  it("emptied, again and again", async () => {
+  it("emptied after each change", async () => {
     for (const [change, expectEffect] of [
       [disable, expectRefused],
       [enable, expectServed],
     ] as const) {
       await change(app, workspaceId);
-      // Only what is this test's: the other tests of the run use the same Redis.
+      // Only the entry of this test, because the other tests of the run use the same Redis.
       await redis.del(workspaceEntryOf(workspaceId));
       await expectEffect();
     }
   });
 });
 
-describe("a service without Redis keeps the promise", () => {
+describe("immediate revocation holds for a service without Redis", () => {
   const nowhere = () => byPort(inject("redisUrl"), 1);
 
   it.each([
     ["that is configured without one", () => undefined],
-    ["whose Redis has never been there", () => redisAt(nowhere())],
-    ["whose cluster has never been there", () => ({ urls: [nowhere()], cluster: true })],
+    ["whose Redis was never reachable", () => redisAt(nowhere())],
+    ["whose Redis cluster was never reachable", () => ({ urls: [nowhere()], cluster: true })],
   ])("%s", async (_what, redis) => {
     const app = await openTestApp({ redis: redis() });
     replicas = [app];

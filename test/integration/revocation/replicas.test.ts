@@ -4,12 +4,12 @@ import { createDatabase, operatorKey } from "../../support/harness.js";
 import { readMetric } from "../../support/metrics.js";
 import { openReplicas, type Replicas } from "../../support/replicas.js";
 
-// The tests' own databases have a short lease; whoever installs the service has the default.
+// The databases of tests have a short lease time. An installation has the default.
 describe.each([
   { lease: "short", rounds: 3 },
   { lease: "default", rounds: 1 },
 ])(
-  "what one replica has acknowledged is what every other answers by, at once, with the $lease lease",
+  "a change that one replica has acknowledged applies on every other replica at once, with the $lease lease:",
   ({ lease, rounds }) => {
     let database: Awaited<ReturnType<typeof createDatabase>> | undefined;
     let replicas: Replicas;
@@ -28,10 +28,10 @@ describe.each([
     const change: Replicas["change"] = (...call) => replicas.change(...call);
     const outcomes = (key: string) => replicas.outcomes(key);
     const all = <T>(value: T) => replicas.protocols.map(() => value);
-    const verdicts = (key: string, permissions?: string) =>
+    const verifications = (key: string, permissions?: string) =>
       replicas.ask("verifyKey", home.key, { key, ...(permissions && { permissions }) });
 
-    /** With a fresh key each time, which every replica holds. */
+    /** With a new key each time, which every replica has cached. */
     async function everyRound(body: (key: string, keyId: string) => Promise<void>): Promise<void> {
       for (let round = 0; round < rounds; round++) {
         const externalId = `owner ${Math.random()}`;
@@ -63,7 +63,7 @@ describe.each([
       everyRound(async (key, keyId) => {
         await change("updateKey", home.key, { keyId, enabled: false });
         expect(await outcomes(key)).toEqual(all("authorization/key_disabled"));
-        expect(await verdicts(key)).toEqual(all({ valid: false, code: "DISABLED", permissions: [] }));
+        expect(await verifications(key)).toEqual(all({ valid: false, code: "DISABLED", permissions: [] }));
         await change("updateKey", home.key, { keyId, enabled: true });
         expect(await outcomes(key)).toEqual(all("ok"));
       }));
@@ -78,27 +78,27 @@ describe.each([
           meta: { plan: "new" },
         });
         expect(await outcomes(key)).toEqual(all("authorization/insufficient_permissions"));
-        const told = { code: "VALID", permissions: ["documents.write"], name: "new", meta: { plan: "new" } };
-        expect(await verdicts(key, "documents.write")).toEqual(all(expect.objectContaining(told)));
-        const codes = (await verdicts(key, "documents.read")).map(({ code }) => code);
+        const expected = { code: "VALID", permissions: ["documents.write"], name: "new", meta: { plan: "new" } };
+        expect(await verifications(key, "documents.write")).toEqual(all(expect.objectContaining(expected)));
+        const codes = (await verifications(key, "documents.read")).map(({ code }) => code);
         expect(codes).toEqual(all("INSUFFICIENT_PERMISSIONS"));
       }));
 
-    it("a key's end, drawn near", () =>
+    it("a key's expiry that is brought forward", () =>
       everyRound(async (key, keyId) => {
         const expires = Date.now() + 60_000;
         await change("updateKey", home.key, { keyId, expires });
-        expect((await verdicts(key)).map((verdict) => verdict.expires)).toEqual(all(expires));
+        expect((await verifications(key)).map(({ expires }) => expires)).toEqual(all(expires));
       }));
 
     it("a key that is deleted", () =>
       everyRound(async (key, keyId) => {
         await change("deleteKey", home.key, { keyId });
         expect(await outcomes(key)).toEqual(all("authentication/key_not_found"));
-        expect((await verdicts(key)).map(({ code }) => code)).toEqual(all("NOT_FOUND"));
+        expect((await verifications(key)).map(({ code }) => code)).toEqual(all("NOT_FOUND"));
       }));
 
-    it("a key that is replaced without delay", () =>
+    it("a key that is rerolled without a grace period", () =>
       everyRound(async (key, keyId) => {
         const { key: successor } = await change("rerollKey", home.key, { keyId, expiration: 0 });
         expect(await outcomes(key)).toEqual(all("authentication/key_expired"));
@@ -107,19 +107,19 @@ describe.each([
 
     it("a key's identity that changes, and that is deleted", () =>
       everyRound(async (key) => {
-        const [before] = await verdicts(key);
+        const [before] = await verifications(key);
         const identityId = before?.identity?.identityId;
         await change("updateIdentity", home.key, { identityId, meta: { plan: "new" } });
         const identity = expect.objectContaining({ identityId, meta: { plan: "new" } });
-        expect(await verdicts(key)).toEqual(all(expect.objectContaining({ identity })));
+        expect(await verifications(key)).toEqual(all(expect.objectContaining({ identity })));
         await change("deleteIdentity", home.key, { identityId });
-        const after = await verdicts(key);
+        const after = await verifications(key);
         expect(after.map(({ code, identity }) => ({ code, identity }))).toEqual(
           all({ code: "VALID", identity: undefined }),
         );
       }));
 
-    it("and no spot check has found a key accepted after its end", async () => {
+    it("no spot check has found a revoked key accepted", async () => {
       for (const app of replicas.apps) expect(await readMetric(app, "stale_accept_total")).toBe(0);
     });
   },

@@ -13,7 +13,7 @@ import { inDatabase, keyEntryOf, readTerms } from "../../support/redis-entries.j
 
 let postgres: OwnPostgres;
 let app: TestApp;
-/** A replica that holds nothing of a workspace until it is called. */
+/** A replica that has cached nothing of a workspace until it is called. */
 let other: TestApp;
 let copy: string;
 
@@ -32,7 +32,7 @@ afterAll(async () => {
   rmSync(copy, { recursive: true, force: true });
 });
 
-it("a database that is put back to an older copy of itself is believed, against what is held and what Redis has kept", async () => {
+it("after the restore of an older backup, values cached in memory and in Redis are not used", async () => {
   const { key, workspaceId } = await createWorkspace(app.httpUrl);
   const call = async (to: TestApp) => (await callHttp(to, "listKeys", key)).outcome;
   const soon = { timeout: 20_000 };
@@ -51,14 +51,15 @@ it("a database that is put back to an older copy of itself is believed, against 
     copyFolder(join(copy, "postgres"), folder);
   });
   await expect.poll(() => call(app), soon).toContain("authorization/workspace_disabled");
-  // Its transactions are counted a second time. What was read in the lost ones must not come back with their numbers.
+  // The database uses the same transaction ids again. Values that were read in the lost transactions must not become
+  // valid again when their ids are reached.
   const xmax = async () => (await readTerms(app)).snapshot.xmax;
   while ((await xmax()) <= lost.xmax + 5) await inDatabase(app, "update cluster_state set lease_ms = lease_ms");
   expect(await call(app)).toContain("authorization/workspace_disabled");
   expect(await call(other), `although Redis has ${keyEntryOf(key)}`).toContain("authorization/workspace_disabled");
 }, 90_000);
 
-/** With its owner, who is not always the user that tests run as. */
+/** Keeps the owner, which is not always the user that runs the tests. */
 function copyFolder(from: string, to: string): void {
   execFileSync("cp", ["-a", from, to]);
 }

@@ -5,8 +5,8 @@ import { createWorkspace } from "../../support/clients/http-requests.js";
 import { listKeys } from "../../support/clients/verify-calls.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 
-// Nothing of the service removes the row of a key; people with a database at hand do.
-describe("a key whose row is removed by hand ends within a lease, although nobody can be told which it was", () => {
+// The service never removes the row of a live key. People with access to the database may.
+describe("a key whose row is removed by hand is refused within a lease, although its id is lost", () => {
   let app: TestApp;
   let sql: postgres.Sql;
   let key: string;
@@ -26,16 +26,16 @@ describe("a key whose row is removed by hand ends within a lease, although nobod
   });
 
   it.each([
-    ["while it lives", () => sql`delete from keys where workspace_id = ${workspaceId}`],
+    ["while the key is valid", () => sql`delete from keys where workspace_id = ${workspaceId}`],
     [
-      "in the transaction that ends it, with a date of long ago",
+      "in the transaction that deletes the key, with a date of long ago",
       () =>
         sql.begin(async (transaction) => {
           await transaction`update keys set deleted_at = '2001-01-01' where workspace_id = ${workspaceId}`;
           await transaction`delete from keys where workspace_id = ${workspaceId}`;
         }),
     ],
-    ["with all others", () => sql`truncate keys`],
+    ["with all other keys", () => sql`truncate keys`],
     ["with its workspace", () => sql`truncate workspaces, keys, identities, audit_events`],
   ])("%s", async (_when, remove) => {
     await remove();

@@ -18,40 +18,40 @@ import { openReplicas } from "../../support/redis-replicas.js";
 
 const replicas = openReplicas();
 let monitor: Socket;
-/** What Redis was asked, by anybody, since this was emptied. */
-const asked: string[] = [];
+/** All commands that Redis received, from any client, since this was cleared. */
+const commands: string[] = [];
 
 beforeAll(async () => {
-  // By hand: ioredis breaks if a line of the monitor comes together with the answer to MONITOR.
+  // A raw socket: ioredis fails if a line of the monitor arrives together with the answer to MONITOR.
   monitor = connect(addressOf(inject("redisUrl")));
   monitor.write("MONITOR\r\n");
   const lines = createInterface(monitor);
   expect(await once(lines, "line")).toEqual(["+OK"]);
   lines.on("line", (line) => {
     const [, command = "", name = ""] = /^\+[\d.]+ \[.*?\] "(\w+)" "([^"]*)"/.exec(line) ?? [];
-    asked.push(`${command.toLowerCase()} ${name}`);
+    commands.push(`${command.toLowerCase()} ${name}`);
   });
 });
 afterAll(() => void monitor.destroy());
 
-/** What Redis is asked about a workspace and its key while something is done. */
-async function questions({ workspaceId, key }: Shared, act: () => Promise<unknown>): Promise<string[]> {
-  await shown(`begin of ${workspaceId}`);
-  asked.length = 0;
+/** The reads of a workspace and its key that Redis receives during `act`. */
+async function redisReads({ workspaceId, key }: Shared, act: () => Promise<unknown>): Promise<string[]> {
+  await monitored(`begin of ${workspaceId}`);
+  commands.length = 0;
   await act();
-  await shown(`end of ${workspaceId}`);
-  return asked.filter(
+  await monitored(`end of ${workspaceId}`);
+  return commands.filter(
     (line) => line.startsWith("get ") && [workspaceId, keyEntryOf(key)].some((one) => line.endsWith(one)),
   );
 }
 
-/** Resolves when all that Redis was asked so far has been shown, for it is shown in the order of asking. */
-async function shown(mark: string): Promise<void> {
+/** Resolves when the monitor has shown all commands so far. It shows them in the order of their arrival. */
+async function monitored(mark: string): Promise<void> {
   await replicas.redis.exists(mark);
-  await expect.poll(() => asked.includes(`exists ${mark}`), { interval: 5, timeout: 10_000 }).toBe(true);
+  await expect.poll(() => commands.includes(`exists ${mark}`), { interval: 5, timeout: 10_000 }).toBe(true);
 }
 
-/** How often a replica found something where, while something is done. */
+/** The number of lookups that each level of a replica answers during `act`. */
 async function lookups(replica: TestApp, act: () => Promise<unknown>): Promise<Record<string, number>> {
   const before = await readLookups(replica);
   await act();
@@ -59,8 +59,8 @@ async function lookups(replica: TestApp, act: () => Promise<unknown>): Promise<R
   return Object.fromEntries(grown.filter(([, count]) => count !== 0));
 }
 
-describe("what a replica leaves in Redis", () => {
-  it("is sealed, named by the workspace's id and the key's hash, and without the secret", async () => {
+describe("the entry that a replica writes to Redis", () => {
+  it("is signed, named by the workspace's id or the key's hash, and does not contain the secret", async () => {
     const { key, workspaceEntry, keyEntry } = await createShared(replicas.app, replicas.redis);
     expect(workspaceEntry).toMatch(/^[\w-]{43}\.enabled@\d+:\d+:[\d,]*$/);
     expect(keyEntry).toMatch(/^[\w-]{43}\.\{.*\}$/);
@@ -68,7 +68,7 @@ describe("what a replica leaves in Redis", () => {
     expect(keyEntry).not.toContain(key.slice(-39));
   });
 
-  it("goes by itself after some minutes", async () => {
+  it("expires after some minutes", async () => {
     const { workspaceId, key } = await createShared(replicas.app, replicas.redis);
     for (const name of [workspaceEntryOf(workspaceId), keyEntryOf(key)]) {
       const lifetimeMs = await replicas.redis.pttl(name);
@@ -77,9 +77,9 @@ describe("what a replica leaves in Redis", () => {
     }
   });
 
-  it("is the new state of a workspace after a disable and after an enable, once it was asked for", async () => {
+  it("is the new state of a workspace after a disable and after an enable, once a call has read it", async () => {
     const { workspaceId, key } = await createShared(replicas.app, replicas.redis);
-    // A single write may be given up on a busy machine, so each change is repeated until one has arrived.
+    // A single write may time out on a busy machine, so each change is repeated until one has arrived.
     for (const [change, state] of [
       [disable, /\.disabled@/],
       [enable, /\.enabled@/],
@@ -94,28 +94,28 @@ describe("what a replica leaves in Redis", () => {
   });
 });
 
-describe("what another replica asks", () => {
-  it("for a key that it does not hold: Redis once, and Postgres not at all", async () => {
+describe("the cache levels that another replica reads", () => {
+  it("for a key that it has not cached: Redis once, and PostgreSQL not at all", async () => {
     const [other] = replicas.others;
     const shared = await createShared(replicas.app, replicas.redis);
     const found = lookups(other, async () => {
-      expect(await questions(shared, () => listKeys(other, shared.key))).toEqual([`get ${keyEntryOf(shared.key)}`]);
+      expect(await redisReads(shared, () => listKeys(other, shared.key))).toEqual([`get ${keyEntryOf(shared.key)}`]);
     });
     expect(await found).toEqual({ "key redis": 1, "workspace memory": 1 });
   });
 
-  it("for a key that it holds: nobody", async () => {
+  it("for a key that it has cached: none", async () => {
     const [other] = replicas.others;
     const shared = await createShared(replicas.app, replicas.redis);
     expect(await askBoth(replicas.others, shared.key)).toEqual(outcomes.served);
     const calls = async () => {
       for (let count = 0; count < 20; count++) await listKeys(other, shared.key);
     };
-    const found = lookups(other, async () => expect(await questions(shared, calls)).toEqual([]));
+    const found = lookups(other, async () => expect(await redisReads(shared, calls)).toEqual([]));
     expect(await found).toEqual({ "key memory": 20, "workspace memory": 20 });
   });
 
-  it("for a key that it holds, of a workspace that has changed: Redis once", async () => {
+  it("for a cached key of a workspace that has changed: Redis once", async () => {
     const [other] = replicas.others;
     const shared = await createShared(replicas.app, replicas.redis);
     await listKeys(other, shared.key);
@@ -124,13 +124,13 @@ describe("what another replica asks", () => {
     await expect.poll(() => replicas.redis.get(workspaceEntryOf(shared.workspaceId))).toMatch(/\.disabled@/);
     const found = lookups(other, async () => {
       const entry = workspaceEntryOf(shared.workspaceId);
-      expect(await questions(shared, () => listKeys(other, shared.key))).toEqual([`get ${entry}`]);
+      expect(await redisReads(shared, () => listKeys(other, shared.key))).toEqual([`get ${entry}`]);
     });
     expect(await found).toEqual({ "key memory": 1, "workspace redis": 1 });
     expect(await askBoth(replicas.others, shared.key)).toEqual(outcomes.workspaceDisabled);
   });
 
-  it("for a key whose entries are lost: Postgres, whose answer it leaves in Redis", async () => {
+  it("for a key whose entries are lost: PostgreSQL, and it writes the result to Redis", async () => {
     const [other] = replicas.others;
     const { workspaceId, key } = await createShared(replicas.app, replicas.redis);
     await replicas.redis.del(workspaceEntryOf(workspaceId), keyEntryOf(key));

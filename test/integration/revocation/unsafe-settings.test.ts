@@ -5,7 +5,7 @@ import { createWorkspace } from "../../support/clients/http-requests.js";
 import { createDatabase, openTestApp, type TestApp } from "../../support/harness.js";
 import { type OwnPostgres, openOwnPostgres } from "../../support/own-postgres.js";
 
-describe("a start is refused where changes could be lost after they were acknowledged, and says what to set:", () => {
+describe("the service refuses to start if acknowledged changes could be lost, and names the setting to change:", () => {
   it.each([
     ["synchronous_commit", "off", "alter role … set synchronous_commit = on"],
     ["client_min_messages", "error", "alter role … set client_min_messages = notice"],
@@ -23,7 +23,7 @@ describe("a start is refused where changes could be lost after they were acknowl
   });
 });
 
-describe("while it runs, the service gives no answer that could rest on less than the truth:", () => {
+describe("the running service answers as unavailable while acknowledged changes could be lost or missing:", () => {
   let own: OwnPostgres;
   let app: TestApp;
   let key: string;

@@ -8,7 +8,7 @@ import { snapshotBefore, writeSnapshot } from "../../../src/revocation/snapshot.
 import { noCache } from "../../../src/storage/redis/client.js";
 
 const present = snapshotBefore(1);
-const standing = {
+const record = {
   keyId: "key",
   workspaceId: "ws",
   name: "",
@@ -27,28 +27,28 @@ const standing = {
   snapshot: writeSnapshot(present),
 };
 
-it("a call is counted as one lookup, although the lease ends before its caller is checked again", async () => {
-  let left = 0;
+it("a call counts as one lookup, although the lease ends before its caller is checked again", async () => {
+  let remainingMs = 0;
   const ensure = async () => {
-    left = 100;
+    remainingMs = 100;
   };
-  const lease = { remaining: () => left, ensure } as unknown as Lease;
+  const lease = { remaining: () => remainingMs, ensure } as unknown as Lease;
   const sources = {
-    readKeyRecord: async () => standing,
+    readKeyRecord: async () => record,
     readWorkspaceState: async () => undefined,
     makeDurable: async () => {},
   };
-  const holdings = createKeyCache(lease, createChangeLog(present, "the one"), noCache, sources, 1_000_000);
-  const { authenticate, recheck } = createAuthentication("operator", holdings, { record() {} }, () => new Date());
+  const keyCache = createKeyCache(lease, createChangeLog(present, "timeline 1"), noCache, sources, 1_000_000);
+  const { authenticate, recheck } = createAuthentication("operator", keyCache, { record() {} }, () => new Date());
   const call = { requestId: "req", deadline: Number.POSITIVE_INFINITY };
   const headers = [`Bearer ${mintSecret().plaintext}`];
 
   await recheck(call, await authenticate(call, headers));
-  expect(holdings.lookups.key).toEqual({ memory: 0, redis: 0, postgres: 1 });
+  expect(keyCache.lookups.key).toEqual({ memory: 0, redis: 0, postgres: 1 });
   const caller = await authenticate(call, headers);
-  left = 0;
+  remainingMs = 0;
   await recheck(call, caller);
-  expect(left, "the lease was lost, and got again").toBe(100);
-  expect(holdings.lookups.key).toEqual({ memory: 1, redis: 0, postgres: 1 });
-  expect(holdings.lookups.workspace).toEqual({ memory: 2, redis: 0, postgres: 0 });
+  expect(remainingMs, "the lease was lost, and obtained again").toBe(100);
+  expect(keyCache.lookups.key).toEqual({ memory: 1, redis: 0, postgres: 1 });
+  expect(keyCache.lookups.workspace).toEqual({ memory: 2, redis: 0, postgres: 0 });
 });

@@ -14,87 +14,89 @@ beforeEach(() => {
   lines = [];
 });
 
-/** Holdings that always answer the same about the one key, checked against a database that says this. */
-function checked(readUsable: ReadUsable, standing = { enabled: true, workspaceEnabled: true }, msBetweenCalls = 1_000) {
+/** A key cache that always returns the same state of one key, checked against a database with this answer. */
+function withChecks(readUsable: ReadUsable, state = { enabled: true, workspaceEnabled: true }, msBetweenCalls = 1_000) {
   let ms = 0;
   const monotonic = () => {
     ms += msBetweenCalls;
     return ms;
   };
-  const { enabled, workspaceEnabled } = standing;
+  const { enabled, workspaceEnabled } = state;
   const found = { key: { keyId: "key_1", enabled }, workspaceEnabled } as KeyState;
-  const held = { peek: () => undefined, get: async () => found } as unknown as KeyCache;
+  const unchecked = { peek: () => undefined, get: async () => found } as unknown as KeyCache;
   const log = pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) });
-  return withSpotChecks(held, createChangeLog(snapshotBefore(knownXid + 1), "history"), readUsable, log, { monotonic });
+  return withSpotChecks(unchecked, createChangeLog(snapshotBefore(knownXid + 1), "timeline"), readUsable, log, {
+    monotonic,
+  });
 }
 
-/** Enough calls for so many checks, with time for each to end. */
-async function findUntilChecked(holdings: ReturnType<typeof checked>, checks: number): Promise<void> {
+/** Makes enough calls for this many checks, with time for each to end. */
+async function callUntilChecked(keyCache: ReturnType<typeof withChecks>, checks: number): Promise<void> {
   for (let calls = 0; calls < 150 * checks; calls++) {
-    await holdings.get(hash);
+    await keyCache.get(hash);
     await new Promise(setImmediate);
   }
 }
 
-describe("an acceptance that is held against Postgres", () => {
-  it("is stale if the key had ended by a change that was known before the call: that is counted and logged", async () => {
-    const holdings = checked(async () => ({ usable: false, changedBy: [knownXid, 0] }));
-    await findUntilChecked(holdings, 1);
-    expect(holdings.checks).toEqual({ done: 1, stale: 1 });
+describe("a spot check of an accepted key against PostgreSQL", () => {
+  it("counts and logs a stale acceptance if a change known before the call had revoked the key", async () => {
+    const keyCache = withChecks(async () => ({ usable: false, changedBy: [knownXid, 0] }));
+    await callUntilChecked(keyCache, 1);
+    expect(keyCache.checks).toEqual({ done: 1, stale: 1 });
     expect(lines).toEqual([
-      expect.objectContaining({ level: 50, keyId: "key_1", msg: expect.stringMatching(/^a key was accepted after/) }),
+      expect.objectContaining({ level: 50, keyId: "key_1", msg: expect.stringMatching(/^a revoked key was accepted/) }),
     ]);
   });
 
   it.each([
-    ["the key ended by a change that came after the call began", { usable: false, changedBy: [0, knownXid + 1] }],
-    ["the key is still good", { usable: true, changedBy: [knownXid, 0] }],
+    ["the change that revoked the key came after the call began", { usable: false, changedBy: [0, knownXid + 1] }],
+    ["the key is still valid", { usable: true, changedBy: [knownXid, 0] }],
     ["the row is gone", undefined],
-  ])("is not stale if %s", async (_why, answer) => {
-    const holdings = checked(async () => answer);
-    await findUntilChecked(holdings, 1);
-    expect(holdings.checks).toEqual({ done: 1, stale: 0 });
+  ])("reports no stale acceptance if %s", async (_why, answer) => {
+    const keyCache = withChecks(async () => answer);
+    await callUntilChecked(keyCache, 1);
+    expect(keyCache.checks).toEqual({ done: 1, stale: 0 });
     expect(lines).toEqual([]);
   });
 });
 
-describe("the checks are no load", () => {
-  it("one in a hundred acceptances is checked", async () => {
+describe("spot checks add no load", () => {
+  it("one in a hundred accepted keys is checked", async () => {
     const readUsable = vi.fn(async () => ({ usable: true, changedBy: [0, 0] }));
-    const holdings = checked(readUsable);
-    await findUntilChecked(holdings, 6);
+    const keyCache = withChecks(readUsable);
+    await callUntilChecked(keyCache, 6);
     expect(readUsable).toHaveBeenCalledTimes(9);
   });
 
-  it("no more than ten a second are, however many there are", async () => {
+  it("at most ten keys a second are checked, however many are accepted", async () => {
     const readUsable = vi.fn(async () => ({ usable: true, changedBy: [0, 0] }));
-    const holdings = checked(readUsable, undefined, 25);
-    await findUntilChecked(holdings, 6);
-    // Of every hundredth acceptance, which here come every 25 ms: the 1st, the 5th and the 9th.
+    const keyCache = withChecks(readUsable, undefined, 25);
+    await callUntilChecked(keyCache, 6);
+    // Every hundredth acceptance, here one in 25 ms, could be checked: the 1st, the 5th and the 9th are.
     expect(readUsable).toHaveBeenCalledTimes(3);
   });
 
-  it("one at a time, and no call waits for it", async () => {
+  it("one check runs at a time, and no call waits for it", async () => {
     const readUsable = vi.fn(() => new Promise<never>(() => {}));
-    const holdings = checked(readUsable);
-    await findUntilChecked(holdings, 4);
+    const keyCache = withChecks(readUsable);
+    await callUntilChecked(keyCache, 4);
     expect(readUsable).toHaveBeenCalledTimes(1);
   });
 
-  it("a Postgres that fails harms nobody, and is asked again", async () => {
-    const readUsable = vi.fn(() => Promise.reject(new Error("away")));
-    const holdings = checked(readUsable);
-    await findUntilChecked(holdings, 4);
+  it("a failure of PostgreSQL affects no call, and the next check follows", async () => {
+    const readUsable = vi.fn(() => Promise.reject(new Error("unavailable")));
+    const keyCache = withChecks(readUsable);
+    await callUntilChecked(keyCache, 4);
     expect(readUsable.mock.calls.length).toBeGreaterThan(3);
-    expect(holdings.checks).toEqual({ done: 0, stale: 0 });
+    expect(keyCache.checks).toEqual({ done: 0, stale: 0 });
   });
 
   it.each([
     ["a disabled key", { enabled: false, workspaceEnabled: true }],
     ["a key of a disabled workspace", { enabled: true, workspaceEnabled: false }],
-  ])("%s is refused anyway, and not checked", async (_what, standing) => {
+  ])("%s is refused, and not checked", async (_what, state) => {
     const readUsable = vi.fn(async () => ({ usable: false, changedBy: [0, 0] }));
-    await findUntilChecked(checked(readUsable, standing), 2);
+    await callUntilChecked(withChecks(readUsable, state), 2);
     expect(readUsable).not.toHaveBeenCalled();
   });
 });

@@ -5,10 +5,12 @@ import { createLease } from "../../../src/revocation/lease.js";
 import { snapshotBefore } from "../../../src/revocation/snapshot.js";
 
 const leaseMs = 250;
-/** A drift of 5 ms goes unnoticed; the holder's clock may be a twelfth too slow, the writer's a twelfth too fast. */
+/**
+ * A drift of 5 ms is not detected. The lease holder's clock may be a twelfth too slow, the writer's a twelfth too fast.
+ */
 const waitMs = ((leaseMs + 5) * 13) / 11;
 
-/** A lease on a machine whose clocks a test moves: each time that somebody sleeps, by this. */
+/** A lease on a machine with simulated clocks. Each sleep advances them, then `whileAsleep` moves them further. */
 function openLease(whileAsleep: (clocks: { monotonic: number; wall: number }, sleep: number) => void) {
   const clocks = { monotonic: 0, wall: 1_000_000 };
   let slept = 0;
@@ -19,7 +21,7 @@ function openLease(whileAsleep: (clocks: { monotonic: number; wall: number }, sl
       snapshot,
       leaseMs,
       waitMs: leaseMs,
-      history: "the one",
+      history: "timeline 1",
       standby: false,
       unsafeSetting: null,
       time: 0,
@@ -37,27 +39,30 @@ function openLease(whileAsleep: (clocks: { monotonic: number; wall: number }, sl
     },
   };
   return {
-    lease: createLease(source, createChangeLog(snapshotBefore(0), "the one"), leaseMs, clock),
+    lease: createLease(source, createChangeLog(snapshotBefore(0), "timeline 1"), leaseMs, clock),
     slept: () => slept,
   };
 }
 
-it("a change waits until the slowest holder has lost its lease, by the fastest clock of a writer", async () => {
+it("a change waits until the lease of the slowest clock has ended, measured by the fastest clock", async () => {
   const { lease, slept } = openLease(() => {});
   await lease.waitOut();
   expect(slept()).toBeGreaterThanOrEqual(waitMs);
   expect(slept()).toBeLessThan(waitMs + 5);
 });
 
-it.each(["monotonic", "wall"] as const)("a change waits as long although its %s clock jumps ahead", async (which) => {
-  const { lease, slept } = openLease((clocks) => {
-    clocks[which] += 3_600_000;
-  });
-  await lease.waitOut();
-  expect(slept()).toBeGreaterThanOrEqual(waitMs);
-});
+it.each(["monotonic", "wall"] as const)(
+  "a change waits as long if the %s clock of its writer jumps ahead",
+  async (which) => {
+    const { lease, slept } = openLease((clocks) => {
+      clocks[which] += 3_600_000;
+    });
+    await lease.waitOut();
+    expect(slept()).toBeGreaterThanOrEqual(waitMs);
+  },
+);
 
-it("a change goes on waiting although its timer fires at half the time", async () => {
+it("a change continues to wait if its timer fires at half the time", async () => {
   const { lease, slept } = openLease((clocks, ms) => {
     clocks.monotonic -= ms / 2;
     clocks.wall -= ms / 2;
@@ -66,7 +71,7 @@ it("a change goes on waiting although its timer fires at half the time", async (
   expect(slept() / 2).toBeGreaterThanOrEqual(waitMs);
 });
 
-it("a change waits for no more than twice as long when its time of day is set back", async () => {
+it("a change waits at most twice as long if its time of day is set back", async () => {
   let sleeps = 0;
   const { lease, slept } = openLease((clocks) => {
     if (sleeps++ === 0) clocks.wall -= 3_600_000;

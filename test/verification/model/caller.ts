@@ -4,27 +4,27 @@ import type { Event, Setting, Source, Steps } from "./events.js";
 import type { Announce } from "./explore.js";
 import { passesFence } from "./fence.js";
 import { withRead } from "./revise.js";
-import { type Call, type Fact, type Replica, resting, type Stage, type State } from "./state.js";
+import { type Call, type Replica, type Stage, type State, type Versioned, waitingCall } from "./state.js";
 
-/** The call that is judged. It may rest anywhere for as long as it likes, and be followed by another. */
+/** The call whose result is checked. It may pause anywhere for any time, and another may follow it. */
 export const callSteps: Steps = (state, setting, announce) => {
   const { database, replica, call } = state;
   if (!call) {
     begin(state, setting, announce);
     return;
   }
-  if (call === resting) {
-    goOn(state, setting, announce);
+  if (call === waitingCall) {
+    resume(state, setting, announce);
     return;
   }
   announce("the call is unavailable", { database, replica, call: undefined });
   if (call.stage === "admitted") {
-    const { held } = replica;
-    if (held && passesFence(held, replica)) {
-      answer(state, call, held, "a held fact", setting.design, announce);
+    const { cached } = replica;
+    if (cached && passesFence(cached, replica)) {
+      answer(state, call, cached, "memory", setting.design, announce);
     } else {
       const asking: Call = { stage: "asks Redis", truth: call.truth };
-      announce("the call finds nothing held that it may use", { database, replica, call: asking });
+      announce("the call finds no current value in memory", { database, replica, call: asking });
     }
   } else if (call.stage === "asks Redis") {
     announce("Redis has nothing", missed(state, call));
@@ -35,31 +35,34 @@ export const callSteps: Steps = (state, setting, announce) => {
 };
 
 /**
- * Ends the call with what the fact says. If that is an acceptance, it may also have been of the headers alone, or of a
+ * Ends the call with the result of this value. An acceptance may also be that of the headers alone, or come before a
  * change that is still to be made.
  */
 export function answer(
   state: State,
   call: Call,
-  fact: Fact,
+  versioned: Versioned,
   source: Source,
   design: Design,
   announce: Announce<State, Event>,
 ): void {
   const { database, replica } = state;
-  const event: Event = isAccepted(fact.enabled) ? `accepted from ${source}` : `refused from ${source}`;
-  announce(event, { database, replica, call: undefined }, isFalse(fact.enabled, call.truth));
-  if (!isAccepted(fact.enabled)) {
+  const event: Event = isAccepted(versioned.enabled) ? `accepted from ${source}` : `refused from ${source}`;
+  announce(event, { database, replica, call: undefined }, isFalse(versioned.enabled, call.truth));
+  if (!isAccepted(versioned.enabled)) {
     if (design.endsAreStates) return;
     const ended: State = { database, replica, call: undefined };
     announce("accepted by a clock that is behind", ended, isFalse(allRows, call.truth));
     return;
   }
-  announce("accepted so far, the call waits for its body or a connection", { database, replica, call: resting });
+  announce("accepted so far, the call waits for its body or a connection", { database, replica, call: waitingCall });
 }
 
-/** A call that has waited goes on: its body has come, or its statement begins. What is acknowledged by now binds it. */
-function goOn(state: State, setting: Setting, announce: Announce<State, Event>): void {
+/**
+ * A call that has waited continues: its body has arrived, or its statement begins. All changes acknowledged by now bind
+ * it.
+ */
+function resume(state: State, setting: Setting, announce: Announce<State, Event>): void {
   const { database, replica } = state;
   const { design, bounds } = setting;
   const ended: State = { database, replica, call: undefined };
@@ -73,10 +76,10 @@ function goOn(state: State, setting: Setting, announce: Announce<State, Event>):
   else announce("accepted by the statement of a change", ended, isRevoked);
 }
 
-/** Whether the replica takes what Redis says for true. */
-export function isBelieved(fact: Fact, replica: Replica, design: Design): boolean {
+/** Whether the replica uses an entry from Redis. */
+export function isUsable(versioned: Versioned, replica: Replica, design: Design): boolean {
   const { applied = -1 } = replica;
-  return fact.asOf <= applied && (passesFence(fact, replica) || !design.redisIsFenced);
+  return versioned.epoch <= applied && (passesFence(versioned, replica) || !design.redisIsFenced);
 }
 
 function begin({ database, replica }: State, { design, bounds }: Setting, announce: Announce<State, Event>): void {
@@ -89,20 +92,20 @@ function begin({ database, replica }: State, { design, bounds }: Setting, announ
   announce("a call begins without a lease", { database, replica, call: { stage, truth } });
 }
 
-/** Redis returns whatever was ever true: somebody may have read it, and written it at any later time. */
+/** Redis returns any state that ever existed: a replica may have read it, and written it to Redis at any later time. */
 function askRedis(state: State, call: Call, design: Design, announce: Announce<State, Event>): void {
   const { database, replica } = state;
-  for (let asOf = 0; asOf <= epochOf(database); asOf++) {
-    const fact = { enabled: enabledAt(database, asOf), asOf };
-    if (isBelieved(fact, replica, design)) answer(state, call, fact, "Redis", design, announce);
+  for (let epoch = 0; epoch <= epochOf(database); epoch++) {
+    const versioned = { enabled: enabledAt(database, epoch), epoch };
+    if (isUsable(versioned, replica, design)) answer(state, call, versioned, "Redis", design, announce);
     else if (call.stage !== "asks Redis") continue;
-    else if (passesFence(fact, replica))
-      announce("a fact from Redis is later than what is applied", missed(state, call));
-    else announce("the fence refuses a fact from Redis", missed(state, call));
+    else if (passesFence(versioned, replica))
+      announce("an entry from Redis is newer than the applied epoch", missed(state, call));
+    else announce("the fence refuses an entry from Redis", missed(state, call));
   }
 }
 
-/** Postgres is left. A read that is under way serves this call too. */
+/** The call reads PostgreSQL next. A read in flight serves this call, too. */
 function missed({ database, replica }: State, { truth }: Call): State {
   const reading = replica.read ? replica : withRead(replica, { snapshot: undefined });
   return { database, replica: reading, call: { stage: "awaits read", truth } };

@@ -1,22 +1,26 @@
 import { KEY, type Row, UNRELATED, WORKSPACE } from "./design.js";
 
 /**
- * Postgres. Each commit enabled or disabled one row, all being enabled at first. A snapshot sees the commits up to one of
- * them: their number, the epoch, stands for it here.
+ * PostgreSQL. Each commit enables or disables one row. All rows are enabled at first. A snapshot includes the commits
+ * up to one of them. The model represents it by their number, the epoch.
  */
 export interface Database {
   /** The row that each commit changed. */
   readonly changed: readonly Row[];
-  /** For each commit whether its transaction had its id before the commit before it, and so before later ones. */
+  /**
+   * For each commit, whether its transaction got its id before the previous commit, and so a lower id than later ones.
+   */
   readonly late: readonly boolean[];
-  /** For each commit how long its writer has waited, in ticks; when that is as long as a write waits, it has returned. */
+  /**
+   * For each commit, how many ticks its writer has waited. The write has returned when this equals the wait of a write.
+   */
   readonly waited: readonly number[];
 }
 
-/** The writer died, or its caller was cut off: nobody was ever told that the write is done. */
+/** The writer died, or its client was disconnected: the write was never acknowledged. */
 export const LOST = -1;
 
-/** A set of the rows that matter to the decision, one bit each. */
+/** A set of the rows that the decision depends on, one bit each. */
 export type Rows = number;
 export const allRows: Rows = (1 << WORKSPACE) | (1 << KEY);
 
@@ -46,15 +50,16 @@ export function stampAt(database: Database, row: Row, epoch: number): number {
   return epoch === 0 ? 0 : database.changed.lastIndexOf(row, epoch - 1) + 1;
 }
 
-/** What a call may be told of each row. */
+/** The states of each row that a call may return. */
 export interface Truth {
   readonly enabled: Rows;
   readonly disabled: Rows;
 }
 
 /**
- * What a call that begins now may be told: of each row the state that the last write to return has left, and every
- * state since. It is the promise and a little more, for a write that has begun but not committed excuses nothing.
+ * The states that a call that begins now may return: for each row the state after the last write that has returned, and
+ * every state since. This is a little stricter than the promise: a write that has begun but not committed permits
+ * nothing.
  */
 export function truthFrom(database: Database, wait: number): Truth {
   let enabled = allRows;
@@ -69,7 +74,7 @@ export function truthFrom(database: Database, wait: number): Truth {
   return { enabled, disabled };
 }
 
-/** What a call under way may be told after one more commit. */
+/** The states that a call in flight may return after one more commit. */
 export function truthAfterCommit(truth: Truth, database: Database): Truth {
   const row = bit(database.changed.at(-1));
   return (enabledAt(database, epochOf(database)) & row) !== 0
@@ -77,10 +82,10 @@ export function truthAfterCommit(truth: Truth, database: Database): Truth {
     : { ...truth, disabled: truth.disabled | row };
 }
 
-/** Whether a decision that rests on these enabled rows tells the caller something that may not be said. */
+/** Whether a decision based on these enabled rows is one that the call must not return. */
 export function isFalse(enabled: Rows, truth: Truth): boolean {
   if (enabled === allRows) return truth.enabled !== allRows;
-  // The workspace is judged first: a refusal names one row only.
+  // The workspace is checked first, and a refusal names one row only.
   const named = bit((enabled & bit(WORKSPACE)) === 0 ? WORKSPACE : KEY);
   return (truth.disabled & named) === 0;
 }

@@ -1,12 +1,14 @@
-/** The rules of the protocol. Each can be left out, to show what it is there for. */
+/** The rules of the protocol. Each can be left out, to show why it is needed. */
 const rules = {
-  /** A write returns one lease after its commit. */
+  /** A write returns one lease time after its commit. */
   writesWait: true,
-  /** So does a write that found the row as it wanted it: the first attempt may be about to return, or lost. */
+  /**
+   * So does a write that found the row in the requested state: the first attempt may not have returned yet, or be lost.
+   */
   retriesWait: true,
-  /** It waits longer than the lease by as much as the holder's clock can be slower than its own. */
+  /** It waits longer than the lease, by as much as the lease holder's clock can be slower than its own. */
   waitsCoverSlowClocks: true,
-  /** An end that was asked for is a state that is learnt, not a time that each replica compares with its clock. */
+  /** A requested end of a key is a state that polls return, not a time that each replica compares with its clock. */
   endsAreStates: true,
   /** The lease counts from the moment before the poll was sent, not from its reply. */
   leaseCountsFromSending: true,
@@ -14,23 +16,26 @@ const rules = {
   clockIsReadByTheCall: true,
   /** Changes and epoch come from one snapshot. */
   pollIsOneSnapshot: true,
-  /** A poll asks for the changes of transactions that were in progress at the one before, too, whatever their ids are. */
+  /**
+   * A poll also asks for the changes of transactions that were in progress at the previous poll, whatever their ids
+   * are.
+   */
   pollsAskForWhatWasInProgress: true,
   /** The changes are applied before the lease is extended. */
   changesComeBeforeLease: true,
   /** A call without a lease waits for a poll that is sent after it began. */
   callsAwaitLaterPoll: true,
-  /** What is read from Postgres passes the fence before it is held. */
+  /** A value read from PostgreSQL must pass the fence before it is cached. */
   fillsAreFenced: true,
-  /** What Redis says passes the fence. */
+  /** An entry from Redis must pass the fence. */
   redisIsFenced: true,
-  /** Redis is asked only by a call that has had the lease or a poll of its own. */
+  /** A call reads Redis only after it has had the lease or a poll of its own. */
   redisNeedsLease: true,
-  /** A call that joins a read under way puts its result to the fence. */
+  /** A call that joins a read in flight checks its result against the fence. */
   sharedReadsAreFenced: true,
-  /** Whoever forgets changes knows less of the past. */
+  /** When a replica forgets changes, it raises its horizon: it no longer knows the changes before it. */
   forgettingRaisesHorizon: true,
-  /** The caller is checked again when its whole request is there. */
+  /** The caller is checked again when its whole request has arrived. */
   callersAreCheckedAgain: true,
   /** The statement of a change has its caller as a condition. */
   changesCarryTheirCaller: true,
@@ -47,22 +52,25 @@ export function without(rule: Rule): Design {
   return { ...protocol, [rule]: false };
 }
 
-/** How far the exploration goes. Time needs no bound: whatever is older than a lease is equally old. */
+/** The bounds of the exploration. Time needs no bound: everything older than a lease is equally old. */
 export interface Bounds {
   /** In ticks. */
   readonly lease: number;
-  /** Whether the replica's clock may be slow: it then misses a tick, from the sending of a poll to the end of its lease. */
+  /**
+   * Whether the replica's clock may be slow. It then misses one tick between the sending of a poll and the end of its
+   * lease.
+   */
   readonly slowClock: boolean;
   readonly commits: number;
   /** Whether a writer may die before it returns. */
   readonly losesWriters: boolean;
   /** Whether a transaction may commit after others that began later. */
   readonly commitsLate: boolean;
-  /** Which rows are written to. */
+  /** The rows that are written. */
   readonly rows: readonly Row[];
 }
 
-/** For how many ticks a write waits. */
+/** The number of ticks that a write waits. */
 export function waitOf({ waitsCoverSlowClocks }: Design, { lease, slowClock }: Bounds): number {
   return slowClock && waitsCoverSlowClocks ? lease + 1 : lease;
 }

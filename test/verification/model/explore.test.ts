@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { explore, type Machine } from "./explore.js";
 
-/** Counts up to a bound by ones and threes; to arrive at `forbidden` is wrong. */
+/** Counts up to a bound by ones and threes. To reach `forbidden` is a violation. */
 function createCounter(bound: number, forbidden: number): Machine<number, "one" | "three"> {
   return {
     initial: 0,
@@ -13,13 +13,13 @@ function createCounter(bound: number, forbidden: number): Machine<number, "one" 
   };
 }
 
-it("an exploration visits every state once, and tells what happened", () => {
+it("an exploration visits every state once, and returns all events", () => {
   const { states, events, violation } = explore(createCounter(100, 101));
   expect(states).toBe(101);
   expect([...events].sort()).toEqual(["one", "three"]);
   expect(violation).toBeUndefined();
 });
 
-it("a violation is told by the shortest way to it", () => {
+it("a violation is returned as the shortest trace to it", () => {
   expect(explore(createCounter(100, 9)).violation).toEqual(["three", "three", "three"]);
 });

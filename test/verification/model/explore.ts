@@ -1,4 +1,4 @@
-/** A machine with finitely many states, each told apart by its key. */
+/** A machine with finitely many states, each with a unique key. */
 export interface Machine<State, Event> {
   readonly initial: State;
   key(state: State): number;
@@ -6,18 +6,18 @@ export interface Machine<State, Event> {
   step(state: State, announce: Announce<State, Event>): void;
 }
 
-/** `wrong`: the step breaks the guarantee. */
+/** @param wrong whether the step breaks the guarantee */
 export type Announce<State, Event> = (event: Event, next: State, wrong?: boolean) => void;
 
 export interface Exploration<Event> {
   readonly states: number;
-  /** Everything that happened somewhere, so that a proof about what never happens can be told from an empty one. */
+  /** All events that occurred in some state, so that a proof can be distinguished from an empty one. */
   readonly events: ReadonlySet<Event>;
-  /** The shortest way to break the guarantee, if there is any. */
+  /** The shortest trace that breaks the guarantee, if there is any. */
   readonly violation: readonly Event[] | undefined;
 }
 
-/** Visits every reachable state, the nearest first, until a step is wrong. */
+/** Visits every reachable state, breadth first, until a step is wrong. */
 export function explore<State, Event>(machine: Machine<State, Event>): Exploration<Event> {
   const events = new Set<Event>();
   const initialKey = machine.key(machine.initial);
@@ -31,7 +31,7 @@ export function explore<State, Event>(machine: Machine<State, Event>): Explorati
       const from = machine.key(state);
       machine.step(state, (event, next, wrong = false) => {
         events.add(event);
-        if (wrong) violation ??= [...eventsOnTheWay(machine, wayTo(from, cameFrom)), event];
+        if (wrong) violation ??= [...eventsOn(machine, pathTo(from, cameFrom)), event];
         const key = machine.key(next);
         if (cameFrom.has(key)) return;
         cameFrom.set(key, from);
@@ -43,16 +43,16 @@ export function explore<State, Event>(machine: Machine<State, Event>): Explorati
   return { states: cameFrom.size, events, violation };
 }
 
-function wayTo(key: number, cameFrom: ReadonlyMap<number, number | undefined>): number[] {
-  const way: number[] = [];
-  for (let at: number | undefined = key; at !== undefined; at = cameFrom.get(at)) way.unshift(at);
-  return way.slice(1);
+function pathTo(key: number, cameFrom: ReadonlyMap<number, number | undefined>): number[] {
+  const path: number[] = [];
+  for (let at: number | undefined = key; at !== undefined; at = cameFrom.get(at)) path.unshift(at);
+  return path.slice(1);
 }
 
-/** Walks the way again: to keep an event with each of a million states would cost more than the states. */
-function eventsOnTheWay<State, Event>(machine: Machine<State, Event>, way: readonly number[]): Event[] {
+/** Repeats the steps of the path: storing an event with each of a million states would cost more than the states. */
+function eventsOn<State, Event>(machine: Machine<State, Event>, path: readonly number[]): Event[] {
   let state = machine.initial;
-  return way.map((key) => {
+  return path.map((key) => {
     const found: { event: Event; next: State }[] = [];
     machine.step(state, (event, next) => {
       if (found.length === 0 && machine.key(next) === key) found.push({ event, next });

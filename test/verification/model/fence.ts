@@ -1,6 +1,6 @@
-import type { Fact, Replica } from "./state.js";
+import type { Replica, Versioned } from "./state.js";
 
-/** Whether no change is known, or may have been missed, that the fact does not contain. */
-export function passesFence(fact: Fact, { horizon, lastChange }: Replica): boolean {
-  return fact.asOf >= horizon && fact.asOf >= lastChange[0] && fact.asOf >= lastChange[1];
+/** Whether the value contains every change that is known, or that may have been forgotten. */
+export function passesFence(versioned: Versioned, { horizon, lastChange }: Replica): boolean {
+  return versioned.epoch >= horizon && versioned.epoch >= lastChange[0] && versioned.epoch >= lastChange[1];
 }

@@ -13,7 +13,7 @@ const everyRow: Bounds = {
   commitsLate: false,
   rows: [WORKSPACE, KEY, UNRELATED],
 };
-const thereAndBackAndThere: Bounds = {
+const disabledEnabledDisabled: Bounds = {
   ...everyRow,
   commits: 3,
   losesWriters: false,
@@ -22,26 +22,26 @@ const thereAndBackAndThere: Bounds = {
 const disabledOnce: Bounds = { ...everyRow, slowClock: true, commits: 1, rows: [WORKSPACE] };
 const disabledAndEnabled: Bounds = { ...disabledOnce, commits: 2 };
 
-/** A busy machine may take many times the seconds that this needs. */
-const PATIENCE = 120_000;
+/** A busy machine may need many times the few seconds that an exploration takes. */
+const TIMEOUT_MS = 120_000;
 
-describe("the protocol holds in every state", () => {
-  it("whichever rows change", { timeout: PATIENCE }, () => {
+describe("immediate revocation holds in every state of the model", () => {
+  it("whichever rows change", { timeout: TIMEOUT_MS }, () => {
     const { states, events, violation } = report("two changes of any rows", explore(createMachine(protocol, everyRow)));
     expect(violation).toBeUndefined();
     expect(states).toBeGreaterThan(850_000);
-    expect([...events]).toEqual(expect.arrayContaining(everythingThatMustHappen));
+    expect([...events]).toEqual(expect.arrayContaining(requiredEvents));
   });
 
-  it("when a workspace is disabled, enabled and disabled again", { timeout: PATIENCE }, () => {
-    const exploration = explore(createMachine(protocol, thereAndBackAndThere));
+  it("when a workspace is disabled, enabled and disabled again", { timeout: TIMEOUT_MS }, () => {
+    const exploration = explore(createMachine(protocol, disabledEnabledDisabled));
     const { states, violation } = report("three changes of a workspace", exploration);
     expect(violation).toBeUndefined();
     expect(states).toBeGreaterThan(250_000);
   });
 
-  it("when a workspace is disabled and enabled, and the holder's clock is slower than the writer's", {
-    timeout: PATIENCE,
+  it("when a workspace is disabled and enabled, and the lease holder's clock is slower than the writer's", {
+    timeout: TIMEOUT_MS,
   }, () => {
     const exploration = explore(createMachine(protocol, disabledAndEnabled));
     const { states, events, violation } = report("two changes of a workspace, a slow clock", exploration);
@@ -51,31 +51,31 @@ describe("the protocol holds in every state", () => {
   });
 });
 
-it("the protocol holds however late a transaction commits", { timeout: PATIENCE }, () => {
+it("immediate revocation holds however late a transaction commits", { timeout: TIMEOUT_MS }, () => {
   const { events, violation } = report(
     "a transaction that commits late",
     explore(createMachine(protocol, lateCommits)),
   );
   expect(violation).toBeUndefined();
-  expect([...events]).toContain("a row is changed by a transaction that had begun before the last commit");
+  expect([...events]).toContain("a row is changed by a transaction that began before the last commit");
 });
 
-describe("no rule can be left out: a call is accepted that must not be", () => {
+describe("each rule is necessary: a call is accepted that must be refused", () => {
   it.each(mutants)("$when", ({ rule, when, bounds = disabledOnce, through }) => {
     const { violation = [] } = report(when, exploreOnly("accepted", without(rule), bounds));
     expect(violation.at(-1)).toMatch(/^accepted /);
     expect(inOrder(violation, through)).toEqual(through);
   });
 
-  it("and each rule is tried", () => {
+  it("and each rule has a mutant", () => {
     expect(mutants.map(({ rule }) => rule).sort()).toEqual(Object.keys(protocol).sort());
   });
 });
 
-describe("the other half of the promise can be broken too: an enabled workspace is refused", () => {
+describe("without a rule, a call of an enabled workspace may be refused, too", () => {
   it.each<[string, Rule]>([
     ["if a write returns at its commit", "writesWait"],
-    ["if Redis is believed without the fence", "redisIsFenced"],
+    ["if entries from Redis are used without the fence", "redisIsFenced"],
   ])("%s", (when, rule) => {
     const { violation = [] } = report(`${when} (refusals)`, exploreOnly("refused", without(rule), disabledAndEnabled));
     expect(violation.at(-1)).toMatch(/^refused from /);
@@ -83,22 +83,22 @@ describe("the other half of the promise can be broken too: an enabled workspace 
   });
 });
 
-/** Without these, that nothing goes wrong would prove little. */
-const everythingThatMustHappen: Event[] = [
-  "accepted from a held fact",
+/** Without these events, the absence of violations would prove little. */
+const requiredEvents: Event[] = [
+  "accepted from memory",
   "accepted from Redis",
   "accepted from Postgres",
-  "refused from a held fact",
+  "refused from memory",
   "refused from Redis",
   "refused from Postgres",
-  "the fence refuses a fact from Redis",
+  "the fence refuses an entry from Redis",
   "the fence refuses a late read",
-  "a fact from Redis is later than what is applied",
+  "an entry from Redis is newer than the applied epoch",
   "a call begins without a lease",
-  "the poll is applied, and a call that waited for it goes on",
+  "the poll is applied, and a call that waited for it continues",
   "the poll fails",
-  "a lost write is tried again",
-  "the held fact is confirmed by what is applied",
+  "a lost write is retried",
+  "the cached value is confirmed as of the applied epoch",
   "old changes are forgotten",
   "the body arrives, and the caller is checked again",
   "accepted by the statement of a change",
@@ -106,7 +106,7 @@ const everythingThatMustHappen: Event[] = [
   "the deadline passes",
 ];
 
-/** Passes wrong answers of the other kind over, which may be nearer and would end the search. */
+/** Ignores violations of the other kind, which may be nearer and would end the search. */
 function exploreOnly(kind: "accepted" | "refused", design: Design, bounds: Bounds): Exploration<Event> {
   const machine = createMachine(design, bounds);
   return explore({
@@ -116,7 +116,7 @@ function exploreOnly(kind: "accepted" | "refused", design: Design, bounds: Bound
   });
 }
 
-/** As many of the expected events, from the first on, as the trace holds in this order. */
+/** The longest prefix of the expected events that the trace contains in this order. */
 function inOrder(trace: readonly Event[], expected: readonly Event[]): Event[] {
   const found: Event[] = [];
   for (const event of trace) if (event === expected[found.length]) found.push(event);
@@ -125,7 +125,7 @@ function inOrder(trace: readonly Event[], expected: readonly Event[]): Event[] {
 
 function report(name: string, exploration: Exploration<Event>): Exploration<Event> {
   const { states, violation } = exploration;
-  const verdict = violation ? `broken in ${violation.length} steps` : "holds";
-  process.stdout.write(`model: ${name}: ${states} states, ${verdict}\n`);
+  const result = violation ? `broken in ${violation.length} steps` : "holds";
+  process.stdout.write(`model: ${name}: ${states} states, ${result}\n`);
   return exploration;
 }

@@ -1,18 +1,18 @@
 import { type Bounds, type Rule, UNRELATED, WORKSPACE } from "./design.js";
 import type { Event } from "./events.js";
 
-/** What goes wrong without a rule. */
+/** The protocol without one rule, and the violation that follows. */
 interface Mutant {
   readonly rule: Rule;
-  /** Ends the sentence "a call is accepted that must not be ...". */
+  /** Ends the sentence "a call is accepted that must be refused ...". */
   readonly when: string;
-  /** How far the exploration has to go to find it, if one change is not enough. */
+  /** The bounds that are needed to find the violation, if one change is not enough. */
   readonly bounds?: Bounds;
-  /** What happens on the way, in this order, so that the rule is broken by what it is there for. */
+  /** Events of the trace, in this order. They show that the violation is the one that the rule prevents. */
   readonly through: readonly Event[];
 }
 
-/** A change of a workspace that commits after another, which began later. */
+/** A change of a workspace that commits after another change, which began later. */
 export const lateCommits: Bounds = {
   lease: 2,
   slowClock: false,
@@ -30,16 +30,12 @@ export const mutants: readonly Mutant[] = [
   },
   {
     rule: "retriesWait",
-    when: "if a write that finds its work done returns at once",
-    through: [
-      "a row is changed, but its writer is lost",
-      "a lost write is tried again",
-      "a call begins under the lease",
-    ],
+    when: "if a write that finds the row in the requested state returns at once",
+    through: ["a row is changed, but its writer dies", "a lost write is retried", "a call begins under the lease"],
   },
   {
     rule: "waitsCoverSlowClocks",
-    when: "if a write waits for one lease by its own clock, and the holder's is slower",
+    when: "if a write waits for one lease time by its own clock, and the lease holder's clock is slower",
     through: [
       "the poll takes its snapshot",
       "a row is changed",
@@ -49,7 +45,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     rule: "endsAreStates",
-    when: "if an end is a time, and the replica's clock is behind",
+    when: "if the end of a key is a time, and the replica's clock is behind",
     through: ["a row is changed", "a call begins under the lease", "accepted by a clock that is behind"],
   },
   {
@@ -59,7 +55,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     rule: "clockIsReadByTheCall",
-    when: "if a call goes by a remembered time",
+    when: "if a call uses an earlier clock reading",
     through: ["the poll takes its snapshot", "a row is changed", "a tick", "a tick", "a call begins under the lease"],
   },
   {
@@ -69,48 +65,43 @@ export const mutants: readonly Mutant[] = [
   },
   {
     rule: "pollsAskForWhatWasInProgress",
-    when: "if a poll asks by the numbers of transactions alone",
+    when: "if a poll asks for higher transaction ids only",
     bounds: lateCommits,
     through: [
-      "something else is changed",
-      "a row is changed by a transaction that had begun before the last commit",
+      "an unrelated row is changed",
+      "a row is changed by a transaction that began before the last commit",
       "the poll is applied",
-      "accepted from a held fact",
+      "accepted from memory",
     ],
   },
   {
     rule: "changesComeBeforeLease",
     when: "if the lease is extended before the changes are applied",
-    through: [
-      "a row is changed",
-      "the poll takes its snapshot",
-      "the poll extends the lease",
-      "accepted from a held fact",
-    ],
+    through: ["a row is changed", "the poll takes its snapshot", "the poll extends the lease", "accepted from memory"],
   },
   {
     rule: "callsAwaitLaterPoll",
-    when: "if a call without a lease is served by a poll that was sent before",
+    when: "if a call without a lease uses a poll that was sent before it",
     through: ["the poll takes its snapshot", "a row is changed", "a call begins without a lease"],
   },
   {
     rule: "fillsAreFenced",
-    when: "if a late read is held without the fence",
-    through: ["the read takes its snapshot", "a row is changed", "the poll is applied", "accepted from a held fact"],
+    when: "if a late read is cached without the fence",
+    through: ["the read takes its snapshot", "a row is changed", "the poll is applied", "accepted from memory"],
   },
   {
     rule: "redisIsFenced",
-    when: "if Redis is believed without the fence",
+    when: "if entries from Redis are used without the fence",
     through: ["a row is changed", "the poll is applied", "a call begins under the lease", "accepted from Redis"],
   },
   {
     rule: "redisNeedsLease",
-    when: "if Redis is asked without a lease",
+    when: "if Redis is read without a lease",
     through: ["a row is changed", "a call begins without a lease", "accepted from Redis"],
   },
   {
     rule: "sharedReadsAreFenced",
-    when: "if a call believes a read that was under way before it",
+    when: "if a call uses a read that was in flight before it, without the fence",
     through: [
       "the read takes its snapshot",
       "a row is changed",
@@ -125,7 +116,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     rule: "callersAreCheckedAgain",
-    when: "if a caller is checked by its headers alone",
+    when: "if a caller is authenticated by its headers, and not checked again",
     through: [
       "a row is changed",
       "a call begins under the lease",
@@ -135,7 +126,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     rule: "changesCarryTheirCaller",
-    when: "if the statement of a change has no condition",
+    when: "if the statement of a change does not check its caller",
     through: [
       "a row is changed",
       "a call begins under the lease",
@@ -145,7 +136,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     rule: "overdueCallsAreNotBegun",
-    when: "if a call is begun whose deadline has passed",
+    when: "if a call is begun after its deadline",
     through: ["accepted so far, the call waits for its body or a connection", "accepted after the deadline"],
   },
 ];

@@ -4,7 +4,7 @@ import type { Steps } from "./events.js";
 import { draftOf, withPoll } from "./revise.js";
 import type { Call, Poll, Replica, Stage } from "./state.js";
 
-/** The replica's poll: one at a time, each as slow as it likes. */
+/** The replica's poll: one at a time, each of any duration. */
 export const pollSteps: Steps = ({ database, replica, call }, { design, bounds }, announce) => {
   const { poll } = replica;
   if (!poll) {
@@ -46,7 +46,7 @@ export const pollSteps: Steps = ({ database, replica, call }, { design, bounds }
   } else {
     const spent = design.leaseCountsFromSending ? poll.age : 0;
     const leaseLeft = poll.leased ? replica.leaseLeft : bounds.lease - spent;
-    const event = isAwaited ? "the poll is applied, and a call that waited for it goes on" : "the poll is applied";
+    const event = isAwaited ? "the poll is applied, and a call that waited for it continues" : "the poll is applied";
     for (const known of knowledgeAfter(replica, database, poll.changesAt, design)) {
       const next = draftOf(replica);
       next.applied = poll.epochAt;
@@ -62,7 +62,7 @@ export const pollSteps: Steps = ({ database, replica, call }, { design, bounds }
 
 type Knowledge = Pick<Replica, "horizon" | "lastChange">;
 
-/** The first poll loads as much of the past as it likes; each later one what changed since the last. */
+/** The first poll loads any part of the past. Each later one loads the changes since the previous poll. */
 function knowledgeAfter(
   { applied, horizon, lastChange }: Replica,
   database: Database,
@@ -71,10 +71,10 @@ function knowledgeAfter(
 ): Knowledge[] {
   const lastKnown = (row: typeof WORKSPACE | typeof KEY, epoch: number) => {
     const stamp = stampAt(database, row, changesAt);
-    // Its id is lower than the highest that the poll before could see.
+    // Its id is lower than the highest one that the previous poll could see.
     const wasInProgress = database.late[stamp - 1] === true && stamp === epoch + 1;
-    const isTold = stamp > epoch && (design.pollsAskForWhatWasInProgress || !wasInProgress);
-    return isTold ? stamp : lastChange[row];
+    const isReturned = stamp > epoch && (design.pollsAskForWhatWasInProgress || !wasInProgress);
+    return isReturned ? stamp : lastChange[row];
   };
   const changesAbove = (epoch: number): Knowledge["lastChange"] => [lastKnown(WORKSPACE, epoch), lastKnown(KEY, epoch)];
   if (applied !== undefined) return [{ horizon, lastChange: changesAbove(applied) }];

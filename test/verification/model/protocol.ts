@@ -12,9 +12,10 @@ import { initial, type Replica, type State } from "./state.js";
 import { writerSteps } from "./writers.js";
 
 /**
- * The revocation protocol under every order of its steps: one replica and one call, all else being their surroundings.
- * More replicas would add nothing, for they meet only in Postgres, which they do not change, and in Redis, which here
- * returns anything that was ever true; nor would a restart, for the replica may take its first step at any time.
+ * The revocation protocol under every order of its steps: one replica and one call, with everything else as their
+ * environment. More replicas would add nothing: they share only PostgreSQL, which they do not change, and Redis, which
+ * in the model returns any state that ever existed. A restart would add nothing either, because the replica may take
+ * its first step at any time.
  */
 export function createMachine(design: Design, bounds: Bounds): Machine<State, Event> {
   const setting = { design, bounds };
@@ -27,15 +28,15 @@ export function createMachine(design: Design, bounds: Bounds): Machine<State, Ev
   };
 }
 
-/** Time passes between any two steps, or does not: whoever is paused takes no step for many ticks. */
+/** Any number of ticks may pass between two steps. A paused actor takes no step for many ticks. */
 const clockSteps: Steps = ({ database, replica, call }, { design, bounds }, announce) => {
   const later = tickReplica(replica, design, bounds.lease);
   const waited = tickWriters(database, waitOf(design, bounds));
   announce("a tick", { database: waited, replica: later, call });
-  // Time that its clock does not count, because it is slow: it matters only while something is counted.
+  // A tick that a slow clock does not count. It matters only while the replica measures time.
   const { poll } = replica;
-  const counts = replica.leaseLeft > 0 || poll !== undefined;
-  if (bounds.slowClock && counts && !replica.missedTick && !poll?.missedTick) {
+  const isMeasuring = replica.leaseLeft > 0 || poll !== undefined;
+  if (bounds.slowClock && isMeasuring && !replica.missedTick && !poll?.missedTick) {
     const slow = draftOf(replica);
     slow.missedTick = replica.leaseLeft > 0;
     slow.poll = poll && { ...poll, missedTick: true };
@@ -54,10 +55,10 @@ function tickWriters({ changed, late, waited }: Database, wait: number): Databas
 function tickReplica(replica: Replica, design: Design, lease: number): Replica {
   const { poll } = replica;
   const later = draftOf(replica);
-  // How long ago the lease lapsed matters only to a clock that lags behind.
+  // The time since the lease ended matters only if the clock reading is old.
   later.leaseLeft = Math.max(replica.leaseLeft - 1, design.clockIsReadByTheCall ? 0 : -lease);
   later.clockLag = design.clockIsReadByTheCall ? 0 : Math.min(replica.clockLag + 1, lease);
-  // What a clock has missed is of no concern any more when the lease is over.
+  // A missed tick has no effect any more when the lease has ended.
   later.missedTick = replica.missedTick && later.leaseLeft > (design.clockIsReadByTheCall ? 0 : -lease);
   if (poll) {
     const { changesAt, epochAt, leased, missedTick } = poll;

@@ -1,6 +1,6 @@
 import type { Poll, Replica } from "./state.js";
 
-/** A copy to be changed. Every part is named: to spread them takes twenty times as long, and it is done at every step. */
+/** A mutable copy. Each property is listed, because a spread takes twenty times as long and every step makes a copy. */
 export function draftOf(replica: Replica): Draft {
   return {
     applied: replica.applied,
@@ -11,7 +11,7 @@ export function draftOf(replica: Replica): Draft {
     clockLag: replica.clockLag,
     poll: replica.poll,
     read: replica.read,
-    held: replica.held,
+    cached: replica.cached,
   };
 }
 
@@ -29,8 +29,8 @@ export function withRead(replica: Replica, read: Replica["read"]): Replica {
   return next;
 }
 
-export function withHeld(replica: Replica, held: Replica["held"]): Replica {
+export function withCached(replica: Replica, cached: Replica["cached"]): Replica {
   const next = draftOf(replica);
-  next.held = held;
+  next.cached = cached;
   return next;
 }

@@ -1,13 +1,13 @@
-/** Choices that depend on nothing but the seed, so that a schedule that went wrong can be run again. */
+/** Random choices that depend only on the seed, so that a failed schedule can be repeated. */
 export interface Dice {
   below(limit: number): number;
   oneIn(many: number): boolean;
-  /** Like oneIn, but in half of all schedules never: few of the longer stories survive a mishap. */
+  /** Like oneIn, but never in half of all schedules: few long sequences of events complete after a mishap. */
   mishap(many: number): boolean;
   pick<T>(options: readonly [T, ...T[]]): T;
 }
 
-/** Mulberry32: a schedule throws dice a hundred times, and must not take longer for it than for its own steps. */
+/** Mulberry32: a schedule needs a hundred random numbers, which must not take longer than its own steps. */
 export function createDice(seed: number): Dice {
   let state = seed | 0;
 

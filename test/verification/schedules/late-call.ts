@@ -7,25 +7,26 @@ import { mintSecret } from "../../../src/keys/secret.js";
 import { createProcedures, type Procedure, type Service } from "../../../src/rpc/pipeline.js";
 import type { Replica } from "./replica.js";
 
-/** What a call meets on its way: all of it may take any time. */
+/** The environment of a call. Each step may take any time. */
 export interface LateCallWorld {
   readonly replica: Replica;
-  /** Resolves when the body has come, long after the headers. */
+  /** Resolves when the body has arrived, long after the headers. */
   body(): Promise<void>;
-  /** What the handler does before its statement, if it has one. */
+  /** Runs in the handler before its statement, if it has one. */
   handle(): Promise<void> | void;
-  /** The statement of a change, which waits for a connection. Undefined for a call that changes nothing. */
+  /** The statement of a change, which waits for a connection. Undefined for a call that only reads. */
   readonly change: (() => Promise<void>) | undefined;
 }
 
-/** How a call ended. Its headers were refused, or its whole request was. */
+/** The result of a call. */
 export interface LateCallEnd {
-  readonly bodyCame: boolean;
-  /** `ok`, a code of the catalogue such as `authorization/key_disabled`, or `unavailable`. */
+  /** False if the call was refused by its headers. */
+  readonly bodyArrived: boolean;
+  /** `ok`, an error code such as `authorization/key_disabled`, or `unavailable`. */
   readonly code: string;
 }
 
-/** A call that can be overdue at any moment. */
+/** A call whose deadline can pass at any moment. */
 export class LateCall implements Call {
   readonly requestId = "req";
   readonly client = new EventEmitter();
@@ -44,22 +45,22 @@ export class LateCall implements Call {
     return this.deadline === 0;
   }
 
-  /** The whole way of a call, by the pipeline of the service. */
+  /** Runs the whole call, through the pipeline of the service. */
   async run(): Promise<LateCallEnd> {
-    let bodyCame = false;
+    let bodyArrived = false;
     try {
       const caller = await procedure.admit(this, [`Bearer ${secret}`]);
       await this.world.body();
-      bodyCame = true;
+      bodyArrived = true;
       await procedure.perform(this, caller, () => request);
-      return { bodyCame, code: "ok" };
+      return { bodyArrived, code: "ok" };
     } catch (error) {
-      return { bodyCame, code: error instanceof ApiError ? pathOf(error.code) : "unavailable" };
+      return { bodyArrived, code: error instanceof ApiError ? pathOf(error.code) : "unavailable" };
     }
   }
 
-  /** Ends it without an answer, so that it leaves no timer behind. */
-  abandon(): void {
+  /** Disconnects its client, so that the call leaves no timer behind. */
+  disconnect(): void {
     this.client.emit(this.closeEvent);
   }
 }
@@ -76,7 +77,9 @@ const handlers = {
   },
 };
 
-/** One for all replicas, because it takes longer to make than a schedule to run; each call brings its own. */
+/**
+ * One procedure for all replicas, because creating it takes longer than a schedule. Each call brings its own replica.
+ */
 const procedure = createProcedures(
   [{ descriptor: { ...KeysService, methods: [KeysService.method.createKey] }, handlers } as unknown as Service],
   {

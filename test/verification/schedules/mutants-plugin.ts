@@ -2,12 +2,12 @@ import { relative } from "node:path";
 import type { Plugin } from "vite";
 import { mutants } from "./mutants.js";
 
-/** Both what is broken and what it is broken in: whatever imports a broken module must be loaded once more itself. */
+/** The mutated modules and all modules that import them: an importer of a mutated module must be loaded again, too. */
 const mutable = /\/(src\/auth|src\/call|src\/keys|src\/revocation|src\/rpc|test\/verification\/schedules)\/[^/]+\.ts$/;
 
 /**
- * Serves broken versions of modules to tests, so that the sources need no switches for it. `./a.js?mutant=3` is a.ts
- * in a world of its own, where everything that it imports is of the mutant with that number.
+ * Serves mutated versions of modules to tests, so that the sources need no switches for it. `./a.js?mutant=3` is a
+ * separate instance of a.ts, and everything that it imports is of the mutant with that number.
  */
 export function mutantsPlugin(root: string): Plugin {
   return {
@@ -26,7 +26,9 @@ export function mutantsPlugin(root: string): Plugin {
       if (mutant === undefined || mutant.file !== relative(root, withoutQuery(id))) return null;
       const parts = code.split(mutant.text);
       if (parts.length !== 2)
-        throw new Error(`${mutant.file}: there once, and not ${parts.length - 1} times, should be: ${mutant.text}`);
+        throw new Error(
+          `${mutant.file} must contain this once, and contains it ${parts.length - 1} times: ${mutant.text}`,
+        );
       return parts.join(mutant.replacement);
     },
   };

@@ -1,23 +1,23 @@
 import { expired, overdue } from "./verdict.js";
 
-/** A way to break the protocol: in one file, another text stands instead of one. Its name says what no longer holds. */
+/** A fault in the protocol, made by replacing a text in one file. Its name says what no longer holds. */
 export interface Mutant {
   readonly name: string;
-  /** Its path below the folder of the project. */
+  /** The path, relative to the project folder. */
   readonly file: string;
-  /** It must be there exactly once. */
+  /** Must occur exactly once. */
   readonly text: string;
   readonly replacement: string;
-  /** What is complained of, if it is not an outdated answer. */
-  readonly complaint?: string;
+  /** The expected violation, if it is not an outdated answer. */
+  readonly violation?: string;
 }
 
 const lease = "src/revocation/lease.ts";
-const changeLease = "src/revocation/lease-time.ts";
-const changes = "src/revocation/change-log.ts";
-const shelf = "src/revocation/tiered-cache.ts";
+const leaseTime = "src/revocation/lease-time.ts";
+const changeLog = "src/revocation/change-log.ts";
+const tieredCache = "src/revocation/tiered-cache.ts";
 const snapshot = "src/revocation/snapshot.ts";
-const holdings = "src/revocation/key-cache.ts";
+const keyCache = "src/revocation/key-cache.ts";
 const pipeline = "src/rpc/pipeline.ts";
 const call = "src/call/call.ts";
 const verify = "src/keys/verify.ts";
@@ -25,25 +25,25 @@ const postgres = "test/verification/schedules/postgres.ts";
 
 export const mutants: readonly Mutant[] = [
   {
-    name: "leases are raised whether or not changes wait for them",
+    name: "the lease time is raised before changes wait for that long",
     file: postgres,
     text: "(waitMs >= leaseMs ? { leaseMs } : undefined)",
     replacement: "({ leaseMs })",
   },
   {
-    name: "changes wait for less before the longer leases are over",
-    file: changeLease,
+    name: "the wait of changes is lowered before the longer leases have ended",
+    file: leaseTime,
     text: "await waitOut(set.waitMs, clock);",
     replacement: "",
   },
   {
-    name: "changes wait for less although leases were raised again meanwhile",
+    name: "the wait of changes is lowered although the lease time was raised again meanwhile",
     file: postgres,
     text: "row.version === version ?",
     replacement: "true ?",
   },
   {
-    name: "a change waits for as long as was known before it",
+    name: "a change uses the wait that was known before it",
     file: lease,
     text: "while (waitMs > waitedMs)",
     replacement: "while (false)",
@@ -55,35 +55,35 @@ export const mutants: readonly Mutant[] = [
     replacement: "",
   },
   {
-    name: "changes are acknowledged after one lease, as if all clocks were alike",
+    name: "changes are acknowledged after one lease time, as if all clocks had the same speed",
     file: lease,
-    text: "(leaseMs + mostDriftMs) * mostSpeedRatio",
+    text: "(leaseMs + maxDriftMs) * maxSpeedRatio",
     replacement: "leaseMs",
   },
   {
-    name: "changes are acknowledged as if clocks differed in speed by a hundredth at most",
+    name: "changes are acknowledged as if the speeds of clocks differed by at most a hundredth",
     file: lease,
-    text: "(leaseMs + mostDriftMs) * mostSpeedRatio",
-    replacement: "(leaseMs + mostDriftMs) * 1.01",
+    text: "(leaseMs + maxDriftMs) * maxSpeedRatio",
+    replacement: "(leaseMs + maxDriftMs) * 1.01",
   },
   {
     name: "changes are acknowledged as if every suspension were noticed",
     file: lease,
-    text: "(leaseMs + mostDriftMs) * mostSpeedRatio",
-    replacement: "leaseMs * mostSpeedRatio",
+    text: "(leaseMs + maxDriftMs) * maxSpeedRatio",
+    replacement: "leaseMs * maxSpeedRatio",
   },
   {
-    name: "changes wait by the monotonic clock alone",
+    name: "the wait of changes is measured by the monotonic clock alone",
     file: lease,
     text: "Math.min(clock.monotonic() - begunAt, wall - wallBegunAt)",
     replacement: "(clock.monotonic() - begunAt)",
   },
   {
-    name: "expiry is judged by the replica's clock",
+    name: "expiry is compared with the replica's clock",
     file: lease,
-    text: "return new Date(told.time + Math.max(monotonicMs, wallMs) * mostSpeedRatio);",
+    text: "return new Date(lastAnswer.time + Math.max(monotonicMs, wallMs) * maxSpeedRatio);",
     replacement: "return new Date(clock.wall());",
-    complaint: expired,
+    violation: expired,
   },
   {
     name: "an immediate end is a time, not a state",
@@ -92,25 +92,25 @@ export const mutants: readonly Mutant[] = [
     replacement: "return ended && false || (",
   },
   {
-    name: "the lease is counted from the answer",
+    name: "the lease is counted from the answer, not from the sending of the poll",
     file: lease,
     text: "validUntil = sentAt + leaseMs",
     replacement: "validUntil = clock.monotonic() + leaseMs",
   },
   {
-    name: "the lease is judged by the time of the call before",
+    name: "the lease is checked with the clock reading of the previous call",
     file: lease,
-    text: `function timeLeft(): number {
+    text: `function remaining(): number {
     const now = clock.monotonic();
     const drift = Math.abs(clock.wall() - now - offset);`,
     replacement: `let remembered = [0, 0];
-  function timeLeft(): number {
+  function remaining(): number {
     const [now, wall] = remembered;
     remembered = [clock.monotonic(), clock.wall()];
     const drift = Math.abs(wall - now - offset);`,
   },
   {
-    name: "the lease is extended before the changes are learnt",
+    name: "the lease is extended before the changes are applied",
     file: lease,
     text: "const found = await source.changedSince(since);",
     replacement: `const found = await source.changedSince(since);
@@ -119,15 +119,15 @@ export const mutants: readonly Mutant[] = [
     await clock.sleep(0);`,
   },
   {
-    name: "a question under way is believed to have been sent in time",
+    name: "a poll in flight counts as sent after the call began",
     file: lease,
-    text: "await underWay?.catch(() => {});\n    if (timeLeft() > 0) return;",
-    replacement: "if (underWay) return underWay;",
+    text: "await inFlight?.catch(() => {});\n    if (remaining() > 0) return;",
+    replacement: "if (inFlight) return inFlight;",
   },
   {
-    name: "a suspended machine goes unnoticed",
+    name: "the suspension of a machine is not detected",
     file: lease,
-    text: "drift > mostDriftMs ? 0 : ",
+    text: "drift > maxDriftMs ? 0 : ",
     replacement: "",
   },
   {
@@ -137,82 +137,82 @@ export const mutants: readonly Mutant[] = [
     replacement: 'await step("a second snapshot");\n        const found = {\n          snapshot: snapshot(),',
   },
   {
-    name: "changes are asked for by their numbers alone, without those that were in progress",
+    name: "a poll asks for higher transaction ids only, without those that were in progress",
     file: postgres,
     text: "(sees(seen, xid) ? [] : [{ id, xid }])",
     replacement: "(xid < seen.xmax ? [] : [{ id, xid }])",
   },
   {
-    name: "a transaction that was in progress counts as seen",
+    name: "a snapshot includes transactions that were in progress",
     file: snapshot,
     text: "(xid < xmax && !inProgress.includes(xid))",
     replacement: "xid < xmax",
   },
   {
-    name: "the oldest changes are forgotten without a trace",
-    file: changes,
+    name: "the oldest changes are forgotten, and the horizon stays",
+    file: changeLog,
     text: "lastChange.delete(id);\n        horizon = foundIn;",
     replacement: "lastChange.delete(id);",
   },
   {
-    name: "what arrives is held as of its arrival",
-    file: shelf,
-    text: "if (!changes.isCurrent(fact)) return false;",
-    replacement: "fact = { ...fact, snapshot: changes.present };",
+    name: "a read value is cached with the snapshot of its arrival",
+    file: tieredCache,
+    text: "if (!changeLog.isCurrent(versioned)) return false;",
+    replacement: "versioned = { ...versioned, snapshot: changeLog.present };",
   },
   {
-    name: "what is held is used whatever has changed",
-    file: shelf,
-    text: "if (!changes.isCurrent(fact)) {",
+    name: "cached values are used without the fence",
+    file: tieredCache,
+    text: "if (!changeLog.isCurrent(versioned)) {",
     replacement: "if (false) {",
   },
   {
-    name: "what was checked once is used until the next history",
-    file: changes,
-    text: "version += 1;\n      learnt += changes.length;",
-    replacement: "learnt += changes.length;",
+    name: "a cached value that was checked once is used until the next timeline",
+    file: changeLog,
+    text: "version += 1;\n      appended += changes.length;",
+    replacement: "appended += changes.length;",
   },
   {
-    name: "Redis is believed",
-    file: shelf,
-    text: "if (fact === undefined || !includes(changes.present, fact.snapshot) || !changes.isCurrent(fact)) return undefined;",
-    replacement: "if (fact === undefined) return undefined;\n    return { ...fact, snapshot: changes.present };",
+    name: "entries of Redis are used without the fence",
+    file: tieredCache,
+    text: "if (!includes(changeLog.present, entry.snapshot) || !changeLog.isCurrent(entry)) return undefined;",
+    replacement: "return { ...entry, snapshot: changeLog.present };",
   },
   {
-    name: "a fetch that somebody else began is believed",
-    file: shelf,
-    text: "fact !== undefined && changes.isCurrent(fact)",
-    replacement: "fact !== undefined",
+    name: "the result of another call's fetch is used without the fence",
+    file: tieredCache,
+    text: "versioned !== undefined && changeLog.isCurrent(versioned)",
+    replacement: "versioned !== undefined",
   },
   {
-    name: "Redis is asked without a lease",
-    file: holdings,
-    text: "await lease.ensure();\n    const heldKey = keys.peek(hash);",
-    replacement: "const heldKey = lease.remaining() > 0 ? keys.peek(hash) : undefined;",
+    name: "Redis is read without a lease",
+    file: keyCache,
+    text: "await lease.ensure();\n    const cachedKey = keys.peek(hash);",
+    replacement: "const cachedKey = lease.remaining() > 0 ? keys.peek(hash) : undefined;",
   },
   {
-    name: "what is held is used without a lease",
-    file: holdings,
+    name: "cached values are used without a lease",
+    file: keyCache,
     text: "const key = lease.remaining() > 0 ? keys.peek(hash) : undefined;",
     replacement: "const key = keys.peek(hash);",
   },
   {
-    name: "a caller is checked when its headers are there, and never again",
+    name: "a caller is authenticated by its headers, and not checked again",
     file: pipeline,
     text: "chain(recheck(call, caller), (currentCaller) => {",
     replacement: "chain(caller, (currentCaller) => {",
   },
   {
-    name: "a change is made whoever its caller is by then",
+    name: "the statement of a change does not check its caller",
     file: postgres,
-    text: "if (!isUsable(present())) throw outdatedCaller;",
+    text: "if (!isUsable(present())) throw callerChanged;",
     replacement: "",
   },
   {
-    name: "a call is begun whose deadline has passed",
+    name: "a call begins after its deadline",
     file: call,
     text: "if (performance.now() >= call.deadline) throw deadlineExceeded();",
     replacement: "",
-    complaint: overdue,
+    violation: overdue,
   },
 ];

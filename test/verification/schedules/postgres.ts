@@ -5,7 +5,7 @@ import { type Snapshot, sees, writeSnapshot } from "../../../src/revocation/snap
 import type { Dice } from "./dice.js";
 import type { Step, Time } from "./time.js";
 
-/** All that the database of this world says: of one workspace with one key, which belongs to an identity. */
+/** The contents of the simulated database: one workspace with one key, which belongs to an identity. */
 export interface Contents {
   readonly workspaceEnabled: boolean;
   readonly keyEnabled: boolean;
@@ -16,34 +16,34 @@ export interface Contents {
   readonly ownerName: string;
 }
 
-/** A change, which may depend on when it is made. */
+/** A change, which may depend on the time at which it is made. */
 export type ChangeOf = (time: number) => Partial<Contents>;
 
 export interface Postgres {
-  /** Which contents there were after each commit; the last are the present ones. */
-  readonly history: readonly Contents[];
+  /** The contents after each commit. The last are the present ones. */
+  readonly versions: readonly Contents[];
   readonly present: Contents;
-  /** What a statement that begins now can see. */
+  /** The snapshot of a statement that begins now. */
   readonly snapshot: Snapshot;
-  /** The time by its clock. */
+  /** The time by the database's clock. */
   readonly time: number;
   setClockBack(ms: number): void;
   /**
-   * Resolves to the number of commits up to the one that contains the change. Fails like any statement, perhaps after it
-   * has committed.
+   * Resolves to the number of commits up to the one that contains the change. It may fail like any statement, even
+   * after its commit.
    */
-  write(who: string, row: string, change: ChangeOf): Promise<number>;
+  write(client: string, row: string, change: ChangeOf): Promise<number>;
   /**
-   * Makes a change that the key itself asked for, once there is a connection, if the key is as it was authorized. Fails
-   * as PostgreSQL does if it is not.
+   * Makes a change that the key itself requested, once there is a connection, if the key is as it was authorized. If
+   * not, it fails as PostgreSQL does.
    */
-  writeAsKey(who: string, made: () => void): Promise<void>;
+  writeAsKey(client: string, onCommit: () => void): Promise<void>;
   /** The connections of one replica. */
-  connect(who: string): ChangeSource & KeyCacheSources;
-  /** For how long leases last at present. */
+  connect(client: string): ChangeSource & KeyCacheSources;
+  /** The present lease time. */
   readonly leaseMs: number;
-  /** The connection of somebody who changes the lease time. */
-  leaseTimes(who: string): LeaseTimes;
+  /** The connection of an operator client changes the lease time. */
+  leaseTimes(client: string): LeaseTimes;
 }
 
 export const workspaceId = "ws";
@@ -54,26 +54,26 @@ const longAgo = new Date(0);
 
 /** The id of the first transaction. */
 const firstXid = 1_000;
-/** What its clock says at first. Those of others may be ahead or behind. */
+/** The initial time of the database's clock. The clocks of machines may be ahead or behind. */
 export const timeOfDay = 10_000_000;
 
 const connectionLost = new Error("the connection was lost");
 
-const outdatedCaller = Object.assign(new Error("the calling key is not as it was authorized"), { code: "LK001" });
+const callerChanged = Object.assign(new Error("the calling key is not as it was authorized"), { code: "LK001" });
 
-/** How often a statement or its answer takes longer than a lease, or gets lost: once in so many times. */
+/** A statement or its answer takes longer than a lease, or is lost, once in so many times. */
 const rarity = { slow: 8, lost: 16 };
 const slowMs = 500;
 
 /**
- * A statement reaches the server, takes its snapshot or commits, and its answer arrives: anything may happen in between. A
- * change has the id of its transaction before it commits, so that others may begin later and commit before it. Rows are
+ * A statement reaches the server, takes its snapshot or commits, and its answer arrives. Anything may happen in
+ * between. A change has its transaction id before it commits, so others may begin later and commit before it. Rows are
  * stamped as the triggers do it.
  */
 export function createPostgres(firstLeaseMs: number, step: Step, time: Time, dice: Dice, speed: number): Postgres {
   let setBackByMs = 0;
   let lease = { leaseMs: firstLeaseMs, waitMs: firstLeaseMs, version: "0" };
-  const history: [Contents, ...Contents[]] = [
+  const versions: [Contents, ...Contents[]] = [
     {
       workspaceEnabled: true,
       keyEnabled: true,
@@ -84,7 +84,7 @@ export function createPostgres(firstLeaseMs: number, step: Step, time: Time, dic
     },
   ];
   const stamps = new Map([workspaceId, keyId, identityId].map((id) => [id, 0]));
-  const present = () => history.at(-1) ?? history[0];
+  const present = () => versions.at(-1) ?? versions[0];
   let nextXid = firstXid;
   let lastCompleted = firstXid - 1;
   const inProgress = new Set<number>();
@@ -97,7 +97,7 @@ export function createPostgres(firstLeaseMs: number, step: Step, time: Time, dic
 
   const clockTime = () => timeOfDay + time.now() * speed - setBackByMs;
 
-  async function travel(what: string): Promise<void> {
+  async function transmit(what: string): Promise<void> {
     if (dice.oneIn(rarity.slow)) await time.passed(slowMs, what);
     else await step(what);
     if (dice.mishap(rarity.lost)) throw connectionLost;
@@ -118,17 +118,17 @@ export function createPostgres(firstLeaseMs: number, step: Step, time: Time, dic
     const before = present();
     const change = changeOf(clockTime());
     const after = { ...before, ...change };
-    const changes = Object.keys(change) as (keyof Contents)[];
-    if (changes.some((what) => before[what] !== after[what])) {
-      history.push(after);
+    const fields = Object.keys(change) as (keyof Contents)[];
+    if (fields.some((field) => before[field] !== after[field])) {
+      versions.push(after);
       stamps.set(row, xid);
     }
     end(xid);
-    return history.length - 1;
+    return versions.length - 1;
   }
 
   return {
-    history,
+    versions,
     get present() {
       return present();
     },
@@ -141,50 +141,50 @@ export function createPostgres(firstLeaseMs: number, step: Step, time: Time, dic
     setClockBack(ms) {
       setBackByMs += ms;
     },
-    async write(who, row, change) {
-      await travel(`${who} writes: ${row}`);
+    async write(client, row, change) {
+      await transmit(`${client} writes: ${row}`);
       const xid = begin();
       // Others may begin and commit meanwhile.
-      if (dice.oneIn(2)) await step(`${who} flushes its commit: ${row}`);
+      if (dice.oneIn(2)) await step(`${client} flushes its commit: ${row}`);
       const committed = commit(xid, row, change);
-      await travel(`${who} hears of its write: ${row}`);
+      await transmit(`${client} gets the answer of its write: ${row}`);
       return committed;
     },
-    async writeAsKey(who, made) {
-      await travel(`${who} has a connection for a change`);
-      if (!isUsable(present())) throw outdatedCaller;
-      made();
-      await travel(`${who} hears of its change`);
+    async writeAsKey(client, onCommit) {
+      await transmit(`${client} has a connection for a change`);
+      if (!isUsable(present())) throw callerChanged;
+      onCommit();
+      await transmit(`${client} gets the answer of its change`);
     },
-    connect: (who) => ({
+    connect: (client) => ({
       connect: async () => {},
       startTimeline: async () => {},
       async changedSince(seen) {
-        await travel(`${who} asks for changes`);
+        await transmit(`${client} polls for changes`);
         const changes = [...stamps].flatMap(([id, xid]) => (sees(seen, xid) ? [] : [{ id, xid }]));
         const found = {
           snapshot: snapshot(),
           leaseMs: lease.leaseMs,
           waitMs: lease.waitMs,
-          history: "the one",
+          history: "timeline 1",
           standby: false,
           unsafeSetting: null,
           changes,
           time: clockTime(),
         };
-        await travel(`${who} hears of changes`);
+        await transmit(`${client} gets the changes`);
         return found;
       },
       async readKeyRecord() {
-        await travel(`${who} reads the key`);
-        const found = standing(present(), writeSnapshot(snapshot()));
-        await travel(`${who} gets the key`);
+        await transmit(`${client} reads the key`);
+        const found = keyRecord(present(), writeSnapshot(snapshot()));
+        await transmit(`${client} gets the key`);
         return found;
       },
       async readWorkspaceState() {
-        await travel(`${who} reads the workspace`);
+        await transmit(`${client} reads the workspace`);
         const found = { enabled: present().workspaceEnabled, snapshot: writeSnapshot(snapshot()) };
-        await travel(`${who} gets the workspace`);
+        await transmit(`${client} gets the workspace`);
         return found;
       },
       makeDurable: async () => {},
@@ -192,13 +192,13 @@ export function createPostgres(firstLeaseMs: number, step: Step, time: Time, dic
     get leaseMs() {
       return lease.leaseMs;
     },
-    leaseTimes(who) {
+    leaseTimes(client) {
       async function update(what: string, change: (before: typeof lease) => Partial<typeof lease> | undefined) {
-        await travel(`${who} ${what}`);
+        await transmit(`${client} ${what}`);
         const changed = change(lease);
         if (changed) lease = { ...lease, ...changed, version: `${Number(lease.version) + 1}` };
         const row = lease;
-        await travel(`${who} hears of it`);
+        await transmit(`${client} gets the answer`);
         return { ...row, changed: changed !== undefined };
       }
       return {
@@ -220,12 +220,12 @@ export function createPostgres(firstLeaseMs: number, step: Step, time: Time, dic
   };
 }
 
-/** As the condition in the statement of every change has it, of a key whose scopes never change. */
+/** The condition in the statement of every change, for a key whose scopes never change. */
 function isUsable({ workspaceEnabled, keyEnabled, keyDeleted, keyEnded }: Contents): boolean {
   return workspaceEnabled && keyEnabled && !keyDeleted && !keyEnded;
 }
 
-function standing(contents: Contents, snapshot: string) {
+function keyRecord(contents: Contents, snapshot: string) {
   const { workspaceEnabled, keyEnabled, keyDeleted, keyEnded, keyExpiresAt, ownerName } = contents;
   if (keyDeleted) return undefined;
   return {

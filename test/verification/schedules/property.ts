@@ -4,11 +4,11 @@ import { createTally, type Tally } from "./tally.js";
 
 export interface Outcome {
   readonly tally: Tally;
-  /** The first schedule that went wrong, step by step, with the seed to run it again. */
+  /** The first schedule with a violation, step by step, with the seed to repeat it. */
   readonly failure: string | undefined;
 }
 
-/** Runs so many schedules, or fewer if one goes wrong. Without a seed they are others each time. */
+/** Runs this many schedules, or fewer if one has a violation. Without a seed, each run has other schedules. */
 export async function runSchedules(numRuns: number, seed?: number): Promise<Outcome> {
   const tally = createTally();
   const property = fc.asyncProperty(fc.scheduler(), fc.integer(), (scheduler, dice) =>
@@ -17,7 +17,7 @@ export async function runSchedules(numRuns: number, seed?: number): Promise<Outc
   const details = await fc.check(property, {
     numRuns,
     ...(seed !== undefined && { seed }),
-    // What the scheduler chose cannot be made smaller.
+    // The choices of the scheduler cannot be shrunk.
     endOnFailure: true,
     includeErrorInReport: true,
   });

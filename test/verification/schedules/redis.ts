@@ -4,21 +4,21 @@ import type { Step } from "./time.js";
 
 export interface Redis {
   /** The connection of one replica. */
-  connect(who: string): Cache;
+  connect(replica: string): Cache;
 }
 
 /**
- * The worst Redis there can be: whoever asks gets anything that was ever written under that name, or nothing. So
- * writes need not be lost or late by themselves, nor servers restarted, replaced or cut off.
+ * The worst possible Redis: a read returns anything that was ever written under that name, or nothing. That covers lost
+ * and late writes, and servers that are restarted, replaced or unreachable.
  */
 export function createRedis(step: Step, dice: Dice): Redis {
   const everWritten = new Map<string, string[]>();
 
   return {
-    connect: (who) => ({
+    connect: (replica) => ({
       inUse: true,
       async get(name) {
-        await step(`${who} hears from Redis`);
+        await step(`${replica} reads from Redis`);
         const entries = everWritten.get(name) ?? [];
         return entries[dice.below(entries.length + 1)];
       },

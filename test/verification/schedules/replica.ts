@@ -14,9 +14,9 @@ export interface Replica extends KeyCache {
   readonly authentication: Authentication;
   readonly clock: MachineClock;
   databaseTime(): Date;
-  /** How often it has asked Postgres for a key or a workspace. */
-  readonly readings: number;
-  /** How often Redis had something for it. */
+  /** The number of its reads of a key or a workspace from PostgreSQL. */
+  readonly reads: number;
+  /** The number of its hits in Redis. */
   readonly hits: number;
   renewLease(): Promise<void>;
 }
@@ -28,49 +28,49 @@ export interface Machine {
   readonly postgres: ChangeSource & KeyCacheSources;
 }
 
-/** The real lease, fence and holdings, put together as the application does it, on a simulated machine. */
+/** The production lease, change log and key cache, composed as in the application, on a simulated machine. */
 export function startReplica(
   { name, clock, cache, postgres }: Machine,
   leaseMs: number,
   beginning: Snapshot,
-  mostRemembered: number,
+  maxRemembered: number,
   tally: Tally,
 ): Replica {
-  let questions = 0;
-  let readings = 0;
+  let polls = 0;
+  let reads = 0;
   let hits = 0;
 
-  const changes = createChangeLog(beginning, "the one", mostRemembered);
-  const { isCurrent: admit } = changes;
-  changes.isCurrent = (fact) => {
-    const admitted = admit(fact);
-    if (!admitted) tally.fenced += 1;
-    return admitted;
+  const changeLog = createChangeLog(beginning, "timeline 1", maxRemembered);
+  const { isCurrent } = changeLog;
+  changeLog.isCurrent = (versioned) => {
+    const current = isCurrent(versioned);
+    if (!current) tally.fenced += 1;
+    return current;
   };
 
   const source: ChangeSource = {
     connect: postgres.connect,
     startTimeline: postgres.startTimeline,
     changedSince(seen) {
-      questions += 1;
+      polls += 1;
       return postgres.changedSince(seen);
     },
   };
-  const lease = createLease(source, changes, leaseMs, clock);
+  const lease = createLease(source, changeLog, leaseMs, clock);
   const { ensure } = lease;
   lease.ensure = async () => {
-    const before = questions;
+    const before = polls;
     await ensure();
-    if (questions > before) tally.leaseLost += 1;
+    if (polls > before) tally.leaseLost += 1;
   };
 
   const sources: KeyCacheSources = {
     readKeyRecord(hash) {
-      readings += 1;
+      reads += 1;
       return postgres.readKeyRecord(hash);
     },
     readWorkspaceState(workspaceId) {
-      readings += 1;
+      reads += 1;
       return postgres.readWorkspaceState(workspaceId);
     },
     makeDurable: postgres.makeDurable,
@@ -85,22 +85,22 @@ export function startReplica(
     },
   };
 
-  const holdings = createKeyCache(lease, changes, counted, sources, 1_000_000);
+  const keyCache = createKeyCache(lease, changeLog, counted, sources, 1_000_000);
   return {
-    ...holdings,
+    ...keyCache,
     name,
-    authentication: createAuthentication("the operator", holdings, { record() {} }, lease.databaseTime),
+    authentication: createAuthentication("the operator", keyCache, { record() {} }, lease.databaseTime),
     clock,
     databaseTime: lease.databaseTime,
-    get readings() {
-      return readings;
+    get reads() {
+      return reads;
     },
     get hits() {
       return hits;
     },
     async renewLease() {
       await lease.renew();
-      holdings.confirm();
+      keyCache.confirm();
     },
   };
 }

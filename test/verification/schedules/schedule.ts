@@ -15,53 +15,56 @@ import { expired, missing, missingAtEnd, overdue } from "./verdict.js";
 
 const leaseMs = 250;
 
-/** What the lease time is changed to, and from. */
+/** The other lease time, in schedules that change it. */
 const longLeaseMs = 1_000;
 
-/** Long enough for changes to be acknowledged and calls to be made afterwards. */
-const mostUsually = { steps: 60, calls: 7, lateCalls: 0, renewals: 4, writes: 2, passages: 10 };
+/** Long enough for changes to be acknowledged and for calls afterwards. */
+const defaultLimits = { steps: 60, calls: 7, lateCalls: 0, renewals: 4, writes: 2, passages: 10 };
 
-/** Every fourth schedule is about calls whose bodies come late: those take several steps each. */
-const mostWithLateCalls = { ...mostUsually, steps: 80, calls: 1, lateCalls: 5 };
+/** Every fourth schedule is about calls whose bodies arrive late. These take several steps each. */
+const lateCallLimits = { ...defaultLimits, steps: 80, calls: 1, lateCalls: 5 };
 
-/** Every fourth is about clocks: that a lease outlasts a change by a millisecond is seen only if nothing else happens then. */
-const mostAboutClocks = { ...mostUsually, calls: 12, renewals: 0, writes: 1, passages: 4 };
+/**
+ * Every fourth is about clocks. A lease that outlasts the wait of a change by a millisecond is detected only if nothing
+ * else happens at that moment.
+ */
+const clockLimits = { ...defaultLimits, calls: 12, renewals: 0, writes: 1, passages: 4 };
 
-/** Every fourth is about the lease time: it is changed while the replicas run, by two operators at times. */
-const mostAboutLeaseTime = { ...mostUsually, steps: 100, calls: 4, renewals: 2, writes: 1, passages: 30 };
+/** Every fourth is about the lease time, which one or two operators change while the replicas run. */
+const leaseTimeLimits = { ...defaultLimits, steps: 100, calls: 4, renewals: 2, writes: 1, passages: 30 };
 
-/** Clocks that are being corrected: that of a holder may be the slowest, that of a writer the fastest there can be. */
+/** Clocks under correction: a lease holder may have the slowest possible clock, a writer the fastest. */
 const speeds: [number, number] = [11 / 12, 13 / 12];
 
-/** By how many milliseconds a machine's time of day differs from the database's. */
-const ahead: [number, number, number] = [-3_000, 0, 3_000];
+/** The differences between a machine's time of day and the database's, in milliseconds. */
+const wallOffsetsMs: [number, number, number] = [-3_000, 0, 3_000];
 
 const hash = "the hash of a key";
 
 /**
- * Runs two replicas over one Postgres and one Redis. Which of the open steps comes next, the scheduler decides; what
- * else is left to chance, the dice. Throws if a call was answered without a change acknowledged before it began.
+ * Runs two replicas with one PostgreSQL and one Redis. The scheduler chooses the next of the pending steps, and the
+ * dice make all other random choices. Throws if a response lacked a change that was acknowledged before its call began.
  */
 export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tally): Promise<void> {
   let steps = 0;
   let acknowledged = 0;
-  let wrong: string | undefined;
+  let violation: string | undefined;
 
   const dice = createDice(seed);
-  const most = dice.pick([mostUsually, mostWithLateCalls, mostAboutClocks, mostAboutLeaseTime]);
-  const isAboutClocks = most === mostAboutClocks;
-  const isAboutLeaseTime = most === mostAboutLeaseTime;
+  const limits = dice.pick([defaultLimits, lateCallLimits, clockLimits, leaseTimeLimits]);
+  const isAboutClocks = limits === clockLimits;
+  const isAboutLeaseTime = limits === leaseTimeLimits;
   let warmingUp = true;
-  const step: Step = (what) => (warmingUp ? reached : scheduler.schedule(reached, what));
+  const step: Step = (what) => (warmingUp ? done : scheduler.schedule(done, what));
   const time = createTime(step, dice);
   const firstLeaseMs = isAboutLeaseTime ? dice.pick([leaseMs, longLeaseMs]) : leaseMs;
   const postgres = createPostgres(firstLeaseMs, step, time, dice, dice.pick(speeds));
   const redis = createRedis(step, dice);
 
   const startMachine = (name: string, speed: number) => {
-    const clock = time.clockOf(name, speed, timeOfDay + dice.pick(ahead));
+    const clock = time.clockOf(name, speed, timeOfDay + dice.pick(wallOffsetsMs));
     const machine = { name, clock, cache: redis.connect(name), postgres: postgres.connect(name) };
-    /** The past may be known or unknown to a process that starts, and much or little of what follows remembered. */
+    /** A process may know the recent past when it starts or not, and may remember many changes or one. */
     const start = (): Replica =>
       startReplica(
         machine,
@@ -79,23 +82,22 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
 
   async function call(replica: Replica): Promise<void> {
     const beganAfter = acknowledged;
-    const before = { steps, readings: replica.readings, hits: replica.hits, time: postgres.time };
+    const before = { steps, reads: replica.reads, hits: replica.hits, time: postgres.time };
     try {
       const found = replica.peek(hash) ?? (await replica.get(hash));
-      const moments = postgres.history.slice(beganAfter);
-      wrong ??= missing(found, moments);
-      const verdict = verify(found?.key, undefined, replica.databaseTime);
-      const isAccepted = found?.workspaceEnabled && verdict === VerificationCode.VALID;
-      if (isAccepted) wrong ??= missingAtEnd("ok", moments);
+      const moments = postgres.versions.slice(beganAfter);
+      violation ??= missing(found, moments);
+      const code = verify(found?.key, undefined, replica.databaseTime);
+      const isAccepted = found?.workspaceEnabled && code === VerificationCode.VALID;
+      if (isAccepted) violation ??= missingAtEnd("ok", moments);
       const { expiresAt } = found?.key ?? { expiresAt: null };
-      // Unless its clock was set back meanwhile.
-      const hadExpired =
-        expiresAt !== null && expiresAt.getTime() <= Math.min(before.time, postgres.time) - hardlyAnything;
-      if (isAccepted && hadExpired) wrong ??= expired;
-      if (verdict === VerificationCode.EXPIRED) tally.over += 1;
+      // The minimum, because the database's clock may have been set back meanwhile.
+      const hadExpired = expiresAt !== null && expiresAt.getTime() <= Math.min(before.time, postgres.time) - roundingMs;
+      if (isAccepted && hadExpired) violation ??= expired;
+      if (code === VerificationCode.EXPIRED) tally.expired += 1;
       else if (!isAccepted) tally.refused += 1;
-      else if (steps === before.steps) tally.acceptedFromHoldings += 1;
-      else if (replica.readings > before.readings) tally.acceptedFromPostgres += 1;
+      else if (steps === before.steps) tally.acceptedFromMemory += 1;
+      else if (replica.reads > before.reads) tally.acceptedFromPostgres += 1;
       else if (replica.hits > before.hits) tally.acceptedFromRedis += 1;
     } catch {
       tally.unavailable += 1;
@@ -104,7 +106,10 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
 
   const lateCalls = new Set<LateCall>();
 
-  /** A call by the whole pipeline, whose body comes late. In half of them a change waits for a connection, too. */
+  /**
+   * A call through the whole pipeline, whose body arrives late. In half of these calls a change waits for a connection,
+   * too.
+   */
   async function callLate(replica: Replica): Promise<void> {
     const { name } = replica;
     const overdueAt = dice.mishap(4) ? dice.pick(["body", "statement"]) : undefined;
@@ -117,27 +122,27 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
         if (overdueAt === "body") call.letDeadlinePass();
       },
       async handle() {
-        if (call.isOverdue) wrong ??= overdue;
+        if (call.isOverdue) violation ??= overdue;
         await step(`${name} handles a call`);
         if (overdueAt === "statement") call.letDeadlinePass();
       },
       change: dice.oneIn(2)
         ? undefined
         : () => {
-            if (call.isOverdue) wrong ??= overdue;
+            if (call.isOverdue) violation ??= overdue;
             return postgres.writeAsKey(name, () => {
               tally.changedAsKey += 1;
-              wrong ??= missingAtEnd("ok", postgres.history.slice(acknowledged));
+              violation ??= missingAtEnd("ok", postgres.versions.slice(acknowledged));
             });
           },
     });
     lateCalls.add(call);
-    const { bodyCame, code } = await call.run();
+    const { bodyArrived, code } = await call.run();
     lateCalls.delete(call);
-    wrong ??= missingAtEnd(code, postgres.history.slice(boundBy));
+    violation ??= missingAtEnd(code, postgres.versions.slice(boundBy));
     if (code === "application/deadline_exceeded") tally.overdue += 1;
     else if (code === "ok") tally.acceptedLate += 1;
-    else if (bodyCame && code !== "unavailable") tally.refusedLate += 1;
+    else if (bodyArrived && code !== "unavailable") tally.refusedLate += 1;
   }
 
   async function write(replica: Replica): Promise<void> {
@@ -150,25 +155,25 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
         tally.acknowledged += 1;
         return;
       } catch {
-        tally.repeated += 1;
+        tally.retried += 1;
       }
     }
   }
 
-  /** By somebody with clocks of their own, who tries again when a connection is lost. */
-  async function changeLeaseTime(who: string, ms: number): Promise<void> {
-    const clock = time.clockOf(who, dice.pick(speeds), timeOfDay);
+  /** By an operator with clocks of their own, who retries when a connection is lost. */
+  async function changeLeaseTime(operator: string, ms: number): Promise<void> {
+    const clock = time.clockOf(operator, dice.pick(speeds), timeOfDay);
     for (;;) {
       try {
-        if (await setLeaseTime(postgres.leaseTimes(who), ms, clock)) tally.leaseTimeChanged += 1;
+        if (await setLeaseTime(postgres.leaseTimes(operator), ms, clock)) tally.leaseTimeChanged += 1;
         return;
       } catch {
-        // once more
+        // retry
       }
     }
   }
 
-  /** A change follows at once, and calls: that is when a lease may be left that is longer than the change waits. */
+  /** A change and calls follow at once, when there may still be a lease that is longer than the wait of the change. */
   async function changeLeaseTimeAndWrite(): Promise<void> {
     await changeLeaseTime("an operator", firstLeaseMs === leaseMs ? longLeaseMs : leaseMs);
     const { replica } = dice.pick(machines);
@@ -177,8 +182,8 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
     for (const machine of machines) void call(machine.replica);
   }
 
-  // In a third of the schedules: few of the longer stories survive it. Of a machine's two clocks, one jumps: nobody could tell
-  // a jump of both from time that has passed.
+  // In a third of the schedules, because few long sequences of events complete after a jump. Only one of a machine's
+  // two clocks jumps: a jump of both cannot be distinguished from time that has passed.
   const clocksJump = dice.oneIn(isAboutClocks ? 2 : 3);
   const monotonicJumps = dice.oneIn(2);
 
@@ -188,63 +193,64 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
   }
 
   function passTime(): void {
-    // Where the lease time changes, many wait, and each goes on as early as it may.
+    // While the lease time changes, many sleep, and each continues as early as possible.
     const kind = isAboutLeaseTime ? 0 : dice.below(clocksJump ? 10 : 8);
-    if (kind < 4) time.passUntilNextAwakening();
+    if (kind < 4) time.passUntilNextWake();
     else if (kind < 5) time.pass(leaseMs / 2);
-    // Too short to be noticed, or longer than a lease.
+    // A suspension too short to be detected, or longer than a lease.
     else if (kind < 8) dice.pick(machines).clock.suspend(dice.pick([4, 4, isAboutClocks ? 4 : 2 * leaseMs]));
     else if (kind < 9) jump(dice.pick(machines).clock);
     else postgres.setClockBack(1_000);
   }
 
   async function repeat(times: number, what: string, act: () => Promise<void> | void): Promise<void> {
-    for (let done = 0; done < times; done++) {
+    for (let count = 0; count < times; count++) {
       await step(what);
       await act();
     }
   }
 
-  // As if there had been a call before: otherwise most schedules would end before anything is held.
+  // Warm the cache with a call. Otherwise most schedules would end before anything is cached.
   for (const { replica } of machines) if (isAboutClocks || isAboutLeaseTime || dice.oneIn(2)) void call(replica);
   await settled();
   warmingUp = false;
 
   for (const machine of machines) {
     const { name } = machine;
-    void repeat(most.lateCalls, `${name} gets headers`, () => void callLate(machine.replica));
-    void repeat(most.calls, `${name} is called`, () => void call(machine.replica));
-    void repeat(most.renewals, `${name} renews its lease`, () => machine.replica.renewLease().catch(() => {}));
+    void repeat(limits.lateCalls, `${name} gets headers`, () => void callLate(machine.replica));
+    void repeat(limits.calls, `${name} is called`, () => void call(machine.replica));
+    void repeat(limits.renewals, `${name} renews its lease`, () => machine.replica.renewLease().catch(() => {}));
     const restart = () => {
       machine.replica = machine.start();
     };
     if (dice.mishap(4)) void repeat(1, `${name} starts again`, restart);
   }
   for (const writer of isAboutClocks || isAboutLeaseTime ? ["one"] : ["one", "another"])
-    void repeat(most.writes, `${writer} begins a change`, () => write(dice.pick(machines).replica));
+    void repeat(limits.writes, `${writer} begins a change`, () => write(dice.pick(machines).replica));
   if (isAboutLeaseTime) {
     void repeat(1, "an operator begins", changeLeaseTimeAndWrite);
-    // Who wants it as it was, and begins while the first one waits for the longer leases to end.
+    // The other operator restores the first lease time, and begins while the first one waits for the longer leases to
+    // end.
     const another = () => changeLeaseTime("another operator", firstLeaseMs);
     if (dice.oneIn(2)) void time.passed(longLeaseMs, "another operator begins").then(another);
   }
-  void repeat(most.passages, "time passes", passTime);
+  void repeat(limits.passages, "time passes", passTime);
 
-  while (scheduler.count() > 0 && steps < most.steps && wrong === undefined) {
+  while (scheduler.count() > 0 && steps < limits.steps && violation === undefined) {
     await scheduler.waitOne();
     await settled();
     steps += 1;
   }
-  for (const call of lateCalls) call.abandon();
-  if (wrong !== undefined) throw new Error(wrong);
+  for (const call of lateCalls) call.disconnect();
+  if (violation !== undefined) throw new Error(violation);
 }
 
-const reached = Promise.resolve();
+const done = Promise.resolve();
 
 /** In milliseconds: sums of fractions are not exact. */
-const hardlyAnything = 1e-3;
+const roundingMs = 1e-3;
 
-/** When everything that can go on has gone on, up to its next step: a tick comes after all promises. */
+/** Resolves when everything has run up to its next step: a tick comes after all promises. */
 function settled(): Promise<void> {
   return new Promise((resolve) => process.nextTick(resolve));
 }

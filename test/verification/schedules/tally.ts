@@ -1,41 +1,41 @@
-/** What happened over all schedules. One in which nothing happens proves nothing. */
+/** The number of events in all schedules. A schedule without events proves nothing. */
 export interface Tally {
-  acceptedFromHoldings: number;
+  acceptedFromMemory: number;
   acceptedFromRedis: number;
   acceptedFromPostgres: number;
   refused: number;
-  /** Keys that had ended, or expired. */
-  over: number;
+  /** Keys that were ended, or have expired. */
+  expired: number;
   unavailable: number;
-  /** A fact was not used, because a known change is missing in it. */
+  /** A value was not used, because a known change is missing in it. */
   fenced: number;
-  /** A call found the lease lost, and had to ask for changes. */
+  /** A call found the lease lost, and had to poll for changes. */
   leaseLost: number;
   acknowledged: number;
-  /** A write was repeated, because nobody knew what had become of it. */
-  repeated: number;
-  /** Calls whose body came late. */
+  /** A write was retried, because its outcome was unknown. */
+  retried: number;
+  /** Calls whose body arrived late. */
   acceptedLate: number;
   refusedLate: number;
   overdue: number;
-  /** Changes that a key asked for, and that were made. */
+  /** Changes that a key requested and that were committed. */
   changedAsKey: number;
-  /** The lease time was changed, by all of the steps. */
+  /** The lease time was changed, through all steps. */
   leaseTimeChanged: number;
 }
 
 export function createTally(): Tally {
   return {
-    acceptedFromHoldings: 0,
+    acceptedFromMemory: 0,
     acceptedFromRedis: 0,
     acceptedFromPostgres: 0,
     refused: 0,
-    over: 0,
+    expired: 0,
     unavailable: 0,
     fenced: 0,
     leaseLost: 0,
     acknowledged: 0,
-    repeated: 0,
+    retried: 0,
     acceptedLate: 0,
     refusedLate: 0,
     overdue: 0,

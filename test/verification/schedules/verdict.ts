@@ -1,30 +1,34 @@
 import type { KeyState } from "../../../src/revocation/key-state.js";
 import type { Contents } from "./postgres.js";
 
-/** How every complaint ends. */
+/** How every message of a violation ends, unless one of those below applies. */
 export const outdated = "a change is missing that was acknowledged before the call began";
 
 /**
- * What is wrong with an answer, given what the database said from the last change that was acknowledged before the call
- * began until now: of the key and of its workspace, the answer must agree with some moment of it.
+ * The violation in the result of a lookup, if any. `moments` are the contents of the database from the last change that
+ * was acknowledged before the call began until now. The result must agree with one of them on the key, and with one of
+ * them on the workspace.
  */
 export function missing(found: KeyState | undefined, moments: readonly Contents[]): string | undefined {
   if (!moments.some((moment) => agreesOnKey(found, moment)))
-    return `a key was taken for ${found ? `${stateOf(found.key)}, of ${found.key.externalId}` : "deleted"}: ${outdated}`;
+    return `a key was read as ${found ? `${stateOf(found.key)}, of ${found.key.externalId}` : "deleted"}: ${outdated}`;
   if (found !== undefined && !moments.some((moment) => found.workspaceEnabled === moment.workspaceEnabled))
-    return `a workspace was taken for ${stateOf({ enabled: found.workspaceEnabled })}: ${outdated}`;
+    return `a workspace was read as ${stateOf({ enabled: found.workspaceEnabled })}: ${outdated}`;
   return undefined;
 }
 
-/** What is wrong with the end of a call, given what the database said from the moment that it is bound by until now. */
+/**
+ * The violation in the result of a call, if any. `moments` are the contents of the database since the call was bound by
+ * them.
+ */
 export function missingAtEnd(code: string, moments: readonly Contents[]): string | undefined {
-  const explains = explanations[code];
-  if (explains === undefined || explains.every((explain) => moments.some(explain))) return undefined;
+  const conditions = requiredConditions[code];
+  if (conditions === undefined || conditions.every((holds) => moments.some(holds))) return undefined;
   return `a call ended with ${code}: ${outdated}`;
 }
 
-/** Each of these must have been so at some moment. What is unavailable, or overdue, needs no explanation. */
-const explanations: Readonly<Record<string, readonly ((moment: Contents) => boolean)[]>> = {
+/** Each of these must have held at some moment. The codes `unavailable` and `deadline_exceeded` are always allowed. */
+const requiredConditions: Readonly<Record<string, readonly ((moment: Contents) => boolean)[]>> = {
   ok: [
     ({ workspaceEnabled }) => workspaceEnabled,
     ({ keyEnabled, keyDeleted, keyEnded }) => keyEnabled && !keyDeleted && !keyEnded,
@@ -35,11 +39,11 @@ const explanations: Readonly<Record<string, readonly ((moment: Contents) => bool
   "authentication/key_expired": [({ keyEnded, keyExpiresAt }) => keyEnded || keyExpiresAt !== null],
 };
 
-/** What is wrong with a call that is accepted although, by the database's clock, its key had expired before it began. */
+/** The violation of a call that is accepted although its key had expired before it began, by the database's clock. */
 export const expired = "a key was accepted that had expired before the call began";
 
-/** What is wrong with a call that runs although its deadline has passed. */
-export const overdue = "a call was begun whose deadline had passed";
+/** The violation of a call that runs although its deadline has passed. */
+export const overdue = "a call was begun after its deadline";
 
 function agreesOnKey(found: KeyState | undefined, moment: Contents): boolean {
   if (found === undefined || moment.keyDeleted) return found === undefined && moment.keyDeleted;
