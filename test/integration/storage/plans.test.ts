@@ -143,43 +143,37 @@ const scans: typeof pages = [
   ],
 ];
 
-describe.each(["force_custom_plan", "force_generic_plan", "auto"])(
-  "query plans with plan_cache_mode %s",
-  (planCacheMode) => {
-    const runs = 8; // PostgreSQL may cache a generic plan from the sixth execution on
+describe.each(["force_custom_plan", "force_generic_plan", "auto"])("query plans with %s", (planCacheMode) => {
+  const runs = 8; // PostgreSQL may cache a generic plan from the sixth execution on
 
-    it("the change poll reads no unchanged row, even without planner statistics", async () => {
-      const { snapshot } = await createChangesStore(schema.db).readTerms();
-      // As while transactions are in progress.
-      const since = { ...snapshot, inProgress: [snapshot.xmin - 3, snapshot.xmin - 1] };
-      const read = await countRowsRead(planCacheMode, async (db) => {
-        for (let run = 0; run < runs; run++) await createChangesStore(db).changedSince(since);
-      });
-      expect(read).toBe(0);
+  it("the change poll reads no unchanged row, even without planner statistics", async () => {
+    const { snapshot } = await createChangesStore(schema.db).readTerms();
+    // As while transactions are in progress.
+    const since = { ...snapshot, inProgress: [snapshot.xmin - 3, snapshot.xmin - 1] };
+    const read = await countRowsRead(planCacheMode, async (db) => {
+      for (let run = 0; run < runs; run++) await createChangesStore(db).changedSince(since);
     });
+    expect(read).toBe(0);
+  });
 
-    it.each(pages)("a list of %s reads little more than the rows that it returns", async (_name, maxRows, list) => {
-      await schema.sql`analyze keys, identities`;
-      let found = 0;
-      const read = await countRowsRead(planCacheMode, async (db) => {
-        for (let run = 0; run < runs; run++) found = (await list(db)).rows.length;
-      });
-      await schema.sql`delete from pg_statistic where starelid in ('keys'::regclass, 'identities'::regclass)`;
-      expect(found).toBeGreaterThan(0);
-      expect(read / runs).toBeLessThanOrEqual(maxRows);
+  it.each(pages)("a list of %s reads little more than the rows that it returns", async (_name, maxRows, list) => {
+    await schema.sql`analyze keys, identities`;
+    let found = 0;
+    const read = await countRowsRead(planCacheMode, async (db) => {
+      for (let run = 0; run < runs; run++) found = (await list(db)).rows.length;
     });
+    await schema.sql`delete from pg_statistic where starelid in ('keys'::regclass, 'identities'::regclass)`;
+    expect(found).toBeGreaterThan(0);
+    expect(read / runs).toBeLessThanOrEqual(maxRows);
+  });
 
-    it.each(scans)(
-      "a list of %s scans a bounded number of rows, and returns where the scan ended",
-      async (_name, maxRows, list) => {
-        await schema.sql`analyze keys, identities, audit_events`;
-        let page: ScannedPage<unknown> | undefined;
-        const read = await countRowsRead(planCacheMode, async (db) => {
-          for (let run = 0; run < runs; run++) page = await list(db);
-        });
-        expect(page).toEqual({ rows: [], scannedTo: expect.any(String) });
-        expect(read / runs).toBeLessThanOrEqual(maxRows);
-      },
-    );
-  },
-);
+  it.each(scans)("a list of %s has a bounded scan, and returns where it ended", async (_name, maxRows, list) => {
+    await schema.sql`analyze keys, identities, audit_events`;
+    let page: ScannedPage<unknown> | undefined;
+    const read = await countRowsRead(planCacheMode, async (db) => {
+      for (let run = 0; run < runs; run++) page = await list(db);
+    });
+    expect(page).toEqual({ rows: [], scannedTo: expect.any(String) });
+    expect(read / runs).toBeLessThanOrEqual(maxRows);
+  });
+});

@@ -30,8 +30,8 @@ it("a response that arrives while the process is paused is no timeout, and Redis
 });
 
 /**
- * Sends two commands to Redis from another thread. Once they are answered, so are the earlier ones. Waiting for a fixed
- * time would not suffice, as a busy machine may pause Redis, too.
+ * Sends two commands to Redis from another thread. After their responses, Redis has responded to the earlier commands,
+ * too. Waiting for a fixed time would not suffice, as a busy machine may also pause Redis.
  */
 function openObserver(url: string): { waitForResponses(): void } {
   const progress = new Int32Array(new SharedArrayBuffer(4));

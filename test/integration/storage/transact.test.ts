@@ -80,7 +80,7 @@ async function run(operations: readonly Operation[], concurrency: number): Promi
 
 type State = Readonly<Record<string, unknown>>;
 
-/** Replays the events, oldest first. Each must start from the state left by the previous one. Returns the final state. */
+/** Replays the events, oldest first. Each must start from the state that the last one left. Returns the final state. */
 function replay(events: readonly ToldEvent[]): Map<string, State> {
   const present = new Map<string, State>();
   for (const { type, resourceId, before, after } of events) {

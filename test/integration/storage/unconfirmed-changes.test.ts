@@ -78,7 +78,7 @@ type Prepare = (protocol: ProtocolClient) => Promise<CallRequest>;
 const keyIdOnly: Prepare = async ({ name }) => ({ keyId: (await createKey(name)).keyId });
 const identityIdOnly: Prepare = async ({ name }) => ({ identityId: (await createIdentity(name)).identityId });
 
-describe("durability: a change whose wait for a synchronous standby was cancelled is reported as unknown:", () => {
+describe("durability: a change whose wait for a synchronous standby was cancelled is unknown, not done:", () => {
   it.each<[OperationName, Prepare]>([
     ["createKey", async () => ({ name: "new" })],
     ["updateKey", async (protocol) => ({ ...(await keyIdOnly(protocol)), enabled: false })],
