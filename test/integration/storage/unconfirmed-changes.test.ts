@@ -65,7 +65,7 @@ async function cancelWaits<T>(response: Promise<T>): Promise<T> {
 const outcomeUnknown = {
   ok: false,
   code: "application/service_unavailable",
-  detail: expect.stringContaining("whether it took effect is not known"),
+  detail: expect.stringContaining("whether it took effect is unknown"),
 };
 
 const create = <T>(operation: string, body: object) => succeed<T>(app.httpUrl, operation, key, body);
