@@ -3,8 +3,8 @@ import { createWorkspace } from "../../support/clients/http-requests.js";
 import { createDatabase, openTestApp } from "../../support/harness.js";
 import { openProxy } from "../../support/proxy.js";
 
-// An exception that nobody catches would end the service; vitest fails the run on one.
-it("connections that break in the middle of changes harm neither the service nor the data", async () => {
+// An uncaught exception would end the service. Vitest fails the run on one.
+it("connections to PostgreSQL that break during changes crash nothing and lose no acknowledged change", async () => {
   const database = await createDatabase();
   const proxy = await openProxy(database.url);
   const app = await openTestApp({ databaseUrl: proxy.url });
@@ -22,7 +22,7 @@ it("connections that break in the middle of changes harm neither the service nor
         if (response.status === 200) acknowledged.push(body.data.keyId);
         return response.status;
       });
-      // While some are under way: the first answer says that they are.
+      // The first response shows that calls are in flight.
       await Promise.race(creations);
       proxy.cut();
       const statuses = new Set(await Promise.all(creations));

@@ -20,12 +20,12 @@ afterAll(() => database.drop());
 async function openRecorded(connections: number) {
   const sent: Buffer[] = [];
   let delayMs = 0;
-  const server = createServer(async (near) => {
+  const server = createServer(async (client) => {
     await sleep(delayMs);
-    const far = connect(addressOf(database.url));
-    for (const socket of [near, far]) socket.on("error", () => {});
-    near.on("data", (bytes) => sent.push(bytes));
-    near.pipe(far).pipe(near);
+    const upstream = connect(addressOf(database.url));
+    for (const socket of [client, upstream]) socket.on("error", () => {});
+    client.on("data", (bytes) => sent.push(bytes));
+    client.pipe(upstream).pipe(client);
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
   const db = openDatabase(byPort(database.url, (server.address() as AddressInfo).port), {
@@ -154,7 +154,7 @@ describe("cancellation of a statement", () => {
   it("at any moment affects no other statement: all others get their own results", async () => {
     const { db } = await openRecorded(2);
     let cancelled = 0;
-    const ask = async (number: number) => {
+    const run = async (number: number) => {
       const seconds = number % 3 === 0 ? 0.01 : 0;
       const { result, abort } = start(db, (sql) => sql`select ${number}::int as number, pg_sleep(${seconds})::text`);
       if (number % 3 === 0) {
@@ -167,7 +167,7 @@ describe("cancellation of a statement", () => {
       }
     };
     for (let round = 0; round < 20; round++) {
-      await Promise.all(Array.from({ length: 30 }, (_, index) => ask(round * 30 + index)));
+      await Promise.all(Array.from({ length: 30 }, (_, index) => run(round * 30 + index)));
     }
     expect(cancelled).toBeGreaterThan(20);
   });
@@ -178,10 +178,10 @@ it("a statement does not wait for a slow one while another connection is free or
   const slow = start(db, (sql) => sql`select pg_sleep(8)`);
   const end = ending(slow.result);
   await sleep(50);
-  const asked = Array.from({ length: 40 }, (_, number) =>
+  const results = Array.from({ length: 40 }, (_, number) =>
     db.runInBackground((sql) => sql`select ${number}::int as number`),
   );
-  expect((await Promise.all(asked)).map(([row]) => row?.["number"])).toEqual(asked.map((_, number) => number));
+  expect((await Promise.all(results)).map(([row]) => row?.["number"])).toEqual(results.map((_, number) => number));
   slow.abort();
   expect(await end).toMatch(/canceling statement/);
 });

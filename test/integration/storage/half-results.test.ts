@@ -12,26 +12,26 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-/** The far end of one connection to Postgres, as a saboteur sees it. */
+/** One proxied connection to PostgreSQL. */
 interface Link {
-  /** What the service's connection ends in. */
-  readonly near: Socket;
-  /** What passes on the bytes of Postgres. */
-  pass: (bytes: Buffer) => void;
+  /** The proxy's end of the connection from the service. */
+  readonly client: Socket;
+  /** Forwards the bytes that PostgreSQL sends. */
+  forward: (bytes: Buffer) => void;
 }
 
-/** A single connection to Postgres, by way of somebody who can break it at a chosen moment. */
-async function openSabotaged(): Promise<{ db: Database; link: () => Link }> {
+/** A single connection to PostgreSQL, through a proxy that can break it at a chosen moment. */
+async function openProxied(): Promise<{ db: Database; link: () => Link }> {
   let link: Link | undefined;
-  const server = createServer((near) => {
-    const far = connect(addressOf(database.url));
-    const opened: Link = { near, pass: (bytes) => void near.write(bytes) };
+  const server = createServer((client) => {
+    const upstream = connect(addressOf(database.url));
+    const opened: Link = { client, forward: (bytes) => void client.write(bytes) };
     link = opened;
-    for (const socket of [near, far]) socket.on("error", () => {});
-    near.pipe(far);
-    far.on("data", (bytes: Buffer) => opened.pass(bytes));
-    near.on("close", () => far.destroy());
-    far.on("close", () => near.destroy());
+    for (const socket of [client, upstream]) socket.on("error", () => {});
+    client.pipe(upstream);
+    upstream.on("data", (bytes: Buffer) => opened.forward(bytes));
+    client.on("close", () => upstream.destroy());
+    upstream.on("close", () => client.destroy());
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
   const db = openDatabase(byPort(database.url, (server.address() as AddressInfo).port), {
@@ -46,69 +46,70 @@ async function openSabotaged(): Promise<{ db: Database; link: () => Link }> {
   return {
     db,
     link: () => {
-      if (link === undefined) throw new Error("nobody has connected");
+      if (link === undefined) throw new Error("no connection was opened");
       return link;
     },
   };
 }
 
-/** How a statement ended: with what it returned, or as out of reach. */
-async function ending<T>(statement: PromiseLike<T>): Promise<T | "out of reach"> {
+/** The result of a statement, or "unreachable". */
+async function ending<T>(statement: PromiseLike<T>): Promise<T | "unreachable"> {
   try {
     return await statement;
   } catch (error) {
     expect(classifyError(error)?.sentence).toMatch(/cannot reach/);
-    return "out of reach";
+    return "unreachable";
   }
 }
 
-describe("a connection that breaks is never taken for an answer", () => {
-  it("a statement that comes between its error and its end is not taken for done", async () => {
-    const { db, link } = await openSabotaged();
+describe("a broken connection to PostgreSQL never yields a result", () => {
+  it("a statement sent between the error of the connection and its close does not count as done", async () => {
+    const { db, link } = await openProxied();
     await db.runInBackground((sql) => sql`create table if not exists notes (note text)`);
     const statements: Promise<unknown>[] = [];
     const emit = Socket.prototype.emit;
     onTestFinished(() => {
       Socket.prototype.emit = emit;
     });
-    // The service's end of the connection is the one whose peer is the saboteur.
-    const port = link().near.localPort;
-    const ours = (socket: Socket) => socket !== link().near && socket.remotePort === undefined && port !== undefined;
+    // The service's end of the connection is the one whose peer is the proxy.
+    const port = link().client.localPort;
+    const isServiceEnd = (socket: Socket) =>
+      socket !== link().client && socket.remotePort === undefined && port !== undefined;
     Socket.prototype.emit = function (this: Socket, name: string | symbol, ...rest: unknown[]): boolean {
-      const heard = Reflect.apply(emit, this, [name, ...rest]);
-      if (name === "error" && statements.length === 0 && ours(this)) {
+      const hadListeners = Reflect.apply(emit, this, [name, ...rest]);
+      if (name === "error" && statements.length === 0 && isServiceEnd(this)) {
         for (const note of ["first", "second"]) {
           statements.push(ending(db.runInBackground((sql) => sql`insert into notes values (${note})`)));
         }
       }
-      return heard;
+      return hadListeners;
     };
-    link().near.resetAndDestroy();
+    link().client.resetAndDestroy();
     await expect.poll(() => statements.length, { timeout: 5_000 }).toBe(2);
 
     const ends = await Promise.all(statements);
     const stored = await db.runInBackground((sql) => sql`select note from notes`);
-    expect(stored.length).toBe(ends.filter((end) => end !== "out of reach").length);
+    expect(stored.length).toBe(ends.filter((end) => end !== "unreachable").length);
   });
 
-  it("the rows of a result that broke off do not get into the next one", async () => {
-    const { db, link } = await openSabotaged();
+  it("the rows of an incomplete result do not get into the next result", async () => {
+    const { db, link } = await openProxied();
     const broken = link();
-    // Passes on what Postgres says up to the first row, and ends there.
-    broken.pass = (bytes) => {
-      const rowAt = firstMessage(bytes, "D");
-      broken.near.write(rowAt === undefined ? bytes : bytes.subarray(0, rowAt));
-      if (rowAt !== undefined) setTimeout(() => broken.near.destroy(), 50);
+    // Forwards the bytes of PostgreSQL up to and including the first row, then closes.
+    broken.forward = (bytes) => {
+      const rowEnd = endOfFirstMessage(bytes, "D");
+      broken.client.write(rowEnd === undefined ? bytes : bytes.subarray(0, rowEnd));
+      if (rowEnd !== undefined) setTimeout(() => broken.client.destroy(), 50);
     };
-    expect(await ending(db.runInBackground((sql) => sql`select 2 as number`))).toBe("out of reach");
+    expect(await ending(db.runInBackground((sql) => sql`select 2 as number`))).toBe("unreachable");
     for (let attempt = 0; attempt < 5; attempt++) {
       expect([...(await db.runInBackground((sql) => sql`select 3 as number`))]).toEqual([{ number: 3 }]);
     }
   });
 });
 
-/** Where the first message of this type ends. */
-function firstMessage(bytes: Buffer, type: string): number | undefined {
+/** The offset at which the first message of this type ends. */
+function endOfFirstMessage(bytes: Buffer, type: string): number | undefined {
   for (let at = 0; at + 5 <= bytes.length; ) {
     const end = at + 1 + bytes.readUInt32BE(at + 1);
     if (String.fromCharCode(bytes[at] ?? 0) === type) return end;

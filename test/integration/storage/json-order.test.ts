@@ -8,7 +8,7 @@ beforeAll(async () => {
 });
 afterAll(() => app.close());
 
-it("meta is given back to the letter, order of keys included", async () => {
+it("meta is returned byte for byte, with its JSON keys in their original order", async () => {
   const { key } = await createWorkspace(app.httpUrl);
   const meta = '{"zebra":1,"a":{"y":[1.5,null],"x":"ü"},"middle":true}';
   const post = (path: string, body: string) =>

@@ -19,8 +19,8 @@ afterEach(async () => {
   await database.drop();
 });
 
-/** A pool of its own, as each process has. */
-function pool(): Sql {
+/** A separate pool, as each process has one. */
+function openPool(): Sql {
   const sql = connectPostgres(database.url);
   pools.push(sql);
   return sql;
@@ -32,63 +32,63 @@ async function tablesOf(sql: Sql): Promise<string[]> {
   return rows.map(({ name }) => name);
 }
 
-async function recorded(sql: Sql) {
+async function readRecords(sql: Sql) {
   return sql<{ name: string; sha256: string; appliedAt: Date }[]>`select * from migrations order by name`;
 }
 
-/** With a folder of migrations of its own. */
-async function inFolder(test: (folder: URL, write: (name: string, text: string) => void) => Promise<void>) {
+/** Runs a test with a temporary folder of migrations. */
+async function withFolder(test: (folder: URL, write: (name: string, text: string) => void) => Promise<void>) {
   const path = mkdtempSync(join(tmpdir(), "latchkey-migrations-"));
   const write = (name: string, text: string) => writeFileSync(join(path, name), text);
   await test(pathToFileURL(`${path}/`), write).finally(() => rmSync(path, { recursive: true }));
 }
 
 describe("migrations", () => {
-  it("bring an empty database up to date and are recorded", async () => {
-    const sql = pool();
+  it("create the schema of an empty database, and are recorded", async () => {
+    const sql = openPool();
     await migrate(sql);
     expect(await tablesOf(sql)).toEqual(expect.arrayContaining(["cluster_state", "identities", "keys", "workspaces"]));
-    expect((await recorded(sql)).map(({ name }) => name)).toContain("0001_schema.sql");
+    expect((await readRecords(sql)).map(({ name }) => name)).toContain("0001_schema.sql");
   });
 
   it("are applied once: a second start changes nothing and loses nothing", async () => {
-    const sql = pool();
+    const sql = openPool();
     await migrate(sql);
-    const before = await recorded(sql);
+    const before = await readRecords(sql);
     await sql`update cluster_state set lease_ms = 41`;
     await migrate(sql);
-    expect(await recorded(sql)).toEqual(before);
+    expect(await readRecords(sql)).toEqual(before);
     expect(await sql`select lease_ms from cluster_state`).toEqual([{ leaseMs: 41 }]);
   });
 
-  it("are applied once when ten processes start at the same moment", async () => {
-    const starting = Array.from({ length: 10 }, pool);
+  it("are applied once when ten processes start concurrently", async () => {
+    const starting = Array.from({ length: 10 }, openPool);
     await Promise.all(starting.map((sql) => migrate(sql)));
-    const sql = pool();
-    const names = (await recorded(sql)).map(({ name }) => name);
+    const sql = openPool();
+    const names = (await readRecords(sql)).map(({ name }) => name);
     expect(names).toEqual([...new Set(names)]);
     expect(names).toContain("0001_schema.sql");
     expect(await sql`select count(*)::int from cluster_state`).toEqual([{ count: 1 }]);
   });
 
-  it("let several whole services start at once on one empty database", async () => {
+  it("let several replicas start concurrently on one empty database", async () => {
     const starts = await Promise.allSettled([1, 2, 3].map(() => openTestApp({ databaseUrl: database.url })));
     await Promise.all(starts.map((start) => start.status === "fulfilled" && start.value.close()));
     expect(starts.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "fulfilled"]);
   });
 
-  it("refuse to go on when an applied one was changed, name it, and change nothing", async () => {
-    const sql = pool();
+  it("fail when an applied migration was changed, name it, and change nothing", async () => {
+    const sql = openPool();
     await migrate(sql);
     await sql`update migrations set sha256 = 'another' where name = '0001_schema.sql'`;
-    const before = await recorded(sql);
+    const before = await readRecords(sql);
     await expect(migrate(sql)).rejects.toThrow(/0001_schema\.sql was changed/);
-    expect(await recorded(sql)).toEqual(before);
+    expect(await readRecords(sql)).toEqual(before);
   });
 
-  it("are applied in the order of their names, also those that come later", async () => {
-    const sql = pool();
-    await inFolder(async (folder, write) => {
+  it("are applied in the order of their names, also those added later", async () => {
+    const sql = openPool();
+    await withFolder(async (folder, write) => {
       write("0001_first.sql", "create table events (what text)");
       await migrate(sql, folder);
       write("0003_third.sql", "insert into events values ('third')");
@@ -97,15 +97,15 @@ describe("migrations", () => {
       await migrate(sql, folder);
     });
     expect(await sql`select what from events`).toEqual([{ what: "second" }, { what: "third" }]);
-    expect((await recorded(sql)).map(({ name }) => name)).toEqual([
+    expect((await readRecords(sql)).map(({ name }) => name)).toEqual([
       "0001_first.sql",
       "0002_second.sql",
       "0003_third.sql",
     ]);
   });
 
-  it("refuse a database of the development versions, say what to do, and change nothing", async () => {
-    const sql = pool();
+  it("fail on a database of a development version, state the remedy, and change nothing", async () => {
+    const sql = openPool();
     await sql`create table migrations (name text primary key, sha256 text not null, applied_at timestamptz)`;
     await sql`insert into migrations values ('0001_foundation.sql', 'its', now()), ('0002_lifecycle.sql', 'its', now())`;
     await expect(migrate(sql)).rejects.toMatchObject({
@@ -115,18 +115,18 @@ describe("migrations", () => {
     expect(await tablesOf(sql)).toEqual(["migrations"]);
   });
 
-  it("accept a database with a migration of a newer version: an old replica may restart during an upgrade", async () => {
-    const sql = pool();
+  it("accept a migration of a newer version: an old replica may restart during a rolling upgrade", async () => {
+    const sql = openPool();
     await migrate(sql);
     await sql`insert into migrations values ('9999_later.sql', 'its')`;
-    const before = await recorded(sql);
+    const before = await readRecords(sql);
     await migrate(sql);
-    expect(await recorded(sql)).toEqual(before);
+    expect(await readRecords(sql)).toEqual(before);
   });
 
-  it("leave nothing behind when one fails midway, and succeed once the obstacle is gone", async () => {
-    const sql = pool();
-    // Stands in the way of a table that is created after others.
+  it("are rolled back when one fails midway, and succeed once the conflict is gone", async () => {
+    const sql = openPool();
+    // Conflicts with a table that is created after others.
     await sql`create table keys (obstacle text)`;
     await expect(migrate(sql)).rejects.toThrow(/keys/);
     expect(await tablesOf(sql)).toEqual(["keys"]);
@@ -135,19 +135,19 @@ describe("migrations", () => {
     expect(await tablesOf(sql)).toContain("cluster_state");
   });
 
-  it("that fail do not keep other processes waiting", async () => {
-    const failing = pool();
+  it("release their advisory lock when they fail, so that other processes do not wait", async () => {
+    const failing = openPool();
     await failing`create table keys (obstacle text)`;
     await expect(migrate(failing)).rejects.toThrow();
     const [locks] = await failing`select count(*)::int as held from pg_locks
       where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())`;
     expect(locks).toEqual({ held: 0 });
     await failing`drop table keys`;
-    await migrate(pool());
+    await migrate(openPool());
   });
 
-  it("give the connection back as it was, with its limit on statements", async () => {
-    const sql = pool();
+  it("restore the statement_timeout of the connection that they release", async () => {
+    const sql = openPool();
     await migrate(sql);
     const settings = await Promise.all(Array.from({ length: 10 }, () => sql`show statement_timeout`));
     expect(new Set(settings.map(([row]) => row?.["statementTimeout"]))).toEqual(new Set(["10s"]));

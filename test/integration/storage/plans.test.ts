@@ -12,10 +12,10 @@ const rows = 30_000;
 const { quotas } = appOptions;
 
 let schema: Schema;
-/** Two workspaces, the second of which has the younger half of all keys and identities. */
+/** Two workspaces. The second has the newer half of all keys and identities. */
 let older: string;
 let younger: string;
-/** One whose keys are all disabled, and of one identity. */
+/** A workspace whose keys are all disabled, and all belong to one identity. */
 let disabled: string;
 
 beforeAll(async () => {
@@ -23,7 +23,7 @@ beforeAll(async () => {
   older = await schema.insertWorkspace();
   younger = await schema.insertWorkspace();
   const { sql } = schema;
-  // Otherwise something may be known of the tables before a test wants it.
+  // Autovacuum would collect planner statistics before a test wants them.
   await sql`alter table keys set (autovacuum_enabled = false)`;
   await sql`alter table identities set (autovacuum_enabled = false)`;
   const workspace = sql`case when n <= ${rows / 2} then ${older} else ${younger} end`;
@@ -51,11 +51,11 @@ beforeAll(async () => {
 });
 afterAll(() => schema.close());
 
-/** How many rows a piece of work reads, wherever it finds them, on one connection that plans as it is told. */
-async function rowsRead(planning: string, work: (db: Database) => Promise<unknown>): Promise<number> {
-  const more = { plan_cache_mode: planning };
+/** How many rows `work` reads, by index or sequentially, on one connection with this `plan_cache_mode`. */
+async function countRowsRead(planCacheMode: string, work: (db: Database) => Promise<unknown>): Promise<number> {
+  const more = { plan_cache_mode: planCacheMode };
   const db = openDatabase(schema.url, { connections: 1, statementMs: 10_000, more });
-  const read = async () => {
+  const readCounter = async () => {
     await db.runInBackground((sql) => sql`select pg_stat_force_next_flush()`);
     const [row] = await db.runInBackground(
       (sql) => sql<{ read: number }[]>`
@@ -65,9 +65,9 @@ async function rowsRead(planning: string, work: (db: Database) => Promise<unknow
     return row?.read ?? Number.NaN;
   };
   try {
-    const before = await read();
+    const before = await readCounter();
     await work(db);
-    return (await read()) - before;
+    return (await readCounter()) - before;
   } finally {
     await db.close();
   }
@@ -78,7 +78,7 @@ const call = { requestId: "req_of_the_plans", deadline: Number.POSITIVE_INFINITY
 const all = { externalId: undefined, enabled: undefined };
 const anyEvent = { workspaceId: undefined, type: undefined, resourceId: undefined, since: undefined, until: undefined };
 const first = { limit: 100, after: "" };
-const pages: [name: string, most: number, list: (db: Database) => Promise<ScannedPage<unknown>>][] = [
+const pages: [name: string, maxRows: number, list: (db: Database) => Promise<ScannedPage<unknown>>][] = [
   ["the first keys", 303, (db) => createKeysStore(db, quotas).listKeys(call, younger, all, first)],
   [
     "the last keys",
@@ -114,7 +114,7 @@ const pages: [name: string, most: number, list: (db: Database) => Promise<Scanne
   ],
 ];
 
-/** Filters that match nothing of thousands of rows: 5,000 are looked at, and some by the planner. */
+/** Filters that match none of thousands of rows. The statement scans 5,000 rows, and the planner reads some. */
 const scans: typeof pages = [
   [
     "the identities that contain a text",
@@ -137,43 +137,43 @@ const scans: typeof pages = [
     (db) => createAuditStore(db).listEvents(call, { ...anyEvent, workspaceId: older, type: "never" }, first),
   ],
   [
-    "the events of a time long ago",
+    "the events before 1970",
     5_050,
     (db) => createAuditStore(db).listEvents(call, { ...anyEvent, workspaceId: undefined, until: new Date(0) }, first),
   ],
 ];
 
-describe.each(["force_custom_plan", "force_generic_plan", "auto"])("with %s", (planning) => {
-  const readings = 8; // a plan may be kept from the sixth on
+describe.each(["force_custom_plan", "force_generic_plan", "auto"])("query plans with %s", (planCacheMode) => {
+  const runs = 8; // PostgreSQL may cache a generic plan from the sixth execution on
 
-  it("the question for changes reads none of what has not changed, although nothing is known of the tables", async () => {
+  it("the change poll reads no unchanged row, even without planner statistics", async () => {
     const { snapshot } = await createChangesStore(schema.db).readTerms();
     // As while transactions are in progress.
-    const seen = { ...snapshot, inProgress: [snapshot.xmin - 3, snapshot.xmin - 1] };
-    const read = await rowsRead(planning, async (db) => {
-      for (let time = 0; time < readings; time++) await createChangesStore(db).changedSince(seen);
+    const since = { ...snapshot, inProgress: [snapshot.xmin - 3, snapshot.xmin - 1] };
+    const read = await countRowsRead(planCacheMode, async (db) => {
+      for (let run = 0; run < runs; run++) await createChangesStore(db).changedSince(since);
     });
     expect(read).toBe(0);
   });
 
-  it.each(pages)("a list of %s reads little more than what it shows", async (_name, most, list) => {
+  it.each(pages)("a list of %s reads little more than the rows that it returns", async (_name, maxRows, list) => {
     await schema.sql`analyze keys, identities`;
     let found = 0;
-    const read = await rowsRead(planning, async (db) => {
-      for (let time = 0; time < readings; time++) found = (await list(db)).rows.length;
+    const read = await countRowsRead(planCacheMode, async (db) => {
+      for (let run = 0; run < runs; run++) found = (await list(db)).rows.length;
     });
     await schema.sql`delete from pg_statistic where starelid in ('keys'::regclass, 'identities'::regclass)`;
     expect(found).toBeGreaterThan(0);
-    expect(read / readings).toBeLessThanOrEqual(most);
+    expect(read / runs).toBeLessThanOrEqual(maxRows);
   });
 
-  it.each(scans)("a list of %s reads a bounded number of rows, and says where it ended", async (_name, most, list) => {
+  it.each(scans)("a list of %s has a bounded scan, and returns where it ended", async (_name, maxRows, list) => {
     await schema.sql`analyze keys, identities, audit_events`;
     let page: ScannedPage<unknown> | undefined;
-    const read = await rowsRead(planning, async (db) => {
-      for (let time = 0; time < readings; time++) page = await list(db);
+    const read = await countRowsRead(planCacheMode, async (db) => {
+      for (let run = 0; run < runs; run++) page = await list(db);
     });
     expect(page).toEqual({ rows: [], scannedTo: expect.any(String) });
-    expect(read / readings).toBeLessThanOrEqual(most);
+    expect(read / runs).toBeLessThanOrEqual(maxRows);
   });
 });

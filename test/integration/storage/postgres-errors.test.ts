@@ -18,7 +18,10 @@ const role = `limited_${process.pid}`;
 const lines: { msg: string; reason?: string }[] = [];
 const log = pino({ level: "info" }, { write: (line: string) => void lines.push(JSON.parse(line)) });
 
-/** A service whose role has no rights but on its own database, and a table that fails in the way that is asked for. */
+/**
+ * A service whose role has rights only on its own database. Inserts into `identities` fail with the SQLSTATE in the
+ * table `failures`, if there is one.
+ */
 beforeAll(async () => {
   database = await createDatabase();
   admin = openSql(database.url, { max: 1, onnotice: () => {} });
@@ -30,10 +33,10 @@ beforeAll(async () => {
   app = await openTestApp({ databaseUrl: url.href, metricsPort: 0, log });
   key = (await createWorkspace(app.httpUrl)).key;
   sql = openSql(database.url, { max: 1, onnotice: () => {} });
-  await sql`create table trouble (code text)`;
-  await sql`grant select on trouble to public`;
+  await sql`create table failures (code text)`;
+  await sql`grant select on failures to public`;
   await sql`create function fail() returns trigger language plpgsql as $$
-    declare asked text := (select code from trouble);
+    declare asked text := (select code from failures);
     begin
       if asked is not null then raise exception 'made up' using errcode = asked; end if;
       return new;
@@ -50,16 +53,16 @@ afterAll(async () => {
 
 const create = (externalId: string) => post(app.httpUrl, "/v2/identities.createIdentity", key, { externalId });
 
-it("of trouble that lasts, the log says once that it began, however many calls fail", async () => {
-  await sql`insert into trouble values ('53200')`;
-  const answers = await Promise.all(Array.from({ length: 50 }, (_, number) => create(`many_${number}`)));
-  await sql`delete from trouble`;
-  expect(answers.map(({ status }) => status)).toEqual(Array(50).fill(503));
-  const said = lines.filter(({ msg }) => msg.includes("is out of memory"));
-  expect(said).toMatchObject([{ reason: "made up" }]);
+it("an outage is logged once when it begins, however many calls fail", async () => {
+  await sql`insert into failures values ('53200')`;
+  const responses = await Promise.all(Array.from({ length: 50 }, (_, number) => create(`many_${number}`)));
+  await sql`delete from failures`;
+  expect(responses.map(({ status }) => status)).toEqual(Array(50).fill(503));
+  const logged = lines.filter(({ msg }) => msg.includes("is out of memory"));
+  expect(logged).toMatchObject([{ reason: "made up" }]);
 });
 
-describe("what is the matter with the database is told through both protocols, as unavailable", () => {
+describe("errors of PostgreSQL are returned as unavailable, with their cause, over both protocols", () => {
   it.each([
     ["53100", "The service's database is out of disk space"],
     ["53200", "The service's database is out of memory"],
@@ -70,12 +73,12 @@ describe("what is the matter with the database is told through both protocols, a
     ["57014", "The service's database is too slow at the moment"],
     ["57P01", "The service cannot reach its database"],
   ])("%s: %s", async (code, sentence) => {
-    await sql`insert into trouble values (${code})`;
+    await sql`insert into failures values (${code})`;
     try {
-      const answer = await create(`over_http_${code}`);
-      expectFailure(answer, 503, "application/service_unavailable");
-      expect(JSON.parse(answer.text).error.detail).toBe(`${sentence}. Retry after the delay in \`Retry-After\`.`);
-      expect(answer.headers["retry-after"]).toBe("1");
+      const response = await create(`over_http_${code}`);
+      expectFailure(response, 503, "application/service_unavailable");
+      expect(JSON.parse(response.text).error.detail).toBe(`${sentence}. Retry after the delay in \`Retry-After\`.`);
+      expect(response.headers["retry-after"]).toBe("1");
       const transport = createGrpcTransport({ baseUrl: `http://${app.grpcAddress}` });
       const { identities } = createLatchkeyClient({ transport, key });
       await expect(identities.createIdentity({ externalId: `over_grpc_${code}` })).rejects.toMatchObject({
@@ -84,72 +87,73 @@ describe("what is the matter with the database is told through both protocols, a
       });
       expectSuccess(await post(app.httpUrl, "/v2/keys.verifyKey", key, { key }));
     } finally {
-      await sql`delete from trouble`;
+      await sql`delete from failures`;
     }
     expectSuccess(await create(`afterwards_${code}`));
   });
 
-  it("but a mistake of our own is not taken for that", async () => {
-    await sql`insert into trouble values ('22012')`;
-    expectFailure(await create("mistaken"), 500, "application/unexpected_error");
-    await sql`delete from trouble`;
+  it("an error in a statement of the service is an unexpected error, not an outage", async () => {
+    await sql`insert into failures values ('22012')`;
+    expectFailure(await create("unexpected"), 500, "application/unexpected_error");
+    await sql`delete from failures`;
   });
 });
 
-it("when no connection is to be had, calls are told so, and served when there are some again", async () => {
+it("without available connections, calls fail with that cause, and are served once there are some again", async () => {
   await admin.unsafe(`alter role ${role} connection limit 0`);
   await admin`select pg_terminate_backend(pid) from pg_stat_activity where usename = ${role}`;
-  const told = async () => JSON.parse((await create("crowded")).text).error?.detail;
+  const detail = async () => JSON.parse((await create("crowded")).text).error?.detail;
   await expect
-    .poll(told, { timeout: 5_000 })
+    .poll(detail, { timeout: 5_000 })
     .toBe("The service's database is out of connections. Retry after the delay in `Retry-After`.");
   expectFailure(await create("crowded"), 503, "application/service_unavailable");
 
   await admin.unsafe(`alter role ${role} connection limit -1`);
   const list = async () => (await post(app.httpUrl, "/v2/keys.listKeys", key, {})).status;
   await expect.poll(list, { timeout: 5_000 }).toBe(200);
-  expectSuccess(await create("roomy"));
+  expectSuccess(await create("recovered"));
   await expect.poll(() => readMetric(app, "pool_connections", { state: "busy" })).toBe(0);
   const [row] = await admin`select count(*)::int from pg_stat_activity where usename = ${role}`;
   expect(row?.["count"]).toBeLessThanOrEqual(11);
 });
 
-it("of trouble that lasts, the log says once that it is over: when what had failed succeeds, and nothing has failed for a while", () => {
-  const told: string[] = [];
+// The end is logged when the failed statement succeeds, and none has failed for a while.
+it("an outage is logged once when it ends", () => {
+  const logged: string[] = [];
   let now = 0;
-  const write = (line: string) => void told.push(JSON.parse(line).msg);
-  const troubles = createOutageLog(pino({ level: "info" }, { write }), () => now);
-  const full = (query: string) => Object.assign(new Error("no room"), { code: "53100", query });
-  troubles.succeeded("insert");
-  troubles.failed(full("insert"));
-  troubles.failed(full("update"));
-  troubles.succeeded("insert"); // there was room for this one
+  const write = (line: string) => void logged.push(JSON.parse(line).msg);
+  const outages = createOutageLog(pino({ level: "info" }, { write }), () => now);
+  const full = (query: string) => Object.assign(new Error("disk full"), { code: "53100", query });
+  outages.succeeded("insert");
+  outages.failed(full("insert"));
+  outages.failed(full("update"));
+  outages.succeeded("insert"); // there was still space for this one
   now += 6_000;
-  troubles.succeeded("select"); // reading needs none
-  expect(told).toHaveLength(1);
-  troubles.succeeded("update");
-  troubles.succeeded("update");
-  expect(told.slice(1)).toEqual(["the database works again"]);
+  outages.succeeded("select"); // reading needs no space
+  expect(logged).toHaveLength(1);
+  outages.succeeded("update");
+  outages.succeeded("update");
+  expect(logged.slice(1)).toEqual(["the database works again"]);
 });
 
-it("trouble with connecting is over when any statement succeeds, but not what else was the matter", () => {
-  const told: string[] = [];
+it("an outage of connections ends when any statement succeeds; other outages do not", () => {
+  const logged: string[] = [];
   let now = 0;
-  const write = (line: string) => void told.push(JSON.parse(line).msg);
-  const troubles = createOutageLog(pino({ level: "info" }, { write }), () => now);
+  const write = (line: string) => void logged.push(JSON.parse(line).msg);
+  const outages = createOutageLog(pino({ level: "info" }, { write }), () => now);
   const crowded = Object.assign(new Error("too many connections"), { code: "53300" });
-  troubles.failed(crowded);
-  troubles.succeeded("select"); // on one of the connections that are left
-  expect(told).toHaveLength(1);
+  outages.failed(crowded);
+  outages.succeeded("select"); // on one of the remaining connections
+  expect(logged).toHaveLength(1);
   now += 6_000;
-  troubles.succeeded("select");
-  expect(told.slice(1)).toEqual(["the database works again"]);
+  outages.succeeded("select");
+  expect(logged.slice(1)).toEqual(["the database works again"]);
 
-  troubles.failed(crowded);
-  troubles.failed(Object.assign(new Error("no room"), { code: "53100", query: "insert" }));
+  outages.failed(crowded);
+  outages.failed(Object.assign(new Error("disk full"), { code: "53100", query: "insert" }));
   now += 6_000;
-  troubles.succeeded("select");
-  expect(told.slice(3)).toEqual([]);
-  troubles.succeeded("insert");
-  expect(told.slice(3)).toEqual(["the database works again"]);
+  outages.succeeded("select");
+  expect(logged.slice(3)).toEqual([]);
+  outages.succeeded("insert");
+  expect(logged.slice(3)).toEqual(["the database works again"]);
 });

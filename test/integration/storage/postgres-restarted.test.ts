@@ -11,18 +11,18 @@ import { openTestApp, type TestApp } from "../../support/harness.js";
 import { readMetric } from "../../support/metrics.js";
 import { type OwnPostgres, openOwnPostgres } from "../../support/own-postgres.js";
 
-/** Connections of a service: those that calls use, and the one that asks for changes. */
-const mostConnections = 11;
+/** The connections of a service: those of the pool, and the one of the change poller. */
+const maxConnections = 11;
 
 let own: OwnPostgres;
 let app: TestApp;
 let key: string;
 let sql: postgres.Sql;
-const said: string[] = [];
+const logged: string[] = [];
 
 beforeAll(async () => {
   own = await openOwnPostgres();
-  const write = (line: string) => void said.push(JSON.parse(line).msg);
+  const write = (line: string) => void logged.push(JSON.parse(line).msg);
   app = await openTestApp({ databaseUrl: own.url, metricsPort: 0, log: pino({ level: "info" }, { write }) });
   key = (await createWorkspace(app.httpUrl)).key;
   sql = openSql(own.url, { max: 1, onnotice: () => {}, backoff: () => 0.1 });
@@ -35,18 +35,18 @@ afterAll(async () => {
 
 const isServed = async () => (await post(app.httpUrl, "/v2/keys.listKeys", key, { limit: 1 })).status === 200;
 
-/** What a service uses when nothing is under way. */
-async function expectNothingLeft(): Promise<void> {
+/** Nothing is in flight, and no connection has leaked. */
+async function expectIdle(): Promise<void> {
   await expect.poll(() => readMetric(app, "pool_connections", { state: "busy" })).toBe(0);
   expect(await readMetric(app, "pool_waiting_statements")).toBe(0);
   const sessions = () =>
     sql`select from pg_stat_activity where application_name = 'latchkey'`.then(({ count }) => count);
-  // Connections that were given up have a moment left.
-  await expect.poll(sessions, { timeout: 5_000 }).toBeLessThanOrEqual(mostConnections);
+  // PostgreSQL needs a moment to end the sessions of abandoned connections.
+  await expect.poll(sessions, { timeout: 5_000 }).toBeLessThanOrEqual(maxConnections);
 }
 
-describe("PostgreSQL restarted under load, again and again", () => {
-  it("is told as unavailable, keeps what was acknowledged, and is used again without a restart of the service", async () => {
+describe("PostgreSQL restarted repeatedly under load", () => {
+  it("calls fail as unavailable, acknowledged changes survive, and the service reconnects by itself", async () => {
     const load = startLoad();
     for (const mode of ["fast", "immediate", "fast", "immediate"] as const) {
       const before = load.acknowledged.length;
@@ -56,21 +56,21 @@ describe("PostgreSQL restarted under load, again and again", () => {
     }
     await load.stop();
 
-    expect([...load.refusals].sort()).toEqual(["service_unavailable"]);
+    expect([...load.errorCodes].sort()).toEqual(["service_unavailable"]);
     const events = new Set((await listEvents(app.httpUrl, key)).map(({ resourceId }) => resourceId));
     for (const identityId of load.acknowledged) {
       expect(events.has(identityId), `the event of ${identityId}`).toBe(true);
       await succeed(app.httpUrl, "identities.getIdentity", key, { identityId });
     }
-    await expectNothingLeft();
-    // One line when it begins and one when it ends, for each thing that notices; none for each call.
-    const others = said.filter((line) => line !== "call");
-    expect(others.length, others.join("\n")).toBeLessThanOrEqual(4 * 6);
+    await expectIdle();
+    // Each component that detects the outage logs one line when it begins and one when it ends. No call logs one.
+    const outageLines = logged.filter((line) => line !== "call");
+    expect(outageLines.length, outageLines.join("\n")).toBeLessThanOrEqual(4 * 6);
   });
 });
 
-describe("PostgreSQL stopped by SIGSTOP", () => {
-  it("is told as unavailable within seconds, and served again when it goes on", async () => {
+describe("PostgreSQL paused by SIGSTOP", () => {
+  it("calls fail as unavailable within seconds, and are served again when it resumes", async () => {
     const everyCall = (): Promise<Answered[]> =>
       Promise.all([callHttp, callGrpc].flatMap((call) => [call(app, "listKeys", key), call(app, "createKey", key)]));
     own.freeze();
@@ -84,14 +84,14 @@ describe("PostgreSQL stopped by SIGSTOP", () => {
     }
     const outcomes = async () => (await everyCall()).map(({ outcome }) => outcome);
     await expect.poll(outcomes, { timeout: 10_000 }).toEqual(["OK", "OK", "OK", "OK"]);
-    await expectNothingLeft();
+    await expectIdle();
   });
 });
 
-/** Creates and reads through both protocols without a pause, and keeps what was acknowledged. */
+/** Creates and reads identities over both protocols without a pause, and records the acknowledged ones. */
 function startLoad() {
   const acknowledged: string[] = [];
-  const refusals = new Set<string>();
+  const errorCodes = new Set<string>();
   let stopped = false;
   const grpc = createGrpcTransport({ baseUrl: `http://${app.grpcAddress}` });
   const clients = [
@@ -107,13 +107,13 @@ function startLoad() {
         acknowledged.push(identityId);
         await client.identities.getIdentity({ reference: { case: "identityId", value: identityId } });
       } catch (error) {
-        refusals.add(isLatchkeyError(error) ? error.code : String(error));
+        errorCodes.add(isLatchkeyError(error) ? error.code : String(error));
       }
     }
   });
   return {
     acknowledged,
-    refusals,
+    errorCodes,
     async stop() {
       stopped = true;
       await Promise.all(working);

@@ -15,12 +15,12 @@ let server: RedisServer;
 let proxy: BackendProxy;
 let app: TestApp;
 let key: string;
-const said: string[] = [];
+const logged: string[] = [];
 
 beforeAll(async () => {
   server = await startRedis();
   proxy = await openProxy(server.url);
-  const write = (line: string) => void said.push(JSON.parse(line).msg);
+  const write = (line: string) => void logged.push(JSON.parse(line).msg);
   app = await openTestApp({
     redis: redisAt(proxy.url),
     metricsPort: 0,
@@ -34,18 +34,18 @@ afterAll(async () => {
   await server?.kill();
 });
 
-/** Calls with keys that nobody has asked about yet, through both protocols, are all served. */
+/** Calls with keys that are not cached yet are all served, over both protocols. */
 async function expectServed(): Promise<void> {
-  for (let times = 0; times < 5; times++) {
+  for (let round = 0; round < 5; round++) {
     const fresh = await succeed<{ key: string }>(app.httpUrl, "keys.createKey", key, { scopes: ["keys.read"] });
     for (const call of [callHttp, callGrpc])
       expect(await call(app, "listKeys", fresh.key)).toMatchObject({ outcome: "OK" });
   }
 }
 
-const saidOf = (words: RegExp) => said.filter((line) => words.test(line)).length;
+const countLogged = (pattern: RegExp) => logged.filter((line) => pattern.test(line)).length;
 
-it("a Redis that is full is still read, calls are served, and the log says once that it stores nothing, and that it does", async () => {
+it("a full Redis is still read, calls are served, and the start and end of the outage are logged once", async () => {
   await redisInUse(app);
   await server.admin.config("SET", "maxmemory-policy", "noeviction");
   await server.admin.config("SET", "maxmemory", "1");
@@ -53,37 +53,37 @@ it("a Redis that is full is still read, calls are served, and the log says once 
   await expectServed();
   expect(await server.admin.dbsize()).toBe(before);
   expect(await readMetric(app, "redis_in_use")).toBe(1);
-  expect(saidOf(/Redis refuses writes/)).toBe(1);
+  expect(countLogged(/Redis refuses writes/)).toBe(1);
 
   await server.admin.config("SET", "maxmemory", "0");
   await expectServed();
   await expect.poll(() => server.admin.dbsize()).toBeGreaterThan(before);
-  expect([saidOf(/Redis refuses writes/), saidOf(/Redis accepts writes again/)]).toEqual([1, 1]);
+  expect([countLogged(/Redis refuses writes/), countLogged(/Redis accepts writes again/)]).toEqual([1, 1]);
 });
 
-it("a Redis that is full cannot count requests, and stays in use for what it has", async () => {
-  const told: { msg: string; operation?: string }[] = [];
-  const log = pino({ level: "info" }, { write: (line: string) => void told.push(JSON.parse(line)) });
+it("a full Redis cannot count requests for rate limits, and stays in use as a cache", async () => {
+  const records: { msg: string; operation?: string }[] = [];
+  const log = pino({ level: "info" }, { write: (line: string) => void records.push(JSON.parse(line)) });
   const rateLimit = { requests: 1_000, windowSeconds: 600 };
   const limited = await openTestApp({ redis: redisAt(server.url), rateLimit, metricsPort: 0, log });
   onTestFinished(() => limited.close());
   await redisInUse(limited);
   const keys: string[] = [];
   for (let number = 0; number < 10; number++) keys.push((await createWorkspace(limited.httpUrl)).key);
-  for (const held of keys) await callHttp(limited, "listKeys", held);
+  for (const cached of keys) await callHttp(limited, "listKeys", cached);
 
   await server.admin.config("SET", "maxmemory-policy", "noeviction");
   await server.admin.config("SET", "maxmemory", "1");
   onTestFinished(() => server.admin.config("SET", "maxmemory", "0").then(() => {}));
-  for (const held of keys) {
-    expect(await callHttp(limited, "listKeys", held)).toMatchObject({ outcome: "OK" });
+  for (const cached of keys) {
+    expect(await callHttp(limited, "listKeys", cached)).toMatchObject({ outcome: "OK" });
     expect(await readMetric(limited, "redis_in_use")).toBe(1);
   }
-  const counting = told.filter(({ operation }) => operation === "EVALSHA");
-  expect(counting).toMatchObject([{ msg: "Redis refuses writes; existing entries are still read" }]);
+  const refusedCounts = records.filter(({ operation }) => operation === "EVALSHA");
+  expect(refusedCounts).toMatchObject([{ msg: "Redis refuses writes; existing entries are still read" }]);
 });
 
-it("a Redis that is stopped by SIGSTOP holds nobody up, and is used again when it goes on", async () => {
+it("a Redis paused by SIGSTOP is bypassed without blocking calls, and used again when it resumes", async () => {
   await redisInUse(app);
   server.freeze();
   await expectServed();
@@ -93,7 +93,7 @@ it("a Redis that is stopped by SIGSTOP holds nobody up, and is used again when i
   await expectServed();
 });
 
-it("a Redis that is restarted, and loads its data at first, holds nobody up, and is used when it has loaded", async () => {
+it("a restarted Redis is bypassed without blocking calls while it loads its data, and used afterwards", async () => {
   await redisInUse(app);
   const loading = createServer((socket) => {
     socket.on("error", () => {});

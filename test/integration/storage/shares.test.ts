@@ -17,20 +17,24 @@ afterAll(async () => {
   await database.drop();
 });
 
-/** How long the database takes for a statement of these tests. */
+/** The duration of a statement of these tests in PostgreSQL. */
 const statementMs = 30;
 
 const work = (sql: Statement) => sql`select pg_sleep(${statementMs / 1_000})::text`;
-const callOf = (more: Partial<Call>): Call => ({ requestId: "req_test", deadline: Number.POSITIVE_INFINITY, ...more });
+const callOf = (fields: Partial<Call>): Call => ({
+  requestId: "req_test",
+  deadline: Number.POSITIVE_INFINITY,
+  ...fields,
+});
 
-/** Runs statements on and on, so many at a time, until it is stopped. Resolves to how many were refused. */
-function keepRunning(count: number, statement: () => Promise<unknown>) {
+/** Runs statements with this concurrency until it is stopped. Stopping resolves to how many were shed. */
+function startLoad(concurrency: number, statement: () => Promise<unknown>) {
   let stopped = false;
-  let refused = 0;
-  const running = Array.from({ length: count }, async () => {
+  let shed = 0;
+  const running = Array.from({ length: concurrency }, async () => {
     while (!stopped) {
       await statement().catch(async () => {
-        refused += 1;
+        shed += 1;
         await sleep(statementMs);
       });
     }
@@ -38,22 +42,22 @@ function keepRunning(count: number, statement: () => Promise<unknown>) {
   return async () => {
     stopped = true;
     await Promise.all(running);
-    return refused;
+    return shed;
   };
 }
 
-describe("who asks for more than can be served is refused, and refuses nobody else:", () => {
-  it("a stranger who has keys looked up, on one connection, of those on other connections", async () => {
+describe("load shedding affects only the account that overloads the pool:", () => {
+  it("lookups on one client connection do not affect lookups on others", async () => {
     const connection = {};
-    const stop = keepRunning(300, () => db.readShared(callOf({ connection }), work));
-    await sleep(2_000); // until the queue stands
-    for (let times = 0; times < 5; times++) await db.readShared(callOf({ connection: {} }), work);
+    const stop = startLoad(300, () => db.readShared(callOf({ connection }), work));
+    await sleep(2_000); // until there is a standing queue
+    for (let round = 0; round < 5; round++) await db.readShared(callOf({ connection: {} }), work);
     expect(await stop()).toBeGreaterThan(0);
   });
 
-  it("a workspace, of others, of lookups, of revocations and of the operator", async () => {
-    const stop = keepRunning(300, () => db.run(callOf({ workspaceId: "attacker" }), work));
-    const stopRevocations = keepRunning(50, () => db.run(callOf({ workspaceId: "attacker", revokes: true }), work));
+  it("one workspace does not affect others, lookups, revocations or the operator", async () => {
+    const stop = startLoad(300, () => db.run(callOf({ workspaceId: "attacker" }), work));
+    const stopRevocations = startLoad(50, () => db.run(callOf({ workspaceId: "attacker", revokes: true }), work));
     await sleep(2_000);
     const others = [
       callOf({ workspaceId: "other" }),

@@ -17,8 +17,8 @@ beforeEach(async () => {
   for (let i = 0; i < 3; i++) keyIds.push(await schema.insertKey(workspaceId));
 });
 
-describe("a change that can alter a decision stamps the row with its transaction", () => {
-  it("disabling a workspace, and enabling it again", async () => {
+describe("a change that can alter an authorization decision stamps the row with its transaction id", () => {
+  it("of a workspace: disabled, and enabled again", async () => {
     await disableRow(schema.sql, workspaceId);
     expect(await schema.isWorkspaceStamped(workspaceId)).toBe(true);
     await schema.sql`update workspaces set disabled_at = null, disabled_reason = null where workspace_id = ${workspaceId}`;
@@ -32,17 +32,17 @@ describe("a change that can alter a decision stamps the row with its transaction
     ["expiry", () => schema.sql`expires_at = now()`],
     ["secret", () => schema.sql`hash = decode(${hashSecret(mintId("key"))}, 'hex')`],
     ["deletion, even with another stamp", () => schema.sql`deleted_at = now(), changed_xid = '7'`],
-  ])("a key's %s", async (_what, assignment) => {
+  ])("of a key: %s", async (_name, assignment) => {
     await schema.sql`update keys set ${assignment()} where key_id = ${keyIds[1] ?? ""}`;
     expect(await schema.areKeysStamped(workspaceId)).toEqual([false, true, false]);
   });
 
-  it("a change of many keys, all of them", async () => {
+  it("of many keys at once: every row", async () => {
     await schema.sql`update keys set enabled = false where workspace_id = ${workspaceId}`;
     expect(await schema.areKeysStamped(workspaceId)).toEqual([true, true, true]);
   });
 
-  it("the deletion of an identity: one row, whatever the number of its keys", async () => {
+  it("deletion of an identity: one row, whatever the number of its keys", async () => {
     const identityId = mintId("id");
     await schema.sql`
       insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
@@ -54,18 +54,18 @@ describe("a change that can alter a decision stamps the row with its transaction
     expect(await schema.areKeysStamped(workspaceId)).toEqual([false, false, false]);
   });
 
-  it("nothing, when the transaction is rolled back", async () => {
-    const undone = schema.sql.begin(async (transaction) => {
+  it("not if the transaction is rolled back", async () => {
+    const rolledBack = schema.sql.begin(async (transaction) => {
       await disableRow(transaction, workspaceId);
-      throw new Error("changed my mind");
+      throw new Error("rolled back by the test");
     });
-    await expect(undone).rejects.toThrow("changed my mind");
+    await expect(rolledBack).rejects.toThrow("rolled back by the test");
     expect(await schema.isWorkspaceStamped(workspaceId)).toBe(false);
   });
 });
 
-describe("a change that alters no decision leaves the stamp as it is", () => {
-  it("the name of a workspace, and what was noted about its disabling", async () => {
+describe("a change that alters no authorization decision leaves the stamp unchanged", () => {
+  it("the name of a workspace, and the note on why it is disabled", async () => {
     await disableRow(schema.sql, workspaceId);
     await schema.sql`update workspaces set name = 'other', disabled_note = 'note' where workspace_id = ${workspaceId}`;
     expect(await schema.isWorkspaceStamped(workspaceId)).toBe(false);
@@ -77,9 +77,9 @@ describe("a change that alters no decision leaves the stamp as it is", () => {
   });
 
   it("a new workspace and a new key", async () => {
-    const made = await schema.insertWorkspace();
-    await schema.insertKey(made);
-    expect(await schema.isWorkspaceStamped(made)).toBe(false);
-    expect(await schema.areKeysStamped(made)).toEqual([false]);
+    const created = await schema.insertWorkspace();
+    await schema.insertKey(created);
+    expect(await schema.isWorkspaceStamped(created)).toBe(false);
+    expect(await schema.areKeysStamped(created)).toEqual([false]);
   });
 });

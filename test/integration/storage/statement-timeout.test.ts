@@ -5,7 +5,7 @@ import { callGrpc, callHttp } from "../../support/answered.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import { createDatabase, openTestApp, type TestApp } from "../../support/harness.js";
 
-/** Sooner than the service has it by itself. The driver takes the settings of a URL before ours. */
+/** Shorter than the default of the service. In the driver, the settings of the URL override those of the service. */
 const timeoutMs = 800;
 
 let database: Awaited<ReturnType<typeof createDatabase>>;
@@ -21,14 +21,14 @@ afterAll(async () => {
   await database.drop();
 });
 
-it("a statement that takes too long is given up by Postgres, and its caller told so, while others are served", async () => {
+it("PostgreSQL cancels a statement after its timeout: the caller gets UNAVAILABLE, and others are served", async () => {
   const sql = openSql(database.url, { max: 1, onnotice: () => {} });
   onTestFinished(() => sql.end({ timeout: 1 }));
   await sql.begin(async (holder) => {
     await holder`lock table audit_events in access exclusive mode`;
     const slow = [callHttp, callGrpc].map((call) => call(app, "createKey", key, { name: "slow" }));
     expect((await callHttp(app, "listKeys", key)).outcome).toBe("OK");
-    // Not by its deadline, which is ten times as far: that would be DEADLINE_EXCEEDED.
+    // Not because of the deadline, which is ten times as long: that would be DEADLINE_EXCEEDED.
     expect((await Promise.all(slow)).map(({ outcome }) => outcome)).toEqual(["UNAVAILABLE", "UNAVAILABLE"]);
     const waiting =
       await holder`select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
@@ -37,7 +37,7 @@ it("a statement that takes too long is given up by Postgres, and its caller told
   expect((await callGrpc(app, "createKey", key, { name: "again" })).outcome).toBe("OK");
 });
 
-it("by itself, the service gives a statement ten seconds", async () => {
+it("the default statement timeout is ten seconds", async () => {
   const db = openDatabase(database.url);
   onTestFinished(db.close);
   expect(await db.runInBackground((sql) => sql`select current_setting('statement_timeout') as timeout`)).toEqual([

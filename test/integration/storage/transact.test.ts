@@ -22,7 +22,7 @@ beforeEach(async () => {
   for (let i = 0; i < 6; i++) keyIds.push((await succeed<{ keyId: string }>(origin, "keys.createKey", key, {})).keyId);
 });
 
-/** An operation on a key that is chosen, by a number, among those there are when its turn comes. */
+/** An operation. `ofKey` chooses one of the keys that exist when the operation starts. */
 interface Operation {
   readonly name: string;
   readonly ofKey?: number;
@@ -54,14 +54,14 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
     weight: 2,
     arbitrary: on(
       "identities.updateIdentity",
-      fc.tuple(owner, fc.nat(9)).map(([by, n]) => ({ ...by, meta: { n } })),
+      fc.tuple(owner, fc.nat(9)).map(([reference, n]) => ({ ...reference, meta: { n } })),
     ),
   },
   { weight: 4, arbitrary: on("identities.deleteIdentity", owner) },
 );
 
-/** Runs the operations, so many at a time; gives how each ended. */
-async function run(operations: readonly Operation[], atATime: number): Promise<string[]> {
+/** Runs the operations with this concurrency. Returns the outcome of each. */
+async function run(operations: readonly Operation[], concurrency: number): Promise<string[]> {
   const waiting = [...operations];
   const outcomes: string[] = [];
   const work = async () => {
@@ -69,25 +69,25 @@ async function run(operations: readonly Operation[], atATime: number): Promise<s
       const { name, ofKey, body } = next;
       const keyId = ofKey === undefined ? undefined : keyIds[ofKey % keyIds.length];
       const { status, text } = await post(origin, `/v2/${name}`, key, { keyId, ...body });
-      const made = status === 200 ? JSON.parse(text).data : {};
-      if (name === "keys.createKey" || name === "keys.rerollKey") keyIds.push(...(made.keyId ? [made.keyId] : []));
+      const data = status === 200 ? JSON.parse(text).data : {};
+      if (name === "keys.createKey" || name === "keys.rerollKey") keyIds.push(...(data.keyId ? [data.keyId] : []));
       outcomes.push(`${name} ${status}`);
     }
   };
-  await Promise.all(Array.from({ length: atATime }, work));
+  await Promise.all(Array.from({ length: concurrency }, work));
   return outcomes;
 }
 
 type State = Readonly<Record<string, unknown>>;
 
-/** Follows the events, oldest first: each takes up what the one before left. Gives what is there in the end. */
+/** Replays the events, oldest first. Each must start from the state that the last one left. Returns the final state. */
 function replay(events: readonly ToldEvent[]): Map<string, State> {
   const present = new Map<string, State>();
   for (const { type, resourceId, before, after } of events) {
     expect(before, `before ${type} of ${resourceId}`).toEqual(present.get(resourceId));
     if (after !== undefined) present.set(resourceId, after);
     else present.delete(resourceId);
-    // The loss of a deleted identity is told by the identity's own event.
+    // The event of a deleted identity also covers its removal from the keys; they have no event of their own.
     if (type !== "identity.delete") continue;
     for (const [id, state] of present) {
       if (state["identityId"] === resourceId) present.set(id, { ...state, identityId: null });
@@ -96,14 +96,14 @@ function replay(events: readonly ToldEvent[]): Map<string, State> {
   return present;
 }
 
-interface ToldKey {
+interface KeyResponse {
   readonly keyId: string;
   readonly identity?: { readonly identityId: string };
   readonly [setting: string]: unknown;
 }
 
-/** A key as it is read, in the form in which the audit tells it. */
-function asTold({
+/** Converts a key of a response into the form of the audit log. */
+function toAuditState({
   start,
   name = null,
   enabled,
@@ -112,12 +112,12 @@ function asTold({
   identity,
   meta = null,
   expires = null,
-}: ToldKey): State {
+}: KeyResponse): State {
   return { start, name, enabled, scopes, permissions, identityId: identity?.identityId ?? null, meta, expires };
 }
 
-describe("many changes of the same keys and identities at once", () => {
-  it("end in success or in a refusal, and their events replay to what is there in the end", async () => {
+describe("concurrent changes of the same keys and identities", () => {
+  it("succeed or are refused, and their audit events replay to the final state", async () => {
     const operations = fc.array(operation, { minLength: 200, maxLength: 200 });
     const property = fc.asyncProperty(operations, async (all) => {
       const outcomes = await run(all, 16);
@@ -125,9 +125,9 @@ describe("many changes of the same keys and identities at once", () => {
 
       const events = (await allEvents(origin)).filter((event) => event.workspaceId === workspaceId).reverse();
       const replayed = replay(events);
-      const keys = await walk<ToldKey>(origin, "keys.listKeys", key, {});
+      const keys = await walk<KeyResponse>(origin, "keys.listKeys", key, {});
       const ofKind = (prefix: string) => new Map([...replayed].filter(([id]) => id.startsWith(prefix)));
-      expect(new Map(keys.map((each) => [each.keyId, asTold(each)]))).toEqual(ofKind("key_"));
+      expect(new Map(keys.map((each) => [each.keyId, toAuditState(each)]))).toEqual(ofKind("key_"));
       const identities = await walk<Record<string, unknown>>(origin, "identities.listIdentities", key, {});
       const present = identities.map(({ identityId, externalId, meta }) => [identityId, { externalId, meta }] as const);
       expect(new Map(present)).toEqual(ofKind("id_"));
@@ -135,7 +135,7 @@ describe("many changes of the same keys and identities at once", () => {
     await fc.assert(property, { numRuns: 1, endOnFailure: true });
   });
 
-  it("a key for an externalId is made, though its identity is deleted at that very moment", async () => {
+  it("create a key for an externalId even if its identity is deleted at the same time", async () => {
     const owned = { externalId: "contended" };
     await succeed(origin, "identities.createIdentity", key, owned);
     const sql = openSql(app.databaseUrl, { max: 2, onnotice: () => {} });
@@ -145,26 +145,26 @@ describe("many changes of the same keys and identities at once", () => {
       return rows.length;
     };
     try {
-      // As a deletion goes: the identity is locked, still there for who asks now, and gone when the lock is.
+      // As a deletion does: it locks the identity, which stays visible until the transaction commits.
       const creating = await sql.begin(async (deletion) => {
         await deletion`select from identities where workspace_id = ${workspaceId} for update`;
-        const answer = post(origin, "/v2/keys.createKey", key, owned);
+        const response = post(origin, "/v2/keys.createKey", key, owned);
         await expect.poll(blocked, { timeout: 5_000, interval: 20 }).toBeGreaterThan(0);
         await deletion`delete from identities where workspace_id = ${workspaceId}`;
-        return { answer };
+        return { response };
       });
-      const { keyId } = expectSuccess(await creating.answer) as { keyId: string };
-      const made = await succeed<ToldKey>(origin, "keys.getKey", key, { keyId });
-      expect(made.identity).toMatchObject(owned);
+      const { keyId } = expectSuccess(await creating.response) as { keyId: string };
+      const created = await succeed<KeyResponse>(origin, "keys.getKey", key, { keyId });
+      expect(created.identity).toMatchObject(owned);
     } finally {
       await sql.end();
     }
   });
 
-  it("of creations of the same identity exactly one wins; the others are told that it exists", async () => {
-    const creating = { name: "identities.createIdentity", body: { externalId: "one" } };
+  it("create an identity exactly once; the other creations get 409", async () => {
+    const creation = { name: "identities.createIdentity", body: { externalId: "one" } };
     const outcomes = await run(
-      Array.from({ length: 32 }, () => creating),
+      Array.from({ length: 32 }, () => creation),
       16,
     );
     expect(outcomes.filter((outcome) => outcome.endsWith(" 200"))).toHaveLength(1);

@@ -35,37 +35,37 @@ afterAll(async () => {
 beforeEach(async () => {
   ({ workspaceId, key } = await createWorkspace(app.httpUrl));
 });
-afterEach(() => awaitStandby(false));
+afterEach(() => requireStandby(false));
 
-/** Makes every commit wait for a synchronous standby, which is not there; or lets those that wait go on. */
-async function awaitStandby(awaited: boolean): Promise<void> {
-  const names = awaited ? "*" : "";
+/** Makes every commit wait for a synchronous standby, which does not exist; or ends the waits. */
+async function requireStandby(required: boolean): Promise<void> {
+  const names = required ? "*" : "";
   await sql.unsafe(`alter system set synchronous_standby_names = '${names}'`);
   await sql`select pg_reload_conf()`;
   const setting = async () => (await sql`select current_setting('synchronous_standby_names') as names`)[0]?.["names"];
   await expect.poll(setting).toBe(names);
 }
 
-/** Cancels every wait for the standby, as administrators and timeouts do, until the call is answered. */
-async function cancelWaits<T>(asked: Promise<T>): Promise<T> {
-  let answered = false;
-  const noteEnd = () => {
-    answered = true;
+/** Cancels every wait for the standby, as administrators and timeouts do, until the call ends. */
+async function cancelWaits<T>(response: Promise<T>): Promise<T> {
+  let ended = false;
+  const onEnd = () => {
+    ended = true;
   };
-  asked.then(noteEnd, noteEnd);
+  response.then(onEnd, onEnd);
   let cancelled = 0;
-  while (!answered) {
+  while (!ended) {
     const found = await sql`select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'`;
     cancelled += found.count;
   }
   expect(cancelled, "commits that waited for the standby").toBeGreaterThan(0);
-  return asked;
+  return response;
 }
 
-const unknown = {
+const outcomeUnknown = {
   ok: false,
   code: "application/service_unavailable",
-  detail: expect.stringContaining("whether it took effect is not known"),
+  detail: expect.stringContaining("whether it took effect is unknown"),
 };
 
 const create = <T>(operation: string, body: object) => succeed<T>(app.httpUrl, operation, key, body);
@@ -73,12 +73,12 @@ const createKey = (name: string) => create<{ keyId: string }>("keys.createKey", 
 const createIdentity = (externalId: string) =>
   create<{ identityId: string }>("identities.createIdentity", { externalId });
 
-/** A call, made anew for each protocol. */
+/** Prepares a new request for each protocol. */
 type Prepare = (protocol: ProtocolClient) => Promise<CallRequest>;
 const keyIdOnly: Prepare = async ({ name }) => ({ keyId: (await createKey(name)).keyId });
 const identityIdOnly: Prepare = async ({ name }) => ({ identityId: (await createIdentity(name)).identityId });
 
-describe("a change whose wait for a synchronous standby was cancelled is told as unknown, not as done:", () => {
+describe("durability: a change whose wait for a synchronous standby was cancelled is unknown, not done:", () => {
   it.each<[OperationName, Prepare]>([
     ["createKey", async () => ({ name: "new" })],
     ["updateKey", async (protocol) => ({ ...(await keyIdOnly(protocol)), enabled: false })],
@@ -95,48 +95,48 @@ describe("a change whose wait for a synchronous standby was cancelled is told as
     const credential = operation.includes("Workspace") || operation === "createRootKey" ? operatorKey : key;
     for (const protocol of [protocols.http, protocols.grpc]) {
       const request = await prepare(protocol);
-      await awaitStandby(true);
-      expect(await cancelWaits(protocol.call(operation, credential, request))).toEqual(unknown);
-      await awaitStandby(false);
+      await requireStandby(true);
+      expect(await cancelWaits(protocol.call(operation, credential, request))).toEqual(outcomeUnknown);
+      await requireStandby(false);
     }
   });
 });
 
-describe("an answer that acknowledges an earlier change, and makes none itself, waits for the standby, too:", () => {
+describe("durability: a response that only acknowledges an earlier change also waits for the standby:", () => {
   const noHeaders: HeaderLines = [];
   const exists = { ok: false, code: "data/identity_already_exists" };
-  const notFound = (what: string) => ({ ok: false, code: `data/${what}_not_found` });
+  const notFound = (resource: string) => ({ ok: false, code: `data/${resource}_not_found` });
 
-  it.each<[what: string, OperationName, Prepare, HeaderLines, answer: object]>([
-    ["a key that is gone already", "deleteKey", keyIdOnly, noHeaders, notFound("key")],
-    ["an identity that is gone already", "deleteIdentity", identityIdOnly, noHeaders, notFound("identity")],
+  it.each<[name: string, OperationName, Prepare, HeaderLines, response: object]>([
+    ["a key that is already deleted", "deleteKey", keyIdOnly, noHeaders, notFound("key")],
+    ["an identity that is already deleted", "deleteIdentity", identityIdOnly, noHeaders, notFound("identity")],
     ["a key without changes", "updateKey", keyIdOnly, noHeaders, { ok: true }],
     ["an identity without changes", "updateIdentity", identityIdOnly, noHeaders, { ok: true }],
-    ["a repeated creation", "createKey", async () => ({ name: "repeated" }), newKey(), { ok: true }],
-    ["a repeated creation of an identity", "createIdentity", async () => ({ externalId: "x" }), newKey(), { ok: true }],
-    ["an identity that exists already", "createIdentity", async () => ({ externalId: "y" }), noHeaders, exists],
-    ["a repeated reroll", "rerollKey", keyIdOnly, newKey(), { ok: true }],
-  ])("%s (%s)", async (_what, operation, prepare, headers, answer) => {
+    ["a retried creation", "createKey", async () => ({ name: "retried" }), newKey(), { ok: true }],
+    ["a retried creation of an identity", "createIdentity", async () => ({ externalId: "x" }), newKey(), { ok: true }],
+    ["an identity that already exists", "createIdentity", async () => ({ externalId: "y" }), noHeaders, exists],
+    ["a retried reroll", "rerollKey", keyIdOnly, newKey(), { ok: true }],
+  ])("%s (%s)", async (_name, operation, prepare, headers, response) => {
     const request = await prepare(protocols.http);
     const call = (protocol: ProtocolClient) => protocol.call(operation, key, request, headers);
-    await awaitStandby(true);
-    // The first may make the change. All that is left for the others is to tell of it.
+    await requireStandby(true);
+    // The first call may make the change. The others only acknowledge it.
     for (const protocol of [protocols.http, protocols.http, protocols.grpc])
-      expect(await cancelWaits(call(protocol))).toEqual(unknown);
-    await awaitStandby(false);
-    expect(await call(protocols.grpc)).toMatchObject(answer);
-    expect(await call(protocols.http)).toMatchObject(answer);
+      expect(await cancelWaits(call(protocol))).toEqual(outcomeUnknown);
+    await requireStandby(false);
+    expect(await call(protocols.grpc)).toMatchObject(response);
+    expect(await call(protocols.http)).toMatchObject(response);
   });
 });
 
-it("a lease time that a synchronous standby has not confirmed is not taken by anybody, and told as unknown", async () => {
+it("a lease time that a synchronous standby has not confirmed has no effect, and is reported as unknown", async () => {
   const read = async () => (await sql`select lease_ms, wait_ms from cluster_state`)[0];
-  await awaitStandby(true);
+  await requireStandby(true);
   await expect(cancelWaits(changeLeaseTime(own.url, 100))).rejects.toThrow(
     "PostgreSQL has not confirmed the lease time",
   );
   expect(await read()).toEqual({ lease_ms: 50, wait_ms: 100 });
-  await awaitStandby(false);
+  await requireStandby(false);
   await changeLeaseTime(own.url, 50);
   expect(await read()).toEqual({ lease_ms: 50, wait_ms: 50 });
 });

@@ -13,67 +13,67 @@ let schema: Schema;
 let store: ReturnType<typeof createChangesStore>;
 
 beforeAll(async () => {
-  // One of its own: transactions of other databases on the server are in progress for it, too.
+  // A separate server: snapshots also list the transactions of other databases of the same server as in progress.
   const { url, close } = await openOwnPostgres();
   schema = await openSchema({ url, drop: close });
   store = createChangesStore(schema.db);
 });
 afterAll(() => schema.close());
 
-/** Asks again and again, and remembers what it was told. */
-async function follow() {
-  const told: Change[] = [];
+/** A change poller that records the changes it received. */
+async function startPoller() {
+  const received: Change[] = [];
   let { snapshot } = await store.readTerms();
   return {
-    told,
+    received,
     get snapshot(): Snapshot {
       return snapshot;
     },
-    async ask(): Promise<readonly Change[] | undefined> {
-      const { changes, snapshot: found } = await store.changedSince(snapshot);
-      snapshot = found;
-      told.push(...(changes ?? []));
-      return changes;
+    async poll(): Promise<readonly Change[] | undefined> {
+      const response = await store.changedSince(snapshot);
+      snapshot = response.snapshot;
+      received.push(...(response.changes ?? []));
+      return response.changes;
     },
   };
 }
 
-describe("whoever asks for what it has not seen yet", () => {
-  it("is told of a change once, with the transaction that made it", async () => {
+describe("a poll for unseen changes", () => {
+  it("returns a change once, with the id of its transaction", async () => {
     const workspaceId = await schema.insertWorkspace();
-    const follower = await follow();
+    const poller = await startPoller();
     await disableRow(schema.sql, workspaceId);
     const [row] =
       await schema.sql`select changed_xid::text::float8 as xid from workspaces where workspace_id = ${workspaceId}`;
-    expect(await follower.ask()).toEqual([{ id: workspaceId, xid: row?.["xid"] }]);
-    expect(await follower.ask()).toEqual([]);
+    expect(await poller.poll()).toEqual([{ id: workspaceId, xid: row?.["xid"] }]);
+    expect(await poller.poll()).toEqual([]);
   });
 
   it("misses no change of a transaction that began before others and commits after them", async () => {
     const [early, late] = [await schema.insertWorkspace(), await schema.insertWorkspace()];
-    const follower = await follow();
+    const poller = await startPoller();
     const open = connect();
     await open`begin`;
     await disableRow(open, early);
-    // Another row of another workspace: nobody waits.
+    // Another row of another workspace, so neither waits for a lock.
     await disableRow(schema.sql, late);
-    expect((await follower.ask())?.map(({ id }) => id)).toEqual([late]);
-    expect(follower.snapshot.inProgress.length).toBeGreaterThan(0);
-    expect(await follower.ask()).toEqual([]);
+    expect((await poller.poll())?.map(({ id }) => id)).toEqual([late]);
+    expect(poller.snapshot.inProgress.length).toBeGreaterThan(0);
+    expect(await poller.poll()).toEqual([]);
     await open`commit`;
-    expect((await follower.ask())?.map(({ id }) => id)).toEqual([early]);
-    expect(await follower.ask()).toEqual([]);
+    expect((await poller.poll())?.map(({ id }) => id)).toEqual([early]);
+    expect(await poller.poll()).toEqual([]);
   });
 
-  it("misses none of many changes that overlap, are rolled back, or wait for one that runs all the time", async () => {
+  it("misses none of many changes that overlap, are rolled back, or run beside one long transaction", async () => {
     const ids = await Promise.all(Array.from({ length: 60 }, schema.insertWorkspace));
-    const follower = await follow();
-    const longest = connect();
-    await longest`begin`;
-    await disableRow(longest, ids[0] ?? "");
+    const poller = await startPoller();
+    const longRunning = connect();
+    await longRunning`begin`;
+    await disableRow(longRunning, ids[0] ?? "");
     let writing = true;
-    const asking = (async () => {
-      while (writing) await follower.ask();
+    const polling = (async () => {
+      while (writing) await poller.poll();
     })();
     const change = async (id: string, index: number) => {
       const own = connect();
@@ -85,24 +85,24 @@ describe("whoever asks for what it has not seen yet", () => {
     };
     const others = ids.slice(1);
     await Promise.all(others.map(change));
-    await longest`commit`;
+    await longRunning`commit`;
     writing = false;
-    await asking;
-    await follower.ask();
+    await polling;
+    await poller.poll();
     const committed = [ids[0], ...others.filter((_, index) => index % 5 !== 0)];
-    expect(follower.told.map(({ id }) => id).sort()).toEqual(committed.sort());
+    expect(poller.received.map(({ id }) => id).sort()).toEqual(committed.sort());
   });
 
-  it("is told of a workspace as a whole where too many of its rows have changed, and of each row of the others", async () => {
+  it("returns a workspace as a whole if too many of its rows changed, and each row of other workspaces", async () => {
     const [large, small] = [await schema.insertWorkspace(), await schema.insertWorkspace()];
     const keyId = await schema.insertKey(small);
     await schema.sql`
       insert into keys (key_id, workspace_id, hash, start, enabled, permissions, created_at, updated_at)
       select 'key_many_' || number, ${large}, sha256(number::text::bytea), 'lk', true, '{}', now(), now()
       from generate_series(1, 12000) as number`;
-    const follower = await follow();
+    const poller = await startPoller();
     await schema.sql`update keys set enabled = false where workspace_id in (${large}, ${small})`;
-    const changes = await follower.ask();
+    const changes = await poller.poll();
     expect(changes).toHaveLength(2);
     expect(changes).toEqual(
       expect.arrayContaining([
@@ -112,28 +112,28 @@ describe("whoever asks for what it has not seen yet", () => {
     );
   });
 
-  it("is told of the workspace of a row that was removed, and of nothing more if the row was deleted long before", async () => {
+  it("returns the workspace of a removed row, and nothing if the row had been marked as deleted before", async () => {
     const workspaceId = await schema.insertWorkspace();
-    const [living, deleted] = [await schema.insertKey(workspaceId), await schema.insertKey(workspaceId)];
+    const [active, deleted] = [await schema.insertKey(workspaceId), await schema.insertKey(workspaceId)];
     await schema.sql`update keys set deleted_at = now() where key_id = ${deleted}`;
-    const follower = await follow();
+    const poller = await startPoller();
     await schema.sql`delete from keys where key_id = ${deleted}`;
-    expect(await follower.ask()).toEqual([]);
-    await schema.sql`delete from keys where key_id = ${living}`;
-    expect(await follower.ask()).toEqual([{ id: allRowsOf(workspaceId), xid: undefined }]);
+    expect(await poller.poll()).toEqual([]);
+    await schema.sql`delete from keys where key_id = ${active}`;
+    expect(await poller.poll()).toEqual([{ id: allRowsOf(workspaceId), xid: undefined }]);
   });
 
-  it("learns that it cannot be told, if a row was removed whose deletion it has not seen", async () => {
+  it("returns undefined if a row was removed whose deletion it has not seen", async () => {
     const workspaceId = await schema.insertWorkspace();
     const keyId = await schema.insertKey(workspaceId);
-    const follower = await follow();
+    const poller = await startPoller();
     await schema.sql`update keys set deleted_at = now() where key_id = ${keyId}`;
     await schema.sql`delete from keys where key_id = ${keyId}`;
-    expect(await follower.ask()).toBeUndefined();
-    expect(await follower.ask()).toEqual([]);
+    expect(await poller.poll()).toBeUndefined();
+    expect(await poller.poll()).toEqual([]);
   });
 
-  it("can begin in the recent past, and is told all that was changed since", async () => {
+  it("can start in the recent past, and returns all changes since then", async () => {
     const workspaceId = await schema.insertWorkspace();
     await disableRow(schema.sql, workspaceId);
     const { snapshot } = await store.readTerms();
@@ -143,24 +143,25 @@ describe("whoever asks for what it has not seen yet", () => {
   });
 });
 
-it("stamps of a server that was further on, which a dump has brought, are removed: they would count as changed for ever", async () => {
+// They would count as changes for ever.
+it("stamps with higher transaction ids of another server, restored from a dump, are removed", async () => {
   const [foreign, own] = [await schema.insertWorkspace(), await schema.insertWorkspace()];
   await schema.sql`update workspaces set changed_xid = '9000000000' where workspace_id = ${foreign}`;
   await disableRow(schema.sql, own);
-  const follower = await follow();
-  expect((await follower.ask())?.map(({ id }) => id)).toEqual([foreign]);
-  const { history } = await store.readTerms();
+  const poller = await startPoller();
+  expect((await poller.poll())?.map(({ id }) => id)).toEqual([foreign]);
+  const timelineBefore = (await store.readTerms()).history;
   await store.removeForeignStamps();
-  await follower.ask();
-  expect(await follower.ask()).toEqual([]);
+  await poller.poll();
+  expect(await poller.poll()).toEqual([]);
   expect(await schema.isWorkspaceStamped(own)).toBe(true);
-  expect((await store.readTerms()).history, "what Redis kept is worth nothing").not.toBe(history);
-  const { history: begun } = await store.readTerms();
+  expect((await store.readTerms()).history, "a new timeline invalidates the entries in Redis").not.toBe(timelineBefore);
+  const timelineAfter = (await store.readTerms()).history;
   await store.removeForeignStamps();
-  expect((await store.readTerms()).history).toBe(begun);
+  expect((await store.readTerms()).history).toBe(timelineAfter);
 });
 
-/** A connection of the test's own, closed at its end, whatever became of its transaction. */
+/** Opens a separate connection, which is closed when the test ends, even with an open transaction. */
 function connect() {
   const connection = openSql(schema.url, { max: 1, types: { bigint: postgres.BigInt } });
   onTestFinished(() => connection.end({ timeout: 1 }));

@@ -23,12 +23,14 @@ function open() {
   return db;
 }
 
-it("of statements that were sent together on one connection, a warning fails the one that it was for, and no other", async () => {
+it("a warning of PostgreSQL fails only the statement that raised it, not others that are pipelined", async () => {
   const db = open();
   await db.runInBackground((sql) => sql`select`);
   const levels = ["notice", "warning", "notice", "warning", "notice"];
-  const ends = await Promise.allSettled(levels.map((level) => db.runInBackground((sql) => sql`select say(${level})`)));
-  expect(ends).toMatchObject(
+  const results = await Promise.allSettled(
+    levels.map((level) => db.runInBackground((sql) => sql`select say(${level})`)),
+  );
+  expect(results).toMatchObject(
     levels.map((level) =>
       level === "warning"
         ? { status: "rejected", reason: { name: "OutcomeUnknown", code: "40003", message: "as asked" } }
@@ -37,7 +39,7 @@ it("of statements that were sent together on one connection, a warning fails the
   );
 });
 
-it("a statement that was warned of is not run again", async () => {
+it("a statement that raised a warning is not retried", async () => {
   const db = open();
   await db.runInBackground((sql) => sql`create table runs (at timestamptz default now())`);
   const change = db.runInBackground((sql) => sql`with run as (insert into runs default values) select say('warning')`);

@@ -4,92 +4,93 @@ import { createAcquireQueue } from "../../../src/storage/postgres/acquire-queue.
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-/** A room, and what became of those who came. */
-function openRoom() {
-  const room = createAcquireQueue<string>({ targetMs: 100, burstMs: 3_000, intervalMs: 1_000 });
-  const refused: string[] = [];
+/** An acquire queue, and the names of the waiters that it rejected. */
+function openQueue() {
+  const queue = createAcquireQueue<string>({ targetMs: 100, burstMs: 3_000, intervalMs: 1_000 });
+  const rejected: string[] = [];
   const names = new Map<object, string>();
-  const enter = (who: string, patient = false) => {
-    const waiter = patient ? { onAcquired() {} } : { onAcquired() {}, onRejected: () => void refused.push(who) };
-    names.set(waiter, who);
-    room.add(waiter);
+  const add = (name: string, hasLimit = true) => {
+    const onRejected = () => void rejected.push(name);
+    const waiter = hasLimit ? { onAcquired() {}, onRejected } : { onAcquired() {} };
+    names.set(waiter, name);
+    queue.add(waiter);
   };
-  const next = () => names.get(room.next() ?? {});
-  return { room, refused, enter, next };
+  const next = () => names.get(queue.next() ?? {});
+  return { queue, rejected, add, next };
 }
 
-test("who waits has the next turn, in the order of coming", () => {
-  const { enter, next } = openRoom();
-  for (const who of ["first", "second"]) enter(who);
+test("acquire queue: waiters acquire first in, first out", () => {
+  const { add, next } = openQueue();
+  for (const name of ["first", "second"]) add(name);
   expect([next(), next(), next()]).toEqual(["first", "second", undefined]);
 });
 
-test("a burst is waited out: nobody of it is refused while it gets shorter", () => {
-  const { room, enter, next, refused } = openRoom();
-  for (let who = 0; who < 290; who++) enter(`${who}`);
-  while (room.size > 0) {
+test("a burst is served in full: no waiter is rejected while the queue gets shorter", () => {
+  const { queue, add, next, rejected } = openQueue();
+  for (let index = 0; index < 290; index++) add(`${index}`);
+  while (queue.size > 0) {
     vi.advanceTimersByTime(10);
     next();
   }
-  expect(refused).toEqual([]);
+  expect(rejected).toEqual([]);
 });
 
-test("a burst that takes too long is cut in the end, and who comes while it stands pushes two out", () => {
-  const { enter, next, refused } = openRoom();
-  for (let who = 0; who < 40; who++) enter(`${who}`);
-  for (let turns = 0; turns < 30; turns++) {
+test("load shedding: a burst over its limit is cut, and an arrival in a standing queue evicts two waiters", () => {
+  const { add, next, rejected } = openQueue();
+  for (let index = 0; index < 40; index++) add(`${index}`);
+  for (let served = 0; served < 30; served++) {
     vi.advanceTimersByTime(100);
     next();
   }
-  enter("later");
-  expect(refused).toEqual(["30", "31"]);
+  add("later");
+  expect(rejected).toEqual(["30", "31"]);
   vi.advanceTimersByTime(200);
-  expect(refused).toHaveLength(11);
+  expect(rejected).toHaveLength(11);
 });
 
-test("where nothing moves nobody waits for much more than a second, and who comes later is refused soon", () => {
-  const { enter, refused } = openRoom();
-  enter("first");
+test("load shedding: a stuck queue rejects waiters after little more than a second, and later arrivals sooner", () => {
+  const { add, rejected } = openQueue();
+  add("first");
   vi.advanceTimersByTime(1_000);
-  expect(refused).toEqual([]);
+  expect(rejected).toEqual([]);
   vi.advanceTimersByTime(100);
-  expect(refused).toEqual(["first"]);
-  enter("later");
+  expect(rejected).toEqual(["first"]);
+  add("later");
   vi.advanceTimersByTime(200);
-  expect(refused).toEqual(["first", "later"]);
+  expect(rejected).toEqual(["first", "later"]);
 });
 
-test("a queue to which too many come is short soon: who is served then has not waited for longer than the target", () => {
-  const { enter, next, refused } = openRoom();
+test("sustained overload soon keeps the queue short: served waiters have waited no longer than the target", () => {
+  const { add, next, rejected } = openQueue();
   const waits: number[] = [];
   for (let ms = 0; ms < 4_000; ms += 10) {
-    enter(`${ms}`);
-    enter(`${ms}`);
+    add(`${ms}`);
+    add(`${ms}`);
     vi.advanceTimersByTime(10);
     if (ms > 2_500) waits.push(ms + 10 - Number(next()));
     else next();
   }
   expect(Math.max(...waits)).toBeLessThanOrEqual(100);
-  expect(refused.length).toBeGreaterThan(300);
+  expect(rejected.length).toBeGreaterThan(300);
 });
 
-test("who has all the time is never refused", () => {
-  const { enter, next, refused } = openRoom();
-  enter("impatient");
+test("a waiter without a limit is never rejected", () => {
+  const { add, next, rejected } = openQueue();
+  add("limited");
   vi.advanceTimersByTime(2_000);
-  enter("patient", true);
+  add("unlimited", false);
   vi.advanceTimersByTime(20_000);
-  expect(refused).toEqual(["impatient"]);
-  expect(next()).toBe("patient");
+  expect(rejected).toEqual(["limited"]);
+  expect(next()).toBe("unlimited");
 });
 
-test("a queue that has been empty for a while is a new one", () => {
-  const { room, enter, refused } = openRoom();
-  enter("burst");
+test("a queue that has been empty for a while no longer counts as standing", () => {
+  const { queue, add, rejected } = openQueue();
+  add("burst");
   vi.advanceTimersByTime(3_000);
-  room.acquiredImmediately();
+  queue.acquiredImmediately();
   vi.advanceTimersByTime(6_000);
-  enter("later");
+  add("later");
   vi.advanceTimersByTime(500);
-  expect(refused).toEqual(["burst"]);
+  expect(rejected).toEqual(["burst"]);
 });

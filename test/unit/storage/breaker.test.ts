@@ -1,82 +1,84 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { type Breaker, createBreaker } from "../../../src/storage/redis/breaker.js";
 
-/** Many probes fit in. */
-const aWhileMs = 1_000;
+/** Long enough for many probes. */
+const probingMs = 1_000;
 
 let breaker: Breaker;
-let answers: boolean;
+/** Whether the server responds. */
+let available: boolean;
 let probes: number;
-let told: boolean[];
+/** The reported changes of the circuit breaker: whether it is closed. */
+let changes: boolean[];
 const command = vi.fn(async () => {
-  if (!answers) throw new Error("silent");
-  return "answer";
+  if (!available) throw new Error("no response");
+  return "response";
 });
 
 beforeEach(async () => {
   vi.useFakeTimers();
-  answers = true;
+  available = true;
   probes = 0;
-  told = [];
+  changes = [];
   command.mockClear();
   const probe = async () => {
     probes += 1;
-    if (!answers) throw new Error("silent");
+    if (!available) throw new Error("no response");
   };
-  breaker = createBreaker(probe, (closed) => told.push(closed));
+  breaker = createBreaker(probe, (closed) => changes.push(closed));
 });
 afterEach(() => {
   breaker.stop();
   vi.useRealTimers();
 });
 
-async function failUntilPassedBy(): Promise<number> {
-  answers = false;
+async function failUntilBypassed(): Promise<number> {
+  available = false;
   for (let failures = 1; failures <= 100; failures++) {
     expect(await breaker.run(command)).toBeUndefined();
     if (!breaker.closed) return failures;
   }
-  return expect.fail("the server is asked for ever, although it never answers");
+  return expect.fail("commands are sent for ever, although none succeeds");
 }
 
-describe("a server that does not answer is passed by", () => {
-  it("from the start, until a probe has found it", async () => {
+describe("the circuit breaker bypasses a server that does not respond", () => {
+  it("from the start, until a probe succeeds", async () => {
     expect(breaker.closed).toBe(false);
     expect(await breaker.run(command)).toBeUndefined();
     expect(command).not.toHaveBeenCalled();
-    await vi.advanceTimersByTimeAsync(aWhileMs);
+    await vi.advanceTimersByTimeAsync(probingMs);
     expect(breaker.closed).toBe(true);
-    expect(await breaker.run(command)).toBe("answer");
+    expect(await breaker.run(command)).toBe("response");
   });
 
-  it("for as long as no probe finds it", async () => {
-    answers = false;
-    await vi.advanceTimersByTimeAsync(100 * aWhileMs);
+  it("for as long as no probe succeeds", async () => {
+    available = false;
+    await vi.advanceTimersByTimeAsync(100 * probingMs);
     expect(breaker.closed).toBe(false);
     expect(probes).toBeGreaterThan(100);
-    expect(told).toEqual([false]);
+    expect(changes).toEqual([false]);
   });
 
-  it("after a few failures in a row, which are all that callers pay", async () => {
-    await vi.advanceTimersByTimeAsync(aWhileMs);
-    expect(await failUntilPassedBy()).toBeLessThanOrEqual(10);
-    const paid = command.mock.calls.length;
+  it("after a few consecutive failures, and sends it no further command", async () => {
+    await vi.advanceTimersByTimeAsync(probingMs);
+    expect(await failUntilBypassed()).toBeLessThanOrEqual(10);
+    const sent = command.mock.calls.length;
     for (let calls = 0; calls < 1_000; calls++) expect(await breaker.run(command)).toBeUndefined();
-    expect(command).toHaveBeenCalledTimes(paid);
+    expect(command).toHaveBeenCalledTimes(sent);
   });
 
-  it("not after single failures among answers", async () => {
-    await vi.advanceTimersByTimeAsync(aWhileMs);
+  it("not after single failures between successes", async () => {
+    await vi.advanceTimersByTimeAsync(probingMs);
     for (let calls = 0; calls < 1_000; calls++) {
-      answers = calls % 2 === 0;
+      available = calls % 2 === 0;
       await breaker.run(command);
     }
     expect(breaker.closed).toBe(true);
   });
 
-  it("not for failures that are forgiven; but these do not make up for others", async () => {
-    await vi.advanceTimersByTimeAsync(aWhileMs);
-    answers = false;
+  it("not after harmless failures, which do not reset the count of other failures either", async () => {
+    await vi.advanceTimersByTimeAsync(probingMs);
+    available = false;
     for (let calls = 0; calls < 1_000; calls++) expect(await breaker.run(command, () => true)).toBeUndefined();
     expect(breaker.closed).toBe(true);
     for (let calls = 0; calls < 10; calls++) {
@@ -86,84 +88,84 @@ describe("a server that does not answer is passed by", () => {
     expect(breaker.closed).toBe(false);
   });
 
-  it("at once when the connection is known to be lost", async () => {
-    await vi.advanceTimersByTimeAsync(aWhileMs);
+  it("at once when the connection is lost", async () => {
+    await vi.advanceTimersByTimeAsync(probingMs);
     breaker.trip(new Error("connection lost"));
     expect(await breaker.run(command)).toBeUndefined();
     expect(command).not.toHaveBeenCalled();
   });
 });
 
-describe("a server that answers again", () => {
-  it("is used again within a second, and nobody had to try it", async () => {
-    await vi.advanceTimersByTimeAsync(aWhileMs);
-    await failUntilPassedBy();
-    const paid = command.mock.calls.length;
-    await vi.advanceTimersByTimeAsync(10 * aWhileMs);
-    answers = true;
-    await vi.advanceTimersByTimeAsync(aWhileMs);
+describe("the circuit breaker, after the recovery of a server", () => {
+  it("closes within a second, by a probe and not by the command of a caller", async () => {
+    await vi.advanceTimersByTimeAsync(probingMs);
+    await failUntilBypassed();
+    const sent = command.mock.calls.length;
+    await vi.advanceTimersByTimeAsync(10 * probingMs);
+    available = true;
+    await vi.advanceTimersByTimeAsync(probingMs);
     expect(breaker.closed).toBe(true);
-    expect(command).toHaveBeenCalledTimes(paid);
-    expect(await breaker.run(command)).toBe("answer");
+    expect(command).toHaveBeenCalledTimes(sent);
+    expect(await breaker.run(command)).toBe("response");
   });
 
-  it("has its old failures forgotten", async () => {
-    await vi.advanceTimersByTimeAsync(aWhileMs);
-    const first = await failUntilPassedBy();
-    answers = true;
-    await vi.advanceTimersByTimeAsync(aWhileMs);
-    expect(await failUntilPassedBy()).toBe(first);
+  it("forgets earlier failures", async () => {
+    await vi.advanceTimersByTimeAsync(probingMs);
+    const first = await failUntilBypassed();
+    available = true;
+    await vi.advanceTimersByTimeAsync(probingMs);
+    expect(await failUntilBypassed()).toBe(first);
   });
 
-  it("is told of once, as its loss was", async () => {
-    await vi.advanceTimersByTimeAsync(aWhileMs);
-    await failUntilPassedBy();
+  it("reports the recovery once, as it reported the outage", async () => {
+    await vi.advanceTimersByTimeAsync(probingMs);
+    await failUntilBypassed();
     breaker.trip(new Error("connection lost"));
     breaker.trip(new Error("connection lost again"));
-    answers = true;
-    await vi.advanceTimersByTimeAsync(10 * aWhileMs);
-    expect(told).toEqual([false, true, false, true]);
+    available = true;
+    await vi.advanceTimersByTimeAsync(10 * probingMs);
+    expect(changes).toEqual([false, true, false, true]);
   });
 
-  it("is not probed any more", async () => {
-    await vi.advanceTimersByTimeAsync(aWhileMs);
+  it("stops probing", async () => {
+    await vi.advanceTimersByTimeAsync(probingMs);
     const before = probes;
-    await vi.advanceTimersByTimeAsync(10 * aWhileMs);
+    await vi.advanceTimersByTimeAsync(10 * probingMs);
     expect(probes).toBe(before);
   });
 });
 
-describe("probes", () => {
-  it("wait for each other: a slow server is not flooded with them", async () => {
-    let waiting = 0;
-    let mostWaiting = 0;
+describe("probes of the circuit breaker", () => {
+  it("run one at a time: a slow server is not flooded with them", async () => {
+    let inFlight = 0;
+    let maxInFlight = 0;
     const slow = createBreaker(
       () => {
-        mostWaiting = Math.max(mostWaiting, ++waiting);
-        return new Promise((resolve) => setTimeout(resolve, 5 * aWhileMs)).finally(() => waiting--);
+        maxInFlight = Math.max(maxInFlight, ++inFlight);
+        return new Promise((resolve) => setTimeout(resolve, 5 * probingMs)).finally(() => inFlight--);
       },
       () => {},
     );
-    await vi.advanceTimersByTimeAsync(4 * aWhileMs);
-    expect(mostWaiting).toBe(1);
+    await vi.advanceTimersByTimeAsync(4 * probingMs);
+    expect(maxInFlight).toBe(1);
     slow.stop();
   });
 
-  it("end when the breaker is stopped", async () => {
-    answers = false;
+  it("end when the circuit breaker is stopped", async () => {
+    available = false;
     breaker.stop();
-    await vi.advanceTimersByTimeAsync(aWhileMs);
+    await vi.advanceTimersByTimeAsync(probingMs);
     expect(probes).toBe(0);
   });
 
-  it("do not begin after the stop, although commands fail that were under way", async () => {
-    await vi.advanceTimersByTimeAsync(aWhileMs);
+  it("do not start after the circuit breaker is stopped, even if commands in flight fail", async () => {
+    await vi.advanceTimersByTimeAsync(probingMs);
     const before = probes;
     breaker.stop();
-    answers = false;
+    available = false;
     for (let calls = 0; calls < 10; calls++) await breaker.run(command);
-    await vi.advanceTimersByTimeAsync(aWhileMs);
+    await vi.advanceTimersByTimeAsync(probingMs);
     expect(probes).toBe(before);
-    expect(told).toEqual([false, true]);
+    expect(changes).toEqual([false, true]);
   });
 });
