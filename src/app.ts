@@ -27,7 +27,7 @@ import type { Log } from "./observe/log.js";
 import { createMetrics, type Metrics } from "./observe/metrics.js";
 import { createTracing } from "./observe/tracing.js";
 import { createLoadShedder, type LoadShedder } from "./overload/event-loop.js";
-import { type Limits, standardLimits } from "./overload/limits.js";
+import { defaultLimits, type Limits } from "./overload/limits.js";
 import { createMemoryBudget } from "./overload/memory-budget.js";
 import { createShedCounter } from "./overload/shed-counter.js";
 import type { Quotas } from "./quotas/quotas.js";
@@ -38,13 +38,13 @@ import { createRetentionStore } from "./retention/store.js";
 import { startSweep } from "./retention/sweep.js";
 import { createChangeLog } from "./revocation/change-log.js";
 import { createChangePoller, pollerSettings } from "./revocation/change-poller.js";
-import { createChangesStore, type UnsafeSetting } from "./revocation/change-store.js";
+import { createChangeStore, type UnsafeSetting } from "./revocation/change-store.js";
 import { systemClock } from "./revocation/clock.js";
+import { createDurabilityBarrier } from "./revocation/durability-barrier.js";
 import { createKeyCache } from "./revocation/key-cache.js";
 import { createLease, recentSnapshot } from "./revocation/lease.js";
 import { startLeaseRenewal } from "./revocation/lease-renewal.js";
 import { createLeaseTimes, setLeaseTime } from "./revocation/lease-time.js";
-import { createDurabilityBarrier } from "./revocation/make-durable.js";
 import { createReadiness } from "./revocation/readiness.js";
 import { withSpotChecks } from "./revocation/spot-checks.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
@@ -155,15 +155,15 @@ export async function openApp(options: AppOptions): Promise<App> {
     const identities = createIdentitiesStore(db, options.quotas);
     const workspaces = createWorkspacesStore(db);
 
-    const changesStore = createChangesStore(db);
-    await changesStore.removeForeignStamps();
-    const { snapshot, leaseMs, history, unsafeSetting } = await changesStore.readTerms();
+    const changeStore = createChangeStore(db);
+    await changeStore.removeForeignStamps();
+    const { snapshot, leaseMs, timeline, unsafeSetting } = await changeStore.readTerms();
     if (unsafeSetting !== null) refuseSetting(unsafeSetting);
     // Starts with the recent past, so that entries of other replicas in Redis are usable from the start.
-    const changeLog = createChangeLog(recentSnapshot(snapshot), history);
+    const changeLog = createChangeLog(recentSnapshot(snapshot), timeline);
     const pollerDatabase = openDatabase(options.databaseUrl, pollerSettings);
     undo.push(() => pollerDatabase.close());
-    const poller = createChangePoller(pollerDatabase, db, history);
+    const poller = createChangePoller(pollerDatabase, db, timeline);
     const lease = createLease(poller, changeLog, leaseMs, systemClock);
     const sources = { ...keys, ...workspaces, makeDurable: createDurabilityBarrier(db) };
     const tieredKeyCache = createKeyCache(lease, changeLog, cache, sources, options.cacheMb * 1024 * 1024);
@@ -199,7 +199,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     const readiness = createReadiness(lease, options.redis && cache);
     const drain = { lingerMs: options.lingerMs ?? lingerMs, drainMs };
     const { maxConnections, guard = createLoadShedder() } = options;
-    const limits = { ...standardLimits, ...options.limits };
+    const limits = { ...defaultLimits, ...options.limits };
     const memory = createMemoryBudget(limits, shedding);
     const overload = { guard, shedding, maxConnections, limits, memory };
     const protocols = { procedures, readiness: readiness.read, certificates, ...drain, ...overload, logCall };
@@ -248,7 +248,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     let stopping: Promise<void> | undefined;
     const stopAccepting = async () => {
       readiness.end();
-      grpc.announceEnd();
+      grpc.announceShutdown();
       await sleep(options.shutdownDelayMs);
       void stopListening(gateway.server);
       grpc.stopListening();

@@ -445,13 +445,13 @@ export const keyExceedsCaller = () =>
     "A key can change, reroll or delete only keys whose scopes it has itself, and that key has other scopes. Use a key that has them.",
   );
 
-export const selfRaised = () =>
+export const selfEscalation = () =>
   new ApiError(
     ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS,
     "A key cannot enable itself, extend or remove its own expiry, or grant itself scopes. Use another key that has its scopes.",
   );
 
-export const heirOutlives = (expiry: Date) =>
+export const expiryExceedsCaller = (expiry: Date) =>
   new ApiError(
     ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS,
     `This API key expires at ${expiry.toISOString()}, so it cannot leave a key with scopes that expires later. Set an expiry no later than this one, give that key no scopes, or use a key that expires later.`,

@@ -6,10 +6,10 @@ import { makeFolder } from "../../commands/run-to-exit.js";
 import { startBackends } from "../../src/embedded/start.js";
 import { openBench, paces } from "../bench.js";
 import { describeMachine } from "../machine.js";
+import { findFailings } from "./guarantees.js";
 import { type Measured, measure } from "./measure.js";
 import { readOptions } from "./options.js";
 import { toJson, toText } from "./report.js";
-import { findFailings } from "./verdict.js";
 
 const { subjects, seconds, json } = optionsOrExit(readOptions);
 const progress = createProgress(process.stderr);

@@ -11,7 +11,7 @@ export interface Phase {
   readonly share: number | undefined;
   readonly offeredPerSecond: number;
   readonly servedPerSecond: number;
-  readonly turnedAwayPerSecond: number;
+  readonly shedPerSecond: number;
   /**
    * Calls shed because of overload, as the service counts them. A busy machine may also cost the service its lease, and
    * clients cannot distinguish the two.
@@ -104,7 +104,7 @@ function figuresOf({ served, refused, maxDelayMs, seconds }: Offered) {
     latest: maxDelayMs,
     offeredPerSecond: (served.length + refused) / seconds,
     servedPerSecond: served.length / seconds,
-    turnedAwayPerSecond: refused / seconds,
+    shedPerSecond: refused / seconds,
     p50: percentile(served, 0.5),
     p99: percentile(served, 0.99),
   };

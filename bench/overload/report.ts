@@ -1,6 +1,6 @@
 import type { Machine } from "../machine.js";
+import { promises } from "./guarantees.js";
 import type { Measured, Phase } from "./measure.js";
-import { promises } from "./verdict.js";
 
 export interface OverloadReport {
   readonly machine: Machine;
@@ -26,9 +26,9 @@ export function toText({ machine, seconds, measured, failings }: OverloadReport)
   return [`${date}, ${cpu}, ${system}; ${seconds} seconds each`, ...lines, "", ...result].join("\n");
 }
 
-function phaseRow({ share, offeredPerSecond, servedPerSecond, turnedAwayPerSecond, p50, p99, memory }: Phase): string {
+function phaseRow({ share, offeredPerSecond, servedPerSecond, shedPerSecond, p50, p99, memory }: Phase): string {
   const offered = `${Math.round(offeredPerSecond)} (${share === undefined ? "closed loop" : `${share}×`})`;
-  const rates = [servedPerSecond, turnedAwayPerSecond].map((rate) => `${Math.round(rate)}`);
+  const rates = [servedPerSecond, shedPerSecond].map((rate) => `${Math.round(rate)}`);
   const resident = `${Math.round(Math.min(...memory))} – ${Math.round(Math.max(...memory))}`;
   return row(offered, ...rates, p50.toFixed(1), p99.toFixed(1), resident);
 }

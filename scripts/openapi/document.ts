@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import type { DescService } from "@bufbuild/protobuf";
 import { commentOf } from "./comments.js";
 import { envelopeHeaders, envelopeParameters, envelopeSchemas } from "./envelope.js";
-import { errorExamples, errorTable, sharedResponses } from "./failures.js";
+import { errorExamples, errorTable, sharedResponses } from "./errors.js";
 import type { JsonObject } from "./json.js";
 import { describeOperation, tagOf } from "./operations.js";
 import { probes, probesTag } from "./probes.js";

@@ -1,4 +1,4 @@
-import { requestIdHeader } from "./failures.js";
+import { requestIdHeader } from "./errors.js";
 import type { JsonObject } from "./json.js";
 
 /** The envelope of a success: the data and, for a list, the pagination. */

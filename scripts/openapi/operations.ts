@@ -8,7 +8,7 @@ import { PaginationSchema } from "../../gen/latchkey/v1/pagination_pb.js";
 import type { ApiErrorCode } from "../../src/errors.js";
 import { commentOf, paragraphs, splitSummary } from "./comments.js";
 import { envelopeOf, successResponse } from "./envelope.js";
-import { errorResponses, errorsOf, rateLimitHeaders } from "./failures.js";
+import { errorResponses, errorsOf, rateLimitHeaders } from "./errors.js";
 import type { JsonObject } from "./json.js";
 import type { Schemas } from "./schemas.js";
 

@@ -1,6 +1,6 @@
 import { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
 import { envelopeOf, successResponse } from "./envelope.js";
-import { errorResponses } from "./failures.js";
+import { errorResponses } from "./errors.js";
 import type { JsonObject } from "./json.js";
 
 /** The tag of the probes. */

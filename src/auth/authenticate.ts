@@ -1,6 +1,6 @@
 import { timingSafeEqual } from "node:crypto";
 import type { Call } from "../call/call.js";
-import type { KeyHolder, Operator, Principal } from "../call/context.js";
+import type { KeyCaller, Operator, Principal } from "../call/context.js";
 import { bearerToken } from "../call/credential.js";
 import { chain, type MaybePromise } from "../call/maybe-promise.js";
 import {
@@ -13,7 +13,7 @@ import {
 } from "../errors.js";
 import type { LastUsed } from "../keys/last-used.js";
 import { hashSecret, isWellFormedSecret } from "../keys/secret.js";
-import { isOver } from "../keys/verify.js";
+import { isExpired } from "../keys/verify.js";
 import type { KeyCache } from "../revocation/key-cache.js";
 import type { KeyState } from "../revocation/key-state.js";
 
@@ -89,13 +89,13 @@ export function createAuthentication(
     return credential;
   }
 
-  function acceptKey(found: KeyState | undefined, hash: string): KeyHolder {
+  function acceptKey(found: KeyState | undefined, hash: string): KeyCaller {
     const key = usableKey(found, now);
     lastUsed.record(key.keyId, Date.now());
     return holderOf(key, hash);
   }
 
-  function currentCaller(caller: KeyHolder, found: KeyState | undefined): KeyHolder {
+  function currentCaller(caller: KeyCaller, found: KeyState | undefined): KeyCaller {
     const key = usableKey(found, now);
     // The same array means the same cached key, so nothing has changed.
     return key.scopes === caller.scopes ? caller : holderOf(key, caller.hash);
@@ -108,11 +108,11 @@ function usableKey(found: KeyState | undefined, now: () => Date): KeyState["key"
   if (!found.workspaceEnabled) throw workspaceDisabled();
   const { key } = found;
   if (!key.enabled) throw keyDisabled();
-  if (isOver(key, now)) throw keyExpired();
+  if (isExpired(key, now)) throw keyExpired();
   return key;
 }
 
-function holderOf({ keyId, workspaceId, scopes, expiresAt }: KeyState["key"], hash: string): KeyHolder {
+function holderOf({ keyId, workspaceId, scopes, expiresAt }: KeyState["key"], hash: string): KeyCaller {
   return { kind: "key", keyId, workspaceId, scopes, expiresAt, hash };
 }
 

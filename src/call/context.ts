@@ -3,7 +3,7 @@ import type { Call, IdempotencyRecord } from "./call.js";
 import type { MaybePromise } from "./maybe-promise.js";
 
 /** The authenticated caller: the operator of the service, or a workspace's key. */
-export type Principal = Operator | KeyHolder;
+export type Principal = Operator | KeyCaller;
 
 export interface Operator {
   readonly kind: "operator";
@@ -18,7 +18,7 @@ export interface AuthorizedKey {
   readonly expiresAt: Date | null;
 }
 
-export interface KeyHolder extends AuthorizedKey {
+export interface KeyCaller extends AuthorizedKey {
   readonly kind: "key";
   readonly workspaceId: string;
   /** The hash of its secret, by which the key is looked up again. */
@@ -34,7 +34,7 @@ export interface CallContext {
 }
 
 /** The calling key. Handlers that only keys may call rely on the pipeline to refuse every other caller. */
-export function callingKey({ caller }: CallContext): KeyHolder {
+export function callingKey({ caller }: CallContext): KeyCaller {
   if (caller.kind !== "key") throw new Error("a handler that requires a key was called by the operator");
   return caller;
 }

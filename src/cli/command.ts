@@ -96,7 +96,7 @@ export function time(text: string): Timestamp {
   return timestampFromDate(date);
 }
 
-/** For repeatable flags. */
+/** For flags that can be given several times. */
 export function collect(value: string, collected: string[] = []): string[] {
   return [...collected, value];
 }

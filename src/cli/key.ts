@@ -93,8 +93,12 @@ export function keyCommand(config: ClientConfig): Command {
         .option("--prefix <prefix>", "the prefix of the secret")
         .option("--external-id <id>", "the identity that owns the key; it is created if it does not exist")
         .option("--identity-id <id>", "the identity that owns the key")
-        .option("--scope <name>", "a scope: what the key may do with this service; repeatable", collect)
-        .option("--permission <name>", "a permission: what the key may do in your own application; repeatable", collect)
+        .option("--scope <name>", "a scope: what the key may do with this service; can be given several times", collect)
+        .option(
+          "--permission <name>",
+          "a permission: what the key may do in your own application; can be given several times",
+          collect,
+        )
         .option("--meta <json>", "any JSON object", jsonObject)
         .option("--expires <time>", "when the key expires", time)
         .option("--disabled", "create the key disabled")

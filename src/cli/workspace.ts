@@ -69,7 +69,7 @@ export function workspaceCommand(config: ClientConfig): Command {
       )
         .argument("<workspaceId>")
         .option("--name <name>", "a name for people")
-        .option("--scope <name>", "a scope of the key, by default all scopes; repeatable", collect)
+        .option("--scope <name>", "a scope of the key, by default all scopes; can be given several times", collect)
         .action(
           callAction(config, {
             role,

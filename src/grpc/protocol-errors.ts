@@ -23,7 +23,7 @@ export function createProtocolErrors(logCall: AccessLog): MapProtocolErrors {
   function logAndEncode(error: ApiError): OutgoingHttpHeaders {
     const requestId = mintId("req");
     const startedAt = performance.now();
-    logCall({ requestId, protocol: "grpc", method: "(none)", workspaceId: undefined, startedAt, failure: error });
+    logCall({ requestId, protocol: "grpc", method: "(none)", workspaceId: undefined, startedAt, error: error });
     return errorTrailers(error, { requestId });
   }
 

@@ -40,7 +40,7 @@ export interface GrpcPort {
   /** Opens the port at an address. Resolves to the port number. */
   listen(address: string, port: number): Promise<number>;
   /** Sends NOT_SERVING to all health watchers, before the shutdown. Calls are still served. */
-  announceEnd(): void;
+  announceShutdown(): void;
   /** Accepts no more connections. Calls on open connections are still served. */
   stopListening(): void;
   /** Waits for calls in flight, at most `drainMs`. An unresponsive client cannot delay it further. */
@@ -96,7 +96,7 @@ export function createGrpcPort(options: GrpcPortOptions): GrpcPort {
       listener = { server: http2Server, sockets: trackSockets(http2Server) };
       return bound;
     },
-    announceEnd: health.end,
+    announceShutdown: health.end,
     stopListening() {
       if (listener) void stopListening(listener.server);
     },
@@ -104,7 +104,7 @@ export function createGrpcPort(options: GrpcPortOptions): GrpcPort {
       health.end();
       // grpc-js does not know connections that are just being set up, and would wait until their clients close them.
       listener?.server.on("session", (session) => session.close());
-      const lingerTimer = setTimeout(() => listener?.sockets.closeUnasked(), lingerMs);
+      const lingerTimer = setTimeout(() => listener?.sockets.closeUnused(), lingerMs);
       return new Promise<void>((resolve) => {
         const drainTimer = setTimeout(() => {
           server.forceShutdown();

@@ -6,7 +6,7 @@ import { mintId } from "../ids.js";
 import type { AccessLog } from "../observe/access-log.js";
 import { readBinary } from "../rpc/decode-binary.js";
 import { maxCallMs, type Procedure, toApiError } from "../rpc/pipeline.js";
-import { refuseBadTimeout, timeoutMs } from "../rpc/timeout.js";
+import { timeoutMs, validateTimeout } from "../rpc/timeout.js";
 import { type MessageLimits, prefixBytes } from "./message-reader.js";
 import { type RawHeaders, valuesOf } from "./request-headers.js";
 import { errorTrailers, respondMessage, respondTrailers } from "./response.js";
@@ -61,7 +61,7 @@ export function createUnaryHandler(
     function log(error: ApiError | undefined): void {
       const workspaceId = caller?.kind === "key" ? caller.workspaceId : undefined;
       const { requestId, span } = call;
-      logCall({ requestId, protocol: "grpc", method: path, workspaceId, startedAt, failure: error, span });
+      logCall({ requestId, protocol: "grpc", method: path, workspaceId, startedAt, error: error, span });
     }
 
     function fail(thrown: unknown): void {
@@ -89,7 +89,7 @@ export function createUnaryHandler(
     function accept(admitted: Principal): void {
       if (hasResponded) return; // refused for its message while the caller was authenticated
       caller = admitted;
-      refuseBadTimeout("grpc", timeout);
+      validateTimeout("grpc", timeout);
       checkHeaders();
       if (!open.assign(tenantOf(caller))) throw serviceOverloaded();
       open.markAuthenticated();

@@ -124,7 +124,7 @@ export function logHttpCall(logCall: AccessLog, request: FastifyRequest, reply: 
     method: call.procedure?.path ?? `${request.method} ${request.routeOptions.url ?? "(no route)"}`,
     workspaceId: call.caller?.kind === "key" ? call.caller.workspaceId : undefined,
     startedAt: call.startedAt,
-    failure: call.error,
+    error: call.error,
     span: call.span,
     refusedWith: reply.raw.statusCode >= 400 ? reply.raw.statusCode : undefined,
   });

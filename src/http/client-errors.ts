@@ -114,7 +114,7 @@ function writeError(socket: Duplex, error: ApiError, docsBase: string, logCall: 
     method: "(none)",
     workspaceId: undefined,
     startedAt: performance.now(),
-    failure: error,
+    error: error,
   });
   // Destroyed after the write: a client that does not close its side must not keep the file descriptor open.
   socket.end(`${headers.join("\r\n")}\r\n\r\n${body}`, () => setTimeout(() => socket.destroy(), 1_000).unref());

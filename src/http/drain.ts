@@ -39,7 +39,7 @@ export function drainOnClose(fastify: FastifyInstance, { lingerMs, drainMs }: Dr
   async function closeIdle(): Promise<void> {
     await immediately();
     server.closeIdleConnections();
-    sockets.closeUnasked();
+    sockets.closeUnused();
   }
 
   fastify.addHook("preClose", async () => {

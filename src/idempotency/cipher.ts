@@ -19,7 +19,7 @@ const tagLength = 16;
  * itself.
  */
 export function createRecordCipher(credential: string): RecordCipher {
-  const keys = Buffer.from(hkdfSync("sha256", credential, "", "latchkey kept answers", 2 * keyLength));
+  const keys = Buffer.from(hkdfSync("sha256", credential, "", "latchkey idempotency records", 2 * keyLength));
   const hmacKey = keys.subarray(0, keyLength);
   const encryptionKey = keys.subarray(keyLength);
 

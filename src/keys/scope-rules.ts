@@ -1,6 +1,6 @@
-import type { KeyHolder } from "../call/context.js";
+import type { KeyCaller } from "../call/context.js";
 import { covers } from "../call/permissions.js";
-import { heirOutlives, keyExceedsCaller, scopeExceedsCaller, selfRaised } from "../errors.js";
+import { expiryExceedsCaller, keyExceedsCaller, scopeExceedsCaller, selfEscalation } from "../errors.js";
 import type { KeyChanges, KeyVersion, NewKey } from "./store.js";
 
 // What a key may do with keys, itself included:
@@ -14,49 +14,49 @@ import type { KeyChanges, KeyVersion, NewKey } from "./store.js";
 //    created them.
 
 /** Throws if the caller may not create this key. */
-export function checkCreation(caller: KeyHolder, key: Pick<NewKey, "scopes" | "expiresAt">): void {
+export function checkCreation(caller: KeyCaller, key: Pick<NewKey, "scopes" | "expiresAt">): void {
   checkGrantedScopes(caller, key.scopes);
   checkExpiry(caller, key.scopes, key.expiresAt);
 }
 
 /** Throws if the caller lacks one of these scopes. */
-export function checkGrantedScopes(caller: KeyHolder, scopes: readonly string[]): void {
+export function checkGrantedScopes(caller: KeyCaller, scopes: readonly string[]): void {
   const excess = firstExcess(caller.scopes, scopes);
   if (excess !== undefined) throw scopeExceedsCaller(excess);
 }
 
 /** Throws if the caller may not make these changes to the key. */
-export function checkUpdate(caller: KeyHolder, key: KeyVersion, changes: KeyChanges): void {
+export function checkUpdate(caller: KeyCaller, key: KeyVersion, changes: KeyChanges): void {
   const grantsMore = changeGrantsMore(key, changes);
   // Compared with the key's state now, not at authentication: its scopes, `enabled` or expiry may have been reduced.
-  if (grantsMore && isCaller(caller, key)) throw selfRaised();
+  if (grantsMore && isCaller(caller, key)) throw selfEscalation();
   checkScopesOf(caller, key);
   const { scopes = key.scopes, expiresAt = key.expiresAt } = changes;
   if (grantsMore) checkExpiry(caller, scopes, expiresAt);
 }
 
 /** Throws if the caller may not delete the key. */
-export function checkDeletion(caller: KeyHolder, key: KeyVersion): void {
+export function checkDeletion(caller: KeyCaller, key: KeyVersion): void {
   checkScopesOf(caller, key);
 }
 
 /** Throws if the caller may not reroll the key. */
-export function checkReroll(caller: KeyHolder, key: KeyVersion): void {
+export function checkReroll(caller: KeyCaller, key: KeyVersion): void {
   checkScopesOf(caller, key);
   checkExpiry(isCaller(caller, key) ? key : caller, key.scopes, key.configuredExpiresAt);
 }
 
 /** Rule 2. */
-function checkScopesOf(caller: KeyHolder, key: KeyVersion): void {
+function checkScopesOf(caller: KeyCaller, key: KeyVersion): void {
   if (isCaller(caller, key)) return;
   // The error does not name the scope: the caller may not be allowed to know the scopes of that key.
   if (firstExcess(caller.scopes, key.scopes) !== undefined) throw keyExceedsCaller();
 }
 
 /** Rule 4. */
-function checkExpiry(caller: Pick<KeyHolder, "expiresAt">, scopes: readonly string[], expiresAt: Date | null): void {
+function checkExpiry(caller: Pick<KeyCaller, "expiresAt">, scopes: readonly string[], expiresAt: Date | null): void {
   if (caller.expiresAt !== null && scopes.length > 0 && isLater(expiresAt, caller.expiresAt)) {
-    throw heirOutlives(caller.expiresAt);
+    throw expiryExceedsCaller(caller.expiresAt);
   }
 }
 
@@ -67,7 +67,7 @@ function changeGrantsMore(key: KeyVersion, { enabled, expiresAt, scopes }: KeyCh
   return scopes !== undefined && firstExcess(key.scopes, scopes) !== undefined;
 }
 
-function isCaller(caller: KeyHolder, key: KeyVersion): boolean {
+function isCaller(caller: KeyCaller, key: KeyVersion): boolean {
   return key.keyId === caller.keyId;
 }
 

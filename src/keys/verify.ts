@@ -11,7 +11,7 @@ export interface VerifiableKey {
 }
 
 /** Whether a key has ended or expired. Most keys have no expiry; for these, the clock is not read. */
-export function isOver({ ended, expiresAt }: Pick<VerifiableKey, "ended" | "expiresAt">, now: () => Date): boolean {
+export function isExpired({ ended, expiresAt }: Pick<VerifiableKey, "ended" | "expiresAt">, now: () => Date): boolean {
   return ended || (expiresAt !== null && expiresAt <= now());
 }
 
@@ -23,7 +23,7 @@ export function verify(
 ): VerificationCode {
   if (key === undefined) return VerificationCode.NOT_FOUND;
   if (!key.enabled) return VerificationCode.DISABLED;
-  if (isOver(key, now)) return VerificationCode.EXPIRED;
+  if (isExpired(key, now)) return VerificationCode.EXPIRED;
   const { permissions } = key;
   if (query && !query((permission) => covers(permissions, permission)))
     return VerificationCode.INSUFFICIENT_PERMISSIONS;

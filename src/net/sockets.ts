@@ -5,7 +5,7 @@ import type { Duplex } from "node:stream";
 /** The open connections of a server. A TLS connection is a socket of its own, on top of another. */
 export interface SocketSet extends Iterable<Socket> {
   /** Closes connections that have received no bytes. No server counts them as idle, and some wait for them forever. */
-  closeUnasked(): void;
+  closeUnused(): void;
 }
 
 /** Tracks the connections that a server accepts from now on. */
@@ -19,7 +19,7 @@ export function trackSockets(server: Server): SocketSet {
   }
   return {
     [Symbol.iterator]: () => sockets.values(),
-    closeUnasked() {
+    closeUnused() {
       for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy();
     },
   };

@@ -14,7 +14,7 @@ export interface CallRecord {
   readonly workspaceId: string | undefined;
   /** On the monotonic clock, `performance.now()`. */
   readonly startedAt: number;
-  readonly failure: ApiError | undefined;
+  readonly error: ApiError | undefined;
   /** The HTTP status with which the Connect library refused a call before our code ran. */
   readonly refusedWith?: number | undefined;
   readonly span?: Span | undefined;
@@ -40,7 +40,7 @@ export function createAccessLog(log: Log, metrics: CallMetrics): AccessLog {
   }
 
   return (call) => {
-    const { requestId, protocol, method, workspaceId, startedAt, failure } = call;
+    const { requestId, protocol, method, workspaceId, startedAt, error: failure } = call;
     const { write, count } = recorderOf(protocol, method);
     const code = callCodeOf(call);
     const durationMs = performance.now() - startedAt;
@@ -51,7 +51,7 @@ export function createAccessLog(log: Log, metrics: CallMetrics): AccessLog {
 }
 
 /** The result of a call: `ok`, an error code of the catalogue, `cancelled`, or `connect/` and the status of Connect. */
-export function callCodeOf({ failure, refusedWith }: Pick<CallRecord, "failure" | "refusedWith">): string {
+export function callCodeOf({ error: failure, refusedWith }: Pick<CallRecord, "error" | "refusedWith">): string {
   if (failure?.more.cancelled) return "cancelled";
   if (failure !== undefined) return pathOf(failure.code);
   return refusedWith === undefined ? "ok" : `connect/${refusedWith}`;

@@ -70,7 +70,7 @@ function registeredProvider(): (TracerProvider & { forceFlush?(): Promise<void> 
 
 /** Follows the semantic conventions: a server span has the status ERROR only if the server is at fault. */
 function endCallSpan(span: Span, record: CallRecord): void {
-  const { failure, protocol, requestId, workspaceId } = record;
+  const { error: failure, protocol, requestId, workspaceId } = record;
   const code = callCodeOf(record);
   span.setAttributes({ "latchkey.code": code, "latchkey.request_id": requestId });
   if (workspaceId !== undefined) span.setAttribute("latchkey.workspace_id", workspaceId);

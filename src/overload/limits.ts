@@ -36,7 +36,7 @@ export interface Limits extends MemoryLimits {
 /** The memory budget: an eighth of the heap. The rest is for the processing of requests. */
 const totalBytes = Math.min(64 * 2 ** 20, Math.floor(getHeapStatistics().heap_size_limit / 8));
 
-export const standardLimits: Limits = {
+export const defaultLimits: Limits = {
   headersTimeoutMs: 20_000,
   requestTimeoutMs: 30_000,
   keepAliveMs: 72_000,

@@ -6,7 +6,7 @@ import { UserError } from "../errors.js";
 import { openMetricsServer } from "../http/metrics-server.js";
 import type { Log, LogLevel } from "../observe/log.js";
 import { combineCounts, combineMetrics, type Metrics, type MetricsData } from "../observe/metrics.js";
-import { standardLimits } from "../overload/limits.js";
+import { defaultLimits } from "../overload/limits.js";
 
 /** The options of a service with several worker processes. */
 export interface ClusterOptions extends Omit<AppOptions, "guard" | "limits"> {
@@ -80,7 +80,7 @@ export async function openCluster({ workers, metricsPort, log, ...options }: Clu
   try {
     await Promise.all(all.map(({ opened }) => opened));
     if (metricsPort !== undefined)
-      metricsServer = await openMetricsServer(metrics, options.host, metricsPort, log, standardLimits);
+      metricsServer = await openMetricsServer(metrics, options.host, metricsPort, log, defaultLimits);
     return {
       // All workers have these addresses: cluster gives them the same ports, even if each asks for a free one.
       ...(await first.opened),

@@ -1,7 +1,7 @@
 import { LRUCache } from "lru-cache";
 import type { Authenticate } from "../auth/authenticate.js";
 import type { Call } from "../call/call.js";
-import type { KeyHolder } from "../call/context.js";
+import type { KeyCaller } from "../call/context.js";
 import { chain, type MaybePromise } from "../call/maybe-promise.js";
 import { rateLimited } from "../errors.js";
 import type { Log } from "../observe/log.js";
@@ -28,7 +28,7 @@ export function withRateLimit(
   return (call, authorization) =>
     chain(authenticate(call, authorization), (caller) => (caller.kind === "key" ? countCall(call, caller) : caller));
 
-  function countCall(call: Call, caller: KeyHolder): MaybePromise<KeyHolder> {
+  function countCall(call: Call, caller: KeyCaller): MaybePromise<KeyCaller> {
     const { workspaceId } = caller;
     const exhaustedMs = exhausted.getRemainingTTL(workspaceId);
     if (exhaustedMs > 0) throw refuse(call, exhaustedMs);

@@ -2,7 +2,7 @@ import { serviceUnavailable } from "../errors.js";
 import type { Database } from "../storage/postgres/database.js";
 import { classifyError } from "../storage/postgres/errors.js";
 import { TimeoutError, withTimeout } from "../storage/timeout.js";
-import { type Changed, createChangesStore } from "./change-store.js";
+import { type Changed, createChangeStore } from "./change-store.js";
 import type { Snapshot } from "./snapshot.js";
 
 /** The source of changes for the lease. */
@@ -44,7 +44,7 @@ export const pollerSettings = {
  * @param timeline the timeline that was read on the other connections
  */
 export function createChangePoller(own: Database, others: Pick<Database, "renew">, timeline: string): ChangeSource {
-  const store = createChangesStore(own);
+  const store = createChangeStore(own);
   let connected = false;
   let connecting: Promise<void> | undefined;
   let connectTimeout = connectTimeoutMs.first;
@@ -72,7 +72,7 @@ export function createChangePoller(own: Database, others: Pick<Database, "renew"
         if (!connected) connectTimeout = Math.min(connectTimeout * 2, connectTimeoutMs.max);
       }
       connected = false;
-      throw serviceUnavailable(error, classifyError(error)?.sentence);
+      throw serviceUnavailable(error, classifyError(error)?.detail);
     }
   }
 
@@ -87,8 +87,8 @@ export function createChangePoller(own: Database, others: Pick<Database, "renew"
     startTimeline: () => ask(pollTimeoutMs, store.startTimeline),
     async changedSince(seen) {
       const changed = await ask(pollTimeoutMs, () => store.changedSince(seen));
-      if (knownTimeline !== changed.history) others.renew();
-      knownTimeline = changed.history;
+      if (knownTimeline !== changed.timeline) others.renew();
+      knownTimeline = changed.timeline;
       return changed;
     },
   };

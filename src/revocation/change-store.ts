@@ -19,7 +19,7 @@ export interface LeaseTerms {
   /** How long a change waits before it is acknowledged: at least as long as any process has a lease. */
   readonly waitMs: number;
   /** The timeline of the database. */
-  readonly history: string;
+  readonly timeline: string;
   readonly unsafeSetting: UnsafeSetting | null;
 }
 
@@ -60,7 +60,7 @@ interface ChangedRow extends TermsRow {
   readonly xids: string[] | null;
 }
 
-export function createChangesStore(db: Database) {
+export function createChangeStore(db: Database) {
   /** Stamps with transaction ids that this server has not reached yet. Each would count as a change in every poll. */
   const isForeign = (sql: Statement) => sql`changed_xid >= pg_snapshot_xmax(pg_current_snapshot())`;
   const stampedTables = ["keys", "identities", "workspaces", "removals"] as const;
@@ -96,7 +96,7 @@ export function createChangesStore(db: Database) {
     async readTerms(): Promise<LeaseTerms> {
       const [row] = await db.runInBackground(
         (sql) => sql<TermsRow[]>`
-        select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, timeline() as history, ${unsafeSetting(sql)}
+        select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, timeline(), ${unsafeSetting(sql)}
         from cluster_state`,
       );
       if (row === undefined) throw leaseRowMissing();
@@ -124,7 +124,7 @@ export function createChangesStore(db: Database) {
             where changed_xid = any (${inProgress}) limit ${limit})`;
         return sql<ChangedRow[]>`
           with present as materialized (
-              select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, timeline() as history, ${unsafeSetting(sql)},
+              select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, timeline(), ${unsafeSetting(sql)},
                 pg_is_in_recovery() or current_setting('transaction_read_only')::boolean as standby,
                 forgotten_xid::text::float8, (extract(epoch from clock_timestamp()) * 1000)::float8 as time
               from cluster_state),
@@ -144,11 +144,11 @@ export function createChangesStore(db: Database) {
       });
       const [first] = rows;
       if (first === undefined) throw leaseRowMissing();
-      const { leaseMs, waitMs, history, standby, time, forgottenXid, changeCount } = first;
+      const { leaseMs, waitMs, timeline, standby, time, forgottenXid, changeCount } = first;
       const snapshot = parseSnapshot(first.snapshot);
       const isComplete = seesAllUpTo(forgottenXid, seen, snapshot) && changeCount <= maxChanges;
       const changes = isComplete ? changesOf(rows) : undefined;
-      return { snapshot, leaseMs, waitMs, history, unsafeSetting: first.unsafeSetting, standby, time, changes };
+      return { snapshot, leaseMs, waitMs, timeline, unsafeSetting: first.unsafeSetting, standby, time, changes };
     },
 
     /** Invalidates all signed cache entries: from now on, transaction ids may be assigned a second time. */

@@ -74,7 +74,7 @@ export function createLease(source: ChangeSource, changeLog: ChangeLog, firstLea
     if (found.unsafeSetting !== null) throw unusable(`${found.unsafeSetting}: acknowledged changes could be lost`);
 
     // Another timeline may lack changes that this process has seen, so its own recent past is read.
-    if (found.history !== timeline) return poll(recentSnapshot(found.snapshot), found.history);
+    if (found.timeline !== timeline) return poll(recentSnapshot(found.snapshot), found.timeline);
     if (!includes(found.snapshot, since)) {
       // A backup was restored in place. The database will use the same transaction ids again, for other changes.
       await source.startTimeline();

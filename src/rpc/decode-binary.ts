@@ -9,7 +9,7 @@ import {
   maxFieldBytes,
   maxItemsOf,
   maxMembers,
-  smallBody,
+  smallBodyBytes,
   tooDeep,
   tooLarge,
   tooManyItems,
@@ -20,7 +20,7 @@ import {
 export function readBinary(schema: DescMessage, bytes: Uint8Array): Message {
   let excess: FieldError | undefined;
   try {
-    if (bytes.length > smallBody) excess = findExcess(schema, bytes);
+    if (bytes.length > smallBodyBytes) excess = findExcess(schema, bytes);
     if (excess === undefined) return fromBinary(schema, bytes);
   } catch {
     excess = { location: "body", message: `is not a valid ${schema.typeName} message` };

@@ -16,7 +16,7 @@ export const maxDepth = 32;
 export const maxMembers = 100;
 
 /** A body up to this length is not scanned: it cannot cause enough work. Most bodies are smaller. */
-export const smallBody = 1024;
+export const smallBodyBytes = 1024;
 
 export const tooDeep = `must not nest deeper than ${maxDepth} levels`;
 export const tooLarge = `must not be larger than ${maxFieldBytes / 1024} KiB as JSON`;

@@ -211,5 +211,5 @@ function abortable<T>(call: Call, step: MaybePromise<T>): MaybePromise<T> {
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   const databaseError = classifyError(error);
-  return databaseError ? serviceUnavailable(error, databaseError.sentence) : unexpectedError(error);
+  return databaseError ? serviceUnavailable(error, databaseError.detail) : unexpectedError(error);
 }

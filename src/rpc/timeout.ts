@@ -15,7 +15,7 @@ const timeouts = {
 };
 
 /** Throws `invalid_input` for a malformed timeout. Undefined: the client sent none. */
-export function refuseBadTimeout(protocol: keyof typeof timeouts, value: string | undefined): void {
+export function validateTimeout(protocol: keyof typeof timeouts, value: string | undefined): void {
   const { location, pattern, message } = timeouts[protocol];
   if (value !== undefined && !pattern.test(value)) throw invalidInput([{ location, message }]);
 }

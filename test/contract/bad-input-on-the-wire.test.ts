@@ -7,7 +7,13 @@ import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_de
 import { CreateIdentityRequestSchema } from "../../gen/latchkey/v1/identities_service_pb.js";
 import { succeed } from "../support/calls.js";
 import { openProtocols } from "../support/clients/all.js";
-import { type Answer, ask, createWorkspace, expectInvalid, expectSuccess } from "../support/clients/http-requests.js";
+import {
+  ask,
+  createWorkspace,
+  expectInvalid,
+  expectSuccess,
+  type HttpResponse,
+} from "../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../support/harness.js";
 import { toRequestMessage } from "./messages.js";
 
@@ -36,7 +42,7 @@ const message = Buffer.from(
   ),
 );
 
-function post(path: string, body: string | Buffer, headers: Record<string, string> = {}): Promise<Answer> {
+function post(path: string, body: string | Buffer, headers: Record<string, string> = {}): Promise<HttpResponse> {
   return ask(origin, path, { key, body, headers: { "content-type": "application/json", ...headers } });
 }
 
@@ -47,7 +53,7 @@ function frame(bytes: Uint8Array, flags = 0, length = bytes.length): Buffer {
 }
 
 /** The reason and the field names in the error details of a Connect response. */
-function connectRefusal({ status, headers, text }: Answer) {
+function connectRefusal({ status, headers, text }: HttpResponse) {
   const { details = [] } = JSON.parse(text) as { details?: { type: string; value: string }[] };
   const bytesOf = (typeName: string) =>
     Buffer.from(details.find(({ type }) => type === typeName)?.value ?? "", "base64");

@@ -7,7 +7,7 @@ import { operationNamed } from "../robustness/fuzz/operations.js";
 import { type Outcome, readOutcome } from "../robustness/fuzz/outcome.js";
 import { type Answer, createSender, type Sender } from "../robustness/fuzz/send.js";
 import { frame, type Headers, type Sent, sentTo } from "../robustness/fuzz/sent.js";
-import { callWithHead } from "../robustness/overload/bare-grpc.js";
+import { callWithHeaders } from "../robustness/overload/bare-grpc.js";
 import { createWorkspace } from "../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../support/harness.js";
 
@@ -215,7 +215,7 @@ describe("headers that grpc-js silently drops:", () => {
     const socket = connect(Number(port), host);
     const before = lines.length;
     const credential = ["authorization", `Bearer ${home.key}`] as const;
-    socket.write(callWithHead([[":path", operation.rpcPath], credential, credential], frame(message)));
+    socket.write(callWithHeaders([[":path", operation.rpcPath], credential, credential], frame(message)));
     const refusal = { protocol: "grpc", method: operation.rpcPath, code: "authentication/malformed" };
     await expect.poll(() => lines.slice(before), { timeout: 5_000 }).toMatchObject([refusal]);
     socket.destroy();

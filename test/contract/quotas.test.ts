@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import type { CallRequest } from "../support/clients/protocol-client.js";
 import { operatorKey } from "../support/harness.js";
-import { findHalves } from "../support/integrity.js";
+import { findPartialChanges } from "../support/integrity.js";
 import { allProtocols, openContract } from "./cases.js";
 import type { OperationName } from "./operations.js";
 import type { Scene } from "./scene.js";
@@ -182,6 +182,6 @@ describe("a workspace that has reached its quota of stored bytes", () => {
 
   test("has a usage counter that equals the stored bytes, after all of these changes", async () => {
     const sql = openSql(contract.app.databaseUrl, { max: 1, onnotice: () => {} });
-    expect(await findHalves(sql).finally(() => sql.end())).toEqual([]);
+    expect(await findPartialChanges(sql).finally(() => sql.end())).toEqual([]);
   });
 });

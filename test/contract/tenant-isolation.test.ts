@@ -12,7 +12,7 @@ import { succeed } from "../support/calls.js";
 import { createWorkspace } from "../support/clients/http-requests.js";
 import { redisInUse } from "../support/clients/verify-calls.js";
 import { headerOf, openWire, type Wire, type WireClient, type WireResponse } from "../support/clients/wire.js";
-import { openTestApp, patientWithRedis, type TestApp } from "../support/harness.js";
+import { longRedisTimeouts, openTestApp, type TestApp } from "../support/harness.js";
 import { parseSamples } from "../support/metric-samples.js";
 import { type Rpc, requestOf, rpcs, type Things } from "./rpcs.js";
 
@@ -63,7 +63,7 @@ let neighbour: { workspaceId: string; key: string };
 // prevent both. A lost lease only delays the call, and times are not compared.
 beforeAll(async () => {
   provider.register();
-  app = await openTestApp({ ...patientWithRedis, guard: { accepts: () => true } });
+  app = await openTestApp({ ...longRedisTimeouts, guard: { accepts: () => true } });
   await redisInUse(app);
   wire = openWire(app);
   sql = openSql(app.databaseUrl, { max: 2, onnotice: () => {} });

@@ -2,7 +2,7 @@ import { existsSync, writeFileSync } from "node:fs";
 import { connect, createServer } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { createDatabase } from "../support/harness.js";
-import { leaveOut } from "../support/skip.js";
+import { skipTest } from "../support/skip.js";
 import { remainingProcesses } from "./processes.js";
 import { call, expectUserError, launch, makeSandbox, type Sandbox, start, unusedPort, waitForExit } from "./service.js";
 
@@ -104,7 +104,7 @@ describe("a value that turns out to be unusable at the start is reported by name
 
 describe("the printed addresses are reachable when the service listens on", () => {
   test.for(["localhost", "0.0.0.0", "::1", "::"])("HOST=%s", async (HOST, ctx) => {
-    if (HOST.includes(":") && !(await hasIpv6())) leaveOut(ctx, "this machine has no IPv6");
+    if (HOST.includes(":") && !(await hasIpv6())) skipTest(ctx, "this machine has no IPv6");
     const set = { HOST, DATABASE_URL: await freshDatabase(), OPERATOR_KEY: operatorKey };
     const service = await start(makeSandbox(), { set });
     expect(await call(service, "/v2/workspaces.listWorkspaces", operatorKey)).toMatchObject({ status: 200, data: [] });

@@ -3,7 +3,7 @@ import type { Sql } from "postgres";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { createDatabase } from "../support/harness.js";
-import { findHalves } from "../support/integrity.js";
+import { findPartialChanges } from "../support/integrity.js";
 import { createRandom, type Random } from "../verification/faults/random.js";
 import { type Caller, type CallerKind, callerKinds, callUntilAvailable, type Target } from "./callers.js";
 import { createLedger } from "./ledger.js";
@@ -113,9 +113,9 @@ async function crash(rounds: number, subject: Subject): Promise<void> {
 
     service = await subject.start();
     await subject.inspect(async (sql) => {
-      expect(await findHalves(sql, ownerRules), context).toEqual([]);
+      expect(await findPartialChanges(sql, ownerRules), context).toEqual([]);
       expect(await retryCreates(service, sql, known.creates, random, retried), context).toEqual([]);
-      expect(await findHalves(sql, ownerRules), `after retries ${context}`).toEqual([]);
+      expect(await findPartialChanges(sql, ownerRules), `after retries ${context}`).toEqual([]);
       expect(await known.ledger.compare(sql), context).toEqual([]);
     });
     expect(await findWrongResults(service, known), context).toEqual([]);

@@ -5,7 +5,7 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { expect, onTestFinished, type TestContext, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { createLatchkeyClient, isLatchkeyError } from "../../src/client/client.js";
-import { leaveOut } from "../support/skip.js";
+import { skipTest } from "../support/skip.js";
 import { until } from "./processes.js";
 import {
   call,
@@ -108,7 +108,7 @@ function makeSmallSandbox(ctx: TestContext): Sandbox {
 
 function mount(ctx: TestContext, ...args: string[]): void {
   const { status, stderr, error } = spawnSync("mount", args, { encoding: "utf8" });
-  if (status !== 0) leaveOut(ctx, `this machine cannot mount a small disk: ${error?.message ?? stderr.trim()}`);
+  if (status !== 0) skipTest(ctx, `this machine cannot mount a small disk: ${error?.message ?? stderr.trim()}`);
 }
 
 /** Fills the disk. */

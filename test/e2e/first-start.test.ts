@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { leaveOut, needsCurl } from "../support/skip.js";
+import { needsCurl, skipTest } from "../support/skip.js";
 import {
   call,
   makeSandbox,
@@ -54,7 +54,7 @@ describe("the first start", () => {
 
   test("prints the first key, and not the operator key, on a terminal", async (ctx) => {
     if (!/util-linux/.test(spawnSync("script", ["--version"], { encoding: "utf8" }).stdout)) {
-      leaveOut(ctx, "this machine has no `script` of util-linux, which runs a program on a terminal");
+      skipTest(ctx, "this machine has no `script` of util-linux, which runs a program on a terminal");
     }
     const sandbox = makeSandbox();
     const node = `'${process.execPath}' '${join(project, "dist/src/main.js")}'`;

@@ -15,7 +15,7 @@ import {
 import { connect } from "node:net";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { leaveOut } from "../support/skip.js";
+import { skipTest } from "../support/skip.js";
 import { remainingProcesses, until } from "./processes.js";
 import {
   call,
@@ -40,7 +40,7 @@ const socketsOf = (dataDir: string) => [join(dataDir, "postgres/.s.PGSQL.5432"),
 
 describe("another user of the machine", () => {
   test("finds no port of the embedded backends", async (ctx) => {
-    if (!isLinux) leaveOut(ctx, "only Linux shows in /proc which process listens on which port");
+    if (!isLinux) skipTest(ctx, "only Linux shows in /proc which process listens on which port");
     const service = await start(makeSandbox());
     const own = [new URL(service.httpUrl).port, service.grpcAddress.split(":").at(-1)].map(Number);
     expect(portsOf(service.pid).sort()).toEqual(own.sort());
@@ -50,7 +50,7 @@ describe("another user of the machine", () => {
   });
 
   test("cannot connect to the sockets of the embedded backends, even if the data folder itself is accessible", async (ctx) => {
-    if (!isRoot) leaveOut(ctx, "only root can become another user");
+    if (!isRoot) skipTest(ctx, "only root can become another user");
     const sandbox = makeSandbox();
     await start(sandbox);
     chmodSync(sandbox.dataDir, 0o755);
@@ -67,7 +67,7 @@ describe("another user of the machine", () => {
 
 describe("started as root, PostgreSQL", () => {
   test("runs with a user id that no account has, and `nobody` cannot read its data", async (ctx) => {
-    if (!isRoot) leaveOut(ctx, "this test needs root");
+    if (!isRoot) skipTest(ctx, "this test needs root");
     const sandbox = makeSandbox();
     const service = await start(sandbox);
     const { uid } = statSync(join(sandbox.dataDir, "postgres"));
@@ -84,7 +84,7 @@ describe("started as root, PostgreSQL", () => {
   });
 
   test("changes the owner of data that belongs to `nobody`, but not of files with further hard links", async (ctx) => {
-    if (!isRoot) leaveOut(ctx, "this test needs root");
+    if (!isRoot) skipTest(ctx, "this test needs root");
     const sandbox = makeSandbox();
     const data = join(sandbox.dataDir, "postgres");
     await stop(await start(sandbox));
@@ -113,7 +113,7 @@ describe("started as root, PostgreSQL", () => {
 
   test("does not start if root is the only user id, with a readable error", async (ctx) => {
     if (spawnSync("unshare", ["-r", "true"]).status !== 0) {
-      leaveOut(ctx, "this machine cannot create a namespace in which root is the only user");
+      skipTest(ctx, "this machine cannot create a namespace in which root is the only user");
     }
     const sandbox = makeSandbox();
     const command = ["unshare", "-r", process.execPath, join(project, "dist/src/main.js")] as const;
@@ -158,7 +158,7 @@ describe("refused with an error that says how to fix it:", () => {
   });
 
   test("a data folder of another user", async (ctx) => {
-    if (!isRoot) leaveOut(ctx, "only root can change the owner of a folder");
+    if (!isRoot) skipTest(ctx, "only root can change the owner of a folder");
     const sandbox = withFolder(({ dataDir }) => chownSync(dataDir, nobody.uid, nobody.gid));
     expectUserError(await fail(sandbox), "DATA_DIR", `chown 0 '${sandbox.dataDir}'`);
   });
@@ -175,7 +175,7 @@ describe("refused with an error that says how to fix it:", () => {
   });
 
   test("a data folder that another user can replace, because that user owns its parent folder", async (ctx) => {
-    if (!isRoot) leaveOut(ctx, "only root can change the owner of a folder");
+    if (!isRoot) skipTest(ctx, "only root can change the owner of a folder");
     const sandbox = makeSandbox();
     const theirs = join(sandbox.folder, "theirs");
     mkdirSync(theirs);
@@ -193,7 +193,7 @@ describe("refused with an error that says how to fix it:", () => {
   });
 
   test("operator.key of another user", async (ctx) => {
-    if (!isRoot) leaveOut(ctx, "only root can change the owner of a file");
+    if (!isRoot) skipTest(ctx, "only root can change the owner of a file");
     const sandbox = withFolder(({ operatorKeyFile }) => {
       writeFileSync(operatorKeyFile, planted, { mode: 0o600 });
       chownSync(operatorKeyFile, nobody.uid, nobody.gid);
@@ -209,7 +209,7 @@ describe("refused with an error that says how to fix it:", () => {
   });
 
   test("a DATA_DIR on a file system where no folder can be created", async (ctx) => {
-    if (!isLinux) leaveOut(ctx, "only Linux has such a file system at a known path");
+    if (!isLinux) skipTest(ctx, "only Linux has such a file system at a known path");
     const sandbox = makeSandbox();
     expectUserError(await fail(sandbox, { DATA_DIR: "/proc/latchkey/data" }), "DATA_DIR", "/proc/latchkey/data");
   });

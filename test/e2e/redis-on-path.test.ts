@@ -2,14 +2,14 @@ import { spawnSync } from "node:child_process";
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { leaveOut } from "../support/skip.js";
+import { skipTest } from "../support/skip.js";
 import { remainingProcesses } from "./processes.js";
 import { call, makeSandbox, readSecret, type Sandbox, type Service, start, stop } from "./service.js";
 
 describe("the embedded Redis", () => {
   test("is a server from the PATH if there is one, and exits with the service", async (context) => {
     const program = ["valkey-server", "redis-server"].find((name) => spawnSync(name, ["--version"]).status === 0);
-    if (program === undefined) leaveOut(context, "this machine has neither valkey-server nor redis-server");
+    if (program === undefined) skipTest(context, "this machine has neither valkey-server nor redis-server");
     const sandbox = makeSandbox();
     const service = await start(sandbox);
     const descendants = service.descendants();

@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { chmodSync, chownSync, mkdirSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { leaveOut } from "../support/skip.js";
+import { skipTest } from "../support/skip.js";
 import { copyInstallation } from "./copies.js";
 import { remainingProcesses } from "./processes.js";
 import { call, makeSandbox, readSecret, type Sandbox, type Service, start, stop } from "./service.js";
@@ -14,7 +14,7 @@ const isRoot = process.getuid?.() === 0;
 describe("the service runs", () => {
   test("as root, from a checkout inside a folder that other users cannot access", async (ctx) => {
     if (!isRoot)
-      leaveOut(ctx, "this test needs root: PostgreSQL then runs as another user, who cannot access the folder");
+      skipTest(ctx, "this test needs root: PostgreSQL then runs as another user, who cannot access the folder");
     const sandbox = makeSandbox();
     const closed = join(sandbox.folder, "closed");
     mkdirSync(closed, { mode: 0o700 });
@@ -31,12 +31,12 @@ describe("the service runs", () => {
   });
 
   test("as a regular user", async (ctx) => {
-    if (!isRoot) leaveOut(ctx, "the whole test run uses a regular user, so every other test covers this");
+    if (!isRoot) skipTest(ctx, "the whole test run uses a regular user, so every other test covers this");
     const sandbox = makeSandbox();
     const checkout = join(sandbox.folder, "checkout");
     copyInstallation(checkout);
     if (spawnSync(process.execPath, ["--version"], { ...nobody, cwd: "/" }).status !== 0) {
-      leaveOut(ctx, `a regular user cannot run ${process.execPath} on this machine`);
+      skipTest(ctx, `a regular user cannot run ${process.execPath} on this machine`);
     }
     mkdirSync(sandbox.dataDir);
     chownSync(sandbox.dataDir, nobody.uid, nobody.gid);

@@ -1,7 +1,7 @@
 import { crc32 } from "node:zlib";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { readPage, succeed, type ToldEvent, walk } from "../support/calls.js";
+import { type AuditEventResponse, readPage, succeed, walk } from "../support/calls.js";
 import { createWorkspace, expectInvalid, post } from "../support/clients/http-requests.js";
 import { openTestApp, operatorKey, type TestApp } from "../support/harness.js";
 
@@ -97,9 +97,9 @@ it("pagination of audit events while more are written returns each earlier one o
     const addRow = () => succeed(origin, "identities.createIdentity", key, { externalId: `user_${number++}` });
     while (number < atFirst) await addRow();
     const operation = "workspaces.listAuditEvents";
-    const existing = await walk<ToldEvent>(origin, operation, key, {});
+    const existing = await walk<AuditEventResponse>(origin, operation, key, {});
     const remainingInterludes = [...interludes];
-    const seen = await walk<ToldEvent>(origin, operation, key, { limit }, async () => {
+    const seen = await walk<AuditEventResponse>(origin, operation, key, { limit }, async () => {
       for (let added = remainingInterludes.shift()?.added ?? 0; added > 0; added--) await addRow();
     });
     expect(existing).toHaveLength(atFirst + 2);

@@ -16,8 +16,8 @@ import {
   pathOf,
   requestsFor,
   rpcs,
-  type Told,
   type TourClient,
+  type TourResponse,
 } from "../support/secrets-tour.js";
 
 const logLines: string[] = [];
@@ -25,7 +25,7 @@ const log = pino({ level: "trace", base: null }, { write: (line: string) => void
 /** Every secret that was minted or sent, those in headers included. */
 const secrets = new Set([operatorKey, ...Object.values(headers)]);
 /** All responses, except successful ones that contain a new secret. */
-const responses: Told[] = [];
+const responses: TourResponse[] = [];
 const visited = new Set<string>();
 
 let app: TestApp;
@@ -62,7 +62,7 @@ async function newKey(): Promise<{ keyId: string; key: string }> {
 }
 
 /** Records a response; if it contains a new secret, only the secret. */
-function recordResponse(response: Told): void {
+function recordResponse(response: TourResponse): void {
   const mayContain = response.ok && /\.(createKey|rerollKey|createWorkspace|createRootKey)$/.test(response.operation);
   const [, newSecret] = (mayContain && /"key":\s*"([^"]+)"/.exec(response.text)) || [];
   if (newSecret !== undefined) secrets.add(newSecret);

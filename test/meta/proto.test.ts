@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { leaveOut } from "../support/skip.js";
+import { skipTest } from "../support/skip.js";
 
 const run = promisify(execFile);
 const buf = join(process.cwd(), "node_modules/.bin/buf");
@@ -31,7 +31,7 @@ describe("the exported proto files", () => {
 
   it("compile with plain protoc", async (context) => {
     const version = await run("protoc", ["--version"]).catch(() => undefined);
-    if (version === undefined) leaveOut(context, "protoc is not installed on this machine");
+    if (version === undefined) skipTest(context, "protoc is not installed on this machine");
     await run("protoc", ["-I.", "--python_out=.", ...protoFiles], { cwd: exported });
     expect(readFileSync(join(exported, "latchkey/v1/keys_service_pb2.py"), "utf8")).toContain("CreateKeyRequest");
   });

@@ -3,7 +3,7 @@ import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/
 import { expect } from "vitest";
 import { toRequestMessage } from "../contract/messages.js";
 import { type OperationName, operationOf } from "../contract/operations.js";
-import { expectFailure, post } from "./clients/http-requests.js";
+import { expectError, post } from "./clients/http-requests.js";
 import type { CallRequest } from "./clients/protocol-client.js";
 import type { TestApp } from "./harness.js";
 import { startStopwatch } from "./stopwatch.js";
@@ -12,7 +12,7 @@ import { startStopwatch } from "./stopwatch.js";
  * The outcome of a call over any protocol, as the name of its gRPC status, and its duration without the delay that a
  * busy machine added.
  */
-export interface Answered {
+export interface CallOutcome {
   readonly outcome: string;
   readonly ms: number;
 }
@@ -23,13 +23,13 @@ export async function callHttp(
   operation: OperationName,
   credential: string,
   request: CallRequest = {},
-): Promise<Answered> {
+): Promise<CallOutcome> {
   const elapsed = startStopwatch();
   const [[, path]] = operationOf(operation).routes;
   const response = await post(app.httpUrl, path, credential, request);
   const ms = elapsed();
   if (response.status === 503) {
-    expectFailure(response, 503, "application/service_unavailable");
+    expectError(response, 503, "application/service_unavailable");
     expect(Number(response.headers["retry-after"])).toBeGreaterThan(0);
     expect(response.text).not.toMatch(/ECONN|127\.0\.0\.1:\d+ /);
   }
@@ -45,7 +45,7 @@ export async function callGrpc(
   credential: string,
   request: CallRequest = {},
   deadlineMs?: number,
-): Promise<Answered> {
+): Promise<CallOutcome> {
   const { rpc } = operationOf(operation);
   const client = new Client(app.grpcAddress, credentials.createInsecure());
   const metadata = new Metadata();
@@ -66,7 +66,7 @@ export async function callGrpc(
 }
 
 /** The median of several durations, because any one may be long on a busy machine. */
-export function medianMs(calls: readonly Answered[]): number {
+export function medianMs(calls: readonly CallOutcome[]): number {
   const sorted = calls.map(({ ms }) => ms).sort((one, other) => one - other);
   return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
 }

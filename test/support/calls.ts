@@ -3,7 +3,7 @@ import { expectSuccess, post } from "./clients/http-requests.js";
 import { operatorKey } from "./harness.js";
 
 /** An event as the HTTP list returns it. */
-export interface ToldEvent {
+export interface AuditEventResponse {
   readonly eventId: string;
   readonly workspaceId: string;
   readonly type: string;
@@ -60,11 +60,11 @@ export async function walk<Row>(
 }
 
 /** All matching events, newest first. */
-export function listEvents(origin: string, key: string, body: object = {}): Promise<ToldEvent[]> {
-  return walk<ToldEvent>(origin, "workspaces.listAuditEvents", key, body);
+export function listEvents(origin: string, key: string, body: object = {}): Promise<AuditEventResponse[]> {
+  return walk<AuditEventResponse>(origin, "workspaces.listAuditEvents", key, body);
 }
 
 /** Every event, newest first. */
-export function allEvents(origin: string): Promise<ToldEvent[]> {
+export function allEvents(origin: string): Promise<AuditEventResponse[]> {
   return listEvents(origin, operatorKey, { since: 0 });
 }

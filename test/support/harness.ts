@@ -39,7 +39,7 @@ export async function createDatabase(template?: string): Promise<{ url: string; 
  * For services that must use their Redis: they respond without Redis if it exceeds its timeout, and on a busy machine
  * the default timeout is sometimes too short.
  */
-export const patientWithRedis = { redisTimeoutMs: 10_000 };
+export const longRedisTimeouts = { redisTimeoutMs: 10_000 };
 
 /** A whole service on free ports, with its own database and the run's real Redis. */
 export interface TestApp extends App {

@@ -119,7 +119,7 @@ const rules: Rules = {
  *
  * @param more further invariants, which depend on what wrote to the database
  */
-export async function findHalves(sql: Sql, more: Rules = {}): Promise<string[]> {
+export async function findPartialChanges(sql: Sql, more: Rules = {}): Promise<string[]> {
   const found: string[] = [];
   for (const [rule, query] of Object.entries({ ...rules, ...more })) {
     for (const row of await query(sql)) found.push(`${rule}: ${JSON.stringify(row)}`);

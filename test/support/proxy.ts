@@ -15,7 +15,7 @@ export interface BackendProxy {
   /** Delays all bytes by this time. */
   delay(ms: number): void;
   /** Delays the bytes from the backend by this time, and not those to it. */
-  delayAnswers(ms: number): void;
+  delayResponses(ms: number): void;
   /** Ends every fault. Buffered bytes arrive now. */
   resume(): void;
   /** Resets every connection. New ones lead to the backend of this URL. */
@@ -68,7 +68,7 @@ export async function openProxy(backendUrl: string): Promise<BackendProxy> {
       for (const link of links) link.abandon();
     },
     delay: (ms) => delayAll({ toBackend: ms, fromBackend: ms }),
-    delayAnswers: (ms) => delayAll({ toBackend: 0, fromBackend: ms }),
+    delayResponses: (ms) => delayAll({ toBackend: 0, fromBackend: ms }),
     resume() {
       state = "open";
       delayAll({ toBackend: 0, fromBackend: 0 });

@@ -3,7 +3,7 @@ import type { Redis } from "ioredis";
 import { expect } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { hashSecret } from "../../src/keys/secret.js";
-import { createChangesStore, type LeaseTerms } from "../../src/revocation/change-store.js";
+import { createChangeStore, type LeaseTerms } from "../../src/revocation/change-store.js";
 import { openDatabase } from "../../src/storage/postgres/database.js";
 import { createWorkspace } from "./clients/http-requests.js";
 import { listKeys, listKeysGrpc } from "./clients/verify-calls.js";
@@ -52,7 +52,7 @@ export async function shareKey(app: TestApp, redis: Redis, key: string): Promise
 export async function readTerms(app: TestApp): Promise<LeaseTerms> {
   const db = openDatabase(app.databaseUrl, { connections: 1, statementMs: 10_000 });
   try {
-    return await createChangesStore(db).readTerms();
+    return await createChangeStore(db).readTerms();
   } finally {
     await db.close();
   }

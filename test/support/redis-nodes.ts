@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { expect, onTestFinished, type TestContext } from "vitest";
-import { leaveOut } from "./skip.js";
+import { skipTest } from "./skip.js";
 
 /** A Redis server of a test, in its own process. */
 export interface RedisNode {
@@ -22,7 +22,7 @@ export interface RedisNode {
 /** The path of an installed Redis server. Skips the test if there is none. */
 export function findServer(context: TestContext): string {
   const found = ["valkey-server", "redis-server"].find((name) => spawnSync(name, ["--version"]).status === 0);
-  return found ?? leaveOut(context, "this machine has neither valkey-server nor redis-server");
+  return found ?? skipTest(context, "this machine has neither valkey-server nor redis-server");
 }
 
 /** How many ports are tried, since a free port may be taken before the server binds it. */

@@ -19,7 +19,7 @@ export const rpcs = new Map(
 );
 
 /** A response as text, headers and trailers included. */
-export interface Told {
+export interface TourResponse {
   readonly operation: string;
   readonly ok: boolean;
   readonly text: string;
@@ -27,7 +27,11 @@ export interface Told {
 
 /** A client that sends a request, or any text or bytes in its place. */
 export interface TourClient {
-  call(operation: string, key: string | undefined, body: Readonly<Record<string, unknown>> | string): Promise<Told>;
+  call(
+    operation: string,
+    key: string | undefined,
+    body: Readonly<Record<string, unknown>> | string,
+  ): Promise<TourResponse>;
   close(): void;
 }
 

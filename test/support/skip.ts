@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import type { TestContext } from "vitest";
 
 /** Skips the running test, and prints the reason. */
-export function leaveOut(context: TestContext, reason: string): never {
+export function skipTest(context: TestContext, reason: string): never {
   process.stdout.write(`skipped: ${context.task.name}: ${reason}\n`);
   return context.skip(reason);
 }
@@ -12,5 +12,5 @@ export const hasCurl = spawnSync("curl", ["--version"]).status === 0;
 
 /** Skips the running test if curl is not installed. */
 export function needsCurl(context: TestContext): void {
-  if (!hasCurl) leaveOut(context, "curl is not installed on this machine");
+  if (!hasCurl) skipTest(context, "curl is not installed on this machine");
 }

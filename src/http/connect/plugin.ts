@@ -9,7 +9,7 @@ import { chain } from "../../call/maybe-promise.js";
 import { type ApiError, unsupportedMediaType } from "../../errors.js";
 import { maxMessageBytes, type Procedure, toApiError } from "../../rpc/pipeline.js";
 import { toConnectError } from "../../rpc/status.js";
-import { refuseBadTimeout, timeoutMs } from "../../rpc/timeout.js";
+import { timeoutMs, validateTimeout } from "../../rpc/timeout.js";
 import {
   admitCall,
   type HttpCall,
@@ -113,7 +113,7 @@ function refuseBadBody(request: FastifyRequest): void {
   const format = formatOf(request);
   const schema = request.call.procedure?.method.input;
   if (format === undefined || schema === undefined) throw new Error("a body was read before the call was admitted");
-  refuseBadTimeout(...timeoutOf(request));
+  validateTimeout(...timeoutOf(request));
   refuseUndecodable(schema, format, request.body as Buffer);
 }
 

@@ -7,7 +7,7 @@ import {
   maxDepth,
   maxFieldBytes,
   maxMembers,
-  smallBody,
+  smallBodyBytes,
   tooDeep,
   tooLarge,
   tooManyMembers,
@@ -21,7 +21,7 @@ const utf8 = new TextDecoder("utf-8", { fatal: true });
  */
 export function parseStrictJson(body: Buffer): unknown {
   const text = decode(body);
-  const isSmall = text.length <= smallBody;
+  const isSmall = text.length <= smallBodyBytes;
   if (!isSmall) refuse(findProblem(text));
   const json = parse(text);
   if (isSmall && !needsNoScan(text, json)) refuse(findProblem(text));

@@ -3,7 +3,7 @@ import { errorCodeOf } from "./connection.js";
 /** A failure of the database, not of the statement. */
 export interface DatabaseError {
   /** The beginning of the error detail for callers. */
-  readonly sentence: string;
+  readonly detail: string;
   /** Whether it persists until an operator acts, while PostgreSQL still answers. */
   readonly persistent: boolean;
 }
@@ -34,26 +34,26 @@ export function classifyError(error: unknown): DatabaseError | undefined {
 
 /** The first match wins. 57014 and 40P01 get here only after retries. */
 const classes: readonly (DatabaseError & { readonly codes: RegExp })[] = [
-  { codes: /^53100$/, sentence: "The service's database is out of disk space", persistent: true },
-  { codes: /^53200$/, sentence: "The service's database is out of memory", persistent: true },
-  { codes: /^53300$/, sentence: "The service's database is out of connections", persistent: true },
-  { codes: /^53/, sentence: "The service's database is short of resources", persistent: true },
-  { codes: /^58/, sentence: "The service's database cannot use its files", persistent: true },
-  { codes: /^(28|3D|42501)/, sentence: "The service's database denies it access", persistent: true },
+  { codes: /^53100$/, detail: "The service's database is out of disk space", persistent: true },
+  { codes: /^53200$/, detail: "The service's database is out of memory", persistent: true },
+  { codes: /^53300$/, detail: "The service's database is out of connections", persistent: true },
+  { codes: /^53/, detail: "The service's database is short of resources", persistent: true },
+  { codes: /^58/, detail: "The service's database cannot use its files", persistent: true },
+  { codes: /^(28|3D|42501)/, detail: "The service's database denies it access", persistent: true },
   // A standby, or a primary that was demoted.
-  { codes: /^25006$/, sentence: "The service's database is read-only", persistent: true },
+  { codes: /^25006$/, detail: "The service's database is read-only", persistent: true },
   {
     codes: /^40003$/,
-    sentence: "The service's database has not confirmed the change; whether it took effect is unknown",
+    detail: "The service's database has not confirmed the change; whether it took effect is unknown",
     persistent: true,
   },
   // Statement timeouts, lock timeouts, deadlocks.
-  { codes: /^(57014|55P03|40)/, sentence: "The service's database is too slow at the moment", persistent: false },
+  { codes: /^(57014|55P03|40)/, detail: "The service's database is too slow at the moment", persistent: false },
   // Starting up, shutting down, crashed; broken connections, by the codes of postgres.js and the operating system. For a
   // Unix socket: ENOENT while the server is down, EAGAIN while its backlog is full.
   {
     codes: /^(57P|08|CONNECT|ECONN|EHOST|ENET|ENOTFOUND$|ENOENT$|EAGAIN$|EAI_AGAIN$|EPIPE$|ETIMEDOUT$)/,
-    sentence: "The service cannot reach its database",
+    detail: "The service cannot reach its database",
     persistent: false,
   },
 ];

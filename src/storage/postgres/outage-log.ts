@@ -32,8 +32,7 @@ export function createOutageLog(log: Log, now: () => number = () => performance.
       const failure = classifyError(error);
       if (!failure?.persistent) return;
       const { message, code, query } = error as Error & { code: string; query?: string | null };
-      if (failing.size === 0)
-        log.error({ reason: message, code }, `${failure.sentence}; calls that need it are refused`);
+      if (failing.size === 0) log.error({ reason: message, code }, `${failure.detail}; calls that need it are refused`);
       failing.add(query ?? unsent);
       lastFailureAt = now();
     },

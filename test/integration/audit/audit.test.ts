@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { hashSecret } from "../../../src/keys/secret.js";
-import { allEvents, succeed, type ToldEvent } from "../../support/calls.js";
+import { type AuditEventResponse, allEvents, succeed } from "../../support/calls.js";
 import { expectSuccess, post } from "../../support/clients/http-requests.js";
 import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
 
@@ -36,7 +36,7 @@ async function change<T = Record<string, never>>(operation: string, credential: 
 }
 
 /** The fields of an event that describe the change. */
-function changeOf({ workspaceId, type, resourceId, before, after }: ToldEvent) {
+function changeOf({ workspaceId, type, resourceId, before, after }: AuditEventResponse) {
   return { workspaceId, type, resourceId, before, after };
 }
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { listEvents, readPage, succeed, type ToldEvent, walk } from "../../support/calls.js";
-import { createWorkspace, expectFailure, expectInvalid, post } from "../../support/clients/http-requests.js";
+import { type AuditEventResponse, listEvents, readPage, succeed, walk } from "../../support/calls.js";
+import { createWorkspace, expectError, expectInvalid, post } from "../../support/clients/http-requests.js";
 import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
 
 const list = "workspaces.listAuditEvents";
@@ -10,7 +10,7 @@ let workspaceId: string;
 let key: string;
 let otherWorkspaceId: string;
 /** The events of the workspace, oldest first, each some time after the previous one. */
-let events: ToldEvent[];
+let events: AuditEventResponse[];
 
 beforeAll(async () => {
   app = await openTestApp();
@@ -47,7 +47,7 @@ describe("audit events are listed newest first", () => {
     expect(await listEvents(origin, key, { workspaceId })).toEqual(events.toReversed());
     for (const requested of [otherWorkspaceId, "ws_00000000000000000000000000"]) {
       const response = await post(origin, `/v2/${list}`, key, { workspaceId: requested });
-      expectFailure(response, 404, "data/workspace_not_found");
+      expectError(response, 404, "data/workspace_not_found");
     }
     const foreign = (await listEvents(origin, operatorKey, { workspaceId: otherWorkspaceId }))[0]?.resourceId;
     expect(await listEvents(origin, key, { resourceId: foreign })).toEqual([]);
@@ -58,12 +58,12 @@ describe("audit events are listed newest first", () => {
     const { key: weak } = await succeed<{ key: string }>(origin, "keys.createKey", key, body);
     events = (await listEvents(origin, key)).reverse();
     const response = await post(origin, `/v2/${list}`, weak, {});
-    expectFailure(response, 403, "authorization/insufficient_permissions");
+    expectError(response, 403, "authorization/insufficient_permissions");
   });
 });
 
 describe("audit events are filtered", () => {
-  const matching = (test: (event: ToldEvent) => boolean) => events.filter(test).reverse();
+  const matching = (test: (event: AuditEventResponse) => boolean) => events.filter(test).reverse();
 
   it.each(["key.create", "key.update", "identity.create", "workspace.create"])("by the type %s", async (type) => {
     const expected = matching((event) => event.type === type);
@@ -117,7 +117,7 @@ describe("pagination of audit events", () => {
   });
 
   it("invalid limits and cursors, and cursors of other lists, are refused", async () => {
-    const { pagination } = await readPage<ToldEvent>(origin, "keys.listKeys", key, { limit: 1 });
+    const { pagination } = await readPage<AuditEventResponse>(origin, "keys.listKeys", key, { limit: 1 });
     expect(pagination.cursor).toBeDefined();
     for (const body of [{ limit: 0 }, { limit: 101 }, { cursor: "garbled" }, { cursor: pagination.cursor }]) {
       expect(expectInvalid(await post(origin, `/v2/${list}`, key, body))).toEqual(Object.keys(body));

@@ -2,7 +2,7 @@ import type postgres from "postgres";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { allEvents, succeed } from "../../support/calls.js";
-import { createWorkspace, expectFailure, expectSuccess, post } from "../../support/clients/http-requests.js";
+import { createWorkspace, expectError, expectSuccess, post } from "../../support/clients/http-requests.js";
 import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
 
 let app: TestApp;
@@ -131,7 +131,7 @@ it.each([
     await sql`alter table audit_events rename to audit_events_away`;
     try {
       const response = await post(origin, `/v2/${operation}`, credential(), body());
-      expectFailure(response, 500, "application/unexpected_error");
+      expectError(response, 500, "application/unexpected_error");
       expect(response.text).not.toMatch(/audit|relation|42P01|postgres|"key"/i);
     } finally {
       await sql`alter table audit_events_away rename to audit_events`;

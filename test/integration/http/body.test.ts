@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vites
 import {
   ask,
   createWorkspace,
-  expectFailure,
+  expectError,
   expectInvalid,
   expectSuccess,
   post,
@@ -57,7 +57,7 @@ describe("invalid JSON is refused, and the error names the body", () => {
     ["a long string before the syntax error", `{"externalId":"${"topsecret ".repeat(20)}",topsecret}`],
     ["a word that only looks like JSON", "topsecret"],
   ])("the error does not quote the body, which may contain a secret: %s", async (_case, text) => {
-    const { detail, errors } = expectFailure(await postText(origin, path, key, text), 400, "application/invalid_input");
+    const { detail, errors } = expectError(await postText(origin, path, key, text), 400, "application/invalid_input");
     expect(`${detail} ${JSON.stringify(errors)}`).not.toMatch(/opsecre/);
   });
 });
@@ -104,7 +104,7 @@ describe("a body with invalid fields is refused, and the error names every inval
 
   it.each(["__proto__", "constructor", "toString", "hasOwnProperty", "$typeName"])("a field named %j", async (name) => {
     const response = await postText(origin, path, key, `{"externalId":"a",${JSON.stringify(name)}:{"polluted":true}}`);
-    const { errors } = expectFailure(response, 400, "application/invalid_input");
+    const { errors } = expectError(response, 400, "application/invalid_input");
     expect(errors.map(({ location }) => location)).toEqual([name]);
     expect(Object.hasOwn(Object.prototype, "polluted")).toBe(false);
   });

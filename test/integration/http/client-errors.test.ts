@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { ask, createWorkspace, expectFailure, expectSuccess, sendBytes } from "../../support/clients/http-requests.js";
+import { ask, createWorkspace, expectError, expectSuccess, sendBytes } from "../../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 
 let app: TestApp;
@@ -49,7 +49,7 @@ describe("invalid HTTP gets an error envelope, and the connection is closed", ()
     ],
   ])("%s", async (_case, bytes) => {
     const response = await sendBytes(origin, bytes);
-    const { errors } = expectFailure(response, 400, "application/invalid_input");
+    const { errors } = expectError(response, 400, "application/invalid_input");
     expect(errors.map(({ location }) => location)).toEqual(["request"]);
     expect(response.headers.connection).toBe("close");
   });
@@ -63,7 +63,7 @@ describe("invalid HTTP gets an error envelope, and the connection is closed", ()
       "transfer-encoding: chunked",
     );
     const response = await sendBytes(origin, `${headers}2\r\n{}\r\nnonsense\r\n`);
-    expectFailure(response, 400, "application/invalid_input");
+    expectError(response, 400, "application/invalid_input");
   });
 
   it("invalid bytes after a valid request: the request gets its response first", async () => {
@@ -87,14 +87,14 @@ describe("oversized headers are refused with payload_too_large", () => {
       origin,
       lines("GET /v2/liveness HTTP/1.1", "host: a", `x: ${"x".repeat(100_000)}`),
     );
-    const { detail } = expectFailure(response, 413, "application/payload_too_large");
+    const { detail } = expectError(response, 413, "application/payload_too_large");
     // The detail must not name the body limit, which was not exceeded.
     expect(detail).not.toContain("131072");
   });
 
   it("a long path", async () => {
     const response = await sendBytes(origin, lines(`GET /${"x".repeat(100_000)} HTTP/1.1`, "host: a"));
-    expectFailure(response, 413, "application/payload_too_large");
+    expectError(response, 413, "application/payload_too_large");
   });
 });
 
@@ -102,12 +102,12 @@ describe("valid HTTP that this port does not support gets an error envelope", ()
   const close = "connection: close";
 
   it("a missing Host header", async () => {
-    expectFailure(await sendBytes(origin, lines("GET /v2/liveness HTTP/1.1")), 400, "application/invalid_input");
+    expectError(await sendBytes(origin, lines("GET /v2/liveness HTTP/1.1")), 400, "application/invalid_input");
   });
 
   it("an unknown expectation in the Expect header", async () => {
     const response = await sendBytes(origin, lines("GET /v2/liveness HTTP/1.1", "host: a", "expect: a-miracle", close));
-    expectFailure(response, 400, "application/invalid_input");
+    expectError(response, 400, "application/invalid_input");
   });
 
   const chunkedAs = (encoding: string) => [
@@ -127,7 +127,7 @@ describe("valid HTTP that this port does not support gets an error envelope", ()
     "request smuggling: %s, which a proxy may interpret differently, is refused",
     async (_case, location, requestLines) => {
       const response = await sendBytes(origin, `${lines(...requestLines)}0\r\n\r\n`);
-      const { errors } = expectFailure(response, 400, "application/invalid_input");
+      const { errors } = expectError(response, 400, "application/invalid_input");
       expect(errors.map((error) => error.location)).toEqual([location]);
       expect(response.headers.connection).toBe("close");
     },
@@ -135,17 +135,17 @@ describe("valid HTTP that this port does not support gets an error envelope", ()
 
   it("an HTTP/0.9 request line, without a version", async () => {
     const response = await sendBytes(origin, "GET /v2/liveness\r\n\r\n");
-    expectFailure(response, 400, "application/invalid_input");
+    expectError(response, 400, "application/invalid_input");
   });
 
   it("OPTIONS *", async () => {
     const response = await sendBytes(origin, lines("OPTIONS * HTTP/1.1", "host: a", close));
-    expectFailure(response, 404, "application/route_not_found");
+    expectError(response, 404, "application/route_not_found");
   });
 
   it("a CONNECT request is refused", async () => {
     const response = await sendBytes(origin, lines("CONNECT example.com:443 HTTP/1.1", "host: example.com:443"));
-    expectFailure(response, 405, "application/method_not_allowed");
+    expectError(response, 405, "application/method_not_allowed");
     expect(response.headers.allow).toBe("GET, HEAD, POST");
   });
 

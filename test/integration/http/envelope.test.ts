@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import {
   ask,
   createWorkspace,
-  expectFailure,
+  expectError,
   expectSuccess,
   post,
   postText,
@@ -88,7 +88,7 @@ describe("an empty body means {}", () => {
 
   it("and missing required fields are then named", async () => {
     const response = await postText(origin, "/v2/identities.createIdentity", key, "");
-    const { errors } = expectFailure(response, 400, "application/invalid_input");
+    const { errors } = expectError(response, 400, "application/invalid_input");
     expect(errors.map(({ location }) => location)).toEqual(["externalId"]);
   });
 });
@@ -96,7 +96,7 @@ describe("an empty body means {}", () => {
 describe("a refused credential", () => {
   it("that is missing gets a Bearer challenge without an error code", async () => {
     const response = await post(origin, "/v1/keys.listKeys", undefined, {});
-    expectFailure(response, 401, "authentication/missing");
+    expectError(response, 401, "authentication/missing");
     expect(response.headers["www-authenticate"]).toMatch(/^Bearer\b/);
     expect(response.headers["www-authenticate"]).not.toContain("error=");
   });
@@ -109,7 +109,7 @@ describe("a refused credential", () => {
     ["a very long token", `Bearer ${"x".repeat(8_000)}`],
   ])("with %s is malformed, with a Bearer challenge", async (_case, authorization) => {
     const response = await ask(origin, "/v1/keys.listKeys", { headers: { authorization } });
-    expectFailure(response, 401, "authentication/malformed");
+    expectError(response, 401, "authentication/malformed");
     expect(response.headers["www-authenticate"]).toMatch(/^Bearer\b.*error="invalid_token"/);
   });
 
@@ -117,12 +117,12 @@ describe("a refused credential", () => {
     const twice = `authorization: Bearer ${key}\r\n`.repeat(2);
     const request = `POST /v1/keys.listKeys HTTP/1.1\r\nhost: a\r\nconnection: close\r\n${twice}\r\n`;
     const response = await sendBytes(origin, request);
-    expectFailure(response, 401, "authentication/malformed");
+    expectError(response, 401, "authentication/malformed");
   });
 
   it("gets the authentication error, whatever is wrong with the body", async () => {
     const headers = { "content-type": "application/xml", "content-encoding": "gzip" };
-    expectFailure(await ask(origin, "/v1/keys.listKeys", { headers, body: "<a/>" }), 401, "authentication/missing");
-    expectFailure(await postText(origin, "/v1/keys.listKeys", undefined, "{"), 401, "authentication/missing");
+    expectError(await ask(origin, "/v1/keys.listKeys", { headers, body: "<a/>" }), 401, "authentication/missing");
+    expectError(await postText(origin, "/v1/keys.listKeys", undefined, "{"), 401, "authentication/missing");
   });
 });

@@ -5,11 +5,11 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { catalogue, errorCodes, grpcNameOf, pathOf, reasonOf, titleOf } from "../../../src/errors.js";
 import { mintSecret } from "../../../src/keys/secret.js";
 import {
-  type Answer,
   ask,
   createWorkspace,
-  expectFailure,
+  expectError,
   expectSuccess,
+  type HttpResponse,
   post,
 } from "../../support/clients/http-requests.js";
 import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
@@ -30,12 +30,12 @@ beforeAll(async () => {
 });
 afterAll(() => app.close());
 
-function typeOf({ text }: Answer): string {
+function typeOf({ text }: HttpResponse): string {
   return JSON.parse(text).error.type;
 }
 
 describe("the type URL of an error opens as a page that explains it", () => {
-  const realErrors: [string, () => Promise<Answer>][] = [
+  const realErrors: [string, () => Promise<HttpResponse>][] = [
     ["authentication/missing", () => post(origin, "/v1/keys.listKeys", undefined, {})],
     ["authentication/malformed", () => post(origin, "/v1/keys.listKeys", "nonsense", {})],
     ["authentication/key_not_found", () => post(origin, "/v1/keys.listKeys", mintSecret().plaintext, {})],
@@ -149,7 +149,7 @@ it("DOCS_BASE_URL begins every error type, and the service still serves the page
   const configured = await openTestApp({ docsBaseUrl: docsBaseUrl });
   try {
     const response = await ask(configured.httpUrl, "/nowhere");
-    expectFailure(response, 404, "application/route_not_found", docsBaseUrl);
+    expectError(response, 404, "application/route_not_found", docsBaseUrl);
     const local = typeOf(response).replace(docsBaseUrl, configured.httpUrl);
     expect(await open(configured.httpUrl, new URL(local).pathname)).toMatchObject({
       status: 200,

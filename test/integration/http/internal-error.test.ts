@@ -1,7 +1,7 @@
 import { pino } from "pino";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
-import { ask, createWorkspace, expectFailure, expectSuccess, post } from "../../support/clients/http-requests.js";
+import { ask, createWorkspace, expectError, expectSuccess, post } from "../../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 
 const logLines: string[] = [];
@@ -30,7 +30,7 @@ async function loggedLine(requestId: unknown): Promise<unknown> {
 
 it("an unexpected error returns a fixed detail to the caller, and its cause is logged under the request id", async () => {
   const response = await post(origin, "/v2/workspaces.listAuditEvents", key, {});
-  const { detail } = expectFailure(response, 500, "application/unexpected_error");
+  const { detail } = expectError(response, 500, "application/unexpected_error");
   expect(detail).toBe("An internal error occurred. The cause is in the service's log under this request id.");
   expect(response.text).not.toMatch(/relation|audit_events|42P01|postgres|stack/i);
 
@@ -45,7 +45,7 @@ it("an unexpected error returns a fixed detail to the caller, and its cause is l
 it("the log contains no credential and no part of the body, even when a call fails unexpectedly", async () => {
   const meta = { note: "confidential-of-the-caller" };
   const response = await post(origin, "/v2/identities.createIdentity", key, { externalId: "somebody-private", meta });
-  expectFailure(response, 500, "application/unexpected_error");
+  expectError(response, 500, "application/unexpected_error");
   await loggedLine(response.headers["x-request-id"]);
   const logged = logLines.join("");
   expect(logged).not.toContain(key);

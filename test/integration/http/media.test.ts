@@ -1,6 +1,6 @@
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ask, createWorkspace, expectFailure, expectSuccess, postText } from "../../support/clients/http-requests.js";
+import { ask, createWorkspace, expectError, expectSuccess, postText } from "../../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 
 const path = "/v2/identities.createIdentity";
@@ -37,19 +37,19 @@ describe("a body whose headers do not declare uncompressed JSON is refused", () 
     "with content type %j",
     async (type) => {
       const response = await ask(origin, path, { key, headers: { "content-type": type }, body: '{"externalId":"a"}' });
-      expectFailure(response, 415, "application/unsupported_media_type");
+      expectError(response, 415, "application/unsupported_media_type");
     },
   );
 
   it("without a content type", async () => {
     const response = await ask(origin, path, { key, body: '{"externalId":"a"}' });
-    expectFailure(response, 415, "application/unsupported_media_type");
+    expectError(response, 415, "application/unsupported_media_type");
   });
 
   it.each(["gzip", "br", "identity, gzip", "nonsense"])("compressed, with content encoding %s", async (encoding) => {
     const headers = { "content-type": "application/json", "content-encoding": encoding };
     const response = await ask(origin, path, { key, headers, body: gzipSync('{"externalId":"a"}') });
-    expectFailure(response, 415, "application/unsupported_media_type");
+    expectError(response, 415, "application/unsupported_media_type");
     expect(response.headers["accept-encoding"]).toBe("identity");
   });
 });
@@ -60,18 +60,18 @@ describe("a body over the size limit is refused", () => {
 
   it("by its Content-Length", async () => {
     const response = await postText(origin, path, key, oversized);
-    expect(expectFailure(response, 413, "application/payload_too_large").detail).toContain(`${limit} bytes`);
+    expect(expectError(response, 413, "application/payload_too_large").detail).toContain(`${limit} bytes`);
   });
 
   it("by its Content-Length alone, before any byte arrives", async () => {
     const headers = { "content-type": "application/json", "content-length": 10 ** 12, expect: "100-continue" };
-    expectFailure(await ask(origin, path, { key, headers }), 413, "application/payload_too_large");
+    expectError(await ask(origin, path, { key, headers }), 413, "application/payload_too_large");
   });
 
   it("by the received bytes of a chunked body", async () => {
     const headers = { "content-type": "application/json" };
     const response = await ask(origin, path, { key, headers, chunks: [oversized, oversized] });
-    expectFailure(response, 413, "application/payload_too_large");
+    expectError(response, 413, "application/payload_too_large");
   });
 
   it("and a body of exactly the limit is accepted", async () => {

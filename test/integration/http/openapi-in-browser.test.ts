@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { executable, noBrowser, openBrowser } from "../../support/browser.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
-import { leaveOut } from "../../support/skip.js";
+import { skipTest } from "../../support/skip.js";
 
 let app: TestApp | undefined;
 let browser: Browser | undefined;
@@ -33,7 +33,7 @@ afterAll(async () => {
 /** A test on the page; skipped without a browser. */
 function onPage(name: string, test: (httpUrl: string) => Promise<void>): void {
   it(name, async (context) => {
-    if (app === undefined) return leaveOut(context, noBrowser);
+    if (app === undefined) return skipTest(context, noBrowser);
     await test(app.httpUrl);
     expect(consoleMessages).toEqual([]);
   });

@@ -3,7 +3,7 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { executable, noBrowser, openBrowser } from "../../support/browser.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
-import { leaveOut } from "../../support/skip.js";
+import { skipTest } from "../../support/skip.js";
 import { errorsPath, pagePaths } from "./pages.js";
 
 let app: TestApp;
@@ -28,7 +28,7 @@ function inBrowser(
   test: () => Promise<void>,
 ): void {
   it(name, async (context) => {
-    if (!executable) leaveOut(context, noBrowser);
+    if (!executable) skipTest(context, noBrowser);
     await page.setViewportSize({ width, height: 800 });
     await page.emulateMedia({ colorScheme, media: "screen" });
     await test();

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { promisify } from "node:util";
 import { HtmlValidate } from "html-validate";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ask, createWorkspace, expectFailure, expectSuccess, sendBytes } from "../../support/clients/http-requests.js";
+import { ask, createWorkspace, expectError, expectSuccess, sendBytes } from "../../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 import { needsCurl } from "../../support/skip.js";
 import { blocksOf, errorsPath, open, pagePaths, visibleText } from "./pages.js";
@@ -96,7 +96,7 @@ describe("the home page", () => {
   it("accepts only GET and HEAD", async () => {
     expect(await ask(origin, "/", { method: "HEAD" })).toMatchObject({ status: 200, text: "" });
     const refused = await ask(origin, "/", { method: "POST" });
-    expectFailure(refused, 405, "application/method_not_allowed");
+    expectError(refused, 405, "application/method_not_allowed");
     expect(refused.headers["allow"]).toBe("GET, HEAD");
   });
 });

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import {
   ask,
   createWorkspace,
-  expectFailure,
+  expectError,
   expectInvalid,
   expectSuccess,
   postText,
@@ -49,16 +49,16 @@ describe("an unknown path returns 404 for every method", () => {
     ["POST", "/latchkey.v1.KeysService%2FListKeys"],
     ["GET", "/docs%2Fswagger-ui.js"],
   ])("%s %s", async (method, path) => {
-    expectFailure(await ask(origin, path, { method }), 404, "application/route_not_found");
+    expectError(await ask(origin, path, { method }), 404, "application/route_not_found");
   });
 
   it("also for a path with a fragment", async () => {
     const response = await sendBytes(origin, "GET /livez#fragment HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
-    expectFailure(response, 404, "application/route_not_found");
+    expectError(response, 404, "application/route_not_found");
   });
 
   it("also with an invalid body", async () => {
-    expectFailure(await postText(origin, "/v1/nothing", undefined, "{"), 404, "application/route_not_found");
+    expectError(await postText(origin, "/v1/nothing", undefined, "{"), 404, "application/route_not_found");
   });
 });
 
@@ -85,13 +85,13 @@ describe("an unsupported method returns 405, and Allow lists the supported metho
     const response = await ask(origin, path, { method });
     expect(response.headers.allow).toBe(allow);
     if (method === "HEAD") expect(response).toMatchObject({ status: 405, text: "" });
-    else expectFailure(response, 405, "application/method_not_allowed");
+    else expectError(response, 405, "application/method_not_allowed");
   });
 
   it("before authentication, and without reading the body", async () => {
     const headers = { "content-type": "application/xml" };
     const response = await ask(origin, "/v1/keys.listKeys", { method: "PUT", headers, body: "<a/>" });
-    expectFailure(response, 405, "application/method_not_allowed");
+    expectError(response, 405, "application/method_not_allowed");
   });
 });
 
@@ -99,22 +99,22 @@ describe("a request to an RPC path in none of the RPC protocols gets an HTTP/JSO
   const path = "/latchkey.v1.KeysService/ListKeys";
 
   it("without a credential", async () => {
-    expectFailure(await ask(origin, path), 401, "authentication/missing");
+    expectError(await ask(origin, path), 401, "authentication/missing");
   });
 
   it("with an unsupported content type", async () => {
     const headers = { "content-type": "text/plain" };
-    expectFailure(await ask(origin, path, { key, headers, body: "{}" }), 415, "application/unsupported_media_type");
+    expectError(await ask(origin, path, { key, headers, body: "{}" }), 415, "application/unsupported_media_type");
   });
 
   it("without a content type", async () => {
-    expectFailure(await ask(origin, path, { key }), 415, "application/unsupported_media_type");
+    expectError(await ask(origin, path, { key }), 415, "application/unsupported_media_type");
   });
 });
 
 describe("a malformed URL returns 400", () => {
   it.each(["/%zz", "/v1/%", "/%c3%28", "/v1/keys.listKeys%f"])("%s", async (path) => {
-    expectFailure(await ask(origin, path, { method: "GET" }), 400, "application/invalid_input");
+    expectError(await ask(origin, path, { method: "GET" }), 400, "application/invalid_input");
   });
 });
 
@@ -157,6 +157,6 @@ describe("a query", () => {
     const response = await ask(origin, `/v1/identities.listIdentities?authorization=Bearer%20${key}`, {
       method: "GET",
     });
-    expectFailure(response, 401, "authentication/missing");
+    expectError(response, 401, "authentication/missing");
   });
 });

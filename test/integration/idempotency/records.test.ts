@@ -4,11 +4,11 @@ import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import {
-  type Answer,
   ask,
   createWorkspace,
-  expectFailure,
+  expectError,
   expectSuccess,
+  type HttpResponse,
 } from "../../support/clients/http-requests.js";
 import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
 
@@ -30,7 +30,7 @@ afterAll(async () => {
   await app.close();
 });
 
-function call(operation: string, credential: string, body: object, chosen = idempotencyKey): Promise<Answer> {
+function call(operation: string, credential: string, body: object, chosen = idempotencyKey): Promise<HttpResponse> {
   return ask(app.httpUrl, `/v2/${operation}`, {
     key: credential,
     headers: { "content-type": "application/json", "idempotency-key": chosen },
@@ -49,10 +49,10 @@ describe("idempotency records: the database and the log do not reveal", () => {
     const workspace = await call("workspaces.createWorkspace", operatorKey, { name: "Acme" });
     const created = await call("keys.createKey", key, { name: "ci" });
     for (const response of [workspace, created]) secrets.add((expectSuccess(response) as { key: string }).key);
-    expectFailure(await call("keys.createKey", key, { name: "other" }), 409, "data/idempotency_conflict");
+    expectError(await call("keys.createKey", key, { name: "other" }), 409, "data/idempotency_conflict");
     // Unexpected errors are logged with their cause.
     await sql`alter table idempotency_records rename to idempotency_records_away`;
-    expectFailure(await call("keys.createKey", key, { name: "ci" }), 500, "application/unexpected_error");
+    expectError(await call("keys.createKey", key, { name: "ci" }), 500, "application/unexpected_error");
     await sql`alter table idempotency_records_away rename to idempotency_records`;
     for (const secret of [idempotencyKey, key, operatorKey]) secrets.add(secret);
   });
@@ -91,7 +91,7 @@ describe("idempotency records: the database and the log do not reveal", () => {
     await sql`
       update idempotency_records set encrypted_response = other.encrypted_response
       from idempotency_records other where idempotency_records.id <> other.id`;
-    expectFailure(await call("keys.createKey", key, {}, "two"), 500, "application/unexpected_error");
+    expectError(await call("keys.createKey", key, {}, "two"), 500, "application/unexpected_error");
   });
 });
 
@@ -113,9 +113,9 @@ test("a failed create looks up its record again only if a concurrent call may ha
     $$ begin perform nextval('looks'); return null; end $$`;
   // Each lookup executes a delete of expired records, even if there are none.
   await sql`create trigger count_look before delete on idempotency_records for each statement execute function count_look()`;
-  async function lookupsOf(refuse: () => Promise<Answer>, status: number, code: string): Promise<number> {
+  async function lookupsOf(refuse: () => Promise<HttpResponse>, status: number, code: string): Promise<number> {
     await sql`alter sequence looks restart`;
-    expectFailure(await refuse(), status, code);
+    expectError(await refuse(), status, code);
     const [row] = await sql<{ next: number }[]>`select nextval('looks')::int as next`;
     return (row?.next ?? Number.NaN) - 1;
   }

@@ -6,7 +6,7 @@ import { Registry } from "prom-client";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { openMetricsServer } from "../../../src/http/metrics-server.js";
-import { standardLimits } from "../../../src/overload/limits.js";
+import { defaultLimits } from "../../../src/overload/limits.js";
 import { openProtocols, type ProtocolClients } from "../../support/clients/all.js";
 import { ask, createWorkspace, post } from "../../support/clients/http-requests.js";
 import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
@@ -197,7 +197,7 @@ it("a failed read of the metrics is answered with 500 and logged, and the next r
     if (failing) throw new Error("a worker is gone");
     return new Registry();
   };
-  const server = await openMetricsServer(read, "127.0.0.1", 0, log, standardLimits);
+  const server = await openMetricsServer(read, "127.0.0.1", 0, log, defaultLimits);
   try {
     expect(await fetch(server.url)).toMatchObject({ status: 500 });
     expect(lines).toMatchObject([{ level: 50, msg: "cannot read the metrics", err: { message: "a worker is gone" } }]);

@@ -4,7 +4,7 @@ import { createRequestCounter } from "../../../src/rate-limit/counter.js";
 import { noCache } from "../../../src/storage/redis/client.js";
 import { ask, createWorkspace, expectSuccess } from "../../support/clients/http-requests.js";
 import { redisInUse } from "../../support/clients/verify-calls.js";
-import { openTestApp, patientWithRedis, redisAt, type TestApp } from "../../support/harness.js";
+import { longRedisTimeouts, openTestApp, redisAt, type TestApp } from "../../support/harness.js";
 import { type BackendProxy, openProxy } from "../../support/proxy.js";
 import { findServer, startCluster } from "../../support/redis-nodes.js";
 import { callers } from "./callers.js";
@@ -33,8 +33,8 @@ describe("rate-limited requests are counted", () => {
   beforeAll(async () => {
     redis = new Redis(inject("redisUrl"));
     proxy = await openProxy(inject("redisUrl"));
-    app = await openTestApp({ rateLimit, redis: redisAt(proxy.url), ...patientWithRedis });
-    other = await openTestApp({ rateLimit, databaseUrl: app.databaseUrl, ...patientWithRedis });
+    app = await openTestApp({ rateLimit, redis: redisAt(proxy.url), ...longRedisTimeouts });
+    other = await openTestApp({ rateLimit, databaseUrl: app.databaseUrl, ...longRedisTimeouts });
   });
   beforeEach(async () => {
     proxy.resume();
@@ -86,7 +86,7 @@ describe("rate-limited requests are counted", () => {
     const changed = await openTestApp({
       rateLimit: { requests: 1_000, windowSeconds: 60 },
       databaseUrl: app.databaseUrl,
-      ...patientWithRedis,
+      ...longRedisTimeouts,
     });
     try {
       await redisInUse(changed);
@@ -139,9 +139,9 @@ it("a service without Redis counts in its own memory", async () => {
 it("in a cluster, every node counts some workspaces, for all replicas", { timeout: 60_000 }, async (context) => {
   const nodes = await startCluster(findServer(context), 3);
   const redis = { urls: nodes.map(({ url }) => url), cluster: true };
-  const app = await openTestApp({ rateLimit, redis, ...patientWithRedis });
+  const app = await openTestApp({ rateLimit, redis, ...longRedisTimeouts });
   onTestFinished(() => app.close());
-  const other = await openTestApp({ rateLimit, redis, ...patientWithRedis, databaseUrl: app.databaseUrl });
+  const other = await openTestApp({ rateLimit, redis, ...longRedisTimeouts, databaseUrl: app.databaseUrl });
   onTestFinished(() => other.close());
   for (const replica of [app, other]) await redisInUse(replica);
 

@@ -6,12 +6,12 @@ import { openSql } from "../../../commands/open-sql.js";
 import { allEvents, succeed } from "../../support/calls.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import { listKeys, redisInUse } from "../../support/clients/verify-calls.js";
-import { openTestApp, patientWithRedis, type TestApp } from "../../support/harness.js";
-import { findHalves } from "../../support/integrity.js";
+import { longRedisTimeouts, openTestApp, type TestApp } from "../../support/harness.js";
+import { findPartialChanges } from "../../support/integrity.js";
 import { askBoth, keyEntryOf, outcomes, readLookups, shareKey } from "../../support/redis-entries.js";
 
 const dayMs = 24 * 60 * 60 * 1_000;
-const sweepOptions = { sweepIntervalMs: 100, auditRetentionDays: 90, metricsPort: 0, ...patientWithRedis };
+const sweepOptions = { sweepIntervalMs: 100, auditRetentionDays: 90, metricsPort: 0, ...longRedisTimeouts };
 
 let app: TestApp;
 let other: TestApp;
@@ -158,7 +158,7 @@ describe("retention of audit events", () => {
   });
 
   it("keeps the usage counts exact", async () => {
-    const halves = await findHalves(sql);
+    const halves = await findPartialChanges(sql);
     expect(halves.filter((half) => half.includes("usage"))).toEqual([]);
   });
 });

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
 import { createChangePoller, pollerSettings } from "../../../src/revocation/change-poller.js";
-import { createChangesStore } from "../../../src/revocation/change-store.js";
+import { createChangeStore } from "../../../src/revocation/change-store.js";
 import { snapshotBefore } from "../../../src/revocation/snapshot.js";
 import { openDatabase } from "../../../src/storage/postgres/database.js";
 import { createDatabase } from "../../support/harness.js";
@@ -14,7 +14,7 @@ afterAll(() => database.drop());
 it("the first poll detects a failover that happened before it, and the pool is renewed", async () => {
   const own = openDatabase(database.url, pollerSettings);
   onTestFinished(own.close);
-  const { history: timeline } = await createChangesStore(own).readTerms();
+  const { timeline } = await createChangeStore(own).readTerms();
   for (const [found, renewals] of [
     [timeline, 0],
     ["that of the previous server", 1],

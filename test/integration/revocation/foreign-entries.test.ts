@@ -37,7 +37,7 @@ function forgedEntry(
   snapshot: Snapshot,
   codec: EntryCodec<KeyRecord> = keyEntries(() => secret),
 ): string {
-  const known = keyEntries(() => terms.history).verify(hashOf(home.key), home.keyEntry);
+  const known = keyEntries(() => terms.timeline).verify(hashOf(home.key), home.keyEntry);
   if (known === undefined) return expect.fail("the entry of a key cannot be verified with the secret of its database");
   const value = { ...known.value, keyId: unprivileged.keyId };
   return codec.sign(hashOf(unprivileged.key), {
@@ -53,24 +53,24 @@ const future = () => snapshotBefore(terms.snapshot.xmax + 1_000_000);
 
 describe("scopes cannot be obtained by writing to Redis", () => {
   it("control: with the correct signature they can be, so the other tests here do test the signature", async () => {
-    await replicas.redis.set(keyEntryOf(unprivileged.key), forgedEntry(terms.history, terms.snapshot));
+    await replicas.redis.set(keyEntryOf(unprivileged.key), forgedEntry(terms.timeline, terms.snapshot));
     expect(await askBoth(replicas.others, unprivileged.key)).toEqual(outcomes.served);
   });
 
   it.each<[string, () => string]>([
     ["with the signature of another secret", () => forgedEntry("another", terms.snapshot)],
-    ["with an empty signature", () => `.${textOf(forgedEntry(terms.history, terms.snapshot))}`],
-    ["without a signature", () => textOf(forgedEntry(terms.history, terms.snapshot))],
+    ["with an empty signature", () => `.${textOf(forgedEntry(terms.timeline, terms.snapshot))}`],
+    ["without a signature", () => textOf(forgedEntry(terms.timeline, terms.snapshot))],
     [
       "with the signature of another text",
-      () => `${home.keyEntry.slice(0, 43)}.${textOf(forgedEntry(terms.history, terms.snapshot))}`,
+      () => `${home.keyEntry.slice(0, 43)}.${textOf(forgedEntry(terms.timeline, terms.snapshot))}`,
     ],
-    ["with half a signature", () => forgedEntry(terms.history, terms.snapshot).slice(20)],
-    ["with a character before the signature", () => ` ${forgedEntry(terms.history, terms.snapshot)}`],
-    ["with a character after the text", () => `${forgedEntry(terms.history, terms.snapshot)} `],
+    ["with half a signature", () => forgedEntry(terms.timeline, terms.snapshot).slice(20)],
+    ["with a character before the signature", () => ` ${forgedEntry(terms.timeline, terms.snapshot)}`],
+    ["with a character after the text", () => `${forgedEntry(terms.timeline, terms.snapshot)} `],
     ["by copying the entry of a key that has them", () => home.keyEntry],
     ["by copying the entry of a workspace", () => home.workspaceEntry],
-    ["with an entry from the future", () => forgedEntry(terms.history, future())],
+    ["with an entry from the future", () => forgedEntry(terms.timeline, future())],
   ])("%s", async (_how, entry) => {
     await replicas.redis.set(keyEntryOf(unprivileged.key), entry());
     expect(await askBoth(replicas.others, unprivileged.key)).toEqual(outcomes.notPermitted);
@@ -84,7 +84,7 @@ describe("scopes cannot be obtained by writing to Redis", () => {
 });
 
 describe("a disabled workspace cannot be enabled by writing to Redis", () => {
-  const enabledAt = (snapshot: Snapshot, secret = terms.history) =>
+  const enabledAt = (snapshot: Snapshot, secret = terms.timeline) =>
     workspaceEntries(() => secret).sign(home.workspaceId, {
       value: true,
       dependsOn: [home.workspaceId],

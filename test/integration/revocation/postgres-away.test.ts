@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import { type Answered, callGrpc, callHttp, medianMs } from "../../support/answered.js";
+import { type CallOutcome, callGrpc, callHttp, medianMs } from "../../support/answered.js";
 import { type BehindProxy, openBehindProxy } from "../../support/behind-proxy.js";
 import { ask } from "../../support/clients/http-requests.js";
 import { disable } from "../../support/clients/verify-calls.js";
@@ -19,7 +19,7 @@ describe.each(["refuses every connection", "stops answering"])("while PostgreSQL
   const fail = () => (failure === "stops answering" ? setting.proxy.stall() : setting.proxy.cut());
 
   /** Calls of keys and of the operator, cached and not cached, through both protocols, all at once. */
-  function everyCall(): Promise<Answered[]> {
+  function everyCall(): Promise<CallOutcome[]> {
     const { app, key, workspaceId } = setting;
     return Promise.all(
       [callHttp, callGrpc].flatMap((call) => [
@@ -40,7 +40,7 @@ describe.each(["refuses every connection", "stops answering"])("while PostgreSQL
     fail();
     // Cached keys may be used for the rest of the lease.
     await expect.poll(() => readMetric(app, "lease_seconds_left")).toBe(0);
-    const refused: Answered[] = [];
+    const refused: CallOutcome[] = [];
     for (let round = 0; round < 3; round++) refused.push(...(await everyCall()));
     expect(refused).toSatisfy(allAre("UNAVAILABLE"));
     expect(medianMs(refused)).toBeLessThan(1_500);
@@ -108,4 +108,5 @@ describe.each(["refuses every connection", "stops answering"])("while PostgreSQL
   });
 });
 
-const allAre = (wanted: string) => (answers: readonly Answered[]) => answers.every(({ outcome }) => outcome === wanted);
+const allAre = (wanted: string) => (answers: readonly CallOutcome[]) =>
+  answers.every(({ outcome }) => outcome === wanted);

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Answered, callGrpc, callHttp } from "../../support/answered.js";
+import { type CallOutcome, callGrpc, callHttp } from "../../support/answered.js";
 import { type BehindProxy, openBehindProxy } from "../../support/behind-proxy.js";
 import { operatorKey } from "../../support/harness.js";
 import { startStopwatch } from "../../support/stopwatch.js";
@@ -10,10 +10,10 @@ beforeAll(async () => {
 });
 afterAll(() => setting.close());
 
-const served = ({ outcome }: Answered) => outcome === "OK";
+const served = ({ outcome }: CallOutcome) => outcome === "OK";
 
 /** Calls that need PostgreSQL beside the lease, and one that does not. */
-function everyCall(): Promise<Answered[]> {
+function everyCall(): Promise<CallOutcome[]> {
   const { app, key } = setting;
   return Promise.all(
     [callHttp, callGrpc].flatMap((call) => [
@@ -30,8 +30,8 @@ describe("when the network drops the packets of existing connections, but lets n
     await Promise.all(Array.from({ length: 5 }, everyCall));
     setting.proxy.blackhole();
     const elapsed = startStopwatch();
-    const answers: Answered[] = [];
-    for (let last: Answered[] = []; last.length === 0 || !last.every(served); answers.push(...last)) {
+    const answers: CallOutcome[] = [];
+    for (let last: CallOutcome[] = []; last.length === 0 || !last.every(served); answers.push(...last)) {
       last = await everyCall();
       if (elapsed() > 15_000) break;
     }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { type Answered, callGrpc, callHttp } from "../../support/answered.js";
+import { type CallOutcome, callGrpc, callHttp } from "../../support/answered.js";
 import { type BehindProxy, openBehindProxy } from "../../support/behind-proxy.js";
 import { ask } from "../../support/clients/http-requests.js";
 import { operatorKey } from "../../support/harness.js";
@@ -32,10 +32,10 @@ async function countWaiting(): Promise<number> {
   return row?.count ?? 0;
 }
 
-const served = ({ outcome }: Answered) => outcome === "OK";
+const served = ({ outcome }: CallOutcome) => outcome === "OK";
 
 /** Changes that write to the table of audit events, and so wait while it is locked. */
-function startChanges(): Promise<Answered>[] {
+function startChanges(): Promise<CallOutcome>[] {
   const { app, key } = setting;
   return [callHttp, callGrpc].flatMap((call) => [
     call(app, "createKey", key),
@@ -79,7 +79,7 @@ describe("while the table of keys is locked for 2 s", () => {
     await expect.poll(verify, { timeout: 5_000 }).toSatisfy(served);
     let maxWaiting = 0;
     const called = await locking("keys", async () => {
-      const calls: Promise<Answered>[] = [];
+      const calls: Promise<CallOutcome>[] = [];
       for (const until = performance.now() + 2_000; performance.now() < until; await sleep(100)) {
         for (let count = 0; count < 20; count++) calls.push(verify());
         maxWaiting = Math.max(maxWaiting, await countWaiting());

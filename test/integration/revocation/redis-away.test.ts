@@ -1,7 +1,7 @@
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from "vitest";
 import { byPort } from "../../support/backend-address.js";
-import { createWorkspace, expectFailure, expectSuccess } from "../../support/clients/http-requests.js";
+import { createWorkspace, expectError, expectSuccess } from "../../support/clients/http-requests.js";
 import { disable, enable, listKeys, listKeysGrpc, redisInUse } from "../../support/clients/verify-calls.js";
 import { openTestApp, redisAt, type TestApp } from "../../support/harness.js";
 import { type BackendProxy, openProxy } from "../../support/proxy.js";
@@ -20,7 +20,7 @@ const expectServed = async () => {
 };
 const expectRefused = async () => {
   for (const replica of replicas) {
-    expectFailure(await listKeys(replica, key), 403, "authorization/workspace_disabled");
+    expectError(await listKeys(replica, key), 403, "authorization/workspace_disabled");
     expect(await listKeysGrpc(replica, key)).toBe("PERMISSION_DENIED");
   }
 };

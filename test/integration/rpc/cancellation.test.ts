@@ -16,7 +16,7 @@ import { operationNamed } from "../../robustness/fuzz/operations.js";
 import { readOutcome } from "../../robustness/fuzz/outcome.js";
 import { createSender } from "../../robustness/fuzz/send.js";
 import { type StreamSent, sentTo } from "../../robustness/fuzz/sent.js";
-import { callWithHead, prefixed } from "../../robustness/overload/bare-grpc.js";
+import { callWithHeaders, prefixed } from "../../robustness/overload/bare-grpc.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 
@@ -106,7 +106,7 @@ it.each([constants.NGHTTP2_NO_ERROR, constants.NGHTTP2_CANCEL])(
       [":path", "/latchkey.v1.KeysService/CreateKey"] as const,
       ["authorization", `Bearer ${key}`] as const,
     ];
-    const call = callWithHead(headers, body);
+    const call = callWithHeaders(headers, body);
     call[call.length - body.length - 5] = 0; // clears END_STREAM in the flags of the DATA frame
     const reset = Buffer.from([0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, code]);
     const { hostname, port } = new URL(`http://${app.grpcAddress}`);

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { type BehindProxy, openBehindProxy } from "../../support/behind-proxy.js";
-import { expectFailure, expectSuccess, post } from "../../support/clients/http-requests.js";
+import { expectError, expectSuccess, post } from "../../support/clients/http-requests.js";
 
 let behindProxy: BehindProxy;
 beforeAll(async () => {
@@ -24,7 +24,7 @@ it("a change in flight when its connection breaks is not retried: the caller get
     await expect.poll(waitingCount, { timeout: 5_000 }).toBe(1);
     proxy.cut();
     proxy.resume();
-    expectFailure(await response, 503, "application/service_unavailable");
+    expectError(await response, 503, "application/service_unavailable");
     expect(await createdCount()).toBe(0);
   } finally {
     await holder`rollback`;

@@ -57,7 +57,7 @@ async function ending<T>(statement: PromiseLike<T>): Promise<T | "unreachable"> 
   try {
     return await statement;
   } catch (error) {
-    expect(classifyError(error)?.sentence).toMatch(/cannot reach/);
+    expect(classifyError(error)?.detail).toMatch(/cannot reach/);
     return "unreachable";
   }
 }

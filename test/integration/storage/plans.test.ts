@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createAuditStore } from "../../../src/audit/store.js";
 import { createIdentitiesStore } from "../../../src/identities/store.js";
 import { createKeysStore } from "../../../src/keys/store.js";
-import { createChangesStore } from "../../../src/revocation/change-store.js";
+import { createChangeStore } from "../../../src/revocation/change-store.js";
 import { type Database, openDatabase } from "../../../src/storage/postgres/database.js";
 import type { ScannedPage } from "../../../src/storage/postgres/paging.js";
 import { appOptions } from "../../support/app-options.js";
@@ -147,11 +147,11 @@ describe.each(["force_custom_plan", "force_generic_plan", "auto"])("query plans 
   const runs = 8; // PostgreSQL may cache a generic plan from the sixth execution on
 
   it("the change poll reads no unchanged row, even without planner statistics", async () => {
-    const { snapshot } = await createChangesStore(schema.db).readTerms();
+    const { snapshot } = await createChangeStore(schema.db).readTerms();
     // As while transactions are in progress.
     const since = { ...snapshot, inProgress: [snapshot.xmin - 3, snapshot.xmin - 1] };
     const read = await countRowsRead(planCacheMode, async (db) => {
-      for (let run = 0; run < runs; run++) await createChangesStore(db).changedSince(since);
+      for (let run = 0; run < runs; run++) await createChangeStore(db).changedSince(since);
     });
     expect(read).toBe(0);
   });

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type postgres from "postgres";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
-import { type Answered, callGrpc, callHttp } from "../../support/answered.js";
+import { type CallOutcome, callGrpc, callHttp } from "../../support/answered.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import { createDatabase, openTestApp, type TestApp } from "../../support/harness.js";
 import { readMetric } from "../../support/metrics.js";
@@ -32,7 +32,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-const outcomes = async (calls: readonly Promise<Answered>[]) =>
+const outcomes = async (calls: readonly Promise<CallOutcome>[]) =>
   (await Promise.all(calls)).map(({ outcome }) => outcome);
 const busyCount = () => readMetric(app, "pool_connections", { state: "busy" });
 const sessionCount = () =>
@@ -41,7 +41,7 @@ const sessionCount = () =>
   );
 
 it("pool exhausted by locks: cached keys are verified, deadlines hold, and waiters are served afterwards", async () => {
-  const waiting: Promise<Answered>[] = [];
+  const waiting: Promise<CallOutcome>[] = [];
   const [key, ...others] = keys as [string, ...string[]];
   const keyOf = (index: number) => others[index % others.length] as string;
   await sql.begin(async (holder) => {

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { createLatchkeyClient } from "../../../src/client/client.js";
 import { createOutageLog } from "../../../src/storage/postgres/outage-log.js";
-import { createWorkspace, expectFailure, expectSuccess, post } from "../../support/clients/http-requests.js";
+import { createWorkspace, expectError, expectSuccess, post } from "../../support/clients/http-requests.js";
 import { createDatabase, openTestApp, type TestApp } from "../../support/harness.js";
 import { readMetric } from "../../support/metrics.js";
 
@@ -76,7 +76,7 @@ describe("errors of PostgreSQL are returned as unavailable, with their cause, ov
     await sql`insert into failures values (${code})`;
     try {
       const response = await create(`over_http_${code}`);
-      expectFailure(response, 503, "application/service_unavailable");
+      expectError(response, 503, "application/service_unavailable");
       expect(JSON.parse(response.text).error.detail).toBe(`${sentence}. Retry after the delay in \`Retry-After\`.`);
       expect(response.headers["retry-after"]).toBe("1");
       const transport = createGrpcTransport({ baseUrl: `http://${app.grpcAddress}` });
@@ -94,7 +94,7 @@ describe("errors of PostgreSQL are returned as unavailable, with their cause, ov
 
   it("an error in a statement of the service is an unexpected error, not an outage", async () => {
     await sql`insert into failures values ('22012')`;
-    expectFailure(await create("unexpected"), 500, "application/unexpected_error");
+    expectError(await create("unexpected"), 500, "application/unexpected_error");
     await sql`delete from failures`;
   });
 });
@@ -106,7 +106,7 @@ it("without available connections, calls fail with that cause, and are served on
   await expect
     .poll(detail, { timeout: 5_000 })
     .toBe("The service's database is out of connections. Retry after the delay in `Retry-After`.");
-  expectFailure(await create("crowded"), 503, "application/service_unavailable");
+  expectError(await create("crowded"), 503, "application/service_unavailable");
 
   await admin.unsafe(`alter role ${role} connection limit -1`);
   const list = async () => (await post(app.httpUrl, "/v2/keys.listKeys", key, {})).status;

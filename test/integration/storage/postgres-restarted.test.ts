@@ -4,7 +4,7 @@ import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { createLatchkeyClient, isLatchkeyError } from "../../../src/client/client.js";
-import { type Answered, callGrpc, callHttp } from "../../support/answered.js";
+import { type CallOutcome, callGrpc, callHttp } from "../../support/answered.js";
 import { listEvents, succeed } from "../../support/calls.js";
 import { createWorkspace, post } from "../../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
@@ -71,7 +71,7 @@ describe("PostgreSQL restarted repeatedly under load", () => {
 
 describe("PostgreSQL paused by SIGSTOP", () => {
   it("calls fail as unavailable within seconds, and are served again when it resumes", async () => {
-    const everyCall = (): Promise<Answered[]> =>
+    const everyCall = (): Promise<CallOutcome[]> =>
       Promise.all([callHttp, callGrpc].flatMap((call) => [call(app, "listKeys", key), call(app, "createKey", key)]));
     own.freeze();
     try {

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
-import { allEvents, succeed, type ToldEvent, walk } from "../../support/calls.js";
+import { type AuditEventResponse, allEvents, succeed, walk } from "../../support/calls.js";
 import { createWorkspace, expectSuccess, post } from "../../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 
@@ -81,7 +81,7 @@ async function run(operations: readonly Operation[], concurrency: number): Promi
 type State = Readonly<Record<string, unknown>>;
 
 /** Replays the events, oldest first. Each must start from the state that the last one left. Returns the final state. */
-function replay(events: readonly ToldEvent[]): Map<string, State> {
+function replay(events: readonly AuditEventResponse[]): Map<string, State> {
   const present = new Map<string, State>();
   for (const { type, resourceId, before, after } of events) {
     expect(before, `before ${type} of ${resourceId}`).toEqual(present.get(resourceId));

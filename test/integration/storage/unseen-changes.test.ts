@@ -3,20 +3,20 @@ import postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { allRowsOf } from "../../../src/revocation/change-log.js";
-import { type Change, createChangesStore } from "../../../src/revocation/change-store.js";
+import { type Change, createChangeStore } from "../../../src/revocation/change-store.js";
 import { recentSnapshot } from "../../../src/revocation/lease.js";
 import { type Snapshot, snapshotBefore } from "../../../src/revocation/snapshot.js";
 import { openOwnPostgres } from "../../support/own-postgres.js";
 import { disableRow, openSchema, type Schema } from "../../support/schema.js";
 
 let schema: Schema;
-let store: ReturnType<typeof createChangesStore>;
+let store: ReturnType<typeof createChangeStore>;
 
 beforeAll(async () => {
   // A separate server: snapshots also list the transactions of other databases of the same server as in progress.
   const { url, close } = await openOwnPostgres();
   schema = await openSchema({ url, drop: close });
-  store = createChangesStore(schema.db);
+  store = createChangeStore(schema.db);
 });
 afterAll(() => schema.close());
 
@@ -150,15 +150,17 @@ it("stamps with higher transaction ids of another server, restored from a dump, 
   await disableRow(schema.sql, own);
   const poller = await startPoller();
   expect((await poller.poll())?.map(({ id }) => id)).toEqual([foreign]);
-  const timelineBefore = (await store.readTerms()).history;
+  const timelineBefore = (await store.readTerms()).timeline;
   await store.removeForeignStamps();
   await poller.poll();
   expect(await poller.poll()).toEqual([]);
   expect(await schema.isWorkspaceStamped(own)).toBe(true);
-  expect((await store.readTerms()).history, "a new timeline invalidates the entries in Redis").not.toBe(timelineBefore);
-  const timelineAfter = (await store.readTerms()).history;
+  expect((await store.readTerms()).timeline, "a new timeline invalidates the entries in Redis").not.toBe(
+    timelineBefore,
+  );
+  const timelineAfter = (await store.readTerms()).timeline;
   await store.removeForeignStamps();
-  expect((await store.readTerms()).history).toBe(timelineAfter);
+  expect((await store.readTerms()).timeline).toBe(timelineAfter);
 });
 
 /** Opens a separate connection, which is closed when the test ends, even with an open transaction. */

@@ -5,7 +5,7 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createLatchkeyClient } from "../../../src/client/client.js";
 import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
-import { leaveOut, needsCurl } from "../../support/skip.js";
+import { needsCurl, skipTest } from "../../support/skip.js";
 import { installPackage, type Project } from "./installed.js";
 
 const run = promisify(execFile);
@@ -118,11 +118,11 @@ describe("the examples create, verify and disable a key, and see it refused", ()
   });
 
   it("with Python, and stubs generated as the README says", async (context) => {
-    if (!(await works("protoc", "--version"))) leaveOut(context, "protoc is not installed on this machine");
+    if (!(await works("protoc", "--version"))) skipTest(context, "protoc is not installed on this machine");
     if (!(await works("sh", "-c", "command -v grpc_python_plugin")))
-      leaveOut(context, "grpc_python_plugin is not installed");
+      skipTest(context, "grpc_python_plugin is not installed");
     const path = await pathWithGrpc();
-    if (path === undefined) leaveOut(context, "no python3 on this machine has the packages grpc and google.protobuf");
+    if (path === undefined) skipTest(context, "no python3 on this machine has the packages grpc and google.protobuf");
     const readme = readFileSync("examples/README.md", "utf8");
     const [, commands = ""] = /Python needs its stubs first:\n\n```sh\n(.*?)```/s.exec(readme) ?? [];
     symlinkSync(join(project.package, "dist"), join(project.folder, "dist"));

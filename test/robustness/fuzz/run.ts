@@ -1,13 +1,13 @@
 import fc from "fast-check";
 import { anyCase, type Case } from "./cases.js";
 import { kinds } from "./kinds.js";
-import { type Ledger, maxAttempts, openWorker } from "./lane.js";
 import { operations } from "./operations.js";
 import { createSender } from "./send.js";
 import { protocolNames } from "./sent.js";
 import { watchCases } from "./slow-cases.js";
 import { findMisstored } from "./stored.js";
 import { createTally, type Tally } from "./tally.js";
+import { type Ledger, maxAttempts, openWorker } from "./worker.js";
 
 /** The service under test. */
 export interface Subject {

@@ -1,6 +1,6 @@
 import { openSql } from "../../../commands/open-sql.js";
-import { findHalves } from "../../support/integrity.js";
-import type { Entry, Ledger } from "./lane.js";
+import { findPartialChanges } from "../../support/integrity.js";
+import type { Entry, Ledger } from "./worker.js";
 
 /** The audit events of each accepted operation, in order. Other operations have none. */
 const expectedEvents: Readonly<Record<string, RegExp>> = {
@@ -30,7 +30,7 @@ export async function findMisstored(databaseUrl: string, ledger: Ledger): Promis
     return [
       ...unanswered.map((id) => `a change by ${id}, which has no response`),
       ...[...ledger].flatMap(([id, entry]) => wrongEvents(entry, eventsByRequest.get(id) ?? "")),
-      ...(await findHalves(sql)),
+      ...(await findPartialChanges(sql)),
     ];
   } finally {
     await sql.end();

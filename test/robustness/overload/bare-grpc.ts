@@ -42,7 +42,7 @@ export function resetCalls(calls: number, code: number, key: string): Buffer {
 }
 
 /** The bytes of a call with any headers. Node's client refuses to send some of them twice. */
-export function callWithHead(headers: readonly Header[], body: Buffer): Buffer {
+export function callWithHeaders(headers: readonly Header[], body: Buffer): Buffer {
   return Buffer.concat([preface, frame(1, 4, 1, encodeHeaders(headers)), frame(0, 1, 1, body)]);
 }
 

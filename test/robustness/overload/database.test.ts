@@ -8,10 +8,10 @@ import { openSql } from "../../../commands/open-sql.js";
 import { CreateIdentityRequestSchema } from "../../../gen/latchkey/v1/identities_service_pb.js";
 import { fairRules } from "../../../src/storage/postgres/shares.js";
 import {
-  type Answer,
   createWorkspace,
-  expectFailure,
+  expectError,
   expectSuccess,
+  type HttpResponse,
   post,
 } from "../../support/clients/http-requests.js";
 import { createDatabase, openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
@@ -147,7 +147,7 @@ async function lockAuditEvents(url: string): Promise<() => Promise<void>> {
   };
 }
 
-function expectShed(response: Answer): void {
-  expectFailure(response, 503, "application/service_unavailable");
+function expectShed(response: HttpResponse): void {
+  expectError(response, 503, "application/service_unavailable");
   expect(response.headers["retry-after"]).toMatch(/^\d+$/);
 }

@@ -15,7 +15,7 @@ import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { ServerReflectionRequestSchema } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
 import { VerifyKeyRequestSchema } from "../../../gen/latchkey/v1/keys_service_pb.js";
-import { standardLimits } from "../../../src/overload/limits.js";
+import { defaultLimits } from "../../../src/overload/limits.js";
 import { maxMessageBytes } from "../../../src/rpc/pipeline.js";
 import { ask, createWorkspace, expectSuccess } from "../../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
@@ -32,7 +32,7 @@ const large = prefixed(Buffer.concat([Buffer.from([0xfa, 0x3f, 0xfa, 0xff, 0x07]
 /** An unknown field of 10,000 bytes. */
 const tenThousand = Buffer.concat([Buffer.from([0xfa, 0x3f, 0x90, 0x4e]), Buffer.alloc(10_000)]);
 /** The maximum of calls in flight on a gRPC connection. */
-const maxInFlight = standardLimits.maxStreams;
+const maxInFlight = defaultLimits.maxStreams;
 
 let app: TestApp;
 let key: string;
@@ -98,8 +98,8 @@ describe("the memory of the calls on one connection", () => {
     }
     await expect.poll(() => refused.length, { timeout: 20_000 }).toBeGreaterThan(50);
     expect(new Set(refused)).toEqual(new Set([String(status.UNAVAILABLE)]));
-    expect((await reserved()) - before).toBeLessThanOrEqual(standardLimits.connectionBytes);
-    expect((await reserved()) - before).toBeGreaterThan(standardLimits.connectionBytes / 2);
+    expect((await reserved()) - before).toBeLessThanOrEqual(defaultLimits.connectionBytes);
+    expect((await reserved()) - before).toBeGreaterThan(defaultLimits.connectionBytes / 2);
     expect(await callGrpc(large)).toBe(status.OK);
     session.destroy();
     await expect.poll(reserved, { timeout: 10_000 }).toBeLessThanOrEqual(before);
@@ -121,14 +121,14 @@ describe("the memory of the calls on one connection", () => {
 
     const before = await reserved();
     const session = openSession({ initialWindowSize: 0 });
-    const fit = Math.floor(standardLimits.connectionBytes / pageBytes);
+    const fit = Math.floor(defaultLimits.connectionBytes / pageBytes);
     for (let pages = 0; pages < fit + 5; pages++) {
       const stream = session.request(callHeaders(rpc, largeKey)).end(empty);
       stream.on("error", () => {});
       const [headers] = await once(stream, "response");
       expect(headers["grpc-status"], `page ${pages}`).toBe(pages < fit ? undefined : String(status.UNAVAILABLE));
     }
-    expect((await reserved()) - before).toBeLessThanOrEqual(standardLimits.connectionBytes);
+    expect((await reserved()) - before).toBeLessThanOrEqual(defaultLimits.connectionBytes);
     session.destroy();
     await expect.poll(reserved, { timeout: 10_000 }).toBeLessThanOrEqual(before);
   });
@@ -178,7 +178,7 @@ describe("streams that need no credential", () => {
   it("are limited per connection: more are refused, and those of another connection are served", async () => {
     const session = openSession();
     await once(session, "remoteSettings");
-    const watchers = Array.from({ length: standardLimits.maxPublicStreams }, () => open(session, watch).end(empty));
+    const watchers = Array.from({ length: defaultLimits.maxPublicStreams }, () => open(session, watch).end(empty));
     await Promise.all(watchers.map((stream) => once(stream.resume(), "data")));
     expect(await grpcStatusOf(open(session, watch).end(empty))).toBe(status.RESOURCE_EXHAUSTED);
     const other = open(openSession(), watch).end(empty);
@@ -217,7 +217,7 @@ it.each([
 ])("refused streams (%s) are garbage collected while their connection stays open", async (_, path, wrong, code) => {
   const session = openSession();
   await once(session, "remoteSettings");
-  const watchers = Array.from({ length: standardLimits.maxPublicStreams }, () => open(session, watch).end(empty));
+  const watchers = Array.from({ length: defaultLimits.maxPublicStreams }, () => open(session, watch).end(empty));
   await Promise.all(watchers.map((stream) => once(stream.resume(), "data")));
   const before = await streamsInMemory();
   busy = code === status.UNAVAILABLE;
@@ -234,7 +234,7 @@ describe("a reflection stream", () => {
   it("is limited to a number of requests, and the next is RESOURCE_EXHAUSTED", async () => {
     const stream = open(openSession(), reflection);
     const ended = grpcStatusOf(stream);
-    stream.write(Buffer.concat(Array(standardLimits.maxReflectionRequests).fill(listServices)));
+    stream.write(Buffer.concat(Array(defaultLimits.maxReflectionRequests).fill(listServices)));
     let bytes = 0;
     stream.on("data", (piece) => {
       bytes += piece.length;
@@ -243,7 +243,7 @@ describe("a reflection stream", () => {
     expect(await ended).toBe(status.RESOURCE_EXHAUSTED);
     const one = open(openSession(), reflection).end(listServices);
     const [response] = await once(one, "data");
-    expect(bytes).toBe(standardLimits.maxReflectionRequests * response.length);
+    expect(bytes).toBe(defaultLimits.maxReflectionRequests * response.length);
   });
 
   it("is shed at its next request while the process is overloaded", async () => {

@@ -8,11 +8,11 @@ import { pino } from "pino";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import {
-  type Answer,
   ask,
   createWorkspace,
-  expectFailure,
+  expectError,
   expectSuccess,
+  type HttpResponse,
   post,
   sendBytes,
 } from "../../support/clients/http-requests.js";
@@ -136,7 +136,7 @@ describe("the memory budget of a client", () => {
     const inChunks = (count: number) =>
       sendBytes(app.httpUrl, `${begin}${"1\r\n \r\n".repeat(count)}2\r\n{}\r\n0\r\n\r\n`);
     expectSuccess(await inChunks(1_000));
-    const { errors } = expectFailure(await inChunks(2_100), 400, "application/invalid_input");
+    const { errors } = expectError(await inChunks(2_100), 400, "application/invalid_input");
     expect(errors.map(({ location }) => location)).toEqual(["body"]);
   });
 
@@ -175,7 +175,7 @@ describe("the memory budget of a client", () => {
     }
     const list = (limit: number) => post(small.httpUrl, "/v2/identities.listIdentities", key, { limit });
     const refused = await list(4);
-    const { detail } = expectFailure(refused, 503, "application/service_unavailable");
+    const { detail } = expectError(refused, 503, "application/service_unavailable");
     expect(detail).toContain("no memory for this one");
     expect(refused.headers["retry-after"]).toMatch(/^\d+$/);
     const connect = await post(small.httpUrl, "/latchkey.v1.IdentitiesService/ListIdentities", key, { limit: 4 });
@@ -320,7 +320,7 @@ function request(path: string, json: unknown): string {
   return requestHeaders("POST", path, `${credential()}content-length: ${body.length}\r\n`) + body;
 }
 
-function sendJson(path: string, key: string, body: string): Promise<Answer> {
+function sendJson(path: string, key: string, body: string): Promise<HttpResponse> {
   return ask(app.httpUrl, path, { key, headers: { "content-type": "application/json" }, body });
 }
 

@@ -13,7 +13,7 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { ServerReflectionRequestSchema } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
-import { ask, createWorkspace, expectFailure, expectSuccess, sendBytes } from "../../support/clients/http-requests.js";
+import { ask, createWorkspace, expectError, expectSuccess, sendBytes } from "../../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 import { callHeaders, grpcStatusOf, prefixed, resetCalls } from "./bare-grpc.js";
 
@@ -61,12 +61,12 @@ describe("the HTTP port", () => {
   it("refuses more headers than its limit, wherever the credential is among them", async () => {
     const many = Object.fromEntries(Array.from({ length: 100 }, (_, index) => [`x-${index}`, "1"]));
     const response = await ask(app.httpUrl, "/v1/keys.listKeys", { key, headers: many });
-    expect(expectFailure(response, 413, "application/payload_too_large").detail).toContain("90 headers");
+    expect(expectError(response, 413, "application/payload_too_large").detail).toContain("90 headers");
   });
 
   it("refuses headers of more than 16 KiB, and such a query string", async () => {
     const line = `GET /v1/identities.listIdentities?cursor=${"x".repeat(17_000)} HTTP/1.1`;
-    expectFailure(await sendBytes(app.httpUrl, `${line}\r\nhost: a\r\n\r\n`), 413, "application/payload_too_large");
+    expectError(await sendBytes(app.httpUrl, `${line}\r\nhost: a\r\n\r\n`), 413, "application/payload_too_large");
   });
 
   it("closes a silent connection without a response", async () => {
@@ -102,7 +102,7 @@ describe("the HTTP port", () => {
     const bomb = gzipSync(Buffer.alloc(50 * 2 ** 20));
     const headers = { "content-type": "application/json", "content-encoding": "gzip" };
     const response = await ask(app.httpUrl, "/v1/keys.listKeys", { key, headers, body: bomb });
-    expectFailure(response, 415, "application/unsupported_media_type");
+    expectError(response, 415, "application/unsupported_media_type");
     const overConnect = await ask(app.httpUrl, rpc, { key, headers, body: bomb });
     expect([overConnect.status, JSON.parse(overConnect.text).code]).toEqual([501, "unimplemented"]);
   });

@@ -3,11 +3,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, inject, it, onTestFinished, vi } from "vitest";
 import { openBench } from "../../../bench/bench.js";
+import { findFailings } from "../../../bench/overload/guarantees.js";
 import { type Measured, measure, type Phase } from "../../../bench/overload/measure.js";
 import { readOptions } from "../../../bench/overload/options.js";
 import { toText } from "../../../bench/overload/report.js";
 import { subjects } from "../../../bench/overload/subjects.js";
-import { findFailings } from "../../../bench/overload/verdict.js";
 
 /**
  * Offered load as multiples of the capacity. While other tests run, the machine may be faster later than at the
@@ -54,7 +54,7 @@ const phase: Phase = {
   share: 1,
   offeredPerSecond: 500,
   servedPerSecond: 500,
-  turnedAwayPerSecond: 0,
+  shedPerSecond: 0,
   shed: 0,
   p50: 1,
   p99: 10,
@@ -70,7 +70,7 @@ const passing: Measured = {
   overload: {
     ...phase,
     servedPerSecond: 600,
-    turnedAwayPerSecond: 1_400,
+    shedPerSecond: 1_400,
     shed: 2_800,
     p99: 50,
     memory: [120, 200],
@@ -93,7 +93,7 @@ it.each<[string, Measured]>([
   ["no call was shed", { ...passing, overload: { ...passing.overload, shed: 0 } }],
   ["memory grows by 140 MiB", { ...passing, overload: { ...passing.overload, memory: [120, 250] } }],
   ["up to 101 ms late", { ...passing, overload: { ...passing.overload, latest: 101 } }],
-  ["2.0 % of half the capacity", { ...passing, afterwards: { ...phase, turnedAwayPerSecond: 10 } }],
+  ["2.0 % of half the capacity", { ...passing, afterwards: { ...phase, shedPerSecond: 10 } }],
 ])("the report names each broken promise: %s", (text, measured) => {
   expect(findFailings(measured).join()).toContain(text);
 });

@@ -12,7 +12,7 @@ import { ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
 import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../../gen/grpc/health/v1/health_pb.js";
 import { KeysService } from "../../../gen/latchkey/v1/keys_service_pb.js";
-import { ask, createWorkspace, expectFailure, expectSuccess } from "../../support/clients/http-requests.js";
+import { ask, createWorkspace, expectError, expectSuccess } from "../../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
 import { callHeaders, grpcStatusOf } from "./bare-grpc.js";
@@ -42,7 +42,7 @@ beforeEach(() => {
 describe("load shedding: a call that arrives while the process is overloaded", () => {
   it("gets 503 with the error envelope and Retry-After over HTTP; the connection can be reused", async () => {
     const response = await ask(app.httpUrl, "/v1/keys.listKeys", { key });
-    const { detail } = expectFailure(response, 503, "application/service_unavailable");
+    const { detail } = expectError(response, 503, "application/service_unavailable");
     expect(detail).toContain("did nothing of this");
     expect(response.headers["retry-after"]).toMatch(/^\d+$/);
 

@@ -1,5 +1,5 @@
-import { type MemoryName, memories, rule } from "./judge.js";
 import { mib, type RoundResult, type Sample } from "./round.js";
+import { type MemoryName, memories, rule } from "./trend.js";
 
 export function toJson(result: RoundResult, facts: object): string {
   const { tally } = result;

@@ -5,10 +5,10 @@ import { openOwnPostgres } from "../../support/own-postgres.js";
 import { openProxy } from "../../support/proxy.js";
 import { createRandom } from "../../verification/faults/random.js";
 import { startRedis } from "../../verification/faults/redis-server.js";
-import { classifyTrend, type MemoryName, memories, failingsOf as memoryFailingsOf, type Trend } from "./judge.js";
 import { type Load, startLoad, type Tally } from "./load.js";
 import { createFixture, fillCaches } from "./scene.js";
 import { type Leak, type ProcessSample, type SoakedService, startSoaked } from "./service.js";
+import { classifyTrend, type MemoryName, memories, failingsOf as memoryFailingsOf, type Trend } from "./trend.js";
 
 export interface RoundOptions {
   readonly seconds: number;

@@ -6,7 +6,7 @@ import { keep } from "../artifacts.js";
 import { operatorKey } from "../harness.js";
 
 /** A response of the HTTP port. */
-export interface Answer {
+export interface HttpResponse {
   /** The origin of the request, without a path. */
   readonly origin: string;
   readonly status: number;
@@ -26,7 +26,7 @@ export interface Asked {
 }
 
 /** Sends one request on a new connection. Unlike fetch it accepts any method, header and body. */
-export async function ask(origin: string, path: string, asked: Asked = {}): Promise<Answer> {
+export async function ask(origin: string, path: string, asked: Asked = {}): Promise<HttpResponse> {
   const { method = "POST", key, headers, body, chunks } = asked;
   const outgoing = request(origin + path, {
     method,
@@ -49,7 +49,7 @@ export async function ask(origin: string, path: string, asked: Asked = {}): Prom
 }
 
 /** Posts JSON. */
-export function post(origin: string, path: string, key: string | undefined, json: unknown): Promise<Answer> {
+export function post(origin: string, path: string, key: string | undefined, json: unknown): Promise<HttpResponse> {
   return postText(origin, path, key, JSON.stringify(json));
 }
 
@@ -59,7 +59,7 @@ export function postText(
   path: string,
   key: string | undefined,
   body: string | Buffer,
-): Promise<Answer> {
+): Promise<HttpResponse> {
   return ask(origin, path, {
     ...(key !== undefined && { key }),
     headers: { "content-type": "application/json" },
@@ -68,7 +68,7 @@ export function postText(
 }
 
 /** Writes bytes to a bare socket, and reads until the server closes it. */
-export async function sendBytes(origin: string, bytes: string | Buffer): Promise<Answer> {
+export async function sendBytes(origin: string, bytes: string | Buffer): Promise<HttpResponse> {
   const { hostname, port } = new URL(origin);
   const socket = connect(Number(port), hostname);
   socket.setTimeout(5_000, () => socket.destroy(new Error("the server neither responded nor closed the connection")));
@@ -81,13 +81,13 @@ export async function sendBytes(origin: string, bytes: string | Buffer): Promise
 }
 
 /** Records an error response for the secret scan. */
-function recorded(response: Answer): Answer {
+function recorded(response: HttpResponse): HttpResponse {
   if (response.status >= 400) keep("refusals", `${JSON.stringify(response.headers)} ${response.text}`);
   return response;
 }
 
 /** Parses a raw HTTP/1.1 response. An empty one has the status 0. */
-function parseAnswer(origin: string, wire: string): Answer {
+function parseAnswer(origin: string, wire: string): HttpResponse {
   const end = wire.indexOf("\r\n\r\n");
   const [statusLine = "", ...lines] = wire.slice(0, Math.max(0, end)).split("\r\n");
   const headers = Object.fromEntries(
@@ -123,8 +123,8 @@ const titles: Record<number, string> = {
 /**
  * Checks an error response: exactly the members of the error envelope, all consistent. Returns its detail and fields.
  */
-export function expectFailure(
-  response: Answer,
+export function expectError(
+  response: HttpResponse,
   status: number,
   error: string,
   docsBase = response.origin,
@@ -150,14 +150,14 @@ export function expectFailure(
 }
 
 /** Expects `invalid_input`; returns the locations of the invalid fields, sorted. */
-export function expectInvalid(response: Answer): string[] {
-  const { errors } = expectFailure(response, 400, "application/invalid_input");
+export function expectInvalid(response: HttpResponse): string[] {
+  const { errors } = expectError(response, 400, "application/invalid_input");
   expect(errors).not.toHaveLength(0);
   return errors.map(({ location }) => location).sort();
 }
 
 /** Expects a success in its envelope; returns its data. */
-export function expectSuccess(response: Answer): unknown {
+export function expectSuccess(response: HttpResponse): unknown {
   expect(response, response.text).toMatchObject({ status: 200 });
   expect(response.headers["content-type"]).toMatch(/^application\/json\b/);
   const { meta, data, ...more } = JSON.parse(response.text);

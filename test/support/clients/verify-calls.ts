@@ -2,7 +2,7 @@ import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/
 import { expect, vi } from "vitest";
 import type { TestApp } from "../harness.js";
 import { operatorKey } from "../harness.js";
-import { type Answer, ask, expectSuccess, post } from "./http-requests.js";
+import { ask, expectSuccess, type HttpResponse, post } from "./http-requests.js";
 
 /** Waits until the service uses its Redis. */
 export async function redisInUse(app: TestApp): Promise<void> {
@@ -14,7 +14,7 @@ export async function redisInUse(app: TestApp): Promise<void> {
 }
 
 /** Lists keys over HTTP: a call that any enabled key of an enabled workspace may make. */
-export function listKeys(app: TestApp, key: string): Promise<Answer> {
+export function listKeys(app: TestApp, key: string): Promise<HttpResponse> {
   return post(app.httpUrl, "/v1/keys.listKeys", key, {});
 }
 

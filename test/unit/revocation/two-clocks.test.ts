@@ -21,7 +21,7 @@ function openLease(whileAsleep: (clocks: { monotonic: number; wall: number }, sl
       snapshot,
       leaseMs,
       waitMs: leaseMs,
-      history: "timeline 1",
+      timeline: "timeline 1",
       standby: false,
       unsafeSetting: null,
       time: 0,

@@ -1,7 +1,7 @@
 import { ScalarType } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
-import { rulesOf } from "../../robustness/fuzz/good-requests.js";
 import { operations } from "../../robustness/fuzz/operations.js";
+import { rulesOf } from "../../robustness/fuzz/valid-requests.js";
 
 // The limits of a field are checked before its value is processed. A field without a limit of its own would only have
 // the general one.

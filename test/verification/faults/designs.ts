@@ -33,8 +33,8 @@ const designs: Readonly<Record<string, Design>> = {
   },
   async: { cluster: { synchronous: false } },
   "unheard-warnings": { replaces: "storage/postgres/connection" },
-  "unwritten-repeats": { replaces: "revocation/make-durable" },
-  "confirmed-elsewhere": { replaces: "revocation/make-durable" },
+  "unwritten-repeats": { replaces: "revocation/durability-barrier" },
+  "confirmed-elsewhere": { replaces: "revocation/durability-barrier" },
 };
 
 export const brokenDesigns = Object.keys(designs);

@@ -4,12 +4,12 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { type Cluster, openCluster } from "./cluster.js";
 import { built, installDesign } from "./designs.js";
+import { findFailings } from "./findings.js";
 import { faultsNamed } from "./injector.js";
 import { divergentClocks, openEnvironment } from "./laboratory.js";
 import { toText } from "./report.js";
 import { type RoundOptions, runRound } from "./round.js";
 import { useSession } from "./session.js";
-import { findFailings } from "./verdict.js";
 
 /** Moderate, because other tests run on the same machine. `npm run faults` uses a higher rate. */
 const callsPerSecond = 500;

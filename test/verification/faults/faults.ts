@@ -85,7 +85,7 @@ export const faultKinds: readonly FaultKind[] = [
   onLink("postgres", "stalled", (link) => link.stall()),
   onLink("postgres", "delayed", (link, random) => link.delay(random.between(20, 150))),
   // The replica then receives old snapshots, and its lease is nearly over.
-  onLink("postgres", "answering late", (link, random) => link.delayAnswers(random.between(150, 240))),
+  onLink("postgres", "answering late", (link, random) => link.delayResponses(random.between(150, 240))),
   {
     name: "postgres blackholed for one",
     resource: "postgres link of one",

@@ -4,12 +4,12 @@ import { createProgress } from "../../../commands/progress.js";
 import { makeFolder, runToExit, type Undo } from "../../../commands/run-to-exit.js";
 import { openCluster } from "./cluster.js";
 import { clusterOf, installDesign } from "./designs.js";
+import { findFailings } from "./findings.js";
 import { divergentClocks, openEnvironment } from "./laboratory.js";
 import { readOptions } from "./options.js";
 import { binariesOf } from "./postgres-programs.js";
 import { toJson, toLine, toText } from "./report.js";
 import { runRound } from "./round.js";
-import { findFailings } from "./verdict.js";
 
 const { minutes, seed, replicas, rate, design, postgres, only: faults, json } = optionsOrExit(readOptions);
 

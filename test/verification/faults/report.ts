@@ -1,8 +1,8 @@
 import type { CheckedCall, Violation } from "./checker.js";
 import { disableLatency, latencyOf } from "./figures.js";
+import { perSecond } from "./findings.js";
 import type { RoundState } from "./round.js";
 import { type Count, total } from "./tally.js";
-import { perSecond } from "./verdict.js";
 
 /** What a report contains in addition to the state of the round. */
 export interface ReportFacts {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { mutants } from "./mutants.js";
-import { outdated } from "./verdict.js";
+import { outdated } from "./violations.js";
 
 /**
  * Many times the number that the mutant hardest to detect takes (acknowledgements as if every suspension were noticed:

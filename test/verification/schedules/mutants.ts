@@ -1,4 +1,4 @@
-import { expired, overdue } from "./verdict.js";
+import { expired, overdue } from "./violations.js";
 
 /** A fault in the protocol, made by replacing a text in one file. Its name says what no longer holds. */
 export interface Mutant {

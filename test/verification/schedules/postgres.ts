@@ -166,7 +166,7 @@ export function createPostgres(firstLeaseMs: number, step: Step, time: Time, dic
           snapshot: snapshot(),
           leaseMs: lease.leaseMs,
           waitMs: lease.waitMs,
-          history: "timeline 1",
+          timeline: "timeline 1",
           standby: false,
           unsafeSetting: null,
           changes,

@@ -11,7 +11,7 @@ import { createRedis } from "./redis.js";
 import { type Replica, startReplica } from "./replica.js";
 import type { Tally } from "./tally.js";
 import { createTime, type MachineClock, type Step } from "./time.js";
-import { expired, missing, missingAtEnd, overdue } from "./verdict.js";
+import { expired, missing, missingAtEnd, overdue } from "./violations.js";
 
 const leaseMs = 250;
 

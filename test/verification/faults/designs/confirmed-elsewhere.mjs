@@ -1,6 +1,6 @@
 // The service's own design, except that a commit on any server confirms durability. Broken, because the repeated
 // response may have been read on a primary that was lost meanwhile, and the promoted standby does not have the change.
-import { createDurabilityBarrier as createSound } from "./make-durable.as-built.js";
+import { createDurabilityBarrier as createSound } from "./durability-barrier.as-built.js";
 
 export function createDurabilityBarrier(sql) {
   const makeDurable = createSound(sql);

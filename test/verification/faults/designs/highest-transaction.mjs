@@ -1,8 +1,8 @@
 // The service's own design, except that the change poller asks only for transactions above the highest id that it has
 // seen, not for those that were in progress. Broken, because transactions do not commit in the order of their ids.
-import { createChangesStore as createSound } from "./change-store.as-built.js";
+import { createChangeStore as createSound } from "./change-store.as-built.js";
 
-export function createChangesStore(sql) {
+export function createChangeStore(sql) {
   const store = createSound(sql);
   return { ...store, changedSince: (seen) => store.changedSince({ ...seen, inProgress: [] }) };
 }

@@ -4,7 +4,7 @@ import { verify as verifySound } from "./verify.as-built.js";
 
 const now = () => new Date();
 
-export function isOver({ expiresAt }) {
+export function isExpired({ expiresAt }) {
   return expiresAt !== null && expiresAt <= now();
 }
 

@@ -1,8 +1,8 @@
 // The service's own design, except that it does not check PostgreSQL's settings. Broken, because with
 // `synchronous_commit = off` a commit is reported before it is on disk, and a crash loses it.
-import { createChangesStore as createSound } from "./change-store.as-built.js";
+import { createChangeStore as createSound } from "./change-store.as-built.js";
 
-export function createChangesStore(sql) {
+export function createChangeStore(sql) {
   const store = createSound(sql);
   return {
     ...store,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { createRandom } from "../../verification/faults/random.js";
-import { classifyTrend, failingsOf, type MemoryName } from "./judge.js";
+import { classifyTrend, failingsOf, type MemoryName } from "./trend.js";
 
 /** Ten minutes, a sample every five seconds, with noise of this many bytes on every sample. */
 function series(

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
-import { createChangesStore } from "../../../src/revocation/change-store.js";
-import { createDurabilityBarrier } from "../../../src/revocation/make-durable.js";
+import { createChangeStore } from "../../../src/revocation/change-store.js";
+import { createDurabilityBarrier } from "../../../src/revocation/durability-barrier.js";
 import { openDatabase } from "../../../src/storage/postgres/database.js";
 import { createDatabase } from "../../support/harness.js";
 
@@ -15,7 +15,7 @@ it("a read from before a failover is not confirmed by a commit on the new server
   onTestFinished(db.close);
   const makeDurable = createDurabilityBarrier(db);
   const call = { requestId: "req_test", deadline: Number.POSITIVE_INFINITY };
-  const { history: timeline } = await createChangesStore(db).readTerms();
+  const { timeline } = await createChangeStore(db).readTerms();
   await makeDurable(call, timeline);
   await expect(makeDurable(call, "that of the previous server")).rejects.toMatchObject({ code: "40003" });
 });

@@ -40,7 +40,7 @@ export function findFailings({ title, capacity, busy, overload, afterwards }: Me
   if (!(grown <= promises.memory)) {
     fail(`at twice the capacity memory grows by ${grown.toFixed(0)} MiB, not at most ${promises.memory}`);
   }
-  const refused = afterwards.turnedAwayPerSecond / afterwards.offeredPerSecond;
+  const refused = afterwards.shedPerSecond / afterwards.offeredPerSecond;
   if (!(refused <= promises.afterwards)) {
     fail(`after the overload ${(100 * refused).toFixed(1)} % of half the capacity is still refused`);
   }
