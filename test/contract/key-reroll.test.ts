@@ -113,7 +113,9 @@ describe("an expired key", () => {
       const key = await scene.newExpiredKey();
       const { keyId } = await scene.ok("whoami", scene.home.key, { key });
       const { fields } = await scene.refused(invalid, "rerollKey", scene.home.key, { keyId, expiration: day });
-      expect(fields).toEqual([{ location: "keyId", message: expect.stringContaining("set `expires` with updateKey") }]);
+      expect(fields).toEqual([
+        { location: "keyId", message: expect.stringContaining("set a new `expires` with updateKey") },
+      ]);
       expect(await scene.ok("listKeys", scene.home.key)).toHaveLength(2);
       await scene.ok("updateKey", scene.home.key, { keyId, expires: null });
       const successor = await scene.ok("rerollKey", scene.home.key, { keyId });

@@ -43,7 +43,7 @@ describe("load shedding: a call that arrives while the process is overloaded", (
   it("gets 503 with the error envelope and Retry-After over HTTP; the connection can be reused", async () => {
     const response = await ask(app.httpUrl, "/v1/keys.listKeys", { key });
     const { detail } = expectError(response, 503, "application/service_unavailable");
-    expect(detail).toContain("did nothing of this");
+    expect(detail).toContain("did not process this request");
     expect(response.headers["retry-after"]).toMatch(/^\d+$/);
 
     const body = { method: "POST", headers: { authorization: `Bearer ${key}`, "content-type": "application/json" } };
@@ -122,7 +122,7 @@ describe("load shedding: a call that arrives while the process is overloaded", (
     expect((await shedSoFar()) - before).toBe(4);
     expect(lines.filter(({ msg }) => msg === "call")).toHaveLength(calls);
     const startLines = lines.filter(
-      ({ msg, bottleneck }) => msg.startsWith("more is asked") && bottleneck === "event_loop",
+      ({ msg, bottleneck }) => msg.startsWith("overloaded") && bottleneck === "event_loop",
     );
     expect(startLines.length).toBeGreaterThan(0);
     expect(startLines.length).toBeLessThan(await shedSoFar());
