@@ -72,7 +72,14 @@ export function execute<T extends Rows>(
   });
 
   function run(connection: PooledConnection): void {
-    const query = build(connection.sql) as unknown as PendingQuery<Row[]>;
+    let query: PendingQuery<Row[]>;
+    try {
+      query = build(connection.sql) as unknown as PendingQuery<Row[]>;
+    } catch (error) {
+      // Otherwise the connection would never be released.
+      pool.release(connection);
+      return fail(error);
+    }
     running = { query, connection };
     let warning: string | undefined;
     // A warning belongs to the active statement. While the connection is being opened, none is active.

@@ -93,7 +93,7 @@ export async function openReplica(
     clock = newClock;
     const { aheadMs, speed } = { aheadMs: 0, speed: 1, ...clock };
     // Node passes these arguments on to workers, so they have the same clocks.
-    const preloaded = ["--import", pathToFileURL(join(project, "test/integration/revocation/other-clock.mjs")).href];
+    const preloaded = ["--import", pathToFileURL(join(project, "test/verification/clocks/other-clock.mjs")).href];
     const launched = launchNode([...preloaded, join(installation.dist, "src/main.js")], {
       CLOCK_AHEAD_MS: `${aheadMs}`,
       CLOCK_SPEED: `${speed}`,

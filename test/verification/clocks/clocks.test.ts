@@ -11,7 +11,7 @@ import type { OperationName } from "../../contract/operations.js";
 import { openProtocols, type ProtocolClients } from "../../support/clients/all.js";
 import type { CallRequest, ProtocolClient } from "../../support/clients/protocol-client.js";
 import { createDatabase, operatorKey } from "../../support/harness.js";
-import { openReplica, type Replica } from "../../verification/faults/replica.js";
+import { openReplica, type Replica } from "../faults/replica.js";
 
 /** A replica whose time of day may differ from the database's, which is also the test's own. */
 interface OffsetReplica {
