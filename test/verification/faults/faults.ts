@@ -114,6 +114,11 @@ export const faultKinds: readonly FaultKind[] = [
       cluster.resumeReplication();
     };
   }),
+  // Commits wait meanwhile, and their transactions are in progress for several polls.
+  onSessions("replication paused", [100, 400], ({ cluster }) => {
+    cluster.pauseReplication();
+    return () => cluster.resumeReplication();
+  }),
   onPostgres("postgres restarted", ({ cluster }) => cluster.stop("fast")),
   onPostgres("postgres crashed", ({ cluster }) => cluster.stop("crash")),
   {
