@@ -78,7 +78,8 @@ export function execute<T extends Rows>(
     } catch (error) {
       // Otherwise the connection would never be released.
       pool.release(connection);
-      return fail(error);
+      fail(error);
+      return;
     }
     running = { query, connection };
     let warning: string | undefined;
