@@ -155,7 +155,7 @@ export function waitOut(leaseMs: number, clock: Clock): Promise<void> {
   return passed((leaseMs + maxDriftMs) * maxSpeedRatio, clock);
 }
 
-/** Resolves when this time has passed by both clocks, because one of them may be set ahead meanwhile. */
+/** Resolves when both clocks have advanced by this time, because one of them may be set ahead meanwhile. */
 async function passed(ms: number, clock: Clock): Promise<void> {
   const begunAt = clock.monotonic();
   let wallBegunAt = clock.wall();

@@ -114,11 +114,6 @@ export const faultKinds: readonly FaultKind[] = [
       cluster.resumeReplication();
     };
   }),
-  // Commits wait meanwhile, and their transactions are in progress for several polls.
-  onSessions("replication paused", [100, 400], ({ cluster }) => {
-    cluster.pauseReplication();
-    return () => cluster.resumeReplication();
-  }),
   onPostgres("postgres restarted", ({ cluster }) => cluster.stop("fast")),
   onPostgres("postgres crashed", ({ cluster }) => cluster.stop("crash")),
   {
@@ -141,6 +136,17 @@ export const faultKinds: readonly FaultKind[] = [
     await session`begin`;
     await session`select pg_current_xact_id()`;
   }),
+  // Its changes have transaction ids by then, and stay in progress while later changes of other workspaces commit.
+  withTransaction(
+    "changes of one workspace blocked",
+    async (session) => {
+      await session`begin`;
+      await session`
+        select from usage
+        where workspace_id = (select workspace_id from workspaces order by random() limit 1) for update`;
+    },
+    [200, 1_500],
+  ),
   withTransaction("long transaction that only reads", async (session) => {
     await session`begin isolation level repeatable read`;
     await session`select from keys limit 1`;
@@ -312,11 +318,15 @@ async function awaitStrict(replica: Replica, roundTrip: FaultContext["roundTrip"
 }
 
 /** A session of another client, which leaves its transaction open. */
-function withTransaction(name: string, begin: (session: postgres.Sql) => Promise<void>): FaultKind {
+function withTransaction(
+  name: string,
+  begin: (session: postgres.Sql) => Promise<void>,
+  durationMs: FaultKind["durationMs"] = [1_000, 8_000],
+): FaultKind {
   return {
     name,
     resource: "nothing",
-    durationMs: [1_000, 8_000],
+    durationMs,
     async start({ databaseUrl }) {
       for (let attemptsLeft = 50; ; attemptsLeft--) {
         const session = openSession(databaseUrl, { idle_timeout: 0 });
