@@ -24,13 +24,17 @@ export interface Reading {
   readonly observations: readonly Observation[] | undefined;
 }
 
-/** The calls that show the state of a subject. A call that is listed several times is made more often. */
+/**
+ * The calls that show the state of a subject. A call that is listed several times is made more often. One is a change:
+ * it may wait for a connection or a lock while its caller is revoked, and then must not take effect.
+ */
 export function callsOf(about: WorkspaceSubject | KeySubject): Call[] {
   const list = plainCall(about, prepare("listKeys", about.secret, { limit: 1 }));
+  const create = creation(about);
   if (about.kind === "workspace") {
     const verify = verification(about, about, false);
     const get = plainCall(about, prepare("getIdentity", about.secret, { externalId: "nobody" }));
-    return [...Array<Call>(8).fill(verify), list, get];
+    return [...Array<Call>(8).fill(verify), list, get, create];
   }
   const verify = verification(about.keyWorkspace, about, false);
   const verifyGrant = verification(about.keyWorkspace, about, true);
@@ -46,14 +50,19 @@ export function callsOf(about: WorkspaceSubject | KeySubject): Call[] {
     verifyItself,
     verifyItself,
     list,
+    create,
   ];
 }
 
 /** The calls that a subject sends with a delayed body. Half of them are changes. */
 export function delayedCallsOf(about: WorkspaceSubject | KeySubject): Call[] {
   const list = plainCall(about, prepare("listKeys", about.secret, { limit: 1 }));
-  const create = plainCall(about, prepare("createKey", about.secret, { name: "late" }));
+  const create = creation(about);
   return [verification(about, about, false), list, create, create];
+}
+
+function creation(caller: WorkspaceSubject | KeySubject): Call {
+  return plainCall(caller, prepare("createKey", caller.secret, { name: "created by a subject" }));
 }
 
 /** A call whose result depends on its caller only. */
