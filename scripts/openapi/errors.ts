@@ -2,6 +2,7 @@ import { STATUS_CODES } from "node:http";
 import { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
 import { type ApiErrorCode, catalogue, errorCodes, pathOf } from "../../src/errors.js";
 import { errorBody, errorPagePath } from "../../src/http/json/envelope.js";
+import { errorDocs } from "../../src/http/pages/error-docs.js";
 import { examples } from "../../src/http/pages/examples.js";
 import { exampleDocsBase } from "../../src/http/pages/openapi.js";
 import type { JsonObject } from "./json.js";
@@ -98,7 +99,7 @@ function errorResponse(codes: readonly ApiErrorCode[]): JsonObject {
   const names = codes.map(pathOf);
   return {
     description: codes
-      .map((code) => `[\`${pathOf(code)}\`](${errorPagePath(pathOf(code))}): ${catalogue[code].when}`)
+      .map((code) => `[\`${pathOf(code)}\`](${errorPagePath(pathOf(code))}): ${errorDocs[code].when}`)
       .join("\n\n"),
     headers: Object.assign({}, requestIdHeader, ...codes.map((code) => headers[catalogue[code].status])),
     content: {
@@ -130,8 +131,8 @@ export const errorTable = [
   "| Status | Error | When |",
   "|---|---|---|",
   ...[...byStatus(errorCodes).values()].flat().map((code) => {
-    const { status, when } = catalogue[code];
-    return `| ${status} | [\`${pathOf(code)}\`](${errorPagePath(pathOf(code))}) | ${when} |`;
+    const { when } = errorDocs[code];
+    return `| ${catalogue[code].status} | [\`${pathOf(code)}\`](${errorPagePath(pathOf(code))}) | ${when} |`;
   }),
 ].join("\n");
 

@@ -10,6 +10,7 @@ import {
   titleOf,
 } from "../../errors.js";
 import { errorBody, errorPagePath } from "../json/envelope.js";
+import { errorDocs } from "./error-docs.js";
 import { type Example, examples } from "./examples.js";
 import { command, html, json, type Markup, sentence } from "./html.js";
 import { type Page, paths } from "./layout.js";
@@ -30,7 +31,7 @@ const byCategory = (Object.keys(categories) as Category[]).map((category) => ({
 
 /** The page about one error: what happened, why, and how to fix it. */
 export function errorPage(code: ApiErrorCode, docsBase: string, api: string): Page {
-  const { when, causes, remedy, seeAlso } = catalogue[code];
+  const { when, causes, remedy, seeAlso } = errorDocs[code];
   const { answer, effect, precondition, command: shellCommand } = examples[code];
   const category = categoryOf(code);
   return {
@@ -96,7 +97,7 @@ function errorList(codes: readonly ApiErrorCode[]): Markup {
 ${codes.map(
   (code) => html`<li><a href="${errorPagePath(pathOf(code))}"><code>${categoryOf(code)}/<wbr>${nameOf(code)}</code></a>
 <span class="status">${catalogue[code].status}</span>
-<p>${sentence(catalogue[code].when)}</p></li>
+<p>${sentence(errorDocs[code].when)}</p></li>
 `,
 )}</ul>`;
 }

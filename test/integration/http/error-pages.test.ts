@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { catalogue, errorCodes, grpcNameOf, pathOf, reasonOf, titleOf } from "../../../src/errors.js";
+import { errorDocs } from "../../../src/http/pages/error-docs.js";
 import { mintSecret } from "../../../src/keys/secret.js";
 import {
   ask,
@@ -61,8 +62,13 @@ describe("the type URL of an error opens as a page that explains it", () => {
     expect(page.headers["content-type"]).toMatch(/^text\/html\b/);
     expect(page.headers["x-request-id"]).toMatch(/^req_/);
     const text = visibleText(page.text);
-    const { status, when, causes, remedy } = catalogue[code];
-    const facts = [path, `${status} ${titleOf(code)}`, grpcNameOf(code) ?? "over HTTP only", reasonOf(code)];
+    const { when, causes, remedy } = errorDocs[code];
+    const facts = [
+      path,
+      `${catalogue[code].status} ${titleOf(code)}`,
+      grpcNameOf(code) ?? "over HTTP only",
+      reasonOf(code),
+    ];
     for (const part of [...facts, when, ...causes, remedy]) expect(text).toContain(part.replaceAll("`", ""));
   });
 
