@@ -55,30 +55,21 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   const problems: string[] = [];
 
   /** An empty variable counts as unset, because `VAR= npm start` and most templates mean that. */
-  function read<T>(name: string, fallback: T, parse: (text: string) => T | undefined, expected: string): T {
+  function read<T>(name: string, fallback: T, { parse, expected }: Format<T>): T {
     const text = environment[name];
     if (text === undefined || text === "") return fallback;
     const value = parse(text);
-    if (value === undefined) problems.push(`${name} must be ${expected}`);
+    if (value === undefined) problems.push(`${name} must be ${expected(text)}`);
     return value ?? fallback;
   }
 
-  const cluster = read("REDIS_CLUSTER", false, trueOrFalse, "true or false");
-  const singleUrlExpected = "one URL such as redis://host:6379, or several URLs if REDIS_CLUSTER is true";
-  const redisUrl = url("redis:", "rediss:");
-  const urls = cluster
-    ? read(
-        "REDIS_URL",
-        undefined,
-        clusterNodes(redisUrl),
-        "URLs such as redis://a:6379,redis://b:6379 that differ only in host and port",
-      )
-    : read("REDIS_URL", undefined, (text) => (redisUrl(text) ? [text] : undefined), singleUrlExpected);
+  const cluster = read("REDIS_CLUSTER", false, trueOrFalse);
+  const urls = read("REDIS_URL", undefined, cluster ? redisNodes : redisServer);
   if (cluster && !environment["REDIS_URL"]) problems.push("REDIS_CLUSTER needs a REDIS_URL");
 
-  const certFile = read("TLS_CERT_FILE", undefined, path, "a file");
-  const keyFile = read("TLS_KEY_FILE", undefined, path, "a file");
-  const clientCaFile = read("TLS_CLIENT_CA_FILE", undefined, path, "a file");
+  const certFile = read("TLS_CERT_FILE", undefined, path);
+  const keyFile = read("TLS_KEY_FILE", undefined, path);
+  const clientCaFile = read("TLS_CLIENT_CA_FILE", undefined, path);
   const tls = certFile && keyFile ? { certFile, keyFile, clientCaFile } : undefined;
   if (certFile && !keyFile) problems.push("TLS_CERT_FILE needs a TLS_KEY_FILE");
   if (keyFile && !certFile) problems.push("TLS_KEY_FILE needs a TLS_CERT_FILE");
@@ -86,49 +77,38 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     problems.push("TLS_CLIENT_CA_FILE needs a TLS_CERT_FILE and a TLS_KEY_FILE");
   }
 
-  const requestCountExpected = `a number of requests from 1 to ${maxRequests}, or unset for no limit`;
-  const requests = read("RATE_LIMIT", undefined, requestCount, requestCountExpected);
-  const windowSeconds = read("RATE_LIMIT_SECONDS", 60, seconds, `a number of seconds from 1 to ${maxWindowSeconds}`);
+  const requests = read("RATE_LIMIT", undefined, requestCount);
+  const windowSeconds = read("RATE_LIMIT_SECONDS", 60, integer(1, 86_400, "number of seconds"));
   if (environment["RATE_LIMIT_SECONDS"] && !environment["RATE_LIMIT"]) {
     problems.push("RATE_LIMIT_SECONDS needs a RATE_LIMIT");
   }
 
   const config: Config = Object.freeze({
-    host: read("HOST", "127.0.0.1", plainText, "an address or host name to listen on, such as 127.0.0.1 or 0.0.0.0"),
-    httpPort: read("HTTP_PORT", 8080, port, "a port number from 0 to 65535"),
-    grpcPort: read("GRPC_PORT", 50051, port, "a port number from 0 to 65535"),
-    metricsPort: read("METRICS_PORT", undefined, port, "a port number from 0 to 65535"),
+    host: read("HOST", "127.0.0.1", hostName),
+    httpPort: read("HTTP_PORT", 8080, port),
+    grpcPort: read("GRPC_PORT", 50051, port),
+    metricsPort: read("METRICS_PORT", undefined, port),
     tls,
-    grpcKeepaliveMs: read("GRPC_KEEPALIVE_MS", 60_000, interval, intervalExpected),
-    grpcMaxConnectionAgeMs: read("GRPC_MAX_CONNECTION_AGE_MS", undefined, interval, intervalExpected),
-    grpcReflection: read("GRPC_REFLECTION", true, onOrOff, "on or off"),
-    maxConnections: read("MAX_CONNECTIONS", 10_000, connectionCount, "a number of connections from 10 to 1000000"),
-    shutdownDelayMs: read("SHUTDOWN_DELAY_MS", 0, delay, `a number of milliseconds from 0 to ${maxDelayMs}`),
-    workers: read("WORKERS", 1, workerCount, `a number of processes from 1 to ${maxWorkers}`),
-    databaseUrl: read(
-      "DATABASE_URL",
-      undefined,
-      url("postgres:", "postgresql:"),
-      "a URL such as postgres://user:password@host:5432/database",
-    ),
+    grpcKeepaliveMs: read("GRPC_KEEPALIVE_MS", 60_000, interval),
+    grpcMaxConnectionAgeMs: read("GRPC_MAX_CONNECTION_AGE_MS", undefined, interval),
+    grpcReflection: read("GRPC_REFLECTION", true, onOrOff),
+    maxConnections: read("MAX_CONNECTIONS", 10_000, connectionCount),
+    shutdownDelayMs: read("SHUTDOWN_DELAY_MS", 0, delay),
+    workers: read("WORKERS", 1, workerCount),
+    databaseUrl: read("DATABASE_URL", undefined, databaseUrl),
     redis: urls && { urls, cluster },
-    dataDir: read("DATA_DIR", resolve(".latchkey"), path, "a folder"),
-    operatorKey: read("OPERATOR_KEY", undefined, secret, "at least 24 printable ASCII characters without spaces"),
+    dataDir: read("DATA_DIR", resolve(".latchkey"), path),
+    operatorKey: read("OPERATOR_KEY", undefined, secret),
     rateLimit: requests === undefined ? undefined : { requests, windowSeconds },
     quotas: {
-      keys: read("QUOTA_KEYS", 1_000_000, quota, quotaExpected),
-      identities: read("QUOTA_IDENTITIES", 1_000_000, quota, quotaExpected),
-      bytes: read("QUOTA_STORED_MB", 10_240, quota, quotaExpected) * 1024 * 1024,
+      keys: read("QUOTA_KEYS", 1_000_000, quota),
+      identities: read("QUOTA_IDENTITIES", 1_000_000, quota),
+      bytes: read("QUOTA_STORED_MB", 10_240, quota) * 1024 * 1024,
     },
-    auditRetentionDays: read<number | "forever">(
-      "AUDIT_RETENTION_DAYS",
-      90,
-      days,
-      `a number of days from 1 to ${maxDays}, or forever`,
-    ),
-    cacheMb: read("CACHE_MB", 128, mebibytes, "a whole number from 8 to 2048"),
-    docsBaseUrl: read("DOCS_BASE_URL", undefined, baseUrl, "a URL such as https://docs.example.com"),
-    logLevel: read("LOG_LEVEL", "info", oneOf(logLevels), `one of ${logLevels.join(", ")}`),
+    auditRetentionDays: read<number | "forever">("AUDIT_RETENTION_DAYS", 90, days),
+    cacheMb: read("CACHE_MB", 128, integer(8, 2048, "number of MiB")),
+    docsBaseUrl: read("DOCS_BASE_URL", undefined, baseUrl),
+    logLevel: read("LOG_LEVEL", "info", logLevel),
     searchPath: environment["PATH"] ?? "",
   });
 
@@ -164,83 +144,79 @@ export function readClientConfig(environment: NodeJS.ProcessEnv): ClientConfig {
   };
 }
 
-function plainText(text: string): string | undefined {
-  return /^\S+$/.test(text) ? text : undefined;
+/** The format of a variable. */
+interface Format<T> {
+  /** Undefined: the text is invalid. */
+  parse(text: string): T | undefined;
+  /** Describes the valid values. Repeats the text only where it cannot contain a secret. */
+  expected(text: string): string;
 }
 
-function port(text: string): number | undefined {
-  return /^\d{1,5}$/.test(text) && Number(text) <= 65_535 ? Number(text) : undefined;
+/**
+ * A whole number in decimal digits.
+ *
+ * @param unit what it counts, such as "number of seconds"
+ * @param alternative to a number, such as "or forever"
+ */
+function integer(min: number, max: number, unit: string, alternative = ""): Format<number> {
+  return {
+    parse(text) {
+      const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
+      return value >= min && value <= max ? value : undefined;
+    },
+    expected(text) {
+      const range = [`a ${unit} from ${min} to ${max}`, alternative].filter(Boolean).join(", ");
+      return `${range}; it is ${JSON.stringify(text.length > 20 ? `${text.slice(0, 20)}…` : text)}`;
+    },
+  };
 }
 
-function path(text: string): string {
-  return resolve(text);
-}
+const port = integer(0, 65_535, "port number");
 
 /** From a second to a day. A shorter interval would keep connections busy with pings. */
-const intervalExpected = "a number of milliseconds from 1000 to 86400000";
-
-function interval(text: string): number | undefined {
-  return /^\d{4,8}$/.test(text) && Number(text) >= 1_000 && Number(text) <= 86_400_000 ? Number(text) : undefined;
-}
+const interval = integer(1_000, 86_400_000, "number of milliseconds");
 
 /** From 10, which is small enough for tests, to a million, which is more than a process can serve. */
-function connectionCount(text: string): number | undefined {
-  return /^\d{2,7}$/.test(text) && Number(text) >= 10 && Number(text) <= 1_000_000 ? Number(text) : undefined;
-}
+const connectionCount = integer(10, 1_000_000, "number of connections");
 
-/** A service manager rarely waits longer for a process to exit. */
-const maxDelayMs = 60_000;
-
-function delay(text: string): number | undefined {
-  return /^\d{1,5}$/.test(text) && Number(text) <= maxDelayMs ? Number(text) : undefined;
-}
+/** A service manager rarely waits longer than a minute for a process to exit. */
+const delay = integer(0, 60_000, "number of milliseconds");
 
 /** A larger number is probably a typing error: each worker has its own connections to PostgreSQL. */
-const maxWorkers = 64;
-
-function workerCount(text: string): number | undefined {
-  return /^[1-9]\d?$/.test(text) && Number(text) <= maxWorkers ? Number(text) : undefined;
-}
-
-function mebibytes(text: string): number | undefined {
-  return /^\d{1,4}$/.test(text) && Number(text) >= 8 && Number(text) <= 2048 ? Number(text) : undefined;
-}
+const workerCount = integer(1, 64, "number of processes");
 
 /** A higher limit would have no effect. */
-const maxRequests = 1_000_000_000;
-
-function requestCount(text: string): number | undefined {
-  return /^[1-9]\d{0,9}$/.test(text) && Number(text) <= maxRequests ? Number(text) : undefined;
-}
-
-/** One day. */
-const maxWindowSeconds = 86_400;
-
-function seconds(text: string): number | undefined {
-  return /^[1-9]\d{0,4}$/.test(text) && Number(text) <= maxWindowSeconds ? Number(text) : undefined;
-}
+const requestCount = integer(1, 1_000_000_000, "number of requests", "or unset for no limit");
 
 /** A higher quota would have no effect. */
-const quotaExpected = "a whole number from 1 to 1000000000";
+const quota = integer(1, 1_000_000_000, "whole number");
 
-function quota(text: string): number | undefined {
-  return /^[1-9]\d{0,9}$/.test(text) && Number(text) <= 1_000_000_000 ? Number(text) : undefined;
-}
+/** At most a hundred years. */
+const numberOfDays = integer(1, 36_500, "number of days", "or forever");
 
-/** One hundred years. */
-const maxDays = 36_500;
+const days: Format<number | "forever"> = {
+  ...numberOfDays,
+  parse: (text) => (text === "forever" ? text : numberOfDays.parse(text)),
+};
 
-function days(text: string): number | "forever" | undefined {
-  if (text === "forever") return text;
-  return /^[1-9]\d{0,4}$/.test(text) && Number(text) <= maxDays ? Number(text) : undefined;
-}
+const hostName: Format<string> = {
+  parse: (text) => (/^\S+$/.test(text) ? text : undefined),
+  expected: () => "an address or host name to listen on, such as 127.0.0.1 or 0.0.0.0",
+};
 
-function secret(text: string): string | undefined {
-  return isOperatorKey(text) ? text : undefined;
-}
+const path: Format<string> = { parse: (text) => resolve(text), expected: () => "a file or folder" };
 
-function url(...protocols: string[]) {
-  return (text: string) => (isUrl(text) && protocols.includes(new URL(text).protocol) ? text : undefined);
+const secret: Format<string> = {
+  parse: (text) => (isOperatorKey(text) ? text : undefined),
+  expected: () => "at least 24 printable ASCII characters without spaces",
+};
+
+/** A URL with one of these protocols. Its description does not repeat it, because it may contain a password. */
+function url(protocols: readonly string[], example: string): Format<string> {
+  return {
+    parse: (text) => (isUrl(text) && protocols.includes(new URL(text).protocol) ? text : undefined),
+    expected: () => example,
+  };
 }
 
 /** Clients parse the URL and decode its parts, so all parts must be decodable. */
@@ -254,33 +230,47 @@ function isUrl(text: string): boolean {
   }
 }
 
-function baseUrl(text: string): string | undefined {
-  return url("http:", "https:")(text)?.replace(/\/+$/, "");
-}
+const databaseUrl = url(["postgres:", "postgresql:"], "a URL such as postgres://user:password@host:5432/database");
+const redisUrl = url(
+  ["redis:", "rediss:"],
+  "one URL such as redis://host:6379, or several URLs if REDIS_CLUSTER is true",
+);
+const httpUrl = url(["http:", "https:"], "a URL such as https://docs.example.com");
+
+const baseUrl: Format<string> = { ...httpUrl, parse: (text) => httpUrl.parse(text)?.replace(/\/+$/, "") };
+
+const redisServer: Format<readonly string[]> = {
+  ...redisUrl,
+  parse: (text) => (redisUrl.parse(text) ? [text] : undefined),
+};
 
 /** One or several URLs that differ only in host and port: all nodes of a cluster use the same protocol and login. */
-function clusterNodes(parse: (text: string) => string | undefined) {
-  return (text: string) => {
+const redisNodes: Format<readonly string[]> = {
+  parse(text) {
     const parts = text.split(",").map((part) => part.trim());
-    if (!parts.every(parse)) return undefined;
+    if (!parts.every(redisUrl.parse)) return undefined;
     const logins = parts
       .map((part) => new URL(part))
       .map((node) => [node.protocol, node.username, node.password].join());
     return new Set(logins).size === 1 ? parts : undefined;
-  };
+  },
+  expected: () => "URLs such as redis://a:6379,redis://b:6379 that differ only in host and port",
+};
+
+function either(on: string, off: string): Format<boolean> {
+  const values = new Map([
+    [on, true],
+    [off, false],
+  ]);
+  return { parse: (text) => values.get(text), expected: () => `${on} or ${off}` };
 }
 
-function trueOrFalse(text: string): boolean | undefined {
-  return { true: true, false: false }[text];
-}
-
-function onOrOff(text: string): boolean | undefined {
-  return { on: true, off: false }[text];
-}
-
-function oneOf<T extends string>(values: readonly T[]) {
-  return (text: string) => values.find((value) => value === text);
-}
+const logLevel: Format<LogLevel> = {
+  parse: (text) => logLevels.find((level) => level === text),
+  expected: () => `one of ${logLevels.join(", ")}`,
+};
+const trueOrFalse = either("true", "false");
+const onOrOff = either("on", "off");
 
 /** Whether a text can be the operator credential: valid in a header, and too long to guess. */
 export function isOperatorKey(text: string): boolean {

@@ -204,6 +204,23 @@ describe("an invalid configuration", () => {
     expect(problems).toEqual([expect.stringMatching(new RegExp(`^ *${name} must be `))]);
   });
 
+  it.each([
+    ["HTTP_PORT", "65536", 'a port number from 0 to 65535; it is "65536"'],
+    ["RATE_LIMIT", "0", 'a number of requests from 1 to 1000000000, or unset for no limit; it is "0"'],
+    ["AUDIT_RETENTION_DAYS", "never", 'a number of days from 1 to 36500, or forever; it is "never"'],
+    ["CACHE_MB", "9".repeat(30), `a number of MiB from 8 to 2048; it is "${"9".repeat(20)}…"`],
+  ])("%s=%s is reported with the valid range and the value", (name, value, expected) => {
+    expect(errorFor({ [name]: value })).toBe(`The configuration is invalid:\n  ${name} must be ${expected}`);
+  });
+
+  it.each([
+    ["DATABASE_URL", "mysql://user:password@db/latchkey"],
+    ["REDIS_URL", "http://:password@cache"],
+    ["OPERATOR_KEY", "password"],
+  ])("%s is reported without its value, which may contain a secret", (name, value) => {
+    expect(errorFor({ [name]: value })).not.toContain(value);
+  });
+
   it("is reported with all problems at once", () => {
     const wrong = {
       HTTP_PORT: "x",
