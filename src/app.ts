@@ -50,9 +50,9 @@ import { withSpotChecks } from "./revocation/spot-checks.js";
 import { createProcedures, service } from "./rpc/pipeline.js";
 import { connectPostgres, poolSettings } from "./storage/postgres/connection.js";
 import { openDatabase } from "./storage/postgres/database.js";
+import { observeOutages } from "./storage/postgres/database-outage.js";
 import { classifyError } from "./storage/postgres/errors.js";
 import { migrate } from "./storage/postgres/migrate.js";
-import { createOutageLog } from "./storage/postgres/outage-log.js";
 import type { RedisAddress } from "./storage/redis/client.js";
 import { connectRedis, noCache } from "./storage/redis/client.js";
 import { createWorkspacesService } from "./workspaces/service.js";
@@ -142,7 +142,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     undo.push(() => tracing?.flush());
     const shedding = createShedCounter(log);
     const db = openDatabase(options.databaseUrl, poolSettings, {
-      ...createOutageLog(log),
+      ...observeOutages(log),
       shed: () => shedding.count("database"),
     });
     undo.push(() => db.close());

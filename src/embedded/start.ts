@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { UserError } from "../errors.js";
 import type { Log } from "../observe/log.js";
+import { createOutageLog, type OutageLog } from "../observe/outage-log.js";
 import type { BackendEvent } from "./supervisor.js";
 
 /** Which backends to start, and how. */
@@ -74,7 +75,7 @@ export async function startBackends(options: BackendsOptions, log?: Log, abortSi
     abortSignal?.throwIfAborted();
     throw message.userFacing ? new UserError(message.message) : new Error(message.message);
   }
-  host.on("message", (event: BackendEvent | HostFailure) => log && logEvent(log, event));
+  if (log) host.on("message", createEventLog(log));
   return {
     databaseUrl: message.databaseUrl,
     redisUrl: message.redisUrl,
@@ -117,13 +118,20 @@ function startResult(
   });
 }
 
-function logEvent(log: Log, event: BackendEvent | HostFailure): void {
-  if (event.kind === "failed") {
-    log.error({ reason: event.message }, "the process that hosts the embedded backends has failed and exits");
-    return;
-  }
-  const { kind, backend, reason } = event;
-  if (kind === "back") log.info(`the embedded ${backend} was restarted`);
-  else if (kind === "lost") log.error({ reason }, `the embedded ${backend} exited unexpectedly; restarting it`);
-  else log.error({ reason }, `the embedded ${backend} cannot be started; retrying`);
+/** Logs what the host process reports about the backends. */
+function createEventLog(log: Log): (event: BackendEvent | HostFailure) => void {
+  const outages = new Map<string, OutageLog>();
+  return (event) => {
+    if (event.kind === "failed") {
+      log.error({ reason: event.message }, "the process that hosts the embedded backends has failed and exits");
+      return;
+    }
+    const { kind, backend, reason = "" } = event;
+    const outage = outages.get(backend) ?? createOutageLog(log, "error");
+    outages.set(backend, outage);
+    if (kind === "back") outage.recovered(`the embedded ${backend} was restarted`);
+    else if (kind === "lost") outage.failed(`the embedded ${backend} exited unexpectedly; restarting it`, { reason });
+    // Reasons that differ only in their numbers, such as process ids, are the same.
+    else outage.failed(`the embedded ${backend} cannot be started; retrying`, { reason }, reason.replace(/\d+/g, "#"));
+  };
 }

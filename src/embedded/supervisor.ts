@@ -3,7 +3,7 @@ import type { Backend } from "./backend.js";
 
 /** A change of the state of a backend. */
 export interface BackendEvent {
-  /** `lost`: it exited; `failing`: a restart failed, for a reason that is not reported yet; `back`: it runs again. */
+  /** `lost`: it exited; `failing`: a restart failed; `back`: it runs again. */
   readonly kind: "lost" | "failing" | "back";
   readonly backend: string;
   readonly reason?: string;
@@ -39,21 +39,15 @@ export async function supervise(
 
   /** False if the shutdown began. */
   async function restart(): Promise<boolean> {
-    let reported = "";
     for (let delay = backoffMs.first; !abortSignal.aborted; delay = Math.min(delay * 2, backoffMs.max)) {
       try {
         run = await backend.start(abortSignal);
         return true;
       } catch (error) {
         if (abortSignal.aborted) return false;
+        // The first failure is not reported, because processes of the previous run may still be exiting.
         const { message } = error as Error;
-        // The first failure is not reported, because processes of the previous run may still be exiting. Neither is a
-        // message that differs only in its numbers.
-        const reason = message.replace(/\d+/g, "");
-        if (reason !== reported && delay > backoffMs.first) {
-          reported = reason;
-          report({ kind: "failing", backend: backend.name, reason: message });
-        }
+        if (delay > backoffMs.first) report({ kind: "failing", backend: backend.name, reason: message });
         await sleep(delay, undefined, { signal: abortSignal }).catch(() => {});
       }
     }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { createEpisode } from "../observe/episode.js";
 import type { Log } from "../observe/log.js";
+import { createOutageLog } from "../observe/outage-log.js";
 
 /**
  * Collects the last-used times of keys and stores them in batches, so that no call waits for the write. The times are
@@ -31,24 +31,17 @@ export function createLastUsed(
   log: Log,
 ): LastUsed {
   let uses = new Map<string, number>();
-  let full = false;
-  const outage = createEpisode(log, {
-    level: "warn",
-    begun: "cannot store last-used times of keys; retrying",
-    over: "last-used times of keys are stored again",
-  });
+  const outage = createOutageLog(log, "warn");
+  const overflow = createOutageLog(log, "warn");
 
   function record(keyId: string, at: number): void {
     const known = uses.get(keyId);
-    if (known === undefined && uses.size >= maxPending) warnFull();
-    else if (known === undefined || known < at) uses.set(keyId, at);
-  }
-
-  /** Logs once until the pending times are stored. */
-  function warnFull(): void {
-    if (!full)
-      log.warn({ keys: maxPending }, "too many last-used times are not stored yet; dropping those of further keys");
-    full = true;
+    if (known === undefined && uses.size >= maxPending) {
+      const message = "too many last-used times are not stored yet; dropping those of further keys";
+      overflow.failed(message, { keys: maxPending });
+    } else if (known === undefined || known < at) {
+      uses.set(keyId, at);
+    }
   }
 
   /** Stores the times that are pending now. Later ones wait for the next flush, or a busy key would make it endless. */
@@ -62,11 +55,11 @@ export function createLastUsed(
         pending.splice(0, maxBatchSize);
         for (const keyId of skipped) record(keyId, batch.get(keyId) as number);
       }
-      full = uses.size >= maxPending;
-      outage.end();
+      if (uses.size < maxPending) overflow.recovered();
+      outage.recovered("last-used times of keys are stored again");
     } catch (error) {
       for (const [keyId, at] of pending) record(keyId, at);
-      outage.begin({ err: error });
+      outage.failed("cannot store last-used times of keys; retrying", { err: error });
     }
   }
 

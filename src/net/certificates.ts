@@ -4,6 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { createSecureContext, type SecureContextOptions } from "node:tls";
 import { UserError } from "../errors.js";
 import type { Log } from "../observe/log.js";
+import { createOutageLog } from "../observe/outage-log.js";
 
 /** The files of the certificates, in PEM format. */
 export interface CertificateFiles {
@@ -47,13 +48,13 @@ const reloadIntervalMs = 2_000;
  */
 export async function openCertificates(files: CertificateFiles, log: Log): Promise<Certificates> {
   let current = await readCertificates(files);
-  let lastError = "";
+  const outage = createOutageLog(log, "error");
   const listeners: ((renewed: SecureContextOptions) => void)[] = [];
   const closed = new AbortController();
 
   async function reload(): Promise<void> {
     const loaded = await readCertificates(files);
-    lastError = "";
+    outage.recovered();
     if (hasSameContent(loaded, current)) return;
     current = loaded;
     for (const listener of listeners) listener(loaded);
@@ -65,9 +66,8 @@ export async function openCertificates(files: CertificateFiles, log: Log): Promi
       await sleep(reloadIntervalMs, undefined, { ref: false });
       if (closed.signal.aborted) return;
       await reload().catch(({ message }: Error) => {
-        if (message !== lastError)
-          log.error({ reason: message }, "the new certificates cannot be used; the old ones remain in use");
-        lastError = message;
+        const details = { reason: message };
+        outage.failed("the new certificates cannot be used; the old ones remain in use", details, message);
       });
     }
   }

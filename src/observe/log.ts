@@ -35,7 +35,10 @@ const batchLength = 4096;
 /** How long a line may wait for others, to be written with them. */
 const flushIntervalMs = 100;
 
-/** How many bytes are buffered for a slow reader. Lines beyond that are dropped and counted. */
+/**
+ * How many bytes are buffered for a slow reader. Lines beyond that are dropped and counted. This outage has no
+ * `OutageLog`: its begin cannot be logged, and its end must be written before the lines that follow.
+ */
 const maxBufferedBytes = 2 ** 20;
 
 /** How long the process waits for a slow reader when it exits. */

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { ApiError } from "../errors.js";
-import { createEpisode } from "../observe/episode.js";
 import type { Log } from "../observe/log.js";
+import { createOutageLog } from "../observe/outage-log.js";
 import { batchSize, type RetentionStore } from "./store.js";
 
 export interface SweepOptions {
@@ -26,11 +26,7 @@ const pauseRatio = 4;
 /** Periodically removes rows that are past their retention period. */
 export function startSweep(store: RetentionStore, { auditDays, everyMs, log }: SweepOptions) {
   const stopped = new AbortController();
-  const outage = createEpisode(log, {
-    level: "warn",
-    begun: "cannot remove expired rows; retrying every minute",
-    over: "expired rows are removed again",
-  });
+  const outage = createOutageLog(log, "warn");
 
   /** Removes all rows older than the retention period, in batches. */
   async function removeAll(remove: (retentionMs: number) => Promise<number>, retentionMs = 0): Promise<number> {
@@ -52,10 +48,11 @@ export function startSweep(store: RetentionStore, { auditDays, everyMs, log }: S
         idempotencyRecords: await removeAll(store.idempotencyRecords),
       };
       if (Object.values(removed).some(Boolean)) log.info({ removed }, "removed rows past their retention period");
-      outage.end();
+      outage.recovered("expired rows are removed again");
     } catch (error) {
       // An ApiError means that the database is overloaded. A later sweep removes the rows.
-      if (!(error instanceof ApiError) && !stopped.signal.aborted) outage.begin({ err: error });
+      if (error instanceof ApiError || stopped.signal.aborted) return;
+      outage.failed("cannot remove expired rows; retrying every minute", { err: error });
     }
   }
 

@@ -1,5 +1,5 @@
-import { createEpisode } from "../observe/episode.js";
 import type { Log } from "../observe/log.js";
+import { createOutageLog } from "../observe/outage-log.js";
 import { systemClock } from "./clock.js";
 import type { Lease } from "./lease.js";
 
@@ -9,6 +9,8 @@ const renewalsPerLease = 3;
 /** A single failure may be a short delay, and the next attempt follows at once. So an outage is logged after two. */
 const minFailuresToLog = 2;
 
+const cannotRenew = "the lease cannot be renewed; until it can, every call with a key is refused as unavailable";
+
 /**
  * Renews the lease periodically until stopped, and logs when it cannot.
  *
@@ -17,11 +19,7 @@ const minFailuresToLog = 2;
 export function startLeaseRenewal(lease: Lease, onRenewed: () => void, log: Log) {
   const stopped = new AbortController();
   const renewals = { succeeded: 0, failed: 0 };
-  const outage = createEpisode(log, {
-    level: "error",
-    begun: "the lease cannot be renewed; until it can, every call with a key is refused as unavailable",
-    over: "the lease is renewed again",
-  });
+  const outage = createOutageLog(log, "error");
 
   async function renewUntilStopped(): Promise<void> {
     let failures = 0;
@@ -32,11 +30,11 @@ export function startLeaseRenewal(lease: Lease, onRenewed: () => void, log: Log)
         onRenewed();
         renewals.succeeded += 1;
         failures = 0;
-        outage.end();
+        outage.recovered("the lease is renewed again");
       } catch (error) {
         renewals.failed += 1;
         failures += 1;
-        if (failures >= minFailuresToLog && !stopped.signal.aborted) outage.begin({ err: error });
+        if (failures >= minFailuresToLog && !stopped.signal.aborted) outage.failed(cannotRenew, { err: error });
       }
       await next;
     }

@@ -1,7 +1,7 @@
 import type { Span } from "@opentelemetry/api";
 import { Cluster, Redis, type RedisOptions, ReplyError } from "ioredis";
-import { createEpisode } from "../../observe/episode.js";
 import type { Log } from "../../observe/log.js";
+import { createOutageLog, type OutageLog } from "../../observe/outage-log.js";
 import { inSpan } from "../../observe/tracing.js";
 import { withTimeout } from "../timeout.js";
 import { createBreaker } from "./breaker.js";
@@ -56,11 +56,7 @@ export function connectRedis(address: RedisAddress, log: Log, timeoutMs = defaul
   // Reconnect if the server does not answer for this long. Callers have timed out by then.
   const options = { ...clientOptions, socketTimeout: 10 * timeoutMs };
   const redis = address.cluster ? connectCluster(address.urls, options) : new Redis(address.urls[0] ?? "", options);
-  const outage = createEpisode(log, {
-    level: "warn",
-    begun: "Redis is unavailable; lookups use PostgreSQL alone",
-    over: "Redis is available again",
-  });
+  const outage = createOutageLog(log, "warn");
   // Logged only if it lasts: a connection that is slow to open is no outage.
   let pendingLog: NodeJS.Timeout | undefined;
   let probes = 0;
@@ -70,10 +66,12 @@ export function connectRedis(address: RedisAddress, log: Log, timeoutMs = defaul
     () => withTimeout(timeoutMs, redis.get(`latchkey:probe:${probes++}`)),
     (inUse, cause) => {
       clearTimeout(pendingLog);
-      if (inUse) return outage.end();
+      if (inUse) return outage.recovered("Redis is available again");
       // The message only: errors of ioredis contain the arguments of the command.
       const reason = cause instanceof Error ? cause.message : String(cause);
-      pendingLog = setTimeout(() => outage.begin({ reason }), 3_000).unref();
+      pendingLog = setTimeout(() => {
+        outage.failed("Redis is unavailable; lookups use PostgreSQL alone", { reason });
+      }, 3_000).unref();
     },
   );
 
@@ -87,21 +85,21 @@ export function connectRedis(address: RedisAddress, log: Log, timeoutMs = defaul
     return () => inSpan(span, attributes, withTimeout(timeoutMs, command()));
   }
 
-  /** The refused operations: the Redis user may lack the permission for one of them. */
-  const refused = new Set<string>();
+  /** The refusals of each operation: the Redis user may lack the permission for one of them. */
+  const refusals = new Map<string, OutageLog>();
 
   /** A full server still answers reads, so refused writes do not open the circuit. */
   function store<T>(operation: string, command: () => Promise<T>, span?: Span): Promise<T | undefined> {
     const recordSuccess = (response: T) => {
-      if (refused.delete(operation)) log.info({ operation }, "Redis accepts writes again");
+      refusals.get(operation)?.recovered("Redis accepts writes again", { operation });
       return response;
     };
     const isRefusal = (error: unknown) => {
       if (!(error instanceof ReplyError)) return false;
       const reason = (error as Error).message;
-      if (!refused.has(operation))
-        log.warn({ operation, reason }, "Redis refuses writes; existing entries are still read");
-      refused.add(operation);
+      const outage = refusals.get(operation) ?? createOutageLog(log, "warn");
+      refusals.set(operation, outage);
+      outage.failed("Redis refuses writes; existing entries are still read", { operation, reason });
       return true;
     };
     return breaker.run(
