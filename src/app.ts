@@ -23,7 +23,7 @@ import { type CertificateFiles, openCertificates } from "./net/certificates.js";
 import { stopListening } from "./net/sockets.js";
 import { createAccessLog } from "./observe/access-log.js";
 import { createCallMetrics } from "./observe/call-metrics.js";
-import type { Log } from "./observe/log.js";
+import type { ServiceLog } from "./observe/log.js";
 import { createMetrics, type Metrics } from "./observe/metrics.js";
 import { createTracing } from "./observe/tracing.js";
 import { createLoadShedder, type LoadShedder } from "./overload/event-loop.js";
@@ -95,7 +95,7 @@ export interface AppOptions {
   /** The size of the key cache in process memory, in MiB. */
   readonly cacheMb: number;
   readonly docsBaseUrl: string | undefined;
-  readonly log: Log;
+  readonly log: ServiceLog;
   /** Decides which calls are served. Default: those that the event loop has time for. */
   readonly guard?: LoadShedder;
   /** The limits of one client, if not the defaults. */
@@ -228,7 +228,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     httpUrl = `${certificates ? "https" : "http"}://${clientHost(host)}:${(gateway.server.address() as AddressInfo).port}`;
     grpcPort = await grpc.listen(address, options.grpcPort).catch(listenError("GRPC_PORT", host, options.grpcPort));
 
-    const registry = createMetrics({
+    const readMetrics = createMetrics({
       calls: callMetrics.read,
       leaseMsLeft: lease.remaining,
       knownTransactions: () => changeLog.present.xmax,
@@ -240,7 +240,7 @@ export async function openApp(options: AppOptions): Promise<App> {
       memoryReserved: () => memory.reserved,
       shed: shedding.counts,
     });
-    const metrics = async () => registry;
+    const metrics = async () => readMetrics();
     const { metricsPort } = options;
     const metricsServer =
       metricsPort === undefined ? undefined : await openMetricsServer(metrics, host, metricsPort, log, limits);

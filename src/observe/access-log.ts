@@ -1,9 +1,8 @@
 import type { Span } from "@opentelemetry/api";
-import { pino } from "pino";
 import type { ApiError } from "../errors.js";
 import { pathOf } from "../errors.js";
 import type { CallMetrics, CountCall } from "./call-metrics.js";
-import type { Log } from "./log.js";
+import type { ServiceLog } from "./log.js";
 
 /** A finished call, as it is logged and counted. */
 export interface CallRecord {
@@ -26,14 +25,14 @@ export type Protocol = "grpc" | "connect" | "http";
 export type AccessLog = (call: CallRecord) => void;
 
 /** Only unexpected errors have a cause, and only those are logged with it. */
-export function createAccessLog(log: Log, metrics: CallMetrics): AccessLog {
+export function createAccessLog(log: ServiceLog, metrics: CallMetrics): AccessLog {
   // The log bindings and the counter of an RPC are the same for all its calls, so they are created once.
   const recorders: Record<Protocol, Map<string, Recorder>> = { grpc: new Map(), connect: new Map(), http: new Map() };
 
   function recorderOf(protocol: Protocol, method: string): Recorder {
     const existing = recorders[protocol].get(method);
     if (existing !== undefined) return existing;
-    const write = createLineWriter(log.child({ protocol, method }));
+    const write = createLineWriter(log, { protocol, method });
     const recorder = { write, count: metrics.counterOf(protocol, method) };
     recorders[protocol].set(method, recorder);
     return recorder;
@@ -72,30 +71,20 @@ interface CallLine {
 }
 
 /**
- * Writes the lines of calls in pino's format. Pino's general serialization would take a tenth of the time of a whole
- * call. No value here needs escaping, so plain string concatenation is enough.
+ * Writes the lines of calls. The text is made here, because pino's general serialization costs 1.6 µs more for each call
+ * (Neoverse-N1; 1.68 times as much CPU as this, from 1.31 to 1.77, over 7 alternating rounds). No value here needs
+ * escaping.
  */
-function createLineWriter(log: Log): LineWriter {
-  const {
-    [pino.symbols.streamSym]: stream,
-    [pino.symbols.timeSym]: time,
-    [pino.symbols.chindingsSym]: bindings,
-  } = internalsOf(log);
+function createLineWriter(
+  log: ServiceLog,
+  bindings: { readonly protocol: Protocol; readonly method: string },
+): LineWriter {
+  const errors = log.child(bindings);
+  const write = log.lineWriter(bindings);
   return (line, cause) => {
-    if (cause !== undefined) return log.error({ ...line, err: cause }, "call");
-    if (!log.isLevelEnabled("info")) return;
+    if (cause !== undefined) return errors.error({ ...line, err: cause }, "call");
     const { requestId, workspaceId, code, durationMs } = line;
     const workspace = workspaceId === undefined ? "" : `,"workspaceId":"${workspaceId}"`;
-    const fields = `"requestId":"${requestId}"${workspace},"code":"${code}","durationMs":${durationMs},"msg":"call"`;
-    stream.write(`{"level":${pino.levels.values["info"]}${time()}${bindings},${fields}}\n`);
-  };
-}
-
-/** Pino's output stream and line prefix, under the symbols that pino publishes for extensions. */
-function internalsOf(log: Log) {
-  return log as unknown as {
-    readonly [pino.symbols.streamSym]: { write(line: string): void };
-    readonly [pino.symbols.timeSym]: () => string;
-    readonly [pino.symbols.chindingsSym]: string;
+    write(`"requestId":"${requestId}"${workspace},"code":"${code}","durationMs":${durationMs},"msg":"call"`);
   };
 }

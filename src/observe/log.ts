@@ -1,19 +1,52 @@
-import { writeSync } from "node:fs";
-import { pino } from "pino";
+import { type Logger, pino } from "pino";
+import { createStderrDestination, type LineDestination } from "./stderr-destination.js";
 
 export const logLevels = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
 export type LogLevel = (typeof logLevels)[number];
 
-/** Structured JSON lines on stderr; stdout is for people. Callers never pass credentials to the log. */
-export function createLog(level: LogLevel) {
-  stderr ??= createBatchedStderr();
-  return pino({ level, base: null, timestamp: createTimestamp() }, stderr);
+/** Structured JSON lines. Callers never pass credentials to the log. */
+export type Log = Logger;
+
+/** The log of a service, which also accepts lines that are serialized already. */
+export type ServiceLog = Log & {
+  /**
+   * Returns a function that writes a line of level `info`. It takes the members of the line, as JSON without braces.
+   *
+   * @param bindings members that all these lines share
+   */
+  lineWriter(bindings: Readonly<Record<string, string>>): (members: string) => void;
+};
+
+export interface LogOptions {
+  /** Members of every line. */
+  readonly bindings?: Readonly<Record<string, number>>;
+  /** Default: stderr, because stdout is for people. */
+  readonly destination?: LineDestination;
 }
 
-/** Shared by all logs of the process. */
-let stderr: ReturnType<typeof createBatchedStderr> | undefined;
+export function createLog(level: LogLevel, { bindings, destination = sharedStderr() }: LogOptions = {}): ServiceLog {
+  const timestamp = createTimestamp();
+  const log = pino({ level, base: bindings ?? null, timestamp }, destination);
+  return Object.assign(log, {
+    lineWriter(lineBindings: Readonly<Record<string, string>>) {
+      const prefix = JSON.stringify({ ...bindings, ...lineBindings }).slice(1, -1);
+      return (members: string) => {
+        if (log.isLevelEnabled("info"))
+          destination.write(`{"level":${infoLevel}${timestamp()},${prefix},${members}}\n`);
+      };
+    },
+  });
+}
 
-export type Log = ReturnType<typeof createLog>;
+const infoLevel = pino.levels.values["info"];
+
+let stderr: LineDestination | undefined;
+
+/** All logs of the process share one. */
+function sharedStderr(): LineDestination {
+  stderr ??= createStderrDestination();
+  return stderr;
+}
 
 /** The time of a line in ISO format. All lines of the same millisecond share one string. */
 function createTimestamp(): () => string {
@@ -28,105 +61,3 @@ function createTimestamp(): () => string {
     return text;
   };
 }
-
-/** The atomic write size of a pipe, in characters. Larger writes could interleave the lines of several workers. */
-const batchLength = 4096;
-
-/** How long a line may wait for others, to be written with them. */
-const flushIntervalMs = 100;
-
-/**
- * How many bytes are buffered for a slow reader. Lines beyond that are dropped and counted. This outage has no
- * `OutageLog`: its begin cannot be logged, and its end must be written before the lines that follow.
- */
-const maxBufferedBytes = 2 ** 20;
-
-/** How long the process waits for a slow reader when it exits. */
-const exitFlushTimeoutMs = 1_000;
-
-/**
- * Writes lines in batches, because each write costs as much as half a call. Hand-written, because pino's destination
- * measures its whole buffer again with every line, and waits for a slow reader without a limit. A reader that stops
- * reading the log would then stop the service. Lines are lost only to such a reader, which is logged, and to kill -9.
- */
-function createBatchedStderr() {
-  let lines: string[] = [];
-  let length = 0;
-  const buffered: Buffer[] = [];
-  let bufferedBytes = 0;
-  let droppedLines = 0;
-  const pipe = pipeOf(process.stderr);
-
-  function add(text: string): void {
-    const batch = Buffer.from(text);
-    buffered.push(batch);
-    bufferedBytes += batch.length;
-  }
-
-  /** Returns whether everything is written. */
-  function flush(): boolean {
-    if (length === 0 && buffered.length === 0) return true;
-    if (length > 0) add(lines.join(""));
-    lines = [];
-    length = 0;
-    // Each time: a worker or a host of backends restores the mode that it found when it exits.
-    pipe?.setBlocking(false);
-    for (let first = buffered[0]; first !== undefined; first = buffered[0]) {
-      const written = writeSome(first);
-      bufferedBytes -= written;
-      if (written === first.length) buffered.shift();
-      else buffered[0] = first.subarray(written);
-      if (written === 0) return false;
-      if (buffered.length === 0 && droppedLines > 0) {
-        add(droppedLinesMessage(droppedLines));
-        droppedLines = 0;
-      }
-    }
-    return true;
-  }
-
-  setInterval(flush, flushIntervalMs).unref();
-  process.once("exit", () => {
-    for (const until = performance.now() + exitFlushTimeoutMs; !flush() && performance.now() < until; ) {
-      Atomics.wait(pause, 0, 0, 5);
-    }
-  });
-  return {
-    write(line: string) {
-      if (length + line.length > batchLength) flush();
-      if (bufferedBytes > maxBufferedBytes) {
-        droppedLines += 1;
-        return;
-      }
-      lines.push(line);
-      length += line.length;
-    },
-  };
-}
-
-/** A write to a full pipe either fails with EAGAIN or blocks the process. */
-interface Pipe {
-  setBlocking(blocking: boolean): void;
-}
-
-/** The pipe that a stream writes to, if it is one. Node has no public way to set its mode, so this uses `_handle`. */
-function pipeOf(stream: NodeJS.WriteStream): Pipe | undefined {
-  return stream.isTTY ? undefined : (stream as { readonly _handle?: Pipe })._handle;
-}
-
-/** Returns how many bytes were written; 0 if the pipe is full. Once the reader has closed it, all count as written. */
-function writeSome(batch: Buffer): number {
-  try {
-    return writeSync(2, batch);
-  } catch (error) {
-    const code = error instanceof Error && "code" in error ? error.code : undefined;
-    return code === "EAGAIN" ? 0 : batch.length;
-  }
-}
-
-function droppedLinesMessage(lines: number): string {
-  const msg = "stderr was not read in time: log lines were dropped";
-  return `${JSON.stringify({ level: pino.levels.values["warn"], time: new Date().toISOString(), lines, msg })}\n`;
-}
-
-const pause = new Int32Array(new SharedArrayBuffer(4));

@@ -1,4 +1,4 @@
-import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, type Metric, Registry } from "prom-client";
+import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
 import { type CallCounts, durationBounds } from "./call-metrics.js";
 
 /** All metrics of a process, for Prometheus or for another process. */
@@ -29,10 +29,10 @@ export interface MetricSources {
   readonly shed: Readonly<Record<string, number>>;
 }
 
-/** The metrics, by their Prometheus names. */
-export function createMetrics(sources: MetricSources): Metrics {
+/** The metrics, by their Prometheus names. Returns a function that reads all of them. */
+export function createMetrics(sources: MetricSources): () => Metrics {
   const registry = new Registry();
-  const { counter, gauge, histogram } = registrationsIn(registry);
+  const { counter, gauge } = registrationsIn(registry);
 
   counter("calls_total", "Finished calls, by result code.", ["protocol", "method", "code"], () =>
     sources
@@ -40,11 +40,6 @@ export function createMetrics(sources: MetricSources): Metrics {
       .flatMap(({ protocol, method, byCode }) =>
         [...byCode].map(([code, value]) => [{ protocol, method, code }, value]),
       ),
-  );
-  histogram("call_duration_seconds", "Duration of calls, from headers to response.", durationBounds, () =>
-    sources
-      .calls()
-      .map(({ protocol, method, byDuration, seconds }) => ({ labels: { protocol, method }, byDuration, seconds })),
   );
   counter("lookups_total", "Lookups of keys and workspaces, by cache level.", ["kind", "source"], () =>
     Object.entries(sources.lookups).flatMap(([kind, bySource]) =>
@@ -88,7 +83,7 @@ export function createMetrics(sources: MetricSources): Metrics {
   gauge("memory_reserved_bytes", "Memory budget in use by requests and responses in flight.", "sum", [], () => [
     [{}, sources.memoryReserved()],
   ]);
-  return Registry.merge([registry, processRegistry()]);
+  return () => Registry.merge([registry, durationsOf(sources.calls()), processRegistry()]);
 }
 
 /** Aggregates the metrics of several workers. */
@@ -109,12 +104,6 @@ function withMaxLag(metric: MetricsData[number]): MetricsData[number] {
 
 /** Values with their labels. */
 type Samples<Label extends string> = [Record<Label, string>, number][];
-
-interface Durations {
-  readonly labels: Readonly<Record<string, string>>;
-  readonly byDuration: readonly number[];
-  readonly seconds: number;
-}
 
 /** Functions that register metrics. Values are computed only when the metrics are scraped. */
 function registrationsIn(registry: Registry) {
@@ -140,25 +129,27 @@ function registrationsIn(registry: Registry) {
         for (const [labels, value] of read()) this.inc(labels, value);
       }
     },
-
-    /** prom-client's histogram accepts only single observations. This one accepts finished buckets. */
-    histogram(name: string, help: string, bounds: readonly number[], read: () => Durations[]): void {
-      const descriptor = { name: `latchkey_${name}`, help, type: "histogram", aggregator: "sum" };
-      const get = async () => ({
-        ...descriptor,
-        values: read().flatMap((durations) => histogramValues(descriptor.name, bounds, durations)),
-      });
-      registry.registerMetric({ ...descriptor, get } as unknown as Metric);
-    },
   };
 }
 
+/**
+ * The durations of calls, as a registry of its own. prom-client's histogram accepts only single observations, and these are
+ * finished buckets. Its aggregation of several processes accepts those.
+ */
+function durationsOf(calls: readonly CallCounts[]): Registry {
+  const name = "latchkey_call_duration_seconds";
+  const help = "Duration of calls, from headers to response.";
+  const values = calls.flatMap((counts) => histogramValues(name, counts));
+  return AggregatorRegistry.aggregate([[{ name, help, type: "histogram", aggregator: "sum", values }]]);
+}
+
 /** Prometheus buckets are cumulative: each one includes those before it. */
-function histogramValues(name: string, bounds: readonly number[], { labels, byDuration, seconds }: Durations) {
+function histogramValues(name: string, { protocol, method, byDuration, seconds }: CallCounts) {
+  const labels = { protocol, method };
   let count = 0;
   const buckets = byDuration.map((inBucket, index) => {
     count += inBucket;
-    return { metricName: `${name}_bucket`, labels: { ...labels, le: bounds[index] ?? "+Inf" }, value: count };
+    return { metricName: `${name}_bucket`, labels: { ...labels, le: durationBounds[index] ?? "+Inf" }, value: count };
   });
   return [
     ...buckets,

@@ -15,7 +15,8 @@ opening.catch(() => {});
 
 const calls: WorkerCalls = {
   async open({ number, logLevel, ...options }) {
-    opening = openApp({ ...options, metricsPort: undefined, log: createLog(logLevel).child({ worker: number }) });
+    const log = createLog(logLevel, { bindings: { worker: number } });
+    opening = openApp({ ...options, metricsPort: undefined, log });
     const { httpUrl, grpcAddress } = await opening;
     return { httpUrl, grpcAddress };
   },

@@ -1,10 +1,10 @@
 import { connect } from "node:net";
 import { brotliCompressSync, gzipSync } from "node:zlib";
 import { fromBinary, toBinary } from "@bufbuild/protobuf";
-import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { CreateIdentityRequestSchema } from "../../gen/latchkey/v1/identities_service_pb.js";
+import { createLog } from "../../src/observe/log.js";
 import { succeed } from "../support/calls.js";
 import { openProtocols } from "../support/clients/all.js";
 import {
@@ -20,7 +20,7 @@ import { toRequestMessage } from "./messages.js";
 // Each case was found by the fuzzer.
 
 const written: string[] = [];
-const log = pino({ level: "info", base: null }, { write: (line: string) => void written.push(line) });
+const log = createLog("info", { destination: { write: (line: string) => void written.push(line) } });
 
 let app: TestApp;
 let origin: string;

@@ -1,7 +1,7 @@
 import { connect } from "node:net";
 import { gzipSync } from "node:zlib";
-import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createLog } from "../../src/observe/log.js";
 import { encode } from "../robustness/fuzz/kind.js";
 import { operationNamed } from "../robustness/fuzz/operations.js";
 import { type Outcome, readOutcome } from "../robustness/fuzz/outcome.js";
@@ -13,7 +13,7 @@ import { openTestApp, type TestApp } from "../support/harness.js";
 
 /** The parsed lines of the log. */
 const lines: Record<string, unknown>[] = [];
-const log = pino({ level: "info", base: null }, { write: (line: string) => void lines.push(JSON.parse(line)) });
+const log = createLog("info", { destination: { write: (line: string) => void lines.push(JSON.parse(line)) } });
 
 let app: TestApp;
 let sender: Sender;

@@ -1,9 +1,9 @@
-import { pino } from "pino";
 import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { errorCodes, pathOf as errorPath } from "../../src/errors.js";
 import { mintSecret } from "../../src/keys/secret.js";
+import { createLog } from "../../src/observe/log.js";
 import { allEvents, succeed } from "../support/calls.js";
 import { ask, sendBytes } from "../support/clients/http-requests.js";
 import { openTestApp, operatorKey, type TestApp } from "../support/harness.js";
@@ -21,7 +21,7 @@ import {
 } from "../support/secrets-tour.js";
 
 const logLines: string[] = [];
-const log = pino({ level: "trace", base: null }, { write: (line: string) => void logLines.push(line) });
+const log = createLog("trace", { destination: { write: (line: string) => void logLines.push(line) } });
 /** Every secret that was minted or sent, those in headers included. */
 const secrets = new Set([operatorKey, ...Object.values(headers)]);
 /** All responses, except successful ones that contain a new secret. */

@@ -1,7 +1,7 @@
-import { pino } from "pino";
 import { inject, vi } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import type { AppOptions } from "../../src/app.js";
+import { createLog } from "../../src/observe/log.js";
 import { createWorkspace } from "./clients/http-requests.js";
 import { createDatabase, openTestApp } from "./harness.js";
 import { openProxy } from "./proxy.js";
@@ -24,7 +24,7 @@ export async function openBehindProxy(leaseMs = 50, overrides: Partial<AppOption
   await sql`update cluster_state set lease_ms = ${leaseMs}, wait_ms = ${leaseMs}`;
   const proxy = await openProxy(database.url);
   const lines: Line[] = [];
-  const log = pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) });
+  const log = createLog("info", { destination: { write: (line) => lines.push(JSON.parse(line)) } });
   const app = await openTestApp({ databaseUrl: proxy.url, metricsPort: 0, log, ...overrides });
   // Proxy and service share one process: while it is very busy at first, PostgreSQL may seem unresponsive.
   const { workspaceId, key } = await vi.waitFor(() => createWorkspace(app.httpUrl), { timeout: 10_000 });

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
-import { pino } from "pino";
 import { inject, vi } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { type App, type AppOptions, openApp } from "../../src/app.js";
+import { createLog } from "../../src/observe/log.js";
 import { appOptions, redisAt } from "./app-options.js";
 import { keep, writeEvidence } from "./artifacts.js";
 import { clockAhead, withMovableClock } from "./database-clock.js";
@@ -13,7 +13,7 @@ import { suspiciousRows } from "./secret-scan.js";
 export { operatorKey, redisAt };
 
 /** The log of test applications, at trace level. All of it is searched for secrets at the end. */
-const log = pino({ level: "trace", base: null }, { write: (line: string) => keep("log lines", line) });
+const log = createLog("trace", { destination: { write: (line: string) => keep("log lines", line) } });
 
 /** A new database in the test run's private PostgreSQL: empty, or with the schema and a short lease. */
 export async function createDatabase(template?: string): Promise<{ url: string; drop(): Promise<void> }> {

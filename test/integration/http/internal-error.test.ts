@@ -1,11 +1,12 @@
 import { pino } from "pino";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
+import { createLog } from "../../../src/observe/log.js";
 import { ask, createWorkspace, expectError, expectSuccess, post } from "../../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 
 const logLines: string[] = [];
-const log = pino({ level: "info", base: null }, { write: (line: string) => void logLines.push(line) });
+const log = createLog("info", { destination: { write: (line: string) => void logLines.push(line) } });
 
 let app: TestApp;
 let origin: string;

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
-import { pino } from "pino";
 import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
+import { createLog } from "../../../src/observe/log.js";
 import {
   ask,
   createWorkspace,
@@ -20,7 +20,7 @@ let app: TestApp;
 let sql: postgres.Sql;
 let key: string;
 beforeAll(async () => {
-  const log = pino({ level: "trace", base: null }, { write: (line: string) => void logLines.push(line) });
+  const log = createLog("trace", { destination: { write: (line: string) => void logLines.push(line) } });
   app = await openTestApp({ log });
   sql = openSql(app.databaseUrl, { max: 1 });
   ({ key } = await createWorkspace(app.httpUrl));

@@ -1,7 +1,7 @@
-import { pino } from "pino";
 import type postgres from "postgres";
 import { afterEach, beforeEach, describe, expect, inject, it } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
+import { createLog } from "../../../src/observe/log.js";
 import { succeed } from "../../support/calls.js";
 import { createWorkspace, post } from "../../support/clients/http-requests.js";
 import { createDatabase, openTestApp, type TestApp } from "../../support/harness.js";
@@ -123,7 +123,7 @@ describe("no last-used time is lost", () => {
     const created = await createKey();
     const proxy = await openProxy(database.url);
     const lines: string[] = [];
-    const log = pino({ level: "warn" }, { write: (line: string) => void lines.push(line) });
+    const log = createLog("warn", { destination: { write: (line: string) => void lines.push(line) } });
     const behind = await openTestApp({ databaseUrl: proxy.url, log });
     try {
       const from = Date.now();

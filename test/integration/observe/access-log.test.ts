@@ -1,5 +1,5 @@
-import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createLog } from "../../../src/observe/log.js";
 import { type OperationName, operationOf } from "../../contract/operations.js";
 import { requestIdForm } from "../../contract/outcome.js";
 import { openProtocols, type ProtocolClients } from "../../support/clients/all.js";
@@ -9,7 +9,7 @@ import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js
 
 /** The parsed log lines. */
 const lines: Record<string, unknown>[] = [];
-const log = pino({ level: "info", base: null }, { write: (line: string) => void lines.push(JSON.parse(line)) });
+const log = createLog("info", { destination: { write: (line: string) => void lines.push(JSON.parse(line)) } });
 
 let app: TestApp;
 let protocols: ProtocolClients;

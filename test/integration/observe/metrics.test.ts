@@ -1,11 +1,11 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { pino } from "pino";
 import { Registry } from "prom-client";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { openMetricsServer } from "../../../src/http/metrics-server.js";
+import { createLog } from "../../../src/observe/log.js";
 import { defaultLimits } from "../../../src/overload/limits.js";
 import { openProtocols, type ProtocolClients } from "../../support/clients/all.js";
 import { ask, createWorkspace, post } from "../../support/clients/http-requests.js";
@@ -191,7 +191,7 @@ async function withAuditLocked(url: string, count: number, work: (release: () =>
 
 it("a failed read of the metrics is answered with 500 and logged, and the next request reads them again", async () => {
   const lines: { level: number; msg: string }[] = [];
-  const log = pino({}, { write: (line: string) => void lines.push(JSON.parse(line)) });
+  const log = createLog("info", { destination: { write: (line: string) => void lines.push(JSON.parse(line)) } });
   let failing = true;
   const read = async () => {
     if (failing) throw new Error("a worker is gone");

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
-import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { exitCodeOf } from "../../../src/cli/exit-codes.js";
 import { createLatchkeyClient, isLatchkeyError } from "../../../src/client/client.js";
+import { createLog } from "../../../src/observe/log.js";
 import { openReference } from "../../meta/openapi/reference.js";
 import { succeed } from "../../support/calls.js";
 import { sendRequest } from "../../support/clients/http.js";
@@ -25,7 +25,7 @@ describe("with a rate limit", () => {
   let other: TestApp;
   let redis: Redis;
   const logged: { msg: string; workspaceId?: string }[] = [];
-  const log = pino({ level: "info" }, { write: (line: string) => void logged.push(JSON.parse(line)) });
+  const log = createLog("info", { destination: { write: (line: string) => void logged.push(JSON.parse(line)) } });
 
   beforeAll(async () => {
     redis = new Redis(inject("redisUrl"));

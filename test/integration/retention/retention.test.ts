@@ -1,8 +1,8 @@
 import { Redis } from "ioredis";
-import { pino } from "pino";
 import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
+import { createLog } from "../../../src/observe/log.js";
 import { allEvents, succeed } from "../../support/calls.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import { listKeys, redisInUse } from "../../support/clients/verify-calls.js";
@@ -20,7 +20,7 @@ let redis: Redis;
 const logLines: string[] = [];
 
 beforeAll(async () => {
-  const log = pino({ level: "info", base: null }, { write: (line: string) => logLines.push(line) });
+  const log = createLog("info", { destination: { write: (line: string) => logLines.push(line) } });
   app = await openTestApp({ ...sweepOptions, log });
   other = await openTestApp({ ...sweepOptions, databaseUrl: app.databaseUrl, auditRetentionDays: "forever", log });
   sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });

@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
-import { pino } from "pino";
 import { expect, inject, it, onTestFinished } from "vitest";
+import { createLog } from "../../../src/observe/log.js";
 import { ask, createWorkspace, expectSuccess } from "../../support/clients/http-requests.js";
 import { listKeys } from "../../support/clients/verify-calls.js";
 import { openTestApp, redisAt } from "../../support/harness.js";
@@ -13,7 +13,7 @@ it("a Redis that accepts connections but refuses every command is bypassed, and 
   url.username = user;
   url.password = "secret";
   const lines: string[] = [];
-  const log = pino({ level: "info" }, { write: (line: string) => void lines.push(JSON.parse(line).msg) });
+  const log = createLog("info", { destination: { write: (line: string) => void lines.push(JSON.parse(line).msg) } });
   const app = await openTestApp({ redis: redisAt(url.href), log });
   onTestFinished(async () => {
     await app.close();

@@ -1,5 +1,5 @@
-import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { createLog } from "../../../src/observe/log.js";
 import { succeed } from "../../support/calls.js";
 import { ask, createWorkspace, expectSuccess } from "../../support/clients/http-requests.js";
 import { listKeys, redisInUse } from "../../support/clients/verify-calls.js";
@@ -20,7 +20,7 @@ describe("when Redis stops answering", () => {
 
   beforeAll(async () => {
     proxy = await openProxy(inject("redisUrl"));
-    const log = pino({ level: "info" }, { write: (line: string) => void logged.push(JSON.parse(line)) });
+    const log = createLog("info", { destination: { write: (line: string) => void logged.push(JSON.parse(line)) } });
     app = await openTestApp({ redis: redisAt(proxy.url), metricsPort: 0, log });
     withoutRedis = await openTestApp({ databaseUrl: app.databaseUrl, redis: undefined });
     await redisInUse(app);

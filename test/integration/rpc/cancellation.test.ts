@@ -5,11 +5,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { create as createMessage, toBinary } from "@bufbuild/protobuf";
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
-import { pino } from "pino";
 import type postgres from "postgres";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { CreateKeyRequestSchema, KeysService } from "../../../gen/latchkey/v1/keys_service_pb.js";
+import { createLog } from "../../../src/observe/log.js";
 import { fairRules } from "../../../src/storage/postgres/shares.js";
 import { encode } from "../../robustness/fuzz/kind.js";
 import { operationNamed } from "../../robustness/fuzz/operations.js";
@@ -36,7 +36,9 @@ const lines: LogLine[] = [];
 const protocols = new Map<string, Transport>();
 
 beforeAll(async () => {
-  app = await openTestApp({ log: pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) }) });
+  app = await openTestApp({
+    log: createLog("info", { destination: { write: (line) => lines.push(JSON.parse(line)) } }),
+  });
   sql = openSql(app.databaseUrl, { max: 2, onnotice: () => {} });
   const { httpUrl, grpcAddress } = app;
   protocols.set("gRPC", createGrpcTransport({ baseUrl: `http://${grpcAddress}` }));

@@ -1,9 +1,9 @@
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { pino } from "pino";
 import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { createLatchkeyClient } from "../../../src/client/client.js";
+import { createLog } from "../../../src/observe/log.js";
 import { observeOutages } from "../../../src/storage/postgres/database-outage.js";
 import { createWorkspace, expectError, expectSuccess, post } from "../../support/clients/http-requests.js";
 import { createDatabase, openTestApp, type TestApp } from "../../support/harness.js";
@@ -16,7 +16,7 @@ let app: TestApp;
 let key: string;
 const role = `limited_${process.pid}`;
 const lines: { msg: string; reason?: string }[] = [];
-const log = pino({ level: "info" }, { write: (line: string) => void lines.push(JSON.parse(line)) });
+const log = createLog("info", { destination: { write: (line: string) => void lines.push(JSON.parse(line)) } });
 
 /**
  * A service whose role has rights only on its own database. Inserts into `identities` fail with the SQLSTATE in the
@@ -122,7 +122,7 @@ it("an outage is logged once when it ends", () => {
   const logged: string[] = [];
   let now = 0;
   const write = (line: string) => void logged.push(JSON.parse(line).msg);
-  const outages = observeOutages(pino({ level: "info" }, { write }), () => now);
+  const outages = observeOutages(createLog("info", { destination: { write } }), () => now);
   const full = (query: string) => Object.assign(new Error("disk full"), { code: "53100", query });
   outages.succeeded("insert");
   outages.failed(full("insert"));
@@ -140,7 +140,7 @@ it("an outage of connections ends when any statement succeeds; other outages do 
   const logged: string[] = [];
   let now = 0;
   const write = (line: string) => void logged.push(JSON.parse(line).msg);
-  const outages = observeOutages(pino({ level: "info" }, { write }), () => now);
+  const outages = observeOutages(createLog("info", { destination: { write } }), () => now);
   const crowded = Object.assign(new Error("too many connections"), { code: "53300" });
   outages.failed(crowded);
   outages.succeeded("select"); // on one of the remaining connections

@@ -1,9 +1,9 @@
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { pino } from "pino";
 import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { createLatchkeyClient, isLatchkeyError } from "../../../src/client/client.js";
+import { createLog } from "../../../src/observe/log.js";
 import { type CallOutcome, callGrpc, callHttp } from "../../support/answered.js";
 import { listEvents, succeed } from "../../support/calls.js";
 import { createWorkspace, post } from "../../support/clients/http-requests.js";
@@ -23,7 +23,7 @@ const logged: string[] = [];
 beforeAll(async () => {
   own = await openOwnPostgres();
   const write = (line: string) => void logged.push(JSON.parse(line).msg);
-  app = await openTestApp({ databaseUrl: own.url, metricsPort: 0, log: pino({ level: "info" }, { write }) });
+  app = await openTestApp({ databaseUrl: own.url, metricsPort: 0, log: createLog("info", { destination: { write } }) });
   key = (await createWorkspace(app.httpUrl)).key;
   sql = openSql(own.url, { max: 1, onnotice: () => {}, backoff: () => 0.1 });
 });

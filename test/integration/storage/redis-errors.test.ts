@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
-import { pino } from "pino";
 import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
+import { createLog } from "../../../src/observe/log.js";
 import { callGrpc, callHttp } from "../../support/answered.js";
 import { succeed } from "../../support/calls.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
@@ -24,7 +24,7 @@ beforeAll(async () => {
   app = await openTestApp({
     redis: redisAt(proxy.url),
     metricsPort: 0,
-    log: pino({ level: "info" }, { write }),
+    log: createLog("info", { destination: { write } }),
   });
   key = (await createWorkspace(app.httpUrl)).key;
 });
@@ -63,7 +63,7 @@ it("a full Redis is still read, calls are served, and the start and end of the o
 
 it("a full Redis cannot count requests for rate limits, and stays in use as a cache", async () => {
   const records: { msg: string; operation?: string }[] = [];
-  const log = pino({ level: "info" }, { write: (line: string) => void records.push(JSON.parse(line)) });
+  const log = createLog("info", { destination: { write: (line: string) => void records.push(JSON.parse(line)) } });
   const rateLimit = { requests: 1_000, windowSeconds: 600 };
   const limited = await openTestApp({ redis: redisAt(server.url), rateLimit, metricsPort: 0, log });
   onTestFinished(() => limited.close());

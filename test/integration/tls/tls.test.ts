@@ -4,9 +4,9 @@ import { connect as connectHttp2 } from "node:http2";
 import { request as requestHttps } from "node:https";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { Health } from "../../../gen/grpc/health/v1/health_pb.js";
+import { createLog } from "../../../src/observe/log.js";
 import {
   type Authority,
   createAuthority,
@@ -32,7 +32,7 @@ async function openWithTls(mutual: boolean, certificate = pair) {
   const files = writeFiles(certificate, authority.cert);
   const { certFile, keyFile, caFile } = files;
   const lines: { msg: string; reason?: string; method?: string }[] = [];
-  const log = pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) });
+  const log = createLog("info", { destination: { write: (line) => lines.push(JSON.parse(line)) } });
   const tls = { certFile, keyFile, clientCaFile: mutual ? caFile : undefined };
   const app = await openTestApp({ tls, log });
   return {

@@ -4,9 +4,9 @@ import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { pino } from "pino";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
+import { createLog } from "../../../src/observe/log.js";
 import {
   ask,
   createWorkspace,
@@ -43,7 +43,7 @@ const lines: Line[] = [];
 const sockets: Socket[] = [];
 
 beforeAll(async () => {
-  const log = pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) });
+  const log = createLog("info", { destination: { write: (line) => lines.push(JSON.parse(line)) } });
   app = await openTestApp({ limits, metricsPort: 0, log });
   first = await createWorkspace(app.httpUrl);
   second = await createWorkspace(app.httpUrl);

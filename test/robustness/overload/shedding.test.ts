@@ -6,12 +6,12 @@ import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
-import { pino } from "pino";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
 import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../../gen/grpc/health/v1/health_pb.js";
 import { KeysService } from "../../../gen/latchkey/v1/keys_service_pb.js";
+import { createLog } from "../../../src/observe/log.js";
 import { ask, createWorkspace, expectError, expectSuccess } from "../../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
@@ -27,7 +27,7 @@ beforeAll(async () => {
   app = await openTestApp({
     metricsPort: 0,
     guard: { accepts: () => !busy },
-    log: pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) }),
+    log: createLog("info", { destination: { write: (line) => lines.push(JSON.parse(line)) } }),
   });
   key = (await createWorkspace(app.httpUrl)).key;
 });

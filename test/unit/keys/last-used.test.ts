@@ -1,6 +1,6 @@
-import { pino } from "pino";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { createLastUsed, type LastUsed } from "../../../src/keys/last-used.js";
+import { createLog } from "../../../src/observe/log.js";
 
 /** Longer than the flush interval, shorter than twice that. */
 const intervalMs = 3_000;
@@ -17,7 +17,7 @@ beforeEach(() => {
   batches = [];
   logLines = [];
   store = async () => [];
-  const log = pino({ level: "trace" }, { write: (line: string) => void logLines.push(line) });
+  const log = createLog("trace", { destination: { write: (line: string) => void logLines.push(line) } });
   lastUsed = createLastUsed((uses) => {
     batches.push(new Map(uses));
     return store(uses);

@@ -1,5 +1,5 @@
-import { pino } from "pino";
 import { beforeEach, describe, expect, it, vi } from "vitest";
+import { createLog } from "../../../src/observe/log.js";
 import { createChangeLog } from "../../../src/revocation/change-log.js";
 import type { KeyCache } from "../../../src/revocation/key-cache.js";
 import type { KeyState } from "../../../src/revocation/key-state.js";
@@ -24,7 +24,7 @@ function withChecks(readUsable: ReadUsable, state = { enabled: true, workspaceEn
   const { enabled, workspaceEnabled } = state;
   const found = { key: { keyId: "key_1", enabled }, workspaceEnabled } as KeyState;
   const unchecked = { peek: () => undefined, get: async () => found } as unknown as KeyCache;
-  const log = pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) });
+  const log = createLog("info", { destination: { write: (line) => lines.push(JSON.parse(line)) } });
   return withSpotChecks(unchecked, createChangeLog(snapshotBefore(knownXid + 1), "timeline"), readUsable, log, {
     monotonic,
   });
