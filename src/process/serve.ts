@@ -8,7 +8,7 @@ import { createLog } from "../observe/log.js";
 import { banner } from "./banner.js";
 import { createCredentials } from "./bootstrap-credentials.js";
 import { openCluster } from "./cluster.js";
-import { limitHeapGrowth } from "./gc.js";
+import { limitHeapGrowth } from "./internals.js";
 
 /** Runs the service until a signal arrives, then stops everything that it started. */
 export async function serve(config: Config): Promise<void> {

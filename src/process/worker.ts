@@ -6,7 +6,7 @@ import { type App, openApp } from "../app.js";
 import { UserError } from "../errors.js";
 import { createLog } from "../observe/log.js";
 import type { WorkerCalls, WorkerRequest, WorkerResponse } from "./cluster.js";
-import { limitHeapGrowth } from "./gc.js";
+import { limitHeapGrowth } from "./internals.js";
 
 limitHeapGrowth();
 
