@@ -96,8 +96,8 @@ export function titleOf(code: ApiErrorCode): string {
 }
 
 /** The retry delay that every protocol returns; undefined if none is returned. */
-export function retryAfterMsOf({ code, more }: ApiError): number | undefined {
-  return more.retryAfterMs ?? catalogue[code].retryAfterMs;
+export function retryAfterMsOf({ code, options }: ApiError): number | undefined {
+  return options.retryAfterMs ?? catalogue[code].retryAfterMs;
 }
 
 /** The retry delay in whole seconds, for HTTP. Rounded up, because a client that retries too early is refused again. */
@@ -114,6 +114,21 @@ export interface FieldError {
   readonly message: string;
 }
 
+/** What an error has besides its code and detail. */
+export interface ApiErrorOptions {
+  /** The invalid fields of the request. */
+  readonly fields?: readonly FieldError[];
+  /** The HTTP methods that the path supports. */
+  readonly allow?: readonly string[];
+  /** The encodings that the service accepts. */
+  readonly acceptEncoding?: string;
+  readonly retryAfterMs?: number;
+  /** Logged, never returned. */
+  readonly cause?: unknown;
+  /** The client has cancelled the call or disconnected. */
+  readonly cancelled?: boolean;
+}
+
 /**
  * An error that is returned to the caller. Any code may throw one; each protocol translates it in one place. It has no
  * stack trace, because capturing one takes a tenth of the time of a refused call. Only the stack of an unexpected cause
@@ -125,18 +140,11 @@ export class ApiError extends Error {
   constructor(
     readonly code: ApiErrorCode,
     readonly detail: string,
-    readonly more: {
-      readonly fields?: readonly FieldError[];
-      readonly allow?: readonly string[];
-      readonly acceptEncoding?: string;
-      readonly retryAfterMs?: number;
-      readonly cause?: unknown;
-      readonly cancelled?: boolean;
-    } = {},
+    readonly options: ApiErrorOptions = {},
   ) {
     const { stackTraceLimit } = Error;
     Error.stackTraceLimit = 0;
-    super(detail, { cause: more.cause });
+    super(detail, { cause: options.cause });
     Error.stackTraceLimit = stackTraceLimit;
   }
 }

@@ -24,8 +24,8 @@ export async function fill(
 ): Promise<void> {
   await migrateDatabase(databaseUrl);
   // Foreign keys are valid by construction. Checking each would take a third of the time.
-  const more = { session_replication_role: "replica" };
-  const sql = connectPostgres(databaseUrl, { connections: 1, statementMs: 0, more });
+  const parameters = { session_replication_role: "replica" };
+  const sql = connectPostgres(databaseUrl, { connections: 1, statementMs: 0, parameters });
   const { workspaces, identities, keys } = population;
   const now = new Date().toISOString();
   const workspaceIds = Array.from({ length: workspaces }, (_, number) => population.workspaceId(number));

@@ -45,13 +45,13 @@ export function createAccessLog(log: ServiceLog, metrics: CallMetrics): AccessLo
     const durationMs = performance.now() - startedAt;
     count(code, durationMs);
     // Rounded to the microsecond: smaller differences are noise.
-    write({ requestId, workspaceId, code, durationMs: Math.round(durationMs * 1_000) / 1_000 }, failure?.more.cause);
+    write({ requestId, workspaceId, code, durationMs: Math.round(durationMs * 1_000) / 1_000 }, failure?.options.cause);
   };
 }
 
 /** The result of a call: `ok`, an error code of the catalogue, `cancelled`, or `connect/` and the status of Connect. */
 export function callCodeOf({ error: failure, refusedWith }: Pick<CallRecord, "error" | "refusedWith">): string {
-  if (failure?.more.cancelled) return "cancelled";
+  if (failure?.options.cancelled) return "cancelled";
   if (failure !== undefined) return pathOf(failure.code);
   return refusedWith === undefined ? "ok" : `connect/${refusedWith}`;
 }

@@ -76,7 +76,7 @@ function endCallSpan(span: Span, record: CallRecord): void {
   if (workspaceId !== undefined) span.setAttribute("latchkey.workspace_id", workspaceId);
   if (code !== "ok") span.setAttribute("error.type", code);
   if (protocol === "grpc") span.setAttribute("rpc.grpc.status_code", failure ? grpcStatusOf(failure.code) : 0);
-  const atFault = failure !== undefined && !failure.more.cancelled && catalogue[failure.code].status >= 500;
+  const atFault = failure !== undefined && !failure.options.cancelled && catalogue[failure.code].status >= 500;
   if (atFault) span.setStatus({ code: SpanStatusCode.ERROR });
   span.end();
 }

@@ -33,7 +33,7 @@ const pollTimeoutMs = 300;
 export const pollerSettings = {
   connections: 1,
   statementMs: pollTimeoutMs - 50,
-  more: { plan_cache_mode: "force_custom_plan" },
+  parameters: { plan_cache_mode: "force_custom_plan" },
 };
 
 /**

@@ -26,14 +26,14 @@ interface Detail {
 
 /** The machine-readable details of an error: its code, the invalid fields, and when to retry. */
 function detailsOf(error: ApiError, requestId: string): Detail[] {
-  const { code, more } = error;
+  const { code, options } = error;
   const details: Detail[] = [];
   const add = (desc: DescMessage, value: Message) => details.push({ desc, value });
 
   const metadata = { requestId, type: pathOf(code) };
   add(ErrorInfoSchema, create(ErrorInfoSchema, { reason: reasonOf(code), domain: "latchkey", metadata }));
-  if (more.fields !== undefined) {
-    const fieldViolations = more.fields.map(({ location, message }) => ({ field: location, description: message }));
+  if (options.fields !== undefined) {
+    const fieldViolations = options.fields.map(({ location, message }) => ({ field: location, description: message }));
     add(BadRequestSchema, create(BadRequestSchema, { fieldViolations }));
   }
   const retryAfterMs = retryAfterMsOf(error);

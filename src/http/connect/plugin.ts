@@ -179,7 +179,7 @@ export function toErrorResponse(
       headers: {
         ...headers,
         "content-type": request.headers["content-type"] ?? "",
-        ...(error.more.acceptEncoding && { "grpc-accept-encoding": error.more.acceptEncoding }),
+        ...(error.options.acceptEncoding && { "grpc-accept-encoding": error.options.acceptEncoding }),
       },
       body: "",
     };

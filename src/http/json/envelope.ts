@@ -14,7 +14,7 @@ export function successMembers(data: unknown, pagination?: unknown): string {
 
 /** The body of an error response, in the same form for every error. */
 export function errorBody(error: ApiError, requestId: string, docsBase: string): string {
-  const { code, detail, more } = error;
+  const { code, detail, options } = error;
   return JSON.stringify({
     meta: { requestId },
     error: {
@@ -22,20 +22,20 @@ export function errorBody(error: ApiError, requestId: string, docsBase: string):
       status: catalogue[code].status,
       title: titleOf(code),
       type: docsBase + errorPagePath(pathOf(code)),
-      errors: more.fields,
+      errors: options.fields,
     },
   });
 }
 
 /** The headers of an error response that depend on the error. */
 export function errorHeaders(error: ApiError): Record<string, string> {
-  const { code, more } = error;
+  const { code, options } = error;
   const retryAfter = retryAfterOf(error);
   return {
     ...(catalogue[code].status === 401 && { "www-authenticate": bearerChallenge(code) }),
     ...(retryAfter && { "retry-after": retryAfter }),
-    ...(more.allow && { allow: more.allow.join(", ") }),
-    ...(more.acceptEncoding && { "accept-encoding": more.acceptEncoding }),
+    ...(options.allow && { allow: options.allow.join(", ") }),
+    ...(options.acceptEncoding && { "accept-encoding": options.acceptEncoding }),
   };
 }
 

@@ -30,8 +30,8 @@ export interface PoolSettings {
   readonly statementMs: number;
   /** How accounts share the connections. Absent: first come, first served. */
   readonly rules?: PoolRules;
-  /** Further settings of each session. */
-  readonly more?: Readonly<Record<string, string>>;
+  /** Further parameters of each session, such as `plan_cache_mode`. */
+  readonly parameters?: Readonly<Record<string, string>>;
 }
 
 /** The connections that calls use. */
@@ -68,7 +68,7 @@ export function connectPostgres(url: string, settings: PoolSettings = poolSettin
       application_name: "latchkey",
       statement_timeout: settings.statementMs,
       idle_in_transaction_session_timeout: 10_000,
-      ...settings.more,
+      ...settings.parameters,
     },
     // With fetch_types, postgres.js queries the array types on each new connection, in a promise without a handler: a
     // connection that breaks at that moment would end the process. The only array type in use is declared here.

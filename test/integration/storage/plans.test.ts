@@ -53,8 +53,8 @@ afterAll(() => schema.close());
 
 /** How many rows `work` reads, by index or sequentially, on one connection with this `plan_cache_mode`. */
 async function countRowsRead(planCacheMode: string, work: (db: Database) => Promise<unknown>): Promise<number> {
-  const more = { plan_cache_mode: planCacheMode };
-  const db = openDatabase(schema.url, { connections: 1, statementMs: 10_000, more });
+  const parameters = { plan_cache_mode: planCacheMode };
+  const db = openDatabase(schema.url, { connections: 1, statementMs: 10_000, parameters });
   const readCounter = async () => {
     await db.runInBackground((sql) => sql`select pg_stat_force_next_flush()`);
     const [row] = await db.runInBackground(

@@ -68,10 +68,10 @@ function errorOf(text: string): ApiError | undefined {
 /** Expects `invalid_input` of `permissions` with the position of a token, or of the end. */
 function expectNamesPosition(text: string, error: ApiError): number {
   expect(error.code).toBe(ErrorCode.APPLICATION_INVALID_INPUT);
-  expect(error.more.fields).toEqual([
+  expect(error.options.fields).toEqual([
     { location: "permissions", message: expect.stringMatching(/^at position \d+: \S/) },
   ]);
-  const position = Number(/\d+/.exec(error.more.fields?.[0]?.message ?? "")?.[0]);
+  const position = Number(/\d+/.exec(error.options.fields?.[0]?.message ?? "")?.[0]);
   expect(position).toBeGreaterThanOrEqual(1);
   expect(position).toBeLessThanOrEqual(text.length + 1);
   if (position <= text.length) expect(text.charAt(position - 1)).toMatch(/^\S$/);
