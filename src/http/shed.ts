@@ -1,11 +1,11 @@
 import { type IncomingMessage, type RequestListener, type ServerResponse, STATUS_CODES } from "node:http";
 import { serviceOverloaded } from "../errors.js";
 import { mintId } from "../ids.js";
-import { responseInFlight } from "../net/sockets.js";
 import type { LoadShedder } from "../overload/event-loop.js";
 import type { ShedCounter } from "../overload/shed-counter.js";
 import { noStoreHeaders } from "./call.js";
 import { type ErrorResponse, toErrorResponse } from "./connect/plugin.js";
+import { writeEncoded } from "./internals.js";
 import { errorBody, errorHeaders, jsonHeaders } from "./json/envelope.js";
 
 export interface ShedOptions {
@@ -45,7 +45,7 @@ export function shedRequests(
     const keepAlive = listening();
     if (!isRpc && keepAlive && request.method !== "HEAD" && isNextOnConnection(response)) {
       prepared ??= prepareResponse(requestId, envelope(requestId), retryHeaders);
-      writeDirectly(response, prepared(requestId));
+      writeEncoded(response, prepared(requestId));
       return;
     }
     const { status, headers, body } = (isRpc && toErrorResponse(request, error, requestId)) || envelope(requestId);
@@ -96,16 +96,6 @@ function prepareResponse(
 }
 
 /** Whether this response is the next one on its connection, and the connection stays open after it. */
-function isNextOnConnection(response: ServerResponse): boolean {
-  return response.socket !== null && response.shouldKeepAlive && responseInFlight(response.socket) === response;
-}
-
-/**
- * Writes a whole response to the socket, bypassing Node's response code, which would double the cost of a shed request.
- * This uses internals of Node: the response object is marked as having sent its headers and having no body.
- */
-function writeDirectly(response: ServerResponse, bytes: Buffer): void {
-  Object.assign(response, { _header: "written", _headerSent: true, _hasBody: false });
-  response.socket?.write(bytes);
-  response.end();
+function isNextOnConnection({ socket, shouldKeepAlive }: ServerResponse): boolean {
+  return socket !== null && shouldKeepAlive; // Node assigns the socket to one response at a time
 }
