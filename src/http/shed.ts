@@ -4,7 +4,7 @@ import { mintId } from "../ids.js";
 import type { LoadShedder } from "../overload/event-loop.js";
 import type { ShedCounter } from "../overload/shed-counter.js";
 import { noStoreHeaders } from "./call.js";
-import { type ErrorResponse, toErrorResponse } from "./connect/plugin.js";
+import { type ErrorResponse, toErrorResponse } from "./connect/error-response.js";
 import { writeEncoded } from "./internals.js";
 import { errorBody, errorHeaders, jsonHeaders } from "./json/envelope.js";
 
