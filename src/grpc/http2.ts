@@ -1,7 +1,6 @@
 // Sets limits that grpc-js has no option for, on its internal HTTP/2 server.
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { Server } from "@grpc/grpc-js";
-import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import { type ApiError, grpcStatusOf, serviceOverloaded } from "../errors.js";
 import { mintId } from "../ids.js";
 import type { Connections } from "../overload/connections.js";
@@ -9,6 +8,7 @@ import type { LoadShedder } from "../overload/event-loop.js";
 import type { Limits } from "../overload/limits.js";
 import type { MemoryBudget } from "../overload/memory-budget.js";
 import type { ShedCounter } from "../overload/shed-counter.js";
+import { alwaysServed, prepareResponse } from "../overload/shed-response.js";
 import { toStatusBytes } from "../rpc/status.js";
 import { type ServeStream, takeStreams } from "./internals.js";
 import { headersForGrpcJs, type RawHeaders } from "./request-headers.js";
@@ -59,7 +59,7 @@ export function limitServer(
   const dispatchOrShed: ServeStream = (stream, headers, flags, rawHeaders) => {
     const open = streams.of(stream);
     if (open === undefined || stream.closed) return; // the client has already reset it
-    if (!headers[":path"]?.startsWith(neverShed) && !guard.accepts()) {
+    if (!alwaysServed.grpc.has(headers[":path"] ?? "") && !guard.accepts()) {
       shedding.count("event_loop");
       respondOverloaded(stream);
       open.discard();
@@ -77,14 +77,9 @@ export function limitServer(
   };
 }
 
-/** Health checks are never shed: their result matters most under overload. */
-const neverShed = `/${Health.typeName}/`;
-
 /** Prepares an error response that bypasses grpc-js. Everything except the request id is encoded only once. */
 function prepareErrorResponse(error: ApiError): (stream: ServerHttp2Stream) => void {
-  const sampleId = mintId("req");
-  const details = Buffer.from(toStatusBytes(error, sampleId));
-  const idOffset = details.indexOf(sampleId);
+  const details = prepareResponse((requestId) => toStatusBytes(error, requestId));
   const commonHeaders = {
     ":status": 200,
     "content-type": "application/grpc+proto",
@@ -93,11 +88,10 @@ function prepareErrorResponse(error: ApiError): (stream: ServerHttp2Stream) => v
   };
   return (stream) => {
     const requestId = mintId("req");
-    details.write(requestId, idOffset, "latin1");
     const headers = {
       ...commonHeaders,
       "x-request-id": requestId,
-      "grpc-status-details-bin": details.toString("base64"),
+      "grpc-status-details-bin": details(requestId).toString("base64"),
     };
     stream.respond(headers, { endStream: true });
   };
