@@ -5,6 +5,7 @@ import { status } from "@grpc/grpc-js";
 import { type ApiError, invalidInput, routeNotFound, unsupportedMediaType } from "../errors.js";
 import { mintId } from "../ids.js";
 import type { AccessLog } from "../observe/access-log.js";
+import { causeOf, type GrpcJsErrorCause } from "./internals.js";
 import { compressedRequest } from "./message-reader.js";
 import { acceptedEncoding, errorTrailers, isResponded, responseHeaders } from "./response.js";
 import type { OpenStream } from "./stream-limits.js";
@@ -69,26 +70,16 @@ function toCatalogueError(headers: OutgoingHttpHeaders): ApiError | undefined {
   if (!hasGrpcStatus(headers)) {
     return unsupportedMediaType("This port serves gRPC: send `Content-Type: application/grpc`.");
   }
-  const message = grpcMessageOf(headers);
-  const prefix = Object.keys(errorsByPrefix).find((each) => message.startsWith(each)) ?? "";
-  return errorsByPrefix[prefix]?.();
-}
-
-function grpcMessageOf(headers: OutgoingHttpHeaders): string {
-  return String(headers["grpc-message"]).replaceAll("%20", " ");
+  const cause = causeOf(String(headers["grpc-message"]).replaceAll("%20", " "));
+  return cause && errorsByCause[cause]();
 }
 
 const bodyError = (message: string) => invalidInput([{ location: "body", message }]);
 const notOneMessage = () => bodyError("must contain exactly one gRPC message");
 
-/**
- * The prefixes of the error messages of grpc-js 1.14.7. Check them with every update of grpc-js. Errors about messages
- * that never reach grpc-js are not listed.
- */
-const errorsByPrefix: Readonly<Record<string, () => ApiError>> = {
-  "Received message compressed with unsupported encoding": compressedRequest,
-  "Received no request message": notOneMessage,
-  "Received a second request message": notOneMessage,
-  "Error deserializing request": () => bodyError("is not a valid request message of this method"),
-  "The server does not implement the method": routeNotFound,
+const errorsByCause: Readonly<Record<GrpcJsErrorCause, () => ApiError>> = {
+  compressed: compressedRequest,
+  notOneMessage,
+  undecodable: () => bodyError("is not a valid request message of this method"),
+  unknownMethod: routeNotFound,
 };

@@ -1,23 +1,26 @@
-import type { Http2Server } from "node:http2";
 import { toBinary } from "@bufbuild/protobuf";
 import { logVerbosity, Server, ServerCredentials, type ServerOptions, setLogVerbosity } from "@grpc/grpc-js";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.js";
 import type { Certificates } from "../net/certificates.js";
-import { type SocketSet, stopListening, trackSockets } from "../net/sockets.js";
+import { trackSockets } from "../net/sockets.js";
 import type { AccessLog } from "../observe/access-log.js";
+import { limitConnections } from "../overload/connections.js";
 import { memoizeEncoding } from "../rpc/memoize-encoding.js";
 import { maxMessageBytes, type Procedure } from "../rpc/pipeline.js";
 import { createDispatch } from "./dispatch.js";
 import { addHealth } from "./health.js";
-import { type Http2Limits, http2ServerOf, limitHeaders, limitServer } from "./http2.js";
+import { type Http2Limits, limitServer } from "./http2.js";
+import { limitHeaderList } from "./internals.js";
+import { createListener, listen } from "./listener.js";
 import { addReflection } from "./reflection.js";
 import { frameMessage } from "./response.js";
-import { reloadingCredentials } from "./tls.js";
 import { createUnaryHandler } from "./unary.js";
 
 export interface GrpcPortOptions extends Http2Limits {
   readonly procedures: readonly Procedure[];
+  /** The maximum number of open connections of the port. */
+  readonly maxConnections: number;
   /** Rejects if the service cannot serve. */
   readonly readiness: () => Promise<unknown>;
   /** Undefined: the port does not use TLS. */
@@ -48,15 +51,15 @@ export interface GrpcPort {
 }
 
 /**
- * Creates the gRPC port. grpc-js manages its connections, and serves health and reflection. This process serves the
- * procedures itself, on the HTTP/2 streams of grpc-js.
+ * Creates the gRPC port. Its connections are accepted here. grpc-js manages them from then on, and serves health and
+ * reflection. This process serves the procedures itself, on the HTTP/2 streams of grpc-js.
  */
 export function createGrpcPort(options: GrpcPortOptions): GrpcPort {
-  const { procedures, readiness, certificates, lingerMs, drainMs, logCall } = options;
+  const { procedures, readiness, certificates, limits, lingerMs, drainMs, logCall } = options;
   setLogVerbosity(logVerbosity.NONE); // its errors are returned to us, and we log them once
   const server = new Server(limitsOf(options));
-  limitHeaders(server, options.limits);
-  const oneMessage = { maxMessageBytes, maxMessages: 1, maxChunks: options.limits.maxMessageChunks };
+  limitHeaderList(server, limits.maxHeaderBytes, limits.maxHeaders);
+  const oneMessage = { maxMessageBytes, maxMessages: 1, maxChunks: limits.maxMessageChunks };
   const handlers = new Map(
     procedures.map((procedure) => {
       const { output } = procedure.method;
@@ -72,49 +75,41 @@ export function createGrpcPort(options: GrpcPortOptions): GrpcPort {
       options.shedding.count("event_loop");
       return false;
     };
-    addReflection(server, [...services, Health, ServerReflection], acceptsLoad, options.limits.maxReflectionRequests);
+    addReflection(server, [...services, Health, ServerReflection], acceptsLoad, limits.maxReflectionRequests);
   }
-  const dispatch = createDispatch(handlers, options.reflection, options.limits, logCall);
-
-  let listener: { readonly server: Http2Server; readonly sockets: SocketSet } | undefined;
+  // Without TLS for grpc-js, because a connection is injected after its handshake.
+  const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
+  const listener = createListener(certificates, limits, (connection) => {
+    if (!connection.destroyed) injector.injectConnection(connection);
+  });
+  const sockets = trackSockets(listener);
+  const connections = limitConnections(listener, options.maxConnections, options.shedding);
+  const limited = limitServer(
+    server,
+    connections,
+    options,
+    createDispatch(handlers, options.reflection, limits, logCall),
+  );
 
   return {
-    async listen(address, port) {
-      const hostAndPort = address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
-      const credentials = certificates
-        ? reloadingCredentials(certificates, options.limits)
-        : ServerCredentials.createInsecure();
-      const bound = await new Promise<number>((resolve, reject) => {
-        server.bindAsync(hostAndPort, credentials, (error, port) => {
-          if (error) return reject(error);
-          // In the same tick, because connections accepted earlier would not be limited.
-          limitServer(server, options, dispatch);
-          resolve(port);
-        });
-      });
-      const http2Server = http2ServerOf(server);
-      listener = { server: http2Server, sockets: trackSockets(http2Server) };
-      return bound;
-    },
+    listen: (address, port) => listen(listener, address, port),
     announceShutdown: health.end,
-    stopListening() {
-      if (listener) void stopListening(listener.server);
-    },
-    close() {
+    stopListening: () => void listener.close(),
+    async close() {
       health.end();
-      // grpc-js does not know connections that are just being set up, and would wait until their clients close them.
-      listener?.server.on("session", (session) => session.close());
-      const lingerTimer = setTimeout(() => listener?.sockets.closeUnused(), lingerMs);
-      return new Promise<void>((resolve) => {
-        const drainTimer = setTimeout(() => {
-          server.forceShutdown();
-          resolve();
-        }, drainMs);
-        server.tryShutdown(() => {
-          clearTimeout(drainTimer);
-          resolve();
-        });
-      }).finally(() => clearTimeout(lingerTimer));
+      const allClosed = new Promise<void>((resolve) => listener.close(() => resolve()));
+      // grpc-js sends a GOAWAY on the connections that it knows. Others are just being set up.
+      limited.closeNewSessions();
+      server.tryShutdown(() => {});
+      const lingerTimer = setTimeout(() => sockets.closeUnused(), lingerMs);
+      const drainTimer = setTimeout(() => {
+        server.forceShutdown();
+        for (const socket of sockets) socket.destroy();
+      }, drainMs);
+      await allClosed;
+      clearTimeout(lingerTimer);
+      clearTimeout(drainTimer);
+      limited.end();
     },
   };
 }

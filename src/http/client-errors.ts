@@ -12,10 +12,10 @@ import {
   titleOf,
 } from "../errors.js";
 import { mintId } from "../ids.js";
-import { responseInFlight } from "../net/sockets.js";
 import type { AccessLog } from "../observe/access-log.js";
 import type { Limits } from "../overload/limits.js";
 import { errorBody, errorHeaders, jsonHeaders } from "./json/envelope.js";
+import { responseInFlight } from "./response-in-flight.js";
 
 /** Responds to input that is not HTTP. It never reaches Fastify, so the envelope is written to the bare socket. */
 export function handleClientError(

@@ -1,8 +1,8 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { responseInFlight } from "../net/sockets.js";
 import type { Connections, OpenConnection } from "../overload/connections.js";
 import { callerOf } from "./call.js";
+import { responseInFlight } from "./response-in-flight.js";
 
 /** Tracks which connections of the HTTP port are busy. A connection is idle when no request is in flight on it. */
 export function watchConnections(server: Server, connections: Connections): void {

@@ -1,9 +1,12 @@
 // Graceful shutdown of the HTTP port. Written by hand: libraries, like Node's own close(), close idle connections
 // first, and so break every request that a client is just sending on one.
+import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import { setImmediate as immediately, setTimeout as sleep } from "node:timers/promises";
 import type { FastifyInstance } from "fastify";
-import { responseInFlight, stopListening, trackSockets } from "../net/sockets.js";
+import { trackSockets } from "../net/sockets.js";
+import { closeListeningSocket } from "./internals.js";
+import { responseInFlight } from "./response-in-flight.js";
 
 /** The timeouts of a graceful shutdown. */
 export interface DrainTimes {
@@ -59,6 +62,17 @@ export function drainOnClose(fastify: FastifyInstance, { lingerMs, drainMs }: Dr
       clearInterval(closeIdleTimer);
       clearTimeout(drainTimer);
     });
+  });
+}
+
+/**
+ * Stops accepting connections and keeps the existing ones. Resolves when all connections have ended. It can be called
+ * more than once.
+ */
+export function stopListening(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    server.once("close", resolve);
+    closeListeningSocket(server);
   });
 }
 

@@ -2,6 +2,7 @@ import type { IncomingMessage, RequestListener } from "node:http";
 import type { Socket } from "node:net";
 import type { Limits } from "../overload/limits.js";
 import type { MemoryBudget } from "../overload/memory-budget.js";
+import { closeAndStopParsing } from "./internals.js";
 
 /**
  * Serves the pipelined requests of a connection one at a time: the next starts once the kernel has accepted the
@@ -40,16 +41,6 @@ export function serveSequentially(
       if (socket.writable) serve(request, response);
     }
   };
-}
-
-/**
- * Closes a connection, and stops Node from parsing the rest of its input. Node by itself would parse all input that it
- * has read, possibly a thousand requests, and destroy each with an error of its own. This uses an internal of Node: its
- * parser stops, as after an upgrade to another protocol.
- */
-function closeAndStopParsing(socket: Socket & { readonly parser?: { onIncoming: () => number } | null }): void {
-  if (socket.parser) socket.parser.onIncoming = () => 2;
-  socket.destroy();
 }
 
 /** The memory of Node's objects for a request and its response, without their bytes. */

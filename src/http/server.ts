@@ -13,6 +13,7 @@ import { handleClientError, handleUnsupportedHttp, rejectUnsupportedHttp } from 
 import { connectPlugin } from "./connect/plugin.js";
 import { watchConnections } from "./connections.js";
 import { type DrainTimes, drainOnClose } from "./drain.js";
+import { assertInternals } from "./internals.js";
 import { parseBody } from "./json/body.js";
 import { errorBody, errorHeaders, jsonHeaders, successBody, successMembers } from "./json/envelope.js";
 import { type Route, routesOf } from "./json/routes.js";
@@ -21,6 +22,7 @@ import { pages } from "./pages/index.js";
 import { apiReference } from "./pages/openapi.js";
 import { serveSequentially } from "./pipelining.js";
 import { collectBody, readBody, unreservedBytes } from "./request-body.js";
+import { recordResponse } from "./response-in-flight.js";
 import { type ShedOptions, shedRequests } from "./shed.js";
 import { watchUnreadResponses } from "./unread-responses.js";
 
@@ -42,6 +44,7 @@ export interface HttpPortOptions extends DrainTimes, ShedOptions {
 /** Creates the HTTP port, which serves the HTTP/JSON and Connect protocols. */
 export async function createHttpPort(options: HttpPortOptions): Promise<FastifyInstance> {
   const { procedures, readiness, certificates, limits, memory, docsBase, grpcPort, logCall } = options;
+  assertInternals();
   const server = fastify({
     logger: false,
     return503OnClosing: false, // requests on open connections are still served during shutdown
@@ -54,6 +57,7 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
       const unreadResponses = watchUnreadResponses(memory, limits);
       const server: Server = createHttpServer(
         (request, response) => {
+          recordResponse(request, response);
           collectBody(request, response, memory);
           serve(request, response);
         },

@@ -1,11 +1,12 @@
 import { type IncomingMessage, type RequestListener, type ServerResponse, STATUS_CODES } from "node:http";
 import { serviceOverloaded } from "../errors.js";
 import { mintId } from "../ids.js";
-import { responseInFlight } from "../net/sockets.js";
 import type { LoadShedder } from "../overload/event-loop.js";
 import type { ShedCounter } from "../overload/shed-counter.js";
+import { alwaysServed, prepareResponse } from "../overload/shed-response.js";
 import { noStoreHeaders } from "./call.js";
-import { type ErrorResponse, toErrorResponse } from "./connect/plugin.js";
+import { type ErrorResponse, toErrorResponse } from "./connect/error-response.js";
+import { writeEncoded } from "./internals.js";
 import { errorBody, errorHeaders, jsonHeaders } from "./json/envelope.js";
 
 export interface ShedOptions {
@@ -14,9 +15,6 @@ export interface ShedOptions {
   /** The base of error URLs. A function, because the port may be known only once it is open. */
   readonly docsBase: () => string;
 }
-
-/** Health checks must get a response, above all under overload. */
-const alwaysServed = new Set(["/livez", "/readyz", "/v2/liveness"]);
 
 /**
  * Sheds requests when the process is overloaded, before any work is done for them: before Fastify, before their bodies
@@ -44,8 +42,8 @@ export function shedRequests(
     const isRpc = request.url?.startsWith("/latchkey.") === true;
     const keepAlive = listening();
     if (!isRpc && keepAlive && request.method !== "HEAD" && isNextOnConnection(response)) {
-      prepared ??= prepareResponse(requestId, envelope(requestId), retryHeaders);
-      writeDirectly(response, prepared(requestId));
+      prepared ??= prepareResponse((id) => encodeResponse(id, envelope(id), retryHeaders));
+      writeEncoded(response, prepared(requestId));
       return;
     }
     const { status, headers, body } = (isRpc && toErrorResponse(request, error, requestId)) || envelope(requestId);
@@ -62,7 +60,7 @@ export function shedRequests(
   }
 
   return (request, response) => {
-    if (guard.accepts() || alwaysServed.has(pathOf(request))) serve(request, response);
+    if (guard.accepts() || alwaysServed.http.has(pathOf(request))) serve(request, response);
     else refuse(request, response);
   };
 }
@@ -71,41 +69,24 @@ function pathOf({ url = "" }: IncomingMessage): string {
   return url.split("?", 1)[0] ?? "";
 }
 
-/** Encodes a response once, as sent over the wire. The result copies it for other requests, with another request id. */
-function prepareResponse(
-  id: string,
+/** Encodes a response as it is sent over the wire. */
+function encodeResponse(
+  requestId: string,
   { status, headers, body }: ErrorResponse,
   extraHeaders: Readonly<Record<string, string>>,
-) {
-  const length = `${Buffer.byteLength(body)}`;
+): Buffer {
   const allHeaders = {
     ...headers,
     ...extraHeaders,
-    "x-request-id": id,
-    "content-length": length,
+    "x-request-id": requestId,
+    "content-length": `${Buffer.byteLength(body)}`,
     connection: "keep-alive",
   };
   const lines = Object.entries(allHeaders).map(([name, value]) => `${name}: ${value}`);
-  const template = Buffer.from([`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, ...lines, "", body].join("\r\n"));
-  const idOffsets = [template.indexOf(id), template.lastIndexOf(id)];
-  return (requestId: string) => {
-    const bytes = Buffer.from(template);
-    for (const offset of idOffsets) bytes.write(requestId, offset, "latin1");
-    return bytes;
-  };
+  return Buffer.from([`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, ...lines, "", body].join("\r\n"));
 }
 
 /** Whether this response is the next one on its connection, and the connection stays open after it. */
-function isNextOnConnection(response: ServerResponse): boolean {
-  return response.socket !== null && response.shouldKeepAlive && responseInFlight(response.socket) === response;
-}
-
-/**
- * Writes a whole response to the socket, bypassing Node's response code, which would double the cost of a shed request.
- * This uses internals of Node: the response object is marked as having sent its headers and having no body.
- */
-function writeDirectly(response: ServerResponse, bytes: Buffer): void {
-  Object.assign(response, { _header: "written", _headerSent: true, _hasBody: false });
-  response.socket?.write(bytes);
-  response.end();
+function isNextOnConnection({ socket, shouldKeepAlive }: ServerResponse): boolean {
+  return socket !== null && shouldKeepAlive; // Node assigns the socket to one response at a time
 }

@@ -1,6 +1,4 @@
-import type { ServerResponse } from "node:http";
-import { Server, type Socket } from "node:net";
-import type { Duplex } from "node:stream";
+import type { Server, Socket } from "node:net";
 
 /** The open connections of a server. A TLS connection is a socket of its own, on top of another. */
 export interface SocketSet extends Iterable<Socket> {
@@ -23,20 +21,4 @@ export function trackSockets(server: Server): SocketSet {
       for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy();
     },
   };
-}
-
-/**
- * Stops accepting connections and keeps the existing ones: the close() of an HTTP server would also end idle ones.
- * Resolves when all connections have ended. It can be called more than once.
- */
-export function stopListening(server: Server): Promise<void> {
-  return new Promise((resolve) => {
-    server.once("close", resolve);
-    Server.prototype.close.call(server);
-  });
-}
-
-/** The response in flight on a connection. It is a private field of Node's socket; no public API has it. */
-export function responseInFlight(socket: Duplex): ServerResponse | undefined {
-  return (socket as Duplex & { readonly _httpMessage?: ServerResponse | null })._httpMessage ?? undefined;
 }

@@ -1,9 +1,8 @@
 import { create, type DescMessage, type Message, toBinary } from "@bufbuild/protobuf";
 import { anyPack, durationFromMs } from "@bufbuild/protobuf/wkt";
-import { ConnectError } from "@connectrpc/connect";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
-import { type ApiError, grpcStatusOf, pathOf, reasonOf, retryAfterMsOf, retryAfterOf } from "../errors.js";
+import { type ApiError, grpcStatusOf, pathOf, reasonOf, retryAfterMsOf } from "../errors.js";
 
 /** An error as google.rpc.Status bytes, for gRPC's `grpc-status-details-bin`. */
 export function toStatusBytes(error: ApiError, requestId: string): Uint8Array {
@@ -12,20 +11,14 @@ export function toStatusBytes(error: ApiError, requestId: string): Uint8Array {
   return toBinary(StatusSchema, status);
 }
 
-/** An error as a ConnectError, with the same details. */
-export function toConnectError(error: ApiError, requestId: string): ConnectError {
-  const retryAfter = retryAfterOf(error);
-  const metadata = { "x-request-id": requestId, ...(retryAfter && { "retry-after": retryAfter }) };
-  return new ConnectError(error.detail, grpcStatusOf(error.code), metadata, detailsOf(error, requestId));
-}
-
-interface Detail {
+/** A message in the details of an error. */
+export interface Detail {
   readonly desc: DescMessage;
   readonly value: Message;
 }
 
 /** The machine-readable details of an error: its code, the invalid fields, and when to retry. */
-function detailsOf(error: ApiError, requestId: string): Detail[] {
+export function detailsOf(error: ApiError, requestId: string): Detail[] {
   const { code, options } = error;
   const details: Detail[] = [];
   const add = (desc: DescMessage, value: Message) => details.push({ desc, value });

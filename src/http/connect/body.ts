@@ -1,10 +1,14 @@
+import type { IncomingMessage } from "node:http";
 import {
   type DescField,
   type DescMessage,
   fromJson,
   type JsonObject,
   type JsonValue,
+  type Message,
   ScalarType,
+  toBinary,
+  toJsonString,
 } from "@bufbuild/protobuf";
 import { type FieldError, invalidInput, isEnough, payloadTooLarge, unsupportedCompression } from "../../errors.js";
 import { readBinary } from "../../rpc/decode-binary.js";
@@ -18,14 +22,31 @@ export interface BodyFormat {
   readonly codec: "json" | "proto";
 }
 
-/**
- * Refuses a body that Connect could not decode, before Connect reads it. Connect's own error would name internal types
- * and have none of our error details.
- */
-export function refuseUndecodable(schema: DescMessage, { framed, codec }: BodyFormat, body: Buffer): void {
+/** The content types of both protocols. JSON is UTF-8, with or without a charset parameter. */
+const contentTypes = /^application\/(?:(grpc-web)|(grpc-web\+)?(?:proto|(json)(?:; ?charset=utf-?8)?))$/i;
+
+/** The format of the body of an RPC; undefined if its content type belongs to none of the RPC protocols. */
+export function formatOf({ headers }: Pick<IncomingMessage, "headers">): BodyFormat | undefined {
+  const [match, grpcWeb, grpcWebPrefix, json] = contentTypes.exec(headers["content-type"] ?? "") ?? [];
+  if (match === undefined) return undefined;
+  return { framed: (grpcWeb ?? grpcWebPrefix) !== undefined, codec: json === undefined ? "proto" : "json" };
+}
+
+/** Decodes a request. Throws `invalid_input` if it is malformed or exceeds the limits of a request. */
+export function decodeBody(schema: DescMessage, { framed, codec }: BodyFormat, body: Buffer): Message {
   const message = framed ? unframe(body) : body;
-  if (codec === "json") refuseBadJson(schema, message);
-  else readBinary(schema, message);
+  return codec === "json" ? readJson(schema, message) : readBinary(schema, message);
+}
+
+/** The content type of a response. */
+export function contentTypeOf({ framed, codec }: BodyFormat): string {
+  return `application/${framed ? "grpc-web+" : ""}${codec}`;
+}
+
+/** Encodes a response. gRPC-Web has its trailers in a second frame. */
+export function encodeBody(schema: DescMessage, { framed, codec }: BodyFormat, message: Message): Buffer {
+  const bytes = codec === "json" ? Buffer.from(toJsonString(schema, message)) : Buffer.from(toBinary(schema, message));
+  return framed ? Buffer.concat([prefix(0, bytes), bytes, succeeded]) : bytes;
 }
 
 /**
@@ -34,11 +55,24 @@ export function refuseUndecodable(schema: DescMessage, { framed, codec }: BodyFo
  *
  * @param headers of the request
  */
-export function refuseCompressed({ framed }: BodyFormat, headers: NodeJS.Dict<string | string[]>): void {
+export function refuseCompressed({ framed }: BodyFormat, headers: IncomingMessage["headers"]): void {
   const header = framed ? "grpc-encoding" : "content-encoding";
   const encoding = headers[header] ?? "identity";
   if (String(encoding).toLowerCase() !== "identity") throw unsupportedCompression(header);
 }
+
+/** The first byte of a frame: its message is compressed, or it contains trailers. */
+const compressedFlag = 1;
+const trailersFlag = 0x80;
+
+function prefix(flags: number, { length }: Buffer): Buffer {
+  const bytes = Buffer.of(flags, 0, 0, 0, 0);
+  bytes.writeUInt32BE(length, 1);
+  return bytes;
+}
+
+const okTrailers = Buffer.from("grpc-status: 0\r\n");
+const succeeded = Buffer.concat([prefix(trailersFlag, okTrailers), okTrailers]);
 
 /** gRPC-Web puts one byte of flags and four bytes of length before the message. A unary call has one message. */
 function unframe(frame: Buffer): Buffer {
@@ -51,13 +85,11 @@ function unframe(frame: Buffer): Buffer {
   return frame.subarray(5);
 }
 
-/** The first byte of a frame whose message is compressed. */
-const compressedFlag = 1;
-
-function refuseBadJson(schema: DescMessage, body: Buffer): void {
+function readJson(schema: DescMessage, body: Buffer): Message {
   const json = parseStrictJson(body) as JsonValue;
   if (typeof json !== "object" || json === null || Array.isArray(json)) throw invalidBody("must be a JSON object");
-  if (isDecodable(schema, json)) return;
+  const message = decodeJson(schema, json);
+  if (message !== undefined) return message;
   const errors: FieldError[] = [];
   for (const [name, value] of Object.entries(json)) {
     if (!isEnough(errors)) collectFieldErrors(schema, name, value, errors);
@@ -67,8 +99,8 @@ function refuseBadJson(schema: DescMessage, body: Buffer): void {
 
 /**
  * Decodes each field, and each list item, by itself. This finds all errors at once and reports them under the names
- * that the caller used. The message states the type of the field. Connect's own message quotes the value, which may be
- * a secret in the wrong field.
+ * that the caller used. The message states the type of the field. That of the decoder quotes the value, which may be a
+ * secret in the wrong field.
  */
 function collectFieldErrors(schema: DescMessage, name: string, value: JsonValue, errors: FieldError[]): void {
   const field = schema.fields.find(({ jsonName, name: protoName }) => name === jsonName || name === protoName);
@@ -85,7 +117,7 @@ function collectFieldErrors(schema: DescMessage, name: string, value: JsonValue,
   const itemParts: [string, JsonValue][] = items.map((item, index) => [`${name}[${index}]`, [item]]);
   for (const [location, part] of itemParts.length > 0 ? itemParts : [[name, value] as const]) {
     if (isEnough(errors)) return;
-    if (isDecodable(schema, { [name]: part })) continue;
+    if (decodeJson(schema, { [name]: part }) !== undefined) continue;
     errors.push({ location, message: `cannot be read as ${typeNameOf(field)}` });
   }
 }
@@ -95,12 +127,12 @@ function typeNameOf(field: DescField): string {
   return kind ?? (field.scalar === undefined ? "documented" : ScalarType[field.scalar].toLowerCase());
 }
 
-function isDecodable(schema: DescMessage, json: JsonObject): boolean {
+/** Undefined if it has an unknown field, or a value of another type. */
+function decodeJson(schema: DescMessage, json: JsonObject): Message | undefined {
   try {
-    fromJson(schema, json);
-    return true;
+    return fromJson(schema, json);
   } catch {
-    return false;
+    return undefined;
   }
 }
 

@@ -12,8 +12,8 @@ import {
   type LatchkeyErrorCode,
   type LatchkeyErrorType,
 } from "../../../src/client/client.js";
-import { ApiError, errorCodes, pathOf } from "../../../src/errors.js";
-import { toConnectError } from "../../../src/rpc/status.js";
+import { ApiError, errorCodes, grpcStatusOf, pathOf } from "../../../src/errors.js";
+import { detailsOf } from "../../../src/rpc/status.js";
 import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
 
 let app: TestApp;
@@ -114,7 +114,8 @@ describe("the errors of a client", () => {
   };
 
   it.each(errorCodes.map((code) => [pathOf(code), code] as const))("identify %s by its name", async (path, code) => {
-    const sent = toConnectError(new ApiError(code, "What happened."), "req_1");
+    const apiError = new ApiError(code, "What happened.");
+    const sent = new ConnectError(apiError.detail, grpcStatusOf(code), undefined, detailsOf(apiError, "req_1"));
     const error = await errorOf(failing(sent).keys.listKeys({}));
     expect(isLatchkeyError(error, path as LatchkeyErrorType)).toBe(true);
     expect(isLatchkeyError(error, path.split("/")[1] as LatchkeyErrorCode)).toBe(true);
