@@ -14,8 +14,8 @@ import {
   expectSuccess,
   type HttpResponse,
 } from "../support/clients/http-requests.js";
+import { toRequestMessage } from "../support/clients/messages.js";
 import { openTestApp, type TestApp } from "../support/harness.js";
-import { toRequestMessage } from "./messages.js";
 
 // Each case was found by the fuzzer.
 

@@ -3,11 +3,11 @@ import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { succeed } from "../support/calls.js";
+import { errorTable } from "../support/clients/outcome.js";
 import { headerOf, openWire, type Wire, type WireClient, type WireResponse } from "../support/clients/wire.js";
 import { openTestApp, operatorKey, type TestApp } from "../support/harness.js";
+import { type Rpc, requestOf, rpcs, type Things } from "../support/rpcs.js";
 import { type Caller, type Cast, callersOf, castCallers } from "./callers.js";
-import { errorTable } from "./outcome.js";
-import { type Rpc, requestOf, rpcs, type Things } from "./rpcs.js";
 
 let app: TestApp;
 let wire: Wire;

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { readAnswer, sendRequest } from "../support/clients/http.js";
 import { operatorKey } from "../support/harness.js";
-import type { Answers } from "./answers.js";
+import type { HttpRoute } from "../support/operations.js";
+import type { Answers } from "../support/responses.js";
 import { openContract } from "./cases.js";
-import type { HttpRoute } from "./operations.js";
 import { openScene } from "./scene.js";
 
 const contract = openContract();

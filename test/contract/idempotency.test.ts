@@ -5,8 +5,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import type { HeaderLines } from "../support/clients/protocol-client.js";
 import { operatorKey } from "../support/harness.js";
+import { idempotentOperations, keyOperations, operationOf, operatorOperations } from "../support/operations.js";
 import { allProtocols, openContract } from "./cases.js";
-import { idempotentOperations, keyOperations, operationOf, operatorOperations } from "./operations.js";
 import { credentialFor, newCall, newKey, withKey } from "./retries.js";
 import { openScene } from "./scene.js";
 

@@ -1,11 +1,11 @@
 import type postgres from "postgres";
 import { describe, expect, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
+import type { Outcome } from "../support/clients/outcome.js";
 import type { CallRequest } from "../support/clients/protocol-client.js";
-import type { Answers } from "./answers.js";
+import type { OperationName } from "../support/operations.js";
+import type { Answers } from "../support/responses.js";
 import { allProtocols, openContract } from "./cases.js";
-import type { OperationName } from "./operations.js";
-import type { Outcome } from "./outcome.js";
 import { openScene } from "./scene.js";
 
 const contract = openContract();

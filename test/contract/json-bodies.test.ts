@@ -2,10 +2,10 @@ import { type DescMessage, fromBinary } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { readAnswer } from "../support/clients/http.js";
+import { requestIdForm } from "../support/clients/outcome.js";
 import { operatorKey } from "../support/harness.js";
+import { type OperationName, operationOf } from "../support/operations.js";
 import { openContract } from "./cases.js";
-import { type OperationName, operationOf } from "./operations.js";
-import { requestIdForm } from "./outcome.js";
 import { openScene, type Scene } from "./scene.js";
 
 const contract = openContract();

@@ -1,5 +1,5 @@
 import type { CallRequest } from "../support/clients/protocol-client.js";
-import type { Answers, KeyResponse } from "./answers.js";
+import type { Answers, KeyResponse } from "../support/responses.js";
 import type { Scene } from "./scene.js";
 
 /** A day, in milliseconds. */

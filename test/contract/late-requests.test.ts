@@ -6,8 +6,8 @@ import { succeed } from "../support/calls.js";
 import type { CallRequest } from "../support/clients/protocol-client.js";
 import { openWire, type SendOptions, type Wire, type WireClient } from "../support/clients/wire.js";
 import { createDatabase, openTestApp, type TestApp } from "../support/harness.js";
+import { type Rpc, requestOf, rpcs } from "../support/rpcs.js";
 import { createVictim, revocations, type Victim } from "./revocations.js";
-import { type Rpc, requestOf, rpcs } from "./rpcs.js";
 
 let app: TestApp;
 let wire: Wire;

@@ -3,8 +3,8 @@ import { openSql } from "../../commands/open-sql.js";
 import type { CallRequest } from "../support/clients/protocol-client.js";
 import { operatorKey } from "../support/harness.js";
 import { findPartialChanges } from "../support/integrity.js";
+import type { OperationName } from "../support/operations.js";
 import { allProtocols, openContract } from "./cases.js";
-import type { OperationName } from "./operations.js";
 import type { Scene } from "./scene.js";
 
 const exceeded = "limits/quota_exceeded";

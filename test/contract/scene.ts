@@ -1,9 +1,9 @@
 import { expect } from "vitest";
+import type { Outcome, Refusal } from "../support/clients/outcome.js";
 import type { CallerCredential, CallRequest, HeaderLines, ProtocolClient } from "../support/clients/protocol-client.js";
 import { operatorKey } from "../support/harness.js";
-import type { Answers, PaginationResponse } from "./answers.js";
-import type { OperationName } from "./operations.js";
-import type { Outcome, Refusal } from "./outcome.js";
+import type { OperationName } from "../support/operations.js";
+import type { Answers, PaginationResponse } from "../support/responses.js";
 
 /** The clock of the service's database, which tests can advance. */
 export interface Clock {

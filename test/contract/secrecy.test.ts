@@ -1,9 +1,9 @@
 import { describe, expect } from "vitest";
 import type { CallRequest } from "../support/clients/protocol-client.js";
-import type { Answers } from "./answers.js";
+import { keyOperations, type OperationName, operationOf } from "../support/operations.js";
+import type { Answers } from "../support/responses.js";
 import { openContract } from "./cases.js";
 import { createFullKey, readAllSettings } from "./key-settings.js";
-import { keyOperations, type OperationName, operationOf } from "./operations.js";
 import type { Scene } from "./scene.js";
 
 const { everyProtocol } = openContract();

@@ -14,7 +14,7 @@ import { redisInUse } from "../support/clients/verify-calls.js";
 import { headerOf, openWire, type Wire, type WireClient, type WireResponse } from "../support/clients/wire.js";
 import { longRedisTimeouts, openTestApp, type TestApp } from "../support/harness.js";
 import { parseSamples } from "../support/metric-samples.js";
-import { type Rpc, requestOf, rpcs, type Things } from "./rpcs.js";
+import { type Rpc, requestOf, rpcs, type Things } from "../support/rpcs.js";
 
 /** The value of each request field that names a resource, for a resource that may exist in another workspace. */
 const names: Readonly<Record<string, (theirs: Things, rpc: Rpc) => string | undefined>> = {

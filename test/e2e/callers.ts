@@ -8,8 +8,8 @@ import { createConnectTransport, createGrpcTransport, Http2SessionManager } from
 import { Client, credentials, Metadata, type ServiceError } from "@grpc/grpc-js";
 import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
-import { toComparable, toRequestMessage } from "../contract/messages.js";
-import { type OperationName, operationOf } from "../contract/operations.js";
+import { toComparable, toRequestMessage } from "../support/clients/messages.js";
+import { type OperationName, operationOf } from "../support/operations.js";
 
 /** The outcome of a call, as far as the client can know it. */
 export type Outcome =

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { PendingQuery, Sql } from "postgres";
-import type { OperationName } from "../contract/operations.js";
+import type { OperationName } from "../support/operations.js";
 import type { Random } from "../verification/faults/random.js";
 import {
   type Caller,

@@ -1,5 +1,5 @@
-import type { OperationName } from "../contract/operations.js";
 import type { Rules } from "../support/integrity.js";
+import type { OperationName } from "../support/operations.js";
 import type { Random } from "../verification/faults/random.js";
 import type { Caller, CallerKind, Fields, Outcome } from "./callers.js";
 import type { Change, Ledger } from "./ledger.js";

@@ -1,11 +1,11 @@
 import { toBinary } from "@bufbuild/protobuf";
 import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import { expect } from "vitest";
-import { toRequestMessage } from "../contract/messages.js";
-import { type OperationName, operationOf } from "../contract/operations.js";
 import { expectError, post } from "./clients/http-requests.js";
+import { toRequestMessage } from "./clients/messages.js";
 import type { CallRequest } from "./clients/protocol-client.js";
 import type { TestApp } from "./harness.js";
+import { type OperationName, operationOf } from "./operations.js";
 import { startStopwatch } from "./stopwatch.js";
 
 /**

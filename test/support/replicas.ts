@@ -1,10 +1,10 @@
 import { expect } from "vitest";
-import type { Answers } from "../contract/answers.js";
-import type { OperationName } from "../contract/operations.js";
 import { openProtocols } from "./clients/all.js";
 import type { CallRequest, ProtocolClient } from "./clients/protocol-client.js";
 import { openTestApp, type TestApp } from "./harness.js";
 import { readLookups } from "./metrics.js";
+import type { OperationName } from "./operations.js";
+import type { Answers } from "./responses.js";
 
 /** Several services on one database. */
 export interface Replicas {

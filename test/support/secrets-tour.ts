@@ -4,8 +4,8 @@ import { IdentitiesService } from "../../gen/latchkey/v1/identities_service_pb.j
 import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import { mintSecret } from "../../src/keys/secret.js";
-import { toRequestMessage } from "../contract/messages.js";
 import { ask } from "./clients/http-requests.js";
+import { toRequestMessage } from "./clients/messages.js";
 import type { TestApp } from "./harness.js";
 
 /** Every RPC by its HTTP operation name, read from the descriptors so that none is missing. */

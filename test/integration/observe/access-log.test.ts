@@ -1,11 +1,11 @@
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type OperationName, operationOf } from "../../contract/operations.js";
-import { requestIdForm } from "../../contract/outcome.js";
 import { openProtocols, type ProtocolClients } from "../../support/clients/all.js";
 import { ask, createWorkspace, sendBytes } from "../../support/clients/http-requests.js";
+import { requestIdForm } from "../../support/clients/outcome.js";
 import type { CallerCredential, CallRequest } from "../../support/clients/protocol-client.js";
 import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import { type OperationName, operationOf } from "../../support/operations.js";
 
 /** The parsed log lines. */
 const lines: Record<string, unknown>[] = [];

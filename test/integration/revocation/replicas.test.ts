@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { Answers } from "../../contract/answers.js";
 import { createDatabase, operatorKey } from "../../support/harness.js";
 import { readMetric } from "../../support/metrics.js";
 import { openReplicas, type Replicas } from "../../support/replicas.js";
+import type { Answers } from "../../support/responses.js";
 
 // The databases of tests have a short lease time. An installation has the default.
 describe.each([

@@ -5,7 +5,7 @@ import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { BadRequestSchema, ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
 import { type Status, StatusSchema } from "../../../gen/google/rpc/status_pb.js";
 import { type ApiErrorCode, catalogue, errorCodes, grpcStatusOf, pathOf, reasonOf } from "../../../src/errors.js";
-import { toComparable } from "../../contract/messages.js";
+import { toComparable } from "../../support/clients/messages.js";
 import type { Operation } from "./operations.js";
 import type { Answer } from "./send.js";
 

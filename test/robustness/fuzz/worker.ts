@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { fromBinary } from "@bufbuild/protobuf";
-import { toComparable } from "../../contract/messages.js";
+import { toComparable } from "../../support/clients/messages.js";
 import type { Case } from "./cases.js";
 import { encode, type Input } from "./kind.js";
 import { type Operation, operationNamed } from "./operations.js";

@@ -3,10 +3,10 @@ import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { mintSecret } from "../../../src/keys/secret.js";
-import type { OperationName } from "../../contract/operations.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
+import type { OperationName } from "../../support/operations.js";
 import { openConnect, openGrpc, openHttp, type ProtocolClient } from "../soak/protocol-clients.js";
 
 interface Tenant {

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { get, type IncomingMessage } from "node:http";
-import type { OperationName } from "../../contract/operations.js";
+import type { OperationName } from "../../support/operations.js";
 import type { Random } from "../../verification/faults/random.js";
 import { openConnect, openGrpc, openHttp, type ProtocolClient } from "./protocol-clients.js";
 import type { Fixture } from "./scene.js";

@@ -2,8 +2,8 @@ import { once } from "node:events";
 import { Agent, type IncomingMessage, request as send } from "node:http";
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
-import { toRequestMessage } from "../../contract/messages.js";
-import { type OperationName, operationOf } from "../../contract/operations.js";
+import { toRequestMessage } from "../../support/clients/messages.js";
+import { type OperationName, operationOf } from "../../support/operations.js";
 
 /** The result of a call: the fields of the response, or the name of a gRPC status, also for the other protocols. */
 export type Answer =

@@ -4,9 +4,9 @@ import { Client, credentials, Metadata, type ServiceError } from "@grpc/grpc-js"
 import { expect } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
 import { type Status, StatusSchema } from "../../../gen/google/rpc/status_pb.js";
-import { toComparable, toRequestMessage } from "../../contract/messages.js";
-import { type OperationName, operationOf } from "../../contract/operations.js";
-import { type Outcome, requestIdForm, type Success, toRefusal } from "../../contract/outcome.js";
+import { type OperationName, operationOf } from "../operations.js";
+import { toComparable, toRequestMessage } from "./messages.js";
+import { type Outcome, requestIdForm, type Success, toRefusal } from "./outcome.js";
 import { type CallerCredential, type HeaderLines, headersOf, type ProtocolClient } from "./protocol-client.js";
 
 /** A gRPC client that can also send bytes that are not a message. */

@@ -1,7 +1,7 @@
 import { expect } from "vitest";
-import { type HttpRoute, operationOf } from "../../contract/operations.js";
-import { errorTable, type Outcome, requestIdForm, type Success } from "../../contract/outcome.js";
 import { keep } from "../artifacts.js";
+import { type HttpRoute, operationOf } from "../operations.js";
+import { errorTable, type Outcome, requestIdForm, type Success } from "./outcome.js";
 import { type CallerCredential, type HeaderLines, headersOf, type ProtocolClient } from "./protocol-client.js";
 
 const typeForm = /^(http:\/\/127\.0\.0\.1:\d+)\/api-reference\/errors-v2\/service\/([a-z]+\/[a-z_]+)$/;

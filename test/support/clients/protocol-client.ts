@@ -1,5 +1,5 @@
-import type { OperationName } from "../../contract/operations.js";
-import type { Outcome } from "../../contract/outcome.js";
+import type { OperationName } from "../operations.js";
+import type { Outcome } from "./outcome.js";
 
 /** A key's secret, the operator's credential, or the raw values of the Authorization headers; `[]` sends none. */
 export type CallerCredential = string | readonly string[];

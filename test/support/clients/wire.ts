@@ -6,11 +6,11 @@ import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { expect } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
-import { toRequestMessage } from "../../contract/messages.js";
-import type { HttpRoute } from "../../contract/operations.js";
-import { toRefusal } from "../../contract/outcome.js";
-import type { Rpc } from "../../contract/rpcs.js";
+import type { HttpRoute } from "../operations.js";
+import type { Rpc } from "../rpcs.js";
 import { readAnswer } from "./http.js";
+import { toRequestMessage } from "./messages.js";
+import { toRefusal } from "./outcome.js";
 import type { CallRequest } from "./protocol-client.js";
 
 /** A response as it was sent: headers, then trailers, in their order. */

@@ -6,11 +6,11 @@ import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { project } from "../../../commands/project.js";
-import type { Answers } from "../../contract/answers.js";
-import type { OperationName } from "../../contract/operations.js";
 import { openProtocols, type ProtocolClients } from "../../support/clients/all.js";
 import type { CallRequest, ProtocolClient } from "../../support/clients/protocol-client.js";
 import { createDatabase, operatorKey } from "../../support/harness.js";
+import type { OperationName } from "../../support/operations.js";
+import type { Answers } from "../../support/responses.js";
 import { openReplica, type Replica } from "../faults/replica.js";
 
 /** A replica whose time of day may differ from the database's, which is also the test's own. */
