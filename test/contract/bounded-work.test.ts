@@ -3,9 +3,9 @@ import { maxMessageBytes } from "../../src/rpc/pipeline.js";
 import { largeBodies } from "../robustness/fuzz/large-bodies.js";
 import { operationNamed } from "../robustness/fuzz/operations.js";
 import { readOutcome } from "../robustness/fuzz/outcome.js";
-import { createSender, type Sender } from "../robustness/fuzz/send.js";
-import { protocolNames, sentTo } from "../robustness/fuzz/sent.js";
 import { createWorkspace } from "../support/clients/http-requests.js";
+import { createSender, type Sender } from "../support/clients/raw-client.js";
+import { protocolNames, sentTo } from "../support/clients/raw-request.js";
 import { openTestApp, type TestApp } from "../support/harness.js";
 import { watchLoop, workUnit } from "../support/loop-watch.js";
 

@@ -5,10 +5,10 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { encode } from "../robustness/fuzz/kind.js";
 import { operationNamed } from "../robustness/fuzz/operations.js";
 import { type Outcome, readOutcome } from "../robustness/fuzz/outcome.js";
-import { type Answer, createSender, type Sender } from "../robustness/fuzz/send.js";
-import { frame, type Headers, type Sent, sentTo } from "../robustness/fuzz/sent.js";
-import { callWithHeaders } from "../robustness/overload/bare-grpc.js";
 import { createWorkspace } from "../support/clients/http-requests.js";
+import { callWithHeaders } from "../support/clients/http2-frames.js";
+import { type Answer, createSender, type Sender } from "../support/clients/raw-client.js";
+import { frame, type Headers, type Sent, sentTo } from "../support/clients/raw-request.js";
 import { openTestApp, type TestApp } from "../support/harness.js";
 
 /** The parsed lines of the log. */

@@ -2,10 +2,16 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Sql } from "postgres";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
+import {
+  type Caller,
+  type CallerKind,
+  callerKinds,
+  callUntilAvailable,
+  type Target,
+} from "../support/clients/unchecked.js";
 import { createDatabase } from "../support/harness.js";
 import { findPartialChanges } from "../support/integrity.js";
 import { createRandom, type Random } from "../verification/faults/random.js";
-import { type Caller, type CallerKind, callerKinds, callUntilAvailable, type Target } from "./callers.js";
 import { createLedger } from "./ledger.js";
 import { kill, remainingProcesses, until } from "./processes.js";
 import { type RetryCounts, retryCreates } from "./repetitions.js";

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Caller, type CallerKind, callerKinds, type Outcome, type Target } from "./callers.js";
+import { type Caller, type CallerKind, callerKinds, type Outcome, type Target } from "../support/clients/unchecked.js";
 import { until } from "./processes.js";
 
 /** The outcomes of all calls of one kind of client. */

@@ -10,7 +10,7 @@ import {
   HealthCheckRequestSchema,
   HealthCheckResponse_ServingStatus as Serving,
 } from "../../gen/grpc/health/v1/health_pb.js";
-import type { Target } from "./callers.js";
+import type { Target } from "../support/clients/unchecked.js";
 
 /** An observation of a readiness or health client. */
 export type Observation = "ready" | "not ready" | "refused" | "disconnected";

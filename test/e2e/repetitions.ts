@@ -1,7 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
 import type { PendingQuery, Sql } from "postgres";
-import type { OperationName } from "../support/operations.js";
-import type { Random } from "../verification/faults/random.js";
 import {
   type Caller,
   type CallerKind,
@@ -10,7 +8,9 @@ import {
   type Fields,
   type Outcome,
   type Target,
-} from "./callers.js";
+} from "../support/clients/unchecked.js";
+import type { OperationName } from "../support/operations.js";
+import type { Random } from "../verification/faults/random.js";
 
 /** A create call that was sent with an Idempotency-Key. */
 export interface Create {

@@ -1,7 +1,7 @@
+import type { Caller, CallerKind, Fields, Outcome } from "../support/clients/unchecked.js";
 import type { Rules } from "../support/integrity.js";
 import type { OperationName } from "../support/operations.js";
 import type { Random } from "../verification/faults/random.js";
-import type { Caller, CallerKind, Fields, Outcome } from "./callers.js";
 import type { Change, Ledger } from "./ledger.js";
 import type { Create } from "./repetitions.js";
 

@@ -3,11 +3,11 @@ import { afterAll, beforeAll, beforeEach, describe, expect, inject, it, onTestFi
 import { createRequestCounter } from "../../../src/rate-limit/counter.js";
 import { noCache } from "../../../src/storage/redis/client.js";
 import { ask, createWorkspace, expectSuccess } from "../../support/clients/http-requests.js";
+import { callers } from "../../support/clients/rate-limit-headers.js";
 import { redisInUse } from "../../support/clients/verify-calls.js";
 import { longRedisTimeouts, openTestApp, redisAt, type TestApp } from "../../support/harness.js";
 import { type BackendProxy, openProxy } from "../../support/proxy.js";
 import { findServer, startCluster } from "../../support/redis-nodes.js";
-import { callers } from "./callers.js";
 
 const rateLimit = { requests: 1_000, windowSeconds: 600 };
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import { type CallOutcome, callGrpc, callHttp, medianMs } from "../../support/answered.js";
 import { type BehindProxy, openBehindProxy } from "../../support/behind-proxy.js";
 import { ask } from "../../support/clients/http-requests.js";
+import { type CallOutcome, callGrpc, callHttp, medianMs } from "../../support/clients/timed-calls.js";
 import { disable } from "../../support/clients/verify-calls.js";
 import { operatorKey } from "../../support/harness.js";
 import { readMetric } from "../../support/metrics.js";

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { type CallOutcome, callGrpc, callHttp } from "../../support/answered.js";
 import { type BehindProxy, openBehindProxy } from "../../support/behind-proxy.js";
 import { ask } from "../../support/clients/http-requests.js";
+import { type CallOutcome, callGrpc, callHttp } from "../../support/clients/timed-calls.js";
 import { operatorKey } from "../../support/harness.js";
 import { startStopwatch } from "../../support/stopwatch.js";
 

@@ -14,10 +14,10 @@ import { fairRules } from "../../../src/storage/postgres/shares.js";
 import { encode } from "../../robustness/fuzz/kind.js";
 import { operationNamed } from "../../robustness/fuzz/operations.js";
 import { readOutcome } from "../../robustness/fuzz/outcome.js";
-import { createSender } from "../../robustness/fuzz/send.js";
-import { type StreamSent, sentTo } from "../../robustness/fuzz/sent.js";
-import { callWithHeaders, prefixed } from "../../robustness/overload/bare-grpc.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
+import { callWithHeaders, prefixed } from "../../support/clients/http2-frames.js";
+import { createSender } from "../../support/clients/raw-client.js";
+import { type StreamSent, sentTo } from "../../support/clients/raw-request.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 
 const { createKey, listKeys } = KeysService.method;

@@ -1,8 +1,8 @@
 import fc from "fast-check";
+import { describe, type ProtocolName, type Sent } from "../../support/clients/raw-request.js";
 import type { Draft, Kind } from "./kind.js";
 import { kinds } from "./kinds.js";
 import { type Operation, operations } from "./operations.js";
-import { describe, type ProtocolName, type Sent } from "./sent.js";
 
 /** One test case. */
 export interface Case {

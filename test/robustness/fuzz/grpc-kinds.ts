@@ -1,9 +1,9 @@
 import { gzipSync } from "node:zlib";
 import fc from "fast-check";
+import { frame, type StreamSent, sentTo } from "../../support/clients/raw-request.js";
 import { type Draft, encode, type Input, type Kind } from "./kind.js";
 import type { Operation } from "./operations.js";
 import { resolved, type Template } from "./request.js";
-import { frame, type StreamSent, sentTo } from "./sent.js";
 import { validRequest } from "./valid-requests.js";
 
 const protocols = ["grpc"] as const;

@@ -1,9 +1,9 @@
 import { gzipSync } from "node:zlib";
 import fc from "fast-check";
+import { type BytesSent, type HttpSent, type ProtocolName, sentTo, wireOf } from "../../support/clients/raw-request.js";
 import { corrupted, type Draft, encode, type Input, type Kind } from "./kind.js";
 import type { HttpRoute, Operation } from "./operations.js";
 import { type Request, type Resolve, resolved, type Template } from "./request.js";
-import { type BytesSent, type HttpSent, type ProtocolName, sentTo, wireOf } from "./sent.js";
 import { anyCharacter, validRequest } from "./valid-requests.js";
 
 const protocols: readonly ProtocolName[] = ["http", "connect", "connect-proto", "grpc-web"];

@@ -1,9 +1,9 @@
 import type fc from "fast-check";
+import { type ProtocolName, type Sent, sentTo } from "../../support/clients/raw-request.js";
 import { toProto, toProtoJson } from "./encode.js";
 import { jsonText } from "./json-text.js";
 import type { Operation } from "./operations.js";
 import { type Request, type Resolve, resolved, type Template } from "./request.js";
-import { type ProtocolName, type Sent, sentTo } from "./sent.js";
 
 /** A kind of input: how it deviates, the protocols that can carry it, and the expected response. */
 export interface Kind {

@@ -1,10 +1,16 @@
 import { brotliCompressSync, constants } from "node:zlib";
 import fc from "fast-check";
 import { maxMessageBytes } from "../../../src/rpc/pipeline.js";
+import {
+  type Headers,
+  type ProtocolName,
+  protocolNames,
+  type Sent,
+  sentTo,
+} from "../../support/clients/raw-request.js";
 import { encode, type Kind } from "./kind.js";
 import { largeBodies } from "./large-bodies.js";
 import { resolved } from "./request.js";
-import { type Headers, type ProtocolName, protocolNames, type Sent, sentTo } from "./sent.js";
 import { validRequest } from "./valid-requests.js";
 
 const maxBytes = Math.min(maxMessageBytes, 128 * 1024) - 64;

@@ -6,8 +6,8 @@ import { BadRequestSchema, ErrorInfoSchema } from "../../../gen/google/rpc/error
 import { type Status, StatusSchema } from "../../../gen/google/rpc/status_pb.js";
 import { type ApiErrorCode, catalogue, errorCodes, grpcStatusOf, pathOf, reasonOf } from "../../../src/errors.js";
 import { toComparable } from "../../support/clients/messages.js";
+import type { Answer } from "../../support/clients/raw-client.js";
 import type { Operation } from "./operations.js";
-import type { Answer } from "./send.js";
 
 /** The result of a request: data, or an error of the catalogue. */
 export type Outcome = Accepted | Refused;

@@ -1,10 +1,10 @@
 import { getOption } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { accepts_idempotency_key } from "../../../gen/latchkey/v1/idempotency_pb.js";
+import { type ProtocolName, protocolNames, type Sent, sentTo } from "../../support/clients/raw-request.js";
 import { type CaseContext, type Draft, encode, type Kind } from "./kind.js";
 import type { Operation } from "./operations.js";
 import { resolved, type Template } from "./request.js";
-import { type ProtocolName, protocolNames, type Sent, sentTo } from "./sent.js";
 import { validRequest } from "./valid-requests.js";
 
 /** Valid requests with a valid or invalid Idempotency-Key. */

@@ -1,9 +1,9 @@
 import fc from "fast-check";
+import { createSender } from "../../support/clients/raw-client.js";
+import { protocolNames } from "../../support/clients/raw-request.js";
 import { anyCase, type Case } from "./cases.js";
 import { kinds } from "./kinds.js";
 import { operations } from "./operations.js";
-import { createSender } from "./send.js";
-import { protocolNames } from "./sent.js";
 import { watchCases } from "./slow-cases.js";
 import { findMisstored } from "./stored.js";
 import { createTally, type Tally } from "./tally.js";

@@ -1,6 +1,6 @@
+import type { Sender } from "../../support/clients/raw-client.js";
+import { describe, type Sent } from "../../support/clients/raw-request.js";
 import { watchLoop, workUnit } from "../../support/loop-watch.js";
-import type { Sender } from "./send.js";
-import { describe, type Sent } from "./sent.js";
 
 /** Finds cases that block the event loop for too long. The service runs in this process. */
 export interface SlowCases {

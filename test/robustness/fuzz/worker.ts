@@ -2,14 +2,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { fromBinary } from "@bufbuild/protobuf";
 import { toComparable } from "../../support/clients/messages.js";
+import type { Answer, Sender } from "../../support/clients/raw-client.js";
+import { type ProtocolName, type Sent, sentTo } from "../../support/clients/raw-request.js";
 import type { Case } from "./cases.js";
 import { encode, type Input } from "./kind.js";
 import { type Operation, operationNamed } from "./operations.js";
 import { type Accepted, type Outcome, readOutcome, statusOf } from "./outcome.js";
 import { differences, readingOf } from "./read-back.js";
 import type { PoolName, Request, Resolve } from "./request.js";
-import type { Answer, Sender } from "./send.js";
-import { type ProtocolName, type Sent, sentTo } from "./sent.js";
 import { add, type Tally } from "./tally.js";
 
 /** What is known about an answered request. It is compared with the database afterwards. */

@@ -14,10 +14,10 @@ import {
   type HttpResponse,
   post,
 } from "../../support/clients/http-requests.js";
+import { callHeaders, grpcStatusOf, prefixed } from "../../support/clients/http2-frames.js";
 import { createDatabase, openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
 import { startStopwatch } from "../../support/stopwatch.js";
-import { callHeaders, grpcStatusOf, prefixed } from "./bare-grpc.js";
 
 const { share } = fairRules.operator;
 

@@ -4,9 +4,9 @@ import { connect, type Socket } from "node:net";
 import { status } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { createWorkspace } from "../../support/clients/http-requests.js";
+import { callHeaders, frame, grpcStatusOf, preface, prefixed } from "../../support/clients/http2-frames.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
-import { callHeaders, frame, grpcStatusOf, preface, prefixed } from "./bare-grpc.js";
 
 const maxConnections = 12;
 const rpc = "/latchkey.v1.KeysService/ListKeys";

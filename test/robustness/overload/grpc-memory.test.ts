@@ -18,9 +18,16 @@ import { VerifyKeyRequestSchema } from "../../../gen/latchkey/v1/keys_service_pb
 import { defaultLimits } from "../../../src/overload/limits.js";
 import { maxMessageBytes } from "../../../src/rpc/pipeline.js";
 import { ask, createWorkspace, expectSuccess } from "../../support/clients/http-requests.js";
+import {
+  callHeaders,
+  endCall,
+  framesByStream,
+  grpcStatusOf,
+  openCalls,
+  prefixed,
+} from "../../support/clients/http2-frames.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
-import { callHeaders, endCall, framesByStream, grpcStatusOf, openCalls, prefixed } from "./bare-grpc.js";
 
 const rpc = "/latchkey.v1.KeysService/ListKeys";
 const check = "/grpc.health.v1.Health/Check";

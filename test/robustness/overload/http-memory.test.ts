@@ -16,9 +16,9 @@ import {
   post,
   sendBytes,
 } from "../../support/clients/http-requests.js";
+import { callHeaders, grpcStatusOf, prefixed } from "../../support/clients/http2-frames.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
-import { callHeaders, grpcStatusOf, prefixed } from "./bare-grpc.js";
 
 const mebibyte = 2 ** 20;
 /** A total budget that a few clients below exceed. */

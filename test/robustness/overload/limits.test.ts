@@ -14,8 +14,8 @@ import { status } from "@grpc/grpc-js";
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { ServerReflectionRequestSchema } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
 import { ask, createWorkspace, expectError, expectSuccess, sendBytes } from "../../support/clients/http-requests.js";
+import { callHeaders, grpcStatusOf, prefixed, resetCalls } from "../../support/clients/http2-frames.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
-import { callHeaders, grpcStatusOf, prefixed, resetCalls } from "./bare-grpc.js";
 
 /** The standard limits with shorter timeouts. */
 const limits = {

@@ -13,9 +13,9 @@ import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
 import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../../gen/grpc/health/v1/health_pb.js";
 import { KeysService } from "../../../gen/latchkey/v1/keys_service_pb.js";
 import { ask, createWorkspace, expectError, expectSuccess } from "../../support/clients/http-requests.js";
+import { callHeaders, grpcStatusOf } from "../../support/clients/http2-frames.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
-import { callHeaders, grpcStatusOf } from "./bare-grpc.js";
 
 /** A service that behaves as overloaded while `busy` is set. */
 let app: TestApp;

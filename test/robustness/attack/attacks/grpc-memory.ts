@@ -3,12 +3,12 @@ import { gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { HealthCheckRequestSchema } from "../../../../gen/grpc/health/v1/health_pb.js";
 import { ServerReflectionRequestSchema } from "../../../../gen/grpc/reflection/v1/reflection_pb.js";
-import { callsWithMessage, oneByteEach, prefixed } from "../../overload/bare-grpc.js";
+import { openSession, openStream, statusOf } from "../../../support/clients/grpc-streams.js";
+import { callsWithMessage, oneByteEach, prefixed } from "../../../support/clients/http2-frames.js";
+import { openSocket } from "../../../support/clients/sockets.js";
 import { type Attack, outcomeOf } from "../attack.js";
 import { describe, startBystander, wasServed } from "../bystander.js";
-import { openSession, openStream, statusOf } from "../grpc-client.js";
 import { fillWithLargeKeys } from "../heavy-keys.js";
-import { openSocket } from "../sockets.js";
 import { measureAttack } from "./http-memory.js";
 
 const listKeys = "/latchkey.v1.KeysService/ListKeys";

@@ -1,10 +1,10 @@
 import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { jsonHeaders, openSlowReader, openSocket, postText, requestText } from "../../../support/clients/sockets.js";
 import { type Attack, type Outcome, outcomeOf } from "../attack.js";
 import { type Bystander, describe, startBystander, wasServed } from "../bystander.js";
 import { fillWithLargeKeys } from "../heavy-keys.js";
 import type { AttackContext } from "../site.js";
-import { jsonHeaders, openSlowReader, openSocket, postText, requestText } from "../sockets.js";
 import { maxAddedMb, type Target } from "../target.js";
 
 /** Measures memory and another tenant's calls while an attack runs. */

@@ -2,11 +2,11 @@ import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { CreateKeyRequestSchema } from "../../../../gen/latchkey/v1/keys_service_pb.js";
-import { prefixed } from "../../overload/bare-grpc.js";
+import { statusOf as grpcStatusOf, openSession, openStream } from "../../../support/clients/grpc-streams.js";
+import { prefixed } from "../../../support/clients/http2-frames.js";
+import { jsonHeaders, openSocket, readUntilQuiet, requestText, statusOf } from "../../../support/clients/sockets.js";
 import { type Attack, outcomeOf } from "../attack.js";
-import { statusOf as grpcStatusOf, openSession, openStream } from "../grpc-client.js";
 import type { AttackContext } from "../site.js";
-import { jsonHeaders, openSocket, readUntilQuiet, requestText, statusOf } from "../sockets.js";
 import { operatorKey, type Target, type Tenant } from "../target.js";
 
 /** A stolen key that is about to be revoked. */

@@ -3,9 +3,16 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { connect as connectTls } from "node:tls";
 import { generate } from "selfsigned";
+import {
+  jsonHeaders,
+  openSocket,
+  postText,
+  readUntilQuiet,
+  requestText,
+  statusOf,
+} from "../../../support/clients/sockets.js";
 import { type Attack, outcomeOf } from "../attack.js";
 import { establishedOn } from "../listening.js";
-import { jsonHeaders, openSocket, postText, readUntilQuiet, requestText, statusOf } from "../sockets.js";
 
 export const oddRequests: Attack = {
   name: "odd-requests",

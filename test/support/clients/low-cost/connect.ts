@@ -1,7 +1,7 @@
 import { fromBinary } from "@bufbuild/protobuf";
-import { ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
-import { type CallResult, inconclusiveCodes, type ProtocolClient } from "./answer.js";
-import { openSocketClient } from "./socket-client.js";
+import { ErrorInfoSchema } from "../../../../gen/google/rpc/error_details_pb.js";
+import { type CallResult, inconclusiveCodes, type ProtocolClient } from "./client.js";
+import { openSocketClient } from "./socket.js";
 
 /** Connect with JSON, over HTTP/1.1. */
 export function openConnectClient(port: number): ProtocolClient {

@@ -6,10 +6,10 @@ import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { ConnectError, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { Client, credentials, Metadata, type ServiceError } from "@grpc/grpc-js";
-import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
-import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
-import { toComparable, toRequestMessage } from "../support/clients/messages.js";
-import { type OperationName, operationOf } from "../support/operations.js";
+import { ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
+import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
+import { type OperationName, operationOf } from "../operations.js";
+import { toComparable, toRequestMessage } from "./messages.js";
 
 /** The outcome of a call, as far as the client can know it. */
 export type Outcome =

@@ -1,12 +1,12 @@
 import { toBinary } from "@bufbuild/protobuf";
 import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import { expect } from "vitest";
-import { expectError, post } from "./clients/http-requests.js";
-import { toRequestMessage } from "./clients/messages.js";
-import type { CallRequest } from "./clients/protocol-client.js";
-import type { TestApp } from "./harness.js";
-import { type OperationName, operationOf } from "./operations.js";
-import { startStopwatch } from "./stopwatch.js";
+import type { TestApp } from "../harness.js";
+import { type OperationName, operationOf } from "../operations.js";
+import { startStopwatch } from "../stopwatch.js";
+import { expectError, post } from "./http-requests.js";
+import { toRequestMessage } from "./messages.js";
+import type { CallRequest } from "./protocol-client.js";
 
 /**
  * The outcome of a call over any protocol, as the name of its gRPC status, and its duration without the delay that a

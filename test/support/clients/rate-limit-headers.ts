@@ -5,11 +5,11 @@ import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/conn
 import { Client, credentials, Metadata, type ServiceError } from "@grpc/grpc-js";
 import { ErrorInfoSchema, RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
-import { post } from "../../support/clients/http-requests.js";
-import { toRequestMessage } from "../../support/clients/messages.js";
-import type { ProtocolName } from "../../support/clients/protocol-client.js";
-import type { TestApp } from "../../support/harness.js";
-import { type OperationName, operationOf } from "../../support/operations.js";
+import type { TestApp } from "../harness.js";
+import { type OperationName, operationOf } from "../operations.js";
+import { post } from "./http-requests.js";
+import { toRequestMessage } from "./messages.js";
+import type { ProtocolName } from "./protocol-client.js";
 
 /** The result code and the rate-limit headers of a call, independent of the protocol. */
 export interface CallResult {

@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { type ClientHttp2Session, type ClientHttp2Stream, connect, type Settings } from "node:http2";
-import { callHeaders } from "../overload/bare-grpc.js";
-import type { AttackContext } from "./site.js";
-import type { Target } from "./target.js";
+import type { AttackContext } from "../../robustness/attack/site.js";
+import type { Target } from "../../robustness/attack/target.js";
+import { callHeaders } from "./http2-frames.js";
 
 /** Opens a plain HTTP/2 connection to the gRPC port. It is closed at the end of the attack. */
 export async function openSession(

@@ -1,7 +1,7 @@
 import { Agent, request } from "node:http";
 import { type ClientHttp2Session, connect as connectHttp2, type IncomingHttpHeaders } from "node:http2";
 import { connect } from "node:net";
-import type { BytesSent, Headers, HttpSent, Sent, StreamSent } from "./sent.js";
+import type { BytesSent, Headers, HttpSent, Sent, StreamSent } from "./raw-request.js";
 
 /** A response of any protocol. */
 export interface Answer {

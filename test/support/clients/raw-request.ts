@@ -1,4 +1,4 @@
-import type { Operation } from "./operations.js";
+import type { Operation } from "../../robustness/fuzz/operations.js";
 
 /** The protocols, with both encodings of Connect. */
 export const protocolNames = ["http", "grpc", "connect", "connect-proto", "grpc-web"] as const;

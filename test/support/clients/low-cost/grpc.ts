@@ -1,9 +1,9 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { Client, credentials, type ServiceError, status } from "@grpc/grpc-js";
-import { ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
-import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
-import { type CallResult, callTimeoutMs, inconclusiveCodes, type ProtocolClient } from "./answer.js";
+import { ErrorInfoSchema } from "../../../../gen/google/rpc/error_details_pb.js";
+import { StatusSchema } from "../../../../gen/google/rpc/status_pb.js";
+import { type CallResult, callTimeoutMs, inconclusiveCodes, type ProtocolClient } from "./client.js";
 
 /** gRPC over one channel that stays open, and reconnects to its replica after each restart. */
 export function openGrpcClient(port: number): ProtocolClient {

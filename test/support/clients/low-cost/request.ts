@@ -1,8 +1,8 @@
 import { type DescMethodUnary, fromJson, type JsonObject, toBinary } from "@bufbuild/protobuf";
 import { Metadata } from "@grpc/grpc-js";
-import { IdentitiesService } from "../../../gen/latchkey/v1/identities_service_pb.js";
-import { KeysService } from "../../../gen/latchkey/v1/keys_service_pb.js";
-import { WorkspacesService } from "../../../gen/latchkey/v1/workspaces_service_pb.js";
+import { IdentitiesService } from "../../../../gen/latchkey/v1/identities_service_pb.js";
+import { KeysService } from "../../../../gen/latchkey/v1/keys_service_pb.js";
+import { WorkspacesService } from "../../../../gen/latchkey/v1/workspaces_service_pb.js";
 
 /** The operations that the tests call, with their HTTP paths. */
 const operations = {

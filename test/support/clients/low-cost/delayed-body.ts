@@ -4,11 +4,11 @@ import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fromBinary } from "@bufbuild/protobuf";
 import { Metadata } from "@grpc/grpc-js";
-import { type CallResult, callTimeoutMs } from "./answer.js";
-import { readConnectResponse } from "./connect-client.js";
-import { readError } from "./grpc-client.js";
-import { readHttpResponse } from "./http-client.js";
-import type { Replica } from "./replica.js";
+import type { Replica } from "../../../verification/faults/replica.js";
+import { type CallResult, callTimeoutMs } from "./client.js";
+import { readConnectResponse } from "./connect.js";
+import { readError } from "./grpc.js";
+import { readHttpResponse } from "./http.js";
 import type { Request } from "./request.js";
 
 /** The result of a call with a delayed body. */
