@@ -4,7 +4,7 @@ import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_de
 import { readAnswer } from "../support/clients/http.js";
 import { requestIdForm } from "../support/clients/outcome.js";
 import { operatorKey } from "../support/harness.js";
-import { type OperationName, operationOf } from "../support/operations.js";
+import { type OperationName, operationOf, pathOf } from "../support/operations.js";
 import { openContract } from "./cases.js";
 import { openScene, type Scene } from "./scene.js";
 
@@ -184,7 +184,7 @@ describe("the Connect protocol refuses the same JSON", () => {
 async function postOverConnect(operation: OperationName, body: string) {
   const scene = await openScene(contract.protocols.connect, contract.clock);
   const { rpc } = operationOf(operation);
-  const response = await post(`/${rpc.parent.typeName}/${rpc.name}`, scene, operation, body);
+  const response = await post(pathOf(rpc), scene, operation, body);
   const { code, details = [] } = (await response.json()) as {
     code: string;
     details?: { type: string; value: string }[];

@@ -4,13 +4,14 @@ import { get as getHttps, Agent as HttpsAgent } from "node:https";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
-import { Client, credentials } from "@grpc/grpc-js";
 import {
   Health,
   HealthCheckRequestSchema,
   HealthCheckResponse_ServingStatus as Serving,
 } from "../../gen/grpc/health/v1/health_pb.js";
+import { openGrpcJs } from "../support/clients/grpc-js.js";
 import type { Target } from "../support/clients/unchecked.js";
+import { pathOf } from "../support/operations.js";
 
 /** An observation of a readiness or health client. */
 export type Observation = "ready" | "not ready" | "refused" | "disconnected";
@@ -47,12 +48,13 @@ export async function pollReadiness(
 
 /** The messages of the health watch on the gRPC port, until the stream ends. */
 export async function watchHealth({ grpcAddress, ca }: Target): Promise<Observation[]> {
-  const channelCredentials = ca ? credentials.createSsl(Buffer.from(ca)) : credentials.createInsecure();
-  const client = new Client(grpcAddress, channelCredentials, { "grpc.use_local_subchannel_pool": 1 });
-  const { name, parent, input, output } = Health.method.watch;
+  const client = openGrpcJs(grpcAddress, ca === undefined ? undefined : { ca }, {
+    "grpc.use_local_subchannel_pool": 1,
+  });
+  const { input, output } = Health.method.watch;
   const request = create(HealthCheckRequestSchema, {});
   const stream = client.makeServerStreamRequest(
-    `/${parent.typeName}/${name}`,
+    pathOf(Health.method.watch),
     (message: typeof request) => Buffer.from(toBinary(input, message)),
     (bytes: Buffer) => fromBinary(output, bytes),
     request,

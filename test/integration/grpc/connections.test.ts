@@ -3,9 +3,10 @@ import { connect as connectHttp2, constants } from "node:http2";
 import { connect, type Socket } from "node:net";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { Client, credentials } from "@grpc/grpc-js";
+import type { Client } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../../gen/grpc/health/v1/health_pb.js";
+import { callUnary, openGrpcJs } from "../../support/clients/grpc-js.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 
 let app: TestApp;
@@ -47,7 +48,7 @@ describe("the gRPC port", () => {
   });
 
   it("serves every call of a grpc-js client while its connections reach their maximum age", async () => {
-    const client = new Client(app.grpcAddress, credentials.createInsecure());
+    const client = openGrpcJs(app.grpcAddress);
     onTestFinished(() => client.close());
     const end = Date.now() + 2_500; // beyond the maximum age of one connection
     while (Date.now() < end) await check(client);
@@ -64,13 +65,9 @@ describe("the gRPC port", () => {
 });
 
 /** Calls Health.Check. */
-function check(client: Client): Promise<void> {
-  const identity = (bytes: Buffer) => bytes;
-  return new Promise((resolve, reject) => {
-    client.makeUnaryRequest("/grpc.health.v1.Health/Check", identity, identity, Buffer.alloc(0), (error) =>
-      error ? reject(error) : resolve(),
-    );
-  });
+async function check(client: Client): Promise<void> {
+  const { error } = await callUnary(client, "/grpc.health.v1.Health/Check", []);
+  if (error) throw error;
 }
 
 function openSocket(): Socket {

@@ -1,12 +1,11 @@
 import { STATUS_CODES } from "node:http";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
-import { type DescMessage, fromBinary, fromJson, type MessageShape } from "@bufbuild/protobuf";
-import { anyUnpack } from "@bufbuild/protobuf/wkt";
+import { fromBinary, fromJson, type MessageShape } from "@bufbuild/protobuf";
 import { BadRequestSchema, ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
-import { type Status, StatusSchema } from "../../../gen/google/rpc/status_pb.js";
 import { type ApiErrorCode, catalogue, errorCodes, grpcStatusOf, pathOf, reasonOf } from "../../../src/errors.js";
 import { toComparable } from "../../support/clients/messages.js";
 import type { Answer } from "../../support/clients/raw-client.js";
+import { findConnectDetail, findDetail, parseStatusDetails } from "../../support/clients/status-details.js";
 import type { Operation } from "./operations.js";
 
 /** The result of a request: data, or an error of the catalogue. */
@@ -103,14 +102,9 @@ function readEnvelope({ rpc, routes }: Operation, response: Answer, json: any): 
 
 // biome-ignore lint/suspicious/noExplicitAny: its shape is checked here.
 function readConnectError(response: Answer, { code, message, details = [] }: any): Refused {
-  const detail = <Schema extends DescMessage>(schema: Schema) => {
-    // biome-ignore lint/suspicious/noExplicitAny: as above.
-    const found = details.find(({ type }: any) => type === schema.typeName);
-    return found && (fromBinary(schema, Buffer.from(found.value, "base64")) as MessageShape<Schema>);
-  };
-  const info = detail(ErrorInfoSchema);
+  const info = findConnectDetail(details, ErrorInfoSchema);
   check(info !== undefined, `no ErrorInfo with ${code}: ${message}`);
-  return toRefused(info, detail(BadRequestSchema), undefined, response.headers["x-request-id"]);
+  return toRefused(info, findConnectDetail(details, BadRequestSchema), undefined, response.headers["x-request-id"]);
 }
 
 function readGrpcWeb(operation: Operation, response: Answer): Outcome {
@@ -139,15 +133,11 @@ function readGrpc({ rpc }: Operation, response: Answer): Outcome {
   }
   const details = response.headers["grpc-status-details-bin"];
   check(details !== undefined, `gRPC status ${status} without details: ${response.headers["grpc-message"]}`);
-  const read = fromBinary(StatusSchema, Buffer.from(details ?? "", "base64"));
+  const read = parseStatusDetails(details ?? "");
   check(read.code === status, `the statuses differ: ${status} and ${read.code}`);
-  const info = detailOf(read, ErrorInfoSchema);
+  const info = findDetail(read, ErrorInfoSchema);
   check(info !== undefined, `no ErrorInfo in the details of ${read.message}`);
-  return toRefused(info, detailOf(read, BadRequestSchema), status, response.headers["x-request-id"]);
-}
-
-function detailOf<Schema extends DescMessage>(status: Status, schema: Schema) {
-  return status.details.map((any) => anyUnpack(any, schema)).find((message) => message !== undefined);
+  return toRefused(info, findDetail(read, BadRequestSchema), status, response.headers["x-request-id"]);
 }
 
 function toRefused(

@@ -11,12 +11,13 @@ import { type AddressInfo, connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { queryObjects } from "node:v8";
 import { create, toBinary } from "@bufbuild/protobuf";
-import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import { type Client, type ServiceError, status } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { ServerReflectionRequestSchema } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
 import { VerifyKeyRequestSchema } from "../../../gen/latchkey/v1/keys_service_pb.js";
 import { defaultLimits } from "../../../src/overload/limits.js";
 import { maxMessageBytes } from "../../../src/rpc/pipeline.js";
+import { callUnary, openGrpcJs } from "../../support/clients/grpc-js.js";
 import { ask, createWorkspace, expectSuccess } from "../../support/clients/http-requests.js";
 import {
   callHeaders,
@@ -26,6 +27,7 @@ import {
   openCalls,
   prefixed,
 } from "../../support/clients/http2-frames.js";
+import { headersOf } from "../../support/clients/protocol-client.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
 
@@ -165,7 +167,7 @@ it("a call beyond the memory budget is UNAVAILABLE for grpc-js, and small calls 
   const small = await openTestApp({ limits: { totalBytes: 2 ** 16, tenantBytes: 2 ** 20 } });
   onTestFinished(() => small.close());
   const { key } = await createWorkspace(small.httpUrl);
-  const client = new Client(small.grpcAddress, credentials.createInsecure());
+  const client = openGrpcJs(small.grpcAddress);
   onTestFinished(() => client.close());
   expect(await unary(client, key, empty)).toBeUndefined();
   const errors = await Promise.all(Array.from({ length: 20 }, () => unary(client, key, large)));
@@ -352,13 +354,8 @@ function callInPieces(message: Buffer, size: number): ClientHttp2Stream {
   return stream;
 }
 
-function unary(client: Client, key: string, message: Buffer, path = rpc): Promise<ServiceError | undefined> {
-  const metadata = new Metadata();
-  metadata.set("authorization", `Bearer ${key}`);
-  const asIs = (bytes: Buffer) => bytes;
-  return new Promise((resolve) => {
-    client.makeUnaryRequest(path, asIs, asIs, message.subarray(5), metadata, (error) => resolve(error ?? undefined));
-  });
+async function unary(client: Client, key: string, message: Buffer, path = rpc): Promise<ServiceError | undefined> {
+  return (await callUnary(client, path, headersOf(key), message.subarray(5))).error;
 }
 
 async function callGrpc(message: Buffer): Promise<number> {

@@ -5,15 +5,17 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
-import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import { type Client, type ServiceError, status } from "@grpc/grpc-js";
 import { pino } from "pino";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
 import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../../gen/grpc/health/v1/health_pb.js";
 import { KeysService } from "../../../gen/latchkey/v1/keys_service_pb.js";
+import { callUnary, openGrpcJs } from "../../support/clients/grpc-js.js";
 import { ask, createWorkspace, expectError, expectSuccess } from "../../support/clients/http-requests.js";
 import { callHeaders, grpcStatusOf } from "../../support/clients/http2-frames.js";
+import { headersOf } from "../../support/clients/protocol-client.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
 
@@ -90,7 +92,7 @@ describe("load shedding: a call that arrives while the process is overloaded", (
   );
 
   it("is UNAVAILABLE for grpc-js, each with its own request id", async () => {
-    const client = new Client(app.grpcAddress, credentials.createInsecure());
+    const client = openGrpcJs(app.grpcAddress);
     const errors = await Promise.all([1, 2, 3].map(() => errorOfGrpcJs(client)));
     client.close();
     expect(errors.map(({ code }) => code)).toEqual(Array(3).fill(status.UNAVAILABLE));
@@ -205,15 +207,9 @@ async function errorOf(transport: Transport): Promise<ConnectError> {
   );
 }
 
-function errorOfGrpcJs(client: Client): Promise<ServiceError> {
-  const asIs = (bytes: Buffer) => bytes;
-  const metadata = new Metadata();
-  metadata.set("authorization", `Bearer ${key}`);
-  return new Promise((resolve, reject) => {
-    client.makeUnaryRequest("/latchkey.v1.KeysService/ListKeys", asIs, asIs, Buffer.alloc(0), metadata, (error) =>
-      error ? resolve(error) : reject(new Error("it was served")),
-    );
-  });
+async function errorOfGrpcJs(client: Client): Promise<ServiceError> {
+  const { error } = await callUnary(client, "/latchkey.v1.KeysService/ListKeys", headersOf(key));
+  return error ?? expect.unreachable("it was served");
 }
 
 async function shedSoFar(): Promise<number> {

@@ -1,5 +1,3 @@
-import type { Operation } from "../../robustness/fuzz/operations.js";
-
 /** The protocols, with both encodings of Connect. */
 export const protocolNames = ["http", "grpc", "connect", "connect-proto", "grpc-web"] as const;
 export type ProtocolName = (typeof protocolNames)[number];
@@ -36,8 +34,20 @@ export interface StreamSent {
 
 export type Sent = HttpSent | BytesSent | StreamSent;
 
+/** The paths of an operation. */
+export interface OperationPaths {
+  readonly routes: readonly { readonly verb: string; readonly path: string }[];
+  /** Its path in gRPC, gRPC-Web and Connect. */
+  readonly rpcPath: string;
+}
+
 /** A well-formed request of a protocol with this body. */
-export function sentTo(protocol: ProtocolName, { routes, rpcPath }: Operation, credential: string, body: Buffer): Sent {
+export function sentTo(
+  protocol: ProtocolName,
+  { routes, rpcPath }: OperationPaths,
+  credential: string,
+  body: Buffer,
+): Sent {
   const authorization = ["authorization", `Bearer ${credential}`] as const;
   if (protocol === "grpc") {
     const headers = [authorization, ["content-type", "application/grpc+proto"], ["te", "trailers"]] as const;

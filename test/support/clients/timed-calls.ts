@@ -1,12 +1,13 @@
 import { toBinary } from "@bufbuild/protobuf";
-import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import { status } from "@grpc/grpc-js";
 import { expect } from "vitest";
 import type { TestApp } from "../harness.js";
-import { type OperationName, operationOf } from "../operations.js";
+import { type OperationName, operationOf, pathOf } from "../operations.js";
 import { startStopwatch } from "../stopwatch.js";
+import { callUnaryOnce } from "./grpc-js.js";
 import { expectError, post } from "./http-requests.js";
 import { toRequestMessage } from "./messages.js";
-import type { CallRequest } from "./protocol-client.js";
+import { type CallRequest, headersOf } from "./protocol-client.js";
 
 /**
  * The outcome of a call over any protocol, as the name of its gRPC status, and its duration without the delay that a
@@ -47,21 +48,11 @@ export async function callGrpc(
   deadlineMs?: number,
 ): Promise<CallOutcome> {
   const { rpc } = operationOf(operation);
-  const client = new Client(app.grpcAddress, credentials.createInsecure());
-  const metadata = new Metadata();
-  metadata.set("authorization", `Bearer ${credential}`);
+  const message = toBinary(rpc.input, toRequestMessage(rpc.input, request));
+  const options = deadlineMs === undefined ? {} : { deadline: Date.now() + deadlineMs };
   const elapsed = startStopwatch();
-  const outcome = await new Promise<string>((resolve) => {
-    client.makeUnaryRequest(
-      `/${rpc.parent.typeName}/${rpc.name}`,
-      (bytes: Uint8Array) => Buffer.from(bytes),
-      (bytes) => bytes,
-      toBinary(rpc.input, toRequestMessage(rpc.input, request)),
-      metadata,
-      deadlineMs === undefined ? {} : { deadline: Date.now() + deadlineMs },
-      (error: ServiceError | null) => resolve(status[error?.code ?? status.OK] ?? ""),
-    );
-  }).finally(() => client.close());
+  const { error } = await callUnaryOnce(app.grpcAddress, pathOf(rpc), headersOf(credential), message, options);
+  const outcome = status[error?.code ?? status.OK] ?? "";
   return { outcome, ms: elapsed() };
 }
 

@@ -2,16 +2,15 @@
 import { Agent, request as httpRequest } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
 import { fromBinary, fromJsonString, toBinary, toJsonString } from "@bufbuild/protobuf";
-import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { expect } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
-import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
-import type { HttpRoute } from "../operations.js";
+import { type HttpRoute, pathOf } from "../operations.js";
 import type { Rpc } from "../rpcs.js";
 import { readAnswer } from "./http.js";
 import { toRequestMessage } from "./messages.js";
 import { toRefusal } from "./outcome.js";
 import type { CallRequest } from "./protocol-client.js";
+import { type ConnectDetail, findConnectDetail, findDetail, parseStatusDetails } from "./status-details.js";
 
 /** A response as it was sent: headers, then trailers, in their order. */
 export interface WireResponse {
@@ -178,10 +177,6 @@ function pairs(raw: readonly string[]): (readonly [string, string])[] {
   return raw.flatMap((name, index) => (index % 2 === 0 ? [[name.toLowerCase(), raw[index + 1] ?? ""] as const] : []));
 }
 
-function pathOf(method: Rpc["method"]): string {
-  return `/${method.parent.typeName}/${method.name}`;
-}
-
 function binary({ input }: Rpc["method"], request: CallRequest): Buffer {
   return Buffer.from(toBinary(input, toRequestMessage(input, request)));
 }
@@ -227,16 +222,13 @@ function readGrpc({ output }: Rpc["method"], response: WireResponse): WireOutcom
   if (grpcCode === 0) {
     return { code: "ok", json: toJsonString(output, fromBinary(output, response.body.subarray(5))) };
   }
-  const details = Buffer.from(headerOf(response, "grpc-status-details-bin") ?? "", "base64");
-  const status = fromBinary(StatusSchema, details);
+  const status = parseStatusDetails(headerOf(response, "grpc-status-details-bin") ?? "");
   expect(status.code).toBe(grpcCode);
-  const unpacked = <Schema extends typeof ErrorInfoSchema | typeof BadRequestSchema>(schema: Schema) =>
-    status.details.map((any) => anyUnpack(any, schema)).find((detail) => detail !== undefined);
   return toRefusal({
     grpcCode,
     message: status.message,
-    info: unpacked(ErrorInfoSchema),
-    badRequest: unpacked(BadRequestSchema),
+    info: findDetail(status, ErrorInfoSchema),
+    badRequest: findDetail(status, BadRequestSchema),
     requestId: headerOf(response, "x-request-id"),
   });
 }
@@ -258,17 +250,13 @@ function readConnect({ output }: Rpc["method"], response: WireResponse): WireOut
   const { code, message, details } = JSON.parse(text) as {
     code: string;
     message: string;
-    details: { type: string; value: string }[];
-  };
-  const unpacked = <Schema extends typeof ErrorInfoSchema | typeof BadRequestSchema>(schema: Schema) => {
-    const found = details.find(({ type }) => type === schema.typeName);
-    return found && fromBinary(schema, Buffer.from(found.value, "base64"));
+    details: ConnectDetail[];
   };
   return toRefusal({
     grpcCode: connectCodes[code] ?? -1,
     message,
-    info: unpacked(ErrorInfoSchema),
-    badRequest: unpacked(BadRequestSchema),
+    info: findConnectDetail(details, ErrorInfoSchema),
+    badRequest: findConnectDetail(details, BadRequestSchema),
     requestId: headerOf(response, "x-request-id"),
   });
 }
