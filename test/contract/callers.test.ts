@@ -4,7 +4,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { succeed } from "../support/calls.js";
 import { errorTable } from "../support/clients/outcome.js";
-import { headerOf, openWire, type Wire, type WireClient, type WireResponse } from "../support/clients/wire.js";
+import type { RawResponse } from "../support/clients/sockets.js";
+import { headerOf, openWire, type Wire, type WireClient } from "../support/clients/wire.js";
 import { openTestApp, operatorKey, type TestApp } from "../support/harness.js";
 import { type Rpc, requestOf, rpcs, type Things } from "../support/rpcs.js";
 import { type Caller, type Cast, callersOf, castCallers } from "./callers.js";
@@ -89,7 +90,7 @@ describe.each(named)("$name, with every kind of caller and protocol", ({ rpc }) 
 });
 
 /** The error code of a response. Checks its status and its WWW-Authenticate challenge against the error table. */
-async function checkedCode(client: WireClient, response: WireResponse): Promise<string> {
+async function checkedCode(client: WireClient, response: RawResponse): Promise<string> {
   const { code } = await client.read(response);
   if (!client.isHttp) return code;
   const { http } = errorTable[code] ?? {};

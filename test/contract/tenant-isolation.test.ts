@@ -10,8 +10,9 @@ import { mintSecret } from "../../src/keys/secret.js";
 import { buildPage, type ListName } from "../../src/pagination.js";
 import { succeed } from "../support/calls.js";
 import { createWorkspace } from "../support/clients/http-requests.js";
+import type { RawResponse } from "../support/clients/sockets.js";
 import { redisInUse } from "../support/clients/verify-calls.js";
-import { headerOf, openWire, type Wire, type WireClient, type WireResponse } from "../support/clients/wire.js";
+import { headerOf, openWire, type Wire, type WireClient } from "../support/clients/wire.js";
 import { longRedisTimeouts, openTestApp, type TestApp } from "../support/harness.js";
 import { parseSamples } from "../support/metric-samples.js";
 import { type Rpc, requestOf, rpcs, type Things } from "../support/rpcs.js";
@@ -172,12 +173,12 @@ async function observe(client: WireClient, rpc: Rpc, { jsonName }: DescField, va
  * times and a secret, so its length differs by chance.
  */
 function comparableResponse(
-  { status, headers, body }: WireResponse,
+  { status, headerLines, body }: RawResponse,
   message: string | undefined,
   value: string,
 ): unknown[] {
   const chance = message === undefined ? ["date"] : ["date", "content-length"];
-  const shown = headers.map(([name, text]) => [name, chance.includes(name) ? "" : decoded(name, text)].join(": "));
+  const shown = headerLines.map(([name, text]) => [name, chance.includes(name) ? "" : decoded(name, text)].join(": "));
   const content = message === undefined ? decodedDetails(body.toString("latin1")) : withoutNewValues(message);
   return [status, ...shown, content].map((text) => {
     return typeof text === "string" ? text.replaceAll(/req_[0-9a-z]{26}/g, "req").replaceAll(value, "value") : text;

@@ -1,7 +1,6 @@
 import { once } from "node:events";
 import { get as getHttp, Agent as HttpAgent, type IncomingMessage } from "node:http";
 import { get as getHttps, Agent as HttpsAgent } from "node:https";
-import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import {
@@ -10,6 +9,7 @@ import {
   HealthCheckResponse_ServingStatus as Serving,
 } from "../../gen/grpc/health/v1/health_pb.js";
 import { openGrpcJs } from "../support/clients/grpc-js.js";
+import { isRefused } from "../support/clients/sockets.js";
 import type { Target } from "../support/clients/unchecked.js";
 import { pathOf } from "../support/operations.js";
 
@@ -69,13 +69,5 @@ export async function watchHealth({ grpcAddress, ca }: Target): Promise<Observat
 
 /** Connects to a port repeatedly; resolves when the connection is refused. */
 export async function firstRefusal(port: number): Promise<void> {
-  for (;;) {
-    const socket = connect(port, "127.0.0.1");
-    const refused = await new Promise<boolean>((resolve) => {
-      socket.once("connect", () => resolve(false)).once("error", () => resolve(true));
-    });
-    socket.destroy();
-    if (refused) return;
-    await sleep(25);
-  }
+  while (!(await isRefused(port))) await sleep(25);
 }

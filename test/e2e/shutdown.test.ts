@@ -6,6 +6,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { callUnary, openGrpcJs } from "../support/clients/grpc-js.js";
 import { headersOf } from "../support/clients/protocol-client.js";
+import { isRefused } from "../support/clients/sockets.js";
 import { createDatabase } from "../support/harness.js";
 import { type Process, remainingProcesses, until } from "./processes.js";
 import {
@@ -284,15 +285,8 @@ async function openConnection(port: number) {
   };
 }
 
-function isClosed(port: number): Promise<true | undefined> {
-  return new Promise((resolve) => {
-    const socket = connect(port, "127.0.0.1");
-    socket.once("connect", () => {
-      socket.destroy();
-      resolve(undefined);
-    });
-    socket.once("error", () => resolve(true));
-  });
+async function isClosed(port: number): Promise<true | undefined> {
+  return (await isRefused(port)) || undefined;
 }
 
 function grpcClient(address: string): Client {

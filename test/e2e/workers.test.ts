@@ -5,6 +5,7 @@ import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { callUnary, openGrpcJs } from "../support/clients/grpc-js.js";
 import { headersOf } from "../support/clients/protocol-client.js";
+import { isRefused } from "../support/clients/sockets.js";
 import { createDatabase } from "../support/harness.js";
 import { readSamples, type Sample, total } from "../support/metric-samples.js";
 import { type Process, remainingProcesses, until } from "./processes.js";
@@ -301,15 +302,8 @@ async function callGrpc(client: Client, path: string, credential: string): Promi
   return error ? "refused" : "ok";
 }
 
-function isClosed(port: number): Promise<true | undefined> {
-  return new Promise((resolve) => {
-    const socket = connect(port, "127.0.0.1");
-    socket.once("connect", () => {
-      socket.destroy();
-      resolve(undefined);
-    });
-    socket.once("error", () => resolve(true));
-  });
+async function isClosed(port: number): Promise<true | undefined> {
+  return (await isRefused(port)) || undefined;
 }
 
 async function readMetrics(service: Service): Promise<Sample[]> {

@@ -1,12 +1,13 @@
 import { once } from "node:events";
 import { connect as connectHttp2, constants } from "node:http2";
-import { connect, type Socket } from "node:net";
+import type { Socket } from "node:net";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import type { Client } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../../gen/grpc/health/v1/health_pb.js";
 import { callUnary, openGrpcJs } from "../../support/clients/grpc-js.js";
+import { openTestSocket } from "../../support/clients/test-connections.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 
 let app: TestApp;
@@ -71,9 +72,5 @@ async function check(client: Client): Promise<void> {
 }
 
 function openSocket(): Socket {
-  const { hostname, port } = new URL(`http://${app.grpcAddress}`);
-  const socket = connect(Number(port), hostname);
-  socket.on("error", () => {});
-  onTestFinished(() => void socket.destroy());
-  return socket;
+  return openTestSocket(app.grpcAddress);
 }

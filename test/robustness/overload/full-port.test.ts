@@ -1,16 +1,18 @@
 import { once } from "node:events";
-import { type ClientHttp2Session, connect as connectHttp2, constants } from "node:http2";
-import { connect, type Socket } from "node:net";
+import { type ClientHttp2Session, constants } from "node:http2";
+import type { Socket } from "node:net";
 import { status } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { callHeaders, grpcFrame, grpcStatusOf } from "../../support/clients/grpc-streams.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
-import { callHeaders, frame, grpcStatusOf, preface, prefixed } from "../../support/clients/http2-frames.js";
+import { frame, preface } from "../../support/clients/http2-frames.js";
+import { openTestSession, openTestSocket } from "../../support/clients/test-connections.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
 
 const maxConnections = 12;
 const rpc = "/latchkey.v1.KeysService/ListKeys";
-const empty = prefixed(Buffer.alloc(0));
+const empty = grpcFrame(Buffer.alloc(0));
 
 let app: TestApp;
 let key: string;
@@ -120,18 +122,11 @@ describe("an idle gRPC connection", () => {
 });
 
 function openSocket(url: string): Socket {
-  const { hostname, port } = new URL(url);
-  const socket = connect(Number(port), hostname);
-  socket.on("error", () => {}).resume();
-  onTestFinished(() => void socket.destroy());
-  return socket;
+  return openTestSocket(url).resume();
 }
 
 function openSession({ grpcAddress }: TestApp = app): ClientHttp2Session {
-  const session = connectHttp2(`http://${grpcAddress}`);
-  session.on("error", () => {});
-  onTestFinished(() => session.destroy());
-  return session;
+  return openTestSession(grpcAddress);
 }
 
 /** A client that reuses its connection. */

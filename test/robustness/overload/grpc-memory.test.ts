@@ -7,7 +7,7 @@ import {
   createServer,
   type Settings,
 } from "node:http2";
-import { type AddressInfo, connect, type Socket } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { queryObjects } from "node:v8";
 import { create, toBinary } from "@bufbuild/protobuf";
@@ -18,16 +18,12 @@ import { VerifyKeyRequestSchema } from "../../../gen/latchkey/v1/keys_service_pb
 import { defaultLimits } from "../../../src/overload/limits.js";
 import { maxMessageBytes } from "../../../src/rpc/pipeline.js";
 import { callUnary, openGrpcJs } from "../../support/clients/grpc-js.js";
+import { callHeaders, grpcFrame, grpcStatusOf } from "../../support/clients/grpc-streams.js";
 import { ask, createWorkspace, expectSuccess } from "../../support/clients/http-requests.js";
-import {
-  callHeaders,
-  endCall,
-  framesByStream,
-  grpcStatusOf,
-  openCalls,
-  prefixed,
-} from "../../support/clients/http2-frames.js";
+import { endCall, framesByStream, openCalls } from "../../support/clients/http2-frames.js";
 import { headersOf } from "../../support/clients/protocol-client.js";
+import { openSocket } from "../../support/clients/sockets.js";
+import { openTestSocket } from "../../support/clients/test-connections.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
 
@@ -35,9 +31,11 @@ const rpc = "/latchkey.v1.KeysService/ListKeys";
 const check = "/grpc.health.v1.Health/Check";
 const watch = "/grpc.health.v1.Health/Watch";
 const reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
-const empty = prefixed(Buffer.alloc(0));
+const empty = grpcFrame(Buffer.alloc(0));
 /** A message of the maximum size, which consists of one unknown field. */
-const large = prefixed(Buffer.concat([Buffer.from([0xfa, 0x3f, 0xfa, 0xff, 0x07]), Buffer.alloc(maxMessageBytes - 6)]));
+const large = grpcFrame(
+  Buffer.concat([Buffer.from([0xfa, 0x3f, 0xfa, 0xff, 0x07]), Buffer.alloc(maxMessageBytes - 6)]),
+);
 /** An unknown field of 10,000 bytes. */
 const tenThousand = Buffer.concat([Buffer.from([0xfa, 0x3f, 0x90, 0x4e]), Buffer.alloc(10_000)]);
 /** The maximum of calls in flight on a gRPC connection. */
@@ -80,14 +78,14 @@ describe("a call with an invalid credential", () => {
 
 describe("a message", () => {
   it("is read in pieces of any size, up to the maximum message size", async () => {
-    expect(await grpcStatusOf(callInPieces(prefixed(Buffer.alloc(500, "\x80\x01")), 1))).toBe(status.INVALID_ARGUMENT);
+    expect(await grpcStatusOf(callInPieces(grpcFrame(Buffer.alloc(500, "\x80\x01")), 1))).toBe(status.INVALID_ARGUMENT);
     expect(await grpcStatusOf(callInPieces(empty, 1))).toBe(status.OK);
     expect(await grpcStatusOf(callInPieces(large, 1_000))).toBe(status.OK);
   });
 
   it("is refused if it arrives in too many pieces, or exceeds the maximum message size", async () => {
     expect(await grpcStatusOf(callInPieces(large.subarray(0, 4_000), 1))).toBe(status.INVALID_ARGUMENT);
-    const larger = prefixed(Buffer.alloc(maxMessageBytes + 1));
+    const larger = grpcFrame(Buffer.alloc(maxMessageBytes + 1));
     expect(await grpcStatusOf(callInPieces(larger.subarray(0, 1_000), 1_000))).toBe(status.RESOURCE_EXHAUSTED);
   });
 });
@@ -173,7 +171,7 @@ it("a call beyond the memory budget is UNAVAILABLE for grpc-js, and small calls 
   const errors = await Promise.all(Array.from({ length: 20 }, () => unary(client, key, large)));
   // These arrive completely, and would be answered at once if the budget were not checked first.
   const filled = [toBinary(VerifyKeyRequestSchema, create(VerifyKeyRequestSchema, { key })), tenThousand];
-  const verify = () => unary(client, key, prefixed(Buffer.concat(filled)), "/latchkey.v1.KeysService/VerifyKey");
+  const verify = () => unary(client, key, grpcFrame(Buffer.concat(filled)), "/latchkey.v1.KeysService/VerifyKey");
   errors.push(...(await Promise.all(Array.from({ length: 100 }, verify))));
   const failed = errors.filter((error) => error !== undefined);
   expect(failed.length).toBeGreaterThan(10);
@@ -295,9 +293,7 @@ describe("the calls in flight on one gRPC connection", () => {
   });
 
   it("are limited to 250: the next one is refused if its client does not wait, and the others are served", async () => {
-    const { hostname, port } = new URL(`http://${app.grpcAddress}`);
-    const socket = connect(Number(port), hostname).on("error", () => {});
-    onTestFinished(() => void socket.destroy());
+    const socket = openTestSocket(app.grpcAddress);
     const received: Buffer[] = [];
     socket.on("data", (bytes) => received.push(bytes));
     const frames = () => framesByStream(Buffer.concat(received));
@@ -331,7 +327,7 @@ async function serverStreamClass(): Promise<new () => object> {
 }
 
 /** A request for the names of all services. */
-const listServices = prefixed(
+const listServices = grpcFrame(
   Buffer.from(
     toBinary(
       ServerReflectionRequestSchema,
@@ -372,8 +368,7 @@ function open(session: ClientHttp2Session, path: string): ClientHttp2Stream {
 }
 
 function openSession(settings: Settings = {}): ClientHttp2Session {
-  const { hostname, port } = new URL(`http://${app.grpcAddress}`);
-  const socket = connect(Number(port), hostname);
+  const socket = openSocket(app.grpcAddress);
   // The client buffers more unsent bytes than Node allows by default.
   const options = { settings, createConnection: () => socket, maxSessionMemory: 100 };
   const session = connectHttp2(`http://${app.grpcAddress}`, options);

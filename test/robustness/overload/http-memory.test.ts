@@ -1,12 +1,12 @@
-import { once } from "node:events";
 import { connect as connectHttp2 } from "node:http2";
-import { connect, type Socket } from "node:net";
+import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { pino } from "pino";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
+import { callHeaders, grpcFrame, grpcStatusOf } from "../../support/clients/grpc-streams.js";
 import {
   ask,
   createWorkspace,
@@ -16,7 +16,7 @@ import {
   post,
   sendBytes,
 } from "../../support/clients/http-requests.js";
-import { callHeaders, grpcStatusOf, prefixed } from "../../support/clients/http2-frames.js";
+import { closed, openSocket as openConnection } from "../../support/clients/sockets.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
 
@@ -230,7 +230,7 @@ describe("when clients without a credential have used up their budget,", () => {
   it("health checks are answered, and so are callers whose keys are not cached", async () => {
     const session = connectHttp2(`http://${app.grpcAddress}`).on("error", () => {});
     onTestFinished(() => session.destroy());
-    const empty = prefixed(Buffer.alloc(0));
+    const empty = grpcFrame(Buffer.alloc(0));
     const ask = (path: string, key: string) => grpcStatusOf(session.request(callHeaders(path, key)).end(empty));
     expect(await ask("/grpc.health.v1.Health/Check", "")).toBe(0);
     const made = await post(app.httpUrl, "/v2/keys.createKey", first.key, { scopes: ["keys.read"] });
@@ -325,14 +325,9 @@ function sendJson(path: string, key: string, body: string): Promise<HttpResponse
 }
 
 function openSocket(url = app.httpUrl): Socket {
-  const { hostname, port } = new URL(url);
-  const socket = connect(Number(port), hostname).on("error", () => {});
+  const socket = openConnection(url).resume();
   sockets.push(socket);
-  return socket.resume();
-}
-
-async function closed(socket: Socket): Promise<void> {
-  if (!socket.closed) await once(socket, "close");
+  return socket;
 }
 
 async function reserved(): Promise<number> {

@@ -1,20 +1,17 @@
 import { once } from "node:events";
-import {
-  type ClientHttp2Session,
-  type ClientHttp2Stream,
-  connect as connectHttp2,
-  constants,
-  type Settings,
-} from "node:http2";
-import { connect, type Socket } from "node:net";
+import { type ClientHttp2Session, type ClientHttp2Stream, constants, type Settings } from "node:http2";
+import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { ServerReflectionRequestSchema } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
+import { callHeaders, grpcFrame, grpcStatusOf } from "../../support/clients/grpc-streams.js";
 import { ask, createWorkspace, expectError, expectSuccess, sendBytes } from "../../support/clients/http-requests.js";
-import { callHeaders, grpcStatusOf, prefixed, resetCalls } from "../../support/clients/http2-frames.js";
+import { resetCalls } from "../../support/clients/http2-frames.js";
+import { closed } from "../../support/clients/sockets.js";
+import { openTestSession, openTestSocket } from "../../support/clients/test-connections.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 
 /** The standard limits with shorter timeouts. */
@@ -31,7 +28,7 @@ const limits = {
 const rpc = "/latchkey.v1.KeysService/ListKeys";
 const reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 /** Requests the descriptor of KeysService, whose response is many times as large. */
-const reflectionRequest = prefixed(
+const reflectionRequest = grpcFrame(
   Buffer.from(
     toBinary(
       ServerReflectionRequestSchema,
@@ -54,7 +51,7 @@ afterAll(() => app.close());
 afterEach(async () => {
   expectSuccess(await ask(app.httpUrl, "/v1/keys.listKeys", { key }));
   const { stream } = openStream({});
-  expect(await grpcStatusOf(stream.end(prefixed(Buffer.alloc(0))))).toBe(status.OK);
+  expect(await grpcStatusOf(stream.end(grpcFrame(Buffer.alloc(0))))).toBe(status.OK);
 });
 
 describe("the HTTP port", () => {
@@ -126,7 +123,7 @@ describe("the gRPC port", () => {
 
   it("ends a call whose message never ends with DEADLINE_EXCEEDED", async () => {
     const { stream } = openStream({});
-    const message = prefixed(Buffer.alloc(1_000));
+    const message = grpcFrame(Buffer.alloc(1_000));
     stream.write(message.subarray(0, 10));
     const dripped = setInterval(() => stream.write("x"), 100);
     onTestFinished(() => clearInterval(dripped));
@@ -154,7 +151,7 @@ describe("the gRPC port", () => {
     const unread = session.request(headersOf({ ":path": reflection }));
     unread.end(reflectionRequest);
     const { stream: watching } = openStream({ ":path": "/grpc.health.v1.Health/Watch" });
-    watching.end(prefixed(Buffer.alloc(0))).resume();
+    watching.end(grpcFrame(Buffer.alloc(0))).resume();
     await once(unread, "close");
     expect(unread.rstCode).toBe(constants.NGHTTP2_CANCEL);
     expect(watching.closed).toBe(false);
@@ -163,7 +160,7 @@ describe("the gRPC port", () => {
   it("limits the memory of unfinished messages per connection, and accepts calls after its release", async () => {
     const session = openSession();
     await once(session, "remoteSettings");
-    const unfinished = prefixed(Buffer.alloc(128 * 1024)).subarray(0, -1);
+    const unfinished = grpcFrame(Buffer.alloc(128 * 1024)).subarray(0, -1);
     const statuses = Array.from({ length: 32 }, () => {
       const stream = session.request(headersOf({}));
       stream.write(unfinished);
@@ -174,7 +171,7 @@ describe("the gRPC port", () => {
     expect(ended.filter((each) => each === status.UNAVAILABLE).length).toBeGreaterThan(0);
     expect(ended.filter((each) => each === status.DEADLINE_EXCEEDED).length).toBeGreaterThan(0);
     const another = session.request(headersOf({}));
-    expect(await grpcStatusOf(another.end(prefixed(Buffer.alloc(0))))).toBe(status.OK);
+    expect(await grpcStatusOf(another.end(grpcFrame(Buffer.alloc(0))))).toBe(status.OK);
   });
 
   it.each([
@@ -201,7 +198,7 @@ describe("the gRPC port", () => {
       for (const stream of streams) stream.close(constants.NGHTTP2_CANCEL);
       await expect.poll(() => session.destroyed, { timeout: 5_000 }).toBe(true);
     }
-    expect(await grpcStatusOf(other.request(headersOf({})).end(prefixed(Buffer.alloc(0))))).toBe(status.OK);
+    expect(await grpcStatusOf(other.request(headersOf({})).end(grpcFrame(Buffer.alloc(0))))).toBe(status.OK);
   });
 
   it("allows any number of cancellations of calls that the client has waited for", async () => {
@@ -214,7 +211,7 @@ describe("the gRPC port", () => {
       await Promise.all(streams.map((stream) => stream.destroyed || once(stream, "close")));
     }
     const another = session.request(headersOf({}));
-    expect(await grpcStatusOf(another.end(prefixed(Buffer.alloc(0))))).toBe(status.OK);
+    expect(await grpcStatusOf(another.end(grpcFrame(Buffer.alloc(0))))).toBe(status.OK);
   });
 
   it("allows occasional cancellations", async () => {
@@ -222,17 +219,12 @@ describe("the gRPC port", () => {
     stream.close(constants.NGHTTP2_CANCEL);
     await once(stream, "close");
     const another = session.request(headersOf({}));
-    expect(await grpcStatusOf(another.end(prefixed(Buffer.alloc(0))))).toBe(status.OK);
+    expect(await grpcStatusOf(another.end(grpcFrame(Buffer.alloc(0))))).toBe(status.OK);
   });
 });
 
 function openSocket(url: string): Socket {
-  const { hostname, port } = new URL(url);
-  const socket = connect(Number(port), hostname);
-  socket.on("error", () => {});
-  socket.resume();
-  onTestFinished(() => void socket.destroy());
-  return socket;
+  return openTestSocket(url).resume();
 }
 
 /** Sends a byte every 100 ms. */
@@ -242,15 +234,8 @@ function dripping(socket: Socket, byte: string): Socket {
   return socket;
 }
 
-async function closed(socket: Socket): Promise<void> {
-  if (!socket.closed) await once(socket, "close");
-}
-
-function openSession(settings: Settings = {}): ClientHttp2Session {
-  const session = connectHttp2(`http://${app.grpcAddress}`, { settings });
-  session.on("error", () => {});
-  onTestFinished(() => session.destroy());
-  return session;
+function openSession(settings?: Settings): ClientHttp2Session {
+  return openTestSession(app.grpcAddress, settings);
 }
 
 function openStream(headers: Record<string, string>): { session: ClientHttp2Session; stream: ClientHttp2Stream } {

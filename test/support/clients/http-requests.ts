@@ -1,9 +1,9 @@
 import { once } from "node:events";
 import { type IncomingHttpHeaders, type IncomingMessage, type OutgoingHttpHeaders, request } from "node:http";
-import { connect } from "node:net";
 import { expect } from "vitest";
 import { keep } from "../artifacts.js";
 import { operatorKey } from "../harness.js";
+import { openSocket, parseResponse } from "./sockets.js";
 
 /** A response of the HTTP port. */
 export interface HttpResponse {
@@ -69,34 +69,20 @@ export function postText(
 
 /** Writes bytes to a bare socket, and reads until the server closes it. */
 export async function sendBytes(origin: string, bytes: string | Buffer): Promise<HttpResponse> {
-  const { hostname, port } = new URL(origin);
-  const socket = connect(Number(port), hostname);
+  const socket = openSocket(origin);
   socket.setTimeout(5_000, () => socket.destroy(new Error("the server neither responded nor closed the connection")));
-  socket.on("error", () => {});
   socket.write(bytes);
   const received: Buffer[] = [];
   socket.on("data", (chunk) => received.push(chunk));
   await new Promise((resolve) => socket.once("close", resolve));
-  return recorded(parseAnswer(origin, Buffer.concat(received).toString()));
+  const { status, headers, body } = parseResponse(Buffer.concat(received));
+  return recorded({ origin, status, headers, text: body.toString() });
 }
 
 /** Records an error response for the secret scan. */
 function recorded(response: HttpResponse): HttpResponse {
   if (response.status >= 400) keep("refusals", `${JSON.stringify(response.headers)} ${response.text}`);
   return response;
-}
-
-/** Parses a raw HTTP/1.1 response. An empty one has the status 0. */
-function parseAnswer(origin: string, wire: string): HttpResponse {
-  const end = wire.indexOf("\r\n\r\n");
-  const [statusLine = "", ...lines] = wire.slice(0, Math.max(0, end)).split("\r\n");
-  const headers = Object.fromEntries(
-    lines.map((line) => {
-      const colon = line.indexOf(":");
-      return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()];
-    }),
-  );
-  return { origin, status: Number(statusLine.split(" ")[1] ?? 0), headers, text: wire.slice(end + 4) };
 }
 
 /** The error of one field, as the response reports it. */

@@ -1,9 +1,10 @@
 import { once } from "node:events";
-import { type ClientHttp2Session, connect as connectHttp2, constants, type IncomingHttpHeaders } from "node:http2";
+import { type ClientHttp2Session, constants, type IncomingHttpHeaders } from "node:http2";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fromBinary } from "@bufbuild/protobuf";
 import { Metadata } from "@grpc/grpc-js";
+import { grpcFrame, openSession } from "../grpc-streams.js";
 import { type CallResult, callTimeoutMs } from "./client.js";
 import { readConnectResponse } from "./connect.js";
 import { readError } from "./grpc.js";
@@ -95,8 +96,7 @@ export function createDelayedGrpc(): DelayedSender {
   function sessionTo(target: Ports): ClientHttp2Session {
     const existing = sessions.get(target);
     if (existing !== undefined && !existing.closed && !existing.destroyed) return existing;
-    const session = connectHttp2(`http://127.0.0.1:${target.grpcPort}`);
-    session.on("error", () => {});
+    const session = openSession(`127.0.0.1:${target.grpcPort}`);
     sessions.set(target, session);
     return session;
   }
@@ -125,9 +125,7 @@ export function createDelayedGrpc(): DelayedSender {
       const early = await Promise.race([ended.then(() => true), sleep(delayMs, false)]);
       if (!early) {
         bodySentAt = performance.now();
-        const prefix = Buffer.alloc(5);
-        prefix.writeUInt32BE(grpc.bytes.length, 1);
-        stream.end(Buffer.concat([prefix, grpc.bytes]));
+        stream.end(grpcFrame(grpc.bytes));
         const inTime = await Promise.race([ended.then(() => true), sleep(callTimeoutMs, false)]);
         if (!inTime) stream.close(constants.NGHTTP2_CANCEL);
       }
