@@ -2,36 +2,21 @@ import { connect } from "node:net";
 import { brotliCompressSync, gzipSync } from "node:zlib";
 import { fromBinary, toBinary } from "@bufbuild/protobuf";
 import { pino } from "pino";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { CreateIdentityRequestSchema } from "../../gen/latchkey/v1/identities_service_pb.js";
 import { succeed } from "../support/calls.js";
 import { openProtocols } from "../support/clients/all.js";
-import {
-  ask,
-  createWorkspace,
-  expectInvalid,
-  expectSuccess,
-  type HttpResponse,
-} from "../support/clients/http-requests.js";
+import { ask, expectInvalid, expectSuccess, type HttpResponse } from "../support/clients/http-requests.js";
 import { toRequestMessage } from "../support/clients/messages.js";
-import { openTestApp, type TestApp } from "../support/harness.js";
+import { openFileService } from "../support/file-service.js";
 
 // Each case was found by the fuzzer.
 
 const written: string[] = [];
 const log = pino({ level: "info", base: null }, { write: (line: string) => void written.push(line) });
 
-let app: TestApp;
-let origin: string;
-let key: string;
-
-beforeAll(async () => {
-  app = await openTestApp({ log });
-  origin = app.httpUrl;
-  key = (await createWorkspace(origin)).key;
-});
-afterAll(() => app.close());
+const { app, origin, key } = await openFileService({ log });
 
 const overHttp = "/v2/identities.createIdentity";
 const overConnect = "/latchkey.v1.IdentitiesService/CreateIdentity";

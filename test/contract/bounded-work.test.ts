@@ -1,26 +1,16 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it } from "vitest";
 import { maxMessageBytes } from "../../src/rpc/pipeline.js";
 import { largeBodies } from "../robustness/fuzz/large-bodies.js";
 import { operationNamed } from "../robustness/fuzz/operations.js";
 import { readOutcome } from "../robustness/fuzz/outcome.js";
-import { createWorkspace } from "../support/clients/http-requests.js";
-import { openRawClient, type RawClient } from "../support/clients/raw-client.js";
+import { openRawClient } from "../support/clients/raw-client.js";
 import { protocolNames, toRawRequest } from "../support/clients/raw-request.js";
-import { openTestApp, type TestApp } from "../support/harness.js";
+import { openFileService } from "../support/file-service.js";
 import { watchLoop, workUnit } from "../support/loop-watch.js";
 
-let app: TestApp;
-let client: RawClient;
-let key: string;
-beforeAll(async () => {
-  app = await openTestApp();
-  client = openRawClient(app);
-  ({ key } = await createWorkspace(app.httpUrl));
-});
-afterAll(async () => {
-  client.close();
-  await app.close();
-});
+const { app, key } = await openFileService();
+const client = openRawClient(app);
+afterAll(() => client.close());
 
 /** Just under the maximum request size. */
 const size = Math.min(maxMessageBytes, 128 * 1024) - 64;

@@ -1,15 +1,12 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { App } from "../../src/app.js";
 import { callJson } from "../support/clients/json-call.js";
 import { connectSocket } from "../support/clients/sockets.js";
-import { openTestApp, operatorKey } from "../support/harness.js";
+import { openFileApp } from "../support/file-service.js";
+import { operatorKey } from "../support/harness.js";
 
 // The service caches the last credential of each connection; here one connection sends several.
-let app: Awaited<ReturnType<typeof openTestApp>>;
-beforeAll(async () => {
-  app = await openTestApp();
-});
-afterAll(() => app?.close());
+const app = await openFileApp();
 
 describe("authentication per call: a call is authenticated by its own credential", () => {
   it("regardless of earlier calls on the same connection", async () => {

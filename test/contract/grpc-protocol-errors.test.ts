@@ -1,35 +1,24 @@
 import { connect } from "node:net";
 import { gzipSync } from "node:zlib";
 import { pino } from "pino";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it } from "vitest";
 import { encode } from "../robustness/fuzz/kind.js";
 import { operationNamed } from "../robustness/fuzz/operations.js";
 import { type Outcome, readOutcome } from "../robustness/fuzz/outcome.js";
 import { grpcFrame } from "../support/clients/grpc-streams.js";
-import { createWorkspace } from "../support/clients/http-requests.js";
 import { callWithHeaders } from "../support/clients/http2-frames.js";
-import { openRawClient, type RawClient } from "../support/clients/raw-client.js";
+import { openRawClient } from "../support/clients/raw-client.js";
 import { type Headers, type RawRequest, toRawRequest } from "../support/clients/raw-request.js";
 import type { RawResponse } from "../support/clients/sockets.js";
-import { openTestApp, type TestApp } from "../support/harness.js";
+import { openFileService } from "../support/file-service.js";
 
 /** The parsed lines of the log. */
 const lines: Record<string, unknown>[] = [];
 const log = pino({ level: "info", base: null }, { write: (line: string) => void lines.push(JSON.parse(line)) });
 
-let app: TestApp;
-let client: RawClient;
-let home: { workspaceId: string; key: string };
-
-beforeAll(async () => {
-  app = await openTestApp({ log });
-  client = openRawClient(app);
-  home = await createWorkspace(app.httpUrl);
-});
-afterAll(async () => {
-  client.close();
-  await app.close();
-});
+const { app, ...home } = await openFileService({ log });
+const client = openRawClient(app);
+afterAll(() => client.close());
 
 const operation = operationNamed("createIdentity");
 const health = "/grpc.health.v1.Health/Check";

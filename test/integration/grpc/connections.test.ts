@@ -4,17 +4,13 @@ import type { Socket } from "node:net";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import type { Client } from "@grpc/grpc-js";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../../gen/grpc/health/v1/health_pb.js";
 import { callUnary, openGrpcJs } from "../../support/clients/grpc-js.js";
 import { openTestSocket } from "../../support/clients/test-connections.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { openFileApp } from "../../support/file-service.js";
 
-let app: TestApp;
-beforeAll(async () => {
-  app = await openTestApp({ grpcKeepaliveMs: 300, grpcMaxConnectionAgeMs: 1_500 });
-});
-afterAll(() => app.close());
+const app = await openFileApp({ grpcKeepaliveMs: 300, grpcMaxConnectionAgeMs: 1_500 });
 
 /** The start of a raw HTTP/2 connection: the preface and an empty SETTINGS frame. */
 const preface = Buffer.concat([

@@ -1,25 +1,8 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import {
-  ask,
-  createWorkspace,
-  expectError,
-  expectSuccess,
-  post,
-  postText,
-  sendBytes,
-} from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { describe, expect, it } from "vitest";
+import { ask, expectError, expectSuccess, post, postText, sendBytes } from "../../support/clients/http-requests.js";
+import { openFileService } from "../../support/file-service.js";
 
-let app: TestApp;
-let origin: string;
-let key: string;
-
-beforeAll(async () => {
-  app = await openTestApp();
-  origin = app.httpUrl;
-  key = (await createWorkspace(origin)).key;
-});
-afterAll(() => app.close());
+const { origin, key } = await openFileService();
 
 describe("a successful response", () => {
   it("has meta with the request id, and data", async () => {

@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { catalogue, errorCodes, grpcNameOf, pathOf, reasonOf, titleOf } from "../../../src/errors.js";
 import { mintSecret } from "../../../src/keys/secret.js";
 import {
@@ -12,23 +12,15 @@ import {
   type HttpResponse,
   post,
 } from "../../support/clients/http-requests.js";
-import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import { openFileService } from "../../support/file-service.js";
+import { openTestApp, operatorKey } from "../../support/harness.js";
 import { needsCurl } from "../../support/skip.js";
 import { blocksOf, errorsPath, open, visibleText } from "./pages.js";
 
 const run = promisify(execFile);
 const errorPaths = errorCodes.map((code) => [pathOf(code), code] as const);
 
-let app: TestApp;
-let origin: string;
-let key: string;
-
-beforeAll(async () => {
-  app = await openTestApp();
-  origin = app.httpUrl;
-  key = (await createWorkspace(origin)).key;
-});
-afterAll(() => app.close());
+const { app, origin, key } = await openFileService();
 
 function typeOf({ text }: HttpResponse): string {
   return JSON.parse(text).error.type;

@@ -1,25 +1,13 @@
 import { pino } from "pino";
-import { afterAll, beforeAll, expect, it } from "vitest";
-import { openSql } from "../../../commands/open-sql.js";
-import { ask, createWorkspace, expectError, expectSuccess, post } from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { expect, it } from "vitest";
+import { ask, expectError, expectSuccess, post } from "../../support/clients/http-requests.js";
+import { openFileService, openFileSql } from "../../support/file-service.js";
 
 const logLines: string[] = [];
 const log = pino({ level: "info", base: null }, { write: (line: string) => void logLines.push(line) });
 
-let app: TestApp;
-let origin: string;
-let key: string;
-
-beforeAll(async () => {
-  app = await openTestApp({ log });
-  origin = app.httpUrl;
-  key = (await createWorkspace(origin)).key;
-  const sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
-  await sql`drop table audit_events`;
-  await sql.end();
-});
-afterAll(() => app.close());
+const { app, origin, key } = await openFileService({ log });
+await openFileSql(app.databaseUrl)`drop table audit_events`;
 
 /** The log line of this request. It is written after the response is sent, so this polls for it. */
 async function loggedLine(requestId: unknown): Promise<unknown> {

@@ -1,23 +1,14 @@
 import { gzipSync } from "node:zlib";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ask, createWorkspace, expectError, expectSuccess, postText } from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { afterAll, describe, expect, it } from "vitest";
+import { ask, expectError, expectSuccess, postText } from "../../support/clients/http-requests.js";
+import { openFileService } from "../../support/file-service.js";
 
 const path = "/v2/identities.createIdentity";
 
-let app: TestApp;
-let origin: string;
-let key: string;
-
-beforeAll(async () => {
-  app = await openTestApp();
-  origin = app.httpUrl;
-  key = (await createWorkspace(origin)).key;
-});
+const { origin, key } = await openFileService();
 afterAll(async () => {
   // None of the refused requests stored anything, and the server still serves.
   expect(expectSuccess(await ask(origin, "/v1/identities.listIdentities", { method: "GET", key }))).toEqual([]);
-  await app.close();
 });
 
 describe("a body whose headers declare uncompressed JSON is accepted", () => {

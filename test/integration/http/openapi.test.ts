@@ -1,15 +1,10 @@
 import fastify from "fastify";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { apiReference } from "../../../src/http/pages/openapi.js";
 import { ask } from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { openFileApp } from "../../support/file-service.js";
 
-let app: TestApp;
-
-beforeAll(async () => {
-  app = await openTestApp();
-});
-afterAll(() => app.close());
+const app = await openFileApp();
 
 const get = (path: string, headers: Record<string, string> = {}) => ask(app.httpUrl, path, { method: "GET", headers });
 

@@ -4,23 +4,17 @@ import { readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { promisify } from "node:util";
 import { HtmlValidate } from "html-validate";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ask, createWorkspace, expectError, expectSuccess, sendBytes } from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { openFileApp } from "../../support/file-service.js";
 import { needsCurl } from "../../support/skip.js";
 import { blocksOf, errorsPath, open, pagePaths, visibleText } from "./pages.js";
 
 const run = promisify(execFile);
 const { version } = JSON.parse(readFileSync("package.json", "utf8"));
 
-let app: TestApp;
-let origin: string;
-
-beforeAll(async () => {
-  app = await openTestApp();
-  origin = app.httpUrl;
-});
-afterAll(() => app.close());
+const app = await openFileApp();
+const origin = app.httpUrl;
 
 describe("the home page", () => {
   it("shows a browser the running version and the addresses of the protocols", async () => {

@@ -1,27 +1,17 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it } from "vitest";
 import {
   ask,
-  createWorkspace,
   expectError,
   expectInvalid,
   expectSuccess,
   postText,
   sendBytes,
 } from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { openFileService } from "../../support/file-service.js";
 
-let app: TestApp;
-let origin: string;
-let key: string;
-
-beforeAll(async () => {
-  app = await openTestApp();
-  origin = app.httpUrl;
-  key = (await createWorkspace(origin)).key;
-});
+const { origin, key } = await openFileService();
 afterAll(async () => {
   expectSuccess(await ask(origin, "/v1/keys.listKeys", { key }));
-  await app.close();
 });
 
 describe("an unknown path returns 404 for every method", () => {

@@ -1,8 +1,6 @@
 import { createHash } from "node:crypto";
 import { pino } from "pino";
-import type postgres from "postgres";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openSql } from "../../../commands/open-sql.js";
+import { beforeAll, describe, expect, test } from "vitest";
 import {
   ask,
   createWorkspace,
@@ -10,25 +8,16 @@ import {
   expectSuccess,
   type HttpResponse,
 } from "../../support/clients/http-requests.js";
-import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import { openFileService, openFileSql } from "../../support/file-service.js";
+import { operatorKey } from "../../support/harness.js";
 
 const day = 86_400_000;
 const idempotencyKey = "the-key-that-the-caller-chose";
 const logLines: string[] = [];
 
-let app: TestApp;
-let sql: postgres.Sql;
-let key: string;
-beforeAll(async () => {
-  const log = pino({ level: "trace", base: null }, { write: (line: string) => void logLines.push(line) });
-  app = await openTestApp({ log });
-  sql = openSql(app.databaseUrl, { max: 1 });
-  ({ key } = await createWorkspace(app.httpUrl));
-});
-afterAll(async () => {
-  await sql.end();
-  await app.close();
-});
+const log = pino({ level: "trace", base: null }, { write: (line: string) => void logLines.push(line) });
+const { app, key } = await openFileService({ log });
+const sql = openFileSql(app.databaseUrl);
 
 function call(operation: string, credential: string, body: object, chosen = idempotencyKey): Promise<HttpResponse> {
   return ask(app.httpUrl, `/v2/${operation}`, {

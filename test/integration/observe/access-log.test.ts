@@ -1,29 +1,20 @@
 import { pino } from "pino";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { openProtocols, type ProtocolClients } from "../../support/clients/all.js";
-import { ask, createWorkspace, sendBytes } from "../../support/clients/http-requests.js";
+import { afterAll, describe, expect, it } from "vitest";
+import { openProtocols } from "../../support/clients/all.js";
+import { ask, sendBytes } from "../../support/clients/http-requests.js";
 import { requestIdForm } from "../../support/clients/outcome.js";
 import type { CallerCredential, CallRequest } from "../../support/clients/protocol-client.js";
-import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import { openFileService } from "../../support/file-service.js";
+import { operatorKey } from "../../support/harness.js";
 import { type OperationName, operationOf } from "../../support/operations.js";
 
 /** The parsed log lines. */
 const lines: Record<string, unknown>[] = [];
 const log = pino({ level: "info", base: null }, { write: (line: string) => void lines.push(JSON.parse(line)) });
 
-let app: TestApp;
-let protocols: ProtocolClients;
-let home: { workspaceId: string; key: string };
-
-beforeAll(async () => {
-  app = await openTestApp({ log });
-  protocols = openProtocols(app);
-  home = await createWorkspace(app.httpUrl);
-});
-afterAll(async () => {
-  protocols.close();
-  await app.close();
-});
+const { app, ...home } = await openFileService({ log });
+const protocols = openProtocols(app);
+afterAll(() => protocols.close());
 
 /** The call lines that are logged during `work`. Waits for at least `count` of them, and until no more follow. */
 async function linesOf(count: number, work: () => Promise<unknown>): Promise<Record<string, unknown>[]> {

@@ -3,28 +3,19 @@ import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pino } from "pino";
 import { Registry } from "prom-client";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { afterAll, describe, expect, it, onTestFinished } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { openMetricsServer } from "../../../src/http/metrics-server.js";
 import { defaultLimits } from "../../../src/overload/limits.js";
-import { openProtocols, type ProtocolClients } from "../../support/clients/all.js";
-import { ask, createWorkspace, post } from "../../support/clients/http-requests.js";
-import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import { openProtocols } from "../../support/clients/all.js";
+import { ask, post } from "../../support/clients/http-requests.js";
+import { openFileService } from "../../support/file-service.js";
+import { openTestApp, operatorKey } from "../../support/harness.js";
 import { parseSamples, readMetricsText, readSamples, type Sample, total } from "../../support/metric-samples.js";
 
-let app: TestApp;
-let protocols: ProtocolClients;
-let home: { workspaceId: string; key: string };
-
-beforeAll(async () => {
-  app = await openTestApp({ metricsPort: 0 });
-  protocols = openProtocols(app);
-  home = await createWorkspace(app.httpUrl);
-});
-afterAll(async () => {
-  protocols.close();
-  await app.close();
-});
+const { app, ...home } = await openFileService({ metricsPort: 0 });
+const protocols = openProtocols(app);
+afterAll(() => protocols.close());
 
 const calls = "latchkey_calls_total";
 const duration = "latchkey_call_duration_seconds";

@@ -1,15 +1,11 @@
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { ProxyTracer, propagation } from "@opentelemetry/api";
-import { afterAll, beforeAll, expect, it, onTestFinished, vi } from "vitest";
+import { expect, it, onTestFinished, vi } from "vitest";
 import { KeysService } from "../../../gen/latchkey/v1/keys_service_pb.js";
 import { ask, createWorkspace } from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { openFileApp } from "../../support/file-service.js";
 
-let app: TestApp;
-beforeAll(async () => {
-  app = await openTestApp();
-});
-afterAll(() => app.close());
+const app = await openFileApp();
 
 it("without an OpenTelemetry SDK, the service reads no trace headers and creates no spans", async () => {
   const extract = vi.spyOn(propagation, "extract");

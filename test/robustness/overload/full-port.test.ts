@@ -2,11 +2,12 @@ import { once } from "node:events";
 import { type ClientHttp2Session, constants } from "node:http2";
 import type { Socket } from "node:net";
 import { status } from "@grpc/grpc-js";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { callHeaders, grpcFrame, grpcStatusOf } from "../../support/clients/grpc-streams.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import { frame, preface } from "../../support/clients/http2-frames.js";
 import { openTestSession, openTestSocket } from "../../support/clients/test-connections.js";
+import { openFileService } from "../../support/file-service.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
 
@@ -14,13 +15,7 @@ const maxConnections = 12;
 const rpc = "/latchkey.v1.KeysService/ListKeys";
 const empty = grpcFrame(Buffer.alloc(0));
 
-let app: TestApp;
-let key: string;
-beforeAll(async () => {
-  app = await openTestApp({ maxConnections, metricsPort: 0 });
-  key = (await createWorkspace(app.httpUrl)).key;
-});
-afterAll(() => app.close());
+const { app, key } = await openFileService({ maxConnections, metricsPort: 0 });
 
 /** The bytes that an idle client sends on each port. */
 const ports = [

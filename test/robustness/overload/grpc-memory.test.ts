@@ -12,7 +12,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { queryObjects } from "node:v8";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { type Client, type ServiceError, status } from "@grpc/grpc-js";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { ServerReflectionRequestSchema } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
 import { VerifyKeyRequestSchema } from "../../../gen/latchkey/v1/keys_service_pb.js";
 import { defaultLimits } from "../../../src/overload/limits.js";
@@ -24,7 +24,8 @@ import { endCall, framesByStream, openCalls } from "../../support/clients/http2-
 import { headersOf } from "../../support/clients/protocol-client.js";
 import { openSocket } from "../../support/clients/sockets.js";
 import { openTestSocket } from "../../support/clients/test-connections.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { openFileService } from "../../support/file-service.js";
+import { openTestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
 
 const rpc = "/latchkey.v1.KeysService/ListKeys";
@@ -41,17 +42,11 @@ const tenThousand = Buffer.concat([Buffer.from([0xfa, 0x3f, 0x90, 0x4e]), Buffer
 /** The maximum of calls in flight on a gRPC connection. */
 const maxInFlight = defaultLimits.maxStreams;
 
-let app: TestApp;
-let key: string;
 /** The socket of each session. Node does not allow to reset it through the session. */
 const socketOf = new WeakMap<ClientHttp2Session, Socket>();
 /** While set, the service behaves as overloaded. */
 let busy = false;
-beforeAll(async () => {
-  app = await openTestApp({ metricsPort: 0, guard: { accepts: () => !busy } });
-  key = (await createWorkspace(app.httpUrl)).key;
-});
-afterAll(() => app.close());
+const { app, key } = await openFileService({ metricsPort: 0, guard: { accepts: () => !busy } });
 
 describe("a call with an invalid credential", () => {
   it.each([

@@ -5,14 +5,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
-import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { ServerReflectionRequestSchema } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
 import { callHeaders, grpcFrame, grpcStatusOf } from "../../support/clients/grpc-streams.js";
-import { ask, createWorkspace, expectError, expectSuccess, sendBytes } from "../../support/clients/http-requests.js";
+import { ask, expectError, expectSuccess, sendBytes } from "../../support/clients/http-requests.js";
 import { resetCalls } from "../../support/clients/http2-frames.js";
 import { closed } from "../../support/clients/sockets.js";
 import { openTestSession, openTestSocket } from "../../support/clients/test-connections.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { openFileService } from "../../support/file-service.js";
 
 /** The standard limits with shorter timeouts. */
 const limits = {
@@ -39,13 +39,7 @@ const reflectionRequest = grpcFrame(
   ),
 );
 
-let app: TestApp;
-let key: string;
-beforeAll(async () => {
-  app = await openTestApp({ limits });
-  key = (await createWorkspace(app.httpUrl)).key;
-});
-afterAll(() => app.close());
+const { app, key } = await openFileService({ limits });
 
 // Other clients are served after each misuse.
 afterEach(async () => {

@@ -7,33 +7,28 @@ import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import { type Client, type ServiceError, status } from "@grpc/grpc-js";
 import { pino } from "pino";
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
+import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
 import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../../gen/grpc/health/v1/health_pb.js";
 import { KeysService } from "../../../gen/latchkey/v1/keys_service_pb.js";
 import { callUnary, openGrpcJs } from "../../support/clients/grpc-js.js";
 import { callHeaders, grpcStatusOf } from "../../support/clients/grpc-streams.js";
-import { ask, createWorkspace, expectError, expectSuccess } from "../../support/clients/http-requests.js";
+import { ask, expectError, expectSuccess } from "../../support/clients/http-requests.js";
 import { headersOf } from "../../support/clients/protocol-client.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { openFileService } from "../../support/file-service.js";
+import { openTestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
 
 /** A service that behaves as overloaded while `busy` is set. */
-let app: TestApp;
 let busy = false;
-let key: string;
 const lines: { msg: string; bottleneck?: string; code?: string }[] = [];
 
-beforeAll(async () => {
-  app = await openTestApp({
-    metricsPort: 0,
-    guard: { accepts: () => !busy },
-    log: pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) }),
-  });
-  key = (await createWorkspace(app.httpUrl)).key;
+const { app, key } = await openFileService({
+  metricsPort: 0,
+  guard: { accepts: () => !busy },
+  log: pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) }),
 });
-afterAll(() => app.close());
 beforeEach(() => {
   busy = true;
   return () => {
