@@ -7,7 +7,7 @@ import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_de
 import { CreateIdentityRequestSchema } from "../../gen/latchkey/v1/identities_service_pb.js";
 import { succeed } from "../support/calls.js";
 import { openProtocols } from "../support/clients/all.js";
-import { ask, expectInvalid, expectSuccess, type HttpResponse } from "../support/clients/http-requests.js";
+import { expectInvalid, expectSuccess, type HttpResponse, send } from "../support/clients/http-requests.js";
 import { toRequestMessage } from "../support/clients/messages.js";
 import { openFileService } from "../support/file-service.js";
 
@@ -28,7 +28,7 @@ const message = Buffer.from(
 );
 
 function post(path: string, body: string | Buffer, headers: Record<string, string> = {}): Promise<HttpResponse> {
-  return ask(origin, path, { key, body, headers: { "content-type": "application/json", ...headers } });
+  return send(origin, path, { key, body, headers: { "content-type": "application/json", ...headers } });
 }
 
 function frame(bytes: Uint8Array, flags = 0, length = bytes.length): Buffer {
@@ -75,7 +75,7 @@ describe("the name of an unknown field in the error", () => {
   });
 
   it("is quoted if it is empty: a query parameter", async () => {
-    expect(expectInvalid(await ask(origin, "/v1/identities.listIdentities?=1", { method: "GET", key }))).toEqual([
+    expect(expectInvalid(await send(origin, "/v1/identities.listIdentities?=1", { method: "GET", key }))).toEqual([
       `""`,
     ]);
   });

@@ -105,14 +105,15 @@ const badToken = `Bearer realm="latchkey", error="invalid_token"`;
 
 /** The same ids, except that the resources named by the request are new: the call may delete them. */
 async function renew(rpc: Rpc, caller: Caller): Promise<Things> {
-  const asked = requestOf(rpc, cast.things);
+  const request = requestOf(rpc, cast.things);
   const call = (operation: string, key: string, body: object) => succeed<Things>(app.httpUrl, operation, key, body);
   return {
     ...cast.things,
     externalId: randomUUID(),
-    ...(("keyId" in asked || "key" in asked) && (await call("keys.createKey", cast.homeKey, {}))),
-    ...("identityId" in asked && (await call("identities.createIdentity", cast.homeKey, { externalId: randomUUID() }))),
-    ...("workspaceId" in asked &&
+    ...(("keyId" in request || "key" in request) && (await call("keys.createKey", cast.homeKey, {}))),
+    ...("identityId" in request &&
+      (await call("identities.createIdentity", cast.homeKey, { externalId: randomUUID() }))),
+    ...("workspaceId" in request &&
       caller.name === "the operator" &&
       (await call("workspaces.createWorkspace", operatorKey, { name: "another" }))),
   };

@@ -1,7 +1,7 @@
 import { describe, expect } from "vitest";
 import type { CallRequest } from "../support/clients/protocol-client.js";
 import { keyOperations, type OperationName, operationOf } from "../support/operations.js";
-import type { Answers } from "../support/responses.js";
+import type { ResponseData } from "../support/responses.js";
 import { openContract } from "./cases.js";
 import { createFullKey, readAllSettings } from "./key-settings.js";
 import type { Scene } from "./scene.js";
@@ -11,7 +11,7 @@ const lacking = "authorization/insufficient_permissions";
 
 /** A key and its identity, for operations to refer to. */
 interface Things {
-  readonly key: Answers["createKey"];
+  readonly key: ResponseData["createKey"];
   readonly identityId: string;
   readonly externalId: string;
 }

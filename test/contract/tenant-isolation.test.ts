@@ -158,7 +158,7 @@ async function observe(client: WireClient, rpc: Rpc, { jsonName }: DescField, va
   const request = { ...requestOf(rpc, { keyId: own, name: "new" }), [jsonName]: value };
   const response = await client.send(`Bearer ${mine.key}`, client.write(request));
   const outcome = await client.read(response);
-  const backends = await backendsAsked(headerOf(response, "x-request-id"));
+  const backends = await backendCalls(headerOf(response, "x-request-id"));
   const after = await readCounts();
   return {
     code: outcome.code,
@@ -202,13 +202,13 @@ function withoutNewValues(message: string): string {
 }
 
 /** The queries to PostgreSQL and Redis of a finished call, in order. */
-async function backendsAsked(requestId: string | undefined): Promise<unknown[]> {
+async function backendCalls(requestId: string | undefined): Promise<unknown[]> {
   const ended = () =>
     exporter.getFinishedSpans().find(({ attributes }) => attributes["latchkey.request_id"] === requestId);
   await expect.poll(ended, { timeout: 5_000, interval: 2 }).toBeDefined();
   const id = ended()?.spanContext().spanId;
-  const asked = exporter.getFinishedSpans().filter(({ parentSpanContext }) => parentSpanContext?.spanId === id);
-  return asked.map(({ attributes }) => attributes);
+  const spans = exporter.getFinishedSpans().filter(({ parentSpanContext }) => parentSpanContext?.spanId === id);
+  return spans.map(({ attributes }) => attributes);
 }
 
 /** The lookups of keys and workspaces outside this process so far, and the numbers of events and identities. */

@@ -5,7 +5,7 @@ import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import { mintSecret } from "../../src/keys/secret.js";
 import { callUnary, openGrpcJs } from "./clients/grpc-js.js";
-import { ask } from "./clients/http-requests.js";
+import { send } from "./clients/http-requests.js";
 import { toRequestMessage } from "./clients/messages.js";
 import { headersOf } from "./clients/protocol-client.js";
 import type { TestApp } from "./harness.js";
@@ -80,7 +80,7 @@ function openJsonTour(
 ): TourClient {
   return {
     async call(operation, key, body) {
-      const response = await ask(app.httpUrl, path(operation), {
+      const response = await send(app.httpUrl, path(operation), {
         ...(key !== undefined && { key }),
         headers: { ...headers, "content-type": "application/json" },
         body: typeof body === "string" ? body : write(body, operation),

@@ -1,12 +1,12 @@
 import { afterAll, describe, expect, it, onTestFinished } from "vitest";
 import {
-  ask,
   createWorkspace,
   expectError,
   expectInvalid,
   expectSuccess,
   post,
   postText,
+  send,
 } from "../../support/clients/http-requests.js";
 import { openFileService } from "../../support/file-service.js";
 import { openTestApp } from "../../support/harness.js";
@@ -16,7 +16,7 @@ const path = "/v2/identities.createIdentity";
 const { origin, key } = await openFileService();
 afterAll(async () => {
   // None of the refused requests stored anything, and the server still serves.
-  expect(expectSuccess(await ask(origin, "/v1/identities.listIdentities", { method: "GET", key }))).toEqual([]);
+  expect(expectSuccess(await send(origin, "/v1/identities.listIdentities", { method: "GET", key }))).toEqual([]);
   expect(expectSuccess(await post(origin, "/v1/keys.listKeys", key, {}))).toHaveLength(1);
 });
 

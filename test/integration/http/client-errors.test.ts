@@ -2,12 +2,12 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, describe, expect, it, onTestFinished } from "vitest";
-import { ask, expectError, expectSuccess, sendBytes } from "../../support/clients/http-requests.js";
+import { expectError, expectSuccess, send, sendBytes } from "../../support/clients/http-requests.js";
 import { openFileService } from "../../support/file-service.js";
 
 const { origin, key } = await openFileService();
 afterAll(async () => {
-  expectSuccess(await ask(origin, "/v1/keys.listKeys", { key }));
+  expectSuccess(await send(origin, "/v1/keys.listKeys", { key }));
 });
 
 /** A request as text: its request line, then its headers. */

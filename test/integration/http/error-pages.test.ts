@@ -5,12 +5,12 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { catalogue, errorCodes, grpcNameOf, pathOf, reasonOf, titleOf } from "../../../src/errors.js";
 import { mintSecret } from "../../../src/keys/secret.js";
 import {
-  ask,
   createWorkspace,
   expectError,
   expectSuccess,
   type HttpResponse,
   post,
+  send,
 } from "../../support/clients/http-requests.js";
 import { openFileService } from "../../support/file-service.js";
 import { openTestApp, operatorKey } from "../../support/harness.js";
@@ -35,8 +35,8 @@ describe("the type URL of an error opens as a page that explains it", () => {
     ["data/identity_not_found", () => post(origin, "/v1/identities.getIdentity", key, { identityId: "id_none" })],
     ["application/invalid_input", () => post(origin, "/v1/keys.listKeys", key, { surprise: 1 })],
     ["application/route_not_found", () => post(origin, "/nowhere", key, {})],
-    ["application/method_not_allowed", () => ask(origin, "/v1/keys.listKeys", { method: "GET" })],
-    ["application/unsupported_media_type", () => ask(origin, "/v1/keys.listKeys", { key, body: "{}" })],
+    ["application/method_not_allowed", () => send(origin, "/v1/keys.listKeys", { method: "GET" })],
+    ["application/unsupported_media_type", () => send(origin, "/v1/keys.listKeys", { key, body: "{}" })],
   ];
   it.each(realErrors)("%s, from a real response", async (path, causeError) => {
     const type = typeOf(await causeError());
@@ -140,7 +140,7 @@ it("DOCS_BASE_URL begins every error type, and the service still serves the page
   const docsBaseUrl = "https://docs.example.com/latchkey";
   const configured = await openTestApp({ docsBaseUrl: docsBaseUrl });
   try {
-    const response = await ask(configured.httpUrl, "/nowhere");
+    const response = await send(configured.httpUrl, "/nowhere");
     expectError(response, 404, "application/route_not_found", docsBaseUrl);
     const local = typeOf(response).replace(docsBaseUrl, configured.httpUrl);
     expect(await open(configured.httpUrl, new URL(local).pathname)).toMatchObject({

@@ -1,6 +1,6 @@
 import { pino } from "pino";
 import { expect, it } from "vitest";
-import { ask, expectError, expectSuccess, post } from "../../support/clients/http-requests.js";
+import { expectError, expectSuccess, post, send } from "../../support/clients/http-requests.js";
 import { openFileService, openFileSql } from "../../support/file-service.js";
 
 const logLines: string[] = [];
@@ -50,6 +50,6 @@ it("a client error is logged with its code, without a cause", async () => {
 
 it("after an unexpected error the server still serves other calls", async () => {
   await post(origin, "/v2/workspaces.listAuditEvents", key, {});
-  expectSuccess(await ask(origin, "/v2/liveness", { method: "GET" }));
+  expectSuccess(await send(origin, "/v2/liveness", { method: "GET" }));
   expectSuccess(await post(origin, "/v1/keys.listKeys", key, {}));
 });

@@ -2,11 +2,11 @@ import { createHash } from "node:crypto";
 import { pino } from "pino";
 import { beforeAll, describe, expect, test } from "vitest";
 import {
-  ask,
   createWorkspace,
   expectError,
   expectSuccess,
   type HttpResponse,
+  send,
 } from "../../support/clients/http-requests.js";
 import { openFileService, openFileSql } from "../../support/file-service.js";
 import { operatorKey } from "../../support/harness.js";
@@ -20,7 +20,7 @@ const { app, key } = await openFileService({ log });
 const sql = openFileSql(app.databaseUrl);
 
 function call(operation: string, credential: string, body: object, chosen = idempotencyKey): Promise<HttpResponse> {
-  return ask(app.httpUrl, `/v2/${operation}`, {
+  return send(app.httpUrl, `/v2/${operation}`, {
     key: credential,
     headers: { "content-type": "application/json", "idempotency-key": chosen },
     body: JSON.stringify(body),

@@ -1,7 +1,7 @@
 import { pino } from "pino";
 import { afterAll, describe, expect, it } from "vitest";
 import { openProtocols } from "../../support/clients/all.js";
-import { ask, sendBytes } from "../../support/clients/http-requests.js";
+import { send, sendBytes } from "../../support/clients/http-requests.js";
 import { requestIdForm } from "../../support/clients/outcome.js";
 import type { CallerCredential, CallRequest } from "../../support/clients/protocol-client.js";
 import { openFileService } from "../../support/file-service.js";
@@ -22,7 +22,7 @@ async function linesOf(count: number, work: () => Promise<unknown>): Promise<Rec
   const calls = () => lines.slice(before).filter(({ msg }) => msg === "call");
   await work();
   await expect.poll(() => calls().length, { timeout: 5_000 }).toBeGreaterThanOrEqual(count);
-  await ask(app.httpUrl, "/livez", { method: "GET" }); // its line comes after all others
+  await send(app.httpUrl, "/livez", { method: "GET" }); // its line comes after all others
   await expect.poll(() => calls().at(-1), { timeout: 5_000 }).toMatchObject({ method: "GET /livez" });
   return calls().slice(0, -1);
 }
@@ -62,14 +62,14 @@ describe("the line of a call", () => {
   it("has the request id of the response", async () => {
     let returnedId: unknown;
     const [line] = await linesOf(1, async () => {
-      const { headers } = await ask(app.httpUrl, "/v1/keys.listKeys", { key: home.key });
+      const { headers } = await send(app.httpUrl, "/v1/keys.listKeys", { key: home.key });
       returnedId = headers["x-request-id"];
     });
     expect(line?.["requestId"]).toBe(returnedId);
   });
 
   it.each([
-    ["of an unknown path does not contain the path", () => ask(app.httpUrl, "/some/where?else=1"), "POST (no route)"],
+    ["of an unknown path does not contain the path", () => send(app.httpUrl, "/some/where?else=1"), "POST (no route)"],
     ["of bytes that are not HTTP has no method", () => sendBytes(app.httpUrl, "nonsense\r\n\r\n"), "(none)"],
   ])("%s", async (_which, work, method) => {
     const written = await linesOf(1, work);

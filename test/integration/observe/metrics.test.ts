@@ -8,7 +8,7 @@ import { openSql } from "../../../commands/open-sql.js";
 import { openMetricsServer } from "../../../src/http/metrics-server.js";
 import { defaultLimits } from "../../../src/overload/limits.js";
 import { openProtocols } from "../../support/clients/all.js";
-import { ask, post } from "../../support/clients/http-requests.js";
+import { post, send } from "../../support/clients/http-requests.js";
 import { openFileService } from "../../support/file-service.js";
 import { openTestApp, operatorKey } from "../../support/harness.js";
 import { parseSamples, readMetricsText, readSamples, type Sample, total } from "../../support/metric-samples.js";
@@ -78,7 +78,7 @@ it("a slow call is in the histogram's buckets of slow calls, and in the sum", as
 
 it("requests that are no RPC have the label `other`, so that clients cannot create labels", async () => {
   const paths = ["/livez", "/some/where", "/latchkey.v1.KeysService/Made-up", "/v2/keys.getKey/made-up?made=up"];
-  const grown = await growth(() => Promise.all(paths.map((path) => ask(app.httpUrl, path, { method: "GET" }))));
+  const grown = await growth(() => Promise.all(paths.map((path) => send(app.httpUrl, path, { method: "GET" }))));
   expect(grown(calls, { protocol: "http", method: "other" })).toBe(4);
   expect(grown(calls, { method: "other", code: "application/route_not_found" })).toBe(3);
   const labels = (await readSamples(app)).flatMap((sample) => Object.values(sample.labels));
@@ -136,7 +136,7 @@ describe("the metrics port", () => {
   });
 
   it("is separate: the HTTP port does not serve /metrics", async () => {
-    expect((await ask(app.httpUrl, "/metrics", { method: "GET" })).status).toBe(404);
+    expect((await send(app.httpUrl, "/metrics", { method: "GET" })).status).toBe(404);
   });
 });
 

@@ -19,7 +19,7 @@ import { defaultLimits } from "../../../src/overload/limits.js";
 import { maxMessageBytes } from "../../../src/rpc/pipeline.js";
 import { callUnary, openGrpcJs } from "../../support/clients/grpc-js.js";
 import { callHeaders, grpcFrame, grpcStatusOf } from "../../support/clients/grpc-streams.js";
-import { ask, createWorkspace, expectSuccess } from "../../support/clients/http-requests.js";
+import { createWorkspace, expectSuccess, send } from "../../support/clients/http-requests.js";
 import { endCall, framesByStream, openCalls } from "../../support/clients/http2-frames.js";
 import { headersOf } from "../../support/clients/protocol-client.js";
 import { openSocket } from "../../support/clients/sockets.js";
@@ -113,7 +113,7 @@ describe("the memory of the calls on one connection", () => {
     const body = JSON.stringify({ name: "large", meta });
     const jsonHeaders = { "content-type": "application/json" };
     for (let keys = 0; keys < 12; keys++)
-      expectSuccess(await ask(app.httpUrl, "/v2/keys.createKey", { key: largeKey, headers: jsonHeaders, body }));
+      expectSuccess(await send(app.httpUrl, "/v2/keys.createKey", { key: largeKey, headers: jsonHeaders, body }));
     let pageBytes = 0;
     const read = openSession().request(callHeaders(rpc, largeKey)).end(empty);
     read.on("data", ({ length }) => {

@@ -8,12 +8,12 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTes
 import { openSql } from "../../../commands/open-sql.js";
 import { callHeaders, grpcFrame, grpcStatusOf } from "../../support/clients/grpc-streams.js";
 import {
-  ask,
   createWorkspace,
   expectError,
   expectSuccess,
   type HttpResponse,
   post,
+  send,
   sendBytes,
 } from "../../support/clients/http-requests.js";
 import { closed, openSocket as openConnection } from "../../support/clients/sockets.js";
@@ -162,7 +162,7 @@ describe("the memory budget of a client", () => {
     await expect.poll(reserved, { timeout: 10_000 }).toBeGreaterThan(mebibyte);
     expect(await reserved()).toBeLessThanOrEqual(limits.tenantBytes);
     for (const path of listKeys) expect((await sendJson(path, first.key, largeJson)).status).toBe(200);
-    expect((await ask(app.httpUrl, "/livez", { method: "GET" })).status).toBe(200);
+    expect((await send(app.httpUrl, "/livez", { method: "GET" })).status).toBe(200);
   });
 
   it("covers responses: one that exceeds it is shed with Retry-After", async () => {
@@ -231,11 +231,11 @@ describe("when clients without a credential have used up their budget,", () => {
     const session = connectHttp2(`http://${app.grpcAddress}`).on("error", () => {});
     onTestFinished(() => session.destroy());
     const empty = grpcFrame(Buffer.alloc(0));
-    const ask = (path: string, key: string) => grpcStatusOf(session.request(callHeaders(path, key)).end(empty));
-    expect(await ask("/grpc.health.v1.Health/Check", "")).toBe(0);
+    const send = (path: string, key: string) => grpcStatusOf(session.request(callHeaders(path, key)).end(empty));
+    expect(await send("/grpc.health.v1.Health/Check", "")).toBe(0);
     const made = await post(app.httpUrl, "/v2/keys.createKey", first.key, { scopes: ["keys.read"] });
     const { key } = expectSuccess(made) as { key: string };
-    expect(await ask("/latchkey.v1.KeysService/ListKeys", key)).toBe(0);
+    expect(await send("/latchkey.v1.KeysService/ListKeys", key)).toBe(0);
   });
 });
 
@@ -253,7 +253,7 @@ describe("a response", () => {
   });
 
   it("that is read in time is sent completely, however large it is", async () => {
-    const { length } = (await ask(app.httpUrl, largeFile, { method: "GET" })).text;
+    const { length } = (await send(app.httpUrl, largeFile, { method: "GET" })).text;
     const { text } = await sendBytes(
       app.httpUrl,
       requestHeaders("GET", largeFile).repeat(8) + requestHeaders("GET", largeFile, close),
@@ -321,7 +321,7 @@ function request(path: string, json: unknown): string {
 }
 
 function sendJson(path: string, key: string, body: string): Promise<HttpResponse> {
-  return ask(app.httpUrl, path, { key, headers: { "content-type": "application/json" }, body });
+  return send(app.httpUrl, path, { key, headers: { "content-type": "application/json" }, body });
 }
 
 function openSocket(url = app.httpUrl): Socket {

@@ -8,7 +8,7 @@ import { status } from "@grpc/grpc-js";
 import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { ServerReflectionRequestSchema } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
 import { callHeaders, grpcFrame, grpcStatusOf } from "../../support/clients/grpc-streams.js";
-import { ask, expectError, expectSuccess, sendBytes } from "../../support/clients/http-requests.js";
+import { expectError, expectSuccess, send, sendBytes } from "../../support/clients/http-requests.js";
 import { resetCalls } from "../../support/clients/http2-frames.js";
 import { closed } from "../../support/clients/sockets.js";
 import { openTestSession, openTestSocket } from "../../support/clients/test-connections.js";
@@ -43,7 +43,7 @@ const { app, key } = await openFileService({ limits });
 
 // Other clients are served after each misuse.
 afterEach(async () => {
-  expectSuccess(await ask(app.httpUrl, "/v1/keys.listKeys", { key }));
+  expectSuccess(await send(app.httpUrl, "/v1/keys.listKeys", { key }));
   const { stream } = openStream({});
   expect(await grpcStatusOf(stream.end(grpcFrame(Buffer.alloc(0))))).toBe(status.OK);
 });
@@ -51,7 +51,7 @@ afterEach(async () => {
 describe("the HTTP port", () => {
   it("refuses more headers than its limit, wherever the credential is among them", async () => {
     const many = Object.fromEntries(Array.from({ length: 100 }, (_, index) => [`x-${index}`, "1"]));
-    const response = await ask(app.httpUrl, "/v1/keys.listKeys", { key, headers: many });
+    const response = await send(app.httpUrl, "/v1/keys.listKeys", { key, headers: many });
     expect(expectError(response, 413, "application/payload_too_large").detail).toContain("90 headers");
   });
 
@@ -92,9 +92,9 @@ describe("the HTTP port", () => {
   it("refuses compressed bodies before it decompresses them", async () => {
     const bomb = gzipSync(Buffer.alloc(50 * 2 ** 20));
     const headers = { "content-type": "application/json", "content-encoding": "gzip" };
-    const response = await ask(app.httpUrl, "/v1/keys.listKeys", { key, headers, body: bomb });
+    const response = await send(app.httpUrl, "/v1/keys.listKeys", { key, headers, body: bomb });
     expectError(response, 415, "application/unsupported_media_type");
-    const overConnect = await ask(app.httpUrl, rpc, { key, headers, body: bomb });
+    const overConnect = await send(app.httpUrl, rpc, { key, headers, body: bomb });
     expect([overConnect.status, JSON.parse(overConnect.text).code]).toEqual([501, "unimplemented"]);
   });
 });

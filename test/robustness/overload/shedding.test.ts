@@ -14,7 +14,7 @@ import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../../g
 import { KeysService } from "../../../gen/latchkey/v1/keys_service_pb.js";
 import { callUnary, openGrpcJs } from "../../support/clients/grpc-js.js";
 import { callHeaders, grpcStatusOf } from "../../support/clients/grpc-streams.js";
-import { ask, expectError, expectSuccess } from "../../support/clients/http-requests.js";
+import { expectError, expectSuccess, send } from "../../support/clients/http-requests.js";
 import { headersOf } from "../../support/clients/protocol-client.js";
 import { openFileService } from "../../support/file-service.js";
 import { openTestApp } from "../../support/harness.js";
@@ -38,7 +38,7 @@ beforeEach(() => {
 
 describe("load shedding: a call that arrives while the process is overloaded", () => {
   it("gets 503 with the error envelope and Retry-After over HTTP; the connection can be reused", async () => {
-    const response = await ask(app.httpUrl, "/v1/keys.listKeys", { key });
+    const response = await send(app.httpUrl, "/v1/keys.listKeys", { key });
     const { detail } = expectError(response, 503, "application/service_unavailable");
     expect(detail).toContain("did not process this request");
     expect(response.headers["retry-after"]).toMatch(/^\d+$/);
@@ -48,27 +48,27 @@ describe("load shedding: a call that arrives while the process is overloaded", (
     expect([first.status, first.headers.get("connection")]).toEqual([503, "keep-alive"]);
     await first.arrayBuffer();
     busy = false;
-    expectSuccess(await ask(app.httpUrl, "/v1/keys.listKeys", { key }));
+    expectSuccess(await send(app.httpUrl, "/v1/keys.listKeys", { key }));
   });
 
   it("gets a response without a body to HEAD, and the next response on the connection is intact", async () => {
     const socket = openSocket(Number(new URL(app.httpUrl).port), "127.0.0.1").setEncoding("latin1");
     onTestFinished(() => void socket.destroy());
-    const ask = (method: string) => socket.write(`${method} /v1/keys.listKeys HTTP/1.1\r\nhost: a\r\n\r\n`);
+    const send = (method: string) => socket.write(`${method} /v1/keys.listKeys HTTP/1.1\r\nhost: a\r\n\r\n`);
     let received = "";
     socket.on("data", (text: string) => {
       received += text;
     });
-    ask("HEAD");
+    send("HEAD");
     await expect.poll(() => received).toMatch(/^HTTP\/1\.1 503 .*\r\n\r\n$/s);
     const first = received.length;
-    ask("GET");
+    send("GET");
     await expect.poll(() => received.slice(first)).toMatch(/^HTTP\/1\.1 503 .*\r\n\r\n\{.*\}$/s);
   });
 
   it("gets the same response for any credential, because it is shed before authentication", async () => {
     const responses = await Promise.all(
-      [undefined, "nonsense", key].map((key) => ask(app.httpUrl, "/v1/keys.listKeys", { ...(key && { key }) })),
+      [undefined, "nonsense", key].map((key) => send(app.httpUrl, "/v1/keys.listKeys", { ...(key && { key }) })),
     );
     const texts = responses.map(({ text }) => text.replace(/req_\w+/, ""));
     expect(new Set(texts).size).toBe(1);
@@ -114,7 +114,7 @@ describe("load shedding: a call that arrives while the process is overloaded", (
   it("is counted but not logged; the start of the overload is logged", async () => {
     const before = await shedSoFar();
     const calls = lines.filter(({ msg }) => msg === "call").length;
-    for (let call = 0; call < 3; call++) await ask(app.httpUrl, "/v1/keys.listKeys", { key });
+    for (let call = 0; call < 3; call++) await send(app.httpUrl, "/v1/keys.listKeys", { key });
     await errorOf(transports()["Connect"] as Transport);
     expect((await shedSoFar()) - before).toBe(4);
     expect(lines.filter(({ msg }) => msg === "call")).toHaveLength(calls);
@@ -146,7 +146,7 @@ it("during graceful shutdown, a shed response is the last on its connection, whi
 
 describe("health checks are answered during overload", () => {
   it.each(["/livez", "/readyz", "/v2/liveness", "/livez?from=a-probe"])("%s", async (path) => {
-    expectSuccess(await ask(app.httpUrl, path, { method: "GET" }));
+    expectSuccess(await send(app.httpUrl, path, { method: "GET" }));
   });
 
   it("over gRPC", async () => {

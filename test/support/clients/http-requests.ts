@@ -15,7 +15,7 @@ export interface HttpResponse {
 }
 
 /** A request; without a body unless one is given. */
-export interface Asked {
+export interface HttpRequest {
   readonly method?: string;
   readonly key?: string;
   readonly headers?: OutgoingHttpHeaders;
@@ -26,8 +26,11 @@ export interface Asked {
 }
 
 /** Sends one request on a new connection. Unlike fetch it accepts any method, header and body. */
-export async function ask(origin: string, path: string, asked: Asked = {}): Promise<HttpResponse> {
-  const { method = "POST", key, headers, body, chunks } = asked;
+export async function send(
+  origin: string,
+  path: string,
+  { method = "POST", key, headers, body, chunks }: HttpRequest = {},
+): Promise<HttpResponse> {
   const outgoing = request(origin + path, {
     method,
     agent: false,
@@ -60,7 +63,7 @@ export function postText(
   key: string | undefined,
   body: string | Buffer,
 ): Promise<HttpResponse> {
-  return ask(origin, path, {
+  return send(origin, path, {
     ...(key !== undefined && { key }),
     headers: { "content-type": "application/json" },
     body,
@@ -86,7 +89,7 @@ function recorded(response: HttpResponse): HttpResponse {
 }
 
 /** The error of one field, as the response reports it. */
-export interface ToldField {
+export interface FieldError {
   readonly location: string;
   readonly message: string;
 }
@@ -114,7 +117,7 @@ export function expectError(
   status: number,
   error: string,
   docsBase = response.origin,
-): { detail: string; errors: ToldField[] } {
+): { detail: string; errors: FieldError[] } {
   expect(response, response.text).toMatchObject({ status });
   expect(response.headers["content-type"]).toMatch(/^application\/json\b/);
   const body = JSON.parse(response.text);

@@ -14,7 +14,7 @@ export function openHttpClient(httpUrl: string): ProtocolClient {
       const { routes, data } = operationOf(operation);
       const isList = data?.endsWith("s") ?? false;
       return sendRequest(httpUrl, routes[0], credential, request, headers).then((response) =>
-        readAnswer(response, isList),
+        readResponse(response, isList),
       );
     },
     close: () => {},
@@ -40,7 +40,7 @@ export function sendRequest(
 }
 
 /** Checks the exact envelope of a success or an error, and converts it. */
-export async function readAnswer(response: Response, isList: boolean): Promise<Outcome> {
+export async function readResponse(response: Response, isList: boolean): Promise<Outcome> {
   expect(response.headers.get("content-type")).toMatch(/^application\/json\b/);
   const text = await response.text();
   if (response.status !== 200) keep("refusals", text);

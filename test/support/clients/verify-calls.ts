@@ -3,13 +3,13 @@ import { expect, vi } from "vitest";
 import type { TestApp } from "../harness.js";
 import { operatorKey } from "../harness.js";
 import { callUnaryOnce } from "./grpc-js.js";
-import { ask, expectSuccess, type HttpResponse, post } from "./http-requests.js";
+import { expectSuccess, type HttpResponse, post, send } from "./http-requests.js";
 import { headersOf } from "./protocol-client.js";
 
 /** Waits until the service uses its Redis. */
 export async function redisInUse(app: TestApp): Promise<void> {
   const inUse = async () => {
-    const readiness = expectSuccess(await ask(app.httpUrl, "/readyz", { method: "GET" }));
+    const readiness = expectSuccess(await send(app.httpUrl, "/readyz", { method: "GET" }));
     expect(readiness).toMatchObject({ redis: "in use" });
   };
   await vi.waitFor(inUse, { timeout: 10_000 });

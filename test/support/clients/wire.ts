@@ -5,7 +5,7 @@ import { BadRequestSchema, ErrorInfoSchema } from "../../../gen/google/rpc/error
 import { type HttpRoute, pathOf } from "../operations.js";
 import type { Rpc } from "../rpcs.js";
 import { grpcFrame } from "./grpc-streams.js";
-import { readAnswer } from "./http.js";
+import { readResponse } from "./http.js";
 import { toRequestMessage } from "./messages.js";
 import { toRefusal } from "./outcome.js";
 import type { CallRequest } from "./protocol-client.js";
@@ -217,6 +217,6 @@ function readConnect({ output }: Rpc["method"], response: RawResponse): WireOutc
 async function readHttp({ status, headerLines, body }: RawResponse): Promise<WireOutcome> {
   const text = body.toString();
   const response = new Response(text, { status, headers: headerLines as [string, string][] });
-  const outcome = await readAnswer(response, text.includes(`"pagination":`));
+  const outcome = await readResponse(response, text.includes(`"pagination":`));
   return outcome.ok ? { code: "ok", json: JSON.stringify(outcome.data) } : outcome;
 }
