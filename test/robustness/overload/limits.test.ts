@@ -5,9 +5,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
-import { afterEach, describe, expect, it, onTestFinished } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { ServerReflectionRequestSchema } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
-import { callHeaders, grpcFrame, grpcStatusOf } from "../../support/clients/grpc-streams.js";
+import {
+  callHeaders,
+  grpcFrame,
+  grpcStatusOf,
+  openSession as openPlainSession,
+} from "../../support/clients/grpc-streams.js";
 import { expectError, expectSuccess, send, sendBytes } from "../../support/clients/http-requests.js";
 import { resetCalls } from "../../support/clients/http2-frames.js";
 import { closed } from "../../support/clients/sockets.js";
@@ -124,20 +129,36 @@ describe("the gRPC port", () => {
     expect(await grpcStatusOf(stream)).toBe(status.DEADLINE_EXCEEDED);
   });
 
-  it.each([
-    ["a reflection stream with a request", { ":path": reflection }, reflectionRequest],
-    ["a call whose deadline has passed", { "grpc-timeout": "100m" }, undefined],
-    ["a call with an invalid deadline", { "grpc-timeout": "soon" }, undefined],
-    ["a call whose message is too large", {}, Buffer.from([0, 0x7f, 0xff, 0xff, 0xff])],
-    ["a call of an unknown method", { ":path": "/nonsense" }, undefined],
-  ])("ends %s that its client leaves open", async (_what, headers, begin) => {
-    const { stream } = openStream(headers);
-    stream.on("error", () => {});
-    if (begin) stream.write(begin);
-    const responded = once(stream, "response");
-    stream.resume();
-    await once(stream, "close");
-    await responded;
+  describe("a call that its client leaves open", () => {
+    const calls: readonly (readonly [what: string, headers: Record<string, string>, begin: Buffer | undefined])[] = [
+      ["a reflection stream with a request", { ":path": reflection }, reflectionRequest],
+      ["a call whose deadline has passed", { "grpc-timeout": "100m" }, undefined],
+      ["a call with an invalid deadline", { "grpc-timeout": "soon" }, undefined],
+      ["a call whose message is too large", {}, Buffer.from([0, 0x7f, 0xff, 0xff, 0xff])],
+      ["a call of an unknown method", { ":path": "/nonsense" }, undefined],
+    ];
+    const sessions: ClientHttp2Session[] = [];
+    const endings = new Map<string, Promise<unknown>>();
+
+    // They begin together, because each of them ends only after a timeout.
+    beforeAll(() => {
+      for (const [what, headers, begin] of calls) {
+        const session = openPlainSession(app.grpcAddress);
+        sessions.push(session);
+        const stream = session.request(headersOf(headers)).on("error", () => {});
+        if (begin) stream.write(begin);
+        const ending = Promise.all([once(stream, "response"), once(stream.resume(), "close")]);
+        ending.catch(() => {}); // reported by its test
+        endings.set(what, ending);
+      }
+    });
+    afterAll(() => {
+      for (const session of sessions) session.destroy();
+    });
+
+    it.each(calls)("is ended: %s", async (what) => {
+      await endings.get(what);
+    });
   });
 
   it("ends calls whose responses are not read, but no Health.Watch stream", async () => {
