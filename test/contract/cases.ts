@@ -28,8 +28,16 @@ const threeProtocols: readonly ProtocolName[] = ["grpc", "http", "connect"];
 /** All protocols, and gRPC-Web besides Connect: for cases that depend on the wire format. */
 export const allProtocols: readonly ProtocolName[] = [...threeProtocols, "grpc-web"];
 
-/** Opens an application for the tests of a file; call it once, at the top. */
-export function openContract(everyProtocol = threeProtocols, options: Partial<AppOptions> = {}): Contract {
+/**
+ * Opens an application for the tests of a file; call it once, at the top.
+ *
+ * @param alwaysInTurn for cases that read the whole database, and so the changes of other protocols
+ */
+export function openContract(
+  everyProtocol = threeProtocols,
+  options: Partial<AppOptions> = {},
+  { alwaysInTurn = false } = {},
+): Contract {
   let app: TestApp | undefined;
   let protocols: ProtocolClients | undefined;
   let ahead = 0;
@@ -62,7 +70,7 @@ export function openContract(everyProtocol = threeProtocols, options: Partial<Ap
     someProtocols(names, guarantee, scenario) {
       test(guarantee, async () => {
         const [first = "grpc", ...others] = names;
-        const shared = { used: false };
+        const shared = { used: alwaysInTurn };
         const expected = await record(first, shared);
         const records = shared.used
           ? await inTurn(others, (name) => record(name, shared))

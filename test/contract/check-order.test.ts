@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
+import type { CallerCredential } from "../support/clients/headers.js";
 import { readResponse } from "../support/clients/http.js";
-import type { CallerCredential } from "../support/clients/protocol-client.js";
 import { operatorKey } from "../support/harness.js";
 import { openContract } from "./cases.js";
 import { openScene, type Scene } from "./scene.js";

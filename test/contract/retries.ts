@@ -1,4 +1,5 @@
-import type { CallRequest, HeaderLines } from "../support/clients/protocol-client.js";
+import type { HeaderLines } from "../support/clients/headers.js";
+import type { CallRequest } from "../support/clients/protocol-client.js";
 import { operatorKey } from "../support/harness.js";
 import { type OperationName, operationOf } from "../support/operations.js";
 import type { Scene } from "./scene.js";

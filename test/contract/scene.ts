@@ -1,6 +1,7 @@
 import { expect } from "vitest";
+import type { CallerCredential, HeaderLines } from "../support/clients/headers.js";
 import type { Outcome, Refusal } from "../support/clients/outcome.js";
-import type { CallerCredential, CallRequest, HeaderLines, ProtocolClient } from "../support/clients/protocol-client.js";
+import type { CallRequest, ProtocolClient } from "../support/clients/protocol-client.js";
 import { operatorKey } from "../support/harness.js";
 import type { OperationName } from "../support/operations.js";
 import type { PaginationResponse, ResponseData } from "../support/responses.js";

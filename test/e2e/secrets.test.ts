@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { callUnaryOnce } from "../support/clients/grpc-js.js";
-import { headersOf } from "../support/clients/protocol-client.js";
+import { headersOf } from "../support/clients/headers.js";
 import { call, makeSandbox, readSecret, start, stop } from "./service.js";
 
 test("the log of successful and failed calls contains no credential, in whole or in part", async () => {

@@ -5,7 +5,7 @@ import type { Client } from "@grpc/grpc-js";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { callUnary, openGrpcJs } from "../support/clients/grpc-js.js";
-import { headersOf } from "../support/clients/protocol-client.js";
+import { headersOf } from "../support/clients/headers.js";
 import { isRefused } from "../support/clients/sockets.js";
 import { createDatabase } from "../support/harness.js";
 import { type Process, remainingProcesses, until } from "./processes.js";

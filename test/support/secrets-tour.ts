@@ -5,9 +5,9 @@ import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import { mintSecret } from "../../src/keys/secret.js";
 import { callUnary, openGrpcJs } from "./clients/grpc-js.js";
+import { headersOf } from "./clients/headers.js";
 import { send } from "./clients/http-requests.js";
 import { toRequestMessage } from "./clients/messages.js";
-import { headersOf } from "./clients/protocol-client.js";
 import type { TestApp } from "./harness.js";
 import { pathOf as rpcPathOf } from "./operations.js";
 

@@ -1,9 +1,10 @@
 import { pino } from "pino";
 import { afterAll, describe, expect, it } from "vitest";
 import { openProtocols } from "../../support/clients/all.js";
+import type { CallerCredential } from "../../support/clients/headers.js";
 import { send, sendBytes } from "../../support/clients/http-requests.js";
 import { requestIdForm } from "../../support/clients/outcome.js";
-import type { CallerCredential, CallRequest } from "../../support/clients/protocol-client.js";
+import type { CallRequest } from "../../support/clients/protocol-client.js";
 import { openFileService } from "../../support/file-service.js";
 import { operatorKey } from "../../support/harness.js";
 import { type OperationName, operationOf } from "../../support/operations.js";

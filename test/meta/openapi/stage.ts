@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect } from "vitest";
+import type { HeaderLines } from "../../support/clients/headers.js";
 import { sendRequest } from "../../support/clients/http.js";
-import type { CallRequest, HeaderLines } from "../../support/clients/protocol-client.js";
+import type { CallRequest } from "../../support/clients/protocol-client.js";
 import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
 import {
   type HttpRoute,

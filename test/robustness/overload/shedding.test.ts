@@ -14,8 +14,8 @@ import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../../g
 import { KeysService } from "../../../gen/latchkey/v1/keys_service_pb.js";
 import { callUnary, openGrpcJs } from "../../support/clients/grpc-js.js";
 import { callHeaders, grpcStatusOf } from "../../support/clients/grpc-streams.js";
+import { headersOf } from "../../support/clients/headers.js";
 import { expectError, expectSuccess, send } from "../../support/clients/http-requests.js";
-import { headersOf } from "../../support/clients/protocol-client.js";
 import { openFileService } from "../../support/file-service.js";
 import { openTestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";

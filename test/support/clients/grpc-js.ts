@@ -1,5 +1,5 @@
 import { type CallOptions, type ChannelOptions, Client, credentials, Metadata, type ServiceError } from "@grpc/grpc-js";
-import type { HeaderLines } from "./protocol-client.js";
+import type { HeaderLines } from "./headers.js";
 
 /** A response to a grpc-js client, without decoding. */
 export interface GrpcJsResponse {

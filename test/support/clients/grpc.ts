@@ -4,9 +4,10 @@ import { expect } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
 import { type OperationName, operationOf, pathOf } from "../operations.js";
 import { callUnary, openGrpcJs } from "./grpc-js.js";
+import { type CallerCredential, type HeaderLines, headersOf } from "./headers.js";
 import { toComparable, toRequestMessage } from "./messages.js";
 import { type Outcome, requestIdForm, type Success, toRefusal } from "./outcome.js";
-import { type CallerCredential, type HeaderLines, headersOf, type ProtocolClient } from "./protocol-client.js";
+import type { ProtocolClient } from "./protocol-client.js";
 import { findDetail, readStatusDetails } from "./status-details.js";
 
 /** A gRPC client that can also send bytes that are not a message. */

@@ -1,8 +1,9 @@
 import { expect } from "vitest";
 import { keep } from "../artifacts.js";
 import { type HttpRoute, operationOf } from "../operations.js";
+import { type CallerCredential, type HeaderLines, headersOf } from "./headers.js";
 import { errorTable, type Outcome, requestIdForm, type Success } from "./outcome.js";
-import { type CallerCredential, type HeaderLines, headersOf, type ProtocolClient } from "./protocol-client.js";
+import type { ProtocolClient } from "./protocol-client.js";
 
 const typeForm = /^(http:\/\/127\.0\.0\.1:\d+)\/api-reference\/errors-v2\/service\/([a-z]+\/[a-z_]+)$/;
 

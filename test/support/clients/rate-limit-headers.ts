@@ -6,9 +6,10 @@ import { ErrorInfoSchema, RetryInfoSchema } from "../../../gen/google/rpc/error_
 import type { TestApp } from "../harness.js";
 import { type OperationName, operationOf, pathOf } from "../operations.js";
 import { callUnaryOnce, type GrpcJsResponse } from "./grpc-js.js";
+import { headersOf } from "./headers.js";
 import { post } from "./http-requests.js";
 import { toRequestMessage } from "./messages.js";
-import { headersOf, type ProtocolName } from "./protocol-client.js";
+import type { ProtocolName } from "./protocol-client.js";
 import { findDetail, readStatusDetails } from "./status-details.js";
 
 /** The result code and the rate-limit headers of a call, independent of the protocol. */

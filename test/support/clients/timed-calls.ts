@@ -5,9 +5,10 @@ import type { TestApp } from "../harness.js";
 import { type OperationName, operationOf, pathOf } from "../operations.js";
 import { startStopwatch } from "../stopwatch.js";
 import { callUnaryOnce } from "./grpc-js.js";
+import { headersOf } from "./headers.js";
 import { expectError, post } from "./http-requests.js";
 import { toRequestMessage } from "./messages.js";
-import { type CallRequest, headersOf } from "./protocol-client.js";
+import type { CallRequest } from "./protocol-client.js";
 
 /**
  * The outcome of a call over any protocol, as the name of its gRPC status, and its duration without the delay that a

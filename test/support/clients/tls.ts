@@ -9,7 +9,7 @@ import { WorkspacesService } from "../../../gen/latchkey/v1/workspaces_service_p
 import { operatorKey, type TestApp } from "../harness.js";
 import { pathOf } from "../operations.js";
 import { callUnary, openGrpcJs, type Trust } from "./grpc-js.js";
-import { headersOf } from "./protocol-client.js";
+import { headersOf } from "./headers.js";
 
 /** One call with each kind of client, over TLS. Each resolves to the number of workspaces, or rejects. */
 export function callers({ httpUrl, grpcAddress }: TestApp, trust: Trust) {

@@ -3,8 +3,8 @@ import { expect, vi } from "vitest";
 import type { TestApp } from "../harness.js";
 import { operatorKey } from "../harness.js";
 import { callUnaryOnce } from "./grpc-js.js";
+import { headersOf } from "./headers.js";
 import { expectSuccess, type HttpResponse, post, send } from "./http-requests.js";
-import { headersOf } from "./protocol-client.js";
 
 /** Waits until the service uses its Redis. */
 export async function redisInUse(app: TestApp): Promise<void> {
