@@ -1,6 +1,6 @@
 import { describe, expect } from "vitest";
 import { operatorKey } from "../support/harness.js";
-import type { EventResponse } from "./answers.js";
+import type { EventResponse } from "../support/responses.js";
 import { openContract } from "./cases.js";
 import { createFullKey } from "./key-settings.js";
 import type { Scene } from "./scene.js";

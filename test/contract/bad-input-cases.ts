@@ -1,5 +1,5 @@
+import type { OperationName } from "../support/operations.js";
 import { nested } from "./meta.js";
-import type { OperationName } from "./operations.js";
 
 /** Requests that each of these operations must refuse with invalid_input, naming the field `location`. */
 export interface BadInput {

@@ -1,37 +1,22 @@
 import { connect } from "node:net";
 import { brotliCompressSync, gzipSync } from "node:zlib";
 import { fromBinary, toBinary } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { CreateIdentityRequestSchema } from "../../gen/latchkey/v1/identities_service_pb.js";
 import { createLog } from "../../src/observe/log.js";
 import { succeed } from "../support/calls.js";
 import { openProtocols } from "../support/clients/all.js";
-import {
-  ask,
-  createWorkspace,
-  expectInvalid,
-  expectSuccess,
-  type HttpResponse,
-} from "../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../support/harness.js";
-import { toRequestMessage } from "./messages.js";
+import { expectInvalid, expectSuccess, type HttpResponse, send } from "../support/clients/http-requests.js";
+import { toRequestMessage } from "../support/clients/messages.js";
+import { openFileService } from "../support/file-service.js";
 
 // Each case was found by the fuzzer.
 
 const written: string[] = [];
 const log = createLog("info", { destination: { write: (line: string) => void written.push(line) } });
 
-let app: TestApp;
-let origin: string;
-let key: string;
-
-beforeAll(async () => {
-  app = await openTestApp({ log });
-  origin = app.httpUrl;
-  key = (await createWorkspace(origin)).key;
-});
-afterAll(() => app.close());
+const { app, origin, key } = await openFileService({ log });
 
 const overHttp = "/v2/identities.createIdentity";
 const overConnect = "/latchkey.v1.IdentitiesService/CreateIdentity";
@@ -43,7 +28,7 @@ const message = Buffer.from(
 );
 
 function post(path: string, body: string | Buffer, headers: Record<string, string> = {}): Promise<HttpResponse> {
-  return ask(origin, path, { key, body, headers: { "content-type": "application/json", ...headers } });
+  return send(origin, path, { key, body, headers: { "content-type": "application/json", ...headers } });
 }
 
 function frame(bytes: Uint8Array, flags = 0, length = bytes.length): Buffer {
@@ -90,7 +75,7 @@ describe("the name of an unknown field in the error", () => {
   });
 
   it("is quoted if it is empty: a query parameter", async () => {
-    expect(expectInvalid(await ask(origin, "/v1/identities.listIdentities?=1", { method: "GET", key }))).toEqual([
+    expect(expectInvalid(await send(origin, "/v1/identities.listIdentities?=1", { method: "GET", key }))).toEqual([
       `""`,
     ]);
   });

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
+import type { Refusal } from "../support/clients/outcome.js";
 import { operatorKey } from "../support/harness.js";
+import { operationOf } from "../support/operations.js";
 import { badInputs } from "./bad-input-cases.js";
 import { openContract } from "./cases.js";
-import { operationOf } from "./operations.js";
-import type { Refusal } from "./outcome.js";
 import { openScene, type Scene } from "./scene.js";
 
 const contract = openContract();

@@ -5,7 +5,7 @@ import type { CallRequest } from "../support/clients/protocol-client.js";
 import { allProtocols, openContract } from "./cases.js";
 import type { Scene } from "./scene.js";
 
-const contract = openContract(allProtocols);
+const contract = openContract(allProtocols, {}, { alwaysInTurn: true });
 
 /** More rows than one page scans, and fewer than two pages scan. */
 const many = 6_000;

@@ -1,26 +1,16 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it } from "vitest";
 import { maxMessageBytes } from "../../src/rpc/pipeline.js";
 import { largeBodies } from "../robustness/fuzz/large-bodies.js";
 import { operationNamed } from "../robustness/fuzz/operations.js";
 import { readOutcome } from "../robustness/fuzz/outcome.js";
-import { createSender, type Sender } from "../robustness/fuzz/send.js";
-import { protocolNames, sentTo } from "../robustness/fuzz/sent.js";
-import { createWorkspace } from "../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../support/harness.js";
+import { openRawClient } from "../support/clients/raw-client.js";
+import { protocolNames, toRawRequest } from "../support/clients/raw-request.js";
+import { openFileService } from "../support/file-service.js";
 import { watchLoop, workUnit } from "../support/loop-watch.js";
 
-let app: TestApp;
-let sender: Sender;
-let key: string;
-beforeAll(async () => {
-  app = await openTestApp();
-  sender = createSender(app);
-  ({ key } = await createWorkspace(app.httpUrl));
-});
-afterAll(async () => {
-  sender.close();
-  await app.close();
-});
+const { app, key } = await openFileService();
+const client = openRawClient(app);
+afterAll(() => client.close());
 
 /** Just under the maximum request size. */
 const size = Math.min(maxMessageBytes, 128 * 1024) - 64;
@@ -38,13 +28,13 @@ describe.each(["createKey", "updateKey", "verifyKey"])("a large %s", (name) => {
     it.each(largeBodies(operation, protocol).map((large) => [large.name, large.location, large] as const))(
       "of %s is refused by naming %s, and does not block the event loop for other calls",
       async (_name, location, large) => {
-        const sent = sentTo(protocol, operation, key, large.make(size));
+        const raw = toRawRequest(protocol, operation, key, large.make(size));
         const times: number[] = [];
         // The minimum of several attempts: the first call compiles, and the garbage collector may interrupt any of
         // them.
         for (let attempt = 0; attempt < 8 && Math.min(...times) > maxUnits * unit; attempt++) {
           const watch = watchLoop();
-          const response = await sender.send(sent).finally(watch.stop);
+          const response = await client.send(raw).finally(watch.stop);
           times.push(watch.longest());
           const outcome = readOutcome(operation, response);
           expect(outcome).toMatchObject({ ok: false, code: "application/invalid_input" });

@@ -3,11 +3,12 @@ import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { succeed } from "../support/calls.js";
-import { headerOf, openWire, type Wire, type WireClient, type WireResponse } from "../support/clients/wire.js";
+import { errorTable } from "../support/clients/outcome.js";
+import type { RawResponse } from "../support/clients/sockets.js";
+import { headerOf, openWire, type Wire, type WireClient } from "../support/clients/wire.js";
 import { openTestApp, operatorKey, type TestApp } from "../support/harness.js";
+import { type Rpc, requestOf, rpcs, type Things } from "../support/rpcs.js";
 import { type Caller, type Cast, callersOf, castCallers } from "./callers.js";
-import { errorTable } from "./outcome.js";
-import { type Rpc, requestOf, rpcs, type Things } from "./rpcs.js";
 
 let app: TestApp;
 let wire: Wire;
@@ -89,7 +90,7 @@ describe.each(named)("$name, with every kind of caller and protocol", ({ rpc }) 
 });
 
 /** The error code of a response. Checks its status and its WWW-Authenticate challenge against the error table. */
-async function checkedCode(client: WireClient, response: WireResponse): Promise<string> {
+async function checkedCode(client: WireClient, response: RawResponse): Promise<string> {
   const { code } = await client.read(response);
   if (!client.isHttp) return code;
   const { http } = errorTable[code] ?? {};
@@ -104,14 +105,15 @@ const badToken = `Bearer realm="latchkey", error="invalid_token"`;
 
 /** The same ids, except that the resources named by the request are new: the call may delete them. */
 async function renew(rpc: Rpc, caller: Caller): Promise<Things> {
-  const asked = requestOf(rpc, cast.things);
+  const request = requestOf(rpc, cast.things);
   const call = (operation: string, key: string, body: object) => succeed<Things>(app.httpUrl, operation, key, body);
   return {
     ...cast.things,
     externalId: randomUUID(),
-    ...(("keyId" in asked || "key" in asked) && (await call("keys.createKey", cast.homeKey, {}))),
-    ...("identityId" in asked && (await call("identities.createIdentity", cast.homeKey, { externalId: randomUUID() }))),
-    ...("workspaceId" in asked &&
+    ...(("keyId" in request || "key" in request) && (await call("keys.createKey", cast.homeKey, {}))),
+    ...("identityId" in request &&
+      (await call("identities.createIdentity", cast.homeKey, { externalId: randomUUID() }))),
+    ...("workspaceId" in request &&
       caller.name === "the operator" &&
       (await call("workspaces.createWorkspace", operatorKey, { name: "another" }))),
   };

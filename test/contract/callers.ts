@@ -1,7 +1,7 @@
 import { mintSecret } from "../../src/keys/secret.js";
 import { succeed } from "../support/calls.js";
 import { operatorKey, type TestApp } from "../support/harness.js";
-import type { Rpc, Things } from "./rpcs.js";
+import type { Rpc, Things } from "../support/rpcs.js";
 
 /** A kind of caller, and whether it is authorized. */
 export interface Caller {

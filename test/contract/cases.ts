@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { AppOptions } from "../../src/app.js";
 import { openProtocols, type ProtocolClients } from "../support/clients/all.js";
 import type { ProtocolName } from "../support/clients/protocol-client.js";
-import { openTestApp, type TestApp } from "../support/harness.js";
+import { openTestApp, operatorKey, type TestApp } from "../support/harness.js";
 import { type Clock, openScene, type Scene } from "./scene.js";
 
 /** A test case of the contract. It runs over one protocol, and asserts what every protocol must do. */
@@ -13,7 +13,11 @@ export interface Contract {
   readonly app: TestApp;
   readonly protocols: ProtocolClients;
   readonly clock: Clock;
-  /** Runs a case over each protocol in turn, then compares the responses of the protocols. */
+  /**
+   * Runs a case over each protocol, then compares the responses of the protocols. After the first protocol, the others
+   * run concurrently, because each has its own workspaces, and cases mostly wait for acknowledgements. They run in turn
+   * if the case has advanced the clock, or called as the operator: both may affect the other protocols.
+   */
   everyProtocol(guarantee: string, scenario: Scenario): void;
   /** The same, over some of the protocols. */
   someProtocols(names: readonly ProtocolName[], guarantee: string, scenario: Scenario): void;
@@ -24,8 +28,16 @@ const threeProtocols: readonly ProtocolName[] = ["grpc", "http", "connect"];
 /** All protocols, and gRPC-Web besides Connect: for cases that depend on the wire format. */
 export const allProtocols: readonly ProtocolName[] = [...threeProtocols, "grpc-web"];
 
-/** Opens an application for the tests of a file; call it once, at the top. */
-export function openContract(everyProtocol = threeProtocols, options: Partial<AppOptions> = {}): Contract {
+/**
+ * Opens an application for the tests of a file; call it once, at the top.
+ *
+ * @param alwaysInTurn for cases that read the whole database, and so the changes of other protocols
+ */
+export function openContract(
+  everyProtocol = threeProtocols,
+  options: Partial<AppOptions> = {},
+  { alwaysInTurn = false } = {},
+): Contract {
   let app: TestApp | undefined;
   let protocols: ProtocolClients | undefined;
   let ahead = 0;
@@ -57,18 +69,49 @@ export function openContract(everyProtocol = threeProtocols, options: Partial<Ap
     everyProtocol: (guarantee, scenario) => contract.someProtocols(everyProtocol, guarantee, scenario),
     someProtocols(names, guarantee, scenario) {
       test(guarantee, async () => {
-        const records: [ProtocolName, unknown][] = [];
-        for (const name of names) {
-          const scene = await openScene(contract.protocols[name], clock);
-          await scenario(scene).catch((error: Error) => failAt(name, error));
-          records.push([name, withoutChance(scene.transcript)]);
+        const [first = "grpc", ...others] = names;
+        const shared = { used: alwaysInTurn };
+        const expected = await record(first, shared);
+        const records = shared.used
+          ? await inTurn(others, (name) => record(name, shared))
+          : await Promise.all(others.map((name) => record(name, shared)));
+        for (const [index, name] of others.entries()) {
+          expect(records[index], `${name} responds as ${first} does`).toEqual(expected);
         }
-        const [[first, expected] = [], ...others] = records;
-        for (const [name, record] of others) expect(record, `${name} responds as ${first} does`).toEqual(expected);
       });
+
+      /** Runs the case over one protocol, and notes whether it uses state that the protocols share. */
+      async function record(name: ProtocolName, shared: { used: boolean }): Promise<unknown> {
+        const protocol = contract.protocols[name];
+        const scene = await openScene(
+          {
+            ...protocol,
+            call(operation, credential, request, headers = []) {
+              const isOfOperator = credential === operatorKey;
+              if (isOfOperator && (operation !== "createWorkspace" || headers.length > 0)) shared.used = true;
+              return protocol.call(operation, credential, request, headers);
+            },
+          },
+          {
+            now: clock.now,
+            advance(ms) {
+              shared.used = true;
+              return clock.advance(ms);
+            },
+          },
+        );
+        await scenario(scene).catch((error: Error) => failAt(name, error));
+        return withoutChance(scene.transcript);
+      }
     },
   };
   return contract;
+}
+
+async function inTurn<T, U>(items: readonly T[], run: (item: T) => Promise<U>): Promise<U[]> {
+  const results: U[] = [];
+  for (const item of items) results.push(await run(item));
+  return results;
 }
 
 function opened<T>(thing: T | undefined): T {

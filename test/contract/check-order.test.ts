@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { readAnswer } from "../support/clients/http.js";
-import type { CallerCredential } from "../support/clients/protocol-client.js";
+import type { CallerCredential } from "../support/clients/headers.js";
+import { readResponse } from "../support/clients/http.js";
 import { operatorKey } from "../support/harness.js";
 import { openContract } from "./cases.js";
 import { openScene, type Scene } from "./scene.js";
@@ -113,5 +113,5 @@ async function postBody(credential: (scene: Scene) => Promise<CallerCredential>,
   const headers = new Headers({ "content-type": type });
   if (typeof caller === "string") headers.set("authorization", `Bearer ${caller}`);
   const url = `${contract.app.httpUrl}/v2/identities.createIdentity`;
-  return readAnswer(await fetch(url, { method: "POST", headers, body }), false);
+  return readResponse(await fetch(url, { method: "POST", headers, body }), false);
 }

@@ -1,14 +1,12 @@
-import { connect } from "node:net";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { App } from "../../src/app.js";
-import { openTestApp, operatorKey } from "../support/harness.js";
+import { callJson } from "../support/clients/json-call.js";
+import { connectSocket } from "../support/clients/sockets.js";
+import { openFileApp } from "../support/file-service.js";
+import { operatorKey } from "../support/harness.js";
 
 // The service caches the last credential of each connection; here one connection sends several.
-let app: Awaited<ReturnType<typeof openTestApp>>;
-beforeAll(async () => {
-  app = await openTestApp();
-});
-afterAll(() => app?.close());
+const app = await openFileApp();
 
 describe("authentication per call: a call is authenticated by its own credential", () => {
   it("regardless of earlier calls on the same connection", async () => {
@@ -30,23 +28,16 @@ describe("authentication per call: a call is authenticated by its own credential
 });
 
 async function call(credential: string, operation: string, body: unknown) {
-  const response = await fetch(`${app.httpUrl}/v2/${operation}`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${credential}`, "content-type": "application/json" },
-    body: JSON.stringify(body),
-  });
-  const { data } = (await response.json()) as { data: { key: string; workspaceId: string } };
-  return data;
+  return (await callJson<{ key: string; workspaceId: string }>(app.httpUrl, `/v2/${operation}`, credential, body)).data;
 }
 
 /** A connection that stays open between calls. */
 async function openConnection({ httpUrl }: Pick<App, "httpUrl">) {
-  const socket = connect(Number(new URL(httpUrl).port), "127.0.0.1");
+  const socket = await connectSocket(httpUrl);
   let received = "";
   socket.setEncoding("utf8").on("data", (text) => {
     received += text;
   });
-  await new Promise((resolve) => socket.once("connect", resolve));
   return {
     close: () => socket.destroy(),
     async status(credential: string | undefined, operation: string): Promise<number> {

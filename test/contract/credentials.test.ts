@@ -2,8 +2,8 @@ import { request as httpRequest } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openHttpClient } from "../support/clients/http.js";
 import { openTestApp, operatorKey, type TestApp } from "../support/harness.js";
+import { type OperationName, operationOf } from "../support/operations.js";
 import { allProtocols, openContract } from "./cases.js";
-import { type OperationName, operationOf } from "./operations.js";
 import type { Scene } from "./scene.js";
 
 const contract = openContract(allProtocols);

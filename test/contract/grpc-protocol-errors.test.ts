@@ -1,33 +1,24 @@
 import { connect } from "node:net";
 import { gzipSync } from "node:zlib";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it } from "vitest";
 import { createLog } from "../../src/observe/log.js";
 import { encode } from "../robustness/fuzz/kind.js";
 import { operationNamed } from "../robustness/fuzz/operations.js";
 import { type Outcome, readOutcome } from "../robustness/fuzz/outcome.js";
-import { type Answer, createSender, type Sender } from "../robustness/fuzz/send.js";
-import { frame, type Headers, type Sent, sentTo } from "../robustness/fuzz/sent.js";
-import { callWithHeaders } from "../robustness/overload/bare-grpc.js";
-import { createWorkspace } from "../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../support/harness.js";
+import { grpcFrame } from "../support/clients/grpc-streams.js";
+import { callWithHeaders } from "../support/clients/http2-frames.js";
+import { openRawClient } from "../support/clients/raw-client.js";
+import { type Headers, type RawRequest, toRawRequest } from "../support/clients/raw-request.js";
+import type { RawResponse } from "../support/clients/sockets.js";
+import { openFileService } from "../support/file-service.js";
 
 /** The parsed lines of the log. */
 const lines: Record<string, unknown>[] = [];
 const log = createLog("info", { destination: { write: (line: string) => void lines.push(JSON.parse(line)) } });
 
-let app: TestApp;
-let sender: Sender;
-let home: { workspaceId: string; key: string };
-
-beforeAll(async () => {
-  app = await openTestApp({ log });
-  sender = createSender(app);
-  home = await createWorkspace(app.httpUrl);
-});
-afterAll(async () => {
-  sender.close();
-  await app.close();
-});
+const { app, ...home } = await openFileService({ log });
+const client = openRawClient(app);
+afterAll(() => client.close());
 
 const operation = operationNamed("createIdentity");
 const health = "/grpc.health.v1.Health/Check";
@@ -43,9 +34,9 @@ interface Fault {
 }
 
 /** A request over a protocol that is valid except for this fault. */
-function requestOver(protocol: "grpc" | "grpc-web" | "http", { path, headers = [], body }: Fault): Sent {
+function requestOver(protocol: "grpc" | "grpc-web" | "http", { path, headers = [], body }: Fault): RawRequest {
   const good = encode(protocol, operation, { externalId: "unread" });
-  const valid = sentTo(protocol, operation, home.key, good);
+  const valid = toRawRequest(protocol, operation, home.key, good);
   if (valid.by === "socket") throw new Error("a valid call is not sent as raw bytes");
   return {
     ...valid,
@@ -56,8 +47,8 @@ function requestOver(protocol: "grpc" | "grpc-web" | "http", { path, headers = [
 }
 
 /** Sends a request and reads its response, which must have a code, details and request id of the error catalogue. */
-async function send(sent: Sent): Promise<{ response: Answer; outcome: Outcome }> {
-  const response = await sender.send(sent);
+async function send(raw: RawRequest): Promise<{ response: RawResponse; outcome: Outcome }> {
+  const response = await client.send(raw);
   return { response, outcome: readOutcome(operation, response) };
 }
 
@@ -65,7 +56,7 @@ const invalid = "application/invalid_input";
 const tooLarge = "application/payload_too_large";
 const mediaType = "application/unsupported_media_type";
 const gzip: Headers = [["grpc-encoding", "gzip"]];
-const unknownCompression: Fault = { headers: [["grpc-encoding", "zstd"]], body: frame(message, 1) };
+const unknownCompression: Fault = { headers: [["grpc-encoding", "zstd"]], body: grpcFrame(message, 1) };
 
 /** Requests that grpc-js cannot decode, or decodes to something else; and an equivalent over HTTP where one exists. */
 const undecodable: readonly {
@@ -79,9 +70,9 @@ const undecodable: readonly {
 }[] = [
   ...Object.entries<Fault>({
     "no message": { body: Buffer.alloc(0) },
-    "half a frame header": { body: frame(message).subarray(0, 3) },
-    "a truncated message": { body: frame(message).subarray(0, -1) },
-    "two messages": { body: Buffer.concat([frame(message), frame(message)]) },
+    "half a frame header": { body: grpcFrame(message).subarray(0, 3) },
+    "a truncated message": { body: grpcFrame(message).subarray(0, -1) },
+    "two messages": { body: Buffer.concat([grpcFrame(message), grpcFrame(message)]) },
   }).map(([what, fault]) => ({ what, fault, code: invalid, locations: ["body"] })),
   ...["soon", "", "5", "x5Sx", "-1S", "123456789S", "1S, 2S", "ÿ"].map((timeout) => ({
     what: `the timeout "${timeout}"`,
@@ -91,22 +82,27 @@ const undecodable: readonly {
   })),
   {
     what: "a message of five megabytes",
-    fault: { body: frame(large) },
+    fault: { body: grpcFrame(large) },
     code: tooLarge,
     locations: [],
     overHttp: { body: large },
   },
-  { what: "a length over the limit", fault: { body: frame(message, 0, 2 ** 32 - 1) }, code: tooLarge, locations: [] },
+  {
+    what: "a length over the limit",
+    fault: { body: grpcFrame(message, 0, 2 ** 32 - 1) },
+    code: tooLarge,
+    locations: [],
+  },
   ...Object.entries<Fault>({
-    "a compressed message": { headers: gzip, body: frame(gzipSync(message), 1) },
+    "a compressed message": { headers: gzip, body: grpcFrame(gzipSync(message), 1) },
     "an uncompressed message with a grpc-encoding header": { headers: gzip },
-    "an uncompressed message with the compressed flag": { headers: gzip, body: frame(message, 1) },
-    "the compressed flag without a grpc-encoding header": { body: frame(message, 1) },
+    "an uncompressed message with the compressed flag": { headers: gzip, body: grpcFrame(message, 1) },
+    "the compressed flag without a grpc-encoding header": { body: grpcFrame(message, 1) },
     "the compressed flag with the identity encoding": {
       headers: [["grpc-encoding", "identity"]],
-      body: frame(message, 1),
+      body: grpcFrame(message, 1),
     },
-    "a message that decompresses to five megabytes": { headers: gzip, body: frame(gzipSync(large), 1) },
+    "a message that decompresses to five megabytes": { headers: gzip, body: grpcFrame(gzipSync(large), 1) },
     "an unknown compression": unknownCompression,
   }).map(([what, fault]) => ({
     what,
@@ -144,7 +140,7 @@ describe.each(undecodable)("$what over gRPC", ({ fault, code, locations, overHtt
 
 it("none of these requests changed anything", async () => {
   const listing = operationNamed("listIdentities");
-  const response = await sender.send(sentTo("http", listing, home.key, Buffer.from("{}")));
+  const response = await client.send(toRawRequest("http", listing, home.key, Buffer.from("{}")));
   expect(readOutcome(listing, response)).toMatchObject({ ok: true, response: { identities: [] } });
 });
 
@@ -162,10 +158,14 @@ describe("a request for no known method", () => {
   });
 
   it.each<[string, string, Buffer]>([
-    ["a health check with an undecodable message", health, frame(Buffer.of(0xff, 0xff))],
+    ["a health check with an undecodable message", health, grpcFrame(Buffer.of(0xff, 0xff))],
     ["a health check without a message", health, Buffer.alloc(0)],
-    ["reflection with an undecodable message", reflection, frame(Buffer.of(0xff, 0xff))],
-    ["the same after a response", reflection, Buffer.concat([frame(Buffer.of(0x3a, 0)), frame(Buffer.of(0xff, 0xff))])],
+    ["reflection with an undecodable message", reflection, grpcFrame(Buffer.of(0xff, 0xff))],
+    [
+      "the same after a response",
+      reflection,
+      Buffer.concat([grpcFrame(Buffer.of(0x3a, 0)), grpcFrame(Buffer.of(0xff, 0xff))]),
+    ],
   ])("%s is a client error", async (_what, path, body) => {
     const { outcome } = await send(requestOver("grpc", { path, body }));
     expect(outcome).toMatchObject({ ok: false, code: invalid, locations: ["body"] });
@@ -189,8 +189,8 @@ describe("gRPC protocol compliance:", () => {
   });
 
   it("a health check of an unknown service is NOT_FOUND", async () => {
-    const body = frame(Buffer.from("\n\x08nonsense"));
-    const { headers } = await sender.send(requestOver("grpc", { path: health, body }));
+    const body = grpcFrame(Buffer.from("\n\x08nonsense"));
+    const { headers } = await client.send(requestOver("grpc", { path: health, body }));
     expect(headers["grpc-status"]).toBe("5");
   });
 });
@@ -215,7 +215,7 @@ describe("headers that grpc-js silently drops:", () => {
     const socket = connect(Number(port), host);
     const before = lines.length;
     const credential = ["authorization", `Bearer ${home.key}`] as const;
-    socket.write(callWithHeaders([[":path", operation.rpcPath], credential, credential], frame(message)));
+    socket.write(callWithHeaders([[":path", operation.rpcPath], credential, credential], grpcFrame(message)));
     const refusal = { protocol: "grpc", method: operation.rpcPath, code: "authentication/malformed" };
     await expect.poll(() => lines.slice(before), { timeout: 5_000 }).toMatchObject([refusal]);
     socket.destroy();
@@ -224,12 +224,12 @@ describe("headers that grpc-js silently drops:", () => {
   it("a deadline in thirty days is not in the past", async () => {
     const listing = operationNamed("listKeys");
     for (const timeout of ["2592000S", "99999999H"]) {
-      const sent = requestOver("grpc", {
+      const raw = requestOver("grpc", {
         path: listing.rpcPath,
         headers: [["grpc-timeout", timeout]],
-        body: frame(Buffer.alloc(0)),
+        body: grpcFrame(Buffer.alloc(0)),
       });
-      expect(readOutcome(listing, await sender.send(sent))).toMatchObject({ ok: true });
+      expect(readOutcome(listing, await client.send(raw))).toMatchObject({ ok: true });
     }
   });
 });

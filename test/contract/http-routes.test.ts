@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
-import { readAnswer, sendRequest } from "../support/clients/http.js";
+import { readResponse, sendRequest } from "../support/clients/http.js";
 import { operatorKey } from "../support/harness.js";
-import type { Answers } from "./answers.js";
+import type { HttpRoute } from "../support/operations.js";
+import type { ResponseData } from "../support/responses.js";
 import { openContract } from "./cases.js";
-import type { HttpRoute } from "./operations.js";
 import { openScene } from "./scene.js";
 
 const contract = openContract();
@@ -18,7 +18,7 @@ describe("the documented routes", () => {
     ["POST", "/v2/keys.listKeys"],
   ])("%s %s lists the caller's keys", async (...route) => {
     const { home } = await openHttpScene();
-    const outcome = await readAnswer(await sendRequest(contract.app.httpUrl, route, home.key, {}), true);
+    const outcome = await readResponse(await sendRequest(contract.app.httpUrl, route, home.key, {}), true);
     expect(outcome).toMatchObject({ ok: true, data: [{ keyId: home.keyId }], pagination: { hasMore: false } });
   });
 
@@ -28,7 +28,7 @@ describe("the documented routes", () => {
   ])("%s %s finds an identity", async (...route) => {
     const { home, ok } = await openHttpScene();
     const created = await ok("createIdentity", home.key, { externalId: "user_1" });
-    const outcome = await readAnswer(await sendRequest(contract.app.httpUrl, route, home.key, created), false);
+    const outcome = await readResponse(await sendRequest(contract.app.httpUrl, route, home.key, created), false);
     expect(outcome).toMatchObject({ ok: true, data: { ...created, externalId: "user_1" } });
   });
 
@@ -39,12 +39,15 @@ describe("the documented routes", () => {
     const { home, ok } = await openHttpScene();
     for (const externalId of ["user_1", "user_2", "user_3"]) await ok("createIdentity", home.key, { externalId });
     const list = async (request: Record<string, unknown>) =>
-      readAnswer(await sendRequest(contract.app.httpUrl, route, home.key, request), true);
+      readResponse(await sendRequest(contract.app.httpUrl, route, home.key, request), true);
     const first = await list({ limit: 2 });
     if (!first.ok) return expect.fail(first.detail);
     const second = await list({ limit: 2, cursor: first.pagination?.cursor });
     if (!second.ok) return expect.fail(second.detail);
-    const rows = [...(first.data as Answers["listIdentities"]), ...(second.data as Answers["listIdentities"])];
+    const rows = [
+      ...(first.data as ResponseData["listIdentities"]),
+      ...(second.data as ResponseData["listIdentities"]),
+    ];
     expect(rows.map(({ externalId }) => externalId)).toEqual(["user_1", "user_2", "user_3"]);
   });
 
@@ -52,7 +55,7 @@ describe("the documented routes", () => {
     const { home } = await openHttpScene();
     const route: HttpRoute = ["POST", "/v2/identities.createIdentity"];
     const request = { externalId: "user_123", meta: { name: "Ada", plan: "pro" } };
-    const outcome = await readAnswer(await sendRequest(contract.app.httpUrl, route, home.key, request), false);
+    const outcome = await readResponse(await sendRequest(contract.app.httpUrl, route, home.key, request), false);
     expect(outcome).toEqual({ ok: true, data: { identityId: expect.stringMatching(/^id_[0-9a-z]{26}$/) } });
   });
 
@@ -62,7 +65,7 @@ describe("the documented routes", () => {
       const { home } = await openHttpScene();
       const headers = { Authorization: `Bearer ${home.key}`, "Content-Type": "application/json" };
       const response = await fetch(contract.app.httpUrl + path, { method: "POST", headers });
-      expect(await readAnswer(response, true)).toMatchObject({ ok: true, pagination: { hasMore: false } });
+      expect(await readResponse(response, true)).toMatchObject({ ok: true, pagination: { hasMore: false } });
     },
   );
 
@@ -76,7 +79,7 @@ describe("the documented routes", () => {
     const headers = { Authorization: `Bearer ${home.key}`, "Content-Type": type };
     const body = JSON.stringify({ externalId: "Zoë" });
     const url = `${contract.app.httpUrl}/v2/identities.createIdentity`;
-    expect(await readAnswer(await fetch(url, { method: "POST", headers, body }), false)).toMatchObject({ ok: true });
+    expect(await readResponse(await fetch(url, { method: "POST", headers, body }), false)).toMatchObject({ ok: true });
   });
 
   test("an operation without a result returns an empty object as data", async () => {

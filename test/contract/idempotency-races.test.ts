@@ -5,10 +5,10 @@ import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { openProtocols, type ProtocolClients } from "../support/clients/all.js";
+import type { Outcome } from "../support/clients/outcome.js";
 import { createDatabase, openTestApp, type TestApp } from "../support/harness.js";
+import type { OperationName } from "../support/operations.js";
 import { allProtocols, openContract } from "./cases.js";
-import type { OperationName } from "./operations.js";
-import type { Outcome } from "./outcome.js";
 import { newCall, newKey, type RepeatableCall, withKey } from "./retries.js";
 import { openScene, type Scene } from "./scene.js";
 

@@ -3,14 +3,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
-import type { HeaderLines } from "../support/clients/protocol-client.js";
+import type { HeaderLines } from "../support/clients/headers.js";
 import { operatorKey } from "../support/harness.js";
+import { idempotentOperations, keyOperations, operationOf, operatorOperations } from "../support/operations.js";
 import { allProtocols, openContract } from "./cases.js";
-import { idempotentOperations, keyOperations, operationOf, operatorOperations } from "./operations.js";
 import { credentialFor, newCall, newKey, withKey } from "./retries.js";
 import { openScene } from "./scene.js";
 
-const contract = openContract(allProtocols);
+const contract = openContract(allProtocols, {}, { alwaysInTurn: true });
 const { everyProtocol, someProtocols } = contract;
 const conflict = "data/idempotency_conflict";
 const day = 86_400_000;

@@ -1,11 +1,11 @@
 import type postgres from "postgres";
 import { describe, expect, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
+import type { Outcome } from "../support/clients/outcome.js";
 import type { CallRequest } from "../support/clients/protocol-client.js";
-import type { Answers } from "./answers.js";
+import type { OperationName } from "../support/operations.js";
+import type { ResponseData } from "../support/responses.js";
 import { allProtocols, openContract } from "./cases.js";
-import type { OperationName } from "./operations.js";
-import type { Outcome } from "./outcome.js";
 import { openScene } from "./scene.js";
 
 const contract = openContract();
@@ -37,7 +37,7 @@ describe("concurrent calls over all protocols", () => {
       expect(refusalsOf(outcomes)).toEqual(Array(19).fill("data/identity_already_exists"));
       const winner = outcomes.findIndex(({ ok }) => ok);
       const won = outcomes[winner];
-      const { identityId } = (won?.ok ? won.data : {}) as Answers["createIdentity"];
+      const { identityId } = (won?.ok ? won.data : {}) as ResponseData["createIdentity"];
       const identities = await ok("listIdentities", home.key);
       expect(identities).toEqual([
         expect.objectContaining({ identityId, externalId: "user_1", meta: { index: winner } }),

@@ -1,11 +1,11 @@
 import { type DescMessage, fromBinary } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
-import { readAnswer } from "../support/clients/http.js";
+import { readResponse } from "../support/clients/http.js";
+import { requestIdForm } from "../support/clients/outcome.js";
 import { operatorKey } from "../support/harness.js";
+import { type OperationName, operationOf, pathOf } from "../support/operations.js";
 import { openContract } from "./cases.js";
-import { type OperationName, operationOf } from "./operations.js";
-import { requestIdForm } from "./outcome.js";
 import { openScene, type Scene } from "./scene.js";
 
 const contract = openContract();
@@ -82,7 +82,7 @@ const bodies: readonly [operation: OperationName, body: string, locations: strin
 describe("HTTP/JSON: an invalid body is refused and the field named, and nothing is stored", () => {
   test.each(bodies)("%s %s", async (operation, body, locations) => {
     const scene = await openScene(contract.protocols.http, contract.clock);
-    const outcome = await readAnswer(await post(operationOf(operation).routes[0][1], scene, operation, body), false);
+    const outcome = await readResponse(await post(operationOf(operation).routes[0][1], scene, operation, body), false);
     if (outcome.ok) return expect.fail("the call succeeded");
     expect(outcome.code).toBe("application/invalid_input");
     expect(outcome.fields?.map(({ location }) => location)).toEqual(locations);
@@ -92,7 +92,10 @@ describe("HTTP/JSON: an invalid body is refused and the field named, and nothing
   test("a number that cannot be represented exactly is refused, and must be sent as a string", async () => {
     const scene = await openScene(contract.protocols.http, contract.clock);
     const body = `{"externalId":"user_1","meta":{"a":12345678901234567890}}`;
-    const outcome = await readAnswer(await post("/v2/identities.createIdentity", scene, "createIdentity", body), false);
+    const outcome = await readResponse(
+      await post("/v2/identities.createIdentity", scene, "createIdentity", body),
+      false,
+    );
     const message = "has a number that cannot be represented exactly: send it as a string";
     expect(outcome).toMatchObject({ fields: [{ location: "meta", message }] });
   });
@@ -100,7 +103,10 @@ describe("HTTP/JSON: an invalid body is refused and the field named, and nothing
   test("bytes that are not UTF-8 are refused", async () => {
     const scene = await openScene(contract.protocols.http, contract.clock);
     const body = Buffer.concat([Buffer.from(`{"externalId":"`), Buffer.of(0xff, 0xfe), Buffer.from(`"}`)]);
-    const outcome = await readAnswer(await post("/v2/identities.createIdentity", scene, "createIdentity", body), false);
+    const outcome = await readResponse(
+      await post("/v2/identities.createIdentity", scene, "createIdentity", body),
+      false,
+    );
     expect(outcome).toMatchObject({ code: "application/invalid_input", fields: [{ location: "body" }] });
     await expectNothingStored(scene);
   });
@@ -108,7 +114,10 @@ describe("HTTP/JSON: an invalid body is refused and the field named, and nothing
   test("a meta of fifty thousand levels is refused, and the server keeps serving", async () => {
     const scene = await openScene(contract.protocols.http, contract.clock);
     const body = `{"externalId":"user_1","meta":{"a":${"[".repeat(5e4)}${"]".repeat(5e4)}}}`;
-    const outcome = await readAnswer(await post("/v2/identities.createIdentity", scene, "createIdentity", body), false);
+    const outcome = await readResponse(
+      await post("/v2/identities.createIdentity", scene, "createIdentity", body),
+      false,
+    );
     expect(outcome).toMatchObject({ code: "application/invalid_input", fields: [{ location: "meta" }] });
     await expectNothingStored(scene);
   });
@@ -129,7 +138,7 @@ describe("HTTP/JSON: an invalid body is refused and the field named, and nothing
     const { home } = await openScene(contract.protocols.http, contract.clock);
     const headers = { Authorization: `Bearer ${home.key}` };
     const response = await fetch(`${contract.app.httpUrl}/v1/identities.listIdentities?${query}`, { headers });
-    expect(await readAnswer(response, true)).toMatchObject({
+    expect(await readResponse(response, true)).toMatchObject({
       code: "application/invalid_input",
       fields: [{ location }],
     });
@@ -184,7 +193,7 @@ describe("the Connect protocol refuses the same JSON", () => {
 async function postOverConnect(operation: OperationName, body: string) {
   const scene = await openScene(contract.protocols.connect, contract.clock);
   const { rpc } = operationOf(operation);
-  const response = await post(`/${rpc.parent.typeName}/${rpc.name}`, scene, operation, body);
+  const response = await post(pathOf(rpc), scene, operation, body);
   const { code, details = [] } = (await response.json()) as {
     code: string;
     details?: { type: string; value: string }[];

@@ -1,5 +1,5 @@
 import type { CallRequest } from "../support/clients/protocol-client.js";
-import type { Answers, KeyResponse } from "./answers.js";
+import type { KeyResponse, ResponseData } from "../support/responses.js";
 import type { Scene } from "./scene.js";
 
 /** A day, in milliseconds. */
@@ -23,7 +23,10 @@ export async function readAllSettings({ ok, home }: Scene): Promise<Settings[]> 
 }
 
 /** A key with every setting set; it belongs to the identity `user_1`. */
-export function createFullKey({ ok, home, clock }: Scene, request: CallRequest = {}): Promise<Answers["createKey"]> {
+export function createFullKey(
+  { ok, home, clock }: Scene,
+  request: CallRequest = {},
+): Promise<ResponseData["createKey"]> {
   return ok("createKey", home.key, {
     name: "first name",
     prefix: "acme_live",

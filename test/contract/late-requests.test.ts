@@ -4,10 +4,10 @@ import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { succeed } from "../support/calls.js";
 import type { CallRequest } from "../support/clients/protocol-client.js";
-import { openWire, type SendOptions, type Wire, type WireClient } from "../support/clients/wire.js";
+import { openWire, type Wire, type WireClient, type WireOptions } from "../support/clients/wire.js";
 import { createDatabase, openTestApp, type TestApp } from "../support/harness.js";
+import { type Rpc, requestOf, rpcs } from "../support/rpcs.js";
 import { createVictim, revocations, type Victim } from "./revocations.js";
-import { type Rpc, requestOf, rpcs } from "./rpcs.js";
 
 let app: TestApp;
 let wire: Wire;
@@ -36,7 +36,7 @@ const createKey = rpcNamed("KeysService.CreateKey");
 const clientsWithBody = (rpc: Rpc) => wire.clientsFor(rpc).filter((client) => typeof client.garbage !== "string");
 
 /** Sends the headers of a request to each of these RPCs over every protocol, and the bodies when `finish` is called. */
-async function begin(key: string, requests: readonly (readonly [Rpc, CallRequest])[], how: SendOptions = {}) {
+async function begin(key: string, requests: readonly (readonly [Rpc, CallRequest])[], how: WireOptions = {}) {
   let sendBodies = () => {};
   const bodyAfter = new Promise<void>((resolve) => {
     sendBodies = resolve;

@@ -1,8 +1,8 @@
 import { describe, expect } from "vitest";
 import { operatorKey } from "../support/harness.js";
-import type { PaginationResponse } from "./answers.js";
+import type { OperationName } from "../support/operations.js";
+import type { PaginationResponse } from "../support/responses.js";
 import { openContract } from "./cases.js";
-import type { OperationName } from "./operations.js";
 import type { Scene } from "./scene.js";
 
 const { everyProtocol } = openContract();

@@ -3,14 +3,18 @@ import { openSql } from "../../commands/open-sql.js";
 import type { CallRequest } from "../support/clients/protocol-client.js";
 import { operatorKey } from "../support/harness.js";
 import { findPartialChanges } from "../support/integrity.js";
+import type { OperationName } from "../support/operations.js";
 import { allProtocols, openContract } from "./cases.js";
-import type { OperationName } from "./operations.js";
 import type { Scene } from "./scene.js";
 
 const exceeded = "limits/quota_exceeded";
 
 describe("a workspace that has reached its quota of keys", () => {
-  const contract = openContract(allProtocols, { quotas: { keys: 3, identities: 100, bytes: 1e9 } });
+  const contract = openContract(
+    allProtocols,
+    { quotas: { keys: 3, identities: 100, bytes: 1e9 } },
+    { alwaysInTurn: true },
+  );
 
   async function fill({ ok, home }: Scene) {
     const first = await ok("createKey", home.key, { name: "first", permissions: ["a", "b"] });
@@ -76,7 +80,11 @@ describe("a workspace that has reached its quota of keys", () => {
 });
 
 describe("a workspace that has reached its quota of identities", () => {
-  const contract = openContract(allProtocols, { quotas: { keys: 100, identities: 2, bytes: 1e9 } });
+  const contract = openContract(
+    allProtocols,
+    { quotas: { keys: 100, identities: 2, bytes: 1e9 } },
+    { alwaysInTurn: true },
+  );
 
   contract.everyProtocol(
     "cannot create another identity by any operation, and one more for each that is deleted",
@@ -120,7 +128,11 @@ describe("a workspace that has reached its quota of identities", () => {
 });
 
 describe("a workspace that has reached its quota of stored bytes", () => {
-  const contract = openContract(allProtocols, { quotas: { keys: 100, identities: 100, bytes: 50_000 } });
+  const contract = openContract(
+    allProtocols,
+    { quotas: { keys: 100, identities: 100, bytes: 50_000 } },
+    { alwaysInTurn: true },
+  );
   const meta = { text: "x".repeat(9_000) };
 
   /** Creates the large resources last: until then, the quota has space for all of them. */

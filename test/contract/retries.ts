@@ -1,6 +1,7 @@
-import type { CallRequest, HeaderLines } from "../support/clients/protocol-client.js";
+import type { HeaderLines } from "../support/clients/headers.js";
+import type { CallRequest } from "../support/clients/protocol-client.js";
 import { operatorKey } from "../support/harness.js";
-import { type OperationName, operationOf } from "./operations.js";
+import { type OperationName, operationOf } from "../support/operations.js";
 import type { Scene } from "./scene.js";
 
 const day = 86_400_000;

@@ -1,9 +1,10 @@
 import { expect } from "vitest";
-import type { CallerCredential, CallRequest, HeaderLines, ProtocolClient } from "../support/clients/protocol-client.js";
+import type { CallerCredential, HeaderLines } from "../support/clients/headers.js";
+import type { Outcome, Refusal } from "../support/clients/outcome.js";
+import type { CallRequest, ProtocolClient } from "../support/clients/protocol-client.js";
 import { operatorKey } from "../support/harness.js";
-import type { Answers, PaginationResponse } from "./answers.js";
-import type { OperationName } from "./operations.js";
-import type { Outcome, Refusal } from "./outcome.js";
+import type { OperationName } from "../support/operations.js";
+import type { PaginationResponse, ResponseData } from "../support/responses.js";
 
 /** The clock of the service's database, which tests can advance. */
 export interface Clock {
@@ -16,7 +17,7 @@ export interface Scene {
   readonly protocol: ProtocolClient;
   readonly clock: Clock;
   /** A new workspace, with its first key. */
-  readonly home: Answers["createWorkspace"];
+  readonly home: ResponseData["createWorkspace"];
   /** The outcome of every call, in order. */
   readonly transcript: readonly { operation: OperationName; outcome: Outcome }[];
   /** Calls the operation; any outcome is accepted. */
@@ -32,14 +33,14 @@ export interface Scene {
     credential: CallerCredential,
     request?: CallRequest,
     headers?: HeaderLines,
-  ): Promise<Answers[Name]>;
+  ): Promise<ResponseData[Name]>;
   /** Calls a list that must succeed; returns its page. */
   page<Name extends OperationName>(
     operation: Name,
     credential: CallerCredential,
     request?: CallRequest,
     headers?: HeaderLines,
-  ): Promise<{ data: Answers[Name]; pagination: PaginationResponse | undefined }>;
+  ): Promise<{ data: ResponseData[Name]; pagination: PaginationResponse | undefined }>;
   /** Calls an operation that must be refused with exactly this code. */
   refused(
     code: string,
@@ -49,7 +50,7 @@ export interface Scene {
     headers?: HeaderLines,
   ): Promise<Refusal>;
   /** Another workspace. */
-  newWorkspace(): Promise<Answers["createWorkspace"]>;
+  newWorkspace(): Promise<ResponseData["createWorkspace"]>;
   /** A key with every scope that has just expired. */
   newExpiredKey(request?: CallRequest): Promise<string>;
 }
@@ -67,7 +68,7 @@ export async function openScene(protocol: ProtocolClient, clock: Clock): Promise
   const page: Scene["page"] = async (operation, ...rest) => {
     const outcome = await call(operation, ...rest);
     if (!outcome.ok) expect.fail(`${operation} was refused: ${outcome.code}: ${outcome.detail}`);
-    return { data: outcome.data as Answers[typeof operation], pagination: outcome.pagination };
+    return { data: outcome.data as ResponseData[typeof operation], pagination: outcome.pagination };
   };
 
   const ok: Scene["ok"] = async (...given) => (await page(...given)).data;

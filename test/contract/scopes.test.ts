@@ -1,6 +1,6 @@
 import { describe, expect } from "vitest";
+import { keyOperations, operationOf, operatorOperations } from "../support/operations.js";
 import { allProtocols, openContract } from "./cases.js";
-import { keyOperations, operationOf, operatorOperations } from "./operations.js";
 
 const { everyProtocol } = openContract(allProtocols);
 const code = "authorization/insufficient_permissions";

@@ -1,9 +1,9 @@
 import { describe, expect } from "vitest";
 import type { CallRequest } from "../support/clients/protocol-client.js";
-import type { Answers } from "./answers.js";
+import { keyOperations, type OperationName, operationOf } from "../support/operations.js";
+import type { ResponseData } from "../support/responses.js";
 import { openContract } from "./cases.js";
 import { createFullKey, readAllSettings } from "./key-settings.js";
-import { keyOperations, type OperationName, operationOf } from "./operations.js";
 import type { Scene } from "./scene.js";
 
 const { everyProtocol } = openContract();
@@ -11,7 +11,7 @@ const lacking = "authorization/insufficient_permissions";
 
 /** A key and its identity, for operations to refer to. */
 interface Things {
-  readonly key: Answers["createKey"];
+  readonly key: ResponseData["createKey"];
   readonly identityId: string;
   readonly externalId: string;
 }

@@ -10,11 +10,12 @@ import { mintSecret } from "../../src/keys/secret.js";
 import { buildPage, type ListName } from "../../src/pagination.js";
 import { succeed } from "../support/calls.js";
 import { createWorkspace } from "../support/clients/http-requests.js";
+import type { RawResponse } from "../support/clients/sockets.js";
 import { redisInUse } from "../support/clients/verify-calls.js";
-import { headerOf, openWire, type Wire, type WireClient, type WireResponse } from "../support/clients/wire.js";
+import { headerOf, openWire, type Wire, type WireClient } from "../support/clients/wire.js";
 import { longRedisTimeouts, openTestApp, type TestApp } from "../support/harness.js";
 import { parseSamples } from "../support/metric-samples.js";
-import { type Rpc, requestOf, rpcs, type Things } from "./rpcs.js";
+import { type Rpc, requestOf, rpcs, type Things } from "../support/rpcs.js";
 
 /** The value of each request field that names a resource, for a resource that may exist in another workspace. */
 const names: Readonly<Record<string, (theirs: Things, rpc: Rpc) => string | undefined>> = {
@@ -157,7 +158,7 @@ async function observe(client: WireClient, rpc: Rpc, { jsonName }: DescField, va
   const request = { ...requestOf(rpc, { keyId: own, name: "new" }), [jsonName]: value };
   const response = await client.send(`Bearer ${mine.key}`, client.write(request));
   const outcome = await client.read(response);
-  const backends = await backendsAsked(headerOf(response, "x-request-id"));
+  const backends = await backendCalls(headerOf(response, "x-request-id"));
   const after = await readCounts();
   return {
     code: outcome.code,
@@ -172,12 +173,12 @@ async function observe(client: WireClient, rpc: Rpc, { jsonName }: DescField, va
  * times and a secret, so its length differs by chance.
  */
 function comparableResponse(
-  { status, headers, body }: WireResponse,
+  { status, headerLines, body }: RawResponse,
   message: string | undefined,
   value: string,
 ): unknown[] {
   const chance = message === undefined ? ["date"] : ["date", "content-length"];
-  const shown = headers.map(([name, text]) => [name, chance.includes(name) ? "" : decoded(name, text)].join(": "));
+  const shown = headerLines.map(([name, text]) => [name, chance.includes(name) ? "" : decoded(name, text)].join(": "));
   const content = message === undefined ? decodedDetails(body.toString("latin1")) : withoutNewValues(message);
   return [status, ...shown, content].map((text) => {
     return typeof text === "string" ? text.replaceAll(/req_[0-9a-z]{26}/g, "req").replaceAll(value, "value") : text;
@@ -201,13 +202,13 @@ function withoutNewValues(message: string): string {
 }
 
 /** The queries to PostgreSQL and Redis of a finished call, in order. */
-async function backendsAsked(requestId: string | undefined): Promise<unknown[]> {
+async function backendCalls(requestId: string | undefined): Promise<unknown[]> {
   const ended = () =>
     exporter.getFinishedSpans().find(({ attributes }) => attributes["latchkey.request_id"] === requestId);
   await expect.poll(ended, { timeout: 5_000, interval: 2 }).toBeDefined();
   const id = ended()?.spanContext().spanId;
-  const asked = exporter.getFinishedSpans().filter(({ parentSpanContext }) => parentSpanContext?.spanId === id);
-  return asked.map(({ attributes }) => attributes);
+  const spans = exporter.getFinishedSpans().filter(({ parentSpanContext }) => parentSpanContext?.spanId === id);
+  return spans.map(({ attributes }) => attributes);
 }
 
 /** The lookups of keys and workspaces outside this process so far, and the numbers of events and identities. */

@@ -3,11 +3,12 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vit
 import { openSql } from "../../commands/open-sql.js";
 import { succeed } from "../support/calls.js";
 import { openProtocols, type ProtocolClients } from "../support/clients/all.js";
+import type { HeaderLines } from "../support/clients/headers.js";
 import { post as postJson } from "../support/clients/http-requests.js";
-import type { CallRequest, HeaderLines } from "../support/clients/protocol-client.js";
+import type { CallRequest } from "../support/clients/protocol-client.js";
 import { openTestApp, operatorKey, type TestApp } from "../support/harness.js";
 import { readMetric } from "../support/metrics.js";
-import type { OperationName } from "./operations.js";
+import type { OperationName } from "../support/operations.js";
 import { createVictim, revocations, type Victim } from "./revocations.js";
 
 /** Two replicas on one database: while one has no free connection, the other can still revoke. */

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { operatorKey } from "../support/harness.js";
+import { keyOperations, operationOf, operatorOperations } from "../support/operations.js";
 import { allProtocols, openContract } from "./cases.js";
-import { keyOperations, operationOf, operatorOperations } from "./operations.js";
 import type { Scene } from "./scene.js";
 
 const contract = openContract(allProtocols);

@@ -1,6 +1,6 @@
 import { describe, expect } from "vitest";
 import { operatorKey } from "../support/harness.js";
-import type { WorkspaceResponse } from "./answers.js";
+import type { WorkspaceResponse } from "../support/responses.js";
 import { allProtocols, openContract } from "./cases.js";
 import type { Scene } from "./scene.js";
 

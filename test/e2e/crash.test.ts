@@ -2,10 +2,17 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Sql } from "postgres";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
+import {
+  callUntilAvailable,
+  type Target,
+  type UncheckedClient,
+  type UncheckedClientKind,
+  uncheckedClientKinds,
+} from "../support/clients/unchecked.js";
 import { createDatabase } from "../support/harness.js";
 import { findPartialChanges } from "../support/integrity.js";
 import { createRandom, type Random } from "../verification/faults/random.js";
-import { type Caller, type CallerKind, callerKinds, callUntilAvailable, type Target } from "./callers.js";
+import { openClient } from "./clients.js";
 import { createLedger } from "./ledger.js";
 import { kill, remainingProcesses, until } from "./processes.js";
 import { type RetryCounts, retryCreates } from "./repetitions.js";
@@ -101,14 +108,14 @@ async function crash(rounds: number, subject: Subject): Promise<void> {
   const writers = await createWriters(service, random, known);
   for (let round = 1; round <= rounds; round++) {
     const context = `in round ${round} with CRASHES_SEED=${CRASHES_SEED}`;
-    const callers = writers.map(({ kind }) => callerKinds[kind](service));
-    const writing = writers.map((writer, index) => writer.write(callers[index] as Caller));
+    const clients = writers.map(({ kind }) => openClient(kind, service));
+    const writing = writers.map((writer, index) => writer.write(clients[index] as UncheckedClient));
     const killAt = known.ledger.size + random.between(1, maxChanges);
     while (known.ledger.size < killAt) await sleep(1);
     await sleep(random.between(0, maxDelayMs));
     await subject.killService(service);
     await Promise.all(writing);
-    for (const caller of callers) caller.close();
+    for (const client of clients) client.close();
     expect(known.unexpected, context).toEqual([]);
 
     service = await subject.start();
@@ -145,15 +152,13 @@ const mutatingOperations = [
 
 /** Creates writers for each kind of client, each with its own workspace. */
 async function createWriters(service: Service, random: Random, known: Knowledge): Promise<Writer[]> {
-  const operator = callerKinds["HTTP, kept alive"](service);
-  const kinds = (Object.keys(callerKinds) as CallerKind[]).flatMap((kind) =>
-    Array<CallerKind>(writersPerKind).fill(kind),
-  );
+  const operator = openClient("HTTP", service);
+  const kinds = uncheckedClientKinds.flatMap((kind) => Array<UncheckedClientKind>(writersPerKind).fill(kind));
   const writers: Writer[] = [];
   for (const [index, kind] of kinds.entries()) {
     const name = `w${index}`;
     const created = await operator.call("createWorkspace", operatorKey, { name });
-    const key = created.kind === "answered" ? String(created.data["key"]) : expect.fail(JSON.stringify(created));
+    const key = created.kind === "success" ? String(created.data["key"]) : expect.fail(JSON.stringify(created));
     writers.push(createWriter(kind, name, key, operatorKey, random.fork(), known));
   }
   operator.close();
@@ -165,19 +170,19 @@ const maxChecked = 60;
 
 /** Finds keys whose verification contradicts the acknowledged changes. Uses every kind of client in turn. */
 async function findWrongResults(target: Target, { keys, callers }: Knowledge): Promise<string[]> {
-  const open = Object.values(callerKinds).map((openCaller) => openCaller(target));
+  const open = uncheckedClientKinds.map((kind) => openClient(kind, target));
   const latestOf = (states: KeyStates) => [...states].slice(-maxChecked).entries();
-  const callerAt = (index: number) => open[index % open.length] as Caller;
+  const clientAt = (index: number) => open[index % open.length] as UncheckedClient;
   const verified = [...latestOf(keys)].map(async ([index, [secret, { workspaceKey, valid: expected }]]) => {
-    const outcome = await callUntilAvailable(callerAt(index), "verifyKey", workspaceKey, { key: secret });
-    const valid = outcome.kind === "answered" ? outcome.data["valid"] === true : undefined;
+    const outcome = await callUntilAvailable(clientAt(index), "verifyKey", workspaceKey, { key: secret });
+    const valid = outcome.kind === "success" ? outcome.data["valid"] === true : undefined;
     return expected === undefined || valid === expected
       ? []
       : [`a key should be valid: ${expected}, but the outcome is ${JSON.stringify(outcome)}`];
   });
   const called = [...latestOf(callers)].map(async ([index, [secret, { valid: expected }]]) => {
-    const outcome = await callUntilAvailable(callerAt(index), "listKeys", secret, {});
-    const accepted = { answered: true, refused: false }[outcome.kind as string];
+    const outcome = await callUntilAvailable(clientAt(index), "listKeys", secret, {});
+    const accepted = { success: true, refused: false }[outcome.kind as string];
     return expected === undefined || accepted === expected
       ? []
       : [`a workspace should be enabled: ${expected}, but the outcome is ${JSON.stringify(outcome)}`];

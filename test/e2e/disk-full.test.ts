@@ -137,14 +137,8 @@ const bulky = (externalId: string) => ({
   meta: { text: Array.from({ length: 300 }, () => Math.random().toString(36)).join("") },
 });
 
-async function write(service: Service, key: string, externalId: string) {
-  const response = await fetch(`${service.httpUrl}/v2/identities.createIdentity`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
-    body: JSON.stringify(bulky(externalId)),
-  });
-  const { error } = (await response.json()) as { error?: { detail: string } };
-  return { status: response.status, detail: error?.detail };
+function write(service: Service, key: string, externalId: string) {
+  return call(service, "/v2/identities.createIdentity", key, bulky(externalId));
 }
 
 /** Writes until this many were refused in a row; returns the details of the refusals. */

@@ -1,5 +1,5 @@
 import type { Sql } from "postgres";
-import type { Fields } from "./callers.js";
+import type { Fields } from "../support/clients/unchecked.js";
 
 /** A change as in its audit event: `after` contains the known properties of the resource after the change. */
 export interface Change {

@@ -6,8 +6,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { createAuthority, writeFiles } from "../support/certificate-authority.js";
+import { type Target, uncheckedClientKinds } from "../support/clients/unchecked.js";
 import { createDatabase } from "../support/harness.js";
-import { callerKinds, type Target } from "./callers.js";
+import { openClient } from "./clients.js";
 import { type Load, startLoad, waitForResponses } from "./load.js";
 import { until } from "./processes.js";
 import { firstRefusal, pollReadiness, watchHealth } from "./readiness.js";
@@ -130,19 +131,19 @@ async function startService(set: Record<string, string>, ca?: string) {
   const backends = { DATABASE_URL: database.url, REDIS_URL: inject("redisUrl"), OPERATOR_KEY: operatorKey };
   const service = await start(makeSandbox(), { set: { ...backends, LOG_LEVEL: "warn", ...set } });
   const target: Target = { ...service, ...(ca && { ca }) };
-  const operator = callerKinds["HTTP, kept alive"](target);
+  const operator = openClient("HTTP", target);
   const created = await operator.call("createWorkspace", operatorKey, { name: "Acme" });
   operator.close();
-  const key = created.kind === "answered" ? String(created.data["key"]) : expect.fail(JSON.stringify(created));
+  const key = created.kind === "success" ? String(created.data["key"]) : expect.fail(JSON.stringify(created));
   return { service, target, key, databaseUrl: database.url };
 }
 
 /** Opens idle clients of each kind, which have made one call, and connections without any request. */
 async function openIdle(target: Target): Promise<void> {
-  for (const open of Object.values(callerKinds)) {
-    const caller = open(target);
-    onTestFinished(caller.close);
-    expect(await caller.call("listWorkspaces", operatorKey, {})).toMatchObject({ kind: "answered" });
+  for (const kind of uncheckedClientKinds) {
+    const client = openClient(kind, target);
+    onTestFinished(client.close);
+    expect(await client.call("listWorkspaces", operatorKey, {})).toMatchObject({ kind: "success" });
   }
   const session = connectHttp2(`${target.ca ? "https" : "http"}://${target.grpcAddress}`, { ca: target.ca ?? "" });
   onTestFinished(() => session.destroy());

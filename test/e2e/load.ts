@@ -1,5 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Caller, type CallerKind, callerKinds, type Outcome, type Target } from "./callers.js";
+import {
+  type Outcome,
+  type Target,
+  type UncheckedClient,
+  type UncheckedClientKind,
+  uncheckedClientKinds,
+} from "../support/clients/unchecked.js";
+import { openClient } from "./clients.js";
 import { until } from "./processes.js";
 
 /** The outcomes of all calls of one kind of client. */
@@ -17,7 +24,7 @@ export interface Tally {
 
 /** Clients that call in closed loops. */
 export interface Load {
-  readonly tallies: ReadonlyMap<CallerKind, Tally>;
+  readonly tallies: ReadonlyMap<UncheckedClientKind, Tally>;
   /** The externalIds of acknowledged writes. */
   readonly acknowledged: ReadonlySet<string>;
   /** The shutdown begins: calls sent from now on count as late. */
@@ -28,10 +35,10 @@ export interface Load {
 }
 
 /** Per kind of client: the connections, the concurrent calls on each, and the pause between two calls. */
-const clients: readonly { kind: CallerKind; connections: number; calls: number; pauseMs: number }[] = [
-  { kind: "HTTP, kept alive", connections: 16, calls: 1, pauseMs: 0 },
-  { kind: "HTTP, kept alive", connections: 8, calls: 1, pauseMs: 40 },
-  { kind: "Connect, kept alive", connections: 6, calls: 1, pauseMs: 0 },
+const clients: readonly { kind: UncheckedClientKind; connections: number; calls: number; pauseMs: number }[] = [
+  { kind: "HTTP", connections: 16, calls: 1, pauseMs: 0 },
+  { kind: "HTTP", connections: 8, calls: 1, pauseMs: 40 },
+  { kind: "Connect", connections: 6, calls: 1, pauseMs: 0 },
   { kind: "gRPC by grpc-js", connections: 3, calls: 4, pauseMs: 0 },
   { kind: "gRPC by grpc-js", connections: 3, calls: 1, pauseMs: 40 },
   { kind: "gRPC by connect-node", connections: 3, calls: 3, pauseMs: 0 },
@@ -40,24 +47,24 @@ const clients: readonly { kind: CallerKind; connections: number; calls: number; 
 
 /** Calls the service with all kinds of clients until it is gone. Of four calls, three verify a key and one writes. */
 export function startLoad(target: Target, key: string): Load {
-  const tallies = new Map<CallerKind, Tally>();
-  for (const kind of Object.keys(callerKinds) as CallerKind[]) {
+  const tallies = new Map<UncheckedClientKind, Tally>();
+  for (const kind of uncheckedClientKinds) {
     tallies.set(kind, { sent: 0, answered: 0, answeredLate: 0, unsent: 0, unprocessed: 0, lost: [] });
   }
   const acknowledged = new Set<string>();
-  const callers: Caller[] = [];
+  const opened: UncheckedClient[] = [];
   const loops: Promise<void>[] = [];
   let late = false;
   let writes = 0;
 
-  async function callAndCount(caller: Caller, tally: Tally, turn: number): Promise<Outcome> {
+  async function callAndCount(client: UncheckedClient, tally: Tally, turn: number): Promise<Outcome> {
     const sentLate = late;
     const externalId = turn % 4 === 3 ? `user-${++writes}` : undefined;
     tally.sent += 1;
     const outcome = await (externalId === undefined
-      ? caller.call("verifyKey", key, { key })
-      : caller.call("createIdentity", key, { externalId }));
-    if (outcome.kind === "answered") {
+      ? client.call("verifyKey", key, { key })
+      : client.call("createIdentity", key, { externalId }));
+    if (outcome.kind === "success") {
       tally.answered += 1;
       if (sentLate) tally.answeredLate += 1;
       if (externalId !== undefined) acknowledged.add(externalId);
@@ -66,9 +73,9 @@ export function startLoad(target: Target, key: string): Load {
     return outcome;
   }
 
-  async function loop(caller: Caller, tally: Tally, pauseMs: number): Promise<void> {
+  async function loop(client: UncheckedClient, tally: Tally, pauseMs: number): Promise<void> {
     for (let turn = 0; ; turn++) {
-      const { kind } = await callAndCount(caller, tally, turn);
+      const { kind } = await callAndCount(client, tally, turn);
       if (kind === "unsent" || kind === "disconnected") return;
       if (pauseMs > 0) await sleep(pauseMs);
     }
@@ -76,9 +83,9 @@ export function startLoad(target: Target, key: string): Load {
 
   for (const { kind, connections, calls, pauseMs } of clients) {
     for (let connection = 0; connection < connections; connection++) {
-      const caller = callerKinds[kind](target);
-      callers.push(caller);
-      for (let call = 0; call < calls; call++) loops.push(loop(caller, tallies.get(kind) as Tally, pauseMs));
+      const client = openClient(kind, target);
+      opened.push(client);
+      for (let call = 0; call < calls; call++) loops.push(loop(client, tallies.get(kind) as Tally, pauseMs));
     }
   }
   return {
@@ -89,7 +96,7 @@ export function startLoad(target: Target, key: string): Load {
     },
     over: Promise.all(loops),
     close: () => {
-      for (const caller of callers) caller.close();
+      for (const client of opened) client.close();
     },
   };
 }

@@ -1,16 +1,17 @@
 import { once } from "node:events";
 import { get as getHttp, Agent as HttpAgent, type IncomingMessage } from "node:http";
 import { get as getHttps, Agent as HttpsAgent } from "node:https";
-import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
-import { Client, credentials } from "@grpc/grpc-js";
 import {
   Health,
   HealthCheckRequestSchema,
   HealthCheckResponse_ServingStatus as Serving,
 } from "../../gen/grpc/health/v1/health_pb.js";
-import type { Target } from "./callers.js";
+import { openGrpcJs } from "../support/clients/grpc-js.js";
+import { isRefused } from "../support/clients/sockets.js";
+import type { Target } from "../support/clients/unchecked.js";
+import { pathOf } from "../support/operations.js";
 
 /** An observation of a readiness or health client. */
 export type Observation = "ready" | "not ready" | "refused" | "disconnected";
@@ -47,12 +48,13 @@ export async function pollReadiness(
 
 /** The messages of the health watch on the gRPC port, until the stream ends. */
 export async function watchHealth({ grpcAddress, ca }: Target): Promise<Observation[]> {
-  const channelCredentials = ca ? credentials.createSsl(Buffer.from(ca)) : credentials.createInsecure();
-  const client = new Client(grpcAddress, channelCredentials, { "grpc.use_local_subchannel_pool": 1 });
-  const { name, parent, input, output } = Health.method.watch;
+  const client = openGrpcJs(grpcAddress, ca === undefined ? undefined : { ca }, {
+    "grpc.use_local_subchannel_pool": 1,
+  });
+  const { input, output } = Health.method.watch;
   const request = create(HealthCheckRequestSchema, {});
   const stream = client.makeServerStreamRequest(
-    `/${parent.typeName}/${name}`,
+    pathOf(Health.method.watch),
     (message: typeof request) => Buffer.from(toBinary(input, message)),
     (bytes: Buffer) => fromBinary(output, bytes),
     request,
@@ -67,13 +69,5 @@ export async function watchHealth({ grpcAddress, ca }: Target): Promise<Observat
 
 /** Connects to a port repeatedly; resolves when the connection is refused. */
 export async function firstRefusal(port: number): Promise<void> {
-  for (;;) {
-    const socket = connect(port, "127.0.0.1");
-    const refused = await new Promise<boolean>((resolve) => {
-      socket.once("connect", () => resolve(false)).once("error", () => resolve(true));
-    });
-    socket.destroy();
-    if (refused) return;
-    await sleep(25);
-  }
+  while (!(await isRefused(port))) await sleep(25);
 }

@@ -1,20 +1,21 @@
 import { isDeepStrictEqual } from "node:util";
 import type { PendingQuery, Sql } from "postgres";
-import type { OperationName } from "../contract/operations.js";
-import type { Random } from "../verification/faults/random.js";
 import {
-  type Caller,
-  type CallerKind,
-  callerKinds,
   callUntilAvailable,
   type Fields,
   type Outcome,
   type Target,
-} from "./callers.js";
+  type UncheckedClient,
+  type UncheckedClientKind,
+  uncheckedClientKinds,
+} from "../support/clients/unchecked.js";
+import type { OperationName } from "../support/operations.js";
+import type { Random } from "../verification/faults/random.js";
+import { openClient } from "./clients.js";
 
 /** A create call that was sent with an Idempotency-Key. */
 export interface Create {
-  readonly kind: CallerKind;
+  readonly kind: UncheckedClientKind;
   readonly operation: OperationName;
   readonly credential: string;
   readonly request: Fields;
@@ -50,17 +51,18 @@ export async function retryCreates(
   random: Random,
   counts: RetryCounts,
 ): Promise<string[]> {
-  const kinds = Object.keys(callerKinds) as CallerKind[];
-  const open = new Map<CallerKind, Caller>(kinds.map((kind) => [kind, callerKinds[kind](target)]));
+  const open = new Map<UncheckedClientKind, UncheckedClient>(
+    uncheckedClientKinds.map((kind) => [kind, openClient(kind, target)]),
+  );
   const retry = ({ kind: firstKind, operation, credential, request, idempotencyKey }: Create): Promise<Outcome> => {
-    const other = random.pick(kinds.filter((kind) => kind !== firstKind));
-    return callUntilAvailable(open.get(other) as Caller, operation, credential, request, idempotencyKey);
+    const other = random.pick(uncheckedClientKinds.filter((kind) => kind !== firstKind));
+    return callUntilAvailable(open.get(other) as UncheckedClient, operation, credential, request, { idempotencyKey });
   };
 
   async function retryLost(create: Create): Promise<string[]> {
     const before = await readCreatedIds(sql, create);
     const outcome = await retry(create);
-    if (outcome.kind !== "answered")
+    if (outcome.kind !== "success")
       return [`${describe(create)} had no response, and its retry got ${JSON.stringify(outcome)}`];
     create.response = outcome.data;
     create.onResponse(outcome.data);
@@ -75,7 +77,7 @@ export async function retryCreates(
   async function retryAnswered(create: Create): Promise<string[]> {
     const outcome = await retry(create);
     counts.answered += 1;
-    if (outcome.kind === "answered" && isDeepStrictEqual(outcome.data, create.response)) return [];
+    if (outcome.kind === "success" && isDeepStrictEqual(outcome.data, create.response)) return [];
     return [`${describe(create)} first returned ${JSON.stringify(create.response)}, then ${JSON.stringify(outcome)}`];
   }
 
@@ -88,7 +90,7 @@ export async function retryCreates(
   violations.push(...(await Promise.all([...latest, ...others].map(retryAnswered))).flat());
   const changes = (await countChanges(sql)) - before;
   if (changes > 0) violations.push(`retries of answered creates made ${changes} changes`);
-  for (const caller of open.values()) caller.close();
+  for (const client of open.values()) client.close();
   return violations;
 }
 

@@ -1,5 +1,6 @@
-import { Client, credentials, Metadata } from "@grpc/grpc-js";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, test } from "vitest";
+import { callUnaryOnce } from "../support/clients/grpc-js.js";
+import { headersOf } from "../support/clients/headers.js";
 import { call, makeSandbox, readSecret, start, stop } from "./service.js";
 
 test("the log of successful and failed calls contains no credential, in whole or in part", async () => {
@@ -40,17 +41,9 @@ test("the log of successful and failed calls contains no credential, in whole or
   for (const secret of [operatorKey, firstKey]) expect(service.stdout()).not.toContain(secret);
 });
 
-function overGrpc(address: string, credential: string): Promise<void> {
-  const client = new Client(address, credentials.createInsecure());
-  onTestFinished(() => client.close());
-  const metadata = new Metadata();
-  metadata.set("authorization", `Bearer ${credential}`);
-  const asIs = (bytes: Buffer) => bytes;
-  return new Promise((resolve, reject) => {
-    const path = "/latchkey.v1.KeysService/ListKeys";
-    const options = { deadline: Date.now() + 15_000 };
-    client.makeUnaryRequest(path, asIs, asIs, Buffer.alloc(0), metadata, options, (error) =>
-      error ? reject(error) : resolve(),
-    );
-  });
+async function overGrpc(address: string, credential: string): Promise<void> {
+  const deadline = Date.now() + 15_000;
+  const headers = headersOf(credential);
+  const { error } = await callUnaryOnce(address, "/latchkey.v1.KeysService/ListKeys", headers, undefined, { deadline });
+  if (error) throw error;
 }

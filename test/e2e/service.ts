@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished } from "vitest";
 import { keep, writeEvidence } from "../support/artifacts.js";
+import { callJson } from "../support/clients/json-call.js";
 import { descendantsOf, kill, type Process, processesIn, remainingProcesses, until } from "./processes.js";
 
 /** The checkout under test. */
@@ -182,27 +183,11 @@ export async function paste(command: string, sandbox: Sandbox): Promise<Exit> {
   );
 }
 
-/** A response of the HTTP/JSON protocol. */
-export interface JsonResponse {
-  readonly status: number;
-  readonly data: Record<string, unknown> | Record<string, unknown>[] | undefined;
-}
+type JsonData = Record<string, unknown> | Record<string, unknown>[] | undefined;
 
 /** Makes one call over HTTP/JSON. */
-export async function call(
-  { httpUrl }: Service,
-  path: string,
-  credential: string,
-  body: unknown = {},
-): Promise<JsonResponse> {
-  const response = await fetch(`${httpUrl}${path}`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${credential}`, "content-type": "application/json" },
-    body: JSON.stringify(body),
-    signal: AbortSignal.timeout(15_000),
-  });
-  const { data } = (await response.json()) as Pick<JsonResponse, "data">;
-  return { status: response.status, data };
+export function call({ httpUrl }: Service, path: string, credential: string, body?: unknown) {
+  return callJson<JsonData>(httpUrl, path, credential, body, AbortSignal.timeout(15_000));
 }
 
 /** The URL of the embedded PostgreSQL on this data, from the files that it stores. */

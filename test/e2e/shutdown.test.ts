@@ -1,9 +1,12 @@
 import { readdirSync } from "node:fs";
 import { Agent, type ClientRequest, get as httpGet } from "node:http";
 import { connect } from "node:net";
-import { Client, credentials, Metadata } from "@grpc/grpc-js";
+import type { Client } from "@grpc/grpc-js";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
+import { callUnary, openGrpcJs } from "../support/clients/grpc-js.js";
+import { headersOf } from "../support/clients/headers.js";
+import { isRefused } from "../support/clients/sockets.js";
 import { createDatabase } from "../support/harness.js";
 import { type Process, remainingProcesses, until } from "./processes.js";
 import {
@@ -282,37 +285,21 @@ async function openConnection(port: number) {
   };
 }
 
-function isClosed(port: number): Promise<true | undefined> {
-  return new Promise((resolve) => {
-    const socket = connect(port, "127.0.0.1");
-    socket.once("connect", () => {
-      socket.destroy();
-      resolve(undefined);
-    });
-    socket.once("error", () => resolve(true));
-  });
+async function isClosed(port: number): Promise<true | undefined> {
+  return (await isRefused(port)) || undefined;
 }
 
 function grpcClient(address: string): Client {
-  const client = new Client(address, credentials.createInsecure());
+  const client = openGrpcJs(address);
   onTestFinished(() => client.close());
   return client;
 }
 
 /** Calls over gRPC with raw bytes. An empty request has none. */
-function callGrpc(client: Client, method: string, credential: string): Promise<Buffer> {
-  const metadata = new Metadata();
-  metadata.set("authorization", `Bearer ${credential}`);
-  const asIs = (bytes: Buffer) => bytes;
-  return new Promise((resolve, reject) => {
-    client.makeUnaryRequest(
-      `/latchkey.v1.WorkspacesService/${method}`,
-      asIs,
-      asIs,
-      Buffer.alloc(0),
-      metadata,
-      { deadline: Date.now() + 15_000 },
-      (error, response) => (error ? reject(error) : resolve(response ?? Buffer.alloc(0))),
-    );
-  });
+async function callGrpc(client: Client, method: string, credential: string): Promise<Buffer> {
+  const deadline = Date.now() + 15_000;
+  const path = `/latchkey.v1.WorkspacesService/${method}`;
+  const { bytes, error } = await callUnary(client, path, headersOf(credential), undefined, { deadline });
+  if (error) throw error;
+  return bytes;
 }

@@ -1,8 +1,11 @@
 import { Agent, request } from "node:http";
 import { connect } from "node:net";
-import { Client, credentials, Metadata } from "@grpc/grpc-js";
+import type { Client } from "@grpc/grpc-js";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
+import { callUnary, openGrpcJs } from "../support/clients/grpc-js.js";
+import { headersOf } from "../support/clients/headers.js";
+import { isRefused } from "../support/clients/sockets.js";
 import { createDatabase } from "../support/harness.js";
 import { readSamples, type Sample, total } from "../support/metric-samples.js";
 import { type Process, remainingProcesses, until } from "./processes.js";
@@ -262,9 +265,7 @@ function openClients(service: Service, credential = operatorKey): ((method: stri
   });
   const overGrpc = Array.from({ length: 4 }, () => {
     // By default, clients of one process share a connection.
-    const client = new Client(service.grpcAddress, credentials.createInsecure(), {
-      "grpc.use_local_subchannel_pool": 1,
-    });
+    const client = openGrpcJs(service.grpcAddress, undefined, { "grpc.use_local_subchannel_pool": 1 });
     onTestFinished(() => client.close());
     return async (method: string) => callGrpc(client, `/latchkey.v1.${serviceOf(method)}Service/${method}`, credential);
   });
@@ -295,27 +296,14 @@ function postHttp(
 }
 
 /** Calls with raw bytes. An empty request has none. */
-function callGrpc(client: Client, path: string, credential: string): Promise<"ok" | "refused"> {
-  const metadata = new Metadata();
-  metadata.set("authorization", `Bearer ${credential}`);
-  const asIs = (bytes: Buffer) => bytes;
-  return new Promise((resolve) => {
-    const deadline = Date.now() + 15_000;
-    client.makeUnaryRequest(path, asIs, asIs, Buffer.alloc(0), metadata, { deadline }, (error) =>
-      resolve(error ? "refused" : "ok"),
-    );
-  });
+async function callGrpc(client: Client, path: string, credential: string): Promise<"ok" | "refused"> {
+  const deadline = Date.now() + 15_000;
+  const { error } = await callUnary(client, path, headersOf(credential), undefined, { deadline });
+  return error ? "refused" : "ok";
 }
 
-function isClosed(port: number): Promise<true | undefined> {
-  return new Promise((resolve) => {
-    const socket = connect(port, "127.0.0.1");
-    socket.once("connect", () => {
-      socket.destroy();
-      resolve(undefined);
-    });
-    socket.once("error", () => resolve(true));
-  });
+async function isClosed(port: number): Promise<true | undefined> {
+  return (await isRefused(port)) || undefined;
 }
 
 async function readMetrics(service: Service): Promise<Sample[]> {

@@ -1,7 +1,7 @@
-import type { OperationName } from "../contract/operations.js";
+import type { Fields, Outcome, UncheckedClient, UncheckedClientKind } from "../support/clients/unchecked.js";
 import type { Rules } from "../support/integrity.js";
+import type { OperationName } from "../support/operations.js";
 import type { Random } from "../verification/faults/random.js";
-import type { Caller, CallerKind, Fields, Outcome } from "./callers.js";
 import type { Change, Ledger } from "./ledger.js";
 import type { Create } from "./repetitions.js";
 
@@ -10,9 +10,9 @@ export type KeyStates = Map<string, { readonly workspaceKey: string; valid: bool
 
 /** Changes the resources of a workspace, one after the other. No other writer changes them. */
 export interface Writer {
-  readonly kind: CallerKind;
+  readonly kind: UncheckedClientKind;
   /** Writes until the service is gone. */
-  write(caller: Caller): Promise<void>;
+  write(client: UncheckedClient): Promise<void>;
 }
 
 /** The state that all writers share. */
@@ -61,7 +61,7 @@ const idempotentShare = 0.75;
 
 /** Creates a writer for the workspace of this key. */
 export function createWriter(
-  kind: CallerKind,
+  kind: UncheckedClientKind,
   name: string,
   workspaceKey: string,
   operatorKey: string,
@@ -258,7 +258,7 @@ export function createWriter(
   }
 
   function settle(mutation: Mutation, outcome: Outcome): void {
-    if (outcome.kind === "answered") {
+    if (outcome.kind === "success") {
       acknowledge(mutation, outcome.data);
       recordCreate(mutation, outcome.data);
     } else if (outcome.kind === "disconnected" || outcome.kind === "refused") {
@@ -271,15 +271,13 @@ export function createWriter(
 
   return {
     kind,
-    async write(caller) {
+    async write(client) {
       for (;;) {
         const mutation = chooseMutation();
-        const outcome = await caller.call(
-          mutation.operation,
-          mutation.credential,
-          mutation.request,
-          mutation.idempotencyKey,
-        );
+        const { operation, credential, request, idempotencyKey } = mutation;
+        const outcome = await client.call(operation, credential, request, {
+          ...(idempotencyKey !== undefined && { idempotencyKey }),
+        });
         settle(mutation, outcome);
         if (outcome.kind === "unsent" || outcome.kind === "disconnected") return;
       }

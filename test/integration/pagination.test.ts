@@ -1,18 +1,13 @@
 import { crc32 } from "node:zlib";
 import fc from "fast-check";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { type AuditEventResponse, readPage, succeed, walk } from "../support/calls.js";
 import { createWorkspace, expectInvalid, post } from "../support/clients/http-requests.js";
-import { openTestApp, operatorKey, type TestApp } from "../support/harness.js";
+import { openFileApp } from "../support/file-service.js";
+import { operatorKey } from "../support/harness.js";
 
-let app: TestApp;
-let origin: string;
-
-beforeAll(async () => {
-  app = await openTestApp();
-  origin = app.httpUrl;
-});
-afterAll(() => app.close());
+const app = await openFileApp();
+const origin = app.httpUrl;
 
 /** A list whose rows can be added and removed through the API. */
 interface RowList {

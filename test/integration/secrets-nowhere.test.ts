@@ -5,7 +5,7 @@ import { errorCodes, pathOf as errorPath } from "../../src/errors.js";
 import { mintSecret } from "../../src/keys/secret.js";
 import { createLog } from "../../src/observe/log.js";
 import { allEvents, succeed } from "../support/calls.js";
-import { ask, sendBytes } from "../support/clients/http-requests.js";
+import { send, sendBytes } from "../support/clients/http-requests.js";
 import { openTestApp, operatorKey, type TestApp } from "../support/harness.js";
 import { readMetricsText, readSamples, total } from "../support/metric-samples.js";
 import {
@@ -179,7 +179,7 @@ describe("after a tour of every RPC, served, refused and failing, no secret that
   });
 
   it("can be in the metrics: the labels of calls are taken from fixed sets", async () => {
-    await ask(app.httpUrl, "/made/up", { method: "GET", headers });
+    await send(app.httpUrl, "/made/up", { method: "GET", headers });
     await sendBytes(app.httpUrl, "MADE /up\r\n\r\n");
     const samples = (await readSamples(app)).filter(({ name }) => /^latchkey_call/.test(name));
     const values = (label: string) => [...new Set(samples.flatMap(({ labels }) => labels[label] ?? []))];
@@ -234,7 +234,7 @@ describe("a secret that is sent in the wrong place is not repeated", () => {
     ["the path of an unknown RPC", `/latchkey.v1.KeysService/${sent}`],
     ["the query", `/v2/keys.whoami?key=${sent}`],
   ])("in the log or the response of a call with it in %s", async (_where, path) => {
-    const { status, headers, text } = await ask(app.httpUrl, path, { method: "GET", key: home.key });
+    const { status, headers, text } = await send(app.httpUrl, path, { method: "GET", key: home.key });
     expect(status).toBeGreaterThanOrEqual(400);
     const lines = () => logLines.filter((line) => line.includes(String(headers["x-request-id"])));
     await expect.poll(lines, { timeout: 5_000 }).not.toEqual([]);

@@ -5,7 +5,7 @@ import { accepts_idempotency_key } from "../../gen/latchkey/v1/idempotency_pb.js
 import { IdentitiesService } from "../../gen/latchkey/v1/identities_service_pb.js";
 import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
-import { keyOperations, operationOf, operatorOperations } from "../contract/operations.js";
+import { keyOperations, operationOf, operatorOperations } from "../support/operations.js";
 
 const operations = [...keyOperations, ...operatorOperations].map(operationOf);
 

@@ -36,7 +36,7 @@ export async function openBehindProxy(leaseMs = 50, overrides: Partial<AppOption
     workspaceId,
     key,
     /** The log lines so far that match. */
-    said: (what: RegExp) => lines.filter(({ msg, err }) => what.test(`${msg} ${err?.message ?? ""}`)),
+    logged: (what: RegExp) => lines.filter(({ msg, err }) => what.test(`${msg} ${err?.message ?? ""}`)),
     async close() {
       proxy.resume();
       await app.close();

@@ -16,7 +16,7 @@ export interface AuditEventResponse {
 }
 
 /** A page as HTTP returns it. */
-export interface ToldPage<Row> {
+export interface PageResponse<Row> {
   readonly data: Row[];
   readonly pagination: { readonly hasMore: boolean; readonly cursor?: string };
 }
@@ -32,7 +32,7 @@ export async function readPage<Row>(
   operation: string,
   key: string,
   body: unknown,
-): Promise<ToldPage<Row>> {
+): Promise<PageResponse<Row>> {
   const response = await post(origin, `/v2/${operation}`, key, body);
   expectSuccess(response);
   return JSON.parse(response.text);

@@ -19,7 +19,7 @@ export const keyEntryOf = (key: string) => `latchkey:key:${hashOf(key)}`;
 export const hashOf = (key: string) => hashSecret(key);
 
 /** A workspace with its first key, and the Redis entries of both. */
-export interface Shared {
+export interface CachedWorkspace {
   readonly workspaceId: string;
   readonly key: string;
   readonly workspaceEntry: string;
@@ -27,7 +27,7 @@ export interface Shared {
 }
 
 /** A new workspace that this replica has cached in Redis. */
-export async function createShared(app: TestApp, redis: Redis): Promise<Shared> {
+export async function createCachedWorkspace(app: TestApp, redis: Redis): Promise<CachedWorkspace> {
   // On a busy machine a write to Redis may time out, and it is not retried: then another workspace is created.
   for (let attempt = 0; attempt < 10; attempt++) {
     const { workspaceId, key } = await createWorkspace(app.httpUrl);
@@ -42,7 +42,7 @@ export async function createShared(app: TestApp, redis: Redis): Promise<Shared> 
 }
 
 /** The Redis entry of a key, after a call to this replica has cached it. */
-export async function shareKey(app: TestApp, redis: Redis, key: string): Promise<string> {
+export async function cacheKey(app: TestApp, redis: Redis, key: string): Promise<string> {
   await listKeys(app, key);
   await expect.poll(() => redis.exists(keyEntryOf(key)), { timeout: 5_000 }).toBe(1);
   return (await redis.get(keyEntryOf(key))) ?? "";
@@ -65,7 +65,7 @@ export async function inDatabase(app: TestApp, statements: string): Promise<void
 }
 
 /** The outcome of a key's first call to each of two replicas: over HTTP to one, over gRPC to the other. */
-export async function askBoth([one, other]: readonly [TestApp, TestApp], key: string): Promise<[string, string]> {
+export async function callBoth([one, other]: readonly [TestApp, TestApp], key: string): Promise<[string, string]> {
   const [{ status, text }, grpc] = await Promise.all([listKeys(one, key), listKeysGrpc(other, key)]);
   const [, error = text] = /errors-v2\/service\/([a-z_/]+)/.exec(text) ?? [];
   return [status === 200 ? "OK" : error, grpc];

@@ -42,9 +42,9 @@ async function startAt(port: number, program: string, settings: Record<string, s
   const folder = mkdtempSync(join(tmpdir(), "latchkey-redis-"));
   const all = { bind: "127.0.0.1", port: `${port}`, dir: folder, save: '""', appendonly: "no", ...settings };
   const child = spawn(program, ["-"], { stdio: ["pipe", "pipe", "pipe"] });
-  const said: string[] = [];
+  const printed: string[] = [];
   for (const output of [child.stdout, child.stderr]) {
-    output.setEncoding("utf8").on("data", (text: string) => said.push(text) > 100 && said.shift());
+    output.setEncoding("utf8").on("data", (text: string) => printed.push(text) > 100 && printed.shift());
   }
   const lastResort = () => void child.kill("SIGKILL");
   process.once("exit", lastResort);
@@ -63,7 +63,7 @@ async function startAt(port: number, program: string, settings: Record<string, s
       .map((setting) => `${setting.join(" ")}\n`)
       .join(""),
   );
-  const ended = once(child, "close").then(([code, signal]) => `it exited with ${signal ?? code}: ${said.join("")}`);
+  const ended = once(child, "close").then(([code, signal]) => `it exited with ${signal ?? code}: ${printed.join("")}`);
   const failure = await Promise.race([answersItself(redis, child), ended]);
   return failure ?? { port, url: `redis://127.0.0.1:${port}`, redis, kill };
 }

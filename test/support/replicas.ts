@@ -1,10 +1,10 @@
 import { expect } from "vitest";
-import type { Answers } from "../contract/answers.js";
-import type { OperationName } from "../contract/operations.js";
 import { openProtocols } from "./clients/all.js";
 import type { CallRequest, ProtocolClient } from "./clients/protocol-client.js";
 import { openTestApp, type TestApp } from "./harness.js";
 import { readLookups } from "./metrics.js";
+import type { OperationName } from "./operations.js";
+import type { ResponseData } from "./responses.js";
 
 /** Several services on one database. */
 export interface Replicas {
@@ -12,13 +12,17 @@ export interface Replicas {
   /** A gRPC and an HTTP client of each. */
   readonly protocols: readonly ProtocolClient[];
   /** Makes a change, over another replica and another protocol each time. */
-  change<Name extends OperationName>(name: Name, credential: string, request: CallRequest): Promise<Answers[Name]>;
+  change<Name extends OperationName>(name: Name, credential: string, request: CallRequest): Promise<ResponseData[Name]>;
   /** Calls every replica over both protocols concurrently. Each call must succeed. */
-  ask<Name extends OperationName>(name: Name, credential: string, request: CallRequest): Promise<Answers[Name][]>;
+  callAll<Name extends OperationName>(
+    name: Name,
+    credential: string,
+    request: CallRequest,
+  ): Promise<ResponseData[Name][]>;
   /** The outcomes of calls with this key, over every protocol of every replica. */
   outcomes(key: string): Promise<string[]>;
   /** Checks that every replica verifies this key from its memory cache. */
-  expectHeld(key: string): Promise<void>;
+  expectCached(key: string): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -45,9 +49,9 @@ export async function openReplicas(count: number, databaseUrl?: string): Promise
     apps,
     protocols,
     change: (...call) => succeed(protocols[changes++ % protocols.length] as ProtocolClient, ...call),
-    ask: (...call) => Promise.all(protocols.map((protocol) => succeed(protocol, ...call))),
+    callAll: (...call) => Promise.all(protocols.map((protocol) => succeed(protocol, ...call))),
     outcomes,
-    async expectHeld(key) {
+    async expectCached(key) {
       await outcomes(key);
       const before = await countLookups();
       await outcomes(key);
@@ -70,8 +74,8 @@ async function succeed<Name extends OperationName>(
   name: Name,
   credential: string,
   request: CallRequest,
-): Promise<Answers[Name]> {
+): Promise<ResponseData[Name]> {
   const outcome = await protocol.call(name, credential, request);
   if (!outcome.ok) return expect.fail(`${name} over ${protocol.name} was refused: ${outcome.code}: ${outcome.detail}`);
-  return outcome.data as Answers[Name];
+  return outcome.data as ResponseData[Name];
 }

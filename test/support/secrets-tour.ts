@@ -1,12 +1,15 @@
-import { type DescMessage, type DescMethodUnary, fromBinary, toBinary, toJsonString } from "@bufbuild/protobuf";
-import { Client, credentials, Metadata, type ServiceError } from "@grpc/grpc-js";
+import { type DescMethodUnary, fromBinary, toBinary, toJsonString } from "@bufbuild/protobuf";
+import type { ServiceError } from "@grpc/grpc-js";
 import { IdentitiesService } from "../../gen/latchkey/v1/identities_service_pb.js";
 import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import { mintSecret } from "../../src/keys/secret.js";
-import { toRequestMessage } from "../contract/messages.js";
-import { ask } from "./clients/http-requests.js";
+import { callUnary, openGrpcJs } from "./clients/grpc-js.js";
+import { headersOf } from "./clients/headers.js";
+import { send } from "./clients/http-requests.js";
+import { toRequestMessage } from "./clients/messages.js";
 import type { TestApp } from "./harness.js";
+import { pathOf as rpcPathOf } from "./operations.js";
 
 /** Every RPC by its HTTP operation name, read from the descriptors so that none is missing. */
 export const rpcs = new Map(
@@ -77,7 +80,7 @@ function openJsonTour(
 ): TourClient {
   return {
     async call(operation, key, body) {
-      const response = await ask(app.httpUrl, path(operation), {
+      const response = await send(app.httpUrl, path(operation), {
         ...(key !== undefined && { key }),
         headers: { ...headers, "content-type": "application/json" },
         body: typeof body === "string" ? body : write(body, operation),
@@ -89,30 +92,17 @@ function openJsonTour(
 }
 
 export function openGrpcTour(app: TestApp): TourClient {
-  const client = new Client(app.grpcAddress, credentials.createInsecure());
+  const client = openGrpcJs(app.grpcAddress);
   return {
-    call(operation, key, body) {
+    async call(operation, key, body) {
       const rpc = rpcOf(operation);
       const bytes =
         typeof body === "string" ? Buffer.from(body) : toBinary(rpc.input, toRequestMessage(rpc.input, body));
-      const metadata = new Metadata();
-      for (const [name, value] of Object.entries(headers)) metadata.set(name, value);
-      if (key !== undefined) metadata.set("authorization", `Bearer ${key}`);
-      return new Promise((resolve) => {
-        client.makeUnaryRequest<Uint8Array, Uint8Array>(
-          pathOf(operation),
-          (request) => Buffer.from(request),
-          (response) => response,
-          bytes,
-          metadata,
-          (error, response) =>
-            resolve({
-              operation,
-              ok: error === null,
-              text: error ? errorText(error) : answerText(rpc.output, response),
-            }),
-        );
-      });
+      const lines = headersOf(key ?? [], Object.entries(headers));
+      const response = await callUnary(client, pathOf(operation), lines, bytes);
+      const { error } = response;
+      const text = error ? errorText(error) : toJsonString(rpc.output, fromBinary(rpc.output, response.bytes));
+      return { operation, ok: error === undefined, text };
     },
     close: () => client.close(),
   };
@@ -126,8 +116,7 @@ function rpcOf(operation: string): DescMethodUnary {
 
 /** The path of an operation over gRPC and Connect. */
 export function pathOf(operation: string): string {
-  const { parent, name } = rpcOf(operation);
-  return `/${parent.typeName}/${name}`;
+  return rpcPathOf(rpcOf(operation));
 }
 
 /** A request of every RPC, in an order in which each succeeds. */
@@ -159,10 +148,6 @@ export function requestsFor(
     ["identities.deleteIdentity", { externalId: "user" }],
     ["workspaces.listAuditEvents", { workspaceId }],
   ];
-}
-
-function answerText(schema: DescMessage, bytes: Uint8Array = new Uint8Array()): string {
-  return toJsonString(schema, fromBinary(schema, bytes));
 }
 
 /** The message and metadata of an error. Binary values are decoded byte by byte, so that a text in them is found. */

@@ -1,18 +1,14 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { hashSecret } from "../../../src/keys/secret.js";
 import { type AuditEventResponse, allEvents, succeed } from "../../support/calls.js";
 import { expectSuccess, post } from "../../support/clients/http-requests.js";
-import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import { openFileApp } from "../../support/file-service.js";
+import { operatorKey } from "../../support/harness.js";
 
-let app: TestApp;
-let origin: string;
 let home: { workspaceId: string; keyId: string; key: string };
 
-beforeAll(async () => {
-  app = await openTestApp();
-  origin = app.httpUrl;
-});
-afterAll(() => app.close());
+const app = await openFileApp();
+const origin = app.httpUrl;
 beforeEach(async () => {
   home = await succeed(origin, "workspaces.createWorkspace", operatorKey, { name: "acme" });
 });

@@ -1,34 +1,22 @@
-import type postgres from "postgres";
-import { afterAll, beforeAll, expect, it } from "vitest";
-import { openSql } from "../../../commands/open-sql.js";
+import { beforeAll, expect, it } from "vitest";
 import { allEvents, succeed } from "../../support/calls.js";
 import { createWorkspace, expectError, expectSuccess, post } from "../../support/clients/http-requests.js";
-import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import { openFileService, openFileSql } from "../../support/file-service.js";
+import { operatorKey } from "../../support/harness.js";
 
-let app: TestApp;
-let origin: string;
-let sql: postgres.Sql;
-let workspaceId: string;
-let key: string;
+const { app, origin, workspaceId, key } = await openFileService();
+const sql = openFileSql(app.databaseUrl);
 let keyId: string;
 let weak: string;
 let foreignKeyId: string;
 
 beforeAll(async () => {
-  app = await openTestApp();
-  origin = app.httpUrl;
-  sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
-  ({ workspaceId, key } = await createWorkspace(origin));
   ({ keyId } = await succeed<{ keyId: string }>(origin, "keys.createKey", key, { scopes: ["*"] }));
   const scopes = ["keys.create", "keys.update", "audit.read"];
   weak = (await succeed<{ key: string }>(origin, "keys.createKey", key, { scopes })).key;
   const foreign = await createWorkspace(origin);
   foreignKeyId = (await succeed<{ keyId: string }>(origin, "keys.createKey", foreign.key, {})).keyId;
   await succeed(origin, "identities.createIdentity", key, { externalId: "user" });
-});
-afterAll(async () => {
-  await sql.end();
-  await app.close();
 });
 
 /** All stored rows, without the last-used times of keys. */

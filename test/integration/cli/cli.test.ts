@@ -1,16 +1,13 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
-import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import { openFileApp } from "../../support/file-service.js";
+import { operatorKey } from "../../support/harness.js";
 import { commandLine, latchkey } from "./command-line.js";
 
-let app: TestApp;
-beforeAll(async () => {
-  app = await openTestApp();
-});
-afterAll(() => app.close());
+const app = await openFileApp();
 
 /** Creates a workspace, and the command line with its first key. */
 async function createWorkspace(name = "Acme") {

@@ -2,7 +2,7 @@ import { inspect } from "node:util";
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-web";
-import { afterAll, beforeAll, describe, expect, expectTypeOf, it } from "vitest";
+import { describe, expect, expectTypeOf, it } from "vitest";
 import { DisabledReason } from "../../../gen/latchkey/v1/workspace_pb.js";
 import {
   createLatchkeyClient,
@@ -14,13 +14,10 @@ import {
 } from "../../../src/client/client.js";
 import { ApiError, errorCodes, grpcStatusOf, pathOf } from "../../../src/errors.js";
 import { detailsOf } from "../../../src/rpc/status.js";
-import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import { openFileApp } from "../../support/file-service.js";
+import { operatorKey } from "../../support/harness.js";
 
-let app: TestApp;
-beforeAll(async () => {
-  app = await openTestApp();
-});
-afterAll(() => app.close());
+const app = await openFileApp();
 
 /** Every transport of a client. */
 const transports: Record<string, (key: string) => LatchkeyClient> = {

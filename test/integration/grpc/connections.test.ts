@@ -1,18 +1,16 @@
 import { once } from "node:events";
 import { connect as connectHttp2, constants } from "node:http2";
-import { connect, type Socket } from "node:net";
+import type { Socket } from "node:net";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { Client, credentials } from "@grpc/grpc-js";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import type { Client } from "@grpc/grpc-js";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../../gen/grpc/health/v1/health_pb.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { callUnary, openGrpcJs } from "../../support/clients/grpc-js.js";
+import { openTestSocket } from "../../support/clients/test-connections.js";
+import { openFileApp } from "../../support/file-service.js";
 
-let app: TestApp;
-beforeAll(async () => {
-  app = await openTestApp({ grpcKeepaliveMs: 300, grpcMaxConnectionAgeMs: 1_500 });
-});
-afterAll(() => app.close());
+const app = await openFileApp({ grpcKeepaliveMs: 300, grpcMaxConnectionAgeMs: 1_500 });
 
 /** The start of a raw HTTP/2 connection: the preface and an empty SETTINGS frame. */
 const preface = Buffer.concat([
@@ -47,7 +45,7 @@ describe("the gRPC port", () => {
   });
 
   it("serves every call of a grpc-js client while its connections reach their maximum age", async () => {
-    const client = new Client(app.grpcAddress, credentials.createInsecure());
+    const client = openGrpcJs(app.grpcAddress);
     onTestFinished(() => client.close());
     const end = Date.now() + 2_500; // beyond the maximum age of one connection
     while (Date.now() < end) await check(client);
@@ -64,19 +62,11 @@ describe("the gRPC port", () => {
 });
 
 /** Calls Health.Check. */
-function check(client: Client): Promise<void> {
-  const identity = (bytes: Buffer) => bytes;
-  return new Promise((resolve, reject) => {
-    client.makeUnaryRequest("/grpc.health.v1.Health/Check", identity, identity, Buffer.alloc(0), (error) =>
-      error ? reject(error) : resolve(),
-    );
-  });
+async function check(client: Client): Promise<void> {
+  const { error } = await callUnary(client, "/grpc.health.v1.Health/Check", []);
+  if (error) throw error;
 }
 
 function openSocket(): Socket {
-  const { hostname, port } = new URL(`http://${app.grpcAddress}`);
-  const socket = connect(Number(port), hostname);
-  socket.on("error", () => {});
-  onTestFinished(() => void socket.destroy());
-  return socket;
+  return openTestSocket(app.grpcAddress);
 }

@@ -5,7 +5,7 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../../gen/grpc/health/v1/health_pb.js";
 import { type BehindProxy, openBehindProxy } from "../../support/behind-proxy.js";
-import { ask, expectError } from "../../support/clients/http-requests.js";
+import { expectError, send } from "../../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 
 const services = ["latchkey.v1.KeysService", "latchkey.v1.IdentitiesService", "latchkey.v1.WorkspacesService"];
@@ -82,8 +82,8 @@ describe("graceful shutdown", () => {
     const closing = app.close();
     expect(await healthOf(app).check(), "on a new connection").toBe("NOT_SERVING");
     expect(await health.check()).toBe("NOT_SERVING");
-    expectError(await ask(app.httpUrl, "/readyz", { method: "GET" }), 503, "application/service_unavailable");
-    expect((await ask(app.httpUrl, "/v2/liveness", { method: "GET" })).status).toBe(200);
+    expectError(await send(app.httpUrl, "/readyz", { method: "GET" }), 503, "application/service_unavailable");
+    expect((await send(app.httpUrl, "/v2/liveness", { method: "GET" })).status).toBe(200);
 
     await closing;
     for (const url of [app.httpUrl, `http://${app.grpcAddress}`]) await expect(connectTo(url)).rejects.toThrow();

@@ -2,17 +2,14 @@ import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ServerReflection } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
-import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import { openFileApp } from "../../support/file-service.js";
+import { operatorKey } from "../../support/harness.js";
 
 const run = promisify(execFile);
 
-let app: TestApp;
-beforeAll(async () => {
-  app = await openTestApp();
-});
-afterAll(() => app.close());
+const app = await openFileApp();
 
 /** Runs `buf curl` in a directory without proto files. */
 async function bufCurl(reflection: string, path: string, ...extraArgs: string[]): Promise<string> {

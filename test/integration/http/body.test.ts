@@ -1,31 +1,23 @@
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { afterAll, describe, expect, it, onTestFinished } from "vitest";
 import {
-  ask,
   createWorkspace,
   expectError,
   expectInvalid,
   expectSuccess,
   post,
   postText,
+  send,
 } from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { openFileService } from "../../support/file-service.js";
+import { openTestApp } from "../../support/harness.js";
 
 const path = "/v2/identities.createIdentity";
 
-let app: TestApp;
-let origin: string;
-let key: string;
-
-beforeAll(async () => {
-  app = await openTestApp();
-  origin = app.httpUrl;
-  key = (await createWorkspace(origin)).key;
-});
+const { origin, key } = await openFileService();
 afterAll(async () => {
   // None of the refused requests stored anything, and the server still serves.
-  expect(expectSuccess(await ask(origin, "/v1/identities.listIdentities", { method: "GET", key }))).toEqual([]);
+  expect(expectSuccess(await send(origin, "/v1/identities.listIdentities", { method: "GET", key }))).toEqual([]);
   expect(expectSuccess(await post(origin, "/v1/keys.listKeys", key, {}))).toHaveLength(1);
-  await app.close();
 });
 
 describe("invalid JSON is refused, and the error names the body", () => {

@@ -1,22 +1,13 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { ask, createWorkspace, expectError, expectSuccess, sendBytes } from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { afterAll, describe, expect, it, onTestFinished } from "vitest";
+import { expectError, expectSuccess, send, sendBytes } from "../../support/clients/http-requests.js";
+import { openFileService } from "../../support/file-service.js";
 
-let app: TestApp;
-let origin: string;
-let key: string;
-
-beforeAll(async () => {
-  app = await openTestApp();
-  origin = app.httpUrl;
-  key = (await createWorkspace(origin)).key;
-});
+const { origin, key } = await openFileService();
 afterAll(async () => {
-  expectSuccess(await ask(origin, "/v1/keys.listKeys", { key }));
-  await app.close();
+  expectSuccess(await send(origin, "/v1/keys.listKeys", { key }));
 });
 
 /** A request as text: its request line, then its headers. */

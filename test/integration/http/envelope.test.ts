@@ -1,25 +1,8 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import {
-  ask,
-  createWorkspace,
-  expectError,
-  expectSuccess,
-  post,
-  postText,
-  sendBytes,
-} from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { describe, expect, it } from "vitest";
+import { expectError, expectSuccess, post, postText, send, sendBytes } from "../../support/clients/http-requests.js";
+import { openFileService } from "../../support/file-service.js";
 
-let app: TestApp;
-let origin: string;
-let key: string;
-
-beforeAll(async () => {
-  app = await openTestApp();
-  origin = app.httpUrl;
-  key = (await createWorkspace(origin)).key;
-});
-afterAll(() => app.close());
+const { origin, key } = await openFileService();
 
 describe("a successful response", () => {
   it("has meta with the request id, and data", async () => {
@@ -41,7 +24,7 @@ describe("a successful response", () => {
   });
 
   it("has a unique request id for every request", async () => {
-    const responses = await Promise.all([1, 2, 3].map(() => ask(origin, "/v2/liveness", { method: "GET" })));
+    const responses = await Promise.all([1, 2, 3].map(() => send(origin, "/v2/liveness", { method: "GET" })));
     const ids = responses.map((response) => {
       expect(expectSuccess(response)).toStrictEqual({ status: "alive" });
       return response.headers["x-request-id"];
@@ -74,16 +57,16 @@ describe("an empty body means {}", () => {
 
   it("with a JSON content type and neither Content-Length nor a chunked body", async () => {
     const headers = { "content-type": "application/json; charset=utf-8" };
-    expectSuccess(await ask(origin, "/v1/keys.listKeys", { key, headers }));
+    expectSuccess(await send(origin, "/v1/keys.listKeys", { key, headers }));
   });
 
   it("with a JSON content type and an empty chunked body", async () => {
     const headers = { "content-type": "application/json", "transfer-encoding": "chunked" };
-    expectSuccess(await ask(origin, "/v1/keys.listKeys", { key, headers }));
+    expectSuccess(await send(origin, "/v1/keys.listKeys", { key, headers }));
   });
 
   it("without a content type", async () => {
-    expectSuccess(await ask(origin, "/v2/keys.listKeys", { key }));
+    expectSuccess(await send(origin, "/v2/keys.listKeys", { key }));
   });
 
   it("and missing required fields are then named", async () => {
@@ -108,7 +91,7 @@ describe("a refused credential", () => {
     ["a token that is not a key", "Bearer lk_nonsense"],
     ["a very long token", `Bearer ${"x".repeat(8_000)}`],
   ])("with %s is malformed, with a Bearer challenge", async (_case, authorization) => {
-    const response = await ask(origin, "/v1/keys.listKeys", { headers: { authorization } });
+    const response = await send(origin, "/v1/keys.listKeys", { headers: { authorization } });
     expectError(response, 401, "authentication/malformed");
     expect(response.headers["www-authenticate"]).toMatch(/^Bearer\b.*error="invalid_token"/);
   });
@@ -122,7 +105,7 @@ describe("a refused credential", () => {
 
   it("gets the authentication error, whatever is wrong with the body", async () => {
     const headers = { "content-type": "application/xml", "content-encoding": "gzip" };
-    expectError(await ask(origin, "/v1/keys.listKeys", { headers, body: "<a/>" }), 401, "authentication/missing");
+    expectError(await send(origin, "/v1/keys.listKeys", { headers, body: "<a/>" }), 401, "authentication/missing");
     expectError(await postText(origin, "/v1/keys.listKeys", undefined, "{"), 401, "authentication/missing");
   });
 });

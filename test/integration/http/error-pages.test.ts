@@ -1,35 +1,27 @@
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { catalogue, errorCodes, grpcNameOf, pathOf, reasonOf, titleOf } from "../../../src/errors.js";
 import { errorDocs } from "../../../src/http/pages/error-docs.js";
 import { mintSecret } from "../../../src/keys/secret.js";
 import {
-  ask,
   createWorkspace,
   expectError,
   expectSuccess,
   type HttpResponse,
   post,
+  send,
 } from "../../support/clients/http-requests.js";
-import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import { openFileService } from "../../support/file-service.js";
+import { openTestApp, operatorKey } from "../../support/harness.js";
 import { needsCurl } from "../../support/skip.js";
 import { blocksOf, errorsPath, open, visibleText } from "./pages.js";
 
 const run = promisify(execFile);
 const errorPaths = errorCodes.map((code) => [pathOf(code), code] as const);
 
-let app: TestApp;
-let origin: string;
-let key: string;
-
-beforeAll(async () => {
-  app = await openTestApp();
-  origin = app.httpUrl;
-  key = (await createWorkspace(origin)).key;
-});
-afterAll(() => app.close());
+const { app, origin, key } = await openFileService();
 
 function typeOf({ text }: HttpResponse): string {
   return JSON.parse(text).error.type;
@@ -44,8 +36,8 @@ describe("the type URL of an error opens as a page that explains it", () => {
     ["data/identity_not_found", () => post(origin, "/v1/identities.getIdentity", key, { identityId: "id_none" })],
     ["application/invalid_input", () => post(origin, "/v1/keys.listKeys", key, { surprise: 1 })],
     ["application/route_not_found", () => post(origin, "/nowhere", key, {})],
-    ["application/method_not_allowed", () => ask(origin, "/v1/keys.listKeys", { method: "GET" })],
-    ["application/unsupported_media_type", () => ask(origin, "/v1/keys.listKeys", { key, body: "{}" })],
+    ["application/method_not_allowed", () => send(origin, "/v1/keys.listKeys", { method: "GET" })],
+    ["application/unsupported_media_type", () => send(origin, "/v1/keys.listKeys", { key, body: "{}" })],
   ];
   it.each(realErrors)("%s, from a real response", async (path, causeError) => {
     const type = typeOf(await causeError());
@@ -154,7 +146,7 @@ it("DOCS_BASE_URL begins every error type, and the service still serves the page
   const docsBaseUrl = "https://docs.example.com/latchkey";
   const configured = await openTestApp({ docsBaseUrl: docsBaseUrl });
   try {
-    const response = await ask(configured.httpUrl, "/nowhere");
+    const response = await send(configured.httpUrl, "/nowhere");
     expectError(response, 404, "application/route_not_found", docsBaseUrl);
     const local = typeOf(response).replace(docsBaseUrl, configured.httpUrl);
     expect(await open(configured.httpUrl, new URL(local).pathname)).toMatchObject({

@@ -1,26 +1,14 @@
 import { pino } from "pino";
-import { afterAll, beforeAll, expect, it } from "vitest";
-import { openSql } from "../../../commands/open-sql.js";
+import { expect, it } from "vitest";
 import { createLog } from "../../../src/observe/log.js";
-import { ask, createWorkspace, expectError, expectSuccess, post } from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { expectError, expectSuccess, post, send } from "../../support/clients/http-requests.js";
+import { openFileService, openFileSql } from "../../support/file-service.js";
 
 const logLines: string[] = [];
 const log = createLog("info", { destination: { write: (line: string) => void logLines.push(line) } });
 
-let app: TestApp;
-let origin: string;
-let key: string;
-
-beforeAll(async () => {
-  app = await openTestApp({ log });
-  origin = app.httpUrl;
-  key = (await createWorkspace(origin)).key;
-  const sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
-  await sql`drop table audit_events`;
-  await sql.end();
-});
-afterAll(() => app.close());
+const { app, origin, key } = await openFileService({ log });
+await openFileSql(app.databaseUrl)`drop table audit_events`;
 
 /** The log line of this request. It is written after the response is sent, so this polls for it. */
 async function loggedLine(requestId: unknown): Promise<unknown> {
@@ -63,6 +51,6 @@ it("a client error is logged with its code, without a cause", async () => {
 
 it("after an unexpected error the server still serves other calls", async () => {
   await post(origin, "/v2/workspaces.listAuditEvents", key, {});
-  expectSuccess(await ask(origin, "/v2/liveness", { method: "GET" }));
+  expectSuccess(await send(origin, "/v2/liveness", { method: "GET" }));
   expectSuccess(await post(origin, "/v1/keys.listKeys", key, {}));
 });

@@ -1,23 +1,14 @@
 import { gzipSync } from "node:zlib";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ask, createWorkspace, expectError, expectSuccess, postText } from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { afterAll, describe, expect, it } from "vitest";
+import { expectError, expectSuccess, postText, send } from "../../support/clients/http-requests.js";
+import { openFileService } from "../../support/file-service.js";
 
 const path = "/v2/identities.createIdentity";
 
-let app: TestApp;
-let origin: string;
-let key: string;
-
-beforeAll(async () => {
-  app = await openTestApp();
-  origin = app.httpUrl;
-  key = (await createWorkspace(origin)).key;
-});
+const { origin, key } = await openFileService();
 afterAll(async () => {
   // None of the refused requests stored anything, and the server still serves.
-  expect(expectSuccess(await ask(origin, "/v1/identities.listIdentities", { method: "GET", key }))).toEqual([]);
-  await app.close();
+  expect(expectSuccess(await send(origin, "/v1/identities.listIdentities", { method: "GET", key }))).toEqual([]);
 });
 
 describe("a body whose headers declare uncompressed JSON is accepted", () => {
@@ -28,7 +19,7 @@ describe("a body whose headers declare uncompressed JSON is accepted", () => {
     { "content-type": "application/json", "content-encoding": "identity" },
     { "content-type": "application/json", "content-encoding": "Identity" },
   ])("%j", async (headers) => {
-    expectSuccess(await ask(origin, "/v1/keys.listKeys", { key, headers, body: '{"limit":1}' }));
+    expectSuccess(await send(origin, "/v1/keys.listKeys", { key, headers, body: '{"limit":1}' }));
   });
 });
 
@@ -36,19 +27,19 @@ describe("a body whose headers do not declare uncompressed JSON is refused", () 
   it.each(["text/plain", "application/xml", "application/x-www-form-urlencoded", "application/jsonp", "nonsense", ""])(
     "with content type %j",
     async (type) => {
-      const response = await ask(origin, path, { key, headers: { "content-type": type }, body: '{"externalId":"a"}' });
+      const response = await send(origin, path, { key, headers: { "content-type": type }, body: '{"externalId":"a"}' });
       expectError(response, 415, "application/unsupported_media_type");
     },
   );
 
   it("without a content type", async () => {
-    const response = await ask(origin, path, { key, body: '{"externalId":"a"}' });
+    const response = await send(origin, path, { key, body: '{"externalId":"a"}' });
     expectError(response, 415, "application/unsupported_media_type");
   });
 
   it.each(["gzip", "br", "identity, gzip", "nonsense"])("compressed, with content encoding %s", async (encoding) => {
     const headers = { "content-type": "application/json", "content-encoding": encoding };
-    const response = await ask(origin, path, { key, headers, body: gzipSync('{"externalId":"a"}') });
+    const response = await send(origin, path, { key, headers, body: gzipSync('{"externalId":"a"}') });
     expectError(response, 415, "application/unsupported_media_type");
     expect(response.headers["accept-encoding"]).toBe("identity");
   });
@@ -65,12 +56,12 @@ describe("a body over the size limit is refused", () => {
 
   it("by its Content-Length alone, before any byte arrives", async () => {
     const headers = { "content-type": "application/json", "content-length": 10 ** 12, expect: "100-continue" };
-    expectError(await ask(origin, path, { key, headers }), 413, "application/payload_too_large");
+    expectError(await send(origin, path, { key, headers }), 413, "application/payload_too_large");
   });
 
   it("by the received bytes of a chunked body", async () => {
     const headers = { "content-type": "application/json" };
-    const response = await ask(origin, path, { key, headers, chunks: [oversized, oversized] });
+    const response = await send(origin, path, { key, headers, chunks: [oversized, oversized] });
     expectError(response, 413, "application/payload_too_large");
   });
 

@@ -1,17 +1,12 @@
 import fastify from "fastify";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { apiReference } from "../../../src/http/pages/openapi.js";
-import { ask } from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { send } from "../../support/clients/http-requests.js";
+import { openFileApp } from "../../support/file-service.js";
 
-let app: TestApp;
+const app = await openFileApp();
 
-beforeAll(async () => {
-  app = await openTestApp();
-});
-afterAll(() => app.close());
-
-const get = (path: string, headers: Record<string, string> = {}) => ask(app.httpUrl, path, { method: "GET", headers });
+const get = (path: string, headers: Record<string, string> = {}) => send(app.httpUrl, path, { method: "GET", headers });
 
 describe("the reference page", () => {
   it("links and loads only URLs of the service itself", async () => {
@@ -56,7 +51,7 @@ describe.each(["/openapi.json", "/docs", "/docs/page.css", "/docs/swagger-ui.js"
   });
 
   it("refuses other methods", async () => {
-    expect(await ask(app.httpUrl, path, { method: "POST" })).toMatchObject({ status: 405 });
+    expect(await send(app.httpUrl, path, { method: "POST" })).toMatchObject({ status: 405 });
   });
 });
 

@@ -4,23 +4,17 @@ import { readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { promisify } from "node:util";
 import { HtmlValidate } from "html-validate";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ask, createWorkspace, expectError, expectSuccess, sendBytes } from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { describe, expect, it } from "vitest";
+import { createWorkspace, expectError, expectSuccess, send, sendBytes } from "../../support/clients/http-requests.js";
+import { openFileApp } from "../../support/file-service.js";
 import { needsCurl } from "../../support/skip.js";
 import { blocksOf, errorsPath, open, pagePaths, visibleText } from "./pages.js";
 
 const run = promisify(execFile);
 const { version } = JSON.parse(readFileSync("package.json", "utf8"));
 
-let app: TestApp;
-let origin: string;
-
-beforeAll(async () => {
-  app = await openTestApp();
-  origin = app.httpUrl;
-});
-afterAll(() => app.close());
+const app = await openFileApp();
+const origin = app.httpUrl;
 
 describe("the home page", () => {
   it("shows a browser the running version and the addresses of the protocols", async () => {
@@ -35,7 +29,7 @@ describe("the home page", () => {
   it.each([undefined, "*/*", "application/json", "text/html;q=0.5, application/json", "image/png"])(
     "returns the same as JSON to a client that accepts %s",
     async (accept) => {
-      const response = await ask(origin, "/", { method: "GET", headers: accept ? { accept } : {} });
+      const response = await send(origin, "/", { method: "GET", headers: accept ? { accept } : {} });
       expect(response.headers["vary"]).toBe("accept");
       expect(expectSuccess(response)).toEqual({
         name: "Latchkey",
@@ -55,7 +49,7 @@ describe("the home page", () => {
   it("shows addresses with the requested Host, and https behind a proxy that terminates TLS", async () => {
     const { port } = new URL(`http://${app.grpcAddress}`);
     const protocolsFor = async (headers: Record<string, string>) =>
-      (expectSuccess(await ask(origin, "/", { method: "GET", headers })) as { protocols: unknown }).protocols;
+      (expectSuccess(await send(origin, "/", { method: "GET", headers })) as { protocols: unknown }).protocols;
     const plain = "http://keys.example.com:81";
     expect(await protocolsFor({ host: "keys.example.com:81" })).toEqual({
       http: plain,
@@ -72,7 +66,7 @@ describe("the home page", () => {
   it.each(["x'$(id)", "a b", "<script>", "a`id`", "a/../b"])(
     "does not repeat the invalid Host %j, which a shell might run",
     async (host) => {
-      const { text } = await ask(origin, "/", { method: "GET", headers: { host, accept: "text/html" } });
+      const { text } = await send(origin, "/", { method: "GET", headers: { host, accept: "text/html" } });
       expect(text).not.toContain(host);
       expect(visibleText(text)).toContain(`http://localhost:${new URL(origin).port}`);
     },
@@ -94,8 +88,8 @@ describe("the home page", () => {
   });
 
   it("accepts only GET and HEAD", async () => {
-    expect(await ask(origin, "/", { method: "HEAD" })).toMatchObject({ status: 200, text: "" });
-    const refused = await ask(origin, "/", { method: "POST" });
+    expect(await send(origin, "/", { method: "HEAD" })).toMatchObject({ status: 200, text: "" });
+    const refused = await send(origin, "/", { method: "POST" });
     expectError(refused, 405, "application/method_not_allowed");
     expect(refused.headers["allow"]).toBe("GET, HEAD");
   });

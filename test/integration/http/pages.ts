@@ -1,5 +1,5 @@
 import { errorCodes, pathOf } from "../../../src/errors.js";
-import { ask, type HttpResponse } from "../../support/clients/http-requests.js";
+import { type HttpResponse, send } from "../../support/clients/http-requests.js";
 
 /** The path of the list of errors. The page of each error is below it. */
 export const errorsPath = "/api-reference/errors-v2/service";
@@ -9,7 +9,7 @@ export const pagePaths = ["/", errorsPath, ...errorCodes.map((code) => `${errors
 
 /** Opens a page as a browser would, without a credential. */
 export function open(origin: string, path: string): Promise<HttpResponse> {
-  return ask(origin, path, { method: "GET", headers: { accept: "text/html,application/xhtml+xml,*/*;q=0.8" } });
+  return send(origin, path, { method: "GET", headers: { accept: "text/html,application/xhtml+xml,*/*;q=0.8" } });
 }
 
 /** The text of some markup, without tags and styles. */

@@ -1,27 +1,17 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it } from "vitest";
 import {
-  ask,
-  createWorkspace,
   expectError,
   expectInvalid,
   expectSuccess,
   postText,
+  send,
   sendBytes,
 } from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { openFileService } from "../../support/file-service.js";
 
-let app: TestApp;
-let origin: string;
-let key: string;
-
-beforeAll(async () => {
-  app = await openTestApp();
-  origin = app.httpUrl;
-  key = (await createWorkspace(origin)).key;
-});
+const { origin, key } = await openFileService();
 afterAll(async () => {
-  expectSuccess(await ask(origin, "/v1/keys.listKeys", { key }));
-  await app.close();
+  expectSuccess(await send(origin, "/v1/keys.listKeys", { key }));
 });
 
 describe("an unknown path returns 404 for every method", () => {
@@ -49,7 +39,7 @@ describe("an unknown path returns 404 for every method", () => {
     ["POST", "/latchkey.v1.KeysService%2FListKeys"],
     ["GET", "/docs%2Fswagger-ui.js"],
   ])("%s %s", async (method, path) => {
-    expectError(await ask(origin, path, { method }), 404, "application/route_not_found");
+    expectError(await send(origin, path, { method }), 404, "application/route_not_found");
   });
 
   it("also for a path with a fragment", async () => {
@@ -82,7 +72,7 @@ describe("an unsupported method returns 405, and Allow lists the supported metho
     ["GET", "/latchkey.v1.KeysService/ListKeys", "POST"],
     ["DELETE", "/latchkey.v1.KeysService/ListKeys", "POST"],
   ])("%s %s", async (method, path, allow) => {
-    const response = await ask(origin, path, { method });
+    const response = await send(origin, path, { method });
     expect(response.headers.allow).toBe(allow);
     if (method === "HEAD") expect(response).toMatchObject({ status: 405, text: "" });
     else expectError(response, 405, "application/method_not_allowed");
@@ -90,7 +80,7 @@ describe("an unsupported method returns 405, and Allow lists the supported metho
 
   it("before authentication, and without reading the body", async () => {
     const headers = { "content-type": "application/xml" };
-    const response = await ask(origin, "/v1/keys.listKeys", { method: "PUT", headers, body: "<a/>" });
+    const response = await send(origin, "/v1/keys.listKeys", { method: "PUT", headers, body: "<a/>" });
     expectError(response, 405, "application/method_not_allowed");
   });
 });
@@ -99,27 +89,27 @@ describe("a request to an RPC path in none of the RPC protocols gets an HTTP/JSO
   const path = "/latchkey.v1.KeysService/ListKeys";
 
   it("without a credential", async () => {
-    expectError(await ask(origin, path), 401, "authentication/missing");
+    expectError(await send(origin, path), 401, "authentication/missing");
   });
 
   it("with an unsupported content type", async () => {
     const headers = { "content-type": "text/plain" };
-    expectError(await ask(origin, path, { key, headers, body: "{}" }), 415, "application/unsupported_media_type");
+    expectError(await send(origin, path, { key, headers, body: "{}" }), 415, "application/unsupported_media_type");
   });
 
   it("without a content type", async () => {
-    expectError(await ask(origin, path, { key }), 415, "application/unsupported_media_type");
+    expectError(await send(origin, path, { key }), 415, "application/unsupported_media_type");
   });
 });
 
 describe("a malformed URL returns 400", () => {
   it.each(["/%zz", "/v1/%", "/%c3%28", "/v1/keys.listKeys%f"])("%s", async (path) => {
-    expectError(await ask(origin, path, { method: "GET" }), 400, "application/invalid_input");
+    expectError(await send(origin, path, { method: "GET" }), 400, "application/invalid_input");
   });
 });
 
 describe("a query", () => {
-  const list = (query: string) => ask(origin, `/v1/identities.listIdentities${query}`, { method: "GET", key });
+  const list = (query: string) => send(origin, `/v1/identities.listIdentities${query}`, { method: "GET", key });
 
   it.each(["", "?", "?limit=1", "?limit=%31", "?&limit=1&"])("%j is accepted", async (query) => {
     expectSuccess(await list(query));
@@ -149,12 +139,12 @@ describe("a query", () => {
   );
 
   it("is refused, not silently ignored, on a path that takes its input in the body", async () => {
-    expect(expectInvalid(await ask(origin, "/v1/keys.listKeys?limit=1", { key }))).toEqual(["limit"]);
-    expect(expectInvalid(await ask(origin, "/v1/keys.listKeys?surprise=1", { key }))).toEqual(["surprise"]);
+    expect(expectInvalid(await send(origin, "/v1/keys.listKeys?limit=1", { key }))).toEqual(["limit"]);
+    expect(expectInvalid(await send(origin, "/v1/keys.listKeys?surprise=1", { key }))).toEqual(["surprise"]);
   });
 
   it("is not accepted as a place for the credential", async () => {
-    const response = await ask(origin, `/v1/identities.listIdentities?authorization=Bearer%20${key}`, {
+    const response = await send(origin, `/v1/identities.listIdentities?authorization=Bearer%20${key}`, {
       method: "GET",
     });
     expectError(response, 401, "authentication/missing");

@@ -1,37 +1,26 @@
 import { createHash } from "node:crypto";
-import type postgres from "postgres";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openSql } from "../../../commands/open-sql.js";
+import { beforeAll, describe, expect, test } from "vitest";
 import { createLog } from "../../../src/observe/log.js";
 import {
-  ask,
   createWorkspace,
   expectError,
   expectSuccess,
   type HttpResponse,
+  send,
 } from "../../support/clients/http-requests.js";
-import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import { openFileService, openFileSql } from "../../support/file-service.js";
+import { operatorKey } from "../../support/harness.js";
 
 const day = 86_400_000;
 const idempotencyKey = "the-key-that-the-caller-chose";
 const logLines: string[] = [];
 
-let app: TestApp;
-let sql: postgres.Sql;
-let key: string;
-beforeAll(async () => {
-  const log = createLog("trace", { destination: { write: (line: string) => void logLines.push(line) } });
-  app = await openTestApp({ log });
-  sql = openSql(app.databaseUrl, { max: 1 });
-  ({ key } = await createWorkspace(app.httpUrl));
-});
-afterAll(async () => {
-  await sql.end();
-  await app.close();
-});
+const log = createLog("trace", { destination: { write: (line: string) => void logLines.push(line) } });
+const { app, key } = await openFileService({ log });
+const sql = openFileSql(app.databaseUrl);
 
 function call(operation: string, credential: string, body: object, chosen = idempotencyKey): Promise<HttpResponse> {
-  return ask(app.httpUrl, `/v2/${operation}`, {
+  return send(app.httpUrl, `/v2/${operation}`, {
     key: credential,
     headers: { "content-type": "application/json", "idempotency-key": chosen },
     body: JSON.stringify(body),

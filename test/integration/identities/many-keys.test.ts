@@ -1,27 +1,13 @@
-import type postgres from "postgres";
-import { afterAll, beforeAll, expect, it } from "vitest";
-import { openSql } from "../../../commands/open-sql.js";
+import { expect, it } from "vitest";
 import { succeed } from "../../support/calls.js";
 import { createWorkspace, post } from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
-
-let app: TestApp;
-let sql: postgres.Sql;
-let workspaceId: string;
-let key: string;
+import { openFileService, openFileSql } from "../../support/file-service.js";
 
 /** So many that changing them one by one would take seconds. */
 const many = 60_000;
 
-beforeAll(async () => {
-  app = await openTestApp();
-  sql = openSql(app.databaseUrl, { max: 1, onnotice: () => {} });
-  ({ workspaceId, key } = await createWorkspace(app.httpUrl));
-});
-afterAll(async () => {
-  await sql.end();
-  await app.close();
-});
+const { app, workspaceId, key } = await openFileService();
+const sql = openFileSql(app.databaseUrl);
 
 const timed = async (work: () => Promise<unknown>) => {
   const begun = performance.now();

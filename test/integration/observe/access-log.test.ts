@@ -1,29 +1,21 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it } from "vitest";
 import { createLog } from "../../../src/observe/log.js";
-import { type OperationName, operationOf } from "../../contract/operations.js";
-import { requestIdForm } from "../../contract/outcome.js";
-import { openProtocols, type ProtocolClients } from "../../support/clients/all.js";
-import { ask, createWorkspace, sendBytes } from "../../support/clients/http-requests.js";
-import type { CallerCredential, CallRequest } from "../../support/clients/protocol-client.js";
-import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import { openProtocols } from "../../support/clients/all.js";
+import type { CallerCredential } from "../../support/clients/headers.js";
+import { send, sendBytes } from "../../support/clients/http-requests.js";
+import { requestIdForm } from "../../support/clients/outcome.js";
+import type { CallRequest } from "../../support/clients/protocol-client.js";
+import { openFileService } from "../../support/file-service.js";
+import { operatorKey } from "../../support/harness.js";
+import { type OperationName, operationOf } from "../../support/operations.js";
 
 /** The parsed log lines. */
 const lines: Record<string, unknown>[] = [];
 const log = createLog("info", { destination: { write: (line: string) => void lines.push(JSON.parse(line)) } });
 
-let app: TestApp;
-let protocols: ProtocolClients;
-let home: { workspaceId: string; key: string };
-
-beforeAll(async () => {
-  app = await openTestApp({ log });
-  protocols = openProtocols(app);
-  home = await createWorkspace(app.httpUrl);
-});
-afterAll(async () => {
-  protocols.close();
-  await app.close();
-});
+const { app, ...home } = await openFileService({ log });
+const protocols = openProtocols(app);
+afterAll(() => protocols.close());
 
 /** The call lines that are logged during `work`. Waits for at least `count` of them, and until no more follow. */
 async function linesOf(count: number, work: () => Promise<unknown>): Promise<Record<string, unknown>[]> {
@@ -31,7 +23,7 @@ async function linesOf(count: number, work: () => Promise<unknown>): Promise<Rec
   const calls = () => lines.slice(before).filter(({ msg }) => msg === "call");
   await work();
   await expect.poll(() => calls().length, { timeout: 5_000 }).toBeGreaterThanOrEqual(count);
-  await ask(app.httpUrl, "/livez", { method: "GET" }); // its line comes after all others
+  await send(app.httpUrl, "/livez", { method: "GET" }); // its line comes after all others
   await expect.poll(() => calls().at(-1), { timeout: 5_000 }).toMatchObject({ method: "GET /livez" });
   return calls().slice(0, -1);
 }
@@ -71,14 +63,14 @@ describe("the line of a call", () => {
   it("has the request id of the response", async () => {
     let returnedId: unknown;
     const [line] = await linesOf(1, async () => {
-      const { headers } = await ask(app.httpUrl, "/v1/keys.listKeys", { key: home.key });
+      const { headers } = await send(app.httpUrl, "/v1/keys.listKeys", { key: home.key });
       returnedId = headers["x-request-id"];
     });
     expect(line?.["requestId"]).toBe(returnedId);
   });
 
   it.each([
-    ["of an unknown path does not contain the path", () => ask(app.httpUrl, "/some/where?else=1"), "POST (no route)"],
+    ["of an unknown path does not contain the path", () => send(app.httpUrl, "/some/where?else=1"), "POST (no route)"],
     ["of bytes that are not HTTP has no method", () => sendBytes(app.httpUrl, "nonsense\r\n\r\n"), "(none)"],
   ])("%s", async (_which, work, method) => {
     const written = await linesOf(1, work);

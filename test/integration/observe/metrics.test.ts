@@ -2,29 +2,20 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Registry } from "prom-client";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { afterAll, describe, expect, it, onTestFinished } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { openMetricsServer } from "../../../src/http/metrics-server.js";
 import { createLog } from "../../../src/observe/log.js";
 import { defaultLimits } from "../../../src/overload/limits.js";
-import { openProtocols, type ProtocolClients } from "../../support/clients/all.js";
-import { ask, createWorkspace, post } from "../../support/clients/http-requests.js";
-import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import { openProtocols } from "../../support/clients/all.js";
+import { post, send } from "../../support/clients/http-requests.js";
+import { openFileService } from "../../support/file-service.js";
+import { openTestApp, operatorKey } from "../../support/harness.js";
 import { parseSamples, readMetricsText, readSamples, type Sample, total } from "../../support/metric-samples.js";
 
-let app: TestApp;
-let protocols: ProtocolClients;
-let home: { workspaceId: string; key: string };
-
-beforeAll(async () => {
-  app = await openTestApp({ metricsPort: 0 });
-  protocols = openProtocols(app);
-  home = await createWorkspace(app.httpUrl);
-});
-afterAll(async () => {
-  protocols.close();
-  await app.close();
-});
+const { app, ...home } = await openFileService({ metricsPort: 0 });
+const protocols = openProtocols(app);
+afterAll(() => protocols.close());
 
 const calls = "latchkey_calls_total";
 const duration = "latchkey_call_duration_seconds";
@@ -87,7 +78,7 @@ it("a slow call is in the histogram's buckets of slow calls, and in the sum", as
 
 it("requests that are no RPC have the label `other`, so that clients cannot create labels", async () => {
   const paths = ["/livez", "/some/where", "/latchkey.v1.KeysService/Made-up", "/v2/keys.getKey/made-up?made=up"];
-  const grown = await growth(() => Promise.all(paths.map((path) => ask(app.httpUrl, path, { method: "GET" }))));
+  const grown = await growth(() => Promise.all(paths.map((path) => send(app.httpUrl, path, { method: "GET" }))));
   expect(grown(calls, { protocol: "http", method: "other" })).toBe(4);
   expect(grown(calls, { method: "other", code: "application/route_not_found" })).toBe(3);
   const labels = (await readSamples(app)).flatMap((sample) => Object.values(sample.labels));
@@ -145,7 +136,7 @@ describe("the metrics port", () => {
   });
 
   it("is separate: the HTTP port does not serve /metrics", async () => {
-    expect((await ask(app.httpUrl, "/metrics", { method: "GET" })).status).toBe(404);
+    expect((await send(app.httpUrl, "/metrics", { method: "GET" })).status).toBe(404);
   });
 });
 

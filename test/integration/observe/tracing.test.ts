@@ -11,7 +11,7 @@ import { openSql } from "../../../commands/open-sql.js";
 import { KeysService } from "../../../gen/latchkey/v1/keys_service_pb.js";
 import { hashSecret } from "../../../src/keys/secret.js";
 import { succeed } from "../../support/calls.js";
-import { ask, createWorkspace, post } from "../../support/clients/http-requests.js";
+import { createWorkspace, post, send } from "../../support/clients/http-requests.js";
 import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
 
 const exporter = new InMemorySpanExporter();
@@ -48,7 +48,7 @@ const listings: [protocol: string, system: string, list: () => Promise<unknown>]
     "HTTP",
     "http_json",
     () =>
-      ask(app.httpUrl, "/v2/keys.listKeys", {
+      send(app.httpUrl, "/v2/keys.listKeys", {
         key,
         headers: { traceparent, "content-type": "application/json" },
         body: "{}",

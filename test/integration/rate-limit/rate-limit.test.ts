@@ -8,9 +8,9 @@ import { openReference } from "../../meta/openapi/reference.js";
 import { succeed } from "../../support/calls.js";
 import { sendRequest } from "../../support/clients/http.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
+import { callers, protocolNames } from "../../support/clients/rate-limit-headers.js";
 import { disable, enable, redisInUse } from "../../support/clients/verify-calls.js";
 import { longRedisTimeouts, openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
-import { callers, protocolNames } from "./callers.js";
 
 const { http } = callers;
 

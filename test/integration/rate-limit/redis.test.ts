@@ -2,12 +2,12 @@ import { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it, onTestFinished } from "vitest";
 import { createRequestCounter } from "../../../src/rate-limit/counter.js";
 import { noCache } from "../../../src/storage/redis/client.js";
-import { ask, createWorkspace, expectSuccess } from "../../support/clients/http-requests.js";
+import { createWorkspace, expectSuccess, send } from "../../support/clients/http-requests.js";
+import { callers } from "../../support/clients/rate-limit-headers.js";
 import { redisInUse } from "../../support/clients/verify-calls.js";
 import { longRedisTimeouts, openTestApp, redisAt, type TestApp } from "../../support/harness.js";
 import { type BackendProxy, openProxy } from "../../support/proxy.js";
 import { findServer, startCluster } from "../../support/redis-nodes.js";
-import { callers } from "./callers.js";
 
 const rateLimit = { requests: 1_000, windowSeconds: 600 };
 
@@ -19,7 +19,7 @@ async function remainingAfterCall(app: TestApp, key: string): Promise<number> {
 }
 
 async function isInUse(app: TestApp): Promise<boolean> {
-  const readiness = expectSuccess(await ask(app.httpUrl, "/readyz", { method: "GET" }));
+  const readiness = expectSuccess(await send(app.httpUrl, "/readyz", { method: "GET" }));
   return (readiness as { redis: string }).redis === "in use";
 }
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { createLatchkeyClient, isLatchkeyError } from "../../../src/client/client.js";
 import { type BehindProxy, openBehindProxy } from "../../support/behind-proxy.js";
-import { callers, protocolNames } from "./callers.js";
+import { callers, protocolNames } from "../../support/clients/rate-limit-headers.js";
 
 let service: BehindProxy;
 

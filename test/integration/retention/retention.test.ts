@@ -8,7 +8,7 @@ import { createWorkspace } from "../../support/clients/http-requests.js";
 import { listKeys, redisInUse } from "../../support/clients/verify-calls.js";
 import { longRedisTimeouts, openTestApp, type TestApp } from "../../support/harness.js";
 import { findPartialChanges } from "../../support/integrity.js";
-import { askBoth, keyEntryOf, outcomes, readLookups, shareKey } from "../../support/redis-entries.js";
+import { cacheKey, callBoth, keyEntryOf, outcomes, readLookups } from "../../support/redis-entries.js";
 
 const dayMs = 24 * 60 * 60 * 1_000;
 const sweepOptions = { sweepIntervalMs: 100, auditRetentionDays: 90, metricsPort: 0, ...longRedisTimeouts };
@@ -53,7 +53,7 @@ describe("retention of the rows of deleted keys and identities", () => {
     const { identityId } = await succeed<{ identityId: string }>(app.httpUrl, "identities.getIdentity", key, {
       externalId: "user_1",
     });
-    const entry = await shareKey(app, redis, deletedKey.key);
+    const entry = await cacheKey(app, redis, deletedKey.key);
     await succeed(app.httpUrl, "keys.deleteKey", key, { keyId: deletedKey.keyId });
     await succeed(app.httpUrl, "identities.deleteIdentity", key, { externalId: "user_1" });
 
@@ -62,7 +62,7 @@ describe("retention of the rows of deleted keys and identities", () => {
     await sql`select pg_sleep(0.5)`;
     expect(await rowsOf("keys", [deletedKey.keyId])).toBe(1);
     // Both have cached a valid key, and the removal of other rows does not evict it.
-    expect(await askBoth([app, other], validKey.key)).toEqual(outcomes.served);
+    expect(await callBoth([app, other], validKey.key)).toEqual(outcomes.served);
     const before = await readLookups(app);
 
     await advance(120_000);
@@ -74,13 +74,13 @@ describe("retention of the rows of deleted keys and identities", () => {
     expect(after["key redis"]).toBe(before["key redis"]);
 
     await redis.set(keyEntryOf(deletedKey.key), entry);
-    expect(await askBoth([app, other], deletedKey.key)).toEqual(outcomes.keyUnknown);
+    expect(await callBoth([app, other], deletedKey.key)).toEqual(outcomes.keyUnknown);
     // A replica that starts now has never seen the deletion.
     const newReplica = await openTestApp({ ...sweepOptions, databaseUrl: app.databaseUrl });
     try {
       await redisInUse(newReplica);
       await redis.set(keyEntryOf(deletedKey.key), entry);
-      expect(await askBoth([newReplica, newReplica], deletedKey.key)).toEqual(outcomes.keyUnknown);
+      expect(await callBoth([newReplica, newReplica], deletedKey.key)).toEqual(outcomes.keyUnknown);
     } finally {
       await newReplica.close();
     }

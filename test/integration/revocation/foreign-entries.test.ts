@@ -7,26 +7,26 @@ import { type Snapshot, snapshotBefore, writeSnapshot } from "../../../src/revoc
 import { succeed } from "../../support/calls.js";
 import { disable } from "../../support/clients/verify-calls.js";
 import {
-  askBoth,
-  createShared,
+  type CachedWorkspace,
+  callBoth,
+  createCachedWorkspace,
   hashOf,
   keyEntryOf,
   outcomes,
   readTerms,
-  type Shared,
   workspaceEntryOf,
 } from "../../support/redis-entries.js";
 import { openReplicas } from "../../support/redis-replicas.js";
 
 const replicas = openReplicas();
 /** The workspace of a key with all scopes. */
-let home: Shared;
+let home: CachedWorkspace;
 /** A key without scopes. */
 let unprivileged: { keyId: string; key: string };
 let terms: LeaseTerms;
 
 beforeEach(async () => {
-  home = await createShared(replicas.app, replicas.redis);
+  home = await createCachedWorkspace(replicas.app, replicas.redis);
   unprivileged = await succeed(replicas.app.httpUrl, "keys.createKey", home.key, { permissions: ["*"] });
   terms = await readTerms(replicas.app);
 });
@@ -54,7 +54,7 @@ const future = () => snapshotBefore(terms.snapshot.xmax + 1_000_000);
 describe("scopes cannot be obtained by writing to Redis", () => {
   it("control: with the correct signature they can be, so the other tests here do test the signature", async () => {
     await replicas.redis.set(keyEntryOf(unprivileged.key), forgedEntry(terms.timeline, terms.snapshot));
-    expect(await askBoth(replicas.others, unprivileged.key)).toEqual(outcomes.served);
+    expect(await callBoth(replicas.others, unprivileged.key)).toEqual(outcomes.served);
   });
 
   it.each<[string, () => string]>([
@@ -73,13 +73,13 @@ describe("scopes cannot be obtained by writing to Redis", () => {
     ["with an entry from the future", () => forgedEntry(terms.timeline, future())],
   ])("%s", async (_how, entry) => {
     await replicas.redis.set(keyEntryOf(unprivileged.key), entry());
-    expect(await askBoth(replicas.others, unprivileged.key)).toEqual(outcomes.notPermitted);
+    expect(await callBoth(replicas.others, unprivileged.key)).toEqual(outcomes.notPermitted);
   });
 
   it("for a key that was never created", async () => {
     const { plaintext } = mintSecret();
     await replicas.redis.set(keyEntryOf(plaintext), home.keyEntry);
-    expect(await askBoth(replicas.others, plaintext)).toEqual(outcomes.keyUnknown);
+    expect(await callBoth(replicas.others, plaintext)).toEqual(outcomes.keyUnknown);
   });
 });
 
@@ -92,19 +92,19 @@ describe("a disabled workspace cannot be enabled by writing to Redis", () => {
       snapshot,
     });
 
-  it.each<[string, (other: Shared) => string]>([
+  it.each<[string, (other: CachedWorkspace) => string]>([
     ["with the signature of another secret", () => enabledAt(terms.snapshot, "another")],
     ["without a signature", () => `enabled@${writeSnapshot(terms.snapshot)}`],
     ["by copying the entry of another", (other) => other.workspaceEntry],
     ["with an entry from the future", () => enabledAt(future())],
   ])("%s", async (_how, entry) => {
-    const other = await createShared(replicas.app, replicas.redis);
+    const other = await createCachedWorkspace(replicas.app, replicas.redis);
     // The key is cached, so that only the workspace is read from Redis.
-    expect(await askBoth(replicas.others, home.key)).toEqual(outcomes.served);
+    expect(await callBoth(replicas.others, home.key)).toEqual(outcomes.served);
     await disable(replicas.app, home.workspaceId);
     terms = await readTerms(replicas.app);
     await replicas.redis.set(workspaceEntryOf(home.workspaceId), entry(other));
-    expect(await askBoth(replicas.others, home.key)).toEqual(outcomes.workspaceDisabled);
+    expect(await callBoth(replicas.others, home.key)).toEqual(outcomes.workspaceDisabled);
   });
 });
 
@@ -124,16 +124,16 @@ describe("a malformed entry is ignored, and PostgreSQL answers", () => {
     ["a hash", (name) => replicas.redis.hset(name, "enabled", "999999")],
     ["a set", (name) => replicas.redis.sadd(name, "enabled@999999")],
   ])("%s", async (_what, put) => {
-    const { workspaceId, key } = await createShared(replicas.app, replicas.redis);
-    const { workspaceId: cachedId, key: cachedKey } = await createShared(replicas.app, replicas.redis);
-    expect(await askBoth(replicas.others, cachedKey)).toEqual(outcomes.served);
+    const { workspaceId, key } = await createCachedWorkspace(replicas.app, replicas.redis);
+    const { workspaceId: cachedId, key: cachedKey } = await createCachedWorkspace(replicas.app, replicas.redis);
+    expect(await callBoth(replicas.others, cachedKey)).toEqual(outcomes.served);
     await disable(replicas.app, cachedId);
     for (const name of [keyEntryOf(key), workspaceEntryOf(workspaceId), workspaceEntryOf(cachedId)]) {
       await replicas.redis.del(name);
       await put(name);
     }
-    expect(await askBoth(replicas.others, key)).toEqual(outcomes.served);
-    expect(await askBoth(replicas.others, cachedKey)).toEqual(outcomes.workspaceDisabled);
+    expect(await callBoth(replicas.others, key)).toEqual(outcomes.served);
+    expect(await callBoth(replicas.others, cachedKey)).toEqual(outcomes.workspaceDisabled);
     // The malformed entry is replaced by a valid one, unless that write timed out.
     await expect.poll(() => replicas.redis.type(keyEntryOf(key))).toBe("string");
   });

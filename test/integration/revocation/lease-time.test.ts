@@ -16,7 +16,7 @@ beforeAll(async () => {
   await changeLeaseTime(database.url, 250);
   replicas = await openReplicas(2, database.url);
   workspace = await replicas.change("createWorkspace", operatorKey, { name: "test" });
-  await replicas.expectHeld(workspace.key);
+  await replicas.expectCached(workspace.key);
 });
 afterAll(async () => {
   await replicas.close();

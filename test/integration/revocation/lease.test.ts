@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
-import { callGrpc, callHttp } from "../../support/answered.js";
 import { type BehindProxy, openBehindProxy } from "../../support/behind-proxy.js";
 import { succeed } from "../../support/calls.js";
 import { openGrpcClient } from "../../support/clients/grpc.js";
+import { callGrpc, callHttp } from "../../support/clients/timed-calls.js";
 import { openTestApp } from "../../support/harness.js";
 import { readLookups } from "../../support/metrics.js";
 

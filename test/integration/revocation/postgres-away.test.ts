@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import { type CallOutcome, callGrpc, callHttp, medianMs } from "../../support/answered.js";
 import { type BehindProxy, openBehindProxy } from "../../support/behind-proxy.js";
-import { ask } from "../../support/clients/http-requests.js";
+import { send } from "../../support/clients/http-requests.js";
+import { type CallOutcome, callGrpc, callHttp, medianMs } from "../../support/clients/timed-calls.js";
 import { disable } from "../../support/clients/verify-calls.js";
 import { operatorKey } from "../../support/harness.js";
 import { readMetric } from "../../support/metrics.js";
@@ -33,7 +33,7 @@ describe.each(["refuses every connection", "stops answering"])("while PostgreSQL
     );
   }
 
-  const statusOf = async (path: string) => (await ask(setting.app.httpUrl, path, { method: "GET" })).status;
+  const statusOf = async (path: string) => (await send(setting.app.httpUrl, path, { method: "GET" })).status;
 
   it("calls are refused as unavailable within about a second, and served about a second after the outage", async () => {
     const { app } = setting;
@@ -55,10 +55,10 @@ describe.each(["refuses every connection", "stops answering"])("while PostgreSQL
   });
 
   it("the service is alive but not ready; metrics and log show the outage, and afterwards its end", async () => {
-    const { app, said } = setting;
+    const { app, logged } = setting;
     const linesBefore = {
-      away: said(/^the lease cannot be renewed/).length,
-      back: said(/^the lease is renewed again/).length,
+      away: logged(/^the lease cannot be renewed/).length,
+      back: logged(/^the lease is renewed again/).length,
     };
     const failedBefore = await readMetric(app, "lease_renewals_total", { result: "failed" });
     fail();
@@ -71,14 +71,14 @@ describe.each(["refuses every connection", "stops answering"])("while PostgreSQL
       expect(statuses).toEqual([503, 200, 200]);
       expect(await readMetric(app, "lease_seconds_left")).toBe(0);
     }
-    expect(said(/^the lease cannot be renewed/)).toHaveLength(linesBefore.away + 1);
-    expect(said(/^the lease is renewed again/)).toHaveLength(linesBefore.back);
+    expect(logged(/^the lease cannot be renewed/)).toHaveLength(linesBefore.away + 1);
+    expect(logged(/^the lease is renewed again/)).toHaveLength(linesBefore.back);
 
     setting.proxy.resume();
     await expect.poll(() => statusOf("/readyz"), { timeout: 5_000, interval: 20 }).toBe(200);
-    await expect.poll(() => said(/^the lease is renewed again/).length).toBe(linesBefore.back + 1);
+    await expect.poll(() => logged(/^the lease is renewed again/).length).toBe(linesBefore.back + 1);
     await expect.poll(() => readMetric(app, "lease_seconds_left")).toBeGreaterThan(0);
-    expect(said(/^the lease cannot be renewed/)).toHaveLength(linesBefore.away + 1);
+    expect(logged(/^the lease cannot be renewed/)).toHaveLength(linesBefore.away + 1);
   });
 
   it("many concurrent calls are all refused, and all served after the outage", async () => {

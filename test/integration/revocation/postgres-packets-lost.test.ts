@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type CallOutcome, callGrpc, callHttp } from "../../support/answered.js";
 import { type BehindProxy, openBehindProxy } from "../../support/behind-proxy.js";
+import { type CallOutcome, callGrpc, callHttp } from "../../support/clients/timed-calls.js";
 import { operatorKey } from "../../support/harness.js";
 import { startStopwatch } from "../../support/stopwatch.js";
 

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { type CallOutcome, callGrpc, callHttp } from "../../support/answered.js";
 import { type BehindProxy, openBehindProxy } from "../../support/behind-proxy.js";
-import { ask } from "../../support/clients/http-requests.js";
+import { send } from "../../support/clients/http-requests.js";
+import { type CallOutcome, callGrpc, callHttp } from "../../support/clients/timed-calls.js";
 import { operatorKey } from "../../support/harness.js";
 import { startStopwatch } from "../../support/stopwatch.js";
 
@@ -92,7 +92,7 @@ describe("while the table of keys is locked for 2 s", () => {
     expect(outcomes.filter((outcome) => outcome === "UNAVAILABLE").length).toBeGreaterThan(called.length / 2);
     // The poll for changes, the times of last use, a spot check, and one statement that is just being cancelled.
     expect(maxWaiting).toBeLessThanOrEqual(4);
-    const readiness = async () => (await ask(app.httpUrl, "/readyz", { method: "GET" })).status;
+    const readiness = async () => (await send(app.httpUrl, "/readyz", { method: "GET" })).status;
     await expect.poll(readiness, { timeout: 3_000 }).toBe(200);
     await expect.poll(() => callHttp(app, "listKeys", key), { timeout: 3_000 }).toSatisfy(served);
     await expect.poll(countWaiting).toBe(0);

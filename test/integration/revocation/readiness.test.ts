@@ -1,11 +1,11 @@
 import { describe, expect, inject, it } from "vitest";
-import { ask, expectSuccess } from "../../support/clients/http-requests.js";
+import { expectSuccess, send } from "../../support/clients/http-requests.js";
 import { redisInUse } from "../../support/clients/verify-calls.js";
 import { openTestApp, redisAt, type TestApp } from "../../support/harness.js";
 import { readMetric } from "../../support/metrics.js";
 import { openProxy } from "../../support/proxy.js";
 
-const readiness = (app: TestApp) => ask(app.httpUrl, "/readyz", { method: "GET" });
+const readiness = (app: TestApp) => send(app.httpUrl, "/readyz", { method: "GET" });
 
 describe("readiness", () => {
   it("is reported without a credential, with the state of the lease and of Redis", async () => {
@@ -36,6 +36,6 @@ describe("readiness", () => {
 
 it.each(["/livez", "/v2/liveness"])("liveness is reported at %s, without a credential", async (path) => {
   const app = await openTestApp({ redis: undefined });
-  expect(expectSuccess(await ask(app.httpUrl, path, { method: "GET" }))).toEqual({ status: "alive" });
+  expect(expectSuccess(await send(app.httpUrl, path, { method: "GET" }))).toEqual({ status: "alive" });
   await app.close();
 });

@@ -5,7 +5,7 @@ import { createWorkspace, expectError, expectSuccess } from "../../support/clien
 import { disable, enable, listKeys, listKeysGrpc, redisInUse } from "../../support/clients/verify-calls.js";
 import { openTestApp, redisAt, type TestApp } from "../../support/harness.js";
 import { type BackendProxy, openProxy } from "../../support/proxy.js";
-import { createShared, workspaceEntryOf } from "../../support/redis-entries.js";
+import { createCachedWorkspace, workspaceEntryOf } from "../../support/redis-entries.js";
 import { startStopwatch } from "../../support/stopwatch.js";
 
 /** All replicas that must give the same answer. */
@@ -44,7 +44,7 @@ describe("immediate revocation holds on all replicas when the Redis of one repli
     proxy.resume();
     replicas = [app, other];
     for (const replica of replicas) await redisInUse(replica);
-    ({ workspaceId, key, workspaceEntry } = await createShared(app, redis));
+    ({ workspaceId, key, workspaceEntry } = await createCachedWorkspace(app, redis));
     await expectServed();
   });
   afterAll(async () => {

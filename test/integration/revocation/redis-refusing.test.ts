@@ -1,7 +1,7 @@
 import { Redis } from "ioredis";
 import { expect, inject, it, onTestFinished } from "vitest";
 import { createLog } from "../../../src/observe/log.js";
-import { ask, createWorkspace, expectSuccess } from "../../support/clients/http-requests.js";
+import { createWorkspace, expectSuccess, send } from "../../support/clients/http-requests.js";
 import { listKeys } from "../../support/clients/verify-calls.js";
 import { openTestApp, redisAt } from "../../support/harness.js";
 
@@ -27,5 +27,5 @@ it("a Redis that accepts connections but refuses every command is bypassed, and 
     return lines.filter((line) => line.startsWith("Redis")).join("\n");
   };
   await expect.poll(redisLines, { timeout: 10_000, interval: 20 }).toContain("Redis is unavailable");
-  expect(expectSuccess(await ask(app.httpUrl, "/readyz", { method: "GET" }))).toMatchObject({ redis: "out of use" });
+  expect(expectSuccess(await send(app.httpUrl, "/readyz", { method: "GET" }))).toMatchObject({ redis: "out of use" });
 });

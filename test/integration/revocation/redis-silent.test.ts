@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { createLog } from "../../../src/observe/log.js";
 import { succeed } from "../../support/calls.js";
-import { ask, createWorkspace, expectSuccess } from "../../support/clients/http-requests.js";
+import { createWorkspace, expectSuccess, send } from "../../support/clients/http-requests.js";
 import { listKeys, redisInUse } from "../../support/clients/verify-calls.js";
 import { openTestApp, redisAt, type TestApp } from "../../support/harness.js";
 import { type BackendProxy, openProxy } from "../../support/proxy.js";
@@ -38,7 +38,7 @@ describe("when Redis stops answering", () => {
   });
 
   const redisLines = () => logged.filter(({ msg }) => msg.includes("Redis")).map(({ level, msg }) => [level, msg]);
-  const readiness = async () => expectSuccess(await ask(app.httpUrl, "/readyz", { method: "GET" }));
+  const readiness = async () => expectSuccess(await send(app.httpUrl, "/readyz", { method: "GET" }));
   const gauge = async () =>
     (await (await fetch(app.metricsUrl ?? "")).text()).match(/^latchkey_redis_in_use (\d)$/m)?.[1];
 

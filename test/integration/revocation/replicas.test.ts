@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { Answers } from "../../contract/answers.js";
 import { createDatabase, operatorKey } from "../../support/harness.js";
 import { readMetric } from "../../support/metrics.js";
 import { openReplicas, type Replicas } from "../../support/replicas.js";
+import type { ResponseData } from "../../support/responses.js";
 
 // The databases of tests have a short lease time. An installation has the default.
 describe.each([
@@ -13,7 +13,7 @@ describe.each([
   ({ lease, rounds }) => {
     let database: Awaited<ReturnType<typeof createDatabase>> | undefined;
     let replicas: Replicas;
-    let home: Answers["createWorkspace"];
+    let home: ResponseData["createWorkspace"];
 
     beforeAll(async () => {
       if (lease === "default") database = await createDatabase();
@@ -29,7 +29,7 @@ describe.each([
     const outcomes = (key: string) => replicas.outcomes(key);
     const all = <T>(value: T) => replicas.protocols.map(() => value);
     const verifications = (key: string, permissions?: string) =>
-      replicas.ask("verifyKey", home.key, { key, ...(permissions && { permissions }) });
+      replicas.callAll("verifyKey", home.key, { key, ...(permissions && { permissions }) });
 
     /** With a new key each time, which every replica has cached. */
     async function everyRound(body: (key: string, keyId: string) => Promise<void>): Promise<void> {
@@ -43,7 +43,7 @@ describe.each([
           externalId,
         };
         const { key, keyId } = await change("createKey", home.key, settings);
-        await replicas.expectHeld(key);
+        await replicas.expectCached(key);
         await body(key, keyId);
       }
     }
@@ -51,7 +51,7 @@ describe.each([
     it("a workspace that is disabled, and enabled again", async () => {
       const { workspaceId, key } = await change("createWorkspace", operatorKey, { name: "test" });
       for (let round = 0; round < rounds; round++) {
-        await replicas.expectHeld(key);
+        await replicas.expectCached(key);
         await change("disableWorkspace", operatorKey, { workspaceId, reason: "UNPAID_BILLING" });
         expect(await outcomes(key)).toEqual(all("authorization/workspace_disabled"));
         await change("enableWorkspace", operatorKey, { workspaceId });

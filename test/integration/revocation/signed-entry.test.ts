@@ -6,12 +6,12 @@ import { addressOf } from "../../support/backend-address.js";
 import { disable, enable, listKeys } from "../../support/clients/verify-calls.js";
 import type { TestApp } from "../../support/harness.js";
 import {
-  askBoth,
-  createShared,
+  type CachedWorkspace,
+  callBoth,
+  createCachedWorkspace,
   keyEntryOf,
   outcomes,
   readLookups,
-  type Shared,
   workspaceEntryOf,
 } from "../../support/redis-entries.js";
 import { openReplicas } from "../../support/redis-replicas.js";
@@ -35,7 +35,7 @@ beforeAll(async () => {
 afterAll(() => void monitor.destroy());
 
 /** The reads of a workspace and its key that Redis receives during `act`. */
-async function redisReads({ workspaceId, key }: Shared, act: () => Promise<unknown>): Promise<string[]> {
+async function redisReads({ workspaceId, key }: CachedWorkspace, act: () => Promise<unknown>): Promise<string[]> {
   await monitored(`begin of ${workspaceId}`);
   commands.length = 0;
   await act();
@@ -61,7 +61,7 @@ async function lookups(replica: TestApp, act: () => Promise<unknown>): Promise<R
 
 describe("the entry that a replica writes to Redis", () => {
   it("is signed, named by the workspace's id or the key's hash, and does not contain the secret", async () => {
-    const { key, workspaceEntry, keyEntry } = await createShared(replicas.app, replicas.redis);
+    const { key, workspaceEntry, keyEntry } = await createCachedWorkspace(replicas.app, replicas.redis);
     expect(workspaceEntry).toMatch(/^[\w-]{43}\.enabled@\d+:\d+:[\d,]*$/);
     expect(keyEntry).toMatch(/^[\w-]{43}\.\{.*\}$/);
     expect(keyEntry).not.toContain(key);
@@ -69,7 +69,7 @@ describe("the entry that a replica writes to Redis", () => {
   });
 
   it("expires after some minutes", async () => {
-    const { workspaceId, key } = await createShared(replicas.app, replicas.redis);
+    const { workspaceId, key } = await createCachedWorkspace(replicas.app, replicas.redis);
     for (const name of [workspaceEntryOf(workspaceId), keyEntryOf(key)]) {
       const lifetimeMs = await replicas.redis.pttl(name);
       expect(lifetimeMs).toBeGreaterThan(60_000);
@@ -78,7 +78,7 @@ describe("the entry that a replica writes to Redis", () => {
   });
 
   it("is the new state of a workspace after a disable and after an enable, once a call has read it", async () => {
-    const { workspaceId, key } = await createShared(replicas.app, replicas.redis);
+    const { workspaceId, key } = await createCachedWorkspace(replicas.app, replicas.redis);
     // A single write may time out on a busy machine, so each change is repeated until one has arrived.
     for (const [change, state] of [
       [disable, /\.disabled@/],
@@ -97,7 +97,7 @@ describe("the entry that a replica writes to Redis", () => {
 describe("the cache levels that another replica reads", () => {
   it("for a key that it has not cached: Redis once, and PostgreSQL not at all", async () => {
     const [other] = replicas.others;
-    const shared = await createShared(replicas.app, replicas.redis);
+    const shared = await createCachedWorkspace(replicas.app, replicas.redis);
     const found = lookups(other, async () => {
       expect(await redisReads(shared, () => listKeys(other, shared.key))).toEqual([`get ${keyEntryOf(shared.key)}`]);
     });
@@ -106,8 +106,8 @@ describe("the cache levels that another replica reads", () => {
 
   it("for a key that it has cached: none", async () => {
     const [other] = replicas.others;
-    const shared = await createShared(replicas.app, replicas.redis);
-    expect(await askBoth(replicas.others, shared.key)).toEqual(outcomes.served);
+    const shared = await createCachedWorkspace(replicas.app, replicas.redis);
+    expect(await callBoth(replicas.others, shared.key)).toEqual(outcomes.served);
     const calls = async () => {
       for (let count = 0; count < 20; count++) await listKeys(other, shared.key);
     };
@@ -117,7 +117,7 @@ describe("the cache levels that another replica reads", () => {
 
   it("for a cached key of a workspace that has changed: Redis once", async () => {
     const [other] = replicas.others;
-    const shared = await createShared(replicas.app, replicas.redis);
+    const shared = await createCachedWorkspace(replicas.app, replicas.redis);
     await listKeys(other, shared.key);
     await disable(replicas.app, shared.workspaceId);
     await listKeys(replicas.app, shared.key);
@@ -127,12 +127,12 @@ describe("the cache levels that another replica reads", () => {
       expect(await redisReads(shared, () => listKeys(other, shared.key))).toEqual([`get ${entry}`]);
     });
     expect(await found).toEqual({ "key memory": 1, "workspace redis": 1 });
-    expect(await askBoth(replicas.others, shared.key)).toEqual(outcomes.workspaceDisabled);
+    expect(await callBoth(replicas.others, shared.key)).toEqual(outcomes.workspaceDisabled);
   });
 
   it("for a key whose entries are lost: PostgreSQL, and it writes the result to Redis", async () => {
     const [other] = replicas.others;
-    const { workspaceId, key } = await createShared(replicas.app, replicas.redis);
+    const { workspaceId, key } = await createCachedWorkspace(replicas.app, replicas.redis);
     await replicas.redis.del(workspaceEntryOf(workspaceId), keyEntryOf(key));
     expect(await lookups(other, () => listKeys(other, key))).toMatchObject({ "key postgres": 1 });
     await expect.poll(() => replicas.redis.exists(workspaceEntryOf(workspaceId), keyEntryOf(key))).toBe(2);

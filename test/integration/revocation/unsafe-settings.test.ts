@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
-import { callGrpc, callHttp } from "../../support/answered.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
+import { callGrpc, callHttp } from "../../support/clients/timed-calls.js";
 import { createDatabase, openTestApp, type TestApp } from "../../support/harness.js";
 import { type OwnPostgres, openOwnPostgres } from "../../support/own-postgres.js";
 

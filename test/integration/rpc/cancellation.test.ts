@@ -14,10 +14,11 @@ import { fairRules } from "../../../src/storage/postgres/shares.js";
 import { encode } from "../../robustness/fuzz/kind.js";
 import { operationNamed } from "../../robustness/fuzz/operations.js";
 import { readOutcome } from "../../robustness/fuzz/outcome.js";
-import { createSender } from "../../robustness/fuzz/send.js";
-import { type StreamSent, sentTo } from "../../robustness/fuzz/sent.js";
-import { callWithHeaders, prefixed } from "../../robustness/overload/bare-grpc.js";
+import { grpcFrame } from "../../support/clients/grpc-streams.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
+import { callWithHeaders } from "../../support/clients/http2-frames.js";
+import { openRawClient } from "../../support/clients/raw-client.js";
+import { type RawStream, toRawRequest } from "../../support/clients/raw-request.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 
 const { createKey, listKeys } = KeysService.method;
@@ -101,7 +102,7 @@ it.each([constants.NGHTTP2_NO_ERROR, constants.NGHTTP2_CANCEL])(
   "cancellation over gRPC: a call reset by its client (code %i) before the end of the request is not performed",
   async (code) => {
     // Written as raw bytes, because Node's client would end the request first.
-    const body = prefixed(
+    const body = grpcFrame(
       Buffer.from(toBinary(CreateKeyRequestSchema, createMessage(CreateKeyRequestSchema, { name: "reset" }))),
     );
     const headers = [
@@ -149,11 +150,11 @@ describe.each(["gRPC", "Connect", "gRPC-Web"])("a change over %s is cancelled in
 
 it("a gRPC client that outwaits its deadline gets deadline_exceeded, with the logged request id", async () => {
   await whileLocked(async () => {
-    const sender = createSender(app);
+    const client = openRawClient(app);
     const operation = operationNamed("createKey");
-    const sent = sentTo("grpc", operation, key, encode("grpc", operation, { name: "late" })) as StreamSent;
-    const response = await sender.send({ ...sent, headers: [...sent.headers, ["grpc-timeout", "300m"]] });
-    sender.close();
+    const sent = toRawRequest("grpc", operation, key, encode("grpc", operation, { name: "late" })) as RawStream;
+    const response = await client.send({ ...sent, headers: [...sent.headers, ["grpc-timeout", "300m"]] });
+    client.close();
     const { requestId, ...outcome } = readOutcome(operation, response);
     expect(outcome).toMatchObject({ ok: false, code: "application/deadline_exceeded" });
     await expectLogged().toEqual([expect.objectContaining({ requestId, code: "application/deadline_exceeded" })]);

@@ -1,12 +1,8 @@
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { createWorkspace } from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { openFileApp } from "../../support/file-service.js";
 
-let app: TestApp;
-beforeAll(async () => {
-  app = await openTestApp();
-});
-afterAll(() => app.close());
+const app = await openFileApp();
 
 it("meta is returned byte for byte, with its JSON keys in their original order", async () => {
   const { key } = await createWorkspace(app.httpUrl);

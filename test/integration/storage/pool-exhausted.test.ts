@@ -2,8 +2,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type postgres from "postgres";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
-import { type CallOutcome, callGrpc, callHttp } from "../../support/answered.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
+import { type CallOutcome, callGrpc, callHttp } from "../../support/clients/timed-calls.js";
 import { createDatabase, openTestApp, type TestApp } from "../../support/harness.js";
 import { readMetric } from "../../support/metrics.js";
 

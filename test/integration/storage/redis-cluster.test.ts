@@ -1,8 +1,8 @@
 import { describe, expect, it, onTestFinished } from "vitest";
-import { ask, createWorkspace, expectSuccess } from "../../support/clients/http-requests.js";
+import { createWorkspace, expectSuccess, send } from "../../support/clients/http-requests.js";
 import { disable, enable, redisInUse } from "../../support/clients/verify-calls.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
-import { askBoth, outcomes, readLookups } from "../../support/redis-entries.js";
+import { callBoth, outcomes, readLookups } from "../../support/redis-entries.js";
 import { findServer, type RedisNode, startCluster } from "../../support/redis-nodes.js";
 
 /** Enough that each node has entries of some, so that the loss of a node has an effect. */
@@ -21,7 +21,7 @@ describe("a Redis cluster", () => {
     // Repeats until each node has had a cache hit: on a busy machine some reads and writes time out.
     const nodesWithHits = async () => {
       const { key } = await createWorkspace(app.httpUrl);
-      for (const replica of [app, other]) expect(await askBoth([replica, replica], key)).toEqual(outcomes.served);
+      for (const replica of [app, other]) expect(await callBoth([replica, replica], key)).toEqual(outcomes.served);
       const stats = await Promise.all(nodes.map(({ redis }) => redis.info("stats")));
       return stats.filter((text) => /keyspace_hits:[1-9]/.test(text)).length;
     };
@@ -62,7 +62,7 @@ async function createWorkspaces(app: TestApp): Promise<Workspace[]> {
   return Promise.all(
     Array.from({ length: workspaceCount }, async () => {
       const workspace = await createWorkspace(app.httpUrl);
-      expect(await askBoth([app, app], workspace.key)).toEqual(outcomes.served);
+      expect(await callBoth([app, app], workspace.key)).toEqual(outcomes.served);
       return workspace;
     }),
   );
@@ -77,14 +77,14 @@ async function expectImmediateRevocation(
   await Promise.all(
     workspaces.map(async ({ workspaceId, key }) => {
       await disable(one, workspaceId);
-      expect(await askBoth(replicas, key)).toEqual(outcomes.workspaceDisabled);
+      expect(await callBoth(replicas, key)).toEqual(outcomes.workspaceDisabled);
       await enable(other, workspaceId);
-      expect(await askBoth(replicas, key)).toEqual(outcomes.served);
+      expect(await callBoth(replicas, key)).toEqual(outcomes.served);
     }),
   );
   const { key } = await createWorkspace(one.httpUrl);
-  expect(await askBoth(replicas, key)).toEqual(outcomes.served);
+  expect(await callBoth(replicas, key)).toEqual(outcomes.served);
   for (const { httpUrl } of replicas) {
-    expect(expectSuccess(await ask(httpUrl, "/readyz", { method: "GET" }))).toMatchObject({ status: "ready" });
+    expect(expectSuccess(await send(httpUrl, "/readyz", { method: "GET" }))).toMatchObject({ status: "ready" });
   }
 }

@@ -3,11 +3,11 @@ import { succeed } from "../../support/calls.js";
 import { disable, enable, redisInUse } from "../../support/clients/verify-calls.js";
 import { openTestApp, redisAt } from "../../support/harness.js";
 import {
-  askBoth,
-  createShared,
+  cacheKey,
+  callBoth,
+  createCachedWorkspace,
   keyEntryOf,
   outcomes,
-  shareKey,
   workspaceEntryOf,
 } from "../../support/redis-entries.js";
 import { findServer, startNode } from "../../support/redis-nodes.js";
@@ -27,16 +27,16 @@ it("Redis failover to a stale replica: no stale entry is used", { timeout: 60_00
   const warm = [app, await open(app.databaseUrl)] as const;
   const cold = [await open(app.databaseUrl), await open(app.databaseUrl)] as const;
 
-  const disabled = await createShared(app, primary.redis);
-  const enabled = await createShared(app, primary.redis);
-  const changed = await createShared(app, primary.redis);
+  const disabled = await createCachedWorkspace(app, primary.redis);
+  const enabled = await createCachedWorkspace(app, primary.redis);
+  const changed = await createCachedWorkspace(app, primary.redis);
   const reader = await succeed<{ keyId: string; key: string }>(app.httpUrl, "keys.createKey", changed.key, {
     scopes: ["keys.read"],
   });
   await disable(app, enabled.workspaceId);
   await expect.poll(() => primary.redis.get(workspaceEntryOf(enabled.workspaceId))).toContain(".disabled@");
-  const readerEntry = await shareKey(app, primary.redis, reader.key);
-  for (const { key } of [disabled, enabled, changed, reader]) await askBoth(warm, key);
+  const readerEntry = await cacheKey(app, primary.redis, reader.key);
+  for (const { key } of [disabled, enabled, changed, reader]) await callBoth(warm, key);
   await expect.poll(() => redisReplica.redis.get(keyEntryOf(reader.key)), { timeout: 15_000 }).toBe(readerEntry);
 
   // The Redis replica is disconnected from its primary, and misses these changes.
@@ -45,9 +45,9 @@ it("Redis failover to a stale replica: no stale entry is used", { timeout: 60_00
   await enable(app, enabled.workspaceId);
   await succeed(app.httpUrl, "keys.updateKey", changed.key, { keyId: reader.keyId, scopes: [] });
   const expectCurrentResponses = async (services: typeof warm) => {
-    expect(await askBoth(services, disabled.key)).toEqual(outcomes.workspaceDisabled);
-    expect(await askBoth(services, enabled.key)).toEqual(outcomes.served);
-    expect(await askBoth(services, reader.key)).toEqual(outcomes.notPermitted);
+    expect(await callBoth(services, disabled.key)).toEqual(outcomes.workspaceDisabled);
+    expect(await callBoth(services, enabled.key)).toEqual(outcomes.served);
+    expect(await callBoth(services, reader.key)).toEqual(outcomes.notPermitted);
   };
 
   // The Redis replica takes over the address of the primary. At first it accepts no writes, as during a failover.
@@ -65,6 +65,6 @@ it("Redis failover to a stale replica: no stale entry is used", { timeout: 60_00
   await expect.poll(() => redisReplica.redis.get(keyEntryOf(reader.key))).not.toBe(readerEntry);
   await disable(app, enabled.workspaceId);
   for (const services of [warm, cold]) {
-    expect(await askBoth(services, enabled.key)).toEqual(outcomes.workspaceDisabled);
+    expect(await callBoth(services, enabled.key)).toEqual(outcomes.workspaceDisabled);
   }
 });

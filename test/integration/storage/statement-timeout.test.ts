@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { openDatabase } from "../../../src/storage/postgres/database.js";
-import { callGrpc, callHttp } from "../../support/answered.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
+import { callGrpc, callHttp } from "../../support/clients/timed-calls.js";
 import { createDatabase, openTestApp, type TestApp } from "../../support/harness.js";
 
 /** Shorter than the default of the service. In the driver, the settings of the URL override those of the service. */

@@ -1,21 +1,16 @@
 import fc from "fast-check";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { type AuditEventResponse, allEvents, succeed, walk } from "../../support/calls.js";
 import { createWorkspace, expectSuccess, post } from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { openFileApp } from "../../support/file-service.js";
 
-let app: TestApp;
-let origin: string;
 let workspaceId: string;
 let key: string;
 let keyIds: string[];
 
-beforeAll(async () => {
-  app = await openTestApp();
-  origin = app.httpUrl;
-});
-afterAll(() => app.close());
+const app = await openFileApp();
+const origin = app.httpUrl;
 beforeEach(async () => {
   ({ workspaceId, key } = await createWorkspace(origin));
   keyIds = [];

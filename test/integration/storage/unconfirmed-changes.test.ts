@@ -2,13 +2,14 @@ import type postgres from "postgres";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { changeLeaseTime, migrateDatabase } from "../../../src/app.js";
-import type { OperationName } from "../../contract/operations.js";
 import { newKey } from "../../contract/retries.js";
 import { succeed } from "../../support/calls.js";
 import { openProtocols, type ProtocolClients } from "../../support/clients/all.js";
+import type { HeaderLines } from "../../support/clients/headers.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
-import type { CallRequest, HeaderLines, ProtocolClient } from "../../support/clients/protocol-client.js";
+import type { CallRequest, ProtocolClient } from "../../support/clients/protocol-client.js";
 import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import type { OperationName } from "../../support/operations.js";
 import { type OwnPostgres, openOwnPostgres } from "../../support/own-postgres.js";
 
 let own: OwnPostgres;

@@ -14,7 +14,8 @@ import {
   type Pair,
   writeFiles,
 } from "../../support/certificate-authority.js";
-import { callers, connectTls, type Trust } from "../../support/clients/tls.js";
+import type { Trust } from "../../support/clients/grpc-js.js";
+import { callers, connectTls } from "../../support/clients/tls.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 import { startStopwatch } from "../../support/stopwatch.js";
 

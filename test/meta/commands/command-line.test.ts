@@ -145,8 +145,8 @@ function run(name: Name, args: readonly string[]) {
   const spies = [stdout, stderr, exit];
   try {
     optionsOrExit<object>(commands[name].read, args);
-    const said = (spy: typeof stdout) => spy.mock.calls.map(([text]) => text).join("");
-    return { code: exit.mock.lastCall?.[0], stdout: said(stdout), stderr: said(stderr) };
+    const output = (spy: typeof stdout) => spy.mock.calls.map(([text]) => text).join("");
+    return { code: exit.mock.lastCall?.[0], stdout: output(stdout), stderr: output(stderr) };
   } finally {
     for (const spy of spies) spy.mockRestore();
   }

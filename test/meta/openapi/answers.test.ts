@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type HttpRoute, operationOf } from "../../contract/operations.js";
+import { type HttpRoute, operationOf } from "../../support/operations.js";
 import { refused, succeeding } from "./cases.js";
 import { names, openStage } from "./stage.js";
 

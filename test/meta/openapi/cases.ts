@@ -1,5 +1,5 @@
-import type { OperationName } from "../../contract/operations.js";
 import type { CallRequest } from "../../support/clients/protocol-client.js";
+import type { OperationName } from "../../support/operations.js";
 import type { Stage } from "./stage.js";
 
 /** Creates a request for the stage. */

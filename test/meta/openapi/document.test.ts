@@ -2,8 +2,8 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { FastifyInstance } from "fastify";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { catalogue, errorCodes, pathOf } from "../../../src/errors.js";
-import { operationOf } from "../../contract/operations.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
+import { operationOf } from "../../support/operations.js";
 import type { OpenApi } from "./reference.js";
 import { names } from "./stage.js";
 

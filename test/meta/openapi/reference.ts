@@ -1,6 +1,6 @@
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import { expect } from "vitest";
-import type { HttpRoute } from "../../contract/operations.js";
+import type { HttpRoute } from "../../support/operations.js";
 
 /** The parts of the document that the tests use. */
 export interface OpenApi {

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { type OperationName, operationOf } from "../../contract/operations.js";
 import type { CallRequest } from "../../support/clients/protocol-client.js";
+import { type OperationName, operationOf } from "../../support/operations.js";
 import type { FieldSchema } from "./reference.js";
 import { names, openStage } from "./stage.js";
 

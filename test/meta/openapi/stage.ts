@@ -1,14 +1,15 @@
 import { afterAll, beforeAll, expect } from "vitest";
+import type { HeaderLines } from "../../support/clients/headers.js";
+import { sendRequest } from "../../support/clients/http.js";
+import type { CallRequest } from "../../support/clients/protocol-client.js";
+import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
 import {
   type HttpRoute,
   keyOperations,
   type OperationName,
   operationOf,
   operatorOperations,
-} from "../../contract/operations.js";
-import { sendRequest } from "../../support/clients/http.js";
-import type { CallRequest, HeaderLines } from "../../support/clients/protocol-client.js";
-import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+} from "../../support/operations.js";
 import { openReference, type Reference } from "./reference.js";
 
 /** The names of all operations. */

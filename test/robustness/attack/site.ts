@@ -1,9 +1,12 @@
 import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import type { ClientHttp2Session, Settings } from "node:http2";
 import { join } from "node:path";
 import { openSql } from "../../../commands/open-sql.js";
 import { project } from "../../../commands/project.js";
 import { makeFolder } from "../../../commands/run-to-exit.js";
 import { startBackends } from "../../../src/embedded/start.js";
+import { openSession } from "../../support/clients/grpc-streams.js";
 import { startTarget, type Target, type TargetOptions } from "./target.js";
 
 /** The environment of the attacks: a PostgreSQL and a Redis. Each attack starts its own services with them. */
@@ -19,6 +22,18 @@ export interface AttackContext {
   /** Runs the cleanup steps, the last one first. */
   runCleanups(): Promise<void>;
   close(): Promise<void>;
+}
+
+/** Opens a plain HTTP/2 connection to the gRPC port. It is closed at the end of the attack. */
+export async function openAttackSession(
+  context: AttackContext,
+  { grpcAddress }: Target,
+  settings: Settings = {},
+): Promise<ClientHttp2Session> {
+  const session = openSession(grpcAddress, settings);
+  context.addCleanup(() => session.destroy());
+  await Promise.race([once(session, "connect"), once(session, "close")]);
+  return session;
 }
 
 export async function openAttackContext(): Promise<AttackContext> {

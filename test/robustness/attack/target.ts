@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from "node:fs";
 import type postgres from "postgres";
 import { openSql } from "../../../commands/open-sql.js";
 import { launchNode, readBanner } from "../../../commands/processes.js";
+import { callJson, type JsonResponse } from "../../support/clients/json-call.js";
 import { readSamples, total } from "../../support/metric-samples.js";
 
 /** A service under attack, in a separate process with a small heap. */
@@ -10,6 +11,7 @@ export interface Target {
   readonly httpUrl: string;
   readonly httpPort: number;
   readonly grpcPort: number;
+  readonly grpcAddress: string;
   readonly databaseUrl: string;
   readonly pid: number;
   isAlive(): boolean;
@@ -20,20 +22,13 @@ export interface Target {
   /** Its whole log. */
   log(): string;
   /** Calls an operation over HTTP/JSON. */
-  call(operation: string, credential: string, body?: unknown): Promise<Reply>;
+  // biome-ignore lint/suspicious/noExplicitAny: the responses of some twenty operations
+  call(operation: string, credential: string, body?: unknown): Promise<JsonResponse<any>>;
   /** Calls an operation with the operator credential. Throws unless it succeeds. */
   operate(operation: string, body: unknown): Promise<Record<string, string>>;
   createTenant(): Promise<Tenant>;
   sql(): postgres.Sql;
   stop(): Promise<void>;
-}
-
-export interface Reply {
-  readonly status: number;
-  /** `<category>/<code>` of an error. */
-  readonly error: string | undefined;
-  // biome-ignore lint/suspicious/noExplicitAny: the responses of some twenty operations
-  readonly data: any;
 }
 
 /** A workspace with a key that has all scopes. */
@@ -83,18 +78,13 @@ export async function startTarget(
   const banner = await readBanner(launched, () => log);
   const find = (label: string) => new RegExp(`^ +${label} +(\\S+)$`, "m").exec(banner)?.[1] ?? "";
   const httpUrl = find("HTTP/JSON, Connect");
+  const grpcAddress = find("gRPC");
   const metricsUrl = find("Metrics");
   const connections: postgres.Sql[] = [];
 
-  async function call(operation: string, credential: string, body: unknown = {}): Promise<Reply> {
-    const response = await fetch(`${httpUrl}/v2/${operation}`, {
-      method: "POST",
-      headers: { authorization: `Bearer ${credential}`, "content-type": "application/json" },
-      body: JSON.stringify(body),
-    });
-    const { data, error } = (await response.json()) as { data?: unknown; error?: { type: string } };
-    return { status: response.status, error: error?.type.split("/").slice(-2).join("/"), data };
-  }
+  const call = (operation: string, credential: string, body?: unknown) =>
+    // biome-ignore lint/suspicious/noExplicitAny: the responses of some twenty operations
+    callJson<any>(httpUrl, `/v2/${operation}`, credential, body);
 
   async function operate(operation: string, body: unknown): Promise<Record<string, string>> {
     const { status, error, data } = await call(operation, operatorKey, body);
@@ -105,7 +95,8 @@ export async function startTarget(
   return {
     httpUrl,
     httpPort: Number(new URL(httpUrl).port),
-    grpcPort: Number(find("gRPC").split(":").at(-1)),
+    grpcPort: Number(grpcAddress.split(":").at(-1)),
+    grpcAddress,
     databaseUrl,
     pid: child.pid ?? 0,
     isAlive: () => isAlive,

@@ -1,8 +1,8 @@
 import fc from "fast-check";
+import { describe, type ProtocolName, type RawRequest } from "../../support/clients/raw-request.js";
 import type { Draft, Kind } from "./kind.js";
 import { kinds } from "./kinds.js";
 import { type Operation, operations } from "./operations.js";
-import { describe, type ProtocolName, type Sent } from "./sent.js";
 
 /** One test case. */
 export interface Case {
@@ -11,7 +11,7 @@ export interface Case {
   readonly kind: string;
   readonly draft: Draft;
   /** The request, once it was sent. It is more useful in a report than its generator. */
-  sent?: Sent;
+  raw?: RawRequest;
 }
 
 /** The two most used protocols get the most cases. */
@@ -43,6 +43,6 @@ function ofKind(kind: Kind): { weight: number; arbitrary: fc.Arbitrary<Case> }[]
 
 function described(testCase: Case): Case {
   const { operation, protocol, kind } = testCase;
-  const request = () => (testCase.sent ? describe(testCase.sent) : "not sent");
+  const request = () => (testCase.raw ? describe(testCase.raw) : "not sent");
   return Object.assign(testCase, { toString: () => `${operation.name} over ${protocol}, ${kind}: ${request()}` });
 }

@@ -1,9 +1,10 @@
 import { gzipSync } from "node:zlib";
 import fc from "fast-check";
+import { grpcFrame } from "../../support/clients/grpc-streams.js";
+import { type RawStream, toRawRequest } from "../../support/clients/raw-request.js";
 import { type Draft, encode, type Input, type Kind } from "./kind.js";
 import type { Operation } from "./operations.js";
 import { resolved, type Template } from "./request.js";
-import { frame, type StreamSent, sentTo } from "./sent.js";
 import { validRequest } from "./valid-requests.js";
 
 const protocols = ["grpc"] as const;
@@ -18,7 +19,7 @@ export const grpcKinds: readonly Kind[] = [
       fc
         .tuple(validRequest(operation.rpc.input), fc.constantFrom(...Object.entries(malformedFrames)))
         .map(([valid, [, reframe]]) =>
-          changed(operation, valid, (sent) => ({ ...sent, body: reframe(sent.body.subarray(5)) })),
+          changed(operation, valid, (raw) => ({ ...raw, body: reframe(raw.body.subarray(5)) })),
         ),
   },
   {
@@ -32,10 +33,10 @@ export const grpcKinds: readonly Kind[] = [
           fc.constantFrom(...compressions),
         )
         .map(([valid, encoding, compress]) =>
-          changed(operation, valid, (sent) => ({
-            ...sent,
-            headers: [...sent.headers, ["grpc-encoding", encoding]],
-            body: frame(compress(sent.body.subarray(5)), 1),
+          changed(operation, valid, (raw) => ({
+            ...raw,
+            headers: [...raw.headers, ["grpc-encoding", encoding]],
+            body: grpcFrame(compress(raw.body.subarray(5)), 1),
           })),
         ),
   },
@@ -62,7 +63,7 @@ export const grpcKinds: readonly Kind[] = [
       return fc
         .tuple(validRequest(operation.rpc.input), fc.array(fc.tuple(name, value), { minLength: 1, maxLength: 30 }))
         .map(([valid, more]) =>
-          changed(operation, valid, (sent) => ({ ...sent, headers: [...sent.headers, ...uniqueByName(more)] }), {
+          changed(operation, valid, (raw) => ({ ...raw, headers: [...raw.headers, ...uniqueByName(more)] }), {
             form: "either",
             isTimed: true,
           }),
@@ -87,9 +88,9 @@ export const grpcKinds: readonly Kind[] = [
           ),
         )
         .map(([valid, type]) =>
-          changed(operation, valid, (sent) => ({
-            ...sent,
-            headers: sent.headers.map(([name, value]) => [name, name === "content-type" ? type : value] as const),
+          changed(operation, valid, (raw) => ({
+            ...raw,
+            headers: raw.headers.map(([name, value]) => [name, name === "content-type" ? type : value] as const),
           })),
         ),
   },
@@ -100,22 +101,22 @@ export const grpcKinds: readonly Kind[] = [
     make: (operation) =>
       fc
         .tuple(validRequest(operation.rpc.input), fc.constantFrom("/", "x", "%00", "?a=b", "//", "/../", " ".trim()))
-        .map(([valid, unusual]) => changed(operation, valid, (sent) => ({ ...sent, path: `${sent.path}${unusual}` }))),
+        .map(([valid, unusual]) => changed(operation, valid, (raw) => ({ ...raw, path: `${raw.path}${unusual}` }))),
   },
 ];
 
 /** Possible errors in the frames of a unary call. */
 const malformedFrames: Record<string, (message: Buffer) => Buffer> = {
-  "compressed without grpc-encoding": (message) => frame(message, 1),
-  "undefined flags": (message) => frame(message, 0xfe),
-  "two messages": (message) => Buffer.concat([frame(message), frame(message)]),
+  "compressed without grpc-encoding": (message) => grpcFrame(message, 1),
+  "undefined flags": (message) => grpcFrame(message, 0xfe),
+  "two messages": (message) => Buffer.concat([grpcFrame(message), grpcFrame(message)]),
   "no frame": () => Buffer.alloc(0),
-  "incomplete frame header": (message) => frame(message).subarray(0, 3),
-  "truncated message": (message) => frame(Buffer.concat([message, Buffer.from("ab")])).subarray(0, -1),
-  "length too large": (message) => frame(message, 0, message.length + 10),
-  "length of 4 GiB": (message) => frame(message, 0, 2 ** 32 - 1),
-  "length too small": (message) => frame(message, 0, Math.max(0, message.length - 2)),
-  "trailing bytes": (message) => Buffer.concat([frame(message), Buffer.of(0)]),
+  "incomplete frame header": (message) => grpcFrame(message).subarray(0, 3),
+  "truncated message": (message) => grpcFrame(Buffer.concat([message, Buffer.from("ab")])).subarray(0, -1),
+  "length too large": (message) => grpcFrame(message, 0, message.length + 10),
+  "length of 4 GiB": (message) => grpcFrame(message, 0, 2 ** 32 - 1),
+  "length too small": (message) => grpcFrame(message, 0, Math.max(0, message.length - 2)),
+  "trailing bytes": (message) => Buffer.concat([grpcFrame(message), Buffer.of(0)]),
 };
 
 const compressions: readonly ((message: Buffer) => Buffer)[] = [
@@ -132,12 +133,12 @@ function uniqueByName(headers: readonly (readonly [string, string])[]): (readonl
 function changed(
   operation: Operation,
   valid: Template,
-  change: (sent: StreamSent) => StreamSent,
-  expectation: Omit<Input, "sent"> = { form: "either" },
+  change: (raw: RawStream) => RawStream,
+  expectation: Omit<Input, "raw"> = { form: "either" },
 ): Draft {
   return ({ credential, resolve }) => {
-    const sent = sentTo("grpc", operation, credential, encode("grpc", operation, resolved(valid, resolve)));
-    if (sent.by !== "http2") throw new Error("gRPC uses HTTP/2");
-    return { sent: change(sent), ...expectation };
+    const raw = toRawRequest("grpc", operation, credential, encode("grpc", operation, resolved(valid, resolve)));
+    if (raw.by !== "http2") throw new Error("gRPC uses HTTP/2");
+    return { raw: change(raw), ...expectation };
   };
 }

@@ -1,9 +1,15 @@
 import { gzipSync } from "node:zlib";
 import fc from "fast-check";
+import {
+  encodeHttp1,
+  type ProtocolName,
+  type RawBytes,
+  type RawHttpRequest,
+  toRawRequest,
+} from "../../support/clients/raw-request.js";
 import { corrupted, type Draft, encode, type Input, type Kind } from "./kind.js";
 import type { HttpRoute, Operation } from "./operations.js";
 import { type Request, type Resolve, resolved, type Template } from "./request.js";
-import { type BytesSent, type HttpSent, type ProtocolName, sentTo, wireOf } from "./sent.js";
 import { anyCharacter, validRequest } from "./valid-requests.js";
 
 const protocols: readonly ProtocolName[] = ["http", "connect", "connect-proto", "grpc-web"];
@@ -22,14 +28,14 @@ export const httpKinds: readonly Kind[] = [
         (valid): Draft =>
           ({ credential, resolve }) => {
             const headers = [["authorization", `Bearer ${credential}`]] as const;
-            const sent = {
+            const raw = {
               by: "http",
               verb: "GET",
               path: withQuery(route, resolved(valid, resolve)),
               headers,
               body: Buffer.alloc(0),
             } as const;
-            return { sent, form: "valid" };
+            return { raw, form: "valid" };
           },
       );
     },
@@ -62,9 +68,9 @@ export const httpKinds: readonly Kind[] = [
           ),
         )
         .map(([valid, type]) =>
-          changed(operation, protocol, valid, (sent) => ({
-            ...sent,
-            headers: sent.headers.map(([name, value]) => [name, name === "content-type" ? type : value] as const),
+          changed(operation, protocol, valid, (raw) => ({
+            ...raw,
+            headers: raw.headers.map(([name, value]) => [name, name === "content-type" ? type : value] as const),
           })),
         ),
   },
@@ -79,10 +85,10 @@ export const httpKinds: readonly Kind[] = [
           fc.boolean(),
         )
         .map(([valid, encoding, isCompressed]) =>
-          changed(operation, protocol, valid, (sent) => ({
-            ...sent,
-            headers: [...sent.headers, ["content-encoding", encoding]],
-            body: isCompressed ? gzipSync(sent.body, { level: 1 }) : sent.body,
+          changed(operation, protocol, valid, (raw) => ({
+            ...raw,
+            headers: [...raw.headers, ["content-encoding", encoding]],
+            body: isCompressed ? gzipSync(raw.body, { level: 1 }) : raw.body,
           })),
         ),
   },
@@ -96,9 +102,9 @@ export const httpKinds: readonly Kind[] = [
           operation,
           protocol,
           valid,
-          (sent) => ({
-            ...sent,
-            headers: [...sent.headers, ["content-encoding", "gzip"]],
+          (raw) => ({
+            ...raw,
+            headers: [...raw.headers, ["content-encoding", "gzip"]],
             body: decompressionBomb,
           }),
           { form: "invalid", codes: ["application/payload_too_large", "application/unsupported_media_type"] },
@@ -112,7 +118,7 @@ export const httpKinds: readonly Kind[] = [
       fc
         .tuple(validRequest(operation.rpc.input), fc.array(fc.nat(20), { minLength: 1, maxLength: 8 }))
         .map(([valid, pieces]) =>
-          changed(operation, protocol, valid, (sent) => ({ ...sent, pieces }), { form: "valid" }),
+          changed(operation, protocol, valid, (raw) => ({ ...raw, pieces }), { form: "valid" }),
         ),
   },
   {
@@ -135,12 +141,12 @@ export const httpKinds: readonly Kind[] = [
           ),
         )
         .map(([valid, extension, end]) =>
-          bytes(operation, protocol, valid, (sent) => {
-            const size = `${sent.body.length.toString(16)}${extension}\r\n`;
-            const chunks = Buffer.concat([Buffer.from(size), sent.body, Buffer.from(`\r\n${end}`)]);
+          bytes(operation, protocol, valid, (raw) => {
+            const size = `${raw.body.length.toString(16)}${extension}\r\n`;
+            const chunks = Buffer.concat([Buffer.from(size), raw.body, Buffer.from(`\r\n${end}`)]);
             // An empty body ends with its first chunk, so the request is complete.
-            const isTruncated = sent.body.length > 0 && (end === "" || end === "0\r\n");
-            return { bytes: wireOf(sent, [["transfer-encoding", "chunked"]], chunks), isTruncated };
+            const isTruncated = raw.body.length > 0 && (end === "" || end === "0\r\n");
+            return { bytes: encodeHttp1(raw, [["transfer-encoding", "chunked"]], chunks), isTruncated };
           }),
         ),
   },
@@ -149,9 +155,9 @@ export const httpKinds: readonly Kind[] = [
     protocols,
     make: (operation, protocol) =>
       fc.tuple(validRequest(operation.rpc.input), fc.constantFrom(1, 10, 5_000, -1, -5)).map(([valid, excess]) =>
-        bytes(operation, protocol, valid, (sent) => {
-          const length = `${Math.max(0, sent.body.length + excess)}`;
-          return { bytes: wireOf(sent, [["content-length", length]], sent.body), isTruncated: excess > 0 };
+        bytes(operation, protocol, valid, (raw) => {
+          const length = `${Math.max(0, raw.body.length + excess)}`;
+          return { bytes: encodeHttp1(raw, [["content-length", length]], raw.body), isTruncated: excess > 0 };
         }),
       ),
   },
@@ -164,8 +170,8 @@ export const httpKinds: readonly Kind[] = [
           operation,
           protocol,
           valid,
-          (sent) => {
-            const complete = wireOf(sent, [["content-length", `${sent.body.length + 1}`]], sent.body);
+          (raw) => {
+            const complete = encodeHttp1(raw, [["content-length", `${raw.body.length + 1}`]], raw.body);
             return { bytes: complete.subarray(0, 1 + (at % complete.length)), isTruncated: true };
           },
           { form: "invalid" },
@@ -220,9 +226,9 @@ export const httpKinds: readonly Kind[] = [
             operation,
             protocol,
             valid,
-            (sent) => {
+            (raw) => {
               const unusual = Array.from({ length: times }, () => added).flat();
-              const bytes = wireOf(sent, [["content-length", `${sent.body.length}`], ...unusual], sent.body);
+              const bytes = encodeHttp1(raw, [["content-length", `${raw.body.length}`], ...unusual], raw.body);
               return { bytes, isTruncated: false };
             },
             { form: "either", isTimed: true },
@@ -252,7 +258,7 @@ export const httpKinds: readonly Kind[] = [
       );
       const route = fc.constantFrom(...operation.routes);
       return fc.tuple(validRequest(operation.rpc.input), route, query).map(([valid, { verb, path }, parts]) =>
-        changed(operation, protocol, valid, (sent) => ({ ...sent, verb, path: `${path}?${parts.join("&")}` }), {
+        changed(operation, protocol, valid, (raw) => ({ ...raw, verb, path: `${path}?${parts.join("&")}` }), {
           form: verb === "POST" ? "invalid" : "either",
         }),
       );
@@ -283,14 +289,14 @@ export const httpKinds: readonly Kind[] = [
       return fc
         .tuple(validRequest(operation.rpc.input), unusual, fc.nat(), fc.boolean())
         .map(([valid, unusual, at, isEncoded]) =>
-          changed(operation, protocol, valid, (sent) => {
-            const { path } = sent;
+          changed(operation, protocol, valid, (raw) => {
+            const { path } = raw;
             const where = 1 + (at % path.length);
             const encoded = `%${path.charCodeAt(where - 1).toString(16)}`;
             const changed = isEncoded
               ? `${path.slice(0, where - 1)}${encoded}${path.slice(where)}`
               : `${path.slice(0, where)}${unusual}${path.slice(where)}`;
-            return { ...sent, path: changed.startsWith("/") ? changed : `/${changed}` };
+            return { ...raw, path: changed.startsWith("/") ? changed : `/${changed}` };
           }),
         );
     },
@@ -305,7 +311,7 @@ export const httpKinds: readonly Kind[] = [
           validRequest(operation.rpc.input),
           fc.constantFrom("PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY", "GET"),
         )
-        .map(([valid, verb]) => changed(operation, protocol, valid, (sent) => ({ ...sent, verb }), { form: "either" })),
+        .map(([valid, verb]) => changed(operation, protocol, valid, (raw) => ({ ...raw, verb }), { form: "either" })),
   },
   {
     name: "HEAD",
@@ -319,8 +325,8 @@ export const httpKinds: readonly Kind[] = [
         };
         return ({ credential, resolve }) => {
           const headers = [["authorization", `Bearer ${credential}`]] as const;
-          const sent = { by: "http", path: path(operation, resolve), headers, body: Buffer.alloc(0) } as const;
-          return { sent: { ...sent, verb: "GET" }, headRequest: { ...sent, verb: "HEAD" }, form: "either" };
+          const raw = { by: "http", path: path(operation, resolve), headers, body: Buffer.alloc(0) } as const;
+          return { raw: { ...raw, verb: "GET" }, headRequest: { ...raw, verb: "HEAD" }, form: "either" };
         };
       }),
   },
@@ -353,10 +359,10 @@ function changed(
   operation: Operation,
   protocol: ProtocolName,
   valid: Template,
-  change: (sent: HttpSent) => HttpSent,
-  expectation: Omit<Input, "sent"> = { form: "either" },
+  change: (raw: RawHttpRequest) => RawHttpRequest,
+  expectation: Omit<Input, "raw"> = { form: "either" },
 ): Draft {
-  return (context) => ({ sent: change(validHttpRequest(operation, protocol, valid, context)), ...expectation });
+  return (context) => ({ raw: change(validHttpRequest(operation, protocol, valid, context)), ...expectation });
 }
 
 /** A valid request as raw bytes for a socket, with a change to its framing. */
@@ -364,11 +370,11 @@ function bytes(
   operation: Operation,
   protocol: ProtocolName,
   valid: Template,
-  write: (sent: HttpSent) => Omit<BytesSent, "by">,
-  expectation: Omit<Input, "sent"> = { form: "either" },
+  write: (raw: RawHttpRequest) => Omit<RawBytes, "by">,
+  expectation: Omit<Input, "raw"> = { form: "either" },
 ): Draft {
   return (context) => ({
-    sent: { by: "socket", ...write(validHttpRequest(operation, protocol, valid, context)) },
+    raw: { by: "socket", ...write(validHttpRequest(operation, protocol, valid, context)) },
     ...expectation,
   });
 }
@@ -378,8 +384,8 @@ function validHttpRequest(
   protocol: ProtocolName,
   valid: Template,
   { credential, resolve }: Parameters<Draft>[0],
-): HttpSent {
-  const sent = sentTo(protocol, operation, credential, encode(protocol, operation, resolved(valid, resolve)));
-  if (sent.by !== "http") throw new Error(`${protocol} does not use HTTP/1.1`);
-  return sent;
+): RawHttpRequest {
+  const raw = toRawRequest(protocol, operation, credential, encode(protocol, operation, resolved(valid, resolve)));
+  if (raw.by !== "http") throw new Error(`${protocol} does not use HTTP/1.1`);
+  return raw;
 }

@@ -2,13 +2,13 @@ import { type DescField, ScalarType } from "@bufbuild/protobuf";
 import { StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { updateMaskOf } from "../../../src/call/update-mask.js";
+import { type ProtocolName, toRawRequest } from "../../support/clients/raw-request.js";
 import { toProtoJson } from "./encode.js";
 import { jsonText } from "./json-text.js";
 import { corrupted, type Draft, type Input, type Kind } from "./kind.js";
 import type { Operation } from "./operations.js";
 import { type Request, resolved, type Template } from "./request.js";
 import { structsIn, withField } from "./request-kinds.js";
-import { type ProtocolName, sentTo } from "./sent.js";
 import { anyCharacter, validRequest, validValue } from "./valid-requests.js";
 
 const protocols: readonly ProtocolName[] = ["http", "connect"];
@@ -236,12 +236,12 @@ function changedJson(
   protocol: ProtocolName,
   valid: Template,
   change: (json: Request) => unknown,
-  expectation: Omit<Input, "sent">,
+  expectation: Omit<Input, "raw">,
 ): Draft {
   return ({ credential, resolve }) => {
     const request = resolved(valid, resolve);
     const json = change(protocol === "http" ? request : toProtoJson(operation.rpc.input, request));
-    return { sent: sentTo(protocol, operation, credential, Buffer.from(jsonText(json))), ...expectation };
+    return { raw: toRawRequest(protocol, operation, credential, Buffer.from(jsonText(json))), ...expectation };
   };
 }
 

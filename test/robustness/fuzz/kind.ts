@@ -1,9 +1,9 @@
 import type fc from "fast-check";
+import { type ProtocolName, type RawRequest, toRawRequest } from "../../support/clients/raw-request.js";
 import { toProto, toProtoJson } from "./encode.js";
 import { jsonText } from "./json-text.js";
 import type { Operation } from "./operations.js";
 import { type Request, type Resolve, resolved, type Template } from "./request.js";
-import { type ProtocolName, type Sent, sentTo } from "./sent.js";
 
 /** A kind of input: how it deviates, the protocols that can carry it, and the expected response. */
 export interface Kind {
@@ -27,7 +27,7 @@ export interface CaseContext {
 
 /** A concrete input and its expected result. */
 export interface Input {
-  readonly sent: Sent;
+  readonly raw: RawRequest;
   /** `valid`: the input must not be refused as malformed. `invalid`: it must be. */
   readonly form: "valid" | "invalid" | "either";
   /** Error codes that are allowed for invalid input. Default `application/invalid_input`. */
@@ -37,9 +37,9 @@ export interface Input {
   /** Whether the input may contain a deadline, which may then be exceeded. */
   readonly isTimed?: boolean;
   /** A HEAD request, whose response must equal that of the input except for the body. */
-  readonly headRequest?: Sent;
+  readonly headRequest?: RawRequest;
   /** A retry after success. It must return the same response and change nothing. */
-  readonly retry?: Sent;
+  readonly retry?: RawRequest;
   /** The values to read back after success. Undefined if they cannot be known. */
   readonly intended?: Request;
 }
@@ -55,13 +55,13 @@ export function asIs(
   operation: Operation,
   protocol: ProtocolName,
   template: Template,
-  expectation: Omit<Input, "sent">,
+  expectation: Omit<Input, "raw">,
 ): Draft {
   return ({ credential, resolve }) => {
     const request = resolved(template, resolve);
     const intended = expectation.form === "valid" ? { intended: request } : {};
     return {
-      sent: sentTo(protocol, operation, credential, encode(protocol, operation, request)),
+      raw: toRawRequest(protocol, operation, credential, encode(protocol, operation, request)),
       ...intended,
       ...expectation,
     };
@@ -74,10 +74,10 @@ export function corrupted(
   protocol: ProtocolName,
   template: Template,
   corrupt: (validBody: Buffer) => Buffer,
-  expectation: Omit<Input, "sent">,
+  expectation: Omit<Input, "raw">,
 ): Draft {
   return ({ credential, resolve }) => {
     const body = corrupt(encode(protocol, operation, resolved(template, resolve)));
-    return { sent: sentTo(protocol, operation, credential, body), ...expectation };
+    return { raw: toRawRequest(protocol, operation, credential, body), ...expectation };
   };
 }

@@ -1,8 +1,8 @@
 import { type DescField, ScalarType } from "@bufbuild/protobuf";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { FieldMaskSchema, StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
+import type { ProtocolName } from "../../support/clients/raw-request.js";
 import type { Operation } from "./operations.js";
-import type { ProtocolName } from "./sent.js";
 
 /** A body of the maximum size that costs a parser without limits as much work as possible. */
 export interface LargeBody {

@@ -1,10 +1,16 @@
 import { brotliCompressSync, constants } from "node:zlib";
 import fc from "fast-check";
 import { maxMessageBytes } from "../../../src/rpc/pipeline.js";
+import {
+  type Headers,
+  type ProtocolName,
+  protocolNames,
+  type RawRequest,
+  toRawRequest,
+} from "../../support/clients/raw-request.js";
 import { encode, type Kind } from "./kind.js";
 import { largeBodies } from "./large-bodies.js";
 import { resolved } from "./request.js";
-import { type Headers, type ProtocolName, protocolNames, type Sent, sentTo } from "./sent.js";
 import { validRequest } from "./valid-requests.js";
 
 const maxBytes = Math.min(maxMessageBytes, 128 * 1024) - 64;
@@ -27,7 +33,7 @@ export const largeKinds: readonly Kind[] = [
         .map(([{ make, location }, bytes]) => {
           const expected =
             bytes < invalidFrom ? ({ form: "either" } as const) : ({ form: "invalid", location } as const);
-          return ({ credential }) => ({ sent: sentTo(protocol, operation, credential, make(bytes)), ...expected });
+          return ({ credential }) => ({ raw: toRawRequest(protocol, operation, credential, make(bytes)), ...expected });
         }),
   },
   {
@@ -36,9 +42,9 @@ export const largeKinds: readonly Kind[] = [
     protocols: ["connect", "connect-proto"],
     make: (operation, protocol) =>
       fc.constantFrom(...largeBodies(operation, protocol)).map(({ make }) => ({ credential }) => {
-        const sent = sentTo(protocol, operation, credential, compressed(make(maxBytes)));
+        const raw = toRawRequest(protocol, operation, credential, compressed(make(maxBytes)));
         const codes = ["application/invalid_input", "application/unsupported_media_type"];
-        return { sent: withHeaders(sent, [["content-encoding", "br"]]), form: "invalid", codes };
+        return { raw: withHeaders(raw, [["content-encoding", "br"]]), form: "invalid", codes };
       }),
   },
   {
@@ -55,13 +61,18 @@ export const largeKinds: readonly Kind[] = [
           fc.constantFrom(1, 1, 60),
         )
         .map(([valid, name, part, bytes, times]) => ({ credential, resolve }) => {
-          const sent = sentTo(protocol, operation, credential, encode(protocol, operation, resolved(valid, resolve)));
+          const raw = toRawRequest(
+            protocol,
+            operation,
+            credential,
+            encode(protocol, operation, resolved(valid, resolve)),
+          );
           const value = part.repeat(Math.floor(bytes / times / part.length)).trim();
           const headers = Array.from(
             { length: times },
             (_, index) => [times === 1 ? name : `x-${index}`, value] as const,
           );
-          return { sent: withHeaders(sent, headers), form: "either", isTimed: true };
+          return { raw: withHeaders(raw, headers), form: "either", isTimed: true };
         }),
   },
 ];
@@ -72,9 +83,9 @@ function namesFor(protocol: ProtocolName): string[] {
   return [...common, "connect-timeout-ms", "if-none-match", "range", "x-forwarded-for"];
 }
 
-function withHeaders(sent: Sent, added: Headers): Sent {
-  if (sent.by === "socket") throw new Error("raw bytes already contain their headers");
-  return { ...sent, headers: [...sent.headers, ...added] };
+function withHeaders(raw: RawRequest, added: Headers): RawRequest {
+  if (raw.by === "socket") throw new Error("raw bytes already contain their headers");
+  return { ...raw, headers: [...raw.headers, ...added] };
 }
 
 function compressed(body: Buffer): Buffer {

@@ -2,10 +2,10 @@ import { ScalarType } from "@bufbuild/protobuf";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { FieldMaskSchema } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
+import type { ProtocolName } from "../../support/clients/raw-request.js";
 import { asIs, corrupted, type Kind } from "./kind.js";
 import type { Operation } from "./operations.js";
 import { structsIn, withField } from "./request-kinds.js";
-import type { ProtocolName } from "./sent.js";
 import { anyCharacter, validRequest } from "./valid-requests.js";
 
 const protocols: readonly ProtocolName[] = ["grpc", "connect-proto", "grpc-web"];

@@ -1,13 +1,12 @@
 import { STATUS_CODES } from "node:http";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
-import { type DescMessage, fromBinary, fromJson, type MessageShape } from "@bufbuild/protobuf";
-import { anyUnpack } from "@bufbuild/protobuf/wkt";
+import { fromBinary, fromJson, type MessageShape } from "@bufbuild/protobuf";
 import { BadRequestSchema, ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
-import { type Status, StatusSchema } from "../../../gen/google/rpc/status_pb.js";
 import { type ApiErrorCode, catalogue, errorCodes, grpcStatusOf, pathOf, reasonOf } from "../../../src/errors.js";
-import { toComparable } from "../../contract/messages.js";
+import { toComparable } from "../../support/clients/messages.js";
+import type { RawResponse } from "../../support/clients/sockets.js";
+import { findConnectDetail, findDetail, parseStatusDetails } from "../../support/clients/status-details.js";
 import type { Operation } from "./operations.js";
-import type { Answer } from "./send.js";
 
 /** The result of a request: data, or an error of the catalogue. */
 export type Outcome = Accepted | Refused;
@@ -30,7 +29,7 @@ export interface Refused {
 const requestIdForm = /^req_[0-9a-z]{26}$/;
 
 /** Reads a response, and throws if anything about it violates the documentation. */
-export function readOutcome(operation: Operation, response: Answer): Outcome {
+export function readOutcome(operation: Operation, response: RawResponse): Outcome {
   const outcome = readByProtocol(operation, decompressed(response));
   if (outcome.ok) return outcome;
   const { code, locations } = outcome;
@@ -43,12 +42,12 @@ export function readOutcome(operation: Operation, response: Answer): Outcome {
 }
 
 /** Connect compresses the response like the request. */
-function decompressed(response: Answer): Answer {
+function decompressed(response: RawResponse): RawResponse {
   const decompress = { gzip: gunzipSync, br: brotliDecompressSync }[response.headers["content-encoding"] ?? ""];
   return decompress ? { ...response, body: decompress(response.body) } : response;
 }
 
-function readByProtocol(operation: Operation, response: Answer): Outcome {
+function readByProtocol(operation: Operation, response: RawResponse): Outcome {
   const type = response.headers["content-type"] ?? "";
   if (response.headers["grpc-status"] !== undefined) return readGrpc(operation, response);
   if (type.startsWith("application/grpc")) return readGrpcWeb(operation, response);
@@ -67,7 +66,7 @@ function readByProtocol(operation: Operation, response: Answer): Outcome {
     : readConnectError(response, json);
 }
 
-function accepted({ status, headers }: Answer, response: Record<string, unknown>): Accepted {
+function accepted({ status, headers }: RawResponse, response: Record<string, unknown>): Accepted {
   const requestId = headers["x-request-id"] ?? "";
   check(status === 200, `a success has the status ${status}`);
   check(requestIdForm.test(requestId), `the request id is ${requestId}`);
@@ -75,7 +74,7 @@ function accepted({ status, headers }: Answer, response: Record<string, unknown>
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: its shape is checked here.
-function readEnvelope({ rpc, routes }: Operation, response: Answer, json: any): Outcome {
+function readEnvelope({ rpc, routes }: Operation, response: RawResponse, json: any): Outcome {
   const { meta, data, pagination, error, ...unknown } = json;
   const requestId = String(meta?.requestId);
   check(requestIdForm.test(requestId) && response.headers["x-request-id"] === requestId, "the request ids differ");
@@ -102,18 +101,13 @@ function readEnvelope({ rpc, routes }: Operation, response: Answer, json: any): 
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: its shape is checked here.
-function readConnectError(response: Answer, { code, message, details = [] }: any): Refused {
-  const detail = <Schema extends DescMessage>(schema: Schema) => {
-    // biome-ignore lint/suspicious/noExplicitAny: as above.
-    const found = details.find(({ type }: any) => type === schema.typeName);
-    return found && (fromBinary(schema, Buffer.from(found.value, "base64")) as MessageShape<Schema>);
-  };
-  const info = detail(ErrorInfoSchema);
+function readConnectError(response: RawResponse, { code, message, details = [] }: any): Refused {
+  const info = findConnectDetail(details, ErrorInfoSchema);
   check(info !== undefined, `no ErrorInfo with ${code}: ${message}`);
-  return toRefused(info, detail(BadRequestSchema), undefined, response.headers["x-request-id"]);
+  return toRefused(info, findConnectDetail(details, BadRequestSchema), undefined, response.headers["x-request-id"]);
 }
 
-function readGrpcWeb(operation: Operation, response: Answer): Outcome {
+function readGrpcWeb(operation: Operation, response: RawResponse): Outcome {
   const { body } = response;
   check(body.length >= 5, "a gRPC-Web response without a frame");
   const length = body.readUInt32BE(1);
@@ -132,22 +126,18 @@ function readGrpcWeb(operation: Operation, response: Answer): Outcome {
   });
 }
 
-function readGrpc({ rpc }: Operation, response: Answer): Outcome {
+function readGrpc({ rpc }: Operation, response: RawResponse): Outcome {
   const status = Number(response.headers["grpc-status"]);
   if (status === 0) {
     return accepted(response, toComparable(rpc.output, fromBinary(rpc.output, response.body.subarray(5))));
   }
   const details = response.headers["grpc-status-details-bin"];
   check(details !== undefined, `gRPC status ${status} without details: ${response.headers["grpc-message"]}`);
-  const read = fromBinary(StatusSchema, Buffer.from(details ?? "", "base64"));
+  const read = parseStatusDetails(details ?? "");
   check(read.code === status, `the statuses differ: ${status} and ${read.code}`);
-  const info = detailOf(read, ErrorInfoSchema);
+  const info = findDetail(read, ErrorInfoSchema);
   check(info !== undefined, `no ErrorInfo in the details of ${read.message}`);
-  return toRefused(info, detailOf(read, BadRequestSchema), status, response.headers["x-request-id"]);
-}
-
-function detailOf<Schema extends DescMessage>(status: Status, schema: Schema) {
-  return status.details.map((any) => anyUnpack(any, schema)).find((message) => message !== undefined);
+  return toRefused(info, findDetail(read, BadRequestSchema), status, response.headers["x-request-id"]);
 }
 
 function toRefused(

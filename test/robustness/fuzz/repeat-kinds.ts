@@ -1,10 +1,10 @@
 import { getOption } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { accepts_idempotency_key } from "../../../gen/latchkey/v1/idempotency_pb.js";
+import { type ProtocolName, protocolNames, type RawRequest, toRawRequest } from "../../support/clients/raw-request.js";
 import { type CaseContext, type Draft, encode, type Kind } from "./kind.js";
 import type { Operation } from "./operations.js";
 import { resolved, type Template } from "./request.js";
-import { type ProtocolName, protocolNames, type Sent, sentTo } from "./sent.js";
 import { validRequest } from "./valid-requests.js";
 
 /** Valid requests with a valid or invalid Idempotency-Key. */
@@ -19,7 +19,7 @@ export const repeatKinds: readonly Kind[] = [
         // A retry returns the first response, also over another protocol.
         const retry = (context: CaseContext) => ({ retry: withKey(protocol === "http" ? "grpc" : "http", context) });
         return (context) => ({
-          sent: withKey(protocol, context),
+          raw: withKey(protocol, context),
           form: "valid",
           ...(acceptsIdempotencyKey(operation) && retry(context)),
         });
@@ -35,7 +35,7 @@ export const repeatKinds: readonly Kind[] = [
         const expected = acceptsIdempotencyKey(operation)
           ? ({ form: "invalid", location: "Idempotency-Key" } as const)
           : ({ form: "either" } as const);
-        return (context) => ({ sent: withKey(protocol, context), ...expected });
+        return (context) => ({ raw: withKey(protocol, context), ...expected });
       }),
   },
 ];
@@ -55,9 +55,9 @@ function acceptsIdempotencyKey({ rpc }: Operation): boolean {
 }
 
 function sendWith(operation: Operation, valid: Template, keys: readonly string[]) {
-  return (protocol: ProtocolName, { credential, resolve }: CaseContext): Sent => {
-    const sent = sentTo(protocol, operation, credential, encode(protocol, operation, resolved(valid, resolve)));
-    if (sent.by === "socket") throw new Error(`${protocol} is not sent as raw bytes`);
-    return { ...sent, headers: [...sent.headers, ...keys.map((key) => ["idempotency-key", key] as const)] };
+  return (protocol: ProtocolName, { credential, resolve }: CaseContext): RawRequest => {
+    const raw = toRawRequest(protocol, operation, credential, encode(protocol, operation, resolved(valid, resolve)));
+    if (raw.by === "socket") throw new Error(`${protocol} is not sent as raw bytes`);
+    return { ...raw, headers: [...raw.headers, ...keys.map((key) => ["idempotency-key", key] as const)] };
   };
 }

@@ -1,10 +1,10 @@
 import { type DescField, ScalarType } from "@bufbuild/protobuf";
 import { StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
+import { type ProtocolName, protocolNames } from "../../support/clients/raw-request.js";
 import { asIs, type Kind } from "./kind.js";
 import type { Operation } from "./operations.js";
 import type { resolved } from "./request.js";
-import { type ProtocolName, protocolNames } from "./sent.js";
 import { boundsOf, rulesOf, text, validRequest } from "./valid-requests.js";
 
 /** Requests with unusual values in valid encoding, for every protocol. */

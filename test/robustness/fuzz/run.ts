@@ -1,9 +1,9 @@
 import fc from "fast-check";
+import { openRawClient } from "../../support/clients/raw-client.js";
+import { protocolNames } from "../../support/clients/raw-request.js";
 import { anyCase, type Case } from "./cases.js";
 import { kinds } from "./kinds.js";
 import { operations } from "./operations.js";
-import { createSender } from "./send.js";
-import { protocolNames } from "./sent.js";
 import { watchCases } from "./slow-cases.js";
 import { findMisstored } from "./stored.js";
 import { createTally, type Tally } from "./tally.js";
@@ -57,8 +57,8 @@ export async function runFuzz(subject: Subject, { seed, cases, path, progress }:
   const startedAt = performance.now();
   const tally = createTally();
   const ledger: Ledger = new Map();
-  const slowCases = watchCases(createSender(subject));
-  const { sender } = slowCases;
+  const slowCases = watchCases(openRawClient(subject));
+  const { client } = slowCases;
   const prototypesBefore = prototypes();
   const generatedCases = anyCase();
   const failings: string[] = [];
@@ -67,7 +67,7 @@ export async function runFuzz(subject: Subject, { seed, cases, path, progress }:
   let failedWorker: number | undefined;
 
   async function runWorker(index: number): Promise<void> {
-    const worker = await openWorker({ sender, operatorKey: subject.operatorKey, ledger, tally });
+    const worker = await openWorker({ client, operatorKey: subject.operatorKey, ledger, tally });
     let shrinkAttempts = 0;
     let caseNumber = 0;
     const property = fc.asyncProperty(generatedCases, async (testCase) => {
@@ -80,7 +80,7 @@ export async function runFuzz(subject: Subject, { seed, cases, path, progress }:
         failedWorker = index;
         throw error;
       } finally {
-        if (testCase.sent !== undefined) slowCases.name(testCase.sent, replay);
+        if (testCase.raw !== undefined) slowCases.name(testCase.raw, replay);
       }
       progress?.(tally);
     });
@@ -100,7 +100,7 @@ export async function runFuzz(subject: Subject, { seed, cases, path, progress }:
     slowest = slow.slowest;
     failings.push(...slow.failings.slice(0, 10));
   } finally {
-    sender.close();
+    client.close();
   }
   if (prototypes() !== prototypesBefore) failings.push("a prototype was changed");
   if (failings.length === 0 && path === undefined) failings.push(...gapsIn(tally, cases));

@@ -1,13 +1,13 @@
+import type { RawClient } from "../../support/clients/raw-client.js";
+import { describe, type RawRequest } from "../../support/clients/raw-request.js";
 import { watchLoop, workUnit } from "../../support/loop-watch.js";
-import type { Sender } from "./send.js";
-import { describe, type Sent } from "./sent.js";
 
 /** Finds cases that block the event loop for too long. The service runs in this process. */
 export interface SlowCases {
   /** Sends requests, and records which were in flight when the event loop was blocked. */
-  readonly sender: Sender;
+  readonly client: RawClient;
   /** Records how to replay a case. Only recorded cases are confirmed. */
-  name(sent: Sent, replay: string): void;
+  name(raw: RawRequest, replay: string): void;
   /** Sends the slowest cases again, each alone, and reports which are slow by themselves. */
   confirm(): Promise<Slowness>;
 }
@@ -30,23 +30,23 @@ const maxConfirmed = 100;
 /** A case is slow only if every attempt is. A single attempt may include garbage collection or uncompiled code. */
 const attempts = 5;
 
-export function watchCases(sender: Sender): SlowCases {
+export function watchCases(client: RawClient): SlowCases {
   const unit = workUnit();
   const maxMs = maxUnits * unit;
-  const inFlight = new Set<Sent>();
-  const names = new Map<Sent, string>();
-  const slow = new Map<Sent, number>();
+  const inFlight = new Set<RawRequest>();
+  const names = new Map<RawRequest, string>();
+  const slow = new Map<RawRequest, number>();
   const watch = watchLoop(1, (ms) => {
     if (ms < maxMs) return;
-    for (const sent of inFlight) slow.set(sent, Math.max(ms, slow.get(sent) ?? 0));
+    for (const raw of inFlight) slow.set(raw, Math.max(ms, slow.get(raw) ?? 0));
   });
 
-  async function timeAlone(sent: Sent): Promise<number> {
+  async function timeAlone(raw: RawRequest): Promise<number> {
     const times: number[] = [];
     while (times.length < attempts && Math.min(...times) > maxMs) {
       const watch = watchLoop();
-      await sender
-        .send(sent)
+      await client
+        .send(raw)
         .catch(() => {})
         .finally(watch.stop);
       times.push(watch.longest());
@@ -55,32 +55,32 @@ export function watchCases(sender: Sender): SlowCases {
   }
 
   return {
-    sender: {
-      async send(sent) {
-        inFlight.add(sent);
+    client: {
+      async send(raw) {
+        inFlight.add(raw);
         try {
-          return await sender.send(sent);
+          return await client.send(raw);
         } finally {
-          inFlight.delete(sent);
+          inFlight.delete(raw);
         }
       },
-      close: () => sender.close(),
+      close: () => client.close(),
     },
-    name(sent, replay) {
-      if (slow.has(sent)) names.set(sent, replay);
+    name(raw, replay) {
+      if (slow.has(raw)) names.set(raw, replay);
     },
     async confirm() {
       watch.stop();
       const suspects = [...names].toSorted(([one], [other]) => (slow.get(other) ?? 0) - (slow.get(one) ?? 0));
       const failings: string[] = [];
       let slowest = 0;
-      for (const [sent, replay] of suspects.slice(0, maxConfirmed)) {
-        const ms = await timeAlone(sent);
+      for (const [raw, replay] of suspects.slice(0, maxConfirmed)) {
+        const ms = await timeAlone(raw);
         slowest = Math.max(slowest, ms / unit);
         if (ms <= maxMs) continue;
         const units = `${(ms / unit).toFixed(0)} times as long as JSON.parse of as many bytes, maximum ${maxUnits}`;
         failings.push(
-          `the event loop was blocked for ${ms.toFixed(0)} ms: ${units}\n  ${describe(sent)}\n  (${replay})`,
+          `the event loop was blocked for ${ms.toFixed(0)} ms: ${units}\n  ${describe(raw)}\n  (${replay})`,
         );
       }
       return { slowest, failings };

@@ -1,15 +1,16 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { fromBinary } from "@bufbuild/protobuf";
-import { toComparable } from "../../contract/messages.js";
+import { toComparable } from "../../support/clients/messages.js";
+import type { RawClient } from "../../support/clients/raw-client.js";
+import { type ProtocolName, type RawRequest, toRawRequest } from "../../support/clients/raw-request.js";
+import type { RawResponse } from "../../support/clients/sockets.js";
 import type { Case } from "./cases.js";
 import { encode, type Input } from "./kind.js";
 import { type Operation, operationNamed } from "./operations.js";
 import { type Accepted, type Outcome, readOutcome, statusOf } from "./outcome.js";
 import { differences, readingOf } from "./read-back.js";
 import type { PoolName, Request, Resolve } from "./request.js";
-import type { Answer, Sender } from "./send.js";
-import { type ProtocolName, type Sent, sentTo } from "./sent.js";
 import { add, type Tally } from "./tally.js";
 
 /** What is known about an answered request. It is compared with the database afterwards. */
@@ -30,7 +31,7 @@ export interface Worker {
 }
 
 export interface WorkerOptions {
-  readonly sender: Sender;
+  readonly client: RawClient;
   readonly operatorKey: string;
   readonly ledger: Ledger;
   readonly tally: Tally;
@@ -47,7 +48,7 @@ export const maxAttempts = 5;
 const unavailable = "application/service_unavailable";
 const deadlineExceeded = "application/deadline_exceeded";
 
-export async function openWorker({ sender, operatorKey, ledger, tally }: WorkerOptions): Promise<Worker> {
+export async function openWorker({ client, operatorKey, ledger, tally }: WorkerOptions): Promise<Worker> {
   const pools = new Map<PoolName, string[]>();
   let workspaceKey = "";
   const secrets = new Set([operatorKey]);
@@ -76,8 +77,8 @@ export async function openWorker({ sender, operatorKey, ledger, tally }: WorkerO
    * Sends a request, and retries if the service was unavailable or too slow. On a very busy machine this can happen to
    * any request. An error that the input itself causes occurs again.
    */
-  async function send(operation: Operation, sent: Sent, describe: () => string, isTimed = false, attempt = 1) {
-    const response = await sender.send(sent);
+  async function send(operation: Operation, raw: RawRequest, describe: () => string, isTimed = false, attempt = 1) {
+    const response = await client.send(raw);
     const outcome = readOutcome(operation, response);
     // After a 5xx the change may have been made nevertheless, and a retry may return its recorded response.
     record(outcome, operation.name, describe, attempt === 1);
@@ -86,14 +87,14 @@ export async function openWorker({ sender, operatorKey, ledger, tally }: WorkerO
     if (!isRetryable || attempt === maxAttempts) return { response, outcome };
     tally.triedAgain += 1;
     await sleep(attempt * 100);
-    return send(operation, sent, describe, isTimed, attempt + 1);
+    return send(operation, raw, describe, isTimed, attempt + 1);
   }
 
   /** Sends a request that must succeed. */
   async function succeed(name: string, request: Request, protocol: ProtocolName = "http"): Promise<Accepted> {
     const operation = operationNamed(name);
-    const sent = sentTo(protocol, operation, credentialFor(operation), encode(protocol, operation, request));
-    const { outcome } = await send(operation, sent, () => `${name} by the worker itself`);
+    const raw = toRawRequest(protocol, operation, credentialFor(operation), encode(protocol, operation, request));
+    const { outcome } = await send(operation, raw, () => `${name} by the worker itself`);
     if (!outcome.ok) throw new Error(`${name} over ${protocol} was refused: ${outcome.code} ${outcome.locations}`);
     updatePools(name, request, outcome.response);
     return outcome;
@@ -152,8 +153,8 @@ export async function openWorker({ sender, operatorKey, ledger, tally }: WorkerO
    * A response to HEAD equals the response to GET without its body. If the service was unavailable for one of them,
    * only a retry is counted; the number of retries is limited elsewhere.
    */
-  async function compareHead(sent: Sent, getResponse: Answer): Promise<void> {
-    const headResponse = await sender.send(sent);
+  async function compareHead(raw: RawRequest, getResponse: RawResponse): Promise<void> {
+    const headResponse = await client.send(raw);
     if (headResponse.body.length > 0)
       throw new Error(`the response to HEAD has a body of ${headResponse.body.length} bytes`);
     if ([headResponse, getResponse].some(({ status }) => status === 503 || status === 504)) tally.triedAgain += 1;
@@ -165,8 +166,8 @@ export async function openWorker({ sender, operatorKey, ledger, tally }: WorkerO
   }
 
   /** A retry returns the first response and adds no audit event, so the ledger has it under another name. */
-  async function retry(operation: Operation, sent: Sent, describe: () => string, first: Accepted): Promise<void> {
-    const { outcome } = await send({ ...operation, name: `${operation.name}, repeated` }, sent, describe);
+  async function retry(operation: Operation, raw: RawRequest, describe: () => string, first: Accepted): Promise<void> {
+    const { outcome } = await send({ ...operation, name: `${operation.name}, repeated` }, raw, describe);
     if (!outcome.ok) throw new Error(`it was accepted, and its retry was refused with ${outcome.code}`);
     if (!isDeepStrictEqual(outcome.response, first.response)) throw new Error("the retry returned another response");
     tally.repeated += 1;
@@ -182,8 +183,8 @@ export async function openWorker({ sender, operatorKey, ledger, tally }: WorkerO
       await fillPools();
       const { operation, protocol, kind } = testCase;
       const input = testCase.draft({ credential: credentialFor(operation), resolve });
-      testCase.sent = input.sent;
-      const { response, outcome } = await send(operation, input.sent, () => String(testCase), input.isTimed);
+      testCase.raw = input.raw;
+      const { response, outcome } = await send(operation, input.raw, () => String(testCase), input.isTimed);
       checkOutcome(input, outcome);
       if (!outcome.ok) checkNoSecret(response, secrets);
       if (input.headRequest !== undefined) await compareHead(input.headRequest, response);
@@ -223,7 +224,7 @@ function checkOutcome(
   if (statusOf(outcome.code) >= 500) throw new Error(`it is a server error: ${outcome.code}`);
 }
 
-function checkNoSecret({ headers, body }: Answer, secrets: ReadonlySet<string>): void {
+function checkNoSecret({ headers, body }: RawResponse, secrets: ReadonlySet<string>): void {
   const text = JSON.stringify(headers) + body.toString("latin1");
   const details = Buffer.from(headers["grpc-status-details-bin"] ?? "", "base64").toString("latin1");
   for (const secret of secrets) {
@@ -232,18 +233,18 @@ function checkNoSecret({ headers, body }: Answer, secrets: ReadonlySet<string>):
 }
 
 /** The parts that responses to HEAD and GET share. An error names the method, so its length may differ. */
-function stablePartsOf({ status, headers }: Answer): object {
+function stablePartsOf({ status, headers }: RawResponse): object {
   const { date, "x-request-id": requestId, "content-length": length, ...rest } = headers;
   return { status, ...(status === 200 && { length }), ...rest };
 }
 
 /** Decodes the intended values from unpredictably corrupted bytes. Undefined where decoding is not worth the effort. */
-function decodeIntended({ protocol, operation, sent }: Case): Request | undefined {
-  if (sent === undefined || sent.by === "socket" || sent.body.length === 0) return undefined;
+function decodeIntended({ protocol, operation, raw }: Case): Request | undefined {
+  if (raw === undefined || raw.by === "socket" || raw.body.length === 0) return undefined;
   if (protocol === "http")
-    return sent.headers.some(([name]) => name === "content-encoding") ? undefined : JSON.parse(sent.body.toString());
-  if (protocol === "connect" || sent.headers.some(([, value]) => value === "gzip")) return undefined;
-  const bytes = protocol === "connect-proto" ? sent.body : sent.body.subarray(5, 5 + sent.body.readUInt32BE(1));
+    return raw.headers.some(([name]) => name === "content-encoding") ? undefined : JSON.parse(raw.body.toString());
+  if (protocol === "connect" || raw.headers.some(([, value]) => value === "gzip")) return undefined;
+  const bytes = protocol === "connect-proto" ? raw.body : raw.body.subarray(5, 5 + raw.body.readUInt32BE(1));
   const { input } = operation.rpc;
   const { updateMask, ...intended } = toComparable(input, fromBinary(input, bytes));
   // In protobuf, an empty list equals an absent one.

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } fro
 import { openSql } from "../../../commands/open-sql.js";
 import { CreateIdentityRequestSchema } from "../../../gen/latchkey/v1/identities_service_pb.js";
 import { fairRules } from "../../../src/storage/postgres/shares.js";
+import { callHeaders, grpcFrame, grpcStatusOf } from "../../support/clients/grpc-streams.js";
 import {
   createWorkspace,
   expectError,
@@ -17,7 +18,6 @@ import {
 import { createDatabase, openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
 import { startStopwatch } from "../../support/stopwatch.js";
-import { callHeaders, grpcStatusOf, prefixed } from "./bare-grpc.js";
 
 const { share } = fairRules.operator;
 
@@ -74,7 +74,7 @@ describe("each of a thousand concurrent changes is either acknowledged and store
     const ends = await Promise.all(
       externalIds.map(async (externalId) => {
         const message = toBinary(CreateIdentityRequestSchema, create(CreateIdentityRequestSchema, { externalId }));
-        const code = await grpcStatusOf(session.request(headers).end(prefixed(Buffer.from(message))));
+        const code = await grpcStatusOf(session.request(headers).end(grpcFrame(Buffer.from(message))));
         return { externalId, code, ms: performance.now() - startedAt };
       }),
     );

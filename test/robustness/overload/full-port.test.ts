@@ -1,24 +1,23 @@
 import { once } from "node:events";
-import { type ClientHttp2Session, connect as connectHttp2, constants } from "node:http2";
-import { connect, type Socket } from "node:net";
+import { type ClientHttp2Session, constants } from "node:http2";
+import type { Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { status } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { callHeaders, grpcFrame, grpcStatusOf } from "../../support/clients/grpc-streams.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
+import { frame, preface } from "../../support/clients/http2-frames.js";
+import { openSocket as openPlainSocket } from "../../support/clients/sockets.js";
+import { openTestSession, openTestSocket } from "../../support/clients/test-connections.js";
+import { openFileService } from "../../support/file-service.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
-import { callHeaders, frame, grpcStatusOf, preface, prefixed } from "./bare-grpc.js";
 
 const maxConnections = 12;
 const rpc = "/latchkey.v1.KeysService/ListKeys";
-const empty = prefixed(Buffer.alloc(0));
+const empty = grpcFrame(Buffer.alloc(0));
 
-let app: TestApp;
-let key: string;
-beforeAll(async () => {
-  app = await openTestApp({ maxConnections, metricsPort: 0 });
-  key = (await createWorkspace(app.httpUrl)).key;
-});
-afterAll(() => app.close());
+const { app, key } = await openFileService({ maxConnections, metricsPort: 0 });
 
 /** The bytes that an idle client sends on each port. */
 const ports = [
@@ -83,6 +82,29 @@ it("streams that need no credential do not protect a connection from being close
 });
 
 describe("an idle gRPC connection", () => {
+  const protocolErrors: readonly (readonly [name: string, frame: Buffer])[] = [
+    ["headers that cannot be decoded", frame(1, 4, 1, Buffer.alloc(7, 0xff))],
+    ["a frame of the wrong size", frame(6, 0, 0, Buffer.alloc(3))],
+    ["data on no stream", frame(0, 0, 0, Buffer.alloc(3))],
+  ];
+  const closings = new Map<string, Promise<unknown>>();
+  const sockets: Socket[] = [];
+
+  // They begin together, because each of them takes seconds.
+  beforeAll(() => {
+    for (const [name, broken] of protocolErrors) {
+      const socket = openPlainSocket(app.grpcAddress).resume();
+      sockets.push(socket);
+      socket.write(Buffer.concat([preface, broken]));
+      const closing = once(socket, "close", { signal: AbortSignal.timeout(20_000) });
+      closing.catch(() => {}); // reported by its test
+      closings.set(name, closing);
+    }
+  });
+  afterAll(() => {
+    for (const socket of sockets) socket.destroy();
+  });
+
   it("is closed with GOAWAY after the idle timeout, and its client is served on a new one", async () => {
     const shortIdle = await openTestApp({ limits: { grpcIdleMs: 1_500 } });
     onTestFinished(() => shortIdle.close());
@@ -100,38 +122,25 @@ describe("an idle gRPC connection", () => {
     expect(await call(openSession(shortIdle))).toBe(status.OK);
   });
 
-  it.each([
-    ["headers that cannot be decoded", frame(1, 4, 1, Buffer.alloc(7, 0xff))],
-    ["a frame of the wrong size", frame(6, 0, 0, Buffer.alloc(3))],
-    ["data on no stream", frame(0, 0, 0, Buffer.alloc(3))],
-  ])("is closed soon after an HTTP/2 protocol error of its client: %s", async (_name, broken) => {
-    const socket = openSocket(`http://${app.grpcAddress}`);
-    socket.write(Buffer.concat([preface, broken]));
-    await once(socket, "close", { signal: AbortSignal.timeout(20_000) });
+  it.each(protocolErrors)("is closed soon after an HTTP/2 protocol error of its client: %s", async (name) => {
+    await closings.get(name);
   });
 
   it("is kept while its client responds", async () => {
     const session = openSession();
     expect(await grpcStatusOf(session.request(callHeaders(rpc, key)).end(empty))).toBe(status.OK);
-    await new Promise((resolve) => setTimeout(resolve, 6_000));
+    await sleep(6_000);
     expect(session.destroyed).toBe(false);
     expect(await grpcStatusOf(session.request(callHeaders(rpc, key)).end(empty))).toBe(status.OK);
   });
 });
 
 function openSocket(url: string): Socket {
-  const { hostname, port } = new URL(url);
-  const socket = connect(Number(port), hostname);
-  socket.on("error", () => {}).resume();
-  onTestFinished(() => void socket.destroy());
-  return socket;
+  return openTestSocket(url).resume();
 }
 
 function openSession({ grpcAddress }: TestApp = app): ClientHttp2Session {
-  const session = connectHttp2(`http://${grpcAddress}`);
-  session.on("error", () => {});
-  onTestFinished(() => session.destroy());
-  return session;
+  return openTestSession(grpcAddress);
 }
 
 /** A client that reuses its connection. */

@@ -7,44 +7,46 @@ import {
   createServer,
   type Settings,
 } from "node:http2";
-import { type AddressInfo, connect, type Socket } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { queryObjects } from "node:v8";
 import { create, toBinary } from "@bufbuild/protobuf";
-import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { type Client, type ServiceError, status } from "@grpc/grpc-js";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { ServerReflectionRequestSchema } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
 import { VerifyKeyRequestSchema } from "../../../gen/latchkey/v1/keys_service_pb.js";
 import { defaultLimits } from "../../../src/overload/limits.js";
 import { maxMessageBytes } from "../../../src/rpc/pipeline.js";
-import { ask, createWorkspace, expectSuccess } from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { callUnary, openGrpcJs } from "../../support/clients/grpc-js.js";
+import { callHeaders, grpcFrame, grpcStatusOf } from "../../support/clients/grpc-streams.js";
+import { headersOf } from "../../support/clients/headers.js";
+import { createWorkspace, expectSuccess, send } from "../../support/clients/http-requests.js";
+import { endCall, framesByStream, openCalls } from "../../support/clients/http2-frames.js";
+import { openSocket } from "../../support/clients/sockets.js";
+import { openTestSocket } from "../../support/clients/test-connections.js";
+import { openFileService } from "../../support/file-service.js";
+import { openTestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
-import { callHeaders, endCall, framesByStream, grpcStatusOf, openCalls, prefixed } from "./bare-grpc.js";
 
 const rpc = "/latchkey.v1.KeysService/ListKeys";
 const check = "/grpc.health.v1.Health/Check";
 const watch = "/grpc.health.v1.Health/Watch";
 const reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
-const empty = prefixed(Buffer.alloc(0));
+const empty = grpcFrame(Buffer.alloc(0));
 /** A message of the maximum size, which consists of one unknown field. */
-const large = prefixed(Buffer.concat([Buffer.from([0xfa, 0x3f, 0xfa, 0xff, 0x07]), Buffer.alloc(maxMessageBytes - 6)]));
+const large = grpcFrame(
+  Buffer.concat([Buffer.from([0xfa, 0x3f, 0xfa, 0xff, 0x07]), Buffer.alloc(maxMessageBytes - 6)]),
+);
 /** An unknown field of 10,000 bytes. */
 const tenThousand = Buffer.concat([Buffer.from([0xfa, 0x3f, 0x90, 0x4e]), Buffer.alloc(10_000)]);
 /** The maximum of calls in flight on a gRPC connection. */
 const maxInFlight = defaultLimits.maxStreams;
 
-let app: TestApp;
-let key: string;
 /** The socket of each session. Node does not allow to reset it through the session. */
 const socketOf = new WeakMap<ClientHttp2Session, Socket>();
 /** While set, the service behaves as overloaded. */
 let busy = false;
-beforeAll(async () => {
-  app = await openTestApp({ metricsPort: 0, guard: { accepts: () => !busy } });
-  key = (await createWorkspace(app.httpUrl)).key;
-});
-afterAll(() => app.close());
+const { app, key } = await openFileService({ metricsPort: 0, guard: { accepts: () => !busy } });
 
 describe("a call with an invalid credential", () => {
   it.each([
@@ -71,14 +73,14 @@ describe("a call with an invalid credential", () => {
 
 describe("a message", () => {
   it("is read in pieces of any size, up to the maximum message size", async () => {
-    expect(await grpcStatusOf(callInPieces(prefixed(Buffer.alloc(500, "\x80\x01")), 1))).toBe(status.INVALID_ARGUMENT);
+    expect(await grpcStatusOf(callInPieces(grpcFrame(Buffer.alloc(500, "\x80\x01")), 1))).toBe(status.INVALID_ARGUMENT);
     expect(await grpcStatusOf(callInPieces(empty, 1))).toBe(status.OK);
     expect(await grpcStatusOf(callInPieces(large, 1_000))).toBe(status.OK);
   });
 
   it("is refused if it arrives in too many pieces, or exceeds the maximum message size", async () => {
     expect(await grpcStatusOf(callInPieces(large.subarray(0, 4_000), 1))).toBe(status.INVALID_ARGUMENT);
-    const larger = prefixed(Buffer.alloc(maxMessageBytes + 1));
+    const larger = grpcFrame(Buffer.alloc(maxMessageBytes + 1));
     expect(await grpcStatusOf(callInPieces(larger.subarray(0, 1_000), 1_000))).toBe(status.RESOURCE_EXHAUSTED);
   });
 });
@@ -111,7 +113,7 @@ describe("the memory of the calls on one connection", () => {
     const body = JSON.stringify({ name: "large", meta });
     const jsonHeaders = { "content-type": "application/json" };
     for (let keys = 0; keys < 12; keys++)
-      expectSuccess(await ask(app.httpUrl, "/v2/keys.createKey", { key: largeKey, headers: jsonHeaders, body }));
+      expectSuccess(await send(app.httpUrl, "/v2/keys.createKey", { key: largeKey, headers: jsonHeaders, body }));
     let pageBytes = 0;
     const read = openSession().request(callHeaders(rpc, largeKey)).end(empty);
     read.on("data", ({ length }) => {
@@ -158,13 +160,13 @@ it("a call beyond the memory budget is UNAVAILABLE for grpc-js, and small calls 
   const small = await openTestApp({ limits: { totalBytes: 2 ** 16, tenantBytes: 2 ** 20 } });
   onTestFinished(() => small.close());
   const { key } = await createWorkspace(small.httpUrl);
-  const client = new Client(small.grpcAddress, credentials.createInsecure());
+  const client = openGrpcJs(small.grpcAddress);
   onTestFinished(() => client.close());
   expect(await unary(client, key, empty)).toBeUndefined();
   const errors = await Promise.all(Array.from({ length: 20 }, () => unary(client, key, large)));
   // These arrive completely, and would be answered at once if the budget were not checked first.
   const filled = [toBinary(VerifyKeyRequestSchema, create(VerifyKeyRequestSchema, { key })), tenThousand];
-  const verify = () => unary(client, key, prefixed(Buffer.concat(filled)), "/latchkey.v1.KeysService/VerifyKey");
+  const verify = () => unary(client, key, grpcFrame(Buffer.concat(filled)), "/latchkey.v1.KeysService/VerifyKey");
   errors.push(...(await Promise.all(Array.from({ length: 100 }, verify))));
   const failed = errors.filter((error) => error !== undefined);
   expect(failed.length).toBeGreaterThan(10);
@@ -286,9 +288,7 @@ describe("the calls in flight on one gRPC connection", () => {
   });
 
   it("are limited to 250: the next one is refused if its client does not wait, and the others are served", async () => {
-    const { hostname, port } = new URL(`http://${app.grpcAddress}`);
-    const socket = connect(Number(port), hostname).on("error", () => {});
-    onTestFinished(() => void socket.destroy());
+    const socket = openTestSocket(app.grpcAddress);
     const received: Buffer[] = [];
     socket.on("data", (bytes) => received.push(bytes));
     const frames = () => framesByStream(Buffer.concat(received));
@@ -322,7 +322,7 @@ async function serverStreamClass(): Promise<new () => object> {
 }
 
 /** A request for the names of all services. */
-const listServices = prefixed(
+const listServices = grpcFrame(
   Buffer.from(
     toBinary(
       ServerReflectionRequestSchema,
@@ -345,13 +345,8 @@ function callInPieces(message: Buffer, size: number): ClientHttp2Stream {
   return stream;
 }
 
-function unary(client: Client, key: string, message: Buffer, path = rpc): Promise<ServiceError | undefined> {
-  const metadata = new Metadata();
-  metadata.set("authorization", `Bearer ${key}`);
-  const asIs = (bytes: Buffer) => bytes;
-  return new Promise((resolve) => {
-    client.makeUnaryRequest(path, asIs, asIs, message.subarray(5), metadata, (error) => resolve(error ?? undefined));
-  });
+async function unary(client: Client, key: string, message: Buffer, path = rpc): Promise<ServiceError | undefined> {
+  return (await callUnary(client, path, headersOf(key), message.subarray(5))).error;
 }
 
 async function callGrpc(message: Buffer): Promise<number> {
@@ -368,8 +363,7 @@ function open(session: ClientHttp2Session, path: string): ClientHttp2Stream {
 }
 
 function openSession(settings: Settings = {}): ClientHttp2Session {
-  const { hostname, port } = new URL(`http://${app.grpcAddress}`);
-  const socket = connect(Number(port), hostname);
+  const socket = openSocket(app.grpcAddress);
   // The client buffers more unsent bytes than Node allows by default.
   const options = { settings, createConnection: () => socket, maxSessionMemory: 100 };
   const session = connectHttp2(`http://${app.grpcAddress}`, options);

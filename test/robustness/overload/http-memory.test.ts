@@ -1,24 +1,24 @@
-import { once } from "node:events";
 import { connect as connectHttp2 } from "node:http2";
-import { connect, type Socket } from "node:net";
+import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { createLog } from "../../../src/observe/log.js";
+import { callHeaders, grpcFrame, grpcStatusOf } from "../../support/clients/grpc-streams.js";
 import {
-  ask,
   createWorkspace,
   expectError,
   expectSuccess,
   type HttpResponse,
   post,
+  send,
   sendBytes,
 } from "../../support/clients/http-requests.js";
+import { closed, openSocket as openConnection } from "../../support/clients/sockets.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
-import { callHeaders, grpcStatusOf, prefixed } from "./bare-grpc.js";
 
 const mebibyte = 2 ** 20;
 /** A total budget that a few clients below exceed. */
@@ -162,7 +162,7 @@ describe("the memory budget of a client", () => {
     await expect.poll(reserved, { timeout: 10_000 }).toBeGreaterThan(mebibyte);
     expect(await reserved()).toBeLessThanOrEqual(limits.tenantBytes);
     for (const path of listKeys) expect((await sendJson(path, first.key, largeJson)).status).toBe(200);
-    expect((await ask(app.httpUrl, "/livez", { method: "GET" })).status).toBe(200);
+    expect((await send(app.httpUrl, "/livez", { method: "GET" })).status).toBe(200);
   });
 
   it("covers responses: one that exceeds it is shed with Retry-After", async () => {
@@ -230,12 +230,12 @@ describe("when clients without a credential have used up their budget,", () => {
   it("health checks are answered, and so are callers whose keys are not cached", async () => {
     const session = connectHttp2(`http://${app.grpcAddress}`).on("error", () => {});
     onTestFinished(() => session.destroy());
-    const empty = prefixed(Buffer.alloc(0));
-    const ask = (path: string, key: string) => grpcStatusOf(session.request(callHeaders(path, key)).end(empty));
-    expect(await ask("/grpc.health.v1.Health/Check", "")).toBe(0);
+    const empty = grpcFrame(Buffer.alloc(0));
+    const send = (path: string, key: string) => grpcStatusOf(session.request(callHeaders(path, key)).end(empty));
+    expect(await send("/grpc.health.v1.Health/Check", "")).toBe(0);
     const made = await post(app.httpUrl, "/v2/keys.createKey", first.key, { scopes: ["keys.read"] });
     const { key } = expectSuccess(made) as { key: string };
-    expect(await ask("/latchkey.v1.KeysService/ListKeys", key)).toBe(0);
+    expect(await send("/latchkey.v1.KeysService/ListKeys", key)).toBe(0);
   });
 });
 
@@ -253,7 +253,7 @@ describe("a response", () => {
   });
 
   it("that is read in time is sent completely, however large it is", async () => {
-    const { length } = (await ask(app.httpUrl, largeFile, { method: "GET" })).text;
+    const { length } = (await send(app.httpUrl, largeFile, { method: "GET" })).text;
     const { text } = await sendBytes(
       app.httpUrl,
       requestHeaders("GET", largeFile).repeat(8) + requestHeaders("GET", largeFile, close),
@@ -321,18 +321,13 @@ function request(path: string, json: unknown): string {
 }
 
 function sendJson(path: string, key: string, body: string): Promise<HttpResponse> {
-  return ask(app.httpUrl, path, { key, headers: { "content-type": "application/json" }, body });
+  return send(app.httpUrl, path, { key, headers: { "content-type": "application/json" }, body });
 }
 
 function openSocket(url = app.httpUrl): Socket {
-  const { hostname, port } = new URL(url);
-  const socket = connect(Number(port), hostname).on("error", () => {});
+  const socket = openConnection(url).resume();
   sockets.push(socket);
-  return socket.resume();
-}
-
-async function closed(socket: Socket): Promise<void> {
-  if (!socket.closed) await once(socket, "close");
+  return socket;
 }
 
 async function reserved(): Promise<number> {

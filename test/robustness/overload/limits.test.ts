@@ -1,21 +1,23 @@
 import { once } from "node:events";
-import {
-  type ClientHttp2Session,
-  type ClientHttp2Stream,
-  connect as connectHttp2,
-  constants,
-  type Settings,
-} from "node:http2";
-import { connect, type Socket } from "node:net";
+import { type ClientHttp2Session, type ClientHttp2Stream, constants, type Settings } from "node:http2";
+import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { ServerReflectionRequestSchema } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
-import { ask, createWorkspace, expectError, expectSuccess, sendBytes } from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
-import { callHeaders, grpcStatusOf, prefixed, resetCalls } from "./bare-grpc.js";
+import {
+  callHeaders,
+  grpcFrame,
+  grpcStatusOf,
+  openSession as openPlainSession,
+} from "../../support/clients/grpc-streams.js";
+import { expectError, expectSuccess, send, sendBytes } from "../../support/clients/http-requests.js";
+import { resetCalls } from "../../support/clients/http2-frames.js";
+import { closed } from "../../support/clients/sockets.js";
+import { openTestSession, openTestSocket } from "../../support/clients/test-connections.js";
+import { openFileService } from "../../support/file-service.js";
 
 /** The standard limits with shorter timeouts. */
 const limits = {
@@ -31,7 +33,7 @@ const limits = {
 const rpc = "/latchkey.v1.KeysService/ListKeys";
 const reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 /** Requests the descriptor of KeysService, whose response is many times as large. */
-const reflectionRequest = prefixed(
+const reflectionRequest = grpcFrame(
   Buffer.from(
     toBinary(
       ServerReflectionRequestSchema,
@@ -42,25 +44,19 @@ const reflectionRequest = prefixed(
   ),
 );
 
-let app: TestApp;
-let key: string;
-beforeAll(async () => {
-  app = await openTestApp({ limits });
-  key = (await createWorkspace(app.httpUrl)).key;
-});
-afterAll(() => app.close());
+const { app, key } = await openFileService({ limits });
 
 // Other clients are served after each misuse.
 afterEach(async () => {
-  expectSuccess(await ask(app.httpUrl, "/v1/keys.listKeys", { key }));
+  expectSuccess(await send(app.httpUrl, "/v1/keys.listKeys", { key }));
   const { stream } = openStream({});
-  expect(await grpcStatusOf(stream.end(prefixed(Buffer.alloc(0))))).toBe(status.OK);
+  expect(await grpcStatusOf(stream.end(grpcFrame(Buffer.alloc(0))))).toBe(status.OK);
 });
 
 describe("the HTTP port", () => {
   it("refuses more headers than its limit, wherever the credential is among them", async () => {
     const many = Object.fromEntries(Array.from({ length: 100 }, (_, index) => [`x-${index}`, "1"]));
-    const response = await ask(app.httpUrl, "/v1/keys.listKeys", { key, headers: many });
+    const response = await send(app.httpUrl, "/v1/keys.listKeys", { key, headers: many });
     expect(expectError(response, 413, "application/payload_too_large").detail).toContain("90 headers");
   });
 
@@ -101,9 +97,9 @@ describe("the HTTP port", () => {
   it("refuses compressed bodies before it decompresses them", async () => {
     const bomb = gzipSync(Buffer.alloc(50 * 2 ** 20));
     const headers = { "content-type": "application/json", "content-encoding": "gzip" };
-    const response = await ask(app.httpUrl, "/v1/keys.listKeys", { key, headers, body: bomb });
+    const response = await send(app.httpUrl, "/v1/keys.listKeys", { key, headers, body: bomb });
     expectError(response, 415, "application/unsupported_media_type");
-    const overConnect = await ask(app.httpUrl, rpc, { key, headers, body: bomb });
+    const overConnect = await send(app.httpUrl, rpc, { key, headers, body: bomb });
     expect([overConnect.status, JSON.parse(overConnect.text).code]).toEqual([501, "unimplemented"]);
   });
 });
@@ -126,27 +122,43 @@ describe("the gRPC port", () => {
 
   it("ends a call whose message never ends with DEADLINE_EXCEEDED", async () => {
     const { stream } = openStream({});
-    const message = prefixed(Buffer.alloc(1_000));
+    const message = grpcFrame(Buffer.alloc(1_000));
     stream.write(message.subarray(0, 10));
     const dripped = setInterval(() => stream.write("x"), 100);
     onTestFinished(() => clearInterval(dripped));
     expect(await grpcStatusOf(stream)).toBe(status.DEADLINE_EXCEEDED);
   });
 
-  it.each([
-    ["a reflection stream with a request", { ":path": reflection }, reflectionRequest],
-    ["a call whose deadline has passed", { "grpc-timeout": "100m" }, undefined],
-    ["a call with an invalid deadline", { "grpc-timeout": "soon" }, undefined],
-    ["a call whose message is too large", {}, Buffer.from([0, 0x7f, 0xff, 0xff, 0xff])],
-    ["a call of an unknown method", { ":path": "/nonsense" }, undefined],
-  ])("ends %s that its client leaves open", async (_what, headers, begin) => {
-    const { stream } = openStream(headers);
-    stream.on("error", () => {});
-    if (begin) stream.write(begin);
-    const responded = once(stream, "response");
-    stream.resume();
-    await once(stream, "close");
-    await responded;
+  describe("a call that its client leaves open", () => {
+    const calls: readonly (readonly [what: string, headers: Record<string, string>, begin: Buffer | undefined])[] = [
+      ["a reflection stream with a request", { ":path": reflection }, reflectionRequest],
+      ["a call whose deadline has passed", { "grpc-timeout": "100m" }, undefined],
+      ["a call with an invalid deadline", { "grpc-timeout": "soon" }, undefined],
+      ["a call whose message is too large", {}, Buffer.from([0, 0x7f, 0xff, 0xff, 0xff])],
+      ["a call of an unknown method", { ":path": "/nonsense" }, undefined],
+    ];
+    const sessions: ClientHttp2Session[] = [];
+    const endings = new Map<string, Promise<unknown>>();
+
+    // They begin together, because each of them ends only after a timeout.
+    beforeAll(() => {
+      for (const [what, headers, begin] of calls) {
+        const session = openPlainSession(app.grpcAddress);
+        sessions.push(session);
+        const stream = session.request(headersOf(headers)).on("error", () => {});
+        if (begin) stream.write(begin);
+        const ending = Promise.all([once(stream, "response"), once(stream.resume(), "close")]);
+        ending.catch(() => {}); // reported by its test
+        endings.set(what, ending);
+      }
+    });
+    afterAll(() => {
+      for (const session of sessions) session.destroy();
+    });
+
+    it.each(calls)("is ended: %s", async (what) => {
+      await endings.get(what);
+    });
   });
 
   it("ends calls whose responses are not read, but no Health.Watch stream", async () => {
@@ -154,7 +166,7 @@ describe("the gRPC port", () => {
     const unread = session.request(headersOf({ ":path": reflection }));
     unread.end(reflectionRequest);
     const { stream: watching } = openStream({ ":path": "/grpc.health.v1.Health/Watch" });
-    watching.end(prefixed(Buffer.alloc(0))).resume();
+    watching.end(grpcFrame(Buffer.alloc(0))).resume();
     await once(unread, "close");
     expect(unread.rstCode).toBe(constants.NGHTTP2_CANCEL);
     expect(watching.closed).toBe(false);
@@ -163,7 +175,7 @@ describe("the gRPC port", () => {
   it("limits the memory of unfinished messages per connection, and accepts calls after its release", async () => {
     const session = openSession();
     await once(session, "remoteSettings");
-    const unfinished = prefixed(Buffer.alloc(128 * 1024)).subarray(0, -1);
+    const unfinished = grpcFrame(Buffer.alloc(128 * 1024)).subarray(0, -1);
     const statuses = Array.from({ length: 32 }, () => {
       const stream = session.request(headersOf({}));
       stream.write(unfinished);
@@ -174,7 +186,7 @@ describe("the gRPC port", () => {
     expect(ended.filter((each) => each === status.UNAVAILABLE).length).toBeGreaterThan(0);
     expect(ended.filter((each) => each === status.DEADLINE_EXCEEDED).length).toBeGreaterThan(0);
     const another = session.request(headersOf({}));
-    expect(await grpcStatusOf(another.end(prefixed(Buffer.alloc(0))))).toBe(status.OK);
+    expect(await grpcStatusOf(another.end(grpcFrame(Buffer.alloc(0))))).toBe(status.OK);
   });
 
   it.each([
@@ -201,7 +213,7 @@ describe("the gRPC port", () => {
       for (const stream of streams) stream.close(constants.NGHTTP2_CANCEL);
       await expect.poll(() => session.destroyed, { timeout: 5_000 }).toBe(true);
     }
-    expect(await grpcStatusOf(other.request(headersOf({})).end(prefixed(Buffer.alloc(0))))).toBe(status.OK);
+    expect(await grpcStatusOf(other.request(headersOf({})).end(grpcFrame(Buffer.alloc(0))))).toBe(status.OK);
   });
 
   it("allows any number of cancellations of calls that the client has waited for", async () => {
@@ -214,7 +226,7 @@ describe("the gRPC port", () => {
       await Promise.all(streams.map((stream) => stream.destroyed || once(stream, "close")));
     }
     const another = session.request(headersOf({}));
-    expect(await grpcStatusOf(another.end(prefixed(Buffer.alloc(0))))).toBe(status.OK);
+    expect(await grpcStatusOf(another.end(grpcFrame(Buffer.alloc(0))))).toBe(status.OK);
   });
 
   it("allows occasional cancellations", async () => {
@@ -222,17 +234,12 @@ describe("the gRPC port", () => {
     stream.close(constants.NGHTTP2_CANCEL);
     await once(stream, "close");
     const another = session.request(headersOf({}));
-    expect(await grpcStatusOf(another.end(prefixed(Buffer.alloc(0))))).toBe(status.OK);
+    expect(await grpcStatusOf(another.end(grpcFrame(Buffer.alloc(0))))).toBe(status.OK);
   });
 });
 
 function openSocket(url: string): Socket {
-  const { hostname, port } = new URL(url);
-  const socket = connect(Number(port), hostname);
-  socket.on("error", () => {});
-  socket.resume();
-  onTestFinished(() => void socket.destroy());
-  return socket;
+  return openTestSocket(url).resume();
 }
 
 /** Sends a byte every 100 ms. */
@@ -242,15 +249,8 @@ function dripping(socket: Socket, byte: string): Socket {
   return socket;
 }
 
-async function closed(socket: Socket): Promise<void> {
-  if (!socket.closed) await once(socket, "close");
-}
-
-function openSession(settings: Settings = {}): ClientHttp2Session {
-  const session = connectHttp2(`http://${app.grpcAddress}`, { settings });
-  session.on("error", () => {});
-  onTestFinished(() => session.destroy());
-  return session;
+function openSession(settings?: Settings): ClientHttp2Session {
+  return openTestSession(app.grpcAddress, settings);
 }
 
 function openStream(headers: Record<string, string>): { session: ClientHttp2Session; stream: ClientHttp2Stream } {

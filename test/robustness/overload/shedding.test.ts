@@ -5,33 +5,30 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
-import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
+import { type Client, type ServiceError, status } from "@grpc/grpc-js";
+import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
 import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../../gen/grpc/health/v1/health_pb.js";
 import { KeysService } from "../../../gen/latchkey/v1/keys_service_pb.js";
 import { createLog } from "../../../src/observe/log.js";
-import { ask, createWorkspace, expectError, expectSuccess } from "../../support/clients/http-requests.js";
-import { openTestApp, type TestApp } from "../../support/harness.js";
+import { callUnary, openGrpcJs } from "../../support/clients/grpc-js.js";
+import { callHeaders, grpcStatusOf } from "../../support/clients/grpc-streams.js";
+import { headersOf } from "../../support/clients/headers.js";
+import { expectError, expectSuccess, send } from "../../support/clients/http-requests.js";
+import { openFileService } from "../../support/file-service.js";
+import { openTestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
-import { callHeaders, grpcStatusOf } from "./bare-grpc.js";
 
 /** A service that behaves as overloaded while `busy` is set. */
-let app: TestApp;
 let busy = false;
-let key: string;
 const lines: { msg: string; bottleneck?: string; code?: string }[] = [];
 
-beforeAll(async () => {
-  app = await openTestApp({
-    metricsPort: 0,
-    guard: { accepts: () => !busy },
-    log: createLog("info", { destination: { write: (line) => lines.push(JSON.parse(line)) } }),
-  });
-  key = (await createWorkspace(app.httpUrl)).key;
+const { app, key } = await openFileService({
+  metricsPort: 0,
+  guard: { accepts: () => !busy },
+  log: createLog("info", { destination: { write: (line) => lines.push(JSON.parse(line)) } }),
 });
-afterAll(() => app.close());
 beforeEach(() => {
   busy = true;
   return () => {
@@ -41,7 +38,7 @@ beforeEach(() => {
 
 describe("load shedding: a call that arrives while the process is overloaded", () => {
   it("gets 503 with the error envelope and Retry-After over HTTP; the connection can be reused", async () => {
-    const response = await ask(app.httpUrl, "/v1/keys.listKeys", { key });
+    const response = await send(app.httpUrl, "/v1/keys.listKeys", { key });
     const { detail } = expectError(response, 503, "application/service_unavailable");
     expect(detail).toContain("did not process this request");
     expect(response.headers["retry-after"]).toMatch(/^\d+$/);
@@ -51,27 +48,27 @@ describe("load shedding: a call that arrives while the process is overloaded", (
     expect([first.status, first.headers.get("connection")]).toEqual([503, "keep-alive"]);
     await first.arrayBuffer();
     busy = false;
-    expectSuccess(await ask(app.httpUrl, "/v1/keys.listKeys", { key }));
+    expectSuccess(await send(app.httpUrl, "/v1/keys.listKeys", { key }));
   });
 
   it("gets a response without a body to HEAD, and the next response on the connection is intact", async () => {
     const socket = openSocket(Number(new URL(app.httpUrl).port), "127.0.0.1").setEncoding("latin1");
     onTestFinished(() => void socket.destroy());
-    const ask = (method: string) => socket.write(`${method} /v1/keys.listKeys HTTP/1.1\r\nhost: a\r\n\r\n`);
+    const send = (method: string) => socket.write(`${method} /v1/keys.listKeys HTTP/1.1\r\nhost: a\r\n\r\n`);
     let received = "";
     socket.on("data", (text: string) => {
       received += text;
     });
-    ask("HEAD");
+    send("HEAD");
     await expect.poll(() => received).toMatch(/^HTTP\/1\.1 503 .*\r\n\r\n$/s);
     const first = received.length;
-    ask("GET");
+    send("GET");
     await expect.poll(() => received.slice(first)).toMatch(/^HTTP\/1\.1 503 .*\r\n\r\n\{.*\}$/s);
   });
 
   it("gets the same response for any credential, because it is shed before authentication", async () => {
     const responses = await Promise.all(
-      [undefined, "nonsense", key].map((key) => ask(app.httpUrl, "/v1/keys.listKeys", { ...(key && { key }) })),
+      [undefined, "nonsense", key].map((key) => send(app.httpUrl, "/v1/keys.listKeys", { ...(key && { key }) })),
     );
     const texts = responses.map(({ text }) => text.replace(/req_\w+/, ""));
     expect(new Set(texts).size).toBe(1);
@@ -90,7 +87,7 @@ describe("load shedding: a call that arrives while the process is overloaded", (
   );
 
   it("is UNAVAILABLE for grpc-js, each with its own request id", async () => {
-    const client = new Client(app.grpcAddress, credentials.createInsecure());
+    const client = openGrpcJs(app.grpcAddress);
     const errors = await Promise.all([1, 2, 3].map(() => errorOfGrpcJs(client)));
     client.close();
     expect(errors.map(({ code }) => code)).toEqual(Array(3).fill(status.UNAVAILABLE));
@@ -117,7 +114,7 @@ describe("load shedding: a call that arrives while the process is overloaded", (
   it("is counted but not logged; the start of the overload is logged", async () => {
     const before = await shedSoFar();
     const calls = lines.filter(({ msg }) => msg === "call").length;
-    for (let call = 0; call < 3; call++) await ask(app.httpUrl, "/v1/keys.listKeys", { key });
+    for (let call = 0; call < 3; call++) await send(app.httpUrl, "/v1/keys.listKeys", { key });
     await errorOf(transports()["Connect"] as Transport);
     expect((await shedSoFar()) - before).toBe(4);
     expect(lines.filter(({ msg }) => msg === "call")).toHaveLength(calls);
@@ -149,7 +146,7 @@ it("during graceful shutdown, a shed response is the last on its connection, whi
 
 describe("health checks are answered during overload", () => {
   it.each(["/livez", "/readyz", "/v2/liveness", "/livez?from=a-probe"])("%s", async (path) => {
-    expectSuccess(await ask(app.httpUrl, path, { method: "GET" }));
+    expectSuccess(await send(app.httpUrl, path, { method: "GET" }));
   });
 
   it("over gRPC", async () => {
@@ -205,15 +202,9 @@ async function errorOf(transport: Transport): Promise<ConnectError> {
   );
 }
 
-function errorOfGrpcJs(client: Client): Promise<ServiceError> {
-  const asIs = (bytes: Buffer) => bytes;
-  const metadata = new Metadata();
-  metadata.set("authorization", `Bearer ${key}`);
-  return new Promise((resolve, reject) => {
-    client.makeUnaryRequest("/latchkey.v1.KeysService/ListKeys", asIs, asIs, Buffer.alloc(0), metadata, (error) =>
-      error ? resolve(error) : reject(new Error("it was served")),
-    );
-  });
+async function errorOfGrpcJs(client: Client): Promise<ServiceError> {
+  const { error } = await callUnary(client, "/latchkey.v1.KeysService/ListKeys", headersOf(key));
+  return error ?? expect.unreachable("it was served");
 }
 
 async function shedSoFar(): Promise<number> {

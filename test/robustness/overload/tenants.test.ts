@@ -3,11 +3,11 @@ import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { mintSecret } from "../../../src/keys/secret.js";
-import type { OperationName } from "../../contract/operations.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
+import { type Fields, openUnchecked, type UncheckedClient } from "../../support/clients/unchecked.js";
 import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
-import { openConnect, openGrpc, openHttp, type ProtocolClient } from "../soak/protocol-clients.js";
+import type { OperationName } from "../../support/operations.js";
 
 interface Tenant {
   readonly workspaceId: string;
@@ -18,14 +18,14 @@ let app: TestApp;
 let sql: postgres.Sql;
 let attacker: Tenant;
 let other: Tenant;
-let protocols: readonly ProtocolClient[];
+let protocols: readonly UncheckedClient[];
 
 beforeAll(async () => {
   // The clients run in this process, too, so the service must not shed calls because of its CPU load.
   app = await openTestApp({ metricsPort: 0, guard: { accepts: () => true } });
   sql = openSql(app.databaseUrl, { max: 2, onnotice: () => {} });
   [attacker, other] = await Promise.all([createWorkspace(app.httpUrl), createWorkspace(app.httpUrl)]);
-  protocols = [openHttp(app.httpUrl), openGrpc(`http://${app.grpcAddress}`), openConnect(app.httpUrl)];
+  protocols = openClients();
 });
 afterAll(async () => {
   for (const protocol of protocols) protocol.close();
@@ -42,14 +42,19 @@ const minMs = 150;
 /** How many calls the attacker has in flight over each protocol. */
 const inFlightPerProtocol = 8;
 
-async function succeed(protocol: ProtocolClient, operation: OperationName, credential: string, request: object) {
-  const result = await protocol.call(operation, credential, request);
-  if ("failed" in result) throw new Error(`${operation} over ${protocol.name}: ${result.failed} (${result.detail})`);
-  return result.fields as Record<string, string>;
+/** A client of each protocol. */
+function openClients(): UncheckedClient[] {
+  return (["HTTP", "gRPC by connect-node", "Connect"] as const).map((kind) => openUnchecked(kind, app));
+}
+
+async function succeed(protocol: UncheckedClient, operation: OperationName, credential: string, request: Fields) {
+  const outcome = await protocol.call(operation, credential, request);
+  if (outcome.kind !== "success") throw new Error(`${operation} over ${protocol.name}: ${JSON.stringify(outcome)}`);
+  return outcome.data as Record<string, string>;
 }
 
 async function makeKey({ key }: Tenant): Promise<string> {
-  const { keyId } = await succeed(protocols[0] as ProtocolClient, "createKey", key, {});
+  const { keyId } = await succeed(protocols[0] as UncheckedClient, "createKey", key, {});
   return keyId as string;
 }
 
@@ -71,7 +76,7 @@ async function lockKey(keyId: string): Promise<() => Promise<void>> {
 
 /** Starts the most expensive calls of a tenant. Resolves when they occupy all connections that it can get. */
 async function attack(lockedId: string): Promise<() => Promise<void>> {
-  const expensive: readonly [OperationName, () => object][] = [
+  const expensive: readonly [OperationName, () => Fields][] = [
     ["updateKey", () => ({ keyId: lockedId, name: "waits" })],
     ["updateKey", () => ({ keyId: lockedId, enabled: false })],
     ["deleteKey", () => ({ keyId: lockedId })],
@@ -79,7 +84,7 @@ async function attack(lockedId: string): Promise<() => Promise<void>> {
     ["verifyKey", () => ({ key: mintSecret().plaintext })],
   ];
   let stopped = false;
-  const callRepeatedly = async (protocol: ProtocolClient, first: number) => {
+  const callRepeatedly = async (protocol: UncheckedClient, first: number) => {
     for (let index = first; !stopped; index++) {
       const [operation, request] = expensive[index % expensive.length] ?? [];
       if (operation !== undefined) await protocol.call(operation, attacker.key, request?.() ?? {});
@@ -102,7 +107,7 @@ async function attack(lockedId: string): Promise<() => Promise<void>> {
 /** Measures the calls that must keep working, by operation and protocol. */
 async function measure(rounds: number): Promise<Map<string, number[]>> {
   const times = new Map<string, number[]>();
-  const timed = async (protocol: ProtocolClient, operation: OperationName, credential: string, request: object) => {
+  const timed = async (protocol: UncheckedClient, operation: OperationName, credential: string, request: Fields) => {
     const startedAt = performance.now();
     await succeed(protocol, operation, credential, request);
     const name = `${operation} over ${protocol.name}`;
@@ -150,7 +155,7 @@ describe("tenant isolation: while one tenant sends expensive calls", () => {
   }, 120_000);
 
   it("its locked key row does not delay revocations of another tenant's keys used at the same time", async () => {
-    const protocol = protocols[0] as ProtocolClient;
+    const protocol = protocols[0] as UncheckedClient;
     // The other tenant's keys are older, so the update of the last-used times locks them first.
     const others = await Promise.all(Array.from({ length: 4 }, () => succeed(protocol, "createKey", other.key, {})));
     const locked = await succeed(protocol, "createKey", attacker.key, {});
@@ -180,39 +185,39 @@ describe("tenant isolation: while one tenant sends expensive calls", () => {
 });
 
 it("a thousand calls with unknown keys do not cause refusals of callers whose keys are not cached", async () => {
-  const [protocol] = protocols as [ProtocolClient];
+  const [protocol] = protocols as [UncheckedClient];
   const created = await Promise.all(
     Array.from({ length: 9 }, () => succeed(protocol, "createKey", other.key, { scopes: ["keys.read"] })),
   );
-  const unknownClients = [openHttp(app.httpUrl), openGrpc(`http://${app.grpcAddress}`), openConnect(app.httpUrl)];
+  const unknownClients = openClients();
   onTestFinished(() => {
     for (const client of unknownClients) client.close();
   });
   const outcomes = new Map<string, number>();
   let remaining = 1_000;
-  const flood = async (client: ProtocolClient) => {
+  const flood = async (client: UncheckedClient) => {
     while (remaining-- > 0) {
-      const result = await client.call("listKeys", mintSecret().plaintext, {});
-      const outcome = "failed" in result ? result.failed : "OK";
-      outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
+      const outcome = await client.call("listKeys", mintSecret().plaintext, {});
+      const result = outcome.kind === "refused" ? outcome.code : outcome.kind;
+      outcomes.set(result, (outcomes.get(result) ?? 0) + 1);
     }
   };
   const flooding = Promise.all(unknownClients.flatMap((client) => Array.from({ length: 25 }, () => flood(client))));
   for (const [index, { key }] of created.entries()) {
-    await succeed(protocols[index % protocols.length] as ProtocolClient, "listKeys", key as string, {});
+    await succeed(protocols[index % protocols.length] as UncheckedClient, "listKeys", key as string, {});
   }
   await flooding;
-  expect([...outcomes]).toEqual([["Unauthenticated", 1_000]]);
+  expect([...outcomes]).toEqual([["key_not_found", 1_000]]);
 }, 120_000);
 
 it("a stolen key that sends revocations continuously does not prevent its owner from revoking it", async () => {
-  const [protocol] = protocols as [ProtocolClient];
+  const [protocol] = protocols as [UncheckedClient];
   const stolen = await succeed(protocol, "createKey", other.key, { scopes: ["keys.update", "keys.read"] });
   const lockedId = await makeKey(other);
   const others = await Promise.all(Array.from({ length: 40 }, () => makeKey(other)));
   const release = await lockKey(lockedId);
   const revoke = (keyId: string, place: number) =>
-    (protocols[place % protocols.length] as ProtocolClient).call("updateKey", stolen["key"] as string, {
+    (protocols[place % protocols.length] as UncheckedClient).call("updateKey", stolen["key"] as string, {
       keyId,
       permissions: ["less"],
     });

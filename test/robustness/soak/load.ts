@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { get, type IncomingMessage } from "node:http";
-import type { OperationName } from "../../contract/operations.js";
+import { type Fields, openUnchecked, type UncheckedClient } from "../../support/clients/unchecked.js";
+import type { OperationName } from "../../support/operations.js";
 import type { Random } from "../../verification/faults/random.js";
-import { openConnect, openGrpc, openHttp, type ProtocolClient } from "./protocol-clients.js";
 import type { Fixture } from "./scene.js";
 import type { SoakedService } from "./service.js";
 
@@ -26,6 +26,9 @@ export interface Load {
   stop(): Promise<void>;
 }
 
+/** The kinds of clients, which take turns. */
+const clientKinds = ["HTTP", "gRPC by connect-node", "Connect"] as const;
+
 /** The number of concurrent clients. */
 const concurrency = 12;
 
@@ -48,35 +51,31 @@ export function startLoad(service: SoakedService, fixture: Fixture, random: Rand
   };
   const load = { tally, faultActive: false, stop };
   let stopped = false;
-  const openClients = [
-    () => openHttp(service.httpUrl),
-    () => openGrpc(service.grpcUrl),
-    () => openConnect(service.httpUrl),
-  ];
 
   /** Makes one call. Returns undefined after an expected error. An unexpected error aborts the scenario. */
   async function call(
-    protocol: ProtocolClient,
+    client: UncheckedClient,
     operation: OperationName,
     credential: string,
-    request: object,
+    request: Fields,
     expected: readonly string[] = [],
     signal?: AbortSignal,
   ): Promise<Record<string, string> | undefined> {
-    const result = await protocol.call(operation, credential, request, signal);
+    const outcome = await client.call(operation, credential, request, { ...(signal && { signal }) });
     tally.calls += 1;
-    add(tally.byProtocol, protocol.name);
+    add(tally.byProtocol, client.name);
     add(tally.byOperation, operation);
-    if ("fields" in result) return result.fields as Record<string, string>;
-    if (expected.includes(result.failed)) return undefined;
-    if (load.faultActive && /^(Unavailable|DeadlineExceeded)$/.test(result.failed)) tally.unavailable += 1;
-    else add(tally.unexpected, `${operation} over ${protocol.name}: ${result.failed} (${result.detail})`);
+    if (outcome.kind === "success") return outcome.data as Record<string, string>;
+    const result = outcome.kind === "refused" ? outcome.code : outcome.kind;
+    if (expected.includes(result)) return undefined;
+    if (load.faultActive && /^(service_unavailable|deadline_exceeded)$/.test(result)) tally.unavailable += 1;
+    else add(tally.unexpected, `${operation} over ${client.name}: ${JSON.stringify(outcome)}`);
     throw new ScenarioAborted();
   }
 
-  async function runScenario(protocol: ProtocolClient, spare: string, name: string): Promise<void> {
+  async function runScenario(client: UncheckedClient, spare: string, name: string): Promise<void> {
     const { key, operatorKey, workspaceId } = fixture;
-    const callByKey = (operation: OperationName, request: object) => call(protocol, operation, key, request);
+    const callByKey = (operation: OperationName, request: Fields) => call(client, operation, key, request);
     const identityId = (await callByKey("createIdentity", { externalId: name, meta: { plan: "pro" } }))?.["identityId"];
     await callByKey("getIdentity", { externalId: name });
     await callByKey("updateIdentity", { identityId, meta: { plan: "free" } });
@@ -88,61 +87,61 @@ export function startLoad(service: SoakedService, fixture: Fixture, random: Rand
     for (let times = 0; times < verifications; times++) await callByKey("verifyKey", { key: created?.["key"] });
     await callByKey("updateKey", { keyId: created?.["keyId"], name: "renamed" });
     const rerolled = await callByKey("rerollKey", { keyId: created?.["keyId"], expiration: 0 });
-    await makeRefusedCalls(protocol, created?.["key"] ?? "");
-    await makeAbortedCalls(protocol, identityId ?? "");
+    await makeRefusedCalls(client, created?.["key"] ?? "");
+    await makeAbortedCalls(client, identityId ?? "");
     for (const one of [created, rerolled]) await callByKey("deleteKey", { keyId: one?.["keyId"] });
     await callByKey("deleteIdentity", { identityId });
 
-    const callAsOperator = (operation: OperationName, request: object) =>
-      call(protocol, operation, operatorKey, request);
+    const callAsOperator = (operation: OperationName, request: Fields) => call(client, operation, operatorKey, request);
     await callAsOperator("disableWorkspace", { workspaceId: spare, reason: "OWNER_REQUEST" });
     await callAsOperator("getWorkspace", { workspaceId: spare });
     await callAsOperator("enableWorkspace", { workspaceId: spare });
     await callAsOperator("listWorkspaces", { limit: 5 });
     const root = await callAsOperator("createRootKey", { workspaceId: spare });
-    await call(protocol, "deleteKey", root?.["key"] ?? "", { keyId: root?.["keyId"] });
+    await call(client, "deleteKey", root?.["key"] ?? "", { keyId: root?.["keyId"] });
     await callAsOperator("listAuditEvents", { workspaceId, limit: 5 });
     // A workspace cannot be deleted.
     if (random.chance(0.02)) await callAsOperator("createWorkspace", { name: "soak" });
   }
 
-  async function makeRefusedCalls(protocol: ProtocolClient, other: string): Promise<void> {
-    await call(protocol, "listKeys", "", {}, ["Unauthenticated"]);
-    await call(protocol, "listKeys", "lk_unknown", {}, ["Unauthenticated"]);
-    await call(protocol, "listKeys", other, {}, ["Unauthenticated", "PermissionDenied"]);
-    await call(protocol, "getKey", fixture.key, { keyId: "" }, ["InvalidArgument"]);
-    await call(protocol, "getIdentity", fixture.key, { externalId: "nobody" }, ["NotFound"]);
+  async function makeRefusedCalls(client: UncheckedClient, other: string): Promise<void> {
+    await call(client, "listKeys", "", {}, ["malformed"]);
+    await call(client, "listKeys", "lk_unknown", {}, ["malformed"]);
+    await call(client, "listKeys", other, {}, ["key_expired", "insufficient_permissions"]);
+    await call(client, "getKey", fixture.key, { keyId: "" }, ["invalid_input"]);
+    await call(client, "getIdentity", fixture.key, { externalId: "nobody" }, ["identity_not_found"]);
     tally.refused += 5;
   }
 
   /** Cancels calls before their response arrives. */
-  async function makeAbortedCalls(protocol: ProtocolClient, identityId: string): Promise<void> {
+  async function makeAbortedCalls(client: UncheckedClient, identityId: string): Promise<void> {
     for (const operation of ["listAuditEvents", "updateIdentity"] as const) {
       const request = operation === "updateIdentity" ? { identityId, meta: { n: random.between(0, 9) } } : {};
       const cancellation = new AbortController();
       setTimeout(() => cancellation.abort(), random.between(0, 20));
-      const result = await call(protocol, operation, fixture.key, request, ["Canceled"], cancellation.signal);
+      const result = await call(client, operation, fixture.key, request, ["cancelled"], cancellation.signal);
       if (result === undefined) tally.aborted += 1;
     }
   }
 
-  async function runRepeatedly(client: number): Promise<void> {
+  async function runRepeatedly(index: number): Promise<void> {
     const spare = await fixture.createWorkspace();
     for (let times = 0; !stopped; times++) {
-      const protocol = openClients[(client + times) % openClients.length]?.() as ProtocolClient;
+      const kind = clientKinds[(index + times) % clientKinds.length] as (typeof clientKinds)[number];
+      const client = openUnchecked(kind, service);
       try {
-        await runScenario(protocol, spare, `scenario_${client}_${times}`);
+        await runScenario(client, spare, `scenario_${index}_${times}`);
         await checkReadiness(service.httpUrl);
       } catch (error) {
         if (!(error instanceof ScenarioAborted)) throw error;
         await new Promise((next) => setTimeout(next, 100));
       } finally {
-        protocol.close();
+        client.close();
       }
     }
   }
 
-  const running = Promise.all(Array.from({ length: concurrency }, (_, client) => runRepeatedly(client)));
+  const running = Promise.all(Array.from({ length: concurrency }, (_, index) => runRepeatedly(index)));
   running.catch(() => {});
   async function stop(): Promise<void> {
     stopped = true;

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { openSql } from "../../../commands/open-sql.js";
-import { type OperationName, operations } from "../../contract/operations.js";
+import { type OperationName, operations } from "../../support/operations.js";
 import { openOwnPostgres } from "../../support/own-postgres.js";
 import { openProxy } from "../../support/proxy.js";
 import { createRandom } from "../../verification/faults/random.js";

@@ -2,7 +2,7 @@ import type postgres from "postgres";
 import { openSql } from "../../../commands/open-sql.js";
 import { mintId } from "../../../src/ids.js";
 import { mintSecret } from "../../../src/keys/secret.js";
-import { openHttp, type ProtocolClient } from "./protocol-clients.js";
+import { openUnchecked, type UncheckedClient } from "../../support/clients/unchecked.js";
 import type { SoakedService } from "./service.js";
 
 /** The workspace and the credentials that the calls use. */
@@ -15,12 +15,13 @@ export interface Fixture {
   createWorkspace(): Promise<string>;
 }
 
-export async function createFixture({ httpUrl, operatorKey }: SoakedService): Promise<Fixture> {
+export async function createFixture(service: SoakedService): Promise<Fixture> {
+  const { operatorKey } = service;
   const create = async () => {
-    const client = openHttp(httpUrl);
-    const result = await client.call("createWorkspace", operatorKey, { name: "soak" }).finally(client.close);
-    if ("failed" in result) throw new Error(`no workspace could be created: ${result.failed}`);
-    return result.fields as { workspaceId: string; key: string };
+    const client = openUnchecked("HTTP", service);
+    const outcome = await client.call("createWorkspace", operatorKey, { name: "soak" }).finally(client.close);
+    if (outcome.kind !== "success") throw new Error(`no workspace could be created: ${JSON.stringify(outcome)}`);
+    return outcome.data as { workspaceId: string; key: string };
   };
   return { ...(await create()), operatorKey, createWorkspace: async () => (await create()).workspaceId };
 }
@@ -37,7 +38,7 @@ const keyCount = 8_000;
 /** Fills the change log and the key cache. Otherwise they would fill for an hour and look like a leak. */
 export async function fillCaches(databaseUrl: string, service: SoakedService, fixture: Fixture): Promise<void> {
   const sql = openSql(databaseUrl, { max: 1, onnotice: () => {} });
-  const client = openHttp(service.httpUrl);
+  const client = openUnchecked("HTTP", service);
   try {
     await fillChanges(sql, service, fixture);
     await fillKeys(sql, client, fixture);
@@ -67,7 +68,7 @@ async function fillChanges(sql: postgres.Sql, service: SoakedService, { workspac
   }
 }
 
-async function fillKeys(sql: postgres.Sql, client: ProtocolClient, { workspaceId, key }: Fixture): Promise<void> {
+async function fillKeys(sql: postgres.Sql, client: UncheckedClient, { workspaceId, key }: Fixture): Promise<void> {
   const secrets = Array.from({ length: keyCount }, () => mintSecret());
   const ids = secrets.map(() => mintId("key"));
   await sql`

@@ -22,7 +22,7 @@ export interface ProcessSample {
 /** The built service in a separate process whose memory can be sampled. */
 export interface SoakedService {
   readonly httpUrl: string;
-  readonly grpcUrl: string;
+  readonly grpcAddress: string;
   readonly operatorKey: string;
   sample(): Promise<ProcessSample>;
   /** The sum of a metric over all labels that are not given. */
@@ -74,7 +74,7 @@ export async function startSoaked(databaseUrl: string, redisUrl: string, leak: L
   const metricsUrl = find("Metrics");
   return {
     httpUrl: find("HTTP/JSON, Connect"),
-    grpcUrl: `http://${find("gRPC")}`,
+    grpcAddress: find("gRPC"),
     operatorKey,
     async sample() {
       launched.child.send("sample");

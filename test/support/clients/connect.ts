@@ -3,11 +3,12 @@ import { ConnectError, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import { expect } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
-import { toRequestMessage } from "../../contract/messages.js";
-import { operationOf } from "../../contract/operations.js";
-import { requestIdForm, toRefusal } from "../../contract/outcome.js";
+import { operationOf } from "../operations.js";
 import { toSuccess } from "./grpc.js";
-import { headersOf, type ProtocolClient, type ProtocolName } from "./protocol-client.js";
+import { headersOf } from "./headers.js";
+import { toRequestMessage } from "./messages.js";
+import { requestIdForm, toRefusal } from "./outcome.js";
+import type { ProtocolClient, ProtocolName } from "./protocol-client.js";
 
 /** The Connect protocol, with a real Connect client that sends JSON, as browsers do. */
 export function openConnectClient(baseUrl: string): ProtocolClient {

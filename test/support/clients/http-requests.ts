@@ -1,9 +1,9 @@
 import { once } from "node:events";
 import { type IncomingHttpHeaders, type IncomingMessage, type OutgoingHttpHeaders, request } from "node:http";
-import { connect } from "node:net";
 import { expect } from "vitest";
 import { keep } from "../artifacts.js";
 import { operatorKey } from "../harness.js";
+import { openSocket, parseResponse } from "./sockets.js";
 
 /** A response of the HTTP port. */
 export interface HttpResponse {
@@ -15,7 +15,7 @@ export interface HttpResponse {
 }
 
 /** A request; without a body unless one is given. */
-export interface Asked {
+export interface HttpRequest {
   readonly method?: string;
   readonly key?: string;
   readonly headers?: OutgoingHttpHeaders;
@@ -26,8 +26,11 @@ export interface Asked {
 }
 
 /** Sends one request on a new connection. Unlike fetch it accepts any method, header and body. */
-export async function ask(origin: string, path: string, asked: Asked = {}): Promise<HttpResponse> {
-  const { method = "POST", key, headers, body, chunks } = asked;
+export async function send(
+  origin: string,
+  path: string,
+  { method = "POST", key, headers, body, chunks }: HttpRequest = {},
+): Promise<HttpResponse> {
   const outgoing = request(origin + path, {
     method,
     agent: false,
@@ -60,7 +63,7 @@ export function postText(
   key: string | undefined,
   body: string | Buffer,
 ): Promise<HttpResponse> {
-  return ask(origin, path, {
+  return send(origin, path, {
     ...(key !== undefined && { key }),
     headers: { "content-type": "application/json" },
     body,
@@ -69,15 +72,14 @@ export function postText(
 
 /** Writes bytes to a bare socket, and reads until the server closes it. */
 export async function sendBytes(origin: string, bytes: string | Buffer): Promise<HttpResponse> {
-  const { hostname, port } = new URL(origin);
-  const socket = connect(Number(port), hostname);
+  const socket = openSocket(origin);
   socket.setTimeout(5_000, () => socket.destroy(new Error("the server neither responded nor closed the connection")));
-  socket.on("error", () => {});
   socket.write(bytes);
   const received: Buffer[] = [];
   socket.on("data", (chunk) => received.push(chunk));
   await new Promise((resolve) => socket.once("close", resolve));
-  return recorded(parseAnswer(origin, Buffer.concat(received).toString()));
+  const { status, headers, body } = parseResponse(Buffer.concat(received));
+  return recorded({ origin, status, headers, text: body.toString() });
 }
 
 /** Records an error response for the secret scan. */
@@ -86,21 +88,8 @@ function recorded(response: HttpResponse): HttpResponse {
   return response;
 }
 
-/** Parses a raw HTTP/1.1 response. An empty one has the status 0. */
-function parseAnswer(origin: string, wire: string): HttpResponse {
-  const end = wire.indexOf("\r\n\r\n");
-  const [statusLine = "", ...lines] = wire.slice(0, Math.max(0, end)).split("\r\n");
-  const headers = Object.fromEntries(
-    lines.map((line) => {
-      const colon = line.indexOf(":");
-      return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()];
-    }),
-  );
-  return { origin, status: Number(statusLine.split(" ")[1] ?? 0), headers, text: wire.slice(end + 4) };
-}
-
 /** The error of one field, as the response reports it. */
-export interface ToldField {
+export interface FieldError {
   readonly location: string;
   readonly message: string;
 }
@@ -128,7 +117,7 @@ export function expectError(
   status: number,
   error: string,
   docsBase = response.origin,
-): { detail: string; errors: ToldField[] } {
+): { detail: string; errors: FieldError[] } {
   expect(response, response.text).toMatchObject({ status });
   expect(response.headers["content-type"]).toMatch(/^application\/json\b/);
   const body = JSON.parse(response.text);

@@ -1,8 +1,9 @@
 import { expect } from "vitest";
-import { type HttpRoute, operationOf } from "../../contract/operations.js";
-import { errorTable, type Outcome, requestIdForm, type Success } from "../../contract/outcome.js";
 import { keep } from "../artifacts.js";
-import { type CallerCredential, type HeaderLines, headersOf, type ProtocolClient } from "./protocol-client.js";
+import { type HttpRoute, operationOf } from "../operations.js";
+import { type CallerCredential, type HeaderLines, headersOf } from "./headers.js";
+import { errorTable, type Outcome, requestIdForm, type Success } from "./outcome.js";
+import type { ProtocolClient } from "./protocol-client.js";
 
 const typeForm = /^(http:\/\/127\.0\.0\.1:\d+)\/api-reference\/errors-v2\/service\/([a-z]+\/[a-z_]+)$/;
 
@@ -14,7 +15,7 @@ export function openHttpClient(httpUrl: string): ProtocolClient {
       const { routes, data } = operationOf(operation);
       const isList = data?.endsWith("s") ?? false;
       return sendRequest(httpUrl, routes[0], credential, request, headers).then((response) =>
-        readAnswer(response, isList),
+        readResponse(response, isList),
       );
     },
     close: () => {},
@@ -40,7 +41,7 @@ export function sendRequest(
 }
 
 /** Checks the exact envelope of a success or an error, and converts it. */
-export async function readAnswer(response: Response, isList: boolean): Promise<Outcome> {
+export async function readResponse(response: Response, isList: boolean): Promise<Outcome> {
   expect(response.headers.get("content-type")).toMatch(/^application\/json\b/);
   const text = await response.text();
   if (response.status !== 200) keep("refusals", text);

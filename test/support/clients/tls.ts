@@ -5,16 +5,11 @@ import { type ConnectionOptions, connect, type TLSSocket } from "node:tls";
 import { fromBinary } from "@bufbuild/protobuf";
 import { createClient, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
-import { Client, credentials, Metadata } from "@grpc/grpc-js";
-import { ListWorkspacesResponseSchema, WorkspacesService } from "../../../gen/latchkey/v1/workspaces_service_pb.js";
+import { WorkspacesService } from "../../../gen/latchkey/v1/workspaces_service_pb.js";
 import { operatorKey, type TestApp } from "../harness.js";
-
-/** A client's certificate and the CA that it trusts, in PEM format. */
-export interface Trust {
-  readonly ca: string;
-  readonly cert?: string;
-  readonly key?: string;
-}
+import { pathOf } from "../operations.js";
+import { callUnary, openGrpcJs, type Trust } from "./grpc-js.js";
+import { headersOf } from "./headers.js";
 
 /** One call with each kind of client, over TLS. Each resolves to the number of workspaces, or rejects. */
 export function callers({ httpUrl, grpcAddress }: TestApp, trust: Trust) {
@@ -41,25 +36,15 @@ async function callConnect(transport: Transport): Promise<number> {
   return workspaces.length;
 }
 
-async function callGrpcJs(address: string, { ca, cert, key }: Trust): Promise<number> {
-  const [root, chain, secret] = [ca, cert, key].map((pem) => (pem === undefined ? null : Buffer.from(pem)));
-  const client = new Client(address, credentials.createSsl(root, secret, chain));
-  const metadata = new Metadata();
-  metadata.set("authorization", headers.authorization);
-  const path = "/latchkey.v1.WorkspacesService/ListWorkspaces";
-  const asIs = (bytes: Buffer) => bytes;
-  try {
-    return await new Promise((resolve, reject) => {
-      client.makeUnaryRequest(path, asIs, asIs, Buffer.alloc(0), metadata, (error, bytes) =>
-        error ? reject(error) : resolve(fromBinary(ListWorkspacesResponseSchema, bytes ?? empty).workspaces.length),
-      );
-    });
-  } finally {
-    client.close();
-  }
+async function callGrpcJs(address: string, trust: Trust): Promise<number> {
+  const client = openGrpcJs(address, trust);
+  const { bytes, error } = await callUnary(client, pathOf(listWorkspaces), headersOf(operatorKey));
+  client.close();
+  if (error) throw error;
+  return fromBinary(listWorkspaces.output, bytes).workspaces.length;
 }
 
-const empty = new Uint8Array();
+const listWorkspaces = WorkspacesService.method.listWorkspaces;
 const headers = { authorization: `Bearer ${operatorKey}` };
 
 /** A bare TLS connection to either port. */

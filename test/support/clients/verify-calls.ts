@@ -1,13 +1,15 @@
-import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import { status } from "@grpc/grpc-js";
 import { expect, vi } from "vitest";
 import type { TestApp } from "../harness.js";
 import { operatorKey } from "../harness.js";
-import { ask, expectSuccess, type HttpResponse, post } from "./http-requests.js";
+import { callUnaryOnce } from "./grpc-js.js";
+import { headersOf } from "./headers.js";
+import { expectSuccess, type HttpResponse, post, send } from "./http-requests.js";
 
 /** Waits until the service uses its Redis. */
 export async function redisInUse(app: TestApp): Promise<void> {
   const inUse = async () => {
-    const readiness = expectSuccess(await ask(app.httpUrl, "/readyz", { method: "GET" }));
+    const readiness = expectSuccess(await send(app.httpUrl, "/readyz", { method: "GET" }));
     expect(readiness).toMatchObject({ redis: "in use" });
   };
   await vi.waitFor(inUse, { timeout: 10_000 });
@@ -19,15 +21,9 @@ export function listKeys(app: TestApp, key: string): Promise<HttpResponse> {
 }
 
 /** The same call over gRPC. Returns the name of its status. */
-export function listKeysGrpc(app: TestApp, key: string): Promise<string> {
-  const client = new Client(app.grpcAddress, credentials.createInsecure());
-  const metadata = new Metadata();
-  metadata.set("authorization", `Bearer ${key}`);
-  const bytes = (message: Buffer) => message;
-  return new Promise<string>((resolve) => {
-    const answered = (error: ServiceError | null) => resolve(status[error?.code ?? status.OK] ?? "");
-    client.makeUnaryRequest("/latchkey.v1.KeysService/ListKeys", bytes, bytes, Buffer.alloc(0), metadata, answered);
-  }).finally(() => client.close());
+export async function listKeysGrpc(app: TestApp, key: string): Promise<string> {
+  const { error } = await callUnaryOnce(app.grpcAddress, "/latchkey.v1.KeysService/ListKeys", headersOf(key));
+  return status[error?.code ?? status.OK] ?? "";
 }
 
 /** Disables a workspace, and waits for the response. */

@@ -1,24 +1,18 @@
 // Hand-written, because the clients of the other tests expose decoded messages, not the bytes and their order.
-import { Agent, request as httpRequest } from "node:http";
-import { connect as connectHttp2 } from "node:http2";
 import { fromBinary, fromJsonString, toBinary, toJsonString } from "@bufbuild/protobuf";
-import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { expect } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
-import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
-import { toRequestMessage } from "../../contract/messages.js";
-import type { HttpRoute } from "../../contract/operations.js";
-import { toRefusal } from "../../contract/outcome.js";
-import type { Rpc } from "../../contract/rpcs.js";
-import { readAnswer } from "./http.js";
+import { type HttpRoute, pathOf } from "../operations.js";
+import type { Rpc } from "../rpcs.js";
+import { grpcFrame } from "./grpc-streams.js";
+import { readResponse } from "./http.js";
+import { toRequestMessage } from "./messages.js";
+import { toRefusal } from "./outcome.js";
 import type { CallRequest } from "./protocol-client.js";
-
-/** A response as it was sent: headers, then trailers, in their order. */
-export interface WireResponse {
-  readonly status: number;
-  readonly headers: readonly (readonly [name: string, value: string])[];
-  readonly body: Buffer;
-}
+import { openRawClient, type SendOptions } from "./raw-client.js";
+import type { Headers } from "./raw-request.js";
+import type { RawResponse } from "./sockets.js";
+import { type ConnectDetail, findConnectDetail, findDetail, parseStatusDetails } from "./status-details.js";
 
 /** The outcome of a call: an error code, or a response message as JSON. */
 export type WireOutcome = { readonly code: string } | { readonly code: "ok"; readonly json: string };
@@ -27,9 +21,7 @@ export type WireOutcome = { readonly code: string } | { readonly code: "ok"; rea
 type Payload = Buffer | string;
 
 /** How to send a request other than all at once. */
-export interface SendOptions {
-  /** The headers are sent at once, the body when this resolves. */
-  readonly bodyAfter?: Promise<unknown>;
+export interface WireOptions extends SendOptions {
   /** Sent besides the headers of every request. */
   readonly headers?: Readonly<Record<string, string>>;
 }
@@ -42,9 +34,9 @@ export interface WireClient {
   write(request: CallRequest): Payload;
   /** A payload that no protocol can decode. */
   readonly garbage: Payload;
-  send(authorization: string | undefined, payload: Payload, how?: SendOptions): Promise<WireResponse>;
+  send(authorization: string | undefined, payload: Payload, options?: WireOptions): Promise<RawResponse>;
   /** Checks the form that all responses of this protocol have, and returns the outcome of the call. */
-  read(response: WireResponse): Promise<WireOutcome>;
+  read(response: RawResponse): Promise<WireOutcome>;
 }
 
 /** The ports of an application, with persistent connections. */
@@ -55,60 +47,29 @@ export interface Wire {
 }
 
 /** Connects to an application's ports. */
-export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddress: string }): Wire {
-  const agent = new Agent({ keepAlive: true, maxSockets: 8 });
-  const session = connectHttp2(`http://${grpcAddress}`);
+export function openWire(app: { httpUrl: string; grpcAddress: string }): Wire {
+  const client = openRawClient(app, 8);
 
   function overHttp(
-    method: string,
+    verb: string,
     path: string,
     type: string,
     authorization: string | undefined,
     body?: Buffer,
-    { bodyAfter, headers: more }: SendOptions = {},
+    { headers, ...options }: WireOptions = {},
   ) {
-    return new Promise<WireResponse>((resolve, reject) => {
-      const headers = {
-        ...more,
-        ...(authorization && { authorization }),
-        ...(body && { "content-type": type, "content-length": body.length }),
-      };
-      const outgoing = httpRequest(httpUrl + path, { method, agent, headers }, async (incoming) => {
-        const bytes = Buffer.concat(await incoming.toArray());
-        resolve({ status: incoming.statusCode ?? 0, headers: pairs(incoming.rawHeaders), body: bytes });
-      });
-      outgoing.on("error", reject);
-      if (bodyAfter === undefined) return void outgoing.end(body);
-      outgoing.flushHeaders();
-      void bodyAfter.then(() => outgoing.end(body));
-    });
+    const lines = linesOf({ ...headers, authorization, ...(body && { "content-type": type }) });
+    return client.send({ by: "http", verb, path, headers: lines, body: body ?? Buffer.alloc(0) }, options);
   }
 
   function overGrpc(
     path: string,
     authorization: string | undefined,
     message: Buffer,
-    { bodyAfter, headers: more }: SendOptions = {},
+    { headers, ...options }: WireOptions = {},
   ) {
-    return new Promise<WireResponse>((resolve, reject) => {
-      const stream = session.request({
-        ":method": "POST",
-        ":path": path,
-        "content-type": "application/grpc",
-        te: "trailers",
-        ...more,
-        ...(authorization && { authorization }),
-      });
-      const headers: (readonly [string, string])[] = [];
-      const body: Buffer[] = [];
-      // The third argument, which the types lack, has the headers in the order in which they arrived.
-      const take = (...[, , raw]: unknown[]) => void headers.push(...pairs(raw as string[]));
-      stream.on("response", take).on("trailers", take);
-      stream.on("data", (chunk: Buffer) => body.push(chunk)).on("error", reject);
-      stream.on("end", () => resolve({ status: 200, headers, body: Buffer.concat(body) }));
-      if (bodyAfter === undefined) return void stream.end(framed(message));
-      void bodyAfter.then(() => stream.end(framed(message)));
-    });
+    const lines = linesOf({ "content-type": "application/grpc", te: "trailers", ...headers, authorization });
+    return client.send({ by: "http2", path, headers: lines, body: grpcFrame(message) }, options);
   }
 
   function grpcClient({ method }: Rpc): WireClient {
@@ -117,7 +78,7 @@ export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddres
       isHttp: false,
       write: (request) => binary(method, request),
       garbage: noMessage,
-      send: (authorization, message, how) => overGrpc(pathOf(method), authorization, message as Buffer, how),
+      send: (authorization, message, options) => overGrpc(pathOf(method), authorization, message as Buffer, options),
       read: async (response) => readGrpc(method, response),
     };
   }
@@ -129,8 +90,8 @@ export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddres
       isHttp: false,
       write: (request) => binary(method, request),
       garbage: noMessage,
-      send: (authorization, message, how) =>
-        overHttp("POST", pathOf(method), type, authorization, framed(message as Buffer), how),
+      send: (authorization, message, options) =>
+        overHttp("POST", pathOf(method), type, authorization, grpcFrame(message as Buffer), options),
       read: async (response) => readGrpc(method, withTrailers(response)),
     };
   }
@@ -141,8 +102,8 @@ export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddres
       isHttp: true,
       write: (request) => Buffer.from(toJsonString(method.input, toRequestMessage(method.input, request))),
       garbage: noJson,
-      send: (authorization, body, how) =>
-        overHttp("POST", pathOf(method), "application/json", authorization, body as Buffer, how),
+      send: (authorization, body, options) =>
+        overHttp("POST", pathOf(method), "application/json", authorization, body as Buffer, options),
       read: async (response) => readConnect(method, response),
     };
   }
@@ -154,32 +115,26 @@ export function openWire({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddres
       isHttp: true,
       write: (request) => (byQuery ? queryOf(request) : Buffer.from(JSON.stringify(request))),
       garbage: byQuery ? "?nonsense=%00" : noJson,
-      send: (authorization, payload, how) =>
+      send: (authorization, payload, options) =>
         typeof payload === "string"
-          ? overHttp(verb, path + payload, "", authorization, undefined, how)
-          : overHttp(verb, path, "application/json", authorization, payload, how),
+          ? overHttp(verb, path + payload, "", authorization, undefined, options)
+          : overHttp(verb, path, "application/json", authorization, payload, options),
       read: readHttp,
     };
   }
 
   return {
     clientsFor: (rpc) => [grpcClient(rpc), grpcWebClient(rpc), connectClient(rpc), ...rpc.routes.map(routeClient)],
-    close() {
-      agent.destroy();
-      session.destroy();
-    },
+    close: () => client.close(),
   };
 }
 
 const noMessage = Buffer.of(0xff, 0xff, 0xff);
 const noJson = Buffer.from(`{"nonsense": `);
 
-function pairs(raw: readonly string[]): (readonly [string, string])[] {
-  return raw.flatMap((name, index) => (index % 2 === 0 ? [[name.toLowerCase(), raw[index + 1] ?? ""] as const] : []));
-}
-
-function pathOf(method: Rpc["method"]): string {
-  return `/${method.parent.typeName}/${method.name}`;
+/** The headers that have a value. */
+function linesOf(headers: Readonly<Record<string, string | undefined>>): Headers {
+  return Object.entries(headers).flatMap(([name, value]) => (value === undefined ? [] : [[name, value] as const]));
 }
 
 function binary({ input }: Rpc["method"], request: CallRequest): Buffer {
@@ -193,16 +148,9 @@ function queryOf(request: CallRequest): string {
   return query.size > 0 ? `?${query}` : "";
 }
 
-/** A gRPC frame: a flag, the length in four bytes, and the message. */
-function framed(message: Buffer): Buffer {
-  const header = Buffer.alloc(5);
-  header.writeUInt32BE(message.length, 1);
-  return Buffer.concat([header, message]);
-}
-
 /** gRPC-Web sends trailers as the last frame of the body, unless there are only trailers. */
-function withTrailers(response: WireResponse): WireResponse {
-  const { headers, body } = response;
+function withTrailers(response: RawResponse): RawResponse {
+  const { headerLines, body } = response;
   if (body.length === 0) return response;
   const end = 5 + body.readUInt32BE(1);
   const [first, rest] = body[0] === 0 ? [body.subarray(0, end), body.subarray(end)] : [Buffer.alloc(0), body];
@@ -212,31 +160,28 @@ function withTrailers(response: WireResponse): WireResponse {
     const colon = line.indexOf(":");
     return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()] as const;
   });
-  return { ...response, headers: [...headers, ...trailers], body: first };
+  return { ...response, headerLines: [...headerLines, ...trailers], body: first };
 }
 
 /** The value of a header. Repeated headers must have equal values. */
-export function headerOf({ headers }: WireResponse, name: string): string | undefined {
-  const values = new Set(headers.filter(([each]) => each === name).map(([, value]) => value));
+export function headerOf({ headerLines }: RawResponse, name: string): string | undefined {
+  const values = new Set(headerLines.filter(([each]) => each === name).map(([, value]) => value));
   expect(values.size, `different values of ${name}`).toBeLessThan(2);
   return [...values][0];
 }
 
-function readGrpc({ output }: Rpc["method"], response: WireResponse): WireOutcome {
+function readGrpc({ output }: Rpc["method"], response: RawResponse): WireOutcome {
   const grpcCode = Number(headerOf(response, "grpc-status"));
   if (grpcCode === 0) {
     return { code: "ok", json: toJsonString(output, fromBinary(output, response.body.subarray(5))) };
   }
-  const details = Buffer.from(headerOf(response, "grpc-status-details-bin") ?? "", "base64");
-  const status = fromBinary(StatusSchema, details);
+  const status = parseStatusDetails(headerOf(response, "grpc-status-details-bin") ?? "");
   expect(status.code).toBe(grpcCode);
-  const unpacked = <Schema extends typeof ErrorInfoSchema | typeof BadRequestSchema>(schema: Schema) =>
-    status.details.map((any) => anyUnpack(any, schema)).find((detail) => detail !== undefined);
   return toRefusal({
     grpcCode,
     message: status.message,
-    info: unpacked(ErrorInfoSchema),
-    badRequest: unpacked(BadRequestSchema),
+    info: findDetail(status, ErrorInfoSchema),
+    badRequest: findDetail(status, BadRequestSchema),
     requestId: headerOf(response, "x-request-id"),
   });
 }
@@ -252,30 +197,26 @@ const connectCodes: Readonly<Record<string, number>> = {
   unauthenticated: 16,
 };
 
-function readConnect({ output }: Rpc["method"], response: WireResponse): WireOutcome {
+function readConnect({ output }: Rpc["method"], response: RawResponse): WireOutcome {
   const text = response.body.toString();
   if (response.status === 200) return { code: "ok", json: toJsonString(output, fromJsonString(output, text)) };
   const { code, message, details } = JSON.parse(text) as {
     code: string;
     message: string;
-    details: { type: string; value: string }[];
-  };
-  const unpacked = <Schema extends typeof ErrorInfoSchema | typeof BadRequestSchema>(schema: Schema) => {
-    const found = details.find(({ type }) => type === schema.typeName);
-    return found && fromBinary(schema, Buffer.from(found.value, "base64"));
+    details: ConnectDetail[];
   };
   return toRefusal({
     grpcCode: connectCodes[code] ?? -1,
     message,
-    info: unpacked(ErrorInfoSchema),
-    badRequest: unpacked(BadRequestSchema),
+    info: findConnectDetail(details, ErrorInfoSchema),
+    badRequest: findConnectDetail(details, BadRequestSchema),
     requestId: headerOf(response, "x-request-id"),
   });
 }
 
-async function readHttp({ status, headers, body }: WireResponse): Promise<WireOutcome> {
+async function readHttp({ status, headerLines, body }: RawResponse): Promise<WireOutcome> {
   const text = body.toString();
-  const response = new Response(text, { status, headers: headers as [string, string][] });
-  const outcome = await readAnswer(response, text.includes(`"pagination":`));
+  const response = new Response(text, { status, headers: headerLines as [string, string][] });
+  const outcome = await readResponse(response, text.includes(`"pagination":`));
   return outcome.ok ? { code: "ok", json: JSON.stringify(outcome.data) } : outcome;
 }

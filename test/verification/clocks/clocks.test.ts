@@ -6,11 +6,11 @@ import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { project } from "../../../commands/project.js";
-import type { Answers } from "../../contract/answers.js";
-import type { OperationName } from "../../contract/operations.js";
 import { openProtocols, type ProtocolClients } from "../../support/clients/all.js";
 import type { CallRequest, ProtocolClient } from "../../support/clients/protocol-client.js";
 import { createDatabase, operatorKey } from "../../support/harness.js";
+import type { OperationName } from "../../support/operations.js";
+import type { ResponseData } from "../../support/responses.js";
 import { openReplica, type Replica } from "../faults/replica.js";
 
 /** A replica whose time of day may differ from the database's, which is also the test's own. */
@@ -33,7 +33,7 @@ const concurrency = 5;
 
 let database: Awaited<ReturnType<typeof createDatabase>>;
 let sql: postgres.Sql;
-let home: Answers["createWorkspace"];
+let home: ResponseData["createWorkspace"];
 let folder: string;
 const replicas = new Map<Offset, OffsetReplica>();
 const at = (offset: Offset) => replicas.get(offset) as OffsetReplica;
@@ -80,7 +80,7 @@ async function succeed<Name extends OperationName>(
 ) {
   const outcome = await protocol.call(name, credential, request);
   if (!outcome.ok) return expect.fail(`${name} was refused: ${outcome.code}: ${outcome.detail}`);
-  return outcome.data as Answers[Name];
+  return outcome.data as ResponseData[Name];
 }
 
 /** Both protocols of a replica. */

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Request } from "../../support/clients/low-cost/request.js";
 import { callsOf } from "./calls.js";
 import { checkCall } from "./checker.js";
 import type { Sender } from "./insisting.js";
-import type { Request } from "./request.js";
 import type { KeySubject, WorkspaceSubject } from "./subjects.js";
 import { recordViolations, type Tally } from "./tally.js";
 

@@ -1,7 +1,7 @@
 import { VerificationCode } from "../../../gen/latchkey/v1/keys_service_pb.js";
-import type { CallResult } from "./answer.js";
+import type { CallResult } from "../../support/clients/low-cost/client.js";
+import { prepare, type Request } from "../../support/clients/low-cost/request.js";
 import type { Observation } from "./checker.js";
-import { prepare, type Request } from "./request.js";
 import {
   type KeySubject,
   observationsOfCaller,

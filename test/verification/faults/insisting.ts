@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { CallResult } from "./answer.js";
+import type { CallResult } from "../../support/clients/low-cost/client.js";
+import { prepare, type Request } from "../../support/clients/low-cost/request.js";
 import type { Population } from "./population.js";
 import type { Random } from "./random.js";
-import { prepare, type Request } from "./request.js";
 import { grantsFor, type KeySubject, keySubject, type WorkspaceSubject } from "./subjects.js";
 import { add, type Tally } from "./tally.js";
 import type { ReplicaClients } from "./traffic.js";

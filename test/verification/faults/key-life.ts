@@ -1,7 +1,7 @@
+import { prepare, type Request } from "../../support/clients/low-cost/request.js";
 import { observationMs, pauseBetweenWrites, retryUntilAcknowledged } from "./life.js";
 import type { Population } from "./population.js";
 import type { Random } from "./random.js";
-import { prepare, type Request } from "./request.js";
 import { grantsFor, type KeySettings, type KeySubject, keySubject, type WorkspaceSubject } from "./subjects.js";
 import type { Writer } from "./writer.js";
 

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { createDelayedGrpc, delayedConnect, delayedHttp } from "../../support/clients/low-cost/delayed-body.js";
 import type { Call } from "./calls.js";
 import { checkCall } from "./checker.js";
-import { createDelayedGrpc, delayedConnect, delayedHttp } from "./late-senders.js";
 import type { Random } from "./random.js";
 import type { Replica } from "./replica.js";
 import { add, recordViolations, type Tally } from "./tally.js";

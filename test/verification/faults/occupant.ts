@@ -1,6 +1,6 @@
-import { openHttpClient } from "./http-client.js";
+import { openHttpClient } from "../../support/clients/low-cost/http.js";
+import { prepare } from "../../support/clients/low-cost/request.js";
 import type { Replica } from "./replica.js";
-import { prepare } from "./request.js";
 import { openSession } from "./session.js";
 import type { WorkspaceSubject } from "./subjects.js";
 import type { Writer } from "./writer.js";

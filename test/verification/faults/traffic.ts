@@ -1,9 +1,9 @@
-import type { ProtocolClient } from "./answer.js";
+import type { ProtocolClient } from "../../support/clients/low-cost/client.js";
+import { openConnectClient } from "../../support/clients/low-cost/connect.js";
+import { openGrpcClient } from "../../support/clients/low-cost/grpc.js";
+import { openHttpClient } from "../../support/clients/low-cost/http.js";
 import type { Call } from "./calls.js";
 import { checkCall } from "./checker.js";
-import { openConnectClient } from "./connect-client.js";
-import { openGrpcClient } from "./grpc-client.js";
-import { openHttpClient } from "./http-client.js";
 import type { Random } from "./random.js";
 import type { Replica } from "./replica.js";
 import { add, recordViolations, type Tally } from "./tally.js";

@@ -1,6 +1,6 @@
+import { prepare } from "../../support/clients/low-cost/request.js";
 import { pauseBetweenWrites, retryUntilAcknowledged } from "./life.js";
 import type { Population } from "./population.js";
-import { prepare } from "./request.js";
 import { type WorkspaceSubject, workspaceSubject } from "./subjects.js";
 import type { Writer } from "./writer.js";
 

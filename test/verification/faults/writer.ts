@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { CallResult } from "./answer.js";
+import type { CallResult } from "../../support/clients/low-cost/client.js";
+import type { Request } from "../../support/clients/low-cost/request.js";
 import type { Subject } from "./checker.js";
 import type { Random } from "./random.js";
-import type { Request } from "./request.js";
 import { add, type Tally } from "./tally.js";
 import type { ReplicaClients } from "./traffic.js";
 

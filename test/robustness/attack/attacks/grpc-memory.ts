@@ -3,12 +3,13 @@ import { gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { HealthCheckRequestSchema } from "../../../../gen/grpc/health/v1/health_pb.js";
 import { ServerReflectionRequestSchema } from "../../../../gen/grpc/reflection/v1/reflection_pb.js";
-import { callsWithMessage, oneByteEach, prefixed } from "../../overload/bare-grpc.js";
+import { grpcFrame, grpcStatusWithin, openStream } from "../../../support/clients/grpc-streams.js";
+import { callsWithMessage, oneByteEach } from "../../../support/clients/http2-frames.js";
+import { connectSocket } from "../../../support/clients/sockets.js";
 import { type Attack, outcomeOf } from "../attack.js";
 import { describe, startBystander, wasServed } from "../bystander.js";
-import { openSession, openStream, statusOf } from "../grpc-client.js";
 import { fillWithLargeKeys } from "../heavy-keys.js";
-import { openSocket } from "../sockets.js";
+import { openAttackSession } from "../site.js";
 import { measureAttack } from "./http-memory.js";
 
 const listKeys = "/latchkey.v1.KeysService/ListKeys";
@@ -21,11 +22,11 @@ export const compressedMessages: Attack = {
     const target = await context.start();
     const connections = 8;
     const message = gzipSync(Buffer.alloc(4 * 2 ** 20));
-    const compressed = prefixed(message);
+    const compressed = grpcFrame(message);
     compressed[0] = 1;
     let streams = 0;
     const flood = async () => {
-      const session = await openSession(context, target);
+      const session = await openAttackSession(context, target);
       for (let call = 0; call < 240; call++) {
         openStream(session, listKeys, unknownKey, { "grpc-encoding": "gzip" })?.end(compressed);
         streams += 1;
@@ -58,9 +59,9 @@ export const unreadGrpcLists: Attack = {
     return measureAttack(context, target, async () => {
       const connections = 4;
       for (let connection = 0; connection < connections; connection++) {
-        const session = await openSession(context, target, { initialWindowSize: 0 });
+        const session = await openAttackSession(context, target, { initialWindowSize: 0 });
         for (let call = 0; call < 200; call++) {
-          openStream(session, listKeys, tenant.key)?.end(prefixed(Buffer.alloc(0)));
+          openStream(session, listKeys, tenant.key)?.end(grpcFrame(Buffer.alloc(0)));
         }
       }
       await sleep(10_000);
@@ -88,7 +89,7 @@ export const oneByteFrames: Attack = {
       const frames = Buffer.concat(Array.from({ length: framesPerRound }, () => oneByteEach(streams)));
       await Promise.all(
         Array.from({ length: connections }, async () => {
-          const socket = await openSocket(target.grpcPort);
+          const socket = await connectSocket(target.grpcAddress);
           context.addCleanup(() => socket.destroy());
           socket.resume().write(callsWithMessage(streams, headers, 120_000));
           for (let round = 0; round < rounds && !socket.destroyed; round++) {
@@ -108,7 +109,7 @@ export const reflectionFlood: Attack = {
   title: "a client without a credential keeps the service busy with reflection requests on one stream",
   async run(context) {
     const target = await context.start();
-    const request = prefixed(
+    const request = grpcFrame(
       Buffer.from(
         toBinary(
           ServerReflectionRequestSchema,
@@ -123,7 +124,7 @@ export const reflectionFlood: Attack = {
     let received = 0;
     await Promise.all(
       Array.from({ length: 4 }, async () => {
-        const session = await openSession(context, target);
+        const session = await openAttackSession(context, target);
         const path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
         const stream = openStream(session, path, "");
         stream?.on("data", (bytes: Buffer) => {
@@ -150,12 +151,12 @@ export const watchFlood: Attack = {
   title: "a client without a credential opens any number of Health.Watch streams",
   async run(context) {
     const target = await context.start();
-    const request = prefixed(Buffer.from(toBinary(HealthCheckRequestSchema, create(HealthCheckRequestSchema))));
+    const request = grpcFrame(Buffer.from(toBinary(HealthCheckRequestSchema, create(HealthCheckRequestSchema))));
     const connections = 200;
     let open = 0;
     const { withstood, observed } = await measureAttack(context, target, async () => {
       for (let connection = 0; connection < connections; connection++) {
-        const session = await openSession(context, target);
+        const session = await openAttackSession(context, target);
         for (let call = 0; call < 240; call++) {
           const stream = openStream(session, "/grpc.health.v1.Health/Watch", "");
           if (stream === undefined) continue;
@@ -181,14 +182,14 @@ export const idleConnections: Attack = {
     const maxConnections = 50;
     const target = await context.start({ env: { MAX_CONNECTIONS: `${maxConnections}` } });
     const { key } = await target.createTenant();
-    const idle = await Promise.all(Array.from({ length: maxConnections }, () => openSession(context, target)));
-    const idleHttp = await Promise.all(Array.from({ length: maxConnections }, () => openSocket(target.httpPort)));
+    const idle = await Promise.all(Array.from({ length: maxConnections }, () => openAttackSession(context, target)));
+    const idleHttp = await Promise.all(Array.from({ length: maxConnections }, () => connectSocket(target.httpUrl)));
     context.addCleanup(() => idleHttp.forEach((socket) => void socket.destroy()));
     await sleep(500);
-    const session = await openSession(context, target);
+    const session = await openAttackSession(context, target);
     const stream = openStream(session, listKeys, key);
-    stream?.end(prefixed(Buffer.alloc(0)));
-    const grpcStatus = stream ? await statusOf(stream) : -1;
+    stream?.end(grpcFrame(Buffer.alloc(0)));
+    const grpcStatus = stream ? await grpcStatusWithin(stream) : Number.NaN;
     const httpStatus = await fetch(`${target.httpUrl}/livez`, { headers: { connection: "close" } }).then(
       ({ status }) => status,
       () => 0,

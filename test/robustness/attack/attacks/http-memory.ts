@@ -1,10 +1,10 @@
 import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { connectSocket, jsonHeaders, openSlowReader, postText, requestText } from "../../../support/clients/sockets.js";
 import { type Attack, type Outcome, outcomeOf } from "../attack.js";
 import { type Bystander, describe, startBystander, wasServed } from "../bystander.js";
 import { fillWithLargeKeys } from "../heavy-keys.js";
 import type { AttackContext } from "../site.js";
-import { jsonHeaders, openSlowReader, openSocket, postText, requestText } from "../sockets.js";
 import { maxAddedMb, type Target } from "../target.js";
 
 /** Measures memory and another tenant's calls while an attack runs. */
@@ -53,7 +53,7 @@ export const pipelinedPages: Attack = {
       const connections = 40;
       const requests = 1_000;
       const request = requestText("GET", "/api-reference/errors-v2/service", {});
-      const sockets = await Promise.all(Array.from({ length: connections }, () => openSlowReader(target.httpPort)));
+      const sockets = await Promise.all(Array.from({ length: connections }, () => openSlowReader(target.httpUrl)));
       context.addCleanup(() => sockets.forEach((socket) => void socket.destroy()));
       for (const socket of sockets) socket.write(request.repeat(requests));
       await keepReading(sockets, 12);
@@ -72,7 +72,7 @@ export const unreadPages: Attack = {
     return measureAttack(context, target, async () => {
       const connections = 24;
       const request = postText("/v2/keys.listKeys", tenant.key, "{}");
-      const sockets = await Promise.all(Array.from({ length: connections }, () => openSlowReader(target.httpPort)));
+      const sockets = await Promise.all(Array.from({ length: connections }, () => openSlowReader(target.httpUrl)));
       context.addCleanup(() => sockets.forEach((socket) => void socket.destroy()));
       for (const socket of sockets) socket.write(request.repeat(50));
       await keepReading(sockets, 12);
@@ -91,7 +91,7 @@ export const unreadLists300: Attack = {
     return measureAttack(context, target, async () => {
       const connections = 300;
       const request = postText("/v2/keys.listKeys", tenant.key, "{}");
-      const sockets = await Promise.all(Array.from({ length: connections }, () => openSlowReader(target.httpPort)));
+      const sockets = await Promise.all(Array.from({ length: connections }, () => openSlowReader(target.httpUrl)));
       context.addCleanup(() => sockets.forEach((socket) => void socket.destroy()));
       for (const socket of sockets) socket.write(request);
       await keepReading(sockets, 12);
@@ -109,7 +109,7 @@ export const oneByteChunks: Attack = {
     return measureAttack(context, target, async () => {
       const connections = 20;
       const bytes = 120_000;
-      const sockets = await Promise.all(Array.from({ length: connections }, () => openSocket(target.httpPort)));
+      const sockets = await Promise.all(Array.from({ length: connections }, () => connectSocket(target.httpUrl)));
       context.addCleanup(() => sockets.forEach((socket) => void socket.destroy()));
       const headers = { ...jsonHeaders(key), "transfer-encoding": "chunked" };
       for (const socket of sockets) socket.resume().write(requestText("POST", "/v2/keys.verifyKey", headers));
@@ -129,7 +129,7 @@ export const budgetLeak: Attack = {
     const other = await target.createTenant();
     const large = JSON.stringify({ key: "x", pad: " ".repeat(100_000) });
     for (let round = 0; round < 10; round++) {
-      const sockets = await Promise.all(Array.from({ length: 70 }, () => openSocket(target.httpPort)));
+      const sockets = await Promise.all(Array.from({ length: 70 }, () => connectSocket(target.httpUrl)));
       const slow = postText("/v2/keys.deleteKey", key, JSON.stringify({ keyId: "key_01jd9wzr3xfg2tq5d0v8m1c7ha" }));
       for (const socket of sockets) socket.resume().write(slow + postText("/v2/keys.verifyKey", key, large));
       await sleep(30);

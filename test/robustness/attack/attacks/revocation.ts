@@ -2,11 +2,10 @@ import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { CreateKeyRequestSchema } from "../../../../gen/latchkey/v1/keys_service_pb.js";
-import { prefixed } from "../../overload/bare-grpc.js";
+import { grpcFrame, grpcStatusWithin, openStream } from "../../../support/clients/grpc-streams.js";
+import { connectSocket, jsonHeaders, readUntilQuiet, requestText, statusOf } from "../../../support/clients/sockets.js";
 import { type Attack, outcomeOf } from "../attack.js";
-import { statusOf as grpcStatusOf, openSession, openStream } from "../grpc-client.js";
-import type { AttackContext } from "../site.js";
-import { jsonHeaders, openSocket, readUntilQuiet, requestText, statusOf } from "../sockets.js";
+import { type AttackContext, openAttackSession } from "../site.js";
 import { operatorKey, type Target, type Tenant } from "../target.js";
 
 /** A stolen key that is about to be revoked. */
@@ -37,8 +36,8 @@ type Begin = (context: AttackContext, target: Target, key: string) => Promise<()
 const body = JSON.stringify({ name: "late", scopes: ["*"] });
 
 function overHttp(path: string): Begin {
-  return async (_site, { httpPort }, key) => {
-    const socket = await openSocket(httpPort);
+  return async (_site, { httpUrl }, key) => {
+    const socket = await connectSocket(httpUrl);
     socket.write(requestText("POST", path, { ...jsonHeaders(key), "content-length": body.length }));
     return async () => {
       socket.write(body);
@@ -51,13 +50,13 @@ const protocols: Readonly<Record<string, Begin>> = {
   http: overHttp("/v2/keys.createKey"),
   connect: overHttp("/latchkey.v1.KeysService/CreateKey"),
   async grpc(context, target, key) {
-    const session = await openSession(context, target);
+    const session = await openAttackSession(context, target);
     const stream = openStream(session, "/latchkey.v1.KeysService/CreateKey", key);
     if (stream === undefined) throw new Error("the gRPC port accepts no call");
     const message = toBinary(CreateKeyRequestSchema, create(CreateKeyRequestSchema, { name: "late", scopes: ["*"] }));
     return async () => {
-      stream.end(prefixed(Buffer.from(message)));
-      return (await grpcStatusOf(stream)) === 0;
+      stream.end(grpcFrame(Buffer.from(message)));
+      return (await grpcStatusWithin(stream)) === 0;
     };
   },
 };
@@ -103,7 +102,7 @@ export const passedDeadline: Attack = {
     const target = await context.start();
     const { key, workspaceId } = await target.createTenant();
     const calls = 20;
-    const socket = await openSocket(target.httpPort);
+    const socket = await connectSocket(target.httpUrl);
     context.addCleanup(() => socket.destroy());
     for (let call = 0; call < calls; call++) {
       await fetch(`${target.httpUrl}/latchkey.v1.KeysService/CreateKey`, {
@@ -111,10 +110,10 @@ export const passedDeadline: Attack = {
         headers: { ...jsonHeaders(key), "connect-timeout-ms": "0" },
         body,
       }).then((response) => response.text());
-      const session = await openSession(context, target);
+      const session = await openAttackSession(context, target);
       const stream = openStream(session, "/latchkey.v1.KeysService/CreateKey", key, { "grpc-timeout": "0m" });
       stream?.end(
-        prefixed(Buffer.from(toBinary(CreateKeyRequestSchema, create(CreateKeyRequestSchema, { name: "late" })))),
+        grpcFrame(Buffer.from(toBinary(CreateKeyRequestSchema, create(CreateKeyRequestSchema, { name: "late" })))),
       );
       if (stream) await Promise.race([once(stream.resume(), "close"), sleep(2_000)]);
       session.destroy();

@@ -3,9 +3,16 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { connect as connectTls } from "node:tls";
 import { generate } from "selfsigned";
+import {
+  connectSocket,
+  jsonHeaders,
+  postText,
+  readUntilQuiet,
+  requestText,
+  statusOf,
+} from "../../../support/clients/sockets.js";
 import { type Attack, outcomeOf } from "../attack.js";
 import { establishedOn } from "../listening.js";
-import { jsonHeaders, openSocket, postText, readUntilQuiet, requestText, statusOf } from "../sockets.js";
 
 export const oddRequests: Attack = {
   name: "odd-requests",
@@ -28,7 +35,7 @@ export const oddRequests: Attack = {
     };
     const served: string[] = [];
     for (const [name, request] of Object.entries(requests)) {
-      const socket = await openSocket(target.httpPort);
+      const socket = await connectSocket(target.httpUrl);
       socket.write(request);
       const text = await readUntilQuiet(socket, 1_000);
       if (statusOf(text) === 200) served.push(name);
@@ -68,7 +75,7 @@ export const unloggedCalls: Attack = {
     const attempts = 20;
     const before = createLines(target.log());
     for (let attempt = 0; attempt < attempts; attempt++) {
-      const socket = await openSocket(target.httpPort);
+      const socket = await connectSocket(target.httpUrl);
       const slow = postText("/v2/keys.deleteKey", key, JSON.stringify({ keyId: "key_01jd9wzr3xfg2tq5d0v8m1c7ha" }));
       socket.resume().write(slow + postText("/latchkey.v1.KeysService/CreateKey", key, '{"name":"unseen"}'));
       await sleep(60);
@@ -140,7 +147,7 @@ export const slowReading: Attack = {
   async run(context) {
     const target = await context.start();
     // As many as the memory budget allows without a credential. Further responses would be refused with a few bytes.
-    const sockets = await Promise.all(Array.from({ length: 6 }, () => openSocket(target.httpPort)));
+    const sockets = await Promise.all(Array.from({ length: 6 }, () => connectSocket(target.httpUrl)));
     context.addCleanup(() => sockets.forEach((socket) => void socket.destroy()));
     // More than the socket buffers of the system can hold.
     const request = requestText("GET", "/docs/swagger-ui.js", {});

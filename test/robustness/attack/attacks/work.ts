@@ -1,7 +1,7 @@
 import { brotliCompressSync } from "node:zlib";
+import { jsonHeaders } from "../../../support/clients/sockets.js";
 import { type Attack, outcomeOf } from "../attack.js";
 import { describe, startBystander, wasServed } from "../bystander.js";
-import { jsonHeaders } from "../sockets.js";
 
 const size = 120_000;
 const items = (item: string) =>

@@ -4,7 +4,7 @@ import { StructSchema } from "@bufbuild/protobuf/wkt";
 import { http } from "../../gen/google/api/annotations_pb.js";
 import { type Access, access } from "../../gen/latchkey/v1/access_pb.js";
 import { ErrorCode, fails_with } from "../../gen/latchkey/v1/errors_pb.js";
-import type { CallRequest } from "../support/clients/protocol-client.js";
+import type { CallRequest } from "./clients/protocol-client.js";
 import type { HttpRoute } from "./operations.js";
 
 /** An RPC and its options, read from its descriptor, so that tests of all RPCs include those added later. */

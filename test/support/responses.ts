@@ -66,7 +66,7 @@ export interface PaginationResponse {
 }
 
 /** The `data` of each operation's response. */
-export interface Answers extends Record<OperationName, unknown> {
+export interface ResponseData extends Record<OperationName, unknown> {
   listKeys: KeyResponse[];
   createKey: { keyId: string; key: string };
   getKey: KeyResponse;

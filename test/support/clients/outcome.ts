@@ -1,8 +1,8 @@
 import { status } from "@grpc/grpc-js";
 import { expect } from "vitest";
-import type { BadRequest, ErrorInfo } from "../../gen/google/rpc/error_details_pb.js";
-import { keep } from "../support/artifacts.js";
-import type { PaginationResponse } from "./answers.js";
+import type { BadRequest, ErrorInfo } from "../../../gen/google/rpc/error_details_pb.js";
+import { keep } from "../artifacts.js";
+import type { PaginationResponse } from "../responses.js";
 
 /** The outcome of a call, in a form that is comparable between protocols. */
 export type Outcome = Success | Refusal;

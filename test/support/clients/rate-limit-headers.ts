@@ -1,15 +1,16 @@
-import { fromBinary, toBinary } from "@bufbuild/protobuf";
-import { anyUnpack, type Duration, durationMs } from "@bufbuild/protobuf/wkt";
+import { toBinary } from "@bufbuild/protobuf";
+import { type Duration, durationMs } from "@bufbuild/protobuf/wkt";
 import { ConnectError } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
-import { Client, credentials, Metadata, type ServiceError } from "@grpc/grpc-js";
 import { ErrorInfoSchema, RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
-import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
-import { toRequestMessage } from "../../contract/messages.js";
-import { type OperationName, operationOf } from "../../contract/operations.js";
-import { post } from "../../support/clients/http-requests.js";
-import type { ProtocolName } from "../../support/clients/protocol-client.js";
-import type { TestApp } from "../../support/harness.js";
+import type { TestApp } from "../harness.js";
+import { type OperationName, operationOf, pathOf } from "../operations.js";
+import { callUnaryOnce, type GrpcJsResponse } from "./grpc-js.js";
+import { headersOf } from "./headers.js";
+import { post } from "./http-requests.js";
+import { toRequestMessage } from "./messages.js";
+import type { ProtocolName } from "./protocol-client.js";
+import { findDetail, readStatusDetails } from "./status-details.js";
 
 /** The result code and the rate-limit headers of a call, independent of the protocol. */
 export interface CallResult {
@@ -34,21 +35,10 @@ export const callers: Record<ProtocolName, Caller> = {
     const code = status === 200 ? "ok" : JSON.parse(text).error.type.split("/").slice(-2).join("/");
     return resultOf(code, (name) => headers[name]?.toString());
   },
-  grpc: (app, key, operation = "listKeys", request = {}) => {
+  grpc: async (app, key, operation = "listKeys", request = {}) => {
     const { rpc } = operationOf(operation);
-    const client = new Client(app.grpcAddress, credentials.createInsecure());
-    const metadata = new Metadata();
-    metadata.set("authorization", `Bearer ${key}`);
-    const bytes = Buffer.from(toBinary(rpc.input, toRequestMessage(rpc.input, { ...request })));
-    const identity = (message: Buffer) => message;
-    const path = `/${rpc.parent.typeName}/${rpc.name}`;
-    return new Promise<CallResult>((resolve) => {
-      let grpcError: ServiceError | null = null;
-      const call = client.makeUnaryRequest(path, identity, identity, bytes, metadata, (error) => {
-        grpcError = error;
-      });
-      call.on("status", ({ metadata: trailers }) => resolve(grpcResult(grpcError, trailers)));
-    }).finally(() => client.close());
+    const message = toBinary(rpc.input, toRequestMessage(rpc.input, { ...request }));
+    return grpcResult(await callUnaryOnce(app.grpcAddress, pathOf(rpc), headersOf(key), message));
   },
   connect: byTransport((baseUrl) => createConnectTransport({ baseUrl, httpVersion: "1.1", useBinaryFormat: false })),
   "grpc-web": byTransport((baseUrl) => createGrpcWebTransport({ baseUrl, httpVersion: "1.1" })),
@@ -57,23 +47,20 @@ export const callers: Record<ProtocolName, Caller> = {
 /** The protocols by name. */
 export const protocolNames = Object.keys(callers) as ProtocolName[];
 
-function grpcResult(grpcError: ServiceError | null, trailers: Metadata): CallResult {
+function grpcResult({ error, trailers }: GrpcJsResponse): CallResult {
   const header = (name: string) => trailers.get(name)[0]?.toString();
-  const [bytes] = trailers.get("grpc-status-details-bin");
-  if (grpcError === null || bytes === undefined) return resultOf("ok", header);
-  const { details } = fromBinary(StatusSchema, bytes as Buffer);
-  const type = details.map((any) => anyUnpack(any, ErrorInfoSchema)).find(Boolean)?.metadata["type"];
-  const retry = details.map((any) => anyUnpack(any, RetryInfoSchema)).find(Boolean);
-  return resultOf(type ?? "", header, retry?.retryDelay);
+  const details = readStatusDetails(trailers);
+  if (error === undefined || details === undefined) return resultOf("ok", header);
+  const type = findDetail(details, ErrorInfoSchema)?.metadata["type"];
+  return resultOf(type ?? "", header, findDetail(details, RetryInfoSchema)?.retryDelay);
 }
 
 function byTransport(createTransport: (baseUrl: string) => ReturnType<typeof createConnectTransport>): Caller {
   return async (app, key, operation = "listKeys", request = {}) => {
     const { rpc } = operationOf(operation);
-    const headers = { authorization: `Bearer ${key}` };
     const message = toRequestMessage(rpc.input, { ...request });
     try {
-      const { header } = await createTransport(app.httpUrl).unary(rpc, undefined, undefined, headers, message);
+      const { header } = await createTransport(app.httpUrl).unary(rpc, undefined, undefined, headersOf(key), message);
       return resultOf("ok", (name) => header.get(name) ?? undefined);
     } catch (error) {
       if (!(error instanceof ConnectError)) throw error;

@@ -1,4 +1,4 @@
-import type { Operation } from "./operations.js";
+import { grpcFrame } from "./grpc-streams.js";
 
 /** The protocols, with both encodings of Connect. */
 export const protocolNames = ["http", "grpc", "connect", "connect-proto", "grpc-web"] as const;
@@ -8,7 +8,7 @@ export type ProtocolName = (typeof protocolNames)[number];
 export type Headers = readonly (readonly [string, string])[];
 
 /** An HTTP/1.1 request with valid framing. */
-export interface HttpSent {
+export interface RawHttpRequest {
   readonly by: "http";
   readonly verb: string;
   readonly path: string;
@@ -19,7 +19,7 @@ export interface HttpSent {
 }
 
 /** Raw bytes for a socket. */
-export interface BytesSent {
+export interface RawBytes {
   readonly by: "socket";
   readonly bytes: Buffer;
   /** Whether the request is incomplete. The client then half-closes the connection. */
@@ -27,21 +27,33 @@ export interface BytesSent {
 }
 
 /** An HTTP/2 stream. */
-export interface StreamSent {
+export interface RawStream {
   readonly by: "http2";
   readonly path: string;
   readonly headers: Headers;
   readonly body: Buffer;
 }
 
-export type Sent = HttpSent | BytesSent | StreamSent;
+export type RawRequest = RawHttpRequest | RawBytes | RawStream;
+
+/** The paths of an operation. */
+export interface OperationPaths {
+  readonly routes: readonly { readonly verb: string; readonly path: string }[];
+  /** Its path in gRPC, gRPC-Web and Connect. */
+  readonly rpcPath: string;
+}
 
 /** A well-formed request of a protocol with this body. */
-export function sentTo(protocol: ProtocolName, { routes, rpcPath }: Operation, credential: string, body: Buffer): Sent {
+export function toRawRequest(
+  protocol: ProtocolName,
+  { routes, rpcPath }: OperationPaths,
+  credential: string,
+  body: Buffer,
+): RawRequest {
   const authorization = ["authorization", `Bearer ${credential}`] as const;
   if (protocol === "grpc") {
     const headers = [authorization, ["content-type", "application/grpc+proto"], ["te", "trailers"]] as const;
-    return { by: "http2", path: rpcPath, headers, body: frame(body) };
+    return { by: "http2", path: rpcPath, headers, body: grpcFrame(body) };
   }
   const [type, path] = {
     http: ["application/json", (routes.find(({ verb }) => verb === "POST") ?? { path: rpcPath }).path],
@@ -49,20 +61,12 @@ export function sentTo(protocol: ProtocolName, { routes, rpcPath }: Operation, c
     "connect-proto": ["application/proto", rpcPath],
     "grpc-web": ["application/grpc-web+proto", rpcPath],
   }[protocol] as [string, string];
-  const framed = protocol === "grpc-web" ? frame(body) : body;
+  const framed = protocol === "grpc-web" ? grpcFrame(body) : body;
   return { by: "http", verb: "POST", path, headers: [authorization, ["content-type", type]], body: framed };
 }
 
-/** A gRPC frame: one byte of flags, the length, the message. */
-export function frame(message: Uint8Array, flags = 0, length = message.length): Buffer {
-  const header = Buffer.alloc(5);
-  header.writeUInt8(flags);
-  header.writeUInt32BE(length, 1);
-  return Buffer.concat([header, message]);
-}
-
 /** The raw HTTP/1.1 bytes of a request, with additional headers. The connection closes after it. */
-export function wireOf({ verb, path, headers }: HttpSent, framing: Headers, body: Buffer): Buffer {
+export function encodeHttp1({ verb, path, headers }: RawHttpRequest, framing: Headers, body: Buffer): Buffer {
   const lines = [...headers, ...framing, ["host", "a"], ["connection", "close"]].map(
     ([name, value]) => `${name}: ${value}`,
   );
@@ -70,15 +74,15 @@ export function wireOf({ verb, path, headers }: HttpSent, framing: Headers, body
 }
 
 /** A request in human-readable form, without credentials and with long bodies truncated. */
-export function describe(sent: Sent): string {
-  return `${sent.by} ${partsOf(sent).join(" ")}`.replace(/Bearer [^\s"\\]+/g, "Bearer …");
+export function describe(raw: RawRequest): string {
+  return `${raw.by} ${partsOf(raw).join(" ")}`.replace(/Bearer [^\s"\\]+/g, "Bearer …");
 }
 
-function partsOf(sent: Sent): string[] {
-  if (sent.by === "socket") return [shown(sent.bytes)];
-  const headers = JSON.stringify(sent.headers).slice(0, maxShown);
-  const pieces = sent.by === "http" && sent.pieces ? [`in chunks of ${sent.pieces}`] : [];
-  return [sent.by === "http" ? sent.verb : "POST", sent.path.slice(0, maxShown), headers, shown(sent.body), ...pieces];
+function partsOf(raw: RawRequest): string[] {
+  if (raw.by === "socket") return [shown(raw.bytes)];
+  const headers = JSON.stringify(raw.headers).slice(0, maxShown);
+  const pieces = raw.by === "http" && raw.pieces ? [`in chunks of ${raw.pieces}`] : [];
+  return [raw.by === "http" ? raw.verb : "POST", raw.path.slice(0, maxShown), headers, shown(raw.body), ...pieces];
 }
 
 const maxShown = 600;

@@ -211,3 +211,8 @@ export const operatorOperations = names.filter((name) => operationOf(name).scope
 
 /** The operations that accept an Idempotency-Key. */
 export const idempotentOperations = names.filter((name) => operationOf(name).acceptsIdempotencyKey);
+
+/** The path of an RPC in gRPC, gRPC-Web and Connect. */
+export function pathOf({ parent, name }: Pick<DescMethodUnary, "parent" | "name">): string {
+  return `/${parent.typeName}/${name}`;
+}

@@ -1,12 +1,14 @@
 import { toBinary } from "@bufbuild/protobuf";
-import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import { status } from "@grpc/grpc-js";
 import { expect } from "vitest";
-import { toRequestMessage } from "../contract/messages.js";
-import { type OperationName, operationOf } from "../contract/operations.js";
-import { expectError, post } from "./clients/http-requests.js";
-import type { CallRequest } from "./clients/protocol-client.js";
-import type { TestApp } from "./harness.js";
-import { startStopwatch } from "./stopwatch.js";
+import type { TestApp } from "../harness.js";
+import { type OperationName, operationOf, pathOf } from "../operations.js";
+import { startStopwatch } from "../stopwatch.js";
+import { callUnaryOnce } from "./grpc-js.js";
+import { headersOf } from "./headers.js";
+import { expectError, post } from "./http-requests.js";
+import { toRequestMessage } from "./messages.js";
+import type { CallRequest } from "./protocol-client.js";
 
 /**
  * The outcome of a call over any protocol, as the name of its gRPC status, and its duration without the delay that a
@@ -47,21 +49,11 @@ export async function callGrpc(
   deadlineMs?: number,
 ): Promise<CallOutcome> {
   const { rpc } = operationOf(operation);
-  const client = new Client(app.grpcAddress, credentials.createInsecure());
-  const metadata = new Metadata();
-  metadata.set("authorization", `Bearer ${credential}`);
+  const message = toBinary(rpc.input, toRequestMessage(rpc.input, request));
+  const options = deadlineMs === undefined ? {} : { deadline: Date.now() + deadlineMs };
   const elapsed = startStopwatch();
-  const outcome = await new Promise<string>((resolve) => {
-    client.makeUnaryRequest(
-      `/${rpc.parent.typeName}/${rpc.name}`,
-      (bytes: Uint8Array) => Buffer.from(bytes),
-      (bytes) => bytes,
-      toBinary(rpc.input, toRequestMessage(rpc.input, request)),
-      metadata,
-      deadlineMs === undefined ? {} : { deadline: Date.now() + deadlineMs },
-      (error: ServiceError | null) => resolve(status[error?.code ?? status.OK] ?? ""),
-    );
-  }).finally(() => client.close());
+  const { error } = await callUnaryOnce(app.grpcAddress, pathOf(rpc), headersOf(credential), message, options);
+  const outcome = status[error?.code ?? status.OK] ?? "";
   return { outcome, ms: elapsed() };
 }
 

@@ -1,5 +1,5 @@
-import { type CallResult, inconclusiveCodes, type ProtocolClient } from "./answer.js";
-import { openSocketClient } from "./socket-client.js";
+import { type CallResult, inconclusiveCodes, type ProtocolClient } from "./client.js";
+import { openSocketClient } from "./socket.js";
 
 /** HTTP/JSON. */
 export function openHttpClient(port: number): ProtocolClient {

@@ -1,9 +1,8 @@
 import { fromBinary } from "@bufbuild/protobuf";
-import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { Client, credentials, type ServiceError, status } from "@grpc/grpc-js";
-import { ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
-import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
-import { type CallResult, callTimeoutMs, inconclusiveCodes, type ProtocolClient } from "./answer.js";
+import { ErrorInfoSchema } from "../../../../gen/google/rpc/error_details_pb.js";
+import { findDetail, readStatusDetails } from "../status-details.js";
+import { type CallResult, callTimeoutMs, inconclusiveCodes, type ProtocolClient } from "./client.js";
 
 /** gRPC over one channel that stays open, and reconnects to its replica after each restart. */
 export function openGrpcClient(port: number): ProtocolClient {
@@ -33,12 +32,10 @@ function identity(bytes: Buffer): Buffer {
 }
 
 export function readError(error: Pick<ServiceError, "code" | "details" | "metadata">): CallResult {
-  const [bytes] = error.metadata.get("grpc-status-details-bin");
   // The message of grpc-js for a call that it could not send, because it had no connection.
   if (error.details.startsWith("No connection established")) return { kind: "unsent" };
-  // Without error details, the response is not from the service.
-  if (!(bytes instanceof Buffer)) return { kind: "unavailable", why: `grpc ${status[error.code]}` };
-  const details = fromBinary(StatusSchema, bytes).details.map((detail) => anyUnpack(detail, ErrorInfoSchema));
-  const code = details.find((info) => info !== undefined)?.reason.toLowerCase() ?? "no reason";
+  const details = readStatusDetails(error.metadata);
+  if (details === undefined) return { kind: "unavailable", why: `grpc ${status[error.code]}` };
+  const code = findDetail(details, ErrorInfoSchema)?.reason.toLowerCase() ?? "no reason";
   return inconclusiveCodes.has(code) ? { kind: "unavailable", why: code } : { kind: "refused", code };
 }

@@ -1,33 +1,4 @@
-import { once } from "node:events";
-import type { ClientHttp2Stream } from "node:http2";
-
-/** The headers of a call, for plain HTTP/2 clients. */
-export function callHeaders(path: string, key: string) {
-  const common = { ":method": "POST", "content-type": "application/grpc", te: "trailers" };
-  return { ...common, ":path": path, authorization: `Bearer ${key}` };
-}
-
-/** The grpc-status of the trailers, or of the headers in a trailers-only response. */
-export async function grpcStatusOf(stream: ClientHttp2Stream): Promise<number> {
-  let found: unknown;
-  stream.on("response", (headers) => {
-    found ??= headers["grpc-status"];
-  });
-  stream.on("trailers", (trailers) => {
-    found ??= trailers["grpc-status"];
-  });
-  stream.resume();
-  await once(stream, "close");
-  return Number(found);
-}
-
-/** A message with its gRPC length prefix. */
-export function prefixed(message: Buffer): Buffer {
-  const bytes = Buffer.alloc(5 + message.length);
-  bytes.writeUInt32BE(message.length, 1);
-  message.copy(bytes, 5);
-  return bytes;
-}
+import { grpcFrame } from "./grpc-streams.js";
 
 /** The bytes of a client that begins calls and resets each at once. Node's client would end the stream first. */
 export function resetCalls(calls: number, code: number, key: string): Buffer {
@@ -69,13 +40,12 @@ export function openCalls(calls: number, key: string): Buffer {
 
 /** The bytes that complete such a call with an empty message. */
 export function endCall(stream: number): Buffer {
-  return frame(0, 1, stream, prefixed(Buffer.alloc(0)));
+  return frame(0, 1, stream, grpcFrame(Buffer.alloc(0)));
 }
 
 /** The bytes that begin calls with these headers and announce a message of this length for each. */
 export function callsWithMessage(calls: number, headers: readonly Header[], messageLength: number): Buffer {
-  const prefix = Buffer.alloc(5);
-  prefix.writeUInt32BE(messageLength, 1);
+  const prefix = grpcFrame(Buffer.alloc(0), 0, messageLength);
   const frames = Array.from({ length: calls }, (_, call) => [
     frame(1, 4, 2 * call + 1, encodeHeaders(headers)),
     frame(0, 0, 2 * call + 1, prefix),

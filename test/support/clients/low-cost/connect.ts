@@ -1,7 +1,7 @@
-import { fromBinary } from "@bufbuild/protobuf";
-import { ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
-import { type CallResult, inconclusiveCodes, type ProtocolClient } from "./answer.js";
-import { openSocketClient } from "./socket-client.js";
+import { ErrorInfoSchema } from "../../../../gen/google/rpc/error_details_pb.js";
+import { type ConnectDetail, findConnectDetail } from "../status-details.js";
+import { type CallResult, inconclusiveCodes, type ProtocolClient } from "./client.js";
+import { openSocketClient } from "./socket.js";
 
 /** Connect with JSON, over HTTP/1.1. */
 export function openConnectClient(port: number): ProtocolClient {
@@ -19,10 +19,10 @@ export function readConnectResponse(bytes: Buffer): CallResult | undefined {
   const text = bytes.toString("utf8", headersEnd + 4);
   const body = JSON.parse(text.slice(text.indexOf("{"), text.lastIndexOf("}") + 1) || "{}") as ConnectBody;
   if (headers.startsWith("HTTP/1.1 200")) return { kind: "success", fields: body };
-  const info = body.details?.find(({ type }) => type === ErrorInfoSchema.typeName);
+  const info = findConnectDetail(body.details, ErrorInfoSchema);
   if (info === undefined) return { kind: "unavailable", why: headers.slice(0, headers.indexOf("\r\n")) };
-  const code = fromBinary(ErrorInfoSchema, Buffer.from(info.value, "base64")).reason.toLowerCase();
+  const code = info.reason.toLowerCase();
   return inconclusiveCodes.has(code) ? { kind: "unavailable", why: code } : { kind: "refused", code };
 }
 
-type ConnectBody = Record<string, unknown> & { readonly details?: readonly { type: string; value: string }[] };
+type ConnectBody = Record<string, unknown> & { readonly details?: readonly ConnectDetail[] };

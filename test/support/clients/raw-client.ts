@@ -1,19 +1,20 @@
 import { Agent, request } from "node:http";
-import { type ClientHttp2Session, connect as connectHttp2, type IncomingHttpHeaders } from "node:http2";
+import type { ClientHttp2Session, IncomingHttpHeaders } from "node:http2";
 import { connect } from "node:net";
-import type { BytesSent, Headers, HttpSent, Sent, StreamSent } from "./sent.js";
+import { openSession } from "./grpc-streams.js";
+import type { Headers, RawBytes, RawHttpRequest, RawRequest, RawStream } from "./raw-request.js";
+import { parseResponse, type RawResponse } from "./sockets.js";
 
-/** A response of any protocol. */
-export interface Answer {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: Buffer;
+/** How to send a request other than all at once. */
+export interface SendOptions {
+  /** The headers are sent at once, the body when this resolves. Not for raw bytes. */
+  readonly bodyAfter?: Promise<unknown>;
 }
 
 /** Connections to a service, opened once for many requests. */
-export interface Sender {
+export interface RawClient {
   /** Sends a request and returns the response. Throws if there is none in time. */
-  send(sent: Sent): Promise<Answer>;
+  send(request: RawRequest, options?: SendOptions): Promise<RawResponse>;
   close(): void;
 }
 
@@ -23,26 +24,29 @@ const timeoutMs = 25_000;
 /** Requests per gRPC connection. */
 const maxStreams = 90;
 
-export function createSender({ httpUrl, grpcAddress }: { httpUrl: string; grpcAddress: string }): Sender {
-  const agent = new Agent({ keepAlive: true });
+export function openRawClient(
+  { httpUrl, grpcAddress }: { httpUrl: string; grpcAddress: string },
+  maxSockets = Infinity,
+): RawClient {
+  const agent = new Agent({ keepAlive: true, maxSockets });
   const sessions: ClientHttp2Session[] = [];
   let streams = 0;
 
   /** Some inputs end the connection. Node also ends a connection after a hundred streams with refused headers. */
-  function openSession(): ClientHttp2Session {
+  function currentSession(): ClientHttp2Session {
     streams += 1;
     const last = sessions.at(-1);
     if (last !== undefined && !last.closed && !last.destroyed && streams <= maxStreams) return last;
-    const session = connectHttp2(`http://${grpcAddress}`).on("error", () => {});
+    const session = openSession(grpcAddress);
     sessions.push(session);
     streams = 1;
     return session;
   }
 
   return {
-    send(sent) {
-      if (sent.by === "http") return sendHttp(httpUrl, agent, sent);
-      return sent.by === "socket" ? sendBytes(httpUrl, sent) : sendStream(openSession(), sent);
+    send(request, options = {}) {
+      if (request.by === "http") return sendHttp(httpUrl, agent, request, options);
+      return request.by === "socket" ? sendBytes(httpUrl, request) : sendStream(currentSession(), request, options);
     },
     close() {
       agent.destroy();
@@ -51,7 +55,12 @@ export function createSender({ httpUrl, grpcAddress }: { httpUrl: string; grpcAd
   };
 }
 
-function sendHttp(httpUrl: string, agent: Agent, { verb, path, headers, body, pieces }: HttpSent): Promise<Answer> {
+function sendHttp(
+  httpUrl: string,
+  agent: Agent,
+  { verb, path, headers, body, pieces }: RawHttpRequest,
+  { bodyAfter }: SendOptions,
+): Promise<RawResponse> {
   const { hostname, port } = new URL(httpUrl);
   return withTimeout((resolve, reject) => {
     const names = headers.map(([name]) => name.toLowerCase());
@@ -63,7 +72,12 @@ function sendHttp(httpUrl: string, agent: Agent, { verb, path, headers, body, pi
     outgoing.on("response", (incoming) => {
       incoming.toArray().then((chunks) => {
         const read = Object.entries(incoming.headers).map(([name, value]) => [name, String(value)]);
-        resolve({ status: incoming.statusCode ?? 0, headers: Object.fromEntries(read), body: Buffer.concat(chunks) });
+        resolve({
+          status: incoming.statusCode ?? 0,
+          headers: Object.fromEntries(read),
+          headerLines: pairs(incoming.rawHeaders),
+          body: Buffer.concat(chunks),
+        });
       }, reject);
     });
     outgoing.on("error", reject);
@@ -73,7 +87,11 @@ function sendHttp(httpUrl: string, agent: Agent, { verb, path, headers, body, pi
       at += length;
     }
     if (isBodiless(verb)) outgoing.end();
-    else outgoing.end(body.subarray(at));
+    else if (bodyAfter === undefined) outgoing.end(body.subarray(at));
+    else {
+      outgoing.flushHeaders();
+      void bodyAfter.then(() => outgoing.end(body.subarray(at)));
+    }
     return () => outgoing.destroy();
   });
 }
@@ -82,7 +100,7 @@ function isBodiless(verb: string): boolean {
   return verb === "GET" || verb === "HEAD";
 }
 
-function sendBytes(httpUrl: string, { bytes, isTruncated }: BytesSent): Promise<Answer> {
+function sendBytes(httpUrl: string, { bytes, isTruncated }: RawBytes): Promise<RawResponse> {
   const { hostname, port } = new URL(httpUrl);
   return withTimeout((resolve) => {
     const socket = connect({ host: hostname, port: Number(port), allowHalfOpen: true });
@@ -97,50 +115,40 @@ function sendBytes(httpUrl: string, { bytes, isTruncated }: BytesSent): Promise<
   });
 }
 
-/** Parses a raw HTTP/1.1 response. Without a response, the status is 0. */
-function parseResponse(wire: Buffer): Answer {
-  const end = wire.indexOf("\r\n\r\n");
-  const [statusLine = "", ...lines] = wire.subarray(0, Math.max(0, end)).toString("latin1").split("\r\n");
-  const headers = Object.fromEntries(
-    lines.map((line) => [line.split(":")[0]?.toLowerCase(), line.slice(line.indexOf(":") + 1).trim()]),
-  );
-  const status = Number(statusLine.split(" ")[1] ?? 0);
-  const rest = wire.subarray(end + 4);
-  if (status === 100) return parseResponse(rest); // 100 Continue; the final response follows
-  return { status, headers, body: headers["transfer-encoding"] === "chunked" ? joinChunks(rest) : rest };
-}
-
-function joinChunks(chunks: Buffer): Buffer {
-  const end = chunks.indexOf("\r\n");
-  const length = Number.parseInt(chunks.subarray(0, Math.max(0, end)).toString(), 16);
-  if (!(length > 0)) return Buffer.alloc(0);
-  const begin = end + 2;
-  return Buffer.concat([chunks.subarray(begin, begin + length), joinChunks(chunks.subarray(begin + length + 2))]);
-}
-
-function sendStream(session: ClientHttp2Session, { path, headers, body }: StreamSent): Promise<Answer> {
+function sendStream(
+  session: ClientHttp2Session,
+  { path, headers, body }: RawStream,
+  { bodyAfter }: SendOptions,
+): Promise<RawResponse> {
   return withTimeout((resolve, reject) => {
     const stream = session.request({ ":method": "POST", ":path": path, ...groupByName(headers) });
-    let allHeaders: Record<string, string> = {};
+    const allHeaders: Record<string, string> = {};
+    const headerLines: (readonly [string, string])[] = [];
     const chunks: Buffer[] = [];
-    const addHeaders = (received: IncomingHttpHeaders) => {
-      allHeaders = {
-        ...allHeaders,
-        ...Object.fromEntries(Object.entries(received).map(([name, value]) => [name, String(value)])),
-      };
+    // The third argument, which the types lack, has the headers in the order in which they arrived.
+    const addHeaders = (...[received, , lines]: unknown[]) => {
+      for (const [name, value] of Object.entries(received as IncomingHttpHeaders)) allHeaders[name] = String(value);
+      headerLines.push(...pairs(lines as string[]));
     };
     stream.on("response", addHeaders);
     stream.on("trailers", addHeaders);
     stream.on("data", (chunk) => chunks.push(chunk));
     stream.on("error", reject);
     stream.on("close", () => {
+      const status = Number(allHeaders[":status"] ?? 0);
       if (stream.rstCode !== 0 && allHeaders["grpc-status"] === undefined)
         reject(new Error(`the stream was reset: ${stream.rstCode}`));
-      else resolve({ status: Number(allHeaders[":status"] ?? 0), headers: allHeaders, body: Buffer.concat(chunks) });
+      else resolve({ status, headers: allHeaders, headerLines, body: Buffer.concat(chunks) });
     });
-    stream.end(body);
+    if (bodyAfter === undefined) stream.end(body);
+    else void bodyAfter.then(() => stream.end(body));
     return () => stream.destroy();
   });
+}
+
+/** Node's flat list of headers as pairs. */
+function pairs(flat: readonly string[]): (readonly [string, string])[] {
+  return flat.flatMap((name, index) => (index % 2 === 0 ? [[name.toLowerCase(), flat[index + 1] ?? ""] as const] : []));
 }
 
 /** Node expects all values of a header name in one array. */
@@ -152,10 +160,10 @@ function groupByName(headers: Headers): Record<string, string | string[]> {
 }
 
 function withTimeout(
-  begin: (resolve: (response: Answer) => void, reject: (error: Error) => void) => () => void,
-): Promise<Answer> {
+  begin: (resolve: (response: RawResponse) => void, reject: (error: Error) => void) => () => void,
+): Promise<RawResponse> {
   let timer: NodeJS.Timeout | undefined;
-  const response = new Promise<Answer>((resolve, reject) => {
+  const response = new Promise<RawResponse>((resolve, reject) => {
     const stop = begin(resolve, reject);
     timer = setTimeout(() => {
       stop();

@@ -1,5 +1,5 @@
 import { connect, type Socket } from "node:net";
-import { type CallResult, callTimeoutMs, type ProtocolClient } from "./answer.js";
+import { type CallResult, callTimeoutMs, type ProtocolClient } from "./client.js";
 import type { Request } from "./request.js";
 
 /** How a protocol over HTTP/1.1 writes a request and parses a response. */

@@ -1,15 +1,21 @@
 import { once } from "node:events";
-import { type ClientHttp2Session, connect as connectHttp2, constants, type IncomingHttpHeaders } from "node:http2";
+import { type ClientHttp2Session, constants, type IncomingHttpHeaders } from "node:http2";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fromBinary } from "@bufbuild/protobuf";
 import { Metadata } from "@grpc/grpc-js";
-import { type CallResult, callTimeoutMs } from "./answer.js";
-import { readConnectResponse } from "./connect-client.js";
-import { readError } from "./grpc-client.js";
-import { readHttpResponse } from "./http-client.js";
-import type { Replica } from "./replica.js";
+import { grpcFrame, openSession } from "../grpc-streams.js";
+import { type CallResult, callTimeoutMs } from "./client.js";
+import { readConnectResponse } from "./connect.js";
+import { readError } from "./grpc.js";
+import { readHttpResponse } from "./http.js";
 import type { Request } from "./request.js";
+
+/** The ports of a service on this machine. */
+export interface Ports {
+  readonly httpPort: number;
+  readonly grpcPort: number;
+}
 
 /** The result of a call with a delayed body. */
 export interface DelayedResult {
@@ -22,7 +28,7 @@ export interface DelayedResult {
 export interface DelayedSender {
   readonly name: "http" | "connect" | "grpc";
   /** @param timeoutMs the deadline that the client sends, if its protocol supports deadlines */
-  send(replica: Replica, request: Request, delayMs: number, timeoutMs?: number): Promise<DelayedResult>;
+  send(target: Ports, request: Request, delayMs: number, timeoutMs?: number): Promise<DelayedResult>;
   close(): void;
 }
 
@@ -85,24 +91,23 @@ async function overSocket(
 
 /** gRPC over plain HTTP/2, because gRPC clients send headers and message of a unary call together. */
 export function createDelayedGrpc(): DelayedSender {
-  const sessions = new Map<Replica, ClientHttp2Session>();
+  const sessions = new Map<Ports, ClientHttp2Session>();
 
-  function sessionTo(replica: Replica): ClientHttp2Session {
-    const existing = sessions.get(replica);
+  function sessionTo(target: Ports): ClientHttp2Session {
+    const existing = sessions.get(target);
     if (existing !== undefined && !existing.closed && !existing.destroyed) return existing;
-    const session = connectHttp2(`http://127.0.0.1:${replica.grpcPort}`);
-    session.on("error", () => {});
-    sessions.set(replica, session);
+    const session = openSession(`127.0.0.1:${target.grpcPort}`);
+    sessions.set(target, session);
     return session;
   }
 
   return {
     name: "grpc",
-    async send(replica, { grpc, method }, delayMs, timeoutMs) {
+    async send(target, { grpc, method }, delayMs, timeoutMs) {
       const headers: IncomingHttpHeaders = {};
       const body: Buffer[] = [];
       let bodySentAt = Infinity;
-      const stream = sessionTo(replica).request({
+      const stream = sessionTo(target).request({
         ":method": "POST",
         ":path": grpc.path,
         "content-type": "application/grpc",
@@ -120,9 +125,7 @@ export function createDelayedGrpc(): DelayedSender {
       const early = await Promise.race([ended.then(() => true), sleep(delayMs, false)]);
       if (!early) {
         bodySentAt = performance.now();
-        const prefix = Buffer.alloc(5);
-        prefix.writeUInt32BE(grpc.bytes.length, 1);
-        stream.end(Buffer.concat([prefix, grpc.bytes]));
+        stream.end(grpcFrame(grpc.bytes));
         const inTime = await Promise.race([ended.then(() => true), sleep(callTimeoutMs, false)]);
         if (!inTime) stream.close(constants.NGHTTP2_CANCEL);
       }

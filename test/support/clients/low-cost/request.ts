@@ -1,8 +1,9 @@
 import { type DescMethodUnary, fromJson, type JsonObject, toBinary } from "@bufbuild/protobuf";
 import { Metadata } from "@grpc/grpc-js";
-import { IdentitiesService } from "../../../gen/latchkey/v1/identities_service_pb.js";
-import { KeysService } from "../../../gen/latchkey/v1/keys_service_pb.js";
-import { WorkspacesService } from "../../../gen/latchkey/v1/workspaces_service_pb.js";
+import { IdentitiesService } from "../../../../gen/latchkey/v1/identities_service_pb.js";
+import { KeysService } from "../../../../gen/latchkey/v1/keys_service_pb.js";
+import { WorkspacesService } from "../../../../gen/latchkey/v1/workspaces_service_pb.js";
+import { pathOf } from "../../operations.js";
 
 /** The operations that the tests call, with their HTTP paths. */
 const operations = {
@@ -59,14 +60,14 @@ export function prepare(
     `Content-Length: ${Buffer.byteLength(json)}`,
   ];
   const connectHeaders = [
-    `POST /${method.parent.typeName}/${method.name} HTTP/1.1`,
+    `POST ${pathOf(method)} HTTP/1.1`,
     ...headers.slice(1, -1),
     `Content-Length: ${Buffer.byteLength(protoText)}`,
   ].join("\r\n");
   return {
     operation,
     method,
-    grpc: { path: `/${method.parent.typeName}/${method.name}`, metadata, bytes },
+    grpc: { path: pathOf(method), metadata, bytes },
     http: Buffer.from(`${headers.join("\r\n")}\r\n\r\n${json}`),
     connect: {
       headers: connectHeaders,
