@@ -7,17 +7,19 @@ import type { Certificates } from "../net/certificates.js";
 import { type SocketSet, stopListening, trackSockets } from "../net/sockets.js";
 import type { AccessLog } from "../observe/access-log.js";
 import { memoizeEncoding } from "../rpc/memoize-encoding.js";
-import { maxMessageBytes, type Procedure } from "../rpc/pipeline.js";
+import { maxMessageBytes, type Procedure, type StreamProcedure } from "../rpc/pipeline.js";
+import { createBidiHandler } from "./bidi.js";
 import { createDispatch } from "./dispatch.js";
 import { addHealth } from "./health.js";
 import { type Http2Limits, http2ServerOf, limitHeaders, limitServer } from "./http2.js";
 import { addReflection } from "./reflection.js";
 import { frameMessage } from "./response.js";
 import { reloadingCredentials } from "./tls.js";
-import { createUnaryHandler } from "./unary.js";
+import { createUnaryHandler, type HandleStream } from "./unary.js";
 
 export interface GrpcPortOptions extends Http2Limits {
   readonly procedures: readonly Procedure[];
+  readonly streams: readonly StreamProcedure[];
   /** Rejects if the service cannot serve. */
   readonly readiness: () => Promise<unknown>;
   /** Undefined: the port does not use TLS. */
@@ -57,21 +59,24 @@ export function createGrpcPort(options: GrpcPortOptions): GrpcPort {
   const server = new Server(limitsOf(options));
   limitHeaders(server, options.limits);
   const oneMessage = { maxMessageBytes, maxMessages: 1, maxChunks: options.limits.maxMessageChunks };
-  const handlers = new Map(
-    procedures.map((procedure) => {
-      const { output } = procedure.method;
-      const encode = memoizeEncoding((response) => frameMessage(toBinary(output, response)));
-      return [procedure.path, createUnaryHandler(procedure, oneMessage, encode, logCall)];
-    }),
-  );
-  const services = [...new Set(procedures.map(({ method }) => method.parent))];
+  const anyMessages = { ...oneMessage, maxMessages: Number.POSITIVE_INFINITY };
+  const acceptsLoad = () => {
+    if (options.guard.accepts()) return true;
+    options.shedding.count("event_loop");
+    return false;
+  };
+  const handlers = new Map<string, HandleStream>();
+  for (const procedure of procedures) {
+    const { output } = procedure.method;
+    const encode = memoizeEncoding((response) => frameMessage(toBinary(output, response)));
+    handlers.set(procedure.path, createUnaryHandler(procedure, oneMessage, encode, logCall));
+  }
+  for (const procedure of options.streams) {
+    handlers.set(procedure.path, createBidiHandler(procedure, anyMessages, acceptsLoad, logCall));
+  }
+  const services = [...new Set([...procedures, ...options.streams].map(({ method }) => method.parent))];
   const health = addHealth(server, services, readiness);
   if (options.reflection) {
-    const acceptsLoad = () => {
-      if (options.guard.accepts()) return true;
-      options.shedding.count("event_loop");
-      return false;
-    };
     addReflection(server, [...services, Health, ServerReflection], acceptsLoad, options.limits.maxReflectionRequests);
   }
   const dispatch = createDispatch(handlers, options.reflection, options.limits, logCall);
