@@ -21,8 +21,11 @@ export interface FilledDatabase {
   readonly databaseUrl: string;
 }
 
+/** The seed of all populations. */
+export const populationSeed = "benchmark";
+
 export async function fillDatabase(bench: Bench, numbers: Numbers): Promise<FilledDatabase> {
-  const population = createPopulation("benchmark", numbers);
+  const population = createPopulation(populationSeed, numbers);
   const databaseUrl = await bench.createDatabase();
   await fill(databaseUrl, population, (table, rows) => bench.progress(`${rows.toLocaleString("en-US")} ${table}`));
   return { population, databaseUrl };

@@ -7,6 +7,7 @@ import { latency } from "./rows/latency.js";
 import { lists } from "./rows/lists.js";
 import { memory } from "./rows/memory.js";
 import { scale } from "./rows/scale.js";
+import { localJwt, localLatency, localVerify, verifierCost } from "./rows/verifier.js";
 import { workers } from "./rows/workers.js";
 
 /** All rows, in the order of the table. */
@@ -21,4 +22,8 @@ export const rows: readonly Row[] = [
   scale,
   memory,
   lists,
+  localVerify,
+  localJwt,
+  localLatency,
+  verifierCost,
 ];

@@ -3,9 +3,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { IdentitiesService } from "../gen/latchkey/v1/identities_service_pb.js";
 import { KeysService } from "../gen/latchkey/v1/keys_service_pb.js";
+import { VerifierService } from "../gen/latchkey/v1/verifier_service_pb.js";
 import { CreateWorkspaceRequestSchema, WorkspacesService } from "../gen/latchkey/v1/workspaces_service_pb.js";
 import { createAuditStore } from "./audit/store.js";
 import { createAuthentication } from "./auth/authenticate.js";
+import { createDelegation } from "./delegation/delegation.js";
 import { UserError } from "./errors.js";
 import { createGrpcPort } from "./grpc/server.js";
 import { stopListening } from "./http/drain.js";
@@ -47,7 +49,7 @@ import { startLeaseRenewal } from "./revocation/lease-renewal.js";
 import { createLeaseTimes, setLeaseTime } from "./revocation/lease-time.js";
 import { createReadiness } from "./revocation/readiness.js";
 import { withSpotChecks } from "./revocation/spot-checks.js";
-import { createProcedures, service } from "./rpc/pipeline.js";
+import { createProcedures, createStreamProcedure, service } from "./rpc/pipeline.js";
 import { connectPostgres, poolSettings } from "./storage/postgres/connection.js";
 import { openDatabase } from "./storage/postgres/database.js";
 import { observeOutages } from "./storage/postgres/database-outage.js";
@@ -164,13 +166,14 @@ export async function openApp(options: AppOptions): Promise<App> {
     const pollerDatabase = openDatabase(options.databaseUrl, pollerSettings);
     undo.push(() => pollerDatabase.close());
     const poller = createChangePoller(pollerDatabase, db, timeline);
-    const lease = createLease(poller, changeLog, leaseMs, systemClock);
+    const lease = createLease(poller, changeLog, leaseMs, systemClock, (changes) => delegation.invalidate(changes));
     const sources = { ...keys, ...workspaces, makeDurable: createDurabilityBarrier(db) };
     const tieredKeyCache = createKeyCache(lease, changeLog, cache, sources, options.cacheMb * 1024 * 1024);
     const keyCache = withSpotChecks(tieredKeyCache, changeLog, keys.readUsable, log);
 
     const lastUsed = createLastUsed(keys.recordUses, log);
     undo.push(() => lastUsed.close());
+    const delegation = createDelegation(lease, keyCache, lastUsed);
 
     const { rateLimit } = options;
     const authentication = createAuthentication(options.operatorKey, keyCache, lastUsed, lease.databaseTime);
@@ -189,8 +192,10 @@ export async function openApp(options: AppOptions): Promise<App> {
       createIdempotency(createIdempotencyStore(db), keyCache),
       tracing,
     );
+    const { delegate } = VerifierService.method;
+    const streams = [createStreamProcedure(delegate, delegation.serve, { ...authentication, authenticate }, tracing)];
 
-    const callMetrics = createCallMetrics(procedures.map(({ path }) => path));
+    const callMetrics = createCallMetrics([...procedures, ...streams].map(({ path }) => path));
     const accessLog = createAccessLog(log, callMetrics);
     const logCall = tracing?.endSpans(accessLog) ?? accessLog;
     let httpUrl = "";
@@ -206,12 +211,17 @@ export async function openApp(options: AppOptions): Promise<App> {
     const gateway = await createHttpPort({ ...protocols, docsBase, grpcPort: () => grpcPort });
     const grpc = createGrpcPort({
       ...protocols,
+      streams,
       keepaliveMs: options.grpcKeepaliveMs,
       maxConnectionAgeMs: options.grpcMaxConnectionAgeMs,
       reflection: options.grpcReflection,
     });
     // The last step of preparation: a process that is busy starting could not tell a slow response from none.
-    const renewal = startLeaseRenewal(lease, keyCache.confirm, log);
+    const onRenewed = () => {
+      keyCache.confirm();
+      delegation.renewed();
+    };
+    const renewal = startLeaseRenewal(lease, onRenewed, log);
     undo.push(() => renewal.stop());
     const sweep = startSweep(createRetentionStore(db), {
       auditDays: options.auditRetentionDays,
@@ -252,6 +262,7 @@ export async function openApp(options: AppOptions): Promise<App> {
       await sleep(options.shutdownDelayMs);
       void stopListening(gateway.server);
       grpc.stopListening();
+      delegation.end();
     };
     undo.push(() => (stopping ??= stopAccepting()));
 

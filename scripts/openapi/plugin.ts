@@ -10,7 +10,10 @@ runNodeJs(
     version: "v1",
     generateTs({ files, generateFile }) {
       // protoplugin has its own, slightly older protobuf: the descriptors are the same, but their types differ.
-      const services: unknown[] = files.flatMap(({ services }) => services);
+      // Streams are served over gRPC only.
+      const services: unknown[] = files
+        .flatMap(({ services }) => services)
+        .filter(({ methods }) => methods.every(({ methodKind }) => methodKind === "unary"));
       const document = describeApi(services as DescService[]);
       generateFile("openapi.json").print(JSON.stringify(document, null, 2));
     },

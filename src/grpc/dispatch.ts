@@ -10,7 +10,7 @@ import { createProtocolErrors } from "./protocol-errors.js";
 import { reflectionPaths } from "./reflection.js";
 import { isCompressed } from "./request-headers.js";
 import { respondTrailers } from "./response.js";
-import type { HandleUnary } from "./unary.js";
+import type { HandleStream } from "./unary.js";
 
 /** A method that needs no credential. */
 interface PublicMethod {
@@ -39,7 +39,7 @@ const reflectionResponseBytes = 128 * 1_024;
  * reflection. Streams that are not gRPC calls go to grpc-js too, which reads nothing from them.
  */
 export function createDispatch(
-  handlers: ReadonlyMap<string, HandleUnary>,
+  handlers: ReadonlyMap<string, HandleStream>,
   reflection: boolean,
   limits: Limits,
   logCall: AccessLog,

@@ -7,7 +7,8 @@ import { trackSockets } from "../net/sockets.js";
 import type { AccessLog } from "../observe/access-log.js";
 import { limitConnections } from "../overload/connections.js";
 import { memoizeEncoding } from "../rpc/memoize-encoding.js";
-import { maxMessageBytes, type Procedure } from "../rpc/pipeline.js";
+import { maxMessageBytes, type Procedure, type StreamProcedure } from "../rpc/pipeline.js";
+import { createBidiHandler } from "./bidi.js";
 import { createDispatch } from "./dispatch.js";
 import { addHealth } from "./health.js";
 import { type Http2Limits, limitServer } from "./http2.js";
@@ -15,10 +16,11 @@ import { limitHeaderList } from "./internals.js";
 import { createListener, listen } from "./listener.js";
 import { addReflection } from "./reflection.js";
 import { frameMessage } from "./response.js";
-import { createUnaryHandler } from "./unary.js";
+import { createUnaryHandler, type HandleStream } from "./unary.js";
 
 export interface GrpcPortOptions extends Http2Limits {
   readonly procedures: readonly Procedure[];
+  readonly streams: readonly StreamProcedure[];
   /** The maximum number of open connections of the port. */
   readonly maxConnections: number;
   /** Rejects if the service cannot serve. */
@@ -60,21 +62,24 @@ export function createGrpcPort(options: GrpcPortOptions): GrpcPort {
   const server = new Server(limitsOf(options));
   limitHeaderList(server, limits.maxHeaderBytes, limits.maxHeaders);
   const oneMessage = { maxMessageBytes, maxMessages: 1, maxChunks: limits.maxMessageChunks };
-  const handlers = new Map(
-    procedures.map((procedure) => {
-      const { output } = procedure.method;
-      const encode = memoizeEncoding((response) => frameMessage(toBinary(output, response)));
-      return [procedure.path, createUnaryHandler(procedure, oneMessage, encode, logCall)];
-    }),
-  );
-  const services = [...new Set(procedures.map(({ method }) => method.parent))];
+  const anyMessages = { ...oneMessage, maxMessages: Number.POSITIVE_INFINITY };
+  const acceptsLoad = () => {
+    if (options.guard.accepts()) return true;
+    options.shedding.count("event_loop");
+    return false;
+  };
+  const handlers = new Map<string, HandleStream>();
+  for (const procedure of procedures) {
+    const { output } = procedure.method;
+    const encode = memoizeEncoding((response) => frameMessage(toBinary(output, response)));
+    handlers.set(procedure.path, createUnaryHandler(procedure, oneMessage, encode, logCall));
+  }
+  for (const procedure of options.streams) {
+    handlers.set(procedure.path, createBidiHandler(procedure, anyMessages, acceptsLoad, logCall));
+  }
+  const services = [...new Set([...procedures, ...options.streams].map(({ method }) => method.parent))];
   const health = addHealth(server, services, readiness);
   if (options.reflection) {
-    const acceptsLoad = () => {
-      if (options.guard.accepts()) return true;
-      options.shedding.count("event_loop");
-      return false;
-    };
     addReflection(server, [...services, Health, ServerReflection], acceptsLoad, limits.maxReflectionRequests);
   }
   // Without TLS for grpc-js, because a connection is injected after its handshake.

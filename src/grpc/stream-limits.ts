@@ -65,8 +65,10 @@ export class OpenStream implements MessageOwner {
   refuse: ((error: ApiError) => void) | undefined;
   /** Called when the stream is closed. */
   onClosed: (() => void) | undefined;
-  /** Whether the client may keep it open without a time limit. */
+  /** Whether the client may keep it open without a time limit, once its request has arrived. */
   isLongLived = false;
+  /** Whether its request has no end and no time limit: a bidirectional stream of an authenticated caller. */
+  isBidirectional = false;
   isPublic = false;
   isAuthenticated = false;
   /** Whether everything that still arrives is dropped. */
@@ -107,7 +109,12 @@ export class OpenStream implements MessageOwner {
   /** Reserves memory for bytes beyond those that `streamBytes` includes. Returns false if the budget is exhausted. */
   reserveBuffer(bytes: number): boolean {
     this.bufferedBytes += bytes;
-    const missing = this.bufferedBytes - shortMessageBytes + streamBytes - (this.reservation?.bytes ?? 0);
+    return this.reserveInAll(this.bufferedBytes);
+  }
+
+  /** The same for a number of bytes that includes all earlier ones. */
+  reserveInAll(bytes: number): boolean {
+    const missing = bytes - shortMessageBytes + streamBytes - (this.reservation?.bytes ?? 0);
     return missing <= 0 || (this.reservation?.grow(missing) ?? false);
   }
 
@@ -146,6 +153,8 @@ export class OpenStream implements MessageOwner {
     this.hasDelivered = true;
     if (this.receiver === undefined) this.wantsMore = this.push.call(this.stream, message);
     else this.receiver.message(message);
+    // The messages of a bidirectional stream are processed at once. Otherwise they would count until it is closed.
+    if (this.isBidirectional) this.bufferedBytes = 0;
   }
 
   /** Handles a chunk of the request. Returns whether Node may read more. */
@@ -291,7 +300,8 @@ export function limitStreams(limits: Limits, memory: MemoryBudget, connections: 
   function endLate(now: number): void {
     for (const open of openStreams.values()) {
       if (open.startedAt > now - limits.requestTimeoutMs) break; // ordered by start time
-      if (!open.isLongLived || !open.stream.readableEnded) open.end(deadlineExceeded());
+      if (open.isBidirectional || (open.isLongLived && open.stream.readableEnded)) continue;
+      open.end(deadlineExceeded());
     }
   }
 

@@ -13,12 +13,12 @@ import { errorTrailers, respondMessage, respondTrailers } from "./response.js";
 import type { OpenStream } from "./stream-limits.js";
 
 /**
- * Handles a gRPC call of a procedure. It authenticates and authorizes the caller by the headers, reads the message,
+ * Handles the stream of a gRPC call. It authenticates and authorizes the caller by the headers, reads the message,
  * performs the procedure and responds. The message of a caller that is refused is not processed.
  *
  * @param checkHeaders throws if other headers are invalid
  */
-export type HandleUnary = (open: OpenStream, rawHeaders: RawHeaders, checkHeaders: () => void) => void;
+export type HandleStream = (open: OpenStream, rawHeaders: RawHeaders, checkHeaders: () => void) => void;
 
 /**
  * Serves a procedure on HTTP/2 streams, without grpc-js. Most of the cost of a call in grpc-js is work that is already
@@ -31,7 +31,7 @@ export function createUnaryHandler(
   limits: MessageLimits,
   encode: (response: Message) => Buffer,
   logCall: AccessLog,
-): HandleUnary {
+): HandleStream {
   const { method, path, beginSpan, admit, perform } = procedure;
 
   return (open, rawHeaders, checkHeaders) => {
@@ -137,7 +137,7 @@ export function createUnaryHandler(
 }
 
 /** The tenant of the memory budget that a call is charged to. */
-function tenantOf(caller: Principal): string {
+export function tenantOf(caller: Principal): string {
   return caller.kind === "key" ? caller.workspaceId : caller.kind;
 }
 

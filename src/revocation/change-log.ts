@@ -27,7 +27,7 @@ export interface ChangeLog {
   /** The timeline that the transaction ids belong to. Values that were read on another timeline must not be used. */
   readonly timeline: string;
   /** Adds the changes that `present` includes and the previous present did not. */
-  append(present: Snapshot, changes: readonly Change[]): void;
+  append(present: Snapshot, changes: readonly Pick<Change, "id" | "xid">[]): void;
   /** Forgets all changes: `present` becomes the horizon, too. */
   reset(present: Snapshot, timeline: string): void;
   /** Whether no known change is missing in the value. A value from before the horizon is never current. */

@@ -7,6 +7,8 @@ import { parseSnapshot, type Snapshot } from "./snapshot.js";
 export interface Change {
   /** The id of a key, an identity or a workspace, or the id that represents all rows of a workspace. */
   readonly id: string;
+  /** The workspace that the rows belong to. */
+  readonly workspaceId: string;
   /** The transaction that made it; undefined if there were several. */
   readonly xid: number | undefined;
 }
@@ -175,9 +177,9 @@ function changesOf(rows: readonly ChangedRow[]): Change[] | undefined {
   const changes: Change[] = [];
   for (const { workspaceId, named, ids, xids } of rows) {
     if (named === null) continue;
-    if (named) ids?.forEach((id, index) => void changes.push({ id, xid: Number(xids?.[index]) }));
-    else if (workspaceId !== null) changes.push({ id: allRowsOf(workspaceId), xid: undefined });
-    else return undefined;
+    if (workspaceId === null) return undefined;
+    if (named) ids?.forEach((id, index) => void changes.push({ id, workspaceId, xid: Number(xids?.[index]) }));
+    else changes.push({ id: allRowsOf(workspaceId), workspaceId, xid: undefined });
   }
   return changes;
 }

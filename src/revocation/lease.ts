@@ -2,6 +2,7 @@ import type { MaybePromise } from "../call/maybe-promise.js";
 import { serviceUnavailable } from "../errors.js";
 import type { ChangeLog } from "./change-log.js";
 import type { ChangeSource } from "./change-poller.js";
+import type { Change } from "./change-store.js";
 import type { Clock } from "./clock.js";
 import { includes, type Snapshot, snapshotBefore } from "./snapshot.js";
 
@@ -51,8 +52,16 @@ const timerSlackMs = 2;
  * that was sent after c: a lease that does not know of the change is from before c, so this wait covers it.
  *
  * @param firstLeaseMs the lease time until the first answer
+ * @param onChanges called with new changes before the lease is extended, in the same turn of the event loop; with
+ *   undefined if they are not known in detail
  */
-export function createLease(source: ChangeSource, changeLog: ChangeLog, firstLeaseMs: number, clock: Clock): Lease {
+export function createLease(
+  source: ChangeSource,
+  changeLog: ChangeLog,
+  firstLeaseMs: number,
+  clock: Clock,
+  onChanges: (changes: readonly Change[] | undefined) => void = () => {},
+): Lease {
   let leaseMs = firstLeaseMs;
   let waitMs = firstLeaseMs;
   let validUntil = Number.NEGATIVE_INFINITY;
@@ -81,9 +90,11 @@ export function createLease(source: ChangeSource, changeLog: ChangeLog, firstLea
       return poll(since, timeline);
     }
 
-    if (timeline !== changeLog.timeline) changeLog.reset(since, timeline);
+    const isOtherTimeline = timeline !== changeLog.timeline;
+    if (isOtherTimeline) changeLog.reset(since, timeline);
     if (found.changes === undefined) changeLog.reset(found.snapshot, timeline);
     else changeLog.append(found.snapshot, found.changes);
+    onChanges(isOtherTimeline ? undefined : found.changes);
     lastAnswer = { time: found.time, wall, sentAt };
     ({ leaseMs, waitMs } = found);
     offset = wall - sentAt;

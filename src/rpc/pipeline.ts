@@ -2,12 +2,14 @@ import {
   create,
   type DescMessage,
   type DescMethod,
+  type DescMethodBiDiStreaming,
   type DescMethodUnary,
   type DescService,
   getOption,
   hasOption,
   type Message,
   type MessageInitShape,
+  type MessageShape,
 } from "@bufbuild/protobuf";
 import type { Span } from "@opentelemetry/api";
 import { type Access, access } from "../../gen/latchkey/v1/access_pb.js";
@@ -17,6 +19,7 @@ import { abortCall, type Call, throwIfAborted } from "../call/call.js";
 import type { CallContext, Handlers, Principal } from "../call/context.js";
 import { chain, type MaybePromise } from "../call/maybe-promise.js";
 import { covers } from "../call/permissions.js";
+import type { ServeStream } from "../call/stream.js";
 import {
   ApiError,
   cancelled,
@@ -67,6 +70,17 @@ export interface Procedure {
   perform(call: Call, caller: Principal, decode: () => Message): MaybePromise<Message>;
 }
 
+/** An RPC with a bidirectional stream, as the gRPC port runs it. */
+export interface StreamProcedure extends Pick<Procedure, "path" | "beginSpan" | "admit"> {
+  readonly method: DescMethodBiDiStreaming;
+  /** authenticate -> authorize again. Throws once the caller was revoked. */
+  recheck(call: Call, caller: Principal): MaybePromise<Principal>;
+  /** Validates a message of the client. */
+  validate(message: Message): void;
+  /** Serves the stream of an admitted caller. */
+  readonly serve: ServeStream<Message, unknown>;
+}
+
 /**
  * The maximum size of a request on any protocol, in bytes. The largest valid request has 16 KiB of meta, besides 100
  * permissions of 100 characters. JSON may escape each character of meta as six, and protobuf may encode meta in up to
@@ -110,18 +124,7 @@ export function createProcedures(
         method,
         path,
         beginSpan: tracing && ((protocol, header) => tracing.beginSpan(path, protocol, header)),
-        admit: (call, authorization) =>
-          abortable(
-            call,
-            chain(authenticate(call, authorization), (caller) => {
-              if (caller.kind === "key") {
-                call.workspaceId = caller.workspaceId;
-                call.callerId = caller.keyId;
-              }
-              authorize(caller, accessOption);
-              return caller;
-            }),
-          ),
+        admit: createAdmit(authenticate, accessOption),
         perform(call, caller, decode) {
           throwIfAborted(call);
           return abortable(
@@ -150,11 +153,54 @@ export function createProcedures(
   );
 }
 
+/** Creates the procedure of an RPC with a bidirectional stream. */
+export function createStreamProcedure<Input extends DescMessage, Output extends DescMessage>(
+  method: DescMethodBiDiStreaming<Input, Output>,
+  serve: ServeStream<MessageShape<Input>, MessageInitShape<Output>>,
+  { authenticate, recheck }: Authentication,
+  tracing?: Tracing,
+): StreamProcedure {
+  const accessOption = declaredAccess(method);
+  const path = `/${method.parent.typeName}/${method.name}`;
+  const validate = createValidate([method.input]);
+  return {
+    method,
+    path,
+    beginSpan: tracing && ((protocol, header) => tracing.beginSpan(path, protocol, header)),
+    admit: createAdmit(authenticate, accessOption),
+    recheck: (call, caller) =>
+      chain(recheck(call, caller), (currentCaller) => {
+        authorize(currentCaller, accessOption);
+        return currentCaller;
+      }),
+    validate(message) {
+      validate.form(method.input, message);
+      validate.rules(method.input, message);
+    },
+    serve: serve as ServeStream<Message, unknown>,
+  };
+}
+
+function createAdmit(authenticate: Authentication["authenticate"], accessOption: Access): Procedure["admit"] {
+  return (call, authorization) =>
+    abortable(
+      call,
+      chain(authenticate(call, authorization), (caller) => {
+        if (caller.kind === "key") {
+          call.workspaceId = caller.workspaceId;
+          call.callerId = caller.keyId;
+        }
+        authorize(caller, accessOption);
+        return caller;
+      }),
+    );
+}
+
 function isUnary(method: DescMethod): method is DescMethodUnary {
   return method.methodKind === "unary";
 }
 
-function declaredAccess(method: DescMethodUnary): Access {
+function declaredAccess(method: DescMethod): Access {
   const declared = hasOption(method, access) ? getOption(method, access) : undefined;
   if (declared === undefined || (declared.scope === "" && !declared.operator)) {
     throw new Error(`${method} does not declare who may call it: set the option (latchkey.v1.access)`);

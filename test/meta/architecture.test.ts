@@ -71,11 +71,12 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   cli: ["process", "app", "config", "client"],
   process: ["app", "http", "config", "embedded", "keys"],
   app: ["http", "grpc", "rpc", "auth", "idempotency", "rate-limit", "workspaces", "keys", "identities", "audit"].concat(
-    ["retention", "quotas", "revocation", "storage"],
+    ["retention", "quotas", "delegation", "revocation", "storage"],
   ),
   http: ["rpc"],
   grpc: ["rpc"],
   rpc: ["auth", "idempotency", "revocation", "storage"],
+  delegation: ["keys", "revocation"],
   "rate-limit": ["auth", "storage"],
   auth: ["keys", "revocation"],
   workspaces: ["keys", "audit", "idempotency", "revocation", "storage"],
@@ -89,6 +90,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   storage: [],
   embedded: [],
   client: [],
+  verifier: ["client", "keys", "revocation"],
   config: ["quotas", "rate-limit", "storage"],
 };
 

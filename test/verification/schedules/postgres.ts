@@ -161,7 +161,7 @@ export function createPostgres(firstLeaseMs: number, step: Step, time: Time, dic
       startTimeline: async () => {},
       async changedSince(seen) {
         await transmit(`${client} polls for changes`);
-        const changes = [...stamps].flatMap(([id, xid]) => (sees(seen, xid) ? [] : [{ id, xid }]));
+        const changes = [...stamps].flatMap(([id, xid]) => (sees(seen, xid) ? [] : [{ id, workspaceId, xid }]));
         const found = {
           snapshot: snapshot(),
           leaseMs: lease.leaseMs,

@@ -1,0 +1,234 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { Code } from "@connectrpc/connect";
+import { VerificationCode } from "../../gen/latchkey/v1/keys_service_pb.js";
+import type {
+  DelegateRequest,
+  DelegateResponseSchema,
+  KeyUses,
+  ResolveKey,
+} from "../../gen/latchkey/v1/verifier_service_pb.js";
+import type { KeyCaller } from "../call/context.js";
+import type { MaybePromise } from "../call/maybe-promise.js";
+import type { ServerStream, StreamCaller, StreamChannel } from "../call/stream.js";
+import { type ApiError, grpcStatusOf, invalidInput } from "../errors.js";
+import { toVerifyResponse } from "../keys/convert.js";
+import type { LastUsed } from "../keys/last-used.js";
+import { hashSecret } from "../keys/secret.js";
+import { verify } from "../keys/verify.js";
+import type { KeyCache } from "../revocation/key-cache.js";
+import type { KeyState } from "../revocation/key-state.js";
+import type { Lease } from "../revocation/lease.js";
+
+/** The stream of a client that verifies keys in its own process. */
+export interface VerifierStream extends ServerStream<DelegateRequest> {
+  /** Sends a grant for the last ping, as soon as the lease and the caller allow it. */
+  grant(): void;
+  invalidate(ids: readonly string[]): void;
+  invalidateAll(): void;
+  end(error: ApiError): void;
+}
+
+type Channel = StreamChannel<MessageInitShape<typeof DelegateResponseSchema>>;
+
+type Response = NonNullable<MessageInitShape<typeof DelegateResponseSchema>["message"]>;
+
+interface Sources {
+  readonly lease: Pick<Lease, "remaining" | "databaseTime">;
+  readonly keyCache: Pick<KeyCache, "peek" | "get">;
+  readonly lastUsed: Pick<LastUsed, "record">;
+  /** Counts reported verifications, by code. */
+  readonly verifications: Record<string, number>;
+}
+
+/** How many lookups of a stream may be in flight. */
+const maxLookups = 1_000;
+
+/** A client reports uses every few seconds. An older time is a mistake, and is limited to this. */
+const maxUseAgeMs = 3_600_000;
+
+export function createVerifierStream(
+  channel: Channel,
+  caller: StreamCaller,
+  { lease, keyCache, lastUsed, verifications }: Sources,
+  onClosed: () => void,
+): VerifierStream {
+  /** The highest ping without a grant. */
+  let unanswered: number | undefined;
+  let lastPing = -1;
+  /** Messages were dropped, because the client reads too slowly. `invalidateAll` must be the next message. */
+  let owesInvalidateAll = false;
+  let isRechecking = false;
+  let isOpen = true;
+  let lookups = 0;
+
+  /** Returns whether the message was sent. */
+  function send(message: Response): boolean {
+    if (!isOpen) return false;
+    if (channel.isCongested()) {
+      owesInvalidateAll = true;
+      return false;
+    }
+    if (owesInvalidateAll) channel.send({ message: { case: "invalidateAll", value: {} } });
+    owesInvalidateAll = false;
+    channel.send({ message });
+    return true;
+  }
+
+  function end(error: ApiError): void {
+    if (!isOpen) return;
+    close();
+    channel.end(error);
+  }
+
+  function close(): void {
+    isOpen = false;
+    onClosed();
+  }
+
+  /**
+   * Calls `use` in the turn of the event loop in which the caller was found unrevoked. Ends the stream if the caller was
+   * revoked. If that cannot be known now, the next renewal of the lease tries again.
+   */
+  function recheckCaller(use: (current: KeyCaller) => void, isRetry = false): void {
+    if (isRechecking || !isOpen) return;
+    try {
+      const rechecked = caller.recheck();
+      if (!(rechecked instanceof Promise)) {
+        use(rechecked);
+        return;
+      }
+      isRechecking = true;
+      rechecked
+        .finally(() => {
+          isRechecking = false;
+        })
+        // The result may be outdated already, so the caller is read again, from memory.
+        .then(() => isRetry || recheckCaller(use, true))
+        .catch(recheckFailed);
+    } catch (error) {
+      recheckFailed(error);
+    }
+  }
+
+  function recheckFailed(thrown: unknown): void {
+    const error = caller.toApiError(thrown);
+    if (grpcStatusOf(error.code) !== Code.Unavailable) end(error);
+  }
+
+  function grant(): void {
+    if (unanswered !== undefined) recheckCaller(sendGrant);
+  }
+
+  function sendGrant({ expiresAt }: KeyCaller): void {
+    const msToExpiry = expiresAt === null ? Number.POSITIVE_INFINITY : timeUntil(expiresAt);
+    const remainingMs = Math.floor(Math.min(lease.remaining(), msToExpiry));
+    if (remainingMs <= 0 || unanswered === undefined) return;
+    if (send({ case: "grant", value: { ping: unanswered, remainingMs } })) unanswered = undefined;
+  }
+
+  /** How long a key still lasts at least. Throws if the database's time is not known. */
+  function timeUntil(expiresAt: Date): number {
+    return expiresAt.getTime() - lease.databaseTime().getTime();
+  }
+
+  /** Sends the state of a key, which must be current in this turn of the event loop. */
+  function sendKey(id: number, found: KeyState): void {
+    const { key } = found;
+    const code = verify(key, undefined, lease.databaseTime);
+    const isValid = code === VerificationCode.VALID;
+    const result = isValid ? toVerifyResponse(key) : { valid: false, code };
+    const validForMs = isValid && key.expiresAt !== null ? BigInt(Math.floor(timeUntil(key.expiresAt))) : undefined;
+    const dependsOn = key.identityId === null ? [key.keyId] : [key.keyId, key.identityId];
+    const cached = { result, dependsOn, ...(validForMs !== undefined && { validForMs }) };
+    send({ case: "key", value: { id, result: { case: "cached", value: cached } } });
+  }
+
+  function resolve({ id, sha256 }: ResolveKey): void {
+    const hash = Buffer.from(sha256).toString("hex");
+    if (lookups >= maxLookups) {
+      sendUnresolved(id);
+      return;
+    }
+    lookups += 1;
+    (async () => {
+      await caller.admit();
+      sendCurrent(id, hash, await find(hash));
+    })()
+      .catch(() => sendUnresolved(id))
+      .finally(() => {
+        lookups -= 1;
+      });
+  }
+
+  /** Finds a key of the caller's workspace. */
+  function find(hash: string): MaybePromise<KeyState | undefined> {
+    const cached = keyCache.peek(hash);
+    if (cached?.key.workspaceId === caller.workspaceId) return cached;
+    // Against a timing side channel: a cached key of another workspace takes as long as a key that does not exist.
+    return keyCache.get(cached === undefined ? hash : hashSecret(hash), caller.newCall());
+  }
+
+  function sendCurrent(id: number, hash: string, found: KeyState | undefined): void {
+    if (found?.key.workspaceId !== caller.workspaceId) {
+      send({ case: "key", value: { id, result: { case: "notFound", value: {} } } });
+      return;
+    }
+    const current = keyCache.peek(hash);
+    if (current === undefined) sendUnresolved(id);
+    else sendKey(id, current);
+  }
+
+  function sendUnresolved(id: number): void {
+    send({ case: "key", value: { id, result: { case: "unresolved", value: {} } } });
+  }
+
+  function recordUses({ sha256, code, count, lastUsedMsAgo }: KeyUses): void {
+    const name = VerificationCode[code];
+    if (name !== undefined) verifications[name] = (verifications[name] ?? 0) + count;
+    if (code !== VerificationCode.VALID || lookups >= maxLookups) return;
+    const usedAt = Date.now() - Math.min(lastUsedMsAgo, maxUseAgeMs);
+    lookups += 1;
+    void Promise.resolve(find(Buffer.from(sha256).toString("hex")))
+      .then((found) => {
+        if (found?.key.workspaceId === caller.workspaceId) lastUsed.record(found.key.keyId, usedAt);
+      })
+      .catch(() => {}) // the time is lost, like that of a call shortly before a crash
+      .finally(() => {
+        lookups -= 1;
+      });
+  }
+
+  return {
+    receive({ message }) {
+      if (!isOpen) return;
+      if (message.case === "ping") {
+        const { number } = message.value;
+        if (number <= lastPing) return end(invalidPing());
+        lastPing = number;
+        unanswered = number;
+        grant();
+      } else if (message.case === "resolve") {
+        resolve(message.value);
+      } else if (message.case === "uses") {
+        for (const uses of message.value.keys) recordUses(uses);
+      }
+    },
+    closed() {
+      if (isOpen) close();
+    },
+    grant,
+    // The change may be one of the caller. Its stream then ends at once, and not only with its next ping.
+    invalidate(ids) {
+      send({ case: "invalidate", value: { ids: [...ids] } });
+      recheckCaller(() => {});
+    },
+    invalidateAll() {
+      send({ case: "invalidateAll", value: {} });
+      recheckCaller(() => {});
+    },
+    end,
+  };
+}
+
+const invalidPing = () =>
+  invalidInput([{ location: "ping.number", message: "must be higher than that of every earlier ping" }]);

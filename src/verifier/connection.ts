@@ -1,0 +1,197 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { create } from "@bufbuild/protobuf";
+import { type Client, Code, createClient, type Transport } from "@connectrpc/connect";
+import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
+import {
+  type DelegateRequest,
+  DelegateRequestSchema,
+  VerifierService,
+} from "../../gen/latchkey/v1/verifier_service_pb.js";
+import { toLatchkeyError } from "../client/error.js";
+import { systemClock } from "../revocation/clock.js";
+import { createQueue } from "./queue.js";
+import { createSession, type Session } from "./session.js";
+
+/** The addresses and the credential of the service. */
+export interface ConnectionOptions {
+  /** The gRPC address of the service, such as `https://keys.example.com:50051`, or several that are used in turn. */
+  readonly address: string | readonly string[];
+  /** An API key with the scope `keys.verify`. */
+  readonly key: string;
+  /** Certificates in PEM format: the authority that is trusted, and for mTLS that of the client. */
+  readonly tls?: { readonly ca?: string | Buffer; readonly cert?: string | Buffer; readonly key?: string | Buffer };
+}
+
+/** The stream to the service. It is opened again whenever it ends. */
+export interface Connection {
+  /** The session of the open stream. Undefined while there is none. */
+  readonly session: Session | undefined;
+  /** KeysService on the present connection. */
+  readonly keys: Client<typeof KeysService>;
+  /** Renews the grant for some time, because keys are verified. */
+  keepGranted(): void;
+  /** Resolves with the first grant. Rejects if the service refuses the key. */
+  readonly opened: Promise<void>;
+  close(): Promise<void>;
+}
+
+/** For how long after a verification the grant is renewed. An idle verifier sends nothing. */
+const renewedForMs = 5_000;
+
+/** How often a grant is renewed in its time. With several pings, it survives a late response. */
+const pingsPerGrant = 3;
+
+/** The interval of pings before the first grant. */
+const firstPingMs = 100;
+
+/** A stream without a response for this long is closed, and another replica is tried. */
+const maxUnansweredMs = 3_000;
+
+const reportIntervalMs = 2_000;
+
+/** How long `close` waits for the service to end the stream. */
+const closeTimeoutMs = 1_000;
+
+/** The pause before a stream is opened again, at first and at most. */
+const reconnectMs = { first: 50, max: 2_000 };
+
+/** How a dead connection is detected. */
+const keepalive = { pingIntervalMs: 3_000, pingTimeoutMs: 3_000 };
+
+/** The statuses with which the service refuses the key, or does not have the stream. A retry would not help. */
+const refusals = new Set([Code.Unauthenticated, Code.PermissionDenied, Code.Unimplemented]);
+
+/** @param onError called with the reason whenever a stream ends */
+export function openConnection(
+  { address, key, tls = {} }: ConnectionOptions,
+  maxBytes: number,
+  onError: (error: unknown) => void,
+): Connection {
+  const addresses = typeof address === "string" ? [address] : address;
+  /** Aborted if the service does not end the stream in time. */
+  const closed = new AbortController();
+  let isClosing = false;
+  let transports = 0;
+  let current = openTransport();
+  let session: Session | undefined;
+  let activeUntil = 0;
+  let wake = () => {};
+  /** Ends the open stream in order: the service receives everything that was sent, and ends it, too. */
+  let endRequests = () => {};
+  let resolveOpened = () => {};
+  let rejectOpened = (_error: unknown) => {};
+  const opened = new Promise<void>((resolve, reject) => {
+    resolveOpened = resolve;
+    rejectOpened = reject;
+  });
+  opened.catch(() => {}); // it may be awaited later
+
+  function openTransport(): { readonly transport: Transport; readonly manager: Http2SessionManager } {
+    const baseUrl = addresses[transports++ % addresses.length] as string;
+    const manager = new Http2SessionManager(baseUrl, keepalive, tls);
+    const transport = createGrpcTransport({
+      baseUrl,
+      sessionManager: manager,
+      acceptCompression: [],
+      interceptors: [
+        (next) => (request) => {
+          request.header.set("authorization", `Bearer ${key}`);
+          return next(request);
+        },
+      ],
+    });
+    return { transport, manager };
+  }
+
+  /** Serves one stream until it ends. */
+  async function serveStream(): Promise<void> {
+    const ended = new AbortController();
+    const requests = createQueue<DelegateRequest>();
+    endRequests = requests.end;
+    const stream = createSession({
+      clock: systemClock,
+      maxBytes,
+      send: (message) => requests.push(create(DelegateRequestSchema, { message })),
+      onGrant: resolveOpened,
+      onClockJump: () => ended.abort(),
+    });
+    const reporting = setInterval(stream.reportUses, reportIntervalMs).unref();
+    try {
+      const signal = AbortSignal.any([ended.signal, closed.signal]);
+      const responses = createClient(VerifierService, current.transport).delegate(requests, { signal });
+      session = stream;
+      activeUntil = performance.now() + renewedForMs;
+      void keepGranted(stream, ended);
+      for await (const response of responses) stream.receive(response);
+    } finally {
+      // Before another stream is opened: nothing that was received on this one may be used any more.
+      session = undefined;
+      stream.close();
+      requests.end();
+      clearInterval(reporting);
+      ended.abort();
+      wake();
+    }
+  }
+
+  /** Sends pings while keys are verified. */
+  async function keepGranted(stream: Session, ended: AbortController): Promise<void> {
+    let answeredAt = performance.now();
+    while (!ended.signal.aborted) {
+      if (performance.now() > activeUntil) {
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+        answeredAt = performance.now();
+        continue;
+      }
+      if (stream.unansweredPings === 0) answeredAt = performance.now();
+      if (performance.now() - answeredAt > maxUnansweredMs) return ended.abort();
+      stream.ping();
+      await systemClock.sleep(stream.grantedMs === 0 ? firstPingMs : stream.grantedMs / pingsPerGrant);
+    }
+  }
+
+  async function keepOpen(): Promise<void> {
+    let pauseMs = reconnectMs.first;
+    while (!isClosing) {
+      const openedAt = performance.now();
+      const reason = await serveStream().catch((error) => toLatchkeyError(error) ?? error);
+      current.manager.abort();
+      if (isClosing) return;
+      if (refusals.has(reason?.status ?? reason?.code)) rejectOpened(reason);
+      onError(reason);
+      if (performance.now() - openedAt > reconnectMs.max) pauseMs = reconnectMs.first;
+      // Half of it is random, so that the clients of a replica do not all return at once.
+      const pause = pauseMs * (0.5 + Math.random() / 2);
+      await sleep(pause, undefined, { ref: false, signal: closed.signal }).catch(() => {});
+      pauseMs = Math.min(pauseMs * 2, reconnectMs.max);
+      current = openTransport();
+    }
+  }
+
+  const running = keepOpen();
+  return {
+    get session() {
+      return session;
+    },
+    get keys() {
+      return createClient(KeysService, current.transport);
+    },
+    keepGranted() {
+      const now = performance.now();
+      if (now > activeUntil) wake();
+      activeUntil = now + renewedForMs;
+    },
+    opened,
+    async close() {
+      isClosing = true;
+      session?.reportUses();
+      endRequests();
+      const timer = setTimeout(() => closed.abort(), closeTimeoutMs);
+      await running;
+      clearTimeout(timer);
+    },
+  };
+}

@@ -1,0 +1,76 @@
+import type { Clock } from "../revocation/clock.js";
+
+/**
+ * The right to verify locally, which the service grants in response to pings. It ends before the lease of the replica
+ * that granted it.
+ */
+export interface LocalGrant {
+  /** Begins a ping. Must be called before the ping is handed to the transport. Returns its number. */
+  beginPing(): number;
+  /** Accepts a grant. Returns false if it answers no ping that is remembered. */
+  accept(ping: number, remainingMs: number): boolean;
+  /** How long the right still lasts; 0 if there is none. */
+  remaining(): number;
+  /** Whether the machine was suspended, or a clock was set. Then nothing that was received before may be used. */
+  hasJumped(): boolean;
+  /** The number of pings without a grant. */
+  readonly unanswered: number;
+}
+
+/** The maximum drift between the two clocks that is not noticed. */
+const maxDriftMs = 5;
+
+/** For the rounding of times. */
+const safetyFactor = 0.99;
+
+/** How many pings without a grant are remembered. Grants for older ones are ignored. */
+const maxRemembered = 100;
+
+interface SentPing {
+  readonly sentAt: number;
+  /** Wall time minus monotonic time. */
+  readonly offset: number;
+}
+
+export function createLocalGrant(clock: Pick<Clock, "monotonic" | "wall">): LocalGrant {
+  const sent = new Map<number, SentPing>();
+  let lastNumber = 0;
+  let validUntil = Number.NEGATIVE_INFINITY;
+  let offset: number | undefined;
+
+  /** A pause between the two readings makes the right seem lost rather than longer, here and in `beginPing`. */
+  function hasJumpedAt(now: number): boolean {
+    return offset !== undefined && Math.abs(clock.wall() - now - offset) > maxDriftMs;
+  }
+
+  return {
+    get unanswered() {
+      return sent.size;
+    },
+    beginPing() {
+      lastNumber += 1;
+      const wall = clock.wall();
+      const sentAt = clock.monotonic();
+      sent.set(lastNumber, { sentAt, offset: wall - sentAt });
+      if (sent.size > maxRemembered) sent.delete(sent.keys().next().value as number);
+      return lastNumber;
+    },
+    accept(ping, remainingMs) {
+      const answered = sent.get(ping);
+      if (answered === undefined) return false;
+      for (const number of sent.keys()) if (number <= ping) sent.delete(number);
+      // Counted from the ping and not from the arrival of the grant, which may have been delayed for any time.
+      const until = answered.sentAt + safetyFactor * remainingMs - maxDriftMs;
+      if (until > validUntil) {
+        validUntil = until;
+        ({ offset } = answered);
+      }
+      return true;
+    },
+    remaining() {
+      const now = clock.monotonic();
+      return hasJumpedAt(now) ? 0 : Math.max(0, validUntil - now);
+    },
+    hasJumped: () => hasJumpedAt(clock.monotonic()),
+  };
+}

@@ -1,0 +1,83 @@
+import { toBinary } from "@bufbuild/protobuf";
+import { LRUCache } from "lru-cache";
+import { type CachedKey, CachedKeySchema } from "../../gen/latchkey/v1/verifier_service_pb.js";
+import { toVerifyResult, type VerifyResult } from "./result.js";
+
+/** The state of a key, as received on a stream. */
+export interface KeyState {
+  readonly hash: string;
+  /** The result without a permission query. */
+  readonly result: VerifyResult;
+  /** On the monotonic clock. */
+  readonly usableUntil: number;
+  readonly dependsOn: readonly string[];
+  /** Verifications that are not reported yet, by code, and the time of the last one on the monotonic clock. */
+  readonly uses: Map<string, number>;
+  lastUsedAt: number;
+}
+
+/** The key states of one stream, the most recently used ones within a limit of memory. */
+export interface KeyStates {
+  get(hash: string): KeyState | undefined;
+  add(hash: string, cached: CachedKey, requestedAt: number): void;
+  delete(hash: string): void;
+  /** Removes the states that depend on one of these ids. */
+  invalidate(ids: readonly string[]): void;
+  clear(): void;
+  readonly size: number;
+}
+
+/** The share of its time that the state of a key with an expiry is used for, in case our clock is slow. */
+const usableShare = 5 / 6;
+
+/** An estimate: the heap of a state is a multiple of its encoded size, plus its entries in the cache and the index. */
+const bytesOf = (cached: CachedKey) => 1_000 + 6 * toBinary(CachedKeySchema, cached).length;
+
+export function createKeyStates(maxBytes: number): KeyStates {
+  const hashesById = new Map<string, Set<string>>();
+  const states = new LRUCache<string, KeyState>({ maxSize: maxBytes, dispose: removeFromIndex });
+
+  function removeFromIndex({ hash, dependsOn }: KeyState): void {
+    for (const id of dependsOn) {
+      const hashes = hashesById.get(id);
+      hashes?.delete(hash);
+      if (hashes?.size === 0) hashesById.delete(id);
+    }
+  }
+
+  return {
+    get size() {
+      return states.size;
+    },
+    get: (hash) => states.get(hash),
+    add(hash, cached, requestedAt) {
+      const { result, validForMs, dependsOn } = cached;
+      if (result === undefined) return;
+      const validMs = validForMs === undefined ? Number.POSITIVE_INFINITY : usableShare * Number(validForMs);
+      states.delete(hash); // otherwise `dispose` of the old state would remove the new one from the index
+      states.set(
+        hash,
+        {
+          hash,
+          result: toVerifyResult(result),
+          usableUntil: requestedAt + validMs,
+          dependsOn,
+          uses: new Map(),
+          lastUsedAt: 0,
+        },
+        { size: bytesOf(cached) },
+      );
+      if (!states.has(hash)) return; // larger than the limit
+      for (const id of dependsOn) {
+        const hashes = hashesById.get(id);
+        if (hashes === undefined) hashesById.set(id, new Set([hash]));
+        else hashes.add(hash);
+      }
+    },
+    delete: (hash) => void states.delete(hash),
+    invalidate(ids) {
+      for (const id of ids) for (const hash of [...(hashesById.get(id) ?? [])]) states.delete(hash);
+    },
+    clear: () => states.clear(),
+  };
+}

@@ -1,0 +1,198 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { VerificationCode } from "../../gen/latchkey/v1/keys_service_pb.js";
+import type {
+  DelegateRequestSchema,
+  DelegateResponse,
+  ResolvedKey,
+} from "../../gen/latchkey/v1/verifier_service_pb.js";
+import type { Clock } from "../revocation/clock.js";
+import { createLocalGrant } from "./grant.js";
+import { createKeyStates, type KeyState } from "./key-states.js";
+
+/** A message to the service. */
+export type Request = NonNullable<MessageInitShape<typeof DelegateRequestSchema>["message"]>;
+
+/** What became of a request for the state of a key. */
+export type Resolution = "cached" | "not found" | "unresolved";
+
+/** One stream to the service: the right to verify locally, and the key states that were received on it. */
+export interface Session {
+  /** Applies a message. Throws if the session cannot continue. */
+  receive(response: DelegateResponse): void;
+  /** Sends a ping. */
+  ping(): void;
+  /** Whether the service has granted the right to verify locally, and it still lasts. */
+  isGranted(): boolean;
+  /**
+   * The state of a key that may be used at this moment. Undefined without a grant or without a state.
+   */
+  find(hash: string): KeyState | undefined;
+  /** Requests the state of a key. Resolves when it has arrived, or when it will not arrive. */
+  resolve(hash: string): Promise<Resolution>;
+  /** Awaits the state of a key no longer. */
+  abandon(hash: string): void;
+  /** Whether the state of a key has been requested and has not arrived. */
+  isResolving(hash: string): boolean;
+  /** Counts a local verification. */
+  recordUse(state: KeyState, code: string): void;
+  /** Sends the verifications that were counted. */
+  reportUses(): void;
+  /** Must be called when the stream has ended. Nothing that was received on it is used any more. */
+  close(): void;
+  /** Whether pings are not answered. */
+  readonly unansweredPings: number;
+  readonly cachedKeys: number;
+  /** How long the last grant lasted when it was sent. */
+  readonly grantedMs: number;
+}
+
+/** The maximum number of entries in one report. */
+const maxReported = 500;
+
+interface PendingKey {
+  readonly hash: string;
+  readonly requestedAt: number;
+  readonly id: number;
+  readonly arrived: Promise<Resolution>;
+  settle(resolution: Resolution): void;
+}
+
+export interface SessionOptions {
+  readonly clock: Pick<Clock, "monotonic" | "wall">;
+  /** The maximum memory of the key states. */
+  readonly maxBytes: number;
+  /** Hands a message to the transport, which delivers messages in order. */
+  readonly send: (request: Request) => void;
+  /** Called after each grant. */
+  readonly onGrant: () => void;
+  /** Called when the machine was suspended or a clock was set. The session is closed, and its stream must be, too. */
+  readonly onClockJump: () => void;
+}
+
+export function createSession({ clock, maxBytes, send, onGrant, onClockJump }: SessionOptions): Session {
+  const grant = createLocalGrant(clock);
+  const states = createKeyStates(maxBytes);
+  const pendingById = new Map<number, PendingKey>();
+  const pendingByHash = new Map<string, PendingKey>();
+  const used = new Set<KeyState>();
+  let lastId = 0;
+  let grantedMs = 0;
+  let isOpen = true;
+
+  function settleAll(): void {
+    for (const pending of [...pendingById.values()]) settle(pending, "unresolved");
+  }
+
+  function settle(pending: PendingKey, resolution: Resolution): void {
+    pendingById.delete(pending.id);
+    pendingByHash.delete(pending.hash);
+    pending.settle(resolution);
+  }
+
+  function receiveKey({ id, result }: ResolvedKey): void {
+    const pending = pendingById.get(id);
+    if (pending === undefined) return; // abandoned
+    if (result.case === "cached") states.add(pending.hash, result.value, pending.requestedAt);
+    settle(pending, resolutionOf[result.case ?? "unresolved"]);
+  }
+
+  function isGranted(): boolean {
+    if (grant.remaining() > 0) return true;
+    if (grant.hasJumped()) {
+      close();
+      onClockJump();
+    }
+    return false;
+  }
+
+  function close(): void {
+    isOpen = false;
+    states.clear();
+    settleAll();
+  }
+
+  return {
+    get unansweredPings() {
+      return grant.unanswered;
+    },
+    get cachedKeys() {
+      return states.size;
+    },
+    get grantedMs() {
+      return grantedMs;
+    },
+    receive({ message }) {
+      if (!isOpen) return;
+      switch (message.case) {
+        case "key":
+          return receiveKey(message.value);
+        case "invalidate":
+          return states.invalidate(message.value.ids);
+        case "invalidateAll":
+          states.clear();
+          return settleAll();
+        case "grant":
+          if (!grant.accept(message.value.ping, message.value.remainingMs)) return;
+          grantedMs = message.value.remainingMs;
+          return onGrant();
+        default:
+          throw new Error("the service sent a message that this version does not know");
+      }
+    },
+    ping() {
+      const number = grant.beginPing();
+      send({ case: "ping", value: { number } });
+    },
+    isGranted: () => isOpen && isGranted(),
+    find(hash) {
+      // The right is checked before the state is read.
+      if (!isOpen || !isGranted()) return undefined;
+      const state = states.get(hash);
+      if (state === undefined || clock.monotonic() < state.usableUntil) return state;
+      states.delete(hash);
+      return undefined;
+    },
+    resolve(hash) {
+      const joined = pendingByHash.get(hash);
+      if (joined !== undefined) return joined.arrived;
+      if (!isOpen) return Promise.resolve("unresolved");
+      lastId = (lastId + 1) % 2 ** 32;
+      let settlePending: PendingKey["settle"] = () => {};
+      const arrived = new Promise<Resolution>((resolve) => {
+        settlePending = resolve;
+      });
+      const pending = { hash, id: lastId, requestedAt: clock.monotonic(), arrived, settle: settlePending };
+      pendingById.set(lastId, pending);
+      pendingByHash.set(hash, pending);
+      send({ case: "resolve", value: { id: lastId, sha256: Buffer.from(hash, "hex") } });
+      return arrived;
+    },
+    abandon(hash) {
+      const pending = pendingByHash.get(hash);
+      if (pending !== undefined) settle(pending, "unresolved");
+    },
+    isResolving: (hash) => pendingByHash.has(hash),
+    recordUse(state, code) {
+      state.uses.set(code, (state.uses.get(code) ?? 0) + 1);
+      state.lastUsedAt = clock.monotonic();
+      used.add(state);
+    },
+    reportUses() {
+      const now = clock.monotonic();
+      const keys = [...used].flatMap(({ hash, uses, lastUsedAt }) =>
+        [...uses].map(([code, count]) => ({
+          sha256: Buffer.from(hash, "hex"),
+          code: VerificationCode[code as keyof typeof VerificationCode],
+          count,
+          lastUsedMsAgo: Math.max(0, Math.round(now - lastUsedAt)),
+        })),
+      );
+      for (const { uses } of used) uses.clear();
+      used.clear();
+      while (isOpen && keys.length > 0) send({ case: "uses", value: { keys: keys.splice(0, maxReported) } });
+    },
+    close,
+  };
+}
+
+const resolutionOf = { cached: "cached", notFound: "not found", unresolved: "unresolved" } as const;
