@@ -3,7 +3,6 @@ import type { Path } from "@bufbuild/protobuf/reflect";
 import { type FieldMask, FieldMaskSchema, StructSchema, type Timestamp, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { createValidator } from "@bufbuild/protovalidate";
 import { type FieldError, invalidInput } from "../errors.js";
-import { compileLengthRules } from "./length-rules.js";
 import {
   maxDepth,
   maxFieldBytes,
@@ -33,12 +32,7 @@ export interface Validate {
  */
 export function createValidate(schemas: readonly DescMessage[]): Validate {
   const validator = createValidator();
-  const compiled = new Map(
-    schemas.map((schema) => [
-      schema,
-      { checks: schema.fields.map(checkOf), passesLengthRules: compileLengthRules(schema) },
-    ]),
-  );
+  const compiled = new Map(schemas.map((schema) => [schema, schema.fields.map(checkOf)]));
   for (const schema of schemas) validator.validate(schema, { $typeName: schema.typeName } as Message);
 
   function checksOf(schema: DescMessage) {
@@ -50,11 +44,10 @@ export function createValidate(schemas: readonly DescMessage[]): Validate {
   return {
     form(schema, message) {
       const errors: FieldError[] = [];
-      for (const check of checksOf(schema).checks) check(message, errors);
+      for (const check of checksOf(schema)) check(message, errors);
       if (errors.length > 0) throw invalidInput(errors);
     },
     rules(schema, message) {
-      if (checksOf(schema).passesLengthRules(message)) return;
       const errors = findViolations(schema, message);
       if (errors.length > 0) throw invalidInput(errors);
     },
