@@ -130,15 +130,13 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
       throw error;
     }
     // Fastify decodes a path before it finds the route, so an encoded path could bypass path rules of a proxy.
-    const route = request.routeOptions.url;
-    if (route !== undefined && !isExactPath(request.url, route)) throw routeNotFound();
+    if (!allowedMethods.has(pathOf(request.url))) throw routeNotFound();
     done();
   });
   server.setErrorHandler(sendError);
   server.setNotFoundHandler(({ method, url }) => {
-    const path = url.replace(/\?.*$/s, "");
-    const methods = allowedMethods.get(path);
-    throw methods ? methodNotAllowed(method, path, [...methods].sort()) : routeNotFound();
+    const path = pathOf(url);
+    throw methodNotAllowed(method, path, [...(allowedMethods.get(path) ?? [])].sort());
   });
   handleUnsupportedHttp(server.server, docsBase, logCall);
 
@@ -170,7 +168,8 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
   }
 }
 
-/** Whether the path of a URL equals the path of a route, byte for byte. */
-function isExactPath(url: string, path: string): boolean {
-  return url.startsWith(path) && (url.length === path.length || url[path.length] === "?");
+/** The path of a URL, byte for byte. */
+function pathOf(url: string): string {
+  const queryAt = url.indexOf("?");
+  return queryAt === -1 ? url : url.slice(0, queryAt);
 }

@@ -2,8 +2,11 @@ import { writeSync } from "node:fs";
 import { pino } from "pino";
 import { pipeOf } from "./internals.js";
 
-/** The atomic write size of a pipe, in characters. Larger writes could interleave the lines of several workers. */
-const batchLength = 4096;
+/**
+ * The atomic write size of a pipe, in characters. Larger writes could interleave the lines of several workers. Every write
+ * to a file is atomic.
+ */
+const batchLength = { pipe: 4_096, file: 65_536 };
 
 /** How long a line may wait for others, to be written with them. */
 const flushIntervalMs = 100;
@@ -38,6 +41,7 @@ export function createStderrDestination(): LineDestination {
   let bufferedBytes = 0;
   let droppedLines = 0;
   const pipe = pipeOf(process.stderr);
+  const maxLength = pipe ? batchLength.pipe : batchLength.file;
 
   function add(text: string): void {
     const batch = Buffer.from(text);
@@ -75,7 +79,7 @@ export function createStderrDestination(): LineDestination {
   });
   return {
     write(line: string) {
-      if (length + line.length > batchLength) flush();
+      if (length + line.length > maxLength) flush();
       if (bufferedBytes > maxBufferedBytes) {
         droppedLines += 1;
         return;

@@ -1,4 +1,4 @@
-// The part of V8 that it does not document. Listed in docs/architecture/library-internals.md.
+// The part of V8, in Node 20 to 24, that it does not document. Listed in docs/architecture/library-internals.md.
 import { setFlagsFromString } from "node:v8";
 
 /**

@@ -57,7 +57,9 @@ describe("library internals are confined to internals.ts", () => {
     if (version?.includes(".")) expect(installed).toContain(version);
   });
 
-  it.each(internals)("%s asserts what it needs, and says in the error which file to adapt", (file) => {
+  // V8 ignores a flag that it does not know, and has no way to read one. test/unit/process/internals.test.ts checks it.
+  const assertable = internals.filter((file) => file !== "src/process/internals.ts");
+  it.each(assertable)("%s asserts what it needs, and says in the error which file to adapt", (file) => {
     expect(text(file)).toMatch(/\bthrow\b/);
     expect(text(file)).toContain(file);
   });
