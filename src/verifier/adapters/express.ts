@@ -42,6 +42,7 @@ export function latchkey(options: AdapterOptions): (permissions?: string) => Mid
       settle(
         authorize(authorizationOf(request.rawHeaders), permissions),
         (outcome) => {
+          if (response.headersSent) return; // such as by a timeout of the application
           if (!outcome.valid) {
             response.writeHead(outcome.status, { ...outcome.headers, ...jsonHeaders });
             response.end(JSON.stringify(outcome.body));

@@ -1,6 +1,7 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { join, resolve } from "node:path";
+import { readFileSync } from "node:fs";
+import { basename, join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import { Code, ConnectError, createClient, type Transport } from "@connectrpc/connect";
@@ -60,6 +61,22 @@ it(
   () => compile("--module", "esnext", "--moduleResolution", "bundler", "--noEmit"),
   compileTimeoutMs,
 );
+
+it("the guide shows lines of the examples", () => {
+  const guide = readFileSync("docs/guides/protect-your-api.md", "utf8");
+  const blocks = [...guide.matchAll(/<!-- from: (\S+) -->\n```\w+\n(.*?)```/gs)];
+  expect(blocks.map(([, file = ""]) => basename(file)).sort()).toEqual([
+    "connect.ts",
+    "express.ts",
+    "fastify.ts",
+    "grpc.mjs",
+    "hono.ts",
+  ]);
+  for (const [, file = "", block = ""] of blocks) {
+    const lines = readFileSync(file, "utf8").split("\n");
+    expect(lines).toEqual(expect.arrayContaining(block.trimEnd().split("\n")));
+  }
+});
 
 /** Calls an example at this address. Returns the id of the key that its handler has seen, or the refusal. */
 type Read = (url: string, authorization: Record<string, string>) => Promise<string>;
