@@ -1,6 +1,7 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -56,6 +57,15 @@ const documents: Readonly<Record<string, readonly (readonly [guarantee: string, 
       /"data":(\{"keyId":"key_\w+","key":"lk_\w+"\})\}\s*\{"meta":\{"requestId":"req_\w+"\},"data":\1/,
     ],
   ],
+  "docs/guides/protect-your-api.md": [
+    ["is asked for a key", /HTTP\/1\.1 401 .*www-authenticate: Bearer realm="api"\r\n.*"code":"MISSING"/s],
+    ["is served with a key", /\{"readBy":"key_\w+"\}/],
+    ["disables the key", /"name":"customer 7","enabled":false/],
+    [
+      "sees it refused at once",
+      /"enabled":false.*HTTP\/1\.1 401 .*Bearer realm="api", error="invalid_token"\r\n.*"code":"DISABLED"/s,
+    ],
+  ],
   "docs/guides/generate-stubs.md": [["reads what an operation does in the OpenAPI document", /^Returns one key$/m]],
 };
 
@@ -92,6 +102,7 @@ describe.each(Object.entries(documents))("a newcomer who pastes the commands of 
   beforeAll(async () => {
     if (!hasCurl) return;
     const grpcAddress = /gRPC +(\S+)/.exec(banner)?.[1] ?? "";
+    const freePort = await findFreePort();
     const commandLine = { DATA_DIR: dataDir, LATCHKEY_ADDRESS: grpcAddress };
     output = await paste(
       blocksOf(document).join("\n"),
@@ -100,6 +111,9 @@ describe.each(Object.entries(documents))("a newcomer who pastes the commands of 
         "http://127.0.0.1:8080": /http:\S+/.exec(banner)?.[0] ?? "",
         "127.0.0.1:50051": grpcAddress,
         ".latchkey": dataDir,
+        // The reader's own server.
+        "127.0.0.1:3000": `127.0.0.1:${freePort}`,
+        "port: 3000": `port: ${freePort}`,
       },
     );
   });
@@ -110,16 +124,28 @@ describe.each(Object.entries(documents))("a newcomer who pastes the commands of 
   });
 });
 
-/** The code blocks that a newcomer pastes, in order. */
+/** The code blocks that a newcomer pastes, in order: commands, and files to save. */
 function blocksOf(document: string): string[] {
-  return [...readFileSync(document, "utf8").matchAll(/<!-- walk -->\n```sh\n(.*?)```/gs)].map(
-    ([, block]) => block ?? "",
+  const blocks = readFileSync(document, "utf8").matchAll(/<!-- (walk|file: (\S+)) -->\n```\w+\n(.*?)```/gs);
+  return [...blocks].map(([, , file, block = ""]) =>
+    file === undefined ? block : `cat > ${file} <<'END_OF_FILE'\n${block}END_OF_FILE\n`,
   );
+}
+
+async function findFreePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
 }
 
 /** Runs commands in one shell session, with the addresses of this test's service instead of the documented ones. */
 async function paste(commands: string, env: NodeJS.ProcessEnv, replacements: Record<string, string>): Promise<string> {
-  const script = Object.entries(replacements).reduce((text, [from, to]) => text.replaceAll(from, to), commands);
+  const pasted = Object.entries(replacements).reduce((text, [from, to]) => text.replaceAll(from, to), commands);
+  // A server that is started in the background must not outlive a failed command.
+  const script = `trap 'kill $(jobs -p) 2> /dev/null || true' EXIT\n${pasted}`;
   const { stdout } = await run("bash", ["-euo", "pipefail", "-c", script], { env, timeout: 60_000 });
   return stdout;
 }
