@@ -1,10 +1,16 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { describe, expect, it } from "vitest";
 import { toLatchkeyError } from "../../../src/client/error.js";
-import { invalidInput, rateLimited } from "../../../src/errors.js";
-import { toConnectError } from "../../../src/rpc/status.js";
+import { type ApiError, grpcStatusOf, invalidInput, rateLimited } from "../../../src/errors.js";
+import { detailsOf } from "../../../src/rpc/status.js";
 import { authorizationOf, createAuthorize } from "../../../src/verifier/adapters/authorization.js";
 import type { VerifyResult } from "../../../src/verifier/verifier.js";
+
+/** An error of the service, as a client receives it. */
+function received(error: ApiError) {
+  const details = detailsOf(error, "req_1");
+  return toLatchkeyError(new ConnectError(error.detail, grpcStatusOf(error.code), undefined, details));
+}
 
 /** Authorizes a request with a verifier that returns this. */
 function authorizeWith(result: VerifyResult | Promise<VerifyResult>, errors: unknown[] = [], realm = "api") {
@@ -46,14 +52,12 @@ describe("the authorization of a request", () => {
   });
 
   it("names the time after which the service accepts requests again", async () => {
-    const limited = toLatchkeyError(toConnectError(rateLimited(10, 60, 6_001), "req_1"));
+    const limited = received(rateLimited(10, 60, 6_001));
     expect(await authorizeWith(Promise.reject(limited))).toMatchObject({ headers: { "retry-after": "7" } });
   });
 
   it("fails if the service finds the query invalid, because a retry would not help", async () => {
-    const mistake = toLatchkeyError(
-      toConnectError(invalidInput([{ location: "permissions", message: "is bad" }]), "req_1"),
-    );
+    const mistake = received(invalidInput([{ location: "permissions", message: "is bad" }]));
     await expect(authorizeWith(Promise.reject(mistake))).rejects.toBe(mistake);
   });
 
