@@ -7,7 +7,7 @@ const { LATCHKEY_ADDRESS: address = "127.0.0.1:50051", LATCHKEY_CREDENTIAL: key 
 const verifier = await openVerifier({ address: `http://${address}`, key });
 
 const app = Fastify();
-app.register(latchkey, { verifier });
+await app.register(latchkey, { verifier });
 app.get("/documents", { config: { permissions: "documents.read" } }, ({ apiKey }) => ({ readBy: apiKey.keyId }));
 app.get("/health", { config: { permissions: false } }, () => ({ status: "up" }));
 app.addHook("onClose", () => verifier.close());

@@ -50,6 +50,9 @@ export const jsonHeaders = { "content-type": "application/json; charset=utf-8", 
 /** The service refuses longer texts as invalid input. They cannot be keys, so the service is not asked. */
 const maxTokenLength = 255;
 
+/** The service refuses longer queries. */
+const maxQueryLength = 1_000;
+
 /** Without a delay of the service's own. */
 const defaultRetryAfterMs = 1_000;
 
@@ -131,6 +134,9 @@ export function authorizationOf(rawHeaders: readonly string[]): string[] {
 /** Throws if a permission query is invalid, so that a mistake is found at start-up and not by a request. */
 export function validateQuery(permissions: string | undefined): void {
   if (permissions === undefined) return;
+  if (permissions.length > maxQueryLength) {
+    throw new TypeError(`The permission query is invalid: it has more than ${maxQueryLength} characters.`);
+  }
   try {
     parsePermissionQuery(permissions);
   } catch (error) {

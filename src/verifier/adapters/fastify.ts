@@ -29,7 +29,7 @@ const keys = new WeakMap<FastifyRequest, ValidKey>();
 /**
  * A plugin that requires a valid key for all routes of its context. Register it before plugins that contain routes.
  *
- *     app.register(latchkey, { verifier });
+ *     await app.register(latchkey, { verifier });
  *     app.get("/documents", { config: { permissions: "documents.read" } }, (request) => request.apiKey.keyId);
  */
 export const latchkey: FastifyPluginCallback<AdapterOptions> = (app, options, done) => {

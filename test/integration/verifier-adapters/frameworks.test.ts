@@ -52,6 +52,7 @@ describe("a permission query that is invalid", () => {
     await fastify.close();
     expect(() => forExpress.latchkey({ verifier })(invalid)).toThrow(message);
     expect(() => forHono.latchkey({ verifier })(invalid)).toThrow(message);
+    expect(() => forHono.latchkey({ verifier })("a".repeat(1_001))).toThrow("more than 1000 characters");
   });
 
   it("is an internal error over gRPC, reported to the owner of the API", async () => {
