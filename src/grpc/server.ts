@@ -1,5 +1,5 @@
 import type { Http2Server } from "node:http2";
-import { toBinary } from "@bufbuild/protobuf";
+import { type DescMethod, toBinary } from "@bufbuild/protobuf";
 import { logVerbosity, Server, ServerCredentials, type ServerOptions, setLogVerbosity } from "@grpc/grpc-js";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.js";
@@ -65,14 +65,15 @@ export function createGrpcPort(options: GrpcPortOptions): GrpcPort {
     options.shedding.count("event_loop");
     return false;
   };
+  const encodeFor = ({ output }: DescMethod) => memoizeEncoding((response) => frameMessage(toBinary(output, response)));
   const handlers = new Map<string, HandleStream>();
   for (const procedure of procedures) {
-    const { output } = procedure.method;
-    const encode = memoizeEncoding((response) => frameMessage(toBinary(output, response)));
-    handlers.set(procedure.path, createUnaryHandler(procedure, oneMessage, encode, logCall));
+    const { path, method } = procedure;
+    handlers.set(path, createUnaryHandler(procedure, oneMessage, encodeFor(method), logCall));
   }
   for (const procedure of options.streams) {
-    handlers.set(procedure.path, createBidiHandler(procedure, anyMessages, acceptsLoad, logCall));
+    const { path, method } = procedure;
+    handlers.set(path, createBidiHandler(procedure, anyMessages, encodeFor(method), acceptsLoad, logCall));
   }
   const services = [...new Set([...procedures, ...options.streams].map(({ method }) => method.parent))];
   const health = addHealth(server, services, readiness);

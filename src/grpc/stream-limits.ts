@@ -225,13 +225,14 @@ export class OpenStream implements MessageOwner {
     });
   }
 
-  /** Ends the stream: with an error if no response has been started, otherwise with a reset. */
+  /** Ends the stream: with an error if one can still be sent, otherwise with a reset. */
   end(error: ApiError): void {
     const { stream } = this;
     if (stream.closed) return;
     this.endedByServer = true;
+    const canRefuse = !stream.headersSent || this.isBidirectional;
     this.discard();
-    if (!stream.headersSent) this.refuse?.(error);
+    if (canRefuse) this.refuse?.(error);
     // Without an error code, Node would first wait until the client has read everything that was written.
     else stream.close(constants.NGHTTP2_CANCEL);
   }
