@@ -48,8 +48,11 @@ const firstPingMs = 100;
 /** The minimum interval of pings. A grant is short if the lease of the replica is about to end. */
 const minPingMs = 20;
 
-/** A stream without a response for this long is closed, and another replica is tried. */
-const maxUnansweredMs = 3_000;
+/**
+ * A stream without a grant for this long and for this many pings is closed, and another replica is tried. The pings are
+ * counted because grants may have arrived while this process was too busy to read them.
+ */
+const maxUnanswered = { ms: 3_000, pings: 10 };
 
 const reportIntervalMs = 2_000;
 
@@ -156,7 +159,8 @@ export function openConnection(
         begunAt = performance.now();
         continue;
       }
-      if (now - Math.max(begunAt, lastGrantAt) > maxUnansweredMs) return ended.abort();
+      const unansweredMs = now - Math.max(begunAt, lastGrantAt);
+      if (unansweredMs > maxUnanswered.ms && stream.unansweredPings >= maxUnanswered.pings) return ended.abort();
       stream.ping();
       await systemClock.sleep(
         stream.grantedMs === 0 ? firstPingMs : Math.max(minPingMs, stream.grantedMs / pingsPerGrant),

@@ -43,10 +43,11 @@ export async function openScene(replicas = 1, overrides: Partial<AppOptions> = {
   };
   while (apps.length < replicas) await open();
   const app = apps[0] as TestApp;
+  const lastApp = apps.at(-1) as TestApp;
   const { workspaceId, key: rootKey } = await vi.waitFor(() => createWorkspace(app.httpUrl), { timeout: 10_000 });
   /** Calls the last replica, whose changes the first one must learn of. */
   const call = <T = unknown>(operation: string, body: object, credential = rootKey) =>
-    succeed<T>((apps.at(-1) as TestApp).httpUrl, operation, credential, body);
+    succeed<T>(lastApp.httpUrl, operation, credential, body);
   const createKey = (body: object = {}) => call<CreatedKey>("keys.createKey", body);
   const caller = await createKey({ scopes: ["keys.verify"] });
   return {
@@ -61,7 +62,7 @@ export async function openScene(replicas = 1, overrides: Partial<AppOptions> = {
     /** Opens another replica. */
     open,
     async close() {
-      for (const each of apps) await each.close();
+      for (const each of apps) await each.close(); // one that a test has closed stays closed
       await sql.end({ timeout: 1 });
       await database.drop();
     },
@@ -125,17 +126,17 @@ export function openStream(address: string, key: string) {
     end: requests.end,
     abort: () => aborter.abort(),
     /** Waits for the first message of a kind that matches. */
-    next: <Case extends DelegateResponse["message"]["case"] & string>(
+    async next<Case extends Message["case"] & string>(
       kind: Case,
-      matches: (value: Extract<DelegateResponse["message"], { case: Case }>["value"]) => boolean = () => true,
-    ) =>
-      vi.waitFor(
-        () => {
-          const found = received.find((message) => message.case === kind && matches(message.value as never));
-          if (found === undefined) throw new Error(`no ${kind} among ${received.length} messages`);
-          return found.value as Extract<DelegateResponse["message"], { case: Case }>["value"];
-        },
-        { timeout: 10_000, interval: 5 },
-      ),
+      matches: (value: Value<Case>) => boolean = () => true,
+    ): Promise<Value<Case>> {
+      const find = () =>
+        received.flatMap((message) => (message.case === kind ? [message.value as Value<Case>] : [])).find(matches);
+      await expect.poll(find, { timeout: 10_000, interval: 5 }).toBeDefined();
+      return find() as Value<Case>;
+    },
   };
 }
+
+type Message = DelegateResponse["message"];
+type Value<Case> = Extract<Message, { case: Case }>["value"];
