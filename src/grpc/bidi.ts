@@ -9,9 +9,10 @@ import { mintId } from "../ids.js";
 import type { AccessLog } from "../observe/access-log.js";
 import { readBinary } from "../rpc/decode-binary.js";
 import { maxCallMs, type StreamProcedure, toApiError } from "../rpc/pipeline.js";
-import { type MessageLimits, prefixBytes } from "./message-reader.js";
+import { type MessageLimits, messageOverheadBytes, prefixBytes } from "./message-reader.js";
 import { valuesOf } from "./request-headers.js";
 import { errorTrailers, isResponded, respondTrailers, responseHeaders } from "./response.js";
+import type { TurnShares } from "./turn-shares.js";
 import { type HandleStream, tenantOf } from "./unary.js";
 
 /** How many bytes a client may leave unread. A client that reads at all has a fraction of this. */
@@ -22,6 +23,7 @@ const maxUnreadBytes = 256 * 1_024;
  * error. It is logged once, at its end.
  *
  * @param encode encodes a response, with its prefix
+ * @param shares shares each turn of the event loop between tenants
  * @param acceptsLoad whether the event loop has capacity for a message. Each message is checked, because one stream
  *   brings many. The others are dropped: if the stream were ended, all clients would reconnect during the overload
  */
@@ -29,6 +31,7 @@ export function createBidiHandler(
   { method, path, beginSpan, admit, recheck, validate, serve }: StreamProcedure,
   limits: MessageLimits,
   encode: (response: Message) => Buffer,
+  shares: TurnShares,
   acceptsLoad: () => boolean,
   logCall: AccessLog,
 ): HandleStream {
@@ -42,11 +45,13 @@ export function createBidiHandler(
       closeEvent: "close",
       span: beginSpan?.("grpc", (name) => valuesOf(rawHeaders, name)[0]),
     };
-    /** Messages that arrived before the caller was admitted. They count in the memory budget. */
-    let early: Buffer[] = [];
+    /** Messages that are not processed yet: the caller is not admitted, or its tenant has used its share of the turn. */
+    let waiting: Buffer[] = [];
+    let waitingBytes = 0;
     let caller: Principal | undefined;
     let served: ServerStream<Message> | undefined;
     let isEnded = false;
+    let hasRequestEnded = false;
     let error: ApiError | undefined;
 
     function newCall(): Call {
@@ -69,7 +74,8 @@ export function createBidiHandler(
       if (isEnded) return;
       isEnded = true;
       error = reason;
-      early = [];
+      waiting = [];
+      open.resume();
       served?.closed();
       // From now on it has a time limit: its client may not read what was sent, and so never its end.
       open.isBidirectional = false;
@@ -85,15 +91,38 @@ export function createBidiHandler(
 
     function receive(framed: Buffer): void {
       if (isEnded) return;
-      if (served === undefined) {
-        early.push(framed);
-        return;
-      }
-      if (!acceptsLoad()) return;
+      if (waiting.length === 0 && caller !== undefined && shares.take(tenantOf(caller))) process(framed);
+      else wait(framed);
+      open.reserveOnly(waitingBytes + stream.writableLength);
+    }
+
+    function wait(framed: Buffer): void {
+      waitingBytes += framed.length + messageOverheadBytes;
+      if (waiting.push(framed) === 1 && caller !== undefined) processInNextTurns(tenantOf(caller));
+      open.pause();
+    }
+
+    function processInNextTurns(tenant: string): void {
+      if (waiting.length > 0) shares.wait({ tenant, processOne });
+    }
+
+    function processOne(): boolean {
+      const framed = waiting.shift();
+      if (framed === undefined) return false;
+      waitingBytes -= framed.length + messageOverheadBytes;
+      process(framed);
+      if (waiting.length > 0) return true;
+      open.resume();
+      if (hasRequestEnded) end(undefined);
+      return false;
+    }
+
+    function process(framed: Buffer): void {
+      if (isEnded || !acceptsLoad()) return;
       try {
         const message = readBinary(method.input, framed.subarray(prefixBytes));
         validate(message);
-        served.receive(message);
+        served?.receive(message);
       } catch (thrown) {
         fail(thrown);
       }
@@ -104,12 +133,13 @@ export function createBidiHandler(
       caller = admitted;
       checkHeaders();
       if (!open.assign(tenantOf(admitted))) throw serviceOverloaded();
-      open.markAuthenticated();
+      open.markBidirectional();
       const key = callingKey({ caller: admitted, call: firstCall });
       served = serve(
         {
           send: (message) => stream.write(encode(create(method.output, message as MessageInitShape<DescMessage>))),
-          isCongested: () => stream.writableLength > maxUnreadBytes || !open.reserveInAll(stream.writableLength),
+          isCongested: () =>
+            stream.writableLength > maxUnreadBytes || !open.reserveOnly(waitingBytes + stream.writableLength),
           end,
         },
         {
@@ -124,14 +154,19 @@ export function createBidiHandler(
         stream.respond(responseHeaders, { waitForTrailers: true });
         stream.once("wantTrailers", () => stream.sendTrailers(trailers()));
       }
-      for (const framed of early.splice(0)) receive(framed);
-      open.isBidirectional = !isEnded;
+      processInNextTurns(tenantOf(admitted));
       open.admit();
     }
 
     open.refuse = fail;
     open.onClosed = () => end(cancelled());
-    open.readMessages(limits, { message: receive, end: () => end(undefined) });
+    open.readMessages(limits, {
+      message: receive,
+      end() {
+        hasRequestEnded = true;
+        if (waiting.length === 0) end(undefined);
+      },
+    });
     try {
       const admitted = admit(firstCall, authorization);
       if (!(admitted instanceof Promise)) {

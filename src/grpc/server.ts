@@ -15,6 +15,7 @@ import { type Http2Limits, http2ServerOf, limitHeaders, limitServer } from "./ht
 import { addReflection } from "./reflection.js";
 import { frameMessage } from "./response.js";
 import { reloadingCredentials } from "./tls.js";
+import { createTurnShares } from "./turn-shares.js";
 import { createUnaryHandler, type HandleStream } from "./unary.js";
 
 export interface GrpcPortOptions extends Http2Limits {
@@ -66,6 +67,7 @@ export function createGrpcPort(options: GrpcPortOptions): GrpcPort {
     return false;
   };
   const encodeFor = ({ output }: DescMethod) => memoizeEncoding((response) => frameMessage(toBinary(output, response)));
+  const shares = createTurnShares(maxStreamMessagesPerTurn);
   const handlers = new Map<string, HandleStream>();
   for (const procedure of procedures) {
     const { path, method } = procedure;
@@ -73,7 +75,7 @@ export function createGrpcPort(options: GrpcPortOptions): GrpcPort {
   }
   for (const procedure of options.streams) {
     const { path, method } = procedure;
-    handlers.set(path, createBidiHandler(procedure, anyMessages, encodeFor(method), acceptsLoad, logCall));
+    handlers.set(path, createBidiHandler(procedure, anyMessages, encodeFor(method), shares, acceptsLoad, logCall));
   }
   const services = [...new Set([...procedures, ...options.streams].map(({ method }) => method.parent))];
   const health = addHealth(server, services, readiness);
@@ -140,6 +142,9 @@ function limitsOf({ keepaliveMs, maxConnectionAgeMs, drainMs, limits }: GrpcPort
     "grpc.enable_channelz": 0, // not served to anyone, but every call would pay for the statistics
   };
 }
+
+/** How many messages on streams of one tenant are processed in one turn: two or three milliseconds of work. */
+const maxStreamMessagesPerTurn = 100;
 
 /** The maximum time that a client may take to acknowledge a keepalive ping. */
 const maxPingTimeoutMs = 20_000;
