@@ -9,7 +9,7 @@ import { mintId } from "../ids.js";
 import type { AccessLog } from "../observe/access-log.js";
 import { readBinary } from "../rpc/decode-binary.js";
 import { maxCallMs, type StreamProcedure, toApiError } from "../rpc/pipeline.js";
-import { type MessageLimits, messageOverheadBytes, prefixBytes } from "./message-reader.js";
+import { type MessageLimits, prefixBytes } from "./message-reader.js";
 import { valuesOf } from "./request-headers.js";
 import { errorTrailers, isResponded, respondTrailers, responseHeaders } from "./response.js";
 import type { TurnShares } from "./turn-shares.js";
@@ -45,9 +45,7 @@ export function createBidiHandler(
       closeEvent: "close",
       span: beginSpan?.("grpc", (name) => valuesOf(rawHeaders, name)[0]),
     };
-    /** Messages that are not processed yet: the caller is not admitted, or its tenant has used its share of the turn. */
-    let waiting: Buffer[] = [];
-    let waitingBytes = 0;
+    const incoming = shares.openQueue({ process, onWait: () => open.pause(), onDrain });
     let caller: Principal | undefined;
     let served: ServerStream<Message> | undefined;
     let isEnded = false;
@@ -74,7 +72,7 @@ export function createBidiHandler(
       if (isEnded) return;
       isEnded = true;
       error = reason;
-      waiting = [];
+      incoming.clear();
       open.resume();
       served?.closed();
       // From now on it has a time limit: its client may not read what was sent, and so never its end.
@@ -89,32 +87,11 @@ export function createBidiHandler(
 
     const fail = (thrown: unknown) => end(toApiError(thrown));
 
-    function receive(framed: Buffer): void {
-      if (isEnded) return;
-      if (waiting.length === 0 && caller !== undefined && shares.take(tenantOf(caller))) process(framed);
-      else wait(framed);
-      open.reserveOnly(waitingBytes + stream.writableLength);
-    }
+    const reserve = () => open.reserveOnly(incoming.bytes + stream.writableLength);
 
-    function wait(framed: Buffer): void {
-      waitingBytes += framed.length + messageOverheadBytes;
-      if (waiting.push(framed) === 1 && caller !== undefined) processInNextTurns(tenantOf(caller));
-      open.pause();
-    }
-
-    function processInNextTurns(tenant: string): void {
-      if (waiting.length > 0) shares.wait({ tenant, processOne });
-    }
-
-    function processOne(): boolean {
-      const framed = waiting.shift();
-      if (framed === undefined) return false;
-      waitingBytes -= framed.length + messageOverheadBytes;
-      process(framed);
-      if (waiting.length > 0) return true;
+    function onDrain(): void {
       open.resume();
       if (hasRequestEnded) end(undefined);
-      return false;
     }
 
     function process(framed: Buffer): void {
@@ -138,8 +115,7 @@ export function createBidiHandler(
       served = serve(
         {
           send: (message) => stream.write(encode(create(method.output, message as MessageInitShape<DescMessage>))),
-          isCongested: () =>
-            stream.writableLength > maxUnreadBytes || !open.reserveOnly(waitingBytes + stream.writableLength),
+          isCongested: () => stream.writableLength > maxUnreadBytes || !reserve(),
           end,
         },
         {
@@ -154,17 +130,21 @@ export function createBidiHandler(
         stream.respond(responseHeaders, { waitForTrailers: true });
         stream.once("wantTrailers", () => stream.sendTrailers(trailers()));
       }
-      processInNextTurns(tenantOf(admitted));
+      incoming.begin(tenantOf(admitted));
       open.admit();
     }
 
     open.refuse = fail;
     open.onClosed = () => end(cancelled());
     open.readMessages(limits, {
-      message: receive,
+      message(framed) {
+        if (isEnded) return;
+        incoming.push(framed);
+        reserve();
+      },
       end() {
         hasRequestEnded = true;
-        if (waiting.length === 0) end(undefined);
+        if (incoming.isEmpty) end(undefined);
       },
     });
     try {

@@ -25,7 +25,7 @@ export const prefixBytes = 5;
  * The memory that a chunk takes beyond its bytes, as an object of its own: 115 to 400 bytes were measured. A message
  * that arrives whole is one chunk. One that arrives in many chunks is copied into one buffer.
  */
-export const messageOverheadBytes = 400;
+const chunkOverheadBytes = 400;
 
 /**
  * A chunk is a view of everything that was read from the connection at once, and keeps all of it alive. A message that
@@ -71,7 +71,7 @@ export class MessageReader {
         if (error !== undefined) return error;
         const end = offset + framedLength(chunk, offset);
         if (end <= chunk.length) {
-          if (!this.owner.reserveBuffer(end - offset + messageOverheadBytes)) return "memory exhausted";
+          if (!this.owner.reserveBuffer(end - offset + chunkOverheadBytes)) return "memory exhausted";
           this.complete(end - offset === chunk.length ? chunk : chunk.subarray(offset, end));
           offset = end;
           continue;

@@ -1,9 +1,18 @@
 import { createHash, randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { connect } from "node:http2";
 import { setTimeout as sleep } from "node:timers/promises";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import { pino } from "pino";
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import { VerificationCode } from "../../../gen/latchkey/v1/keys_service_pb.js";
+import {
+  DelegateRequestSchema,
+  type DelegateResponse,
+  DelegateResponseSchema,
+} from "../../../gen/latchkey/v1/verifier_service_pb.js";
+import { callHeaders, prefixed } from "../../robustness/overload/bare-grpc.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import { longRedisTimeouts, operatorKey } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
@@ -260,6 +269,69 @@ it("the lookups of a workspace are bounded over all its streams, and each reques
     const responses = () => received.filter((message) => message.case === "key").length;
     await expect.poll(responses, { timeout: 20_000 }).toBe(1_000);
   }
+});
+
+describe("a client that does not read", () => {
+  /** A stream without flow control window, on which large keys are requested. */
+  async function openUnread(caller: string, requests: number) {
+    const { key } = await scene.createKey({ meta: { text: "x".repeat(16_000) } });
+    const session = connect(`http://${scene.app.grpcAddress}`, { settings: { initialWindowSize: 0 } });
+    session.on("error", () => {});
+    onTestFinished(() => session.destroy());
+    const stream = session.request(callHeaders(delegate, caller), { endStream: false });
+    stream.on("error", () => {});
+    const resolves = Array.from({ length: requests }, (_, id) => ({ id, sha256: hashOf(key) }));
+    for (const value of resolves) {
+      const request = create(DelegateRequestSchema, { message: { case: "resolve", value } });
+      stream.write(prefixed(Buffer.from(toBinary(DelegateRequestSchema, request))));
+    }
+    return { session, stream };
+  }
+
+  it("takes a bounded memory, and is first of all informed that its states are not current", async () => {
+    const { session, stream } = await openUnread(scene.caller.key, 200);
+    const received: DelegateResponse["message"][] = [];
+    let rest = Buffer.alloc(0);
+    stream.on("data", (chunk: Buffer) => {
+      rest = Buffer.concat([rest, chunk]);
+      while (rest.length >= 5 && rest.length >= 5 + rest.readUInt32BE(1)) {
+        const end = 5 + rest.readUInt32BE(1);
+        received.push(fromBinary(DelegateResponseSchema, rest.subarray(5, end)).message);
+        rest = rest.subarray(end);
+      }
+    });
+    await sleep(1_500);
+    expect(received).toEqual([]);
+    expect(await metric("memory_reserved_bytes")).toBeLessThan(2 ** 20);
+    session.settings({ initialWindowSize: 2 ** 20 });
+    await vi.waitFor(() => expect(received.length).toBeGreaterThan(5));
+    const ping = create(DelegateRequestSchema, { message: { case: "ping", value: { number: 1 } } });
+    stream.write(prefixed(Buffer.from(toBinary(DelegateRequestSchema, ping))));
+    await vi.waitFor(() => expect(received.at(-1)?.case).toBe("grant"), { timeout: 5_000 });
+    const kinds = received.map((message) => message.case);
+    expect(kinds.filter((kind) => kind === "key").length).toBeLessThan(100);
+    expect(kinds.indexOf("invalidateAll")).toBeGreaterThan(0);
+    expect(kinds.indexOf("invalidateAll")).toBeLessThan(kinds.indexOf("grant"));
+  });
+
+  it("gets no grant after its revocation, and its stream takes no memory any more after the request timeout", async () => {
+    const app = await scene.open({ limits: { headersTimeoutMs: 1_000, requestTimeoutMs: 1_000 } });
+    const caller = await scene.createKey({ scopes: ["keys.verify"] });
+    const session = connect(`http://${app.grpcAddress}`, { settings: { initialWindowSize: 0 } });
+    session.on("error", () => {});
+    onTestFinished(() => session.destroy());
+    const stream = session.request(callHeaders(delegate, caller.key), { endStream: false });
+    stream.on("error", () => {});
+    const closed = once(stream, "close");
+    const ping = create(DelegateRequestSchema, { message: { case: "ping", value: { number: 1 } } });
+    stream.write(prefixed(Buffer.from(toBinary(DelegateRequestSchema, ping))));
+    await expect.poll(async () => total(await readSamples(app), "latchkey_verifier_streams")).toBe(1);
+    await sleep(2_000); // an open stream has no timeout
+    expect(stream.closed).toBe(false);
+    await scene.call("keys.updateKey", { keyId: caller.keyId, enabled: false });
+    expect(total(await readSamples(app), "latchkey_verifier_streams")).toBe(0);
+    await closed;
+  });
 });
 
 it("a shutdown ends streams with an error that sends clients to another replica, and refuses new ones", async () => {

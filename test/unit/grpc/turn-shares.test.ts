@@ -1,48 +1,67 @@
 import { setImmediate } from "node:timers/promises";
-import { expect, it } from "vitest";
-import { createTurnShares } from "../../../src/grpc/turn-shares.js";
+import { beforeEach, describe, expect, it } from "vitest";
+import { createTurnShares, type MessageQueue, type TurnShares } from "../../../src/grpc/turn-shares.js";
 
-/** A stream with waiting messages, which records each one that is processed. */
-function streamOf(tenant: string, name: string, messages: number, processed: string[]) {
-  let left = messages;
-  return {
-    tenant,
-    processOne() {
-      processed.push(name);
-      left -= 1;
-      return left > 0;
-    },
-  };
+let processed: string[];
+let shares: TurnShares;
+beforeEach(() => {
+  processed = [];
+  shares = createTurnShares(2);
+});
+
+/** Opens a queue, and pushes messages with its name. */
+function open(name: string, tenant: string | undefined, messages: number, onDrain = () => {}): MessageQueue {
+  const process = (framed: Buffer) => void processed.push(`${framed}`);
+  const queue = shares.openQueue({ process, onWait: () => {}, onDrain });
+  if (tenant !== undefined) queue.begin(tenant);
+  for (let message = 0; message < messages; message++) queue.push(Buffer.from(name));
+  return queue;
 }
 
-it("a tenant has its share in each turn, whatever other tenants use", async () => {
-  const shares = createTurnShares(2);
-  expect([shares.take("a"), shares.take("a"), shares.take("a"), shares.take("b")]).toEqual([true, true, false, true]);
-  await setImmediate();
-  expect(shares.take("a")).toBe(true);
+describe("in one turn of the event loop", () => {
+  it("each tenant has its share, whatever others use", async () => {
+    open("a", "tenant a", 3);
+    open("b", "tenant b", 1);
+    expect(processed).toEqual(["a", "a", "b"]);
+    await setImmediate();
+    expect(processed).toEqual(["a", "a", "b", "a"]);
+  });
+
+  it("the streams of a tenant take turns", async () => {
+    open("first", "tenant", 6);
+    open("second", "tenant", 1);
+    open("third", "tenant", 1);
+    expect(processed.splice(0)).toEqual(["first", "first"]);
+    await setImmediate();
+    expect(processed.splice(0)).toEqual(["first", "second"]);
+    await setImmediate();
+    expect(processed.splice(0)).toEqual(["third", "first"]);
+    await setImmediate();
+    expect(processed.splice(0)).toEqual(["first", "first"]);
+  });
 });
 
-it("waiting messages are processed in later turns, the streams of a tenant one after the other", async () => {
-  const shares = createTurnShares(2);
-  const processed: string[] = [];
-  shares.wait(streamOf("a", "first", 4, processed));
-  shares.wait(streamOf("a", "second", 1, processed));
-  shares.wait(streamOf("a", "third", 2, processed));
-  shares.wait(streamOf("b", "other", 2, processed));
-  await setImmediate();
-  expect(processed).toEqual(["first", "second", "other", "other"]);
-  await setImmediate();
-  expect(processed.slice(4)).toEqual(["third", "first"]);
-  await setImmediate();
-  await setImmediate();
-  expect(processed.slice(6).sort()).toEqual(["first", "first", "third"]);
-});
+describe("a queue", () => {
+  it("keeps messages until its tenant is known, counts their memory, and says when it is empty", async () => {
+    let drained = 0;
+    const queue = open("early", undefined, 2, () => {
+      drained += 1;
+    });
+    await setImmediate();
+    expect(processed).toEqual([]);
+    expect(queue.bytes).toBeGreaterThan(2 * "early".length);
+    queue.begin("tenant");
+    await setImmediate();
+    expect(processed).toEqual(["early", "early"]);
+    expect([queue.isEmpty, queue.bytes, drained]).toEqual([true, 0, 1]);
+  });
 
-it("messages that are processed while others wait count in the same turn", async () => {
-  const shares = createTurnShares(3);
-  const processed: string[] = [];
-  shares.wait(streamOf("a", "first", 2, processed));
-  await setImmediate();
-  expect(processed).toHaveLength(2);
-  expect([shares.take("a"), shares.take("a")]).toEqual([true, false]);
+  it("processes nothing after it was cleared", async () => {
+    const queue = open("message", "tenant", 5);
+    queue.clear();
+    await setImmediate();
+    await setImmediate();
+    expect(processed).toHaveLength(2);
+    expect(queue.bytes).toBe(0);
+  });
 });
