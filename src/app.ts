@@ -249,6 +249,7 @@ export async function openApp(options: AppOptions): Promise<App> {
       pool: db.usage,
       memoryReserved: () => memory.reserved,
       shed: shedding.counts,
+      verifiers: delegation,
     });
     const metrics = async () => readMetrics();
     const { metricsPort } = options;

@@ -1,13 +1,14 @@
-import type { MessageInitShape } from "@bufbuild/protobuf";
-import type { DelegateRequest, DelegateResponseSchema } from "../../gen/latchkey/v1/verifier_service_pb.js";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { VerificationCodeSchema } from "../../gen/latchkey/v1/keys_service_pb.js";
+import { type DelegateRequest, DelegateResponseSchema } from "../../gen/latchkey/v1/verifier_service_pb.js";
 import type { ServeStream } from "../call/stream.js";
-import { serviceUnavailable } from "../errors.js";
+import { serviceShuttingDown } from "../errors.js";
 import type { LastUsed } from "../keys/last-used.js";
 import { allRowsOf } from "../revocation/change-log.js";
 import type { Change } from "../revocation/change-store.js";
 import type { KeyCache } from "../revocation/key-cache.js";
 import type { Lease } from "../revocation/lease.js";
-import { createVerifierStream, type VerifierStream } from "./stream.js";
+import { createVerifierStream, type Lookups, type VerifierStream } from "./stream.js";
 
 /**
  * Grants parts of this process's lease to clients that verify keys themselves.
@@ -35,18 +36,24 @@ export interface Delegation {
   readonly verifications: Readonly<Record<string, number>>;
 }
 
+/** The open streams of one workspace. */
+interface WorkspaceStreams {
+  readonly streams: Set<VerifierStream>;
+  readonly lookups: Lookups;
+}
+
 export function createDelegation(
   lease: Pick<Lease, "remaining" | "databaseTime">,
   keyCache: Pick<KeyCache, "peek" | "get">,
   lastUsed: Pick<LastUsed, "record">,
 ): Delegation {
-  const byWorkspace = new Map<string, Set<VerifierStream>>();
-  const verifications: Record<string, number> = {};
+  const byWorkspace = new Map<string, WorkspaceStreams>();
+  const verifications = Object.fromEntries(reportedCodes.map((code) => [code, 0]));
   let openStreams = 0;
   let isEnding = false;
 
   function* allStreams(): Generator<VerifierStream> {
-    for (const streams of byWorkspace.values()) yield* streams;
+    for (const { streams } of byWorkspace.values()) yield* streams;
   }
 
   return {
@@ -56,15 +63,18 @@ export function createDelegation(
     verifications,
 
     serve(channel, caller) {
-      if (isEnding) throw shuttingDown();
+      if (isEnding) throw serviceShuttingDown();
       const { workspaceId } = caller;
-      const streams = byWorkspace.get(workspaceId) ?? new Set();
-      const stream = createVerifierStream(channel, caller, { lease, keyCache, lastUsed, verifications }, () => {
+      const workspace = byWorkspace.get(workspaceId) ?? { streams: new Set(), lookups: { inFlight: 0 } };
+      const { streams, lookups } = workspace;
+      const sources = { lease, keyCache, lastUsed, lookups, verifications };
+      const stream = createVerifierStream(channel, caller, sources, () => {
         if (!streams.delete(stream)) return;
         openStreams -= 1;
         if (streams.size === 0) byWorkspace.delete(workspaceId);
       });
-      byWorkspace.set(workspaceId, streams.add(stream));
+      streams.add(stream);
+      byWorkspace.set(workspaceId, workspace);
       openStreams += 1;
       return stream;
     },
@@ -77,9 +87,10 @@ export function createDelegation(
       }
       for (const [workspaceId, ids] of idsByWorkspace(changes)) {
         const invalidatesAll = ids.includes(allRowsOf(workspaceId));
-        for (const stream of [...(byWorkspace.get(workspaceId) ?? [])]) {
+        const message = invalidationOf(ids);
+        for (const stream of [...(byWorkspace.get(workspaceId)?.streams ?? [])]) {
           if (invalidatesAll) stream.invalidateAll();
-          else stream.invalidate(ids);
+          else stream.invalidate(message);
         }
       }
     },
@@ -90,7 +101,7 @@ export function createDelegation(
 
     end() {
       isEnding = true;
-      for (const stream of [...allStreams()]) stream.end(shuttingDown());
+      for (const stream of [...allStreams()]) stream.end(serviceShuttingDown());
     },
   };
 }
@@ -105,4 +116,9 @@ function idsByWorkspace(changes: readonly Change[]): Map<string, string[]> {
   return byWorkspace;
 }
 
-const shuttingDown = () => serviceUnavailable(new Error("this replica shuts down"));
+/** The codes that a client can report. The proto refuses others. */
+const reportedCodes = VerificationCodeSchema.values.map(({ localName }) => localName).slice(1);
+
+/** Frozen, so that it is encoded once for all streams. */
+const invalidationOf = (ids: string[]) =>
+  Object.freeze(create(DelegateResponseSchema, { message: { case: "invalidate", value: { ids } } }));

@@ -1,16 +1,16 @@
-import type { MessageInitShape } from "@bufbuild/protobuf";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import { VerificationCode } from "../../gen/latchkey/v1/keys_service_pb.js";
-import type {
-  DelegateRequest,
+import {
+  type DelegateRequest,
   DelegateResponseSchema,
-  KeyUses,
-  ResolveKey,
+  type KeyUses,
+  type ResolveKey,
 } from "../../gen/latchkey/v1/verifier_service_pb.js";
 import type { KeyCaller } from "../call/context.js";
 import type { MaybePromise } from "../call/maybe-promise.js";
 import type { ServerStream, StreamCaller, StreamChannel } from "../call/stream.js";
-import { type ApiError, grpcStatusOf, invalidInput } from "../errors.js";
+import { type ApiError, grpcStatusOf, invalidInput, serviceOverloaded, serviceUnavailable } from "../errors.js";
 import { toVerifyResponse } from "../keys/convert.js";
 import type { LastUsed } from "../keys/last-used.js";
 import { hashSecret } from "../keys/secret.js";
@@ -23,33 +23,40 @@ import type { Lease } from "../revocation/lease.js";
 export interface VerifierStream extends ServerStream<DelegateRequest> {
   /** Sends a grant for the last ping, as soon as the lease and the caller allow it. */
   grant(): void;
-  invalidate(ids: readonly string[]): void;
+  /** @param message the invalidation of single rows */
+  invalidate(message: ResponseMessage): void;
   invalidateAll(): void;
   end(error: ApiError): void;
 }
 
-type Channel = StreamChannel<MessageInitShape<typeof DelegateResponseSchema>>;
+type ResponseMessage = MessageInitShape<typeof DelegateResponseSchema>;
 
-type Response = NonNullable<MessageInitShape<typeof DelegateResponseSchema>["message"]>;
+type Response = NonNullable<ResponseMessage["message"]>;
+
+/** The lookups that the streams of one workspace have in flight. */
+export interface Lookups {
+  inFlight: number;
+}
 
 interface Sources {
   readonly lease: Pick<Lease, "remaining" | "databaseTime">;
   readonly keyCache: Pick<KeyCache, "peek" | "get">;
   readonly lastUsed: Pick<LastUsed, "record">;
+  readonly lookups: Lookups;
   /** Counts reported verifications, by code. */
   readonly verifications: Record<string, number>;
 }
 
-/** How many lookups of a stream may be in flight. */
+/** How many lookups of one workspace may be in flight, so that a client with many streams takes no more memory. */
 const maxLookups = 1_000;
 
 /** A client reports uses every few seconds. An older time is a mistake, and is limited to this. */
 const maxUseAgeMs = 3_600_000;
 
 export function createVerifierStream(
-  channel: Channel,
+  channel: StreamChannel<ResponseMessage>,
   caller: StreamCaller,
-  { lease, keyCache, lastUsed, verifications }: Sources,
+  { lease, keyCache, lastUsed, lookups, verifications }: Sources,
   onClosed: () => void,
 ): VerifierStream {
   /** The highest ping without a grant. */
@@ -59,18 +66,19 @@ export function createVerifierStream(
   let owesInvalidateAll = false;
   let isRechecking = false;
   let isOpen = true;
-  let lookups = 0;
+
+  const send = (message: Response) => sendMessage({ message });
 
   /** Returns whether the message was sent. */
-  function send(message: Response): boolean {
+  function sendMessage(message: ResponseMessage): boolean {
     if (!isOpen) return false;
     if (channel.isCongested()) {
       owesInvalidateAll = true;
       return false;
     }
-    if (owesInvalidateAll) channel.send({ message: { case: "invalidateAll", value: {} } });
+    if (owesInvalidateAll) channel.send(invalidateAllMessage);
     owesInvalidateAll = false;
-    channel.send({ message });
+    channel.send(message);
     return true;
   }
 
@@ -137,7 +145,7 @@ export function createVerifierStream(
     const code = verify(key, undefined, lease.databaseTime);
     const isValid = code === VerificationCode.VALID;
     const result = isValid ? toVerifyResponse(key) : { valid: false, code };
-    const validForMs = isValid && key.expiresAt !== null ? BigInt(Math.floor(timeUntil(key.expiresAt))) : undefined;
+    const validForMs = isValid && key.expiresAt !== null ? wholeMs(timeUntil(key.expiresAt)) : undefined;
     const dependsOn = key.identityId === null ? [key.keyId] : [key.keyId, key.identityId];
     const cached = { result, dependsOn, ...(validForMs !== undefined && { validForMs }) };
     send({ case: "key", value: { id, result: { case: "cached", value: cached } } });
@@ -145,57 +153,55 @@ export function createVerifierStream(
 
   function resolve({ id, sha256 }: ResolveKey): void {
     const hash = Buffer.from(sha256).toString("hex");
-    if (lookups >= maxLookups) {
-      sendUnresolved(id);
-      return;
-    }
-    lookups += 1;
-    (async () => {
-      await caller.admit();
-      sendCurrent(id, hash, await find(hash));
-    })()
-      .catch(() => sendUnresolved(id))
-      .finally(() => {
-        lookups -= 1;
-      });
+    lookUp(hash)
+      .then((found) => sendCurrent(id, hash, found))
+      .catch(() => send({ case: "key", value: { id, result: { case: "unresolved", value: {} } } }));
   }
 
-  /** Finds a key of the caller's workspace. */
+  /** Looks up a key on behalf of the caller, which counts against the rate limit of the workspace. */
+  async function lookUp(hash: string): Promise<KeyState | undefined> {
+    if (lookups.inFlight >= maxLookups) throw serviceOverloaded();
+    lookups.inFlight += 1;
+    try {
+      await caller.admit();
+      return await find(hash);
+    } finally {
+      lookups.inFlight -= 1;
+    }
+  }
+
   function find(hash: string): MaybePromise<KeyState | undefined> {
     const cached = keyCache.peek(hash);
-    if (cached?.key.workspaceId === caller.workspaceId) return cached;
+    if (isOfCaller(cached)) return cached;
     // Against a timing side channel: a cached key of another workspace takes as long as a key that does not exist.
     return keyCache.get(cached === undefined ? hash : hashSecret(hash), caller.newCall());
   }
 
+  const isOfCaller = (found: KeyState | undefined) => found?.key.workspaceId === caller.workspaceId;
+
+  /** @param found the result of a lookup, which may be outdated already */
   function sendCurrent(id: number, hash: string, found: KeyState | undefined): void {
-    if (found?.key.workspaceId !== caller.workspaceId) {
+    if (!isOfCaller(found)) {
       send({ case: "key", value: { id, result: { case: "notFound", value: {} } } });
       return;
     }
     const current = keyCache.peek(hash);
-    if (current === undefined) sendUnresolved(id);
-    else sendKey(id, current);
-  }
-
-  function sendUnresolved(id: number): void {
-    send({ case: "key", value: { id, result: { case: "unresolved", value: {} } } });
+    if (current === undefined) throw serviceUnavailable(new Error("the key has changed since its lookup"));
+    sendKey(id, current);
   }
 
   function recordUses({ sha256, code, count, lastUsedMsAgo }: KeyUses): void {
-    const name = VerificationCode[code];
-    if (name !== undefined) verifications[name] = (verifications[name] ?? 0) + count;
-    if (code !== VerificationCode.VALID || lookups >= maxLookups) return;
+    const name = VerificationCode[code] as string;
+    verifications[name] = (verifications[name] ?? 0) + count;
+    if (code !== VerificationCode.VALID) return;
+    const hash = Buffer.from(sha256).toString("hex");
     const usedAt = Date.now() - Math.min(lastUsedMsAgo, maxUseAgeMs);
-    lookups += 1;
-    void Promise.resolve(find(Buffer.from(sha256).toString("hex")))
-      .then((found) => {
-        if (found?.key.workspaceId === caller.workspaceId) lastUsed.record(found.key.keyId, usedAt);
-      })
-      .catch(() => {}) // the time is lost, like that of a call shortly before a crash
-      .finally(() => {
-        lookups -= 1;
-      });
+    const record = (found: KeyState | undefined) => {
+      if (found !== undefined && isOfCaller(found)) lastUsed.record(found.key.keyId, usedAt);
+    };
+    const cached = keyCache.peek(hash);
+    if (isOfCaller(cached)) record(cached);
+    else lookUp(hash).then(record, () => {}); // on an error the time is lost, like that of a call before a crash
   }
 
   return {
@@ -218,17 +224,24 @@ export function createVerifierStream(
     },
     grant,
     // The change may be one of the caller. Its stream then ends at once, and not only with its next ping.
-    invalidate(ids) {
-      send({ case: "invalidate", value: { ids: [...ids] } });
+    invalidate(message) {
+      sendMessage(message);
       recheckCaller(() => {});
     },
     invalidateAll() {
-      send({ case: "invalidateAll", value: {} });
+      sendMessage(invalidateAllMessage);
       recheckCaller(() => {});
     },
     end,
   };
 }
+
+const invalidateAllMessage = Object.freeze(
+  create(DelegateResponseSchema, { message: { case: "invalidateAll", value: {} } }),
+);
+
+/** Rounds down. The time may have ended since it was compared. */
+const wholeMs = (ms: number) => BigInt(Math.max(0, Math.floor(ms)));
 
 const invalidPing = () =>
   invalidInput([{ location: "ping.number", message: "must be higher than that of every earlier ping" }]);

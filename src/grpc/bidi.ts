@@ -1,4 +1,4 @@
-import { create, type Message, toBinary } from "@bufbuild/protobuf";
+import { create, type DescMessage, type Message, type MessageInitShape } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 import type { Call } from "../call/call.js";
 import { callingKey, type Principal } from "../call/context.js";
@@ -11,7 +11,8 @@ import { readBinary } from "../rpc/decode-binary.js";
 import { maxCallMs, type StreamProcedure, toApiError } from "../rpc/pipeline.js";
 import { type MessageLimits, prefixBytes } from "./message-reader.js";
 import { valuesOf } from "./request-headers.js";
-import { errorTrailers, frameMessage, isResponded, respondTrailers, responseHeaders } from "./response.js";
+import { errorTrailers, isResponded, respondTrailers, responseHeaders } from "./response.js";
+import type { TurnShares } from "./turn-shares.js";
 import { type HandleStream, tenantOf } from "./unary.js";
 
 /** How many bytes a client may leave unread. A client that reads at all has a fraction of this. */
@@ -21,12 +22,16 @@ const maxUnreadBytes = 256 * 1_024;
  * Serves a procedure with a bidirectional stream. The stream has no deadline. It ends when its client ends it, or with an
  * error. It is logged once, at its end.
  *
+ * @param encode encodes a response, with its prefix
+ * @param shares shares each turn of the event loop between tenants
  * @param acceptsLoad whether the event loop has capacity for a message. Each message is checked, because one stream
- *   brings many
+ *   brings many. The others are dropped: if the stream were ended, all clients would reconnect during the overload
  */
 export function createBidiHandler(
   { method, path, beginSpan, admit, recheck, validate, serve }: StreamProcedure,
   limits: MessageLimits,
+  encode: (response: Message) => Buffer,
+  shares: TurnShares,
   acceptsLoad: () => boolean,
   logCall: AccessLog,
 ): HandleStream {
@@ -40,10 +45,12 @@ export function createBidiHandler(
       closeEvent: "close",
       span: beginSpan?.("grpc", (name) => valuesOf(rawHeaders, name)[0]),
     };
+    const incoming = shares.openQueue({ process, onWait: () => open.pause(), onDrain });
     let caller: Principal | undefined;
     let served: ServerStream<Message> | undefined;
-    let trailers: Parameters<typeof stream.sendTrailers>[0] = { "grpc-status": status.OK };
     let isEnded = false;
+    let hasRequestEnded = false;
+    let error: ApiError | undefined;
 
     function newCall(): Call {
       return {
@@ -55,40 +62,60 @@ export function createBidiHandler(
       };
     }
 
-    function log(error: ApiError | undefined): void {
+    function trailers() {
+      return error
+        ? errorTrailers(error, firstCall)
+        : { "grpc-status": status.OK, "x-request-id": firstCall.requestId };
+    }
+
+    function end(reason: ApiError | undefined): void {
+      if (isEnded) return;
+      isEnded = true;
+      error = reason;
+      incoming.clear();
+      open.resume();
+      served?.closed();
+      // From now on it has a time limit: its client may not read what was sent, and so never its end.
+      open.isBidirectional = false;
+      open.discard();
+      if (stream.headersSent && !stream.closed) stream.end();
+      else respondTrailers(stream, trailers());
       const workspaceId = caller?.kind === "key" ? caller.workspaceId : undefined;
       const { requestId, span } = firstCall;
       logCall({ requestId, protocol: "grpc", method: path, workspaceId, startedAt, error, span });
     }
 
-    function end(error: ApiError | undefined): void {
-      if (isEnded) return;
-      isEnded = true;
-      served?.closed();
-      open.discard();
-      trailers = error ? errorTrailers(error, firstCall) : { ...trailers, "x-request-id": firstCall.requestId };
-      if (served === undefined) respondTrailers(stream, trailers);
-      else if (!stream.closed) stream.end();
-      log(error);
+    const fail = (thrown: unknown) => end(toApiError(thrown));
+
+    const reserve = () => open.reserveOnly(incoming.bytes + stream.writableLength);
+
+    function onDrain(): void {
+      open.resume();
+      if (hasRequestEnded) end(undefined);
     }
 
-    const fail = (thrown: unknown) => end(toApiError(thrown));
+    function process(framed: Buffer): void {
+      if (isEnded || !acceptsLoad()) return;
+      try {
+        const message = readBinary(method.input, framed.subarray(prefixBytes));
+        validate(message);
+        served?.receive(message);
+      } catch (thrown) {
+        fail(thrown);
+      }
+    }
 
     function accept(admitted: Principal): void {
       if (isEnded) return;
       caller = admitted;
       checkHeaders();
       if (!open.assign(tenantOf(admitted))) throw serviceOverloaded();
-      open.markAuthenticated();
-      open.isBidirectional = true;
+      open.markBidirectional();
       const key = callingKey({ caller: admitted, call: firstCall });
       served = serve(
         {
-          send: (message) =>
-            stream.write(
-              frameMessage(toBinary(method.output, create(method.output, message as Record<string, unknown>))),
-            ),
-          isCongested: () => stream.writableLength > maxUnreadBytes || !open.reserveInAll(stream.writableLength),
+          send: (message) => stream.write(encode(create(method.output, message as MessageInitShape<DescMessage>))),
+          isCongested: () => stream.writableLength > maxUnreadBytes || !reserve(),
           end,
         },
         {
@@ -99,9 +126,11 @@ export function createBidiHandler(
           toApiError,
         },
       );
-      if (isResponded(stream)) return;
-      stream.respond(responseHeaders, { waitForTrailers: true });
-      stream.once("wantTrailers", () => stream.sendTrailers(trailers ?? {}));
+      if (!isResponded(stream)) {
+        stream.respond(responseHeaders, { waitForTrailers: true });
+        stream.once("wantTrailers", () => stream.sendTrailers(trailers()));
+      }
+      incoming.begin(tenantOf(admitted));
       open.admit();
     }
 
@@ -109,25 +138,25 @@ export function createBidiHandler(
     open.onClosed = () => end(cancelled());
     open.readMessages(limits, {
       message(framed) {
-        if (isEnded || served === undefined) return;
-        try {
-          if (!acceptsLoad()) throw serviceOverloaded();
-          const message = readBinary(method.input, framed.subarray(prefixBytes));
-          validate(message);
-          served.receive(message);
-        } catch (error) {
-          fail(error);
-        }
+        if (isEnded) return;
+        incoming.push(framed);
+        reserve();
       },
-      end: () => end(undefined),
+      end() {
+        hasRequestEnded = true;
+        if (incoming.isEmpty) end(undefined);
+      },
     });
     try {
       const admitted = admit(firstCall, authorization);
-      if (!(admitted instanceof Promise)) return accept(admitted);
+      if (!(admitted instanceof Promise)) {
+        accept(admitted);
+        return;
+      }
       admitted.then(accept).catch(fail);
       if (!open.reserve(undefined)) throw serviceOverloaded();
-    } catch (error) {
-      fail(error);
+    } catch (thrown) {
+      fail(thrown);
     }
   };
 }

@@ -56,6 +56,11 @@ export class MessageReader {
     return this.bufferedBytes === 0;
   }
 
+  /** The memory of the incomplete message. */
+  get heldBytes(): number {
+    return this.buffer?.length ?? 0;
+  }
+
   /** @returns why the stream is to be refused: an error, or that the memory budget is exhausted */
   read(chunk: Buffer): ApiError | "memory exhausted" | undefined {
     if (++this.chunks > this.limits.maxChunks) return tooManyChunks(this.limits.maxChunks);

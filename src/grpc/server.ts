@@ -1,4 +1,4 @@
-import { toBinary } from "@bufbuild/protobuf";
+import { type DescMethod, toBinary } from "@bufbuild/protobuf";
 import { logVerbosity, Server, ServerCredentials, type ServerOptions, setLogVerbosity } from "@grpc/grpc-js";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.js";
@@ -16,6 +16,7 @@ import { limitHeaderList } from "./internals.js";
 import { createListener, listen } from "./listener.js";
 import { addReflection } from "./reflection.js";
 import { frameMessage } from "./response.js";
+import { createTurnShares } from "./turn-shares.js";
 import { createUnaryHandler, type HandleStream } from "./unary.js";
 
 export interface GrpcPortOptions extends Http2Limits {
@@ -68,14 +69,16 @@ export function createGrpcPort(options: GrpcPortOptions): GrpcPort {
     options.shedding.count("event_loop");
     return false;
   };
+  const encodeFor = ({ output }: DescMethod) => memoizeEncoding((response) => frameMessage(toBinary(output, response)));
+  const shares = createTurnShares(maxStreamMessagesPerTurn);
   const handlers = new Map<string, HandleStream>();
   for (const procedure of procedures) {
-    const { output } = procedure.method;
-    const encode = memoizeEncoding((response) => frameMessage(toBinary(output, response)));
-    handlers.set(procedure.path, createUnaryHandler(procedure, oneMessage, encode, logCall));
+    const { path, method } = procedure;
+    handlers.set(path, createUnaryHandler(procedure, oneMessage, encodeFor(method), logCall));
   }
   for (const procedure of options.streams) {
-    handlers.set(procedure.path, createBidiHandler(procedure, anyMessages, acceptsLoad, logCall));
+    const { path, method } = procedure;
+    handlers.set(path, createBidiHandler(procedure, anyMessages, encodeFor(method), shares, acceptsLoad, logCall));
   }
   const services = [...new Set([...procedures, ...options.streams].map(({ method }) => method.parent))];
   const health = addHealth(server, services, readiness);
@@ -134,6 +137,9 @@ function limitsOf({ keepaliveMs, maxConnectionAgeMs, drainMs, limits }: GrpcPort
     "grpc.enable_channelz": 0, // not served to anyone, but every call would pay for the statistics
   };
 }
+
+/** How many messages on streams of one tenant are processed in one turn: two or three milliseconds of work. */
+const maxStreamMessagesPerTurn = 100;
 
 /** The maximum time that a client may take to acknowledge a keepalive ping. */
 const maxPingTimeoutMs = 20_000;

@@ -67,7 +67,7 @@ export class OpenStream implements MessageOwner {
   onClosed: (() => void) | undefined;
   /** Whether the client may keep it open without a time limit, once its request has arrived. */
   isLongLived = false;
-  /** Whether its request has no end and no time limit: a bidirectional stream of an authenticated caller. */
+  /** Whether its request has no end and no time limit. */
   isBidirectional = false;
   isPublic = false;
   isAuthenticated = false;
@@ -109,13 +109,24 @@ export class OpenStream implements MessageOwner {
   /** Reserves memory for bytes beyond those that `streamBytes` includes. Returns false if the budget is exhausted. */
   reserveBuffer(bytes: number): boolean {
     this.bufferedBytes += bytes;
-    return this.reserveInAll(this.bufferedBytes);
+    const missing = this.missingBytes(this.bufferedBytes);
+    return missing <= 0 || (this.reservation?.grow(missing) ?? false);
   }
 
-  /** The same for a number of bytes that includes all earlier ones. */
-  reserveInAll(bytes: number): boolean {
-    const missing = bytes - shortMessageBytes + streamBytes - (this.reservation?.bytes ?? 0);
+  /**
+   * Reserves memory for this many bytes instead of all earlier ones, besides an incomplete message. Returns false if the
+   * budget is exhausted.
+   */
+  reserveOnly(bytes: number): boolean {
+    this.bufferedBytes = bytes + (this.reader?.heldBytes ?? 0);
+    const missing = this.missingBytes(this.bufferedBytes);
+    if (missing < -shortMessageBytes)
+      this.reservation?.shrink(Math.min(-missing, this.reservation.bytes - streamBytes));
     return missing <= 0 || (this.reservation?.grow(missing) ?? false);
+  }
+
+  private missingBytes(bytes: number): number {
+    return bytes - shortMessageBytes + streamBytes - (this.reservation?.bytes ?? 0);
   }
 
   release(): void {
@@ -128,6 +139,15 @@ export class OpenStream implements MessageOwner {
     this.isAuthenticated = true;
     connection.authenticatedStreams += 1;
     connection.usage.authenticated = true;
+  }
+
+  /**
+   * Its request has no end, and its caller is authenticated. It does not make its connection busy: otherwise a client
+   * could keep all connections of the port for ever.
+   */
+  markBidirectional(): void {
+    this.isBidirectional = true;
+    this.connection.usage.authenticated = true;
   }
 
   /** Its call needs no credential. Returns false if its connection has the maximum number of such streams. */
@@ -153,8 +173,7 @@ export class OpenStream implements MessageOwner {
     this.hasDelivered = true;
     if (this.receiver === undefined) this.wantsMore = this.push.call(this.stream, message);
     else this.receiver.message(message);
-    // The messages of a bidirectional stream are processed at once. Otherwise they would count until it is closed.
-    if (this.isBidirectional) this.bufferedBytes = 0;
+    if (this.isBidirectional) this.connection.usage.lastUsedAt = performance.now();
   }
 
   /** Handles a chunk of the request. Returns whether Node may read more. */
@@ -165,6 +184,16 @@ export class OpenStream implements MessageOwner {
     if (error === "memory exhausted") this.end(serviceOverloaded());
     else if (error !== undefined) this.endOnceAdmitted(error);
     return this.wantsMore;
+  }
+
+  /** Accepts no more than the flow control window of the stream, until `resume` is called. */
+  pause(): void {
+    this.wantsMore = false;
+  }
+
+  resume(): void {
+    // Its stream is never read from, so nothing else would call this.
+    if (!this.stream.destroyed) this.stream._read(0);
   }
 
   /** Errors in a message are returned only to callers that may send it. */
@@ -225,13 +254,14 @@ export class OpenStream implements MessageOwner {
     });
   }
 
-  /** Ends the stream: with an error if no response has been started, otherwise with a reset. */
+  /** Ends the stream: with an error if one can still be sent, otherwise with a reset. */
   end(error: ApiError): void {
     const { stream } = this;
     if (stream.closed) return;
     this.endedByServer = true;
+    const canRefuse = !stream.headersSent || this.isBidirectional;
     this.discard();
-    if (!stream.headersSent) this.refuse?.(error);
+    if (canRefuse) this.refuse?.(error);
     // Without an error code, Node would first wait until the client has read everything that was written.
     else stream.close(constants.NGHTTP2_CANCEL);
   }

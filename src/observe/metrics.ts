@@ -27,6 +27,11 @@ export interface MetricSources {
   memoryReserved(): number;
   /** How often work was shed, by bottleneck. */
   readonly shed: Readonly<Record<string, number>>;
+  readonly verifiers: {
+    readonly openStreams: number;
+    /** The number of verifications that clients have reported, by code. */
+    readonly verifications: Readonly<Record<string, number>>;
+  };
 }
 
 /** The metrics, by their Prometheus names. Returns a function that reads all of them. */
@@ -83,6 +88,12 @@ export function createMetrics(sources: MetricSources): () => Metrics {
   gauge("memory_reserved_bytes", "Memory budget in use by requests and responses in flight.", "sum", [], () => [
     [{}, sources.memoryReserved()],
   ]);
+  gauge("verifier_streams", "Open streams of clients that verify keys in their own process.", "sum", [], () => [
+    [{}, sources.verifiers.openStreams],
+  ]);
+  counter("verifier_verifications_total", "Verifications that such clients have reported, by code.", ["code"], () =>
+    Object.entries(sources.verifiers.verifications).map(([code, value]) => [{ code }, value]),
+  );
   return () => Registry.merge([registry, durationsOf(sources.calls()), processRegistry()]);
 }
 

@@ -34,6 +34,8 @@ export interface Reservation {
   readonly bytes: number;
   /** Reserves more. False, and no change, if that would exceed a limit. */
   grow(bytes: number): boolean;
+  /** Releases a part. */
+  shrink(bytes: number): void;
   /** Moves the reservation to the tenant after authentication. False, and no change, if its limit would be exceeded. */
   assign(tenant: string): boolean;
   /** Idempotent. */
@@ -119,6 +121,11 @@ export function createMemoryBudget(limits: MemoryLimits, shedding: ShedCounter):
             size += more;
             add(more, tenant);
             return true;
+          },
+          shrink(less) {
+            if (!open.has(reservation)) return;
+            size -= less;
+            add(-less, tenant);
           },
           assign(newTenant) {
             if (newTenant === tenant) return true;

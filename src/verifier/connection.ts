@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
-import { type Client, Code, createClient, type Transport } from "@connectrpc/connect";
+import { type Client, Code, createClient } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
 import {
@@ -45,8 +45,14 @@ const pingsPerGrant = 3;
 /** The interval of pings before the first grant. */
 const firstPingMs = 100;
 
-/** A stream without a response for this long is closed, and another replica is tried. */
-const maxUnansweredMs = 3_000;
+/** The minimum interval of pings. A grant is short if the lease of the replica is about to end. */
+const minPingMs = 20;
+
+/**
+ * A stream without a grant for this long and for this many pings is closed, and another replica is tried. The pings are
+ * counted because grants may have arrived while this process was too busy to read them.
+ */
+const maxUnanswered = { ms: 3_000, pings: 10 };
 
 const reportIntervalMs = 2_000;
 
@@ -69,13 +75,15 @@ export function openConnection(
   onError: (error: unknown) => void,
 ): Connection {
   const addresses = typeof address === "string" ? [address] : address;
+  /** Aborted by `close`. */
+  const closing = new AbortController();
   /** Aborted if the service does not end the stream in time. */
   const closed = new AbortController();
-  let isClosing = false;
   let transports = 0;
   let current = openTransport();
   let session: Session | undefined;
   let activeUntil = 0;
+  let lastGrantAt = 0;
   let wake = () => {};
   /** Ends the open stream in order: the service receives everything that was sent, and ends it, too. */
   let endRequests = () => {};
@@ -87,7 +95,7 @@ export function openConnection(
   });
   opened.catch(() => {}); // it may be awaited later
 
-  function openTransport(): { readonly transport: Transport; readonly manager: Http2SessionManager } {
+  function openTransport() {
     const baseUrl = addresses[transports++ % addresses.length] as string;
     const manager = new Http2SessionManager(baseUrl, keepalive, tls);
     const transport = createGrpcTransport({
@@ -101,7 +109,7 @@ export function openConnection(
         },
       ],
     });
-    return { transport, manager };
+    return { manager, keys: createClient(KeysService, transport), verifier: createClient(VerifierService, transport) };
   }
 
   /** Serves one stream until it ends. */
@@ -113,13 +121,16 @@ export function openConnection(
       clock: systemClock,
       maxBytes,
       send: (message) => requests.push(create(DelegateRequestSchema, { message })),
-      onGrant: resolveOpened,
+      onGrant() {
+        lastGrantAt = performance.now();
+        resolveOpened();
+      },
       onClockJump: () => ended.abort(),
     });
     const reporting = setInterval(stream.reportUses, reportIntervalMs).unref();
     try {
       const signal = AbortSignal.any([ended.signal, closed.signal]);
-      const responses = createClient(VerifierService, current.transport).delegate(requests, { signal });
+      const responses = current.verifier.delegate(requests, { signal });
       session = stream;
       activeUntil = performance.now() + renewedForMs;
       void keepGranted(stream, ended);
@@ -137,37 +148,43 @@ export function openConnection(
 
   /** Sends pings while keys are verified. */
   async function keepGranted(stream: Session, ended: AbortController): Promise<void> {
-    let answeredAt = performance.now();
+    /** When the present pings began, after a pause without any. */
+    let begunAt = performance.now();
     while (!ended.signal.aborted) {
-      if (performance.now() > activeUntil) {
+      const now = performance.now();
+      if (now > activeUntil) {
         await new Promise<void>((resolve) => {
           wake = resolve;
         });
-        answeredAt = performance.now();
+        begunAt = performance.now();
         continue;
       }
-      if (stream.unansweredPings === 0) answeredAt = performance.now();
-      if (performance.now() - answeredAt > maxUnansweredMs) return ended.abort();
+      const unansweredMs = now - Math.max(begunAt, lastGrantAt);
+      if (unansweredMs > maxUnanswered.ms && stream.unansweredPings >= maxUnanswered.pings) return ended.abort();
       stream.ping();
-      await systemClock.sleep(stream.grantedMs === 0 ? firstPingMs : stream.grantedMs / pingsPerGrant);
+      await systemClock.sleep(
+        stream.grantedMs === 0 ? firstPingMs : Math.max(minPingMs, stream.grantedMs / pingsPerGrant),
+      );
     }
   }
 
   async function keepOpen(): Promise<void> {
     let pauseMs = reconnectMs.first;
-    while (!isClosing) {
+    for (;;) {
       const openedAt = performance.now();
       const reason = await serveStream().catch((error) => toLatchkeyError(error) ?? error);
       current.manager.abort();
-      if (isClosing) return;
+      if (closing.signal.aborted) return;
+      // At once, so that calls of VerifyKey use another replica, too.
+      current = openTransport();
       if (refusals.has(reason?.status ?? reason?.code)) rejectOpened(reason);
       onError(reason);
       if (performance.now() - openedAt > reconnectMs.max) pauseMs = reconnectMs.first;
       // Half of it is random, so that the clients of a replica do not all return at once.
       const pause = pauseMs * (0.5 + Math.random() / 2);
-      await sleep(pause, undefined, { ref: false, signal: closed.signal }).catch(() => {});
+      await sleep(pause, undefined, { ref: false, signal: closing.signal }).catch(() => {});
+      if (closing.signal.aborted) return current.manager.abort();
       pauseMs = Math.min(pauseMs * 2, reconnectMs.max);
-      current = openTransport();
     }
   }
 
@@ -177,7 +194,7 @@ export function openConnection(
       return session;
     },
     get keys() {
-      return createClient(KeysService, current.transport);
+      return current.keys;
     },
     keepGranted() {
       const now = performance.now();
@@ -186,7 +203,7 @@ export function openConnection(
     },
     opened,
     async close() {
-      isClosing = true;
+      closing.abort();
       session?.reportUses();
       endRequests();
       const timer = setTimeout(() => closed.abort(), closeTimeoutMs);

@@ -36,11 +36,14 @@ export function createLocalGrant(clock: Pick<Clock, "monotonic" | "wall">): Loca
   const sent = new Map<number, SentPing>();
   let lastNumber = 0;
   let validUntil = Number.NEGATIVE_INFINITY;
+  /** The offset at the granted ping, and at the last ping. */
   let offset: number | undefined;
+  let lastOffset: number | undefined;
+  let jumpedBetweenPings = false;
 
   /** A pause between the two readings makes the right seem lost rather than longer, here and in `beginPing`. */
   function hasJumpedAt(now: number): boolean {
-    return offset !== undefined && Math.abs(clock.wall() - now - offset) > maxDriftMs;
+    return jumpedBetweenPings || isFar(clock.wall() - now, offset);
   }
 
   return {
@@ -52,6 +55,9 @@ export function createLocalGrant(clock: Pick<Clock, "monotonic" | "wall">): Loca
       const wall = clock.wall();
       const sentAt = clock.monotonic();
       sent.set(lastNumber, { sentAt, offset: wall - sentAt });
+      // Otherwise the grant of this ping would hide the jump. States with an expiry would then be used for too long.
+      jumpedBetweenPings ||= isFar(wall - sentAt, lastOffset);
+      lastOffset = wall - sentAt;
       if (sent.size > maxRemembered) sent.delete(sent.keys().next().value as number);
       return lastNumber;
     },
@@ -73,4 +79,8 @@ export function createLocalGrant(clock: Pick<Clock, "monotonic" | "wall">): Loca
     },
     hasJumped: () => hasJumpedAt(clock.monotonic()),
   };
+}
+
+function isFar(offset: number, earlier: number | undefined): boolean {
+  return earlier !== undefined && Math.abs(offset - earlier) > maxDriftMs;
 }

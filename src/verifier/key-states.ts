@@ -11,8 +11,14 @@ export interface KeyState {
   /** On the monotonic clock. */
   readonly usableUntil: number;
   readonly dependsOn: readonly string[];
-  /** Verifications that are not reported yet, by code, and the time of the last one on the monotonic clock. */
-  readonly uses: Map<string, number>;
+  readonly uses: Uses;
+}
+
+/** The verifications of a key that are not reported yet. They may outlive its state, so they do not refer to it. */
+export interface Uses {
+  readonly hash: string;
+  readonly byCode: Map<string, number>;
+  /** On the monotonic clock. */
   lastUsedAt: number;
 }
 
@@ -62,8 +68,7 @@ export function createKeyStates(maxBytes: number): KeyStates {
           result: toVerifyResult(result),
           usableUntil: requestedAt + validMs,
           dependsOn,
-          uses: new Map(),
-          lastUsedAt: 0,
+          uses: { hash, byCode: new Map(), lastUsedAt: 0 },
         },
         { size: bytesOf(cached) },
       );

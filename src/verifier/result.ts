@@ -24,7 +24,7 @@ export interface ValidKey {
 /** A key that must not be accepted. */
 export interface InvalidKey {
   readonly valid: false;
-  /** A newer service may return a code that this version does not list. */
+  /** `FORBIDDEN` also stands for codes of a newer service, which this version does not know. */
   readonly code: "NOT_FOUND" | "DISABLED" | "EXPIRED" | "INSUFFICIENT_PERMISSIONS" | "FORBIDDEN";
 }
 
@@ -39,14 +39,15 @@ export interface VerifiedIdentity {
 export function toVerifyResult(response: VerifyKeyResponse): VerifyResult {
   const { valid, code, keyId, name, meta, expires, permissions, identity } = response;
   if (!valid || code !== VerificationCode.VALID || keyId === undefined) {
-    return invalid(VerificationCode[code] as InvalidKey["code"]);
+    const isReason = code !== VerificationCode.VALID && code !== VerificationCode.UNSPECIFIED;
+    return invalid((isReason && (VerificationCode[code] as InvalidKey["code"])) || "FORBIDDEN");
   }
   return Object.freeze({
     valid,
     code: "VALID",
     keyId,
     ...(name !== undefined && { name }),
-    ...(meta !== undefined && { meta }),
+    ...(meta !== undefined && { meta: deepFreeze(meta) }),
     ...(expires !== undefined && { expires: timestampDate(expires) }),
     permissions: Object.freeze([...permissions]),
     ...(identity !== undefined && { identity: toIdentity(identity) }),
@@ -54,7 +55,12 @@ export function toVerifyResult(response: VerifyKeyResponse): VerifyResult {
 }
 
 function toIdentity({ identityId, externalId, meta = {} }: Identity): VerifiedIdentity {
-  return Object.freeze({ identityId, externalId, meta });
+  return Object.freeze({ identityId, externalId, meta: deepFreeze(meta) });
+}
+
+function deepFreeze<T>(value: T): T {
+  if (typeof value === "object" && value !== null) for (const member of Object.values(value)) deepFreeze(member);
+  return Object.freeze(value);
 }
 
 const invalidResults = new Map<string, InvalidKey>();

@@ -7,7 +7,7 @@ import type {
 } from "../../gen/latchkey/v1/verifier_service_pb.js";
 import type { Clock } from "../revocation/clock.js";
 import { createLocalGrant } from "./grant.js";
-import { createKeyStates, type KeyState } from "./key-states.js";
+import { createKeyStates, type KeyState, type Uses } from "./key-states.js";
 
 /** A message to the service. */
 export type Request = NonNullable<MessageInitShape<typeof DelegateRequestSchema>["message"]>;
@@ -27,7 +27,7 @@ export interface Session {
    * The state of a key that may be used at this moment. Undefined without a grant or without a state.
    */
   find(hash: string): KeyState | undefined;
-  /** Requests the state of a key. Resolves when it has arrived, or when it will not arrive. */
+  /** Requests the state of a key. Resolves when it has arrived, or when it will not arrive. Concurrent calls share it. */
   resolve(hash: string): Promise<Resolution>;
   /** Awaits the state of a key no longer. */
   abandon(hash: string): void;
@@ -39,7 +39,7 @@ export interface Session {
   reportUses(): void;
   /** Must be called when the stream has ended. Nothing that was received on it is used any more. */
   close(): void;
-  /** Whether pings are not answered. */
+  /** The number of pings without a grant. */
   readonly unansweredPings: number;
   readonly cachedKeys: number;
   /** How long the last grant lasted when it was sent. */
@@ -48,6 +48,12 @@ export interface Session {
 
 /** The maximum number of entries in one report. */
 const maxReported = 500;
+
+/** The maximum number of keys whose verifications are not reported yet. */
+const maxUsed = 20_000;
+
+/** The maximum number of requests without a response. The service answers no more. */
+const maxPending = 1_000;
 
 interface PendingKey {
   readonly hash: string;
@@ -74,7 +80,7 @@ export function createSession({ clock, maxBytes, send, onGrant, onClockJump }: S
   const states = createKeyStates(maxBytes);
   const pendingById = new Map<number, PendingKey>();
   const pendingByHash = new Map<string, PendingKey>();
-  const used = new Set<KeyState>();
+  const used = new Set<Uses>();
   let lastId = 0;
   let grantedMs = 0;
   let isOpen = true;
@@ -97,12 +103,31 @@ export function createSession({ clock, maxBytes, send, onGrant, onClockJump }: S
   }
 
   function isGranted(): boolean {
+    if (!isOpen) return false;
     if (grant.remaining() > 0) return true;
-    if (grant.hasJumped()) {
-      close();
-      onClockJump();
-    }
+    // The clocks are read again, because a pause between two readings looks like a jump.
+    if (grant.hasJumped()) endByJump();
     return false;
+  }
+
+  function endByJump(): void {
+    close();
+    onClockJump();
+  }
+
+  function reportUses(): void {
+    const now = clock.monotonic();
+    const keys = [...used].flatMap(({ hash, byCode, lastUsedAt }) =>
+      [...byCode].map(([code, count]) => ({
+        sha256: Buffer.from(hash, "hex"),
+        code: VerificationCode[code as keyof typeof VerificationCode],
+        count,
+        lastUsedMsAgo: Math.max(0, Math.round(now - lastUsedAt)),
+      })),
+    );
+    for (const { byCode } of used) byCode.clear();
+    used.clear();
+    while (isOpen && keys.length > 0) send({ case: "uses", value: { keys: keys.splice(0, maxReported) } });
   }
 
   function close(): void {
@@ -140,13 +165,15 @@ export function createSession({ clock, maxBytes, send, onGrant, onClockJump }: S
       }
     },
     ping() {
+      if (!isOpen) return;
       const number = grant.beginPing();
-      send({ case: "ping", value: { number } });
+      if (grant.hasJumped()) endByJump();
+      else send({ case: "ping", value: { number } });
     },
-    isGranted: () => isOpen && isGranted(),
+    isGranted,
     find(hash) {
       // The right is checked before the state is read.
-      if (!isOpen || !isGranted()) return undefined;
+      if (!isGranted()) return undefined;
       const state = states.get(hash);
       if (state === undefined || clock.monotonic() < state.usableUntil) return state;
       states.delete(hash);
@@ -155,7 +182,7 @@ export function createSession({ clock, maxBytes, send, onGrant, onClockJump }: S
     resolve(hash) {
       const joined = pendingByHash.get(hash);
       if (joined !== undefined) return joined.arrived;
-      if (!isOpen) return Promise.resolve("unresolved");
+      if (!isOpen || pendingById.size >= maxPending) return Promise.resolve("unresolved");
       lastId = (lastId + 1) % 2 ** 32;
       let settlePending: PendingKey["settle"] = () => {};
       const arrived = new Promise<Resolution>((resolve) => {
@@ -172,25 +199,13 @@ export function createSession({ clock, maxBytes, send, onGrant, onClockJump }: S
       if (pending !== undefined) settle(pending, "unresolved");
     },
     isResolving: (hash) => pendingByHash.has(hash),
-    recordUse(state, code) {
-      state.uses.set(code, (state.uses.get(code) ?? 0) + 1);
-      state.lastUsedAt = clock.monotonic();
-      used.add(state);
+    recordUse({ uses }, code) {
+      uses.byCode.set(code, (uses.byCode.get(code) ?? 0) + 1);
+      uses.lastUsedAt = clock.monotonic();
+      used.add(uses);
+      if (used.size >= maxUsed) reportUses();
     },
-    reportUses() {
-      const now = clock.monotonic();
-      const keys = [...used].flatMap(({ hash, uses, lastUsedAt }) =>
-        [...uses].map(([code, count]) => ({
-          sha256: Buffer.from(hash, "hex"),
-          code: VerificationCode[code as keyof typeof VerificationCode],
-          count,
-          lastUsedMsAgo: Math.max(0, Math.round(now - lastUsedAt)),
-        })),
-      );
-      for (const { uses } of used) uses.clear();
-      used.clear();
-      while (isOpen && keys.length > 0) send({ case: "uses", value: { keys: keys.splice(0, maxReported) } });
-    },
+    reportUses,
     close,
   };
 }

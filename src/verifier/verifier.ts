@@ -1,10 +1,11 @@
+import { setImmediate, setTimeout as sleep } from "node:timers/promises";
 import { Code, ConnectError } from "@connectrpc/connect";
+import type { VerifyKeyResponse } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { covers } from "../call/permissions.js";
 import { toLatchkeyError } from "../client/error.js";
-import { createQueryCache } from "../keys/permission-query.js";
+import { createQueryCache, type PermissionQuery as Query } from "../keys/permission-query.js";
 import { hashSecret, isWellFormedSecret } from "../keys/secret.js";
 import { type ConnectionOptions, openConnection } from "./connection.js";
-import type { KeyState } from "./key-states.js";
 import { invalid, toVerifyResult, type VerifyResult } from "./result.js";
 import type { Session } from "./session.js";
 
@@ -56,7 +57,9 @@ const defaults = { maxBytes: 64 * 2 ** 20, timeoutMs: 5_000, openTimeoutMs: 10_0
 /** How long the state of a key is awaited on the stream. After that, the service is called. */
 const resolveTimeoutMs = 1_000;
 
+/** The lengths that VerifyKey accepts. The service explains others. */
 const maxSecretLength = 255;
+const maxQueryLength = 1_000;
 
 /**
  * Opens a verifier. Resolves once the service has granted the right to verify locally. Rejects if the service refuses
@@ -67,60 +70,83 @@ export async function openVerifier(options: VerifierOptions): Promise<Verifier> 
   let lastReason: unknown;
   const connection = openConnection(options, options.maxBytes ?? defaults.maxBytes, (reason) => {
     lastReason = reason;
-    options.onDisconnect?.(reason);
+    queueMicrotask(() => options.onDisconnect?.(reason)); // what it throws must not end the connection
   });
   const queryOf = createQueryCache();
   const counts = { local: 0, remote: 0 };
   let isClosed = false;
 
-  /** The result for a key in this state. Undefined if the permission query is invalid: the service explains it. */
-  function decide(session: Session, state: KeyState, permissions: string | undefined): VerifyResult | undefined {
-    const { result } = state;
-    const decided = result.valid && permissions !== undefined ? query(result.permissions, permissions, result) : result;
-    if (decided === undefined) return undefined;
-    counts.local += 1;
-    session.recordUse(state, decided.code);
-    return decided;
-  }
-
-  function query(granted: readonly string[], text: string, result: VerifyResult): VerifyResult | undefined {
+  /** What the key must be allowed to do. Undefined if the query is invalid: the service explains it. */
+  function parse(permissions: string | undefined): Query | undefined {
+    if (permissions === undefined) return anyPermissions;
+    if (permissions.length > maxQueryLength) return undefined;
     try {
-      return queryOf(text)((permission) => covers(granted, permission)) ? result : invalid("INSUFFICIENT_PERMISSIONS");
+      return queryOf(permissions);
     } catch {
       return undefined;
     }
   }
 
-  async function verifyLater(secret: string, hash: string, permissions: string | undefined): Promise<VerifyResult> {
+  /** The result for the key with this hash, if its state may be used at this moment. */
+  function decide(session: Session, hash: string, query: Query): VerifyResult | undefined {
+    const state = session.find(hash);
+    if (state === undefined) return undefined;
+    const { result } = state;
+    const isRefused = result.valid && !query((permission) => covers(result.permissions, permission));
+    const decided = isRefused ? invalid("INSUFFICIENT_PERMISSIONS") : result;
+    counts.local += 1;
+    session.recordUse(state, decided.code);
+    return decided;
+  }
+
+  async function verifyLater(
+    secret: string,
+    hash: string,
+    permissions: string | undefined,
+    query: Query | undefined,
+  ): Promise<VerifyResult> {
     if (isClosed) throw new ConnectError("The verifier is closed.", Code.Canceled);
-    // A text that cannot be a secret is not looked up. The service explains one that is too long.
-    if (!isWellFormedSecret(secret) && secret.length <= maxSecretLength) return invalid("NOT_FOUND");
-    const { session } = connection;
-    if (session?.isGranted()) {
-      // An earlier request may have found no key, and the key may have been created since.
-      const isEarlier = session.isResolving(hash);
-      const giveUp = setTimeout(session.abandon, resolveTimeoutMs, hash);
-      const resolved = await session.resolve(hash);
-      clearTimeout(giveUp);
-      if (resolved === "not found" && !isEarlier) return invalid("NOT_FOUND");
-      // Looked up now, because the right to use the state may have ended meanwhile.
-      const state = session.find(hash);
-      const decided = state && decide(session, state, permissions);
-      if (decided !== undefined) return decided;
+    if (query !== undefined && secret.length > 0 && secret.length <= maxSecretLength) {
+      if (!isWellFormedSecret(secret)) return invalid("NOT_FOUND"); // it cannot exist, so it is not looked up
+      const { session } = connection;
+      const decided = session?.isGranted() && (await resolve(session, hash, query));
+      if (decided) return decided;
     }
     counts.remote += 1;
-    const request = permissions === undefined ? { key: secret } : { key: secret, permissions };
-    return toVerifyResult(await connection.keys.verifyKey(request, { timeoutMs }).catch(rethrow));
+    return toVerifyResult(await ask(permissions === undefined ? { key: secret } : { key: secret, permissions }));
+  }
+
+  /** Requests the state of a key, and decides with it. Undefined if the service must be asked. */
+  async function resolve(session: Session, hash: string, query: Query): Promise<VerifyResult | undefined> {
+    // An earlier request may have found no key, and the key may have been created since.
+    const isEarlier = session.isResolving(hash);
+    const giveUp = setTimeout(session.abandon, resolveTimeoutMs, hash);
+    const resolved = await session.resolve(hash);
+    clearTimeout(giveUp);
+    if (resolved === "not found" && !isEarlier) return invalid("NOT_FOUND");
+    return decide(session, hash, query);
+  }
+
+  /** Calls VerifyKey, and again if the connection has broken: the next one may lead to another replica. */
+  async function ask(request: { key: string; permissions?: string }): Promise<VerifyKeyResponse> {
+    const { keys } = connection;
+    try {
+      return await keys.verifyKey(request, { timeoutMs });
+    } catch (error) {
+      await setImmediate(); // the stream ends with the connection, and then there is another one
+      if (isClosed || connection.keys === keys) throw toLatchkeyError(error) ?? error;
+      return await connection.keys.verifyKey(request, { timeoutMs }).catch(rethrow);
+    }
   }
 
   const verifier: Verifier = {
     verify(secret, { permissions } = {}) {
       connection.keepGranted();
       const hash = hashSecret(secret);
-      const { session } = connection;
-      const state = session?.find(hash);
-      const decided = session && state && decide(session, state, permissions);
-      return decided ?? verifyLater(secret, hash, permissions);
+      const query = parse(permissions);
+      const session = isClosed ? undefined : connection.session;
+      const decided = session && query && decide(session, hash, query);
+      return decided ?? verifyLater(secret, hash, permissions, query);
     },
     get stats() {
       const { session } = connection;
@@ -132,23 +158,25 @@ export async function openVerifier(options: VerifierOptions): Promise<Verifier> 
     },
   };
 
-  const isOpen = await Promise.race([
-    connection.opened.then(() => true),
-    new Promise<false>((resolve) => setTimeout(resolve, openTimeoutMs, false).unref()),
-  ]).catch(async (error) => {
+  const timer = new AbortController();
+  const timedOut = sleep(openTimeoutMs, undefined, { signal: timer.signal }).then(() => Promise.reject(noAnswer()));
+  try {
+    await Promise.race([connection.opened, timedOut]);
+    return verifier;
+  } catch (error) {
     await verifier.close();
     throw error;
-  });
-  if (isOpen) return verifier;
-  await verifier.close();
-  throw new ConnectError(
-    `The service at ${options.address} has not answered within ${openTimeoutMs} ms.`,
-    Code.Unavailable,
-    undefined,
-    undefined,
-    lastReason,
-  );
+  } finally {
+    timer.abort();
+  }
+
+  function noAnswer(): ConnectError {
+    const message = `The service at ${options.address} has not answered within ${openTimeoutMs} ms.`;
+    return new ConnectError(message, Code.Unavailable, undefined, undefined, lastReason);
+  }
 }
+
+const anyPermissions: Query = () => true;
 
 function rethrow(error: unknown): never {
   throw toLatchkeyError(error) ?? error;

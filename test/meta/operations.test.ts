@@ -1,9 +1,11 @@
 import { getOption, hasOption } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
+import { http } from "../../gen/google/api/annotations_pb.js";
 import { access } from "../../gen/latchkey/v1/access_pb.js";
 import { accepts_idempotency_key } from "../../gen/latchkey/v1/idempotency_pb.js";
 import { IdentitiesService } from "../../gen/latchkey/v1/identities_service_pb.js";
 import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
+import { VerifierService } from "../../gen/latchkey/v1/verifier_service_pb.js";
 import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import { keyOperations, operationOf, operatorOperations } from "../support/operations.js";
 
@@ -21,5 +23,14 @@ describe("the contract tests cover every RPC", () => {
       expect(operator).toBe(documented?.scope === undefined || documented.alsoOperator === true);
       expect(getOption(rpc, accepts_idempotency_key)).toBe(documented?.acceptsIdempotencyKey === true);
     });
+  }
+});
+
+test("Delegate is the only stream: it is served over gRPC alone, to keys with the scope keys.verify", () => {
+  const { methods } = VerifierService;
+  expect(methods.map(({ name, methodKind }) => [name, methodKind])).toEqual([["Delegate", "bidi_streaming"]]);
+  for (const method of methods) {
+    expect(getOption(method, access)).toMatchObject({ scope: "keys.verify", operator: false });
+    expect(hasOption(method, http)).toBe(false);
   }
 });

@@ -1,5 +1,5 @@
 import { readdirSync } from "node:fs";
-import { type DescField, type DescMethodUnary, type DescService, getOption } from "@bufbuild/protobuf";
+import { type DescField, type DescMethod, type DescMethodUnary, type DescService, getOption } from "@bufbuild/protobuf";
 import { StructSchema } from "@bufbuild/protobuf/wkt";
 import { http } from "../../gen/google/api/annotations_pb.js";
 import { type Access, access } from "../../gen/latchkey/v1/access_pb.js";
@@ -18,18 +18,22 @@ export interface Rpc {
   readonly notFound: readonly string[];
 }
 
-/** Every RPC of every generated service. */
+/** Every unary RPC of every generated service. */
 export const rpcs: readonly Rpc[] = (await readServices()).flatMap(({ name, methods }) =>
-  methods.map((method) => ({
+  methods.filter(isUnary).map((method) => ({
     name: `${name}.${method.name}`,
-    method: method as DescMethodUnary,
+    method,
     access: getOption(method, access),
-    routes: routesOf(method as DescMethodUnary),
+    routes: routesOf(method),
     notFound: getOption(method, fails_with)
       .map(pathOf)
       .filter((path) => path.endsWith("_not_found")),
   })),
 );
+
+function isUnary(method: DescMethod): method is DescMethodUnary {
+  return method.methodKind === "unary";
+}
 
 async function readServices(): Promise<DescService[]> {
   const folder = new URL("../../gen/latchkey/v1/", import.meta.url);

@@ -8,7 +8,9 @@ import { type BehindProxy, openBehindProxy } from "../../support/behind-proxy.js
 import { expectError, send } from "../../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 
-const services = ["latchkey.v1.KeysService", "latchkey.v1.IdentitiesService", "latchkey.v1.WorkspacesService"];
+const services = ["KeysService", "IdentitiesService", "WorkspacesService", "VerifierService"].map(
+  (name) => `latchkey.v1.${name}`,
+);
 
 /** A health client without a credential. */
 function healthOf({ grpcAddress }: TestApp) {

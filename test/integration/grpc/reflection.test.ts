@@ -37,9 +37,11 @@ describe.each(["grpc-v1", "grpc-v1alpha"])("server reflection by %s, without pro
       "grpc.reflection.v1.ServerReflection",
       "latchkey.v1.IdentitiesService",
       "latchkey.v1.KeysService",
+      "latchkey.v1.VerifierService",
       "latchkey.v1.WorkspacesService",
     ]);
     expect(methods).toContain("latchkey.v1.KeysService/VerifyKey");
+    expect(methods).toContain("latchkey.v1.VerifierService/Delegate");
     expect(methods).toContain("grpc.health.v1.Health/Watch");
   });
 

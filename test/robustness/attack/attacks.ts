@@ -13,6 +13,13 @@ import { impossibleFolder, localPorts, plantedCredential, secretInOutput } from 
 import { lateBody, passedDeadline } from "./attacks/revocation.js";
 import { borrowedNames, lockOut, outlivingExpiry } from "./attacks/scopes.js";
 import { endlessGrowth, largeIdentity, slowSearches } from "./attacks/tenants.js";
+import {
+  manyVerifierStreams,
+  unreadVerifierStreams,
+  verifierConnections,
+  verifierLookups,
+  verifierMessages,
+} from "./attacks/verifiers.js";
 import { cachedSecrets, oddRequests, slowReading, unloggedCalls, weakCiphers } from "./attacks/wire.js";
 import { compressedBodies, expensiveBodies } from "./attacks/work.js";
 
@@ -33,6 +40,11 @@ export const attacks: readonly Attack[] = [
   oneByteFrames,
   reflectionFlood,
   watchFlood,
+  verifierMessages,
+  verifierLookups,
+  unreadVerifierStreams,
+  manyVerifierStreams,
+  verifierConnections,
   idleConnections,
   borrowedNames,
   outlivingExpiry,

@@ -36,6 +36,18 @@ describe("the memory budget", () => {
     expect([budget.reserved, released?.bytes, kept?.bytes]).toEqual([100, 0, 100]);
   });
 
+  it("shrinks a reservation, and not one that was released", () => {
+    const { budget } = createBudget();
+    const account = budget.accountOf(new EventEmitter());
+    const reservation = account.reserve(500, "ws_1");
+    reservation?.shrink(400);
+    expect([budget.reserved, account.reserved, reservation?.bytes]).toEqual([100, 100, 100]);
+    expect(account.reserve(400, "ws_1")).toBeDefined();
+    reservation?.release();
+    reservation?.shrink(50);
+    expect(budget.reserved).toBe(400);
+  });
+
   it("limits each connection, each tenant over its connections, and the process, and counts refusals as shed", () => {
     const { budget, shed } = createBudget();
     const accounts = [1, 2, 3].map(() => budget.accountOf(new EventEmitter()));

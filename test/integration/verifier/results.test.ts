@@ -1,0 +1,106 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createLatchkeyClient } from "../../../src/client/client.js";
+import { mintSecret } from "../../../src/keys/secret.js";
+import { toVerifyResult } from "../../../src/verifier/result.js";
+import type { Verifier, VerifyResult } from "../../../src/verifier/verifier.js";
+import { createWorkspace } from "../../support/clients/http-requests.js";
+import { openScene, openTestVerifier, type Scene, verifyLocally } from "../../support/verifier-scene.js";
+
+let scene: Scene;
+let secrets: Record<string, string>;
+beforeAll(async () => {
+  scene = await openScene();
+  const full = {
+    name: "full",
+    meta: { plan: "pro", nested: { limits: [1, 2.5, null, true] } },
+    expires: Date.now() + 3_600_000,
+    permissions: ["documents.*", "admin"],
+    externalId: "user_1",
+  };
+  const keyOf = async (body: object) => (await scene.createKey(body)).key;
+  const deleted = await scene.createKey();
+  await scene.call("keys.deleteKey", { keyId: deleted.keyId });
+  const expired = await scene.createKey();
+  await scene.call("keys.rerollKey", { keyId: expired.keyId, expiration: 0 });
+  secrets = {
+    plain: await keyOf({}),
+    full: await keyOf(full),
+    disabled: await keyOf({ enabled: false, permissions: ["a"] }),
+    expired: expired.key,
+    deleted: deleted.key,
+    foreign: (await createWorkspace(scene.app.httpUrl)).key,
+    unknown: mintSecret().plaintext,
+    malformed: "lk_not_a_secret",
+    "wrong checksum": `${mintSecret().plaintext.slice(0, -1)}!`,
+    empty: "",
+    long: "k".repeat(255),
+    "too long": "k".repeat(256),
+  };
+});
+afterAll(() => scene.close());
+
+const queries = [
+  undefined,
+  "admin",
+  "documents.read AND (admin OR other)",
+  "nothing",
+  "documents.read AND",
+  "",
+  " ",
+  "a b",
+  "(".repeat(101),
+  `admin${" ".repeat(996)}`,
+  `admin OR ${"a".repeat(100)}`,
+];
+
+const names = ["plain", "full", "disabled", "expired", "deleted", "foreign", "unknown", "malformed"].concat([
+  "wrong checksum",
+  "empty",
+  "long",
+  "too long",
+]);
+
+/** A result, or the error in its place. */
+const outcomeOf = (result: VerifyResult | Promise<VerifyResult>) =>
+  Promise.resolve(result).catch(({ code, status, fieldErrors, message }) => ({ code, status, fieldErrors, message }));
+
+describe.each(names)("the results for the secret '%s' are those of VerifyKey", (name) => {
+  let verifier: Verifier;
+
+  it("with every permission query, cached and not cached", async () => {
+    verifier = await openTestVerifier(scene);
+    const client = createLatchkeyClient({ url: scene.app.httpUrl, key: scene.caller.key });
+    const key = secrets[name] ?? "";
+    const isCached = ["plain", "full", "disabled", "expired"].includes(name);
+    for (const permissions of queries) {
+      const options = permissions === undefined ? {} : { permissions };
+      const expected = await outcomeOf(client.keys.verifyKey({ key, ...options }).then(toVerifyResult));
+      expect(await outcomeOf(verifier.verify(key, options)), `${permissions}`).toEqual(expected);
+      if (isCached) await verifyLocally(verifier, key);
+      expect(await outcomeOf(verifier.verify(key, options)), `${permissions}, cached`).toEqual(expected);
+    }
+  });
+});
+
+it("a cached key is verified at once, without a promise, with all its data", async () => {
+  const verifier = await openTestVerifier(scene);
+  const result = await verifyLocally(verifier, secrets["full"] ?? "", "documents.read AND admin");
+  expect(result).toEqual({
+    valid: true,
+    code: "VALID",
+    keyId: expect.stringMatching(/^key_/),
+    name: "full",
+    meta: { plan: "pro", nested: { limits: [1, 2.5, null, true] } },
+    expires: expect.any(Date),
+    permissions: ["documents.*", "admin"],
+    identity: { identityId: expect.stringMatching(/^id_/), externalId: "user_1", meta: {} },
+  });
+  expect(verifier.stats.local).toBeGreaterThan(0);
+});
+
+it("a malformed secret is refused without a call to the service", async () => {
+  const verifier = await openTestVerifier(scene);
+  const { remote } = verifier.stats;
+  expect(await verifier.verify("lk_not_a_secret")).toEqual({ valid: false, code: "NOT_FOUND" });
+  expect(verifier.stats.remote).toBe(remote);
+});

@@ -1,0 +1,78 @@
+import { create } from "@bufbuild/protobuf";
+import { describe, expect, it } from "vitest";
+import { VerificationCode } from "../../../gen/latchkey/v1/keys_service_pb.js";
+import { CachedKeySchema } from "../../../gen/latchkey/v1/verifier_service_pb.js";
+import { createKeyStates } from "../../../src/verifier/key-states.js";
+
+function cachedKey(keyId: string, { name = "", dependsOn = [keyId], validForMs }: Partial<Fields> = {}) {
+  const result = { valid: true, code: VerificationCode.VALID, keyId, name };
+  return create(CachedKeySchema, { result, dependsOn, ...(validForMs !== undefined && { validForMs }) });
+}
+
+interface Fields {
+  readonly name: string;
+  readonly dependsOn: string[];
+  readonly validForMs: bigint;
+}
+
+const megabyte = 2 ** 20;
+
+describe("the key states of a stream", () => {
+  it("are removed when a row that they depend on is invalidated, and no others are", () => {
+    const states = createKeyStates(megabyte);
+    states.add("a", cachedKey("key_a", { dependsOn: ["key_a", "id_1"] }), 0);
+    states.add("b", cachedKey("key_b", { dependsOn: ["key_b", "id_1"] }), 0);
+    states.add("c", cachedKey("key_c", { dependsOn: ["key_c", "id_2"] }), 0);
+    states.invalidate(["key_a", "key_unknown"]);
+    expect(["a", "b", "c"].map((hash) => states.get(hash) !== undefined)).toEqual([false, true, true]);
+    states.invalidate(["id_1"]);
+    expect(["a", "b", "c"].map((hash) => states.get(hash) !== undefined)).toEqual([false, false, true]);
+    states.clear();
+    expect(states.size).toBe(0);
+  });
+
+  it("are still invalidated after they were received again", () => {
+    const states = createKeyStates(megabyte);
+    states.add("a", cachedKey("key_a"), 0);
+    states.add("a", cachedKey("key_a", { name: "renamed" }), 0);
+    states.invalidate(["key_a"]);
+    expect(states.get("a")).toBeUndefined();
+  });
+
+  it("take a bounded memory: the least recently used ones are removed", () => {
+    const states = createKeyStates(100_000);
+    for (let key = 0; key < 1_000; key++) {
+      states.add(`hash ${key}`, cachedKey(`key_${key}`), 0);
+      states.get("hash 0");
+    }
+    expect(states.size).toBeGreaterThan(10);
+    expect(states.size).toBeLessThanOrEqual(100);
+    expect(states.get("hash 0")).toBeDefined();
+    expect(states.get("hash 1")).toBeUndefined();
+    expect(states.get("hash 999")).toBeDefined();
+  });
+
+  it("are limited by their size, and one that is larger than the limit is not kept", () => {
+    const states = createKeyStates(100_000);
+    for (let key = 0; key < 100; key++) states.add(`${key}`, cachedKey(`key_${key}`, { name: "n".repeat(4_000) }), 0);
+    expect(states.size).toBeGreaterThan(0);
+    expect(states.size).toBeLessThanOrEqual(100_000 / 24_000);
+    states.add("large", cachedKey("key_large", { name: "n".repeat(100_000) }), 0);
+    expect(states.get("large")).toBeUndefined();
+    states.invalidate(["key_large"]);
+  });
+
+  it("of a key with an expiry are usable for five sixths of the time, counted from the request", () => {
+    const states = createKeyStates(megabyte);
+    states.add("a", cachedKey("key_a", { validForMs: 600n }), 1_000);
+    expect(states.get("a")?.usableUntil).toBe(1_500);
+    states.add("b", cachedKey("key_b"), 1_000);
+    expect(states.get("b")?.usableUntil).toBe(Number.POSITIVE_INFINITY);
+  });
+
+  it("without a result are not kept", () => {
+    const states = createKeyStates(megabyte);
+    states.add("a", create(CachedKeySchema, { dependsOn: ["key_a"] }), 0);
+    expect(states.size).toBe(0);
+  });
+});

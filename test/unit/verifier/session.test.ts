@@ -1,0 +1,227 @@
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { beforeEach, describe, expect, it } from "vitest";
+import { VerificationCode } from "../../../gen/latchkey/v1/keys_service_pb.js";
+import { DelegateResponseSchema } from "../../../gen/latchkey/v1/verifier_service_pb.js";
+import { createSession, type Request, type Session } from "../../../src/verifier/session.js";
+import { createClocks } from "./clocks.js";
+
+let clocks: ReturnType<typeof createClocks>;
+let sent: Request[];
+let grants: number;
+let jumps: number;
+let session: Session;
+
+beforeEach(() => {
+  clocks = createClocks();
+  sent = [];
+  grants = 0;
+  jumps = 0;
+  session = createSession({
+    clock: clocks,
+    maxBytes: 2 ** 20,
+    send: (request) => void sent.push(request),
+    onGrant: () => {
+      grants += 1;
+    },
+    onClockJump: () => {
+      jumps += 1;
+    },
+  });
+});
+
+const receive = (message: MessageInitShape<typeof DelegateResponseSchema>["message"] & object) =>
+  session.receive(create(DelegateResponseSchema, { message }));
+
+function grantFor(remainingMs = 250): void {
+  session.ping();
+  const last = sent.at(-1);
+  receive({ case: "grant", value: { ping: last?.case === "ping" ? Number(last.value.number) : 0, remainingMs } });
+}
+
+const hashOf = (digit: string) => digit.repeat(64);
+
+/** Requests the state of a key, and returns the id of the request. */
+function request(hash: string): number {
+  void session.resolve(hash);
+  const last = sent.at(-1);
+  return last?.case === "resolve" ? Number(last.value.id) : -1;
+}
+
+function respond(id: number, keyId: string, validForMs?: bigint): void {
+  const result = { valid: true, code: VerificationCode.VALID, keyId };
+  const value = { result, dependsOn: [keyId], ...(validForMs !== undefined && { validForMs }) };
+  receive({ case: "key", value: { id, result: { case: "cached", value } } });
+}
+
+function cache(hash: string, keyId: string, validForMs?: bigint): void {
+  respond(request(hash), keyId, validForMs);
+}
+
+describe("a key state is used", () => {
+  it("only with a grant, and only as long as it lasts", () => {
+    cache(hashOf("a"), "key_a");
+    expect(session.find(hashOf("a"))).toBeUndefined();
+    grantFor(250);
+    expect(session.find(hashOf("a"))?.result).toMatchObject({ keyId: "key_a" });
+    clocks.pass(243);
+    expect(session.find(hashOf("a"))).toBeUndefined();
+    grantFor(250);
+    expect(session.find(hashOf("a"))).toBeDefined();
+  });
+
+  it("not after it was invalidated, before or after the next grant", () => {
+    grantFor();
+    cache(hashOf("a"), "key_a");
+    cache(hashOf("b"), "key_b");
+    receive({ case: "invalidate", value: { ids: ["key_a"] } });
+    expect(session.find(hashOf("a"))).toBeUndefined();
+    expect(session.find(hashOf("b"))).toBeDefined();
+    grantFor();
+    expect(session.find(hashOf("a"))).toBeUndefined();
+  });
+
+  it("not after five sixths of the time to its expiry", () => {
+    grantFor(1_000);
+    cache(hashOf("a"), "key_a", 60n);
+    clocks.pass(49);
+    expect(session.find(hashOf("a"))).toBeDefined();
+    clocks.pass(1);
+    expect(session.find(hashOf("a"))).toBeUndefined();
+    expect(session.cachedKeys).toBe(0);
+  });
+
+  it("until an expiry that is counted from the request and not from the response", () => {
+    grantFor(1_000);
+    const id = request(hashOf("a"));
+    clocks.pass(100);
+    respond(id, "key_a", 60n);
+    expect(session.find(hashOf("a"))).toBeUndefined();
+  });
+
+  it("not after the machine was suspended, whether it is noticed by a verification or by a ping", () => {
+    grantFor();
+    cache(hashOf("a"), "key_a", 60_000n);
+    clocks.jump(120_000);
+    grantFor();
+    expect(session.find(hashOf("a"))).toBeUndefined();
+    expect(jumps).toBe(1);
+  });
+
+  it("not after the stream has ended", () => {
+    grantFor();
+    cache(hashOf("a"), "key_a");
+    session.close();
+    expect(session.find(hashOf("a"))).toBeUndefined();
+    grantFor();
+    cache(hashOf("b"), "key_b");
+    expect(session.isGranted()).toBe(false);
+    expect(session.find(hashOf("b"))).toBeUndefined();
+    expect(session.cachedKeys).toBe(0);
+  });
+});
+
+describe("invalidateAll", () => {
+  it("removes all states, keeps the grant, and settles requests that will not be answered", async () => {
+    grantFor();
+    cache(hashOf("a"), "key_a");
+    const resolution = session.resolve(hashOf("b"));
+    receive({ case: "invalidateAll", value: {} });
+    expect(session.find(hashOf("a"))).toBeUndefined();
+    expect(await resolution).toBe("unresolved");
+    expect(session.isGranted()).toBe(true);
+  });
+
+  it("makes a response to an earlier request unusable", () => {
+    grantFor();
+    const id = request(hashOf("a"));
+    receive({ case: "invalidateAll", value: {} });
+    respond(id, "key_a");
+    expect(session.find(hashOf("a"))).toBeUndefined();
+  });
+});
+
+describe("a request for a key", () => {
+  it("is shared by concurrent calls", async () => {
+    const first = session.resolve(hashOf("a"));
+    const second = session.resolve(hashOf("a"));
+    expect(sent).toHaveLength(1);
+    respond(1, "key_a");
+    expect(await Promise.all([first, second])).toEqual(["cached", "cached"]);
+    expect(session.isResolving(hashOf("a"))).toBe(false);
+  });
+
+  it("that finds no key caches nothing", async () => {
+    grantFor();
+    const resolution = session.resolve(hashOf("a"));
+    receive({ case: "key", value: { id: 1, result: { case: "notFound", value: {} } } });
+    expect(await resolution).toBe("not found");
+    expect(session.cachedKeys).toBe(0);
+  });
+
+  it("that was abandoned is settled, and its response is ignored", async () => {
+    grantFor();
+    const resolution = session.resolve(hashOf("a"));
+    session.abandon(hashOf("a"));
+    expect(await resolution).toBe("unresolved");
+    respond(1, "key_a");
+    expect(session.find(hashOf("a"))).toBeUndefined();
+  });
+
+  it("is not sent while a thousand others have no response", async () => {
+    for (let key = 0; key < 1_000; key++) void session.resolve(`hash ${key}`);
+    expect(await session.resolve(hashOf("a"))).toBe("unresolved");
+    expect(sent).toHaveLength(1_000);
+  });
+
+  it("is settled when the stream ends, and no further one is sent", async () => {
+    const resolution = session.resolve(hashOf("a"));
+    session.close();
+    expect(await resolution).toBe("unresolved");
+    expect(await session.resolve(hashOf("b"))).toBe("unresolved");
+    expect(sent).toHaveLength(1);
+  });
+});
+
+it("a message that this version does not know ends the session", () => {
+  expect(() => session.receive(create(DelegateResponseSchema))).toThrow("does not know");
+});
+
+it("a grant for no remembered ping gives no right", () => {
+  receive({ case: "grant", value: { ping: 7, remainingMs: 10_000 } });
+  expect(grants).toBe(0);
+  expect(session.isGranted()).toBe(false);
+});
+
+describe("reports", () => {
+  const reports = () => sent.flatMap((message) => (message.case === "uses" ? [message.value.keys ?? []] : []));
+
+  it("have the count of each code, and the time since the last use", () => {
+    grantFor(10_000);
+    cache(hashOf("a"), "key_a");
+    const state = session.find(hashOf("a"));
+    if (state === undefined) return expect.fail("not cached");
+    session.recordUse(state, "VALID");
+    session.recordUse(state, "VALID");
+    session.recordUse(state, "INSUFFICIENT_PERMISSIONS");
+    clocks.pass(40);
+    session.reportUses();
+    expect(reports().flat()).toEqual([
+      expect.objectContaining({ code: VerificationCode.VALID, count: 2, lastUsedMsAgo: 40 }),
+      expect.objectContaining({ code: VerificationCode.INSUFFICIENT_PERMISSIONS, count: 1 }),
+    ]);
+    session.reportUses();
+    expect(reports()).toHaveLength(1);
+  });
+
+  it("have at most 500 entries, are sent early if many keys are used, and do not keep removed states", () => {
+    grantFor(10_000);
+    for (let key = 0; key < 20_000; key++) {
+      const hash = key.toString(16).padStart(64, "0");
+      cache(hash, `key_${key}`);
+      const state = session.find(hash);
+      if (state !== undefined) session.recordUse(state, "VALID");
+    }
+    expect(session.cachedKeys).toBeLessThan(2_000);
+    expect(reports().map((keys) => keys.length)).toEqual(Array.from({ length: 40 }, () => 500));
+  });
+});
