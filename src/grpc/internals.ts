@@ -37,6 +37,14 @@ export function takeStreams(server: Server): { readonly http2Server: Http2Server
   return { http2Server, serveStream: serveStream as ServeStream };
 }
 
+/**
+ * Lets Node read from the connection of a stream again, after its `push` has returned false. Node itself calls `_read`
+ * only for streams that are read from.
+ */
+export function startReading(stream: ServerHttp2Stream): void {
+  stream._read(0);
+}
+
 /** Why grpc-js refuses a call by itself. */
 export type GrpcJsErrorCause = "compressed" | "notOneMessage" | "undecodable" | "unknownMethod";
 

@@ -4,6 +4,7 @@ import { type ApiError, deadlineExceeded, serviceOverloaded } from "../errors.js
 import type { Connections, OpenConnection } from "../overload/connections.js";
 import { type Limits, timeoutCheckIntervalMs } from "../overload/limits.js";
 import type { MemoryAccount, MemoryBudget, Reservation } from "../overload/memory-budget.js";
+import { startReading } from "./internals.js";
 import { type MessageLimits, type MessageOwner, MessageReader } from "./message-reader.js";
 
 /** Enforces the limits of connections and streams. */
@@ -192,8 +193,7 @@ export class OpenStream implements MessageOwner {
   }
 
   resume(): void {
-    // Its stream is never read from, so nothing else would call this.
-    if (!this.stream.destroyed) this.stream._read(0);
+    if (!this.stream.destroyed) startReading(this.stream);
   }
 
   /** Errors in a message are returned only to callers that may send it. */
