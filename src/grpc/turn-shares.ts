@@ -26,12 +26,17 @@ export interface MessageQueue {
 
 interface Waiting {
   readonly tenant: string;
+  /** The size of the first message. */
+  nextBytes(): number;
   /** Processes the first message. Returns whether more of them wait. */
   processOne(): boolean;
 }
 
 /** The memory of a waiting message beyond its bytes. */
 const messageOverheadBytes = 400;
+
+/** A longer message counts as several of this size. */
+const shortMessageBytes = 100;
 
 /**
  * Limits how many messages of one tenant are processed in one turn. One stream brings any number of messages, so the
@@ -56,7 +61,7 @@ export function createTurnShares(maxPerTurn: number): TurnShares {
     while (round.length > 0) {
       const next: Waiting[] = [];
       for (const stream of round) {
-        if (!take(stream.tenant)) waiting.push(stream);
+        if (!take(stream.tenant, stream.nextBytes())) waiting.push(stream);
         else if (stream.processOne()) next.push(stream);
       }
       round = next;
@@ -65,10 +70,10 @@ export function createTurnShares(maxPerTurn: number): TurnShares {
   }
 
   /** Whether a message of this tenant may be processed in this turn. If so, it counts. */
-  function take(tenant: string): boolean {
+  function take(tenant: string, bytes: number): boolean {
     const count = taken.get(tenant) ?? 0;
     if (count >= maxPerTurn) return false;
-    taken.set(tenant, count + 1);
+    taken.set(tenant, count + Math.max(1, bytes / shortMessageBytes));
     schedule();
     return true;
   }
@@ -91,7 +96,7 @@ export function createTurnShares(maxPerTurn: number): TurnShares {
 
       function wait(): void {
         if (tenant === undefined) return;
-        waiting.push({ tenant, processOne });
+        waiting.push({ tenant, nextBytes: () => messages[0]?.length ?? 0, processOne });
         schedule();
       }
 
@@ -103,7 +108,7 @@ export function createTurnShares(maxPerTurn: number): TurnShares {
           return bytes;
         },
         push(framed) {
-          if (messages.length === 0 && tenant !== undefined && take(tenant)) {
+          if (messages.length === 0 && tenant !== undefined && take(tenant, framed.length)) {
             process(framed);
             return;
           }

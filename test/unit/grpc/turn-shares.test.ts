@@ -27,6 +27,15 @@ describe("in one turn of the event loop", () => {
     expect(processed).toEqual(["a", "a", "b", "a"]);
   });
 
+  it("a long message takes the place of several short ones", async () => {
+    const queue = open("short", "tenant", 1);
+    queue.push(Buffer.alloc(500, "l"));
+    queue.push(Buffer.from("later"));
+    expect(processed.map((text) => text.length)).toEqual([5, 500]);
+    await setImmediate();
+    expect(processed).toHaveLength(3);
+  });
+
   it("the streams of a tenant take turns", async () => {
     open("first", "tenant", 6);
     open("second", "tenant", 1);

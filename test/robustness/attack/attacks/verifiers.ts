@@ -181,12 +181,14 @@ export const manyVerifierStreams: Attack = {
     const outcome = await measureAttack(context, target, async () => {
       for (let connection = 0; connection < 20; connection++) {
         const session = await openAttackSession(context, target);
-        for (let call = 0; call < 240; call++) {
+        const kind = connection % 4;
+        // Large messages that the service does not read would block the connection itself.
+        for (let call = 0; call < (kind === 3 ? 10 : 240); call++) {
           const stream = openStream(session, delegate, key)?.resume();
           begun += 1;
-          if (call % 4 === 1) stream?.end();
-          if (call % 4 === 2) stream?.write(half);
-          if (call % 4 === 3) stream?.write(large);
+          if (kind === 1) stream?.end();
+          if (kind === 2) stream?.write(half);
+          if (kind === 3) stream?.write(large);
         }
         await sleep(200);
       }
