@@ -158,6 +158,8 @@ export function openConnection(
     while (!isClosing) {
       const openedAt = performance.now();
       const reason = await serveStream().catch((error) => toLatchkeyError(error) ?? error);
+      // In a later turn of the event loop: Node 20 corrupts its memory if a session is destroyed in one of its callbacks.
+      await new Promise(setImmediate);
       current.manager.abort();
       if (isClosing) return;
       if (refusals.has(reason?.status ?? reason?.code)) rejectOpened(reason);
