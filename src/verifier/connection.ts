@@ -173,6 +173,8 @@ export function openConnection(
     for (;;) {
       const openedAt = performance.now();
       const reason = await serveStream().catch((error) => toLatchkeyError(error) ?? error);
+      // In a later turn of the event loop: Node 20 corrupts its memory if a session is destroyed in one of its callbacks.
+      await new Promise(setImmediate);
       current.manager.abort();
       if (closing.signal.aborted) return;
       // At once, so that calls of VerifyKey use another replica, too.

@@ -64,6 +64,8 @@ export function createLocalGrant(clock: Pick<Clock, "monotonic" | "wall">): Loca
     accept(ping, remainingMs) {
       const answered = sent.get(ping);
       if (answered === undefined) return false;
+      // The first jump counts: a later offset would hide it, and key states with an expiry are from before it.
+      if (offset !== undefined && Math.abs(answered.offset - offset) > maxDriftMs) return false;
       for (const number of sent.keys()) if (number <= ping) sent.delete(number);
       // Counted from the ping and not from the arrival of the grant, which may have been delayed for any time.
       const until = answered.sentAt + safetyFactor * remainingMs - maxDriftMs;

@@ -1,6 +1,6 @@
 // Loaded before a replica (`--import`), this gives it other clocks: a time of day that is CLOCK_AHEAD_MS ahead, and
 // clocks and timers that all run at CLOCK_SPEED. Both clocks stand still while the process is suspended, as those of a
-// virtual machine may. The file PAUSES_FILE contains the total suspension so far in milliseconds. It is written before
+// virtual machine may; with WALL_CONTINUES, the time of day continues, as on a laptop. The file PAUSES_FILE contains the total suspension so far in milliseconds. It is written before
 // the process continues.
 import { readFileSync } from "node:fs";
 import { createRequire, syncBuiltinESMExports } from "node:module";
@@ -8,6 +8,7 @@ import { createRequire, syncBuiltinESMExports } from "node:module";
 const aheadMs = Number(process.env.CLOCK_AHEAD_MS ?? 0);
 const speed = Number(process.env.CLOCK_SPEED ?? 1);
 const pausesFile = process.env.PAUSES_FILE;
+const wallContinues = process.env.WALL_CONTINUES === "1";
 
 /** Every pause is longer than this. Reading the file at every clock reading would take too long. */
 const minPauseMs = 100;
@@ -38,7 +39,10 @@ function monotonic() {
 
 const begun = { wall: RealDate.now(), monotonic: monotonic() };
 const passed = () => (monotonic() - begun.monotonic) * speed;
-const wall = () => Math.floor(begun.wall + aheadMs + passed());
+const wall = () => {
+  const monotonicMs = passed(); // counts the pauses
+  return Math.floor(begun.wall + aheadMs + monotonicMs + (wallContinues ? stoodStillMs * speed : 0));
+};
 const now = () => begun.monotonic + passed();
 
 Object.defineProperty(performance, "now", { value: now });

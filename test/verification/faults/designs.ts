@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { project } from "../../../commands/project.js";
 import type { ClusterOptions } from "./cluster.js";
 
-/** A variant of the service, or of its database, that breaks the revocation promise. */
+/** A variant of the service, of its library or of its database, that breaks the revocation promise. */
 export interface Design {
   /** The module below src that the file of the design replaces. The file may import the replaced module. */
   readonly replaces?: string;
@@ -35,6 +35,11 @@ const designs: Readonly<Record<string, Design>> = {
   "unheard-warnings": { replaces: "storage/postgres/connection" },
   "unwritten-repeats": { replaces: "revocation/durability-barrier" },
   "confirmed-elsewhere": { replaces: "revocation/durability-barrier" },
+  "grant-from-arrival": { replaces: "verifier/grant" },
+  "invalidation-after-grant": { replaces: "delegation/delegation" },
+  "states-kept": { replaces: "verifier/key-states" },
+  "caller-unchecked": { replaces: "delegation/stream" },
+  "unnoticed-suspension": { replaces: "verifier/grant" },
 };
 
 export const brokenDesigns = Object.keys(designs);

@@ -7,10 +7,12 @@ import type { Random } from "./random.js";
 import type { RedisService } from "./redis-service.js";
 import type { OtherClock, Replica } from "./replica.js";
 import { openSession } from "./session.js";
+import type { VerifierProcess } from "./verifier-process.js";
 
 /** The processes and helpers that faults act on. */
 export interface FaultContext {
   readonly replicas: readonly Replica[];
+  readonly verifiers: readonly VerifierProcess[];
   readonly redis: RedisService;
   readonly cluster: Cluster;
   readonly poolExhauster: PoolExhauster;
@@ -48,6 +50,7 @@ export type Resource =
   | "connections of one"
   | "process of one"
   | "process of one, and its database"
+  | "verifier"
   | "nothing";
 
 export type Heal = () => Promise<void> | void;
@@ -211,7 +214,39 @@ export const faultKinds: readonly FaultKind[] = [
       return nothing;
     },
   },
+  onVerifier("frozen", (verifier) => {
+    verifier.freeze();
+    return verifier.thaw;
+  }),
+  onVerifier("suspended", async (verifier) => {
+    await verifier.suspend();
+    return verifier.resume;
+  }),
+  onVerifier("cut off", (verifier) => onVerifierLinks(verifier, (link) => link.cut())),
+  onVerifier("cut off from one replica", (verifier, random) => {
+    const link = random.pick(verifier.links);
+    link.cut();
+    return () => link.resume();
+  }),
+  onVerifier("stalled", (verifier) => onVerifierLinks(verifier, (link) => link.stall())),
+  onVerifier("delayed", (verifier, random) => {
+    const delayMs = random.between(10, 150);
+    return onVerifierLinks(verifier, (link) => link.delay(delayMs));
+  }),
+  // Grants then arrive when their lease is nearly over, or is over.
+  onVerifier("answered late", (verifier, random) => {
+    const delayMs = random.between(150, 600);
+    return onVerifierLinks(verifier, (link) => link.delayResponses(delayMs));
+  }),
+  onVerifier("restarted with other clocks", async (verifier, random) => {
+    await verifier.kill();
+    const clock = { aheadMs: random.between(-3_000, 3_000), speed: random.between(0.92, 1.08) };
+    return () => verifier.start(clock);
+  }),
 ];
+
+/** The kinds of faults that need verifiers. */
+export const isOfVerifier = ({ resource }: FaultKind) => resource === "verifier";
 
 const nothing = () => {};
 
@@ -262,6 +297,25 @@ function onPostgres(name: string, stop: (context: FaultContext) => Promise<void>
       await stop(context);
       return context.cluster.start;
     },
+  };
+}
+
+function onVerifier(
+  how: string,
+  start: (verifier: VerifierProcess, random: Random) => Promise<Heal> | Heal,
+): FaultKind {
+  return {
+    name: `verifier ${how}`,
+    resource: "verifier",
+    durationMs: [300, 3_000],
+    start: ({ verifiers, random }) => start(random.pick(verifiers), random),
+  };
+}
+
+function onVerifierLinks({ links }: VerifierProcess, apply: (link: BackendProxy) => void): Heal {
+  for (const link of links) apply(link);
+  return () => {
+    for (const link of links) link.resume();
   };
 }
 

@@ -5,6 +5,8 @@ import { total } from "./tally.js";
 /** The minimum load and faults of a round. Below them, zero violations prove nothing. */
 export interface Requirements {
   readonly callsPerSecondDuringFaults: number;
+  /** Verifications by verifiers without a call to the service. Omitted: none are required. */
+  readonly localPerSecondDuringFaults?: number;
   readonly writesPerSecond: number;
   /** The minimum for each: changes made with keys, accepted calls with a delayed body, and refused ones. */
   readonly delayedCallsPerSecond: number;
@@ -27,6 +29,10 @@ export function findFailings(
       `too little traffic during faults: ${rate.toFixed(0)} checked calls/s, required: ${requiredRate.toFixed(0)}`,
     );
   }
+  const requiredLocal = requirements.localPerSecondDuringFaults ?? 0;
+  const local = perSecond(tally.localDuringFaults, faultsActiveMs);
+  if (!(local >= requiredLocal))
+    failings.push(`too few local verifications during faults: ${local.toFixed(0)}/s, required: ${requiredLocal}`);
   const writes = perSecond(tally.writesAcknowledged, elapsedMs);
   if (!(writes >= requirements.writesPerSecond)) {
     failings.push(`too few acknowledged writes: ${writes.toFixed(1)}/s, required: ${requirements.writesPerSecond}`);
@@ -50,7 +56,7 @@ export function findFailings(
     failings.push(`faults that happened less than ${requirements.minOfEachFault} times: ${list}`);
   }
   if (tally.unexpected.size > 0) failings.push(`unexpected results: ${[...tally.unexpected.keys()].join(", ")}`);
-  if (crashes > 0) failings.push(`replicas exited unexpectedly ${crashes} times`);
+  if (crashes > 0) failings.push(`replicas or verifiers exited unexpectedly ${crashes} times`);
   return failings;
 }
 

@@ -131,6 +131,7 @@ const resourceLocks: Readonly<Record<Resource, LocksOf>> = {
   "process of one": (replica) => [`process ${replica}`, `postgres ${replica}`],
   // Its database must not be disturbed either. The promise would then allow the replica more time.
   "process of one, and its database": (replica) => ["database", `process ${replica}`, `postgres ${replica}`],
+  verifier: () => ["verifier"],
   nothing: () => [],
 };
 

@@ -12,6 +12,8 @@ export interface Environment {
   readonly redis: RedisService;
   readonly operatorKey: string;
   readonly databaseUrl: string;
+  /** The folder of the built service and library. */
+  readonly dist: string;
   close(): Promise<void>;
 }
 
@@ -63,7 +65,7 @@ export async function openEnvironment(options: EnvironmentOptions): Promise<Envi
     await add(1); // creates the schema
     await recordTimes(databaseUrl);
     await Promise.all(Array.from({ length: options.replicas - 1 }, (_, index) => add(index + 2)));
-    return { cluster, replicas, redis, operatorKey, databaseUrl, close };
+    return { cluster, replicas, redis, operatorKey, databaseUrl, dist, close };
   } catch (error) {
     await close();
     throw error;

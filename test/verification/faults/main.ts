@@ -4,6 +4,7 @@ import { createProgress } from "../../../commands/progress.js";
 import { makeFolder, runToExit, type Undo } from "../../../commands/run-to-exit.js";
 import { openCluster } from "./cluster.js";
 import { clusterOf, installDesign } from "./designs.js";
+import { isOfVerifier } from "./faults.js";
 import { findFailings } from "./findings.js";
 import { divergentClocks, openEnvironment } from "./laboratory.js";
 import { readOptions } from "./options.js";
@@ -11,7 +12,10 @@ import { binariesOf } from "./postgres-programs.js";
 import { toJson, toLine, toText } from "./report.js";
 import { runRound } from "./round.js";
 
-const { minutes, seed, replicas, rate, design, postgres, only: faults, json } = optionsOrExit(readOptions);
+const { minutes, seed, replicas, rate, verifiers, localRate, design, postgres, only, json } =
+  optionsOrExit(readOptions);
+
+const faults = verifiers > 0 ? only : only.filter((kind) => !isOfVerifier(kind));
 
 /** How often each kind of fault must occur in a round of at least so many minutes. Shorter rounds have no minimum. */
 const minOfEachFault = [
@@ -55,6 +59,7 @@ async function runOnce(undo: Undo): Promise<boolean> {
     seed,
     seconds: minutes * 60,
     callsPerSecond: rate,
+    verifiers: { count: verifiers, callsPerSecond: localRate },
     faults,
     // One violation suffices to detect a broken design.
     shouldStop: ({ violationCount }) => interrupted || (design !== undefined && violationCount > 0),
@@ -63,6 +68,7 @@ async function runOnce(undo: Undo): Promise<boolean> {
   const { user, system } = process.cpuUsage(cpuBefore);
   const failings = findFailings(state, {
     callsPerSecondDuringFaults: (rate * 2) / 3,
+    localPerSecondDuringFaults: verifiers > 0 ? (localRate * 2) / 3 : 0,
     writesPerSecond: 5,
     // The number of clients with delayed bodies grows with the rate, up to a limit.
     delayedCallsPerSecond: Math.min(3, rate / 200),

@@ -1,5 +1,5 @@
 import { createCommandLine, flag, option, seed } from "../../../commands/command-line.js";
-import { numberAbove0, oneOf } from "../../../commands/kinds.js";
+import { numberAbove0, numberOfAtLeast, oneOf } from "../../../commands/kinds.js";
 import { brokenDesigns } from "./designs.js";
 import { faultKinds } from "./faults.js";
 import { postgresOption } from "./postgres-programs.js";
@@ -22,6 +22,13 @@ export const { read: readOptions } = createCommandLine({
     seed: seed("selects the faults and their times; the same seed gives the same faults", numberAbove0),
     replicas: option("N", "number of replicas", numberAbove0, 3),
     rate: option("N", "target of calls per second; the round fails below two thirds of it", numberAbove0, 1_500),
+    verifiers: option("N", "number of processes that verify keys themselves", numberOfAtLeast(0), 2),
+    localRate: option(
+      "N",
+      "target of local verifications per second; the round fails below two thirds of it",
+      numberAbove0,
+      15_000,
+    ),
     only: option(
       "texts",
       "only faults whose names contain one of these texts: redis,suspended",

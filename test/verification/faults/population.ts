@@ -9,7 +9,9 @@ export interface Population extends CallSource {
   add(about: WorkspaceSubject | KeySubject): () => void;
   /** A call to send with a delayed body. */
   nextDelayed(): Call | undefined;
-  /** The subjects of current calls, and those that were removed recently. */
+  /** The subjects of current calls. */
+  present(): (WorkspaceSubject | KeySubject)[];
+  /** The same, and those that were removed recently. */
   recent(): (WorkspaceSubject | KeySubject)[];
   /** The subject that this key belongs to, also after it was removed. */
   ownerOf(keyId: string): WorkspaceSubject | KeySubject | undefined;
@@ -39,6 +41,7 @@ export function createPopulation(random: Random): Population {
         removed = [...removed.filter(({ at }) => at > now - recentMs), { about, at: now }];
       };
     },
+    present: () => present.map(({ about }) => about),
     recent: () => [...present, ...removed].map(({ about }) => about),
     next: () => (present.length === 0 ? undefined : random.pick(random.pick(present).calls)),
     nextDelayed: () => (present.length === 0 ? undefined : random.pick(random.pick(present).delayed)),

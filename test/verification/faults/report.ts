@@ -21,6 +21,7 @@ export function toLine({ tally, elapsedMs, activeFaults }: RoundState): string {
   const rate = perSecond(tally.checked, elapsedMs).toFixed(0);
   const parts = [
     `${tally.checked} calls checked (${rate}/s)`,
+    `${tally.local} local`,
     `${tally.writesAcknowledged} writes acknowledged`,
     `${tally.violationCount} violations`,
     activeFaults.join(", ") || "no active fault",
@@ -59,6 +60,13 @@ export function toText(state: RoundState, facts: ReportFacts): string {
       ["without a usable response", `${unusable} (${((unusable / total(tally.callsByProtocol)) * 100).toFixed(1)} %)`],
       ["checked per second", perSecond(tally.checked, elapsedMs).toFixed(0)],
       ["checked per second during faults", perSecond(tally.checkedDuringFaults, faultsActiveMs).toFixed(0)],
+    ]),
+    section("Verifiers", [
+      ["verified locally", tally.local],
+      ["verified locally per second", perSecond(tally.local, elapsedMs).toFixed(0)],
+      ["verified locally per second during faults", perSecond(tally.localDuringFaults, faultsActiveMs).toFixed(0)],
+      ["verified by the service", tally.askedByVerifiers],
+      ...sorted(tally.verifierResults),
     ]),
     section("Results", sorted(tally.results)),
     section("Results of calls with a delayed body", [

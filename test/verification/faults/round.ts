@@ -8,7 +8,7 @@ import type { FaultKind } from "./faults.js";
 import { type Injector, startInjector } from "./injector.js";
 import { createAndDeleteKeys, createSender } from "./insisting.js";
 import { runKeyLifecycles } from "./key-life.js";
-import type { Environment } from "./laboratory.js";
+import { divergentClocks, type Environment } from "./laboratory.js";
 import { startDelayedClients } from "./late-clients.js";
 import { createPoolExhauster } from "./occupant.js";
 import { createPopulation } from "./population.js";
@@ -17,6 +17,7 @@ import type { Replica } from "./replica.js";
 import type { WorkspaceSubject } from "./subjects.js";
 import { createTally, type Tally } from "./tally.js";
 import { openReplicaClients, startTraffic } from "./traffic.js";
+import { startVerifiers } from "./verifiers.js";
 import { createWorkspace, runWorkspaceLifecycles } from "./workspace-life.js";
 import { createWriter } from "./writer.js";
 
@@ -25,6 +26,8 @@ export interface RoundOptions {
   readonly seed: number;
   readonly seconds: number;
   readonly callsPerSecond: number;
+  /** The number of processes that verify keys themselves, and how often they do so in total. Omitted: none. */
+  readonly verifiers?: { readonly count: number; readonly callsPerSecond: number };
   readonly faults: readonly FaultKind[];
   /** Ends the round early when it returns true. */
   readonly shouldStop?: (tally: Tally) => boolean;
@@ -58,7 +61,7 @@ const keyWorkspaceCount = 2;
 export async function runRound(environment: Environment, options: RoundOptions): Promise<RoundState> {
   const random = createRandom(options.seed);
   const tally = createTally();
-  const { replicas, redis, cluster, operatorKey, databaseUrl } = environment;
+  const { replicas, redis, cluster, operatorKey, databaseUrl, dist } = environment;
   const replicaClients = openReplicaClients(replicas);
   let injector: Injector | undefined;
   let over = false;
@@ -96,6 +99,16 @@ export async function runRound(environment: Environment, options: RoundOptions):
     faultsActiveSince,
     random.fork(),
   );
+  const verifiers = await startVerifiers({
+    dist,
+    replicas,
+    population,
+    count: options.verifiers?.count ?? 0,
+    callsPerSecond: options.verifiers?.callsPerSecond ?? 0,
+    clocks: divergentClocks,
+    tally,
+    activeFaults,
+  });
   const effects = watchEffects(databaseUrl, population, tally, activeFaults);
   const poolExhauster = await createPoolExhauster(newWriter(), keyWorkspaces, databaseUrl);
   const roundTrip = createRoundTrip(keyWorkspaces);
@@ -103,6 +116,7 @@ export async function runRound(environment: Environment, options: RoundOptions):
   const auditRecent = () => audit(send, population.recent(), tally, activeFaults);
   const context = {
     replicas,
+    verifiers: verifiers.processes,
     redis,
     cluster,
     poolExhauster,
@@ -120,7 +134,7 @@ export async function runRound(environment: Environment, options: RoundOptions):
     elapsedMs: performance.now() - startedAt,
     faultsActiveMs: injector?.activeMs() ?? 0,
     activeFaults: activeFaults(),
-    crashes: replicas.reduce((sum, replica) => sum + replica.crashes(), 0),
+    crashes: [...replicas, ...verifiers.processes].reduce((sum, each) => sum + each.crashes(), 0),
     clocks: replicas.map((replica) => replica.describe()),
   });
   let last = currentState();
@@ -135,6 +149,7 @@ export async function runRound(environment: Environment, options: RoundOptions):
     over = true;
     traffic.stop();
     await injector.stop();
+    await verifiers.stop();
     await delayedClients.stop();
     await Promise.all(lifecycles);
     await effects.stop();

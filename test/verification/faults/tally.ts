@@ -13,6 +13,12 @@ export interface Tally {
   refusedAfterDeadline: number;
   /** Changes that were made with a key, and checked against its revocation. */
   effects: number;
+  /** Verifications in the processes of verifiers, without a call to the service. */
+  local: number;
+  localDuringFaults: number;
+  /** Verifications for which a verifier called the service. */
+  askedByVerifiers: number;
+  readonly verifierResults: Count;
   readonly unavailable: Count;
   /** Results that a correct service never returns here, such as invalid input. */
   readonly unexpected: Count;
@@ -42,6 +48,10 @@ export function createTally(): Tally {
     delayedResults: new Map(),
     refusedAfterDeadline: 0,
     effects: 0,
+    local: 0,
+    localDuringFaults: 0,
+    askedByVerifiers: 0,
+    verifierResults: new Map(),
     unavailable: new Map(),
     unexpected: new Map(),
     writes: new Map(),
@@ -71,8 +81,8 @@ export function recordViolations(
   }
 }
 
-export function add(count: Count, name: string): void {
-  count.set(name, (count.get(name) ?? 0) + 1);
+export function add(count: Count, name: string, times = 1): void {
+  count.set(name, (count.get(name) ?? 0) + times);
 }
 
 export function total(count: Count): number {

@@ -1,9 +1,14 @@
 import { relative } from "node:path";
 import type { Plugin } from "vite";
 import { mutants } from "./mutants.js";
+import { verifierMutants } from "./verifier-mutants.js";
 
 /** The mutated modules and all modules that import them: an importer of a mutated module must be loaded again, too. */
-const mutable = /\/(src\/auth|src\/call|src\/keys|src\/revocation|src\/rpc|test\/verification\/schedules)\/[^/]+\.ts$/;
+const mutable =
+  /\/(src\/auth|src\/call|src\/delegation|src\/keys|src\/revocation|src\/rpc|src\/verifier|test\/verification\/schedules)\/[^/]+\.ts$/;
+
+/** A mutant is named by its place in this list. */
+const allMutants = [...mutants, ...verifierMutants];
 
 /**
  * Serves mutated versions of modules to tests, so that the sources need no switches for it. `./a.js?mutant=3` is a
@@ -22,7 +27,7 @@ export function mutantsPlugin(root: string): Plugin {
     },
 
     transform(code, id) {
-      const mutant = mutants[Number(mutantIn(id))];
+      const mutant = allMutants[Number(mutantIn(id))];
       if (mutant === undefined || mutant.file !== relative(root, withoutQuery(id))) return null;
       const parts = code.split(mutant.text);
       if (parts.length !== 2)

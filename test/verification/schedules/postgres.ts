@@ -14,6 +14,8 @@ export interface Contents {
   /** By the database's clock. */
   readonly keyExpiresAt: number | null;
   readonly ownerName: string;
+  /** Another key of the workspace: that of a client that verifies keys itself. */
+  readonly verifierEnabled: boolean;
 }
 
 /** A change, which may depend on the time at which it is made. */
@@ -49,6 +51,10 @@ export interface Postgres {
 export const workspaceId = "ws";
 export const keyId = "key";
 export const identityId = "identity";
+export const verifierKeyId = "the key of a verifier";
+
+/** The hash of the verifier's secret. Any other hash is that of the key. */
+export const verifierHash = "cd".repeat(32);
 
 const longAgo = new Date(0);
 
@@ -65,12 +71,26 @@ const callerChanged = Object.assign(new Error("the calling key is not as it was 
 const rarity = { slow: 8, lost: 16 };
 const slowMs = 500;
 
+export interface PostgresOptions {
+  /** What the contents are at first, if not a key that is enabled. */
+  readonly first?: Partial<Contents> | undefined;
+  /** Whether an answer sometimes does not name the changes, as after a restore of a backup. */
+  readonly losesDetails?: boolean;
+}
+
 /**
  * A statement reaches the server, takes its snapshot or commits, and its answer arrives. Anything may happen in
  * between. A change has its transaction id before it commits, so others may begin later and commit before it. Rows are
  * stamped as the triggers do it.
  */
-export function createPostgres(firstLeaseMs: number, step: Step, time: Time, dice: Dice, speed: number): Postgres {
+export function createPostgres(
+  firstLeaseMs: number,
+  step: Step,
+  time: Time,
+  dice: Dice,
+  speed: number,
+  { first, losesDetails = false }: PostgresOptions = {},
+): Postgres {
   let setBackByMs = 0;
   let lease = { leaseMs: firstLeaseMs, waitMs: firstLeaseMs, version: "0" };
   const versions: [Contents, ...Contents[]] = [
@@ -81,9 +101,11 @@ export function createPostgres(firstLeaseMs: number, step: Step, time: Time, dic
       keyEnded: false,
       keyExpiresAt: null,
       ownerName: "owner 0",
+      verifierEnabled: true,
+      ...first,
     },
   ];
-  const stamps = new Map([workspaceId, keyId, identityId].map((id) => [id, 0]));
+  const stamps = new Map([workspaceId, keyId, identityId, verifierKeyId].map((id) => [id, 0]));
   const present = () => versions.at(-1) ?? versions[0];
   let nextXid = firstXid;
   let lastCompleted = firstXid - 1;
@@ -169,16 +191,18 @@ export function createPostgres(firstLeaseMs: number, step: Step, time: Time, dic
           timeline: "timeline 1",
           standby: false,
           unsafeSetting: null,
-          changes,
+          changes: losesDetails && dice.mishap(rarity.lost) ? undefined : changes,
           time: clockTime(),
         };
         await transmit(`${client} gets the changes`);
         return found;
       },
-      async readKeyRecord() {
-        await transmit(`${client} reads the key`);
-        const found = keyRecord(present(), writeSnapshot(snapshot()));
-        await transmit(`${client} gets the key`);
+      async readKeyRecord(hash) {
+        const name = hash === verifierHash ? verifierKeyId : "the key";
+        await transmit(`${client} reads ${name}`);
+        const recordOf = hash === verifierHash ? verifierRecord : keyRecord;
+        const found = recordOf(present(), writeSnapshot(snapshot()));
+        await transmit(`${client} gets ${name}`);
         return found;
       },
       async readWorkspaceState() {
@@ -223,6 +247,21 @@ export function createPostgres(firstLeaseMs: number, step: Step, time: Time, dic
 /** The condition in the statement of every change, for a key whose scopes never change. */
 function isUsable({ workspaceEnabled, keyEnabled, keyDeleted, keyEnded }: Contents): boolean {
   return workspaceEnabled && keyEnabled && !keyDeleted && !keyEnded;
+}
+
+/** The key of the verifier has nothing to do with the owner and the expiry of the other key. */
+function verifierRecord(contents: Contents, snapshot: string) {
+  const record = keyRecord({ ...contents, keyDeleted: false }, snapshot);
+  return (
+    record && {
+      ...record,
+      keyId: verifierKeyId,
+      enabled: contents.verifierEnabled,
+      expiresAt: null,
+      ended: false,
+      identityId: null,
+    }
+  );
 }
 
 function keyRecord(contents: Contents, snapshot: string) {

@@ -1,4 +1,5 @@
 import { type Authentication, createAuthentication } from "../../../src/auth/authenticate.js";
+import { createDelegation, type Delegation } from "../../../src/delegation/delegation.js";
 import { createChangeLog } from "../../../src/revocation/change-log.js";
 import type { ChangeSource } from "../../../src/revocation/change-poller.js";
 import { createKeyCache, type KeyCache, type KeyCacheSources } from "../../../src/revocation/key-cache.js";
@@ -13,6 +14,7 @@ export interface Replica extends KeyCache {
   readonly name: string;
   readonly authentication: Authentication;
   readonly clock: MachineClock;
+  readonly delegation: Delegation;
   databaseTime(): Date;
   /** The number of its reads of a key or a workspace from PostgreSQL. */
   readonly reads: number;
@@ -56,7 +58,7 @@ export function startReplica(
       return postgres.changedSince(seen);
     },
   };
-  const lease = createLease(source, changeLog, leaseMs, clock);
+  const lease = createLease(source, changeLog, leaseMs, clock, (changes) => delegation.invalidate(changes));
   const { ensure } = lease;
   lease.ensure = async () => {
     const before = polls;
@@ -86,11 +88,13 @@ export function startReplica(
   };
 
   const keyCache = createKeyCache(lease, changeLog, counted, sources, 1_000_000);
+  const delegation = createDelegation(lease, keyCache, { record() {} });
   return {
     ...keyCache,
     name,
     authentication: createAuthentication("the operator", keyCache, { record() {} }, lease.databaseTime),
     clock,
+    delegation,
     databaseTime: lease.databaseTime,
     get reads() {
       return reads;
@@ -101,6 +105,7 @@ export function startReplica(
     async renewLease() {
       await lease.renew();
       keyCache.confirm();
+      delegation.renewed();
     },
   };
 }

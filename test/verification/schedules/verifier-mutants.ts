@@ -1,0 +1,132 @@
+import type { Mutant } from "./mutants.js";
+import { expired } from "./violations.js";
+
+const lease = "src/revocation/lease.ts";
+const delegation = "src/delegation/delegation.ts";
+const stream = "src/delegation/stream.ts";
+const session = "src/verifier/session.ts";
+const grant = "src/verifier/grant.ts";
+const keyStates = "src/verifier/key-states.ts";
+
+/** Faults in the protocol between a replica and a verifier. */
+export const verifierMutants: readonly Mutant[] = [
+  {
+    name: "the right counts from the arrival of the grant",
+    file: grant,
+    text: "answered.sentAt + safetyFactor",
+    replacement: "clock.monotonic() + safetyFactor",
+  },
+  {
+    name: "the right has no margin",
+    file: grant,
+    text: "safetyFactor * remainingMs - maxDriftMs",
+    replacement: "remainingMs",
+  },
+  {
+    name: "a grant lasts for a whole lease time",
+    file: stream,
+    text: "Math.min(lease.remaining(), msToExpiry)",
+    replacement: "Math.min(lease.remaining() > 0 ? 250 : 0, msToExpiry)",
+  },
+  {
+    name: "a replica without a lease sends a grant",
+    file: stream,
+    text: "Math.min(lease.remaining(), msToExpiry)",
+    replacement: "Math.min(lease.remaining() || 100, msToExpiry)",
+  },
+  {
+    name: "invalidations are sent after the lease was extended",
+    file: lease,
+    text: "onChanges(isOtherTimeline ? undefined : found.changes);",
+    replacement: "void clock.sleep(0).then(() => onChanges(isOtherTimeline ? undefined : found.changes));",
+  },
+  {
+    name: "changes that are not known in detail invalidate nothing",
+    file: delegation,
+    text: "for (const stream of [...allStreams()]) stream.invalidateAll();",
+    replacement: "",
+  },
+  {
+    name: "a key state is sent that is not current",
+    file: stream,
+    text: "const current = keyCache.peek(hash);",
+    replacement: "const current = found;",
+  },
+  {
+    name: "key states outlive their stream",
+    file: session,
+    text: "const states = createKeyStates(maxBytes);",
+    replacement: `const keptOf = (globalThis.keptStates ??= new WeakMap());
+  const kept = keptOf.get(clock) ?? createKeyStates(maxBytes);
+  keptOf.set(clock, kept);
+  const states = Object.create(kept, { clear: { value: () => isOpen && kept.clear() } });`,
+  },
+  {
+    name: "a verifier gets grants after its own key was revoked",
+    file: stream,
+    text: "recheckCaller(sendGrant)",
+    replacement: "sendGrant({ expiresAt: null })",
+  },
+  {
+    name: "a grant depends on an earlier state of the verifier's own key",
+    file: stream,
+    text: ".then(() => isRetry || recheckCaller(use, true))",
+    replacement: ".then(() => rechecked).then(use)",
+  },
+  {
+    name: "messages are dropped silently",
+    file: stream,
+    text: "owesInvalidateAll = true;",
+    replacement: "",
+  },
+  {
+    name: "a key that does not exist is cached as such",
+    file: stream,
+    text: 'send({ case: "key", value: { id, result: { case: "notFound", value: {} } } });',
+    replacement: `const result = { valid: false, code: VerificationCode.NOT_FOUND };
+      send({ case: "key", value: { id, result: { case: "cached", value: { result, dependsOn: [] } } } });`,
+  },
+  {
+    name: "the time of a key with an expiry has no margin for a slow clock",
+    file: keyStates,
+    text: "usableShare * Number(validForMs)",
+    replacement: "Number(validForMs)",
+    violation: expired,
+  },
+  {
+    name: "the time of a key with an expiry counts from the arrival of its state",
+    file: session,
+    text: "states.add(pending.hash, result.value, pending.requestedAt)",
+    replacement: "states.add(pending.hash, result.value, clock.monotonic())",
+    violation: expired,
+  },
+  {
+    name: "a jump of the verifier's clocks is not noticed",
+    file: grant,
+    text: "return hasJumpedAt(now) ? 0 : Math.max(0, validUntil - now);",
+    replacement: "return Math.max(0, validUntil - now);",
+  },
+  {
+    name: "a grant counts from the last ping, whichever ping it answers",
+    file: grant,
+    text: "const answered = sent.get(ping);",
+    replacement: "const answered = [...sent.values()].at(-1);",
+  },
+  {
+    name: "the right is checked with the clock reading of the previous verification",
+    file: grant,
+    text: `remaining() {
+      const now = clock.monotonic();
+      return hasJumpedAt(now)`,
+    replacement: `remaining() {
+      const now = sent.remembered ?? clock.monotonic();
+      sent.remembered = clock.monotonic();
+      return hasJumpedAt(sent.remembered)`,
+  },
+  {
+    name: "key states are used without a right",
+    file: session,
+    text: "if (!isOpen || !isGranted()) return undefined;",
+    replacement: "if (!isOpen) return undefined;",
+  },
+];
