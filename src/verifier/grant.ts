@@ -20,6 +20,9 @@ export interface LocalGrant {
 /** The maximum drift between the two clocks that is not noticed. */
 const maxDriftMs = 5;
 
+/** How often the clocks are read before a jump is believed: a pause between two readings looks like one. */
+const maxReadings = 3;
+
 /** For the rounding of times. */
 const safetyFactor = 0.99;
 
@@ -41,9 +44,22 @@ export function createLocalGrant(clock: Pick<Clock, "monotonic" | "wall">): Loca
   let lastOffset: number | undefined;
   let jumpedBetweenPings = false;
 
-  /** A pause between the two readings makes the right seem lost rather than longer, here and in `beginPing`. */
-  function hasJumpedAt(now: number): boolean {
-    return jumpedBetweenPings || isFar(clock.wall() - now, offset);
+  /**
+   * The monotonic time. Undefined if the other clock has not advanced alike since the granted ping. With this order, a
+   * pause between the two readings makes the right seem lost rather than longer. So does the order in `readPing`.
+   */
+  function steadyNow(): number | undefined {
+    for (let reading = 0; reading < maxReadings && !jumpedBetweenPings; reading++) {
+      const now = clock.monotonic();
+      if (!isFar(clock.wall() - now, offset)) return now;
+    }
+    return undefined;
+  }
+
+  function readPing(): SentPing {
+    const wall = clock.wall();
+    const sentAt = clock.monotonic();
+    return { sentAt, offset: wall - sentAt };
   }
 
   return {
@@ -52,20 +68,18 @@ export function createLocalGrant(clock: Pick<Clock, "monotonic" | "wall">): Loca
     },
     beginPing() {
       lastNumber += 1;
-      const wall = clock.wall();
-      const sentAt = clock.monotonic();
-      sent.set(lastNumber, { sentAt, offset: wall - sentAt });
+      let ping = readPing();
+      for (let reading = 1; reading < maxReadings && isFar(ping.offset, lastOffset); reading++) ping = readPing();
+      sent.set(lastNumber, ping);
       // Otherwise the grant of this ping would hide the jump. States with an expiry would then be used for too long.
-      jumpedBetweenPings ||= isFar(wall - sentAt, lastOffset);
-      lastOffset = wall - sentAt;
+      jumpedBetweenPings ||= isFar(ping.offset, lastOffset);
+      lastOffset = ping.offset;
       if (sent.size > maxRemembered) sent.delete(sent.keys().next().value as number);
       return lastNumber;
     },
     accept(ping, remainingMs) {
       const answered = sent.get(ping);
       if (answered === undefined) return false;
-      // The first jump counts: a later offset would hide it, and key states with an expiry are from before it.
-      if (offset !== undefined && Math.abs(answered.offset - offset) > maxDriftMs) return false;
       for (const number of sent.keys()) if (number <= ping) sent.delete(number);
       // Counted from the ping and not from the arrival of the grant, which may have been delayed for any time.
       const until = answered.sentAt + safetyFactor * remainingMs - maxDriftMs;
@@ -76,10 +90,10 @@ export function createLocalGrant(clock: Pick<Clock, "monotonic" | "wall">): Loca
       return true;
     },
     remaining() {
-      const now = clock.monotonic();
-      return hasJumpedAt(now) ? 0 : Math.max(0, validUntil - now);
+      const now = steadyNow();
+      return now === undefined ? 0 : Math.max(0, validUntil - now);
     },
-    hasJumped: () => hasJumpedAt(clock.monotonic()),
+    hasJumped: () => steadyNow() === undefined,
   };
 }
 

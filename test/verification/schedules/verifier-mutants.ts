@@ -103,8 +103,8 @@ export const verifierMutants: readonly Mutant[] = [
   {
     name: "a jump of the verifier's clocks is not noticed",
     file: grant,
-    text: "return hasJumpedAt(now) ? 0 : Math.max(0, validUntil - now);",
-    replacement: "return Math.max(0, validUntil - now);",
+    text: "return earlier !== undefined && Math.abs(offset - earlier) > maxDriftMs;",
+    replacement: "return false;",
   },
   {
     name: "a grant counts from the last ping, whichever ping it answers",
@@ -115,13 +115,12 @@ export const verifierMutants: readonly Mutant[] = [
   {
     name: "the right is checked with the clock reading of the previous verification",
     file: grant,
-    text: `remaining() {
-      const now = clock.monotonic();
-      return hasJumpedAt(now)`,
-    replacement: `remaining() {
-      const now = sent.remembered ?? clock.monotonic();
-      sent.remembered = clock.monotonic();
-      return hasJumpedAt(sent.remembered)`,
+    text: `const now = clock.monotonic();
+      if (!isFar(clock.wall() - now, offset)) return now;`,
+    replacement: `const read = clock.monotonic();
+      const now = sent.remembered ?? read;
+      sent.remembered = read;
+      if (!isFar(clock.wall() - read, offset)) return now;`,
   },
   {
     name: "key states are used without a right",
