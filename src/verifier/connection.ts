@@ -173,7 +173,8 @@ export function openConnection(
     for (;;) {
       const openedAt = performance.now();
       const reason = await serveStream().catch((error) => toLatchkeyError(error) ?? error);
-      // In a later turn of the event loop: Node 20 corrupts its memory if a session is destroyed in one of its callbacks.
+      // In a later turn of the event loop. When the connection was destroyed in the turn in which its stream ended, Node
+      // 20.20.2 ended the process with a corrupted heap; probably because that turn is a callback of the connection.
       await new Promise(setImmediate);
       current.manager.abort();
       if (closing.signal.aborted) return;

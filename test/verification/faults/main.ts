@@ -68,7 +68,7 @@ async function runOnce(undo: Undo): Promise<boolean> {
   const { user, system } = process.cpuUsage(cpuBefore);
   const failings = findFailings(state, {
     callsPerSecondDuringFaults: (rate * 2) / 3,
-    localPerSecondDuringFaults: verifiers > 0 ? (localRate * 2) / 3 : 0,
+    localPerSecondDuringFaults: verifiers > 0 ? localRate / 3 : 0,
     writesPerSecond: 5,
     // The number of clients with delayed bodies grows with the rate, up to a limit.
     delayedCallsPerSecond: Math.min(3, rate / 200),

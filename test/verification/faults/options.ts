@@ -25,9 +25,9 @@ export const { read: readOptions } = createCommandLine({
     verifiers: option("N", "number of processes that verify keys themselves", numberOfAtLeast(0), 2),
     localRate: option(
       "N",
-      "target of local verifications per second; the round fails below two thirds of it",
+      "target of local verifications per second; the round fails below a third of it",
       numberAbove0,
-      15_000,
+      30_000,
     ),
     only: option(
       "texts",

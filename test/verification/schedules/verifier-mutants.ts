@@ -29,12 +29,6 @@ export const verifierMutants: readonly Mutant[] = [
     replacement: "Math.min(lease.remaining() > 0 ? 250 : 0, msToExpiry)",
   },
   {
-    name: "a replica without a lease sends a grant",
-    file: stream,
-    text: "Math.min(lease.remaining(), msToExpiry)",
-    replacement: "Math.min(lease.remaining() || 100, msToExpiry)",
-  },
-  {
     name: "invalidations are sent after the lease was extended",
     file: lease,
     text: "onChanges(isOtherTimeline ? undefined : found.changes);",
@@ -47,10 +41,12 @@ export const verifierMutants: readonly Mutant[] = [
     replacement: "",
   },
   {
-    name: "a key state is sent that is not current",
+    name: "a key state is sent in a later turn than it was read",
     file: stream,
-    text: "const current = keyCache.peek(hash);",
-    replacement: "const current = found;",
+    text: "sendCurrent(id, hash, await find(hash));",
+    replacement: `const found = await find(hash);
+      await keyCache.get("00".repeat(32));
+      if (found) sendKey(id, found);`,
   },
   {
     name: "key states outlive their stream",
@@ -66,12 +62,6 @@ export const verifierMutants: readonly Mutant[] = [
     file: stream,
     text: "recheckCaller(sendGrant)",
     replacement: "sendGrant({ expiresAt: null })",
-  },
-  {
-    name: "a grant depends on an earlier state of the verifier's own key",
-    file: stream,
-    text: ".then(() => isRetry || recheckCaller(use, true))",
-    replacement: ".then(() => rechecked).then(use)",
   },
   {
     name: "messages are dropped silently",
