@@ -43,10 +43,11 @@ export const verifierMutants: readonly Mutant[] = [
   {
     name: "a key state is sent in a later turn than it was read",
     file: stream,
-    text: "sendCurrent(id, hash, await find(hash));",
-    replacement: `const found = await find(hash);
-      await keyCache.get("00".repeat(32));
-      if (found) sendKey(id, found);`,
+    text: ".then((found) => sendCurrent(id, hash, found))",
+    replacement: `.then(async (found) => {
+        await keyCache.get("00".repeat(32));
+        if (found) sendKey(id, found);
+      })`,
   },
   {
     name: "key states outlive their stream",
