@@ -169,9 +169,9 @@ export function createStreamProcedure<Input extends DescMessage, Output extends 
     beginSpan: tracing && ((protocol, header) => tracing.beginSpan(path, protocol, header)),
     admit: createAdmit(authenticate, accessOption),
     recheck: (call, caller) =>
-      chain(recheck(call, caller), (currentCaller) => {
-        authorize(currentCaller, accessOption);
-        return currentCaller;
+      chain(recheck(call, caller), (current) => {
+        authorize(current, accessOption);
+        return current;
       }),
     validate(message) {
       validate.form(method.input, message);

@@ -3,13 +3,22 @@ import { LRUCache } from "lru-cache";
 import { type CachedKey, CachedKeySchema } from "../../gen/latchkey/v1/verifier_service_pb.js";
 import { toVerifyResult, type VerifyResult } from "./result.js";
 
+/** The time on both clocks. */
+export interface ClockReading {
+  readonly monotonic: number;
+  readonly wall: number;
+}
+
 /** The state of a key, as received on a stream. */
 export interface KeyState {
   readonly hash: string;
   /** The result without a permission query. */
   readonly result: VerifyResult;
-  /** On the monotonic clock. */
-  readonly usableUntil: number;
+  /**
+   * On both clocks, because the monotonic one may stand still while the machine is suspended, and the other one may be
+   * set back. Infinite for a key without an expiry.
+   */
+  readonly usableUntil: ClockReading;
   readonly dependsOn: readonly string[];
   readonly uses: Uses;
 }
@@ -25,7 +34,7 @@ export interface Uses {
 /** The key states of one stream, the most recently used ones within a limit of memory. */
 export interface KeyStates {
   get(hash: string): KeyState | undefined;
-  add(hash: string, cached: CachedKey, requestedAt: number): void;
+  add(hash: string, cached: CachedKey, requestedAt: ClockReading): void;
   delete(hash: string): void;
   /** Removes the states that depend on one of these ids. */
   invalidate(ids: readonly string[]): void;
@@ -66,7 +75,7 @@ export function createKeyStates(maxBytes: number): KeyStates {
         {
           hash,
           result: toVerifyResult(result),
-          usableUntil: requestedAt + validMs,
+          usableUntil: { monotonic: requestedAt.monotonic + validMs, wall: requestedAt.wall + validMs },
           dependsOn,
           uses: { hash, byCode: new Map(), lastUsedAt: 0 },
         },

@@ -7,7 +7,7 @@ import type {
 } from "../../gen/latchkey/v1/verifier_service_pb.js";
 import type { Clock } from "../revocation/clock.js";
 import { createLocalGrant } from "./grant.js";
-import { createKeyStates, type KeyState, type Uses } from "./key-states.js";
+import { type ClockReading, createKeyStates, type KeyState, type Uses } from "./key-states.js";
 
 /** A message to the service. */
 export type Request = NonNullable<MessageInitShape<typeof DelegateRequestSchema>["message"]>;
@@ -57,7 +57,7 @@ const maxPending = 1_000;
 
 interface PendingKey {
   readonly hash: string;
-  readonly requestedAt: number;
+  readonly requestedAt: ClockReading;
   readonly id: number;
   readonly arrived: Promise<Resolution>;
   settle(resolution: Resolution): void;
@@ -100,6 +100,16 @@ export function createSession({ clock, maxBytes, send, onGrant, onClockJump }: S
     if (pending === undefined) return; // abandoned
     if (result.case === "cached") states.add(pending.hash, result.value, pending.requestedAt);
     settle(pending, resolutionOf[result.case ?? "unresolved"]);
+  }
+
+  function readClocks(): ClockReading {
+    return { monotonic: clock.monotonic(), wall: clock.wall() };
+  }
+
+  function isUsable({ usableUntil }: KeyState): boolean {
+    if (usableUntil.wall === Number.POSITIVE_INFINITY) return true;
+    const now = readClocks();
+    return now.monotonic < usableUntil.monotonic && now.wall < usableUntil.wall;
   }
 
   function isGranted(): boolean {
@@ -175,7 +185,7 @@ export function createSession({ clock, maxBytes, send, onGrant, onClockJump }: S
       // The right is checked before the state is read.
       if (!isGranted()) return undefined;
       const state = states.get(hash);
-      if (state === undefined || clock.monotonic() < state.usableUntil) return state;
+      if (state === undefined || isUsable(state)) return state;
       states.delete(hash);
       return undefined;
     },
@@ -188,7 +198,7 @@ export function createSession({ clock, maxBytes, send, onGrant, onClockJump }: S
       const arrived = new Promise<Resolution>((resolve) => {
         settlePending = resolve;
       });
-      const pending = { hash, id: lastId, requestedAt: clock.monotonic(), arrived, settle: settlePending };
+      const pending = { hash, id: lastId, requestedAt: readClocks(), arrived, settle: settlePending };
       pendingById.set(lastId, pending);
       pendingByHash.set(hash, pending);
       send({ case: "resolve", value: { id: lastId, sha256: Buffer.from(hash, "hex") } });

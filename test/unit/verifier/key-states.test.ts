@@ -15,14 +15,17 @@ interface Fields {
   readonly validForMs: bigint;
 }
 
+/** When the states were requested. */
+const requestedAt = { monotonic: 1_000, wall: 1_000_000 };
+
 const megabyte = 2 ** 20;
 
 describe("the key states of a stream", () => {
   it("are removed when a row that they depend on is invalidated, and no others are", () => {
     const states = createKeyStates(megabyte);
-    states.add("a", cachedKey("key_a", { dependsOn: ["key_a", "id_1"] }), 0);
-    states.add("b", cachedKey("key_b", { dependsOn: ["key_b", "id_1"] }), 0);
-    states.add("c", cachedKey("key_c", { dependsOn: ["key_c", "id_2"] }), 0);
+    states.add("a", cachedKey("key_a", { dependsOn: ["key_a", "id_1"] }), requestedAt);
+    states.add("b", cachedKey("key_b", { dependsOn: ["key_b", "id_1"] }), requestedAt);
+    states.add("c", cachedKey("key_c", { dependsOn: ["key_c", "id_2"] }), requestedAt);
     states.invalidate(["key_a", "key_unknown"]);
     expect(["a", "b", "c"].map((hash) => states.get(hash) !== undefined)).toEqual([false, true, true]);
     states.invalidate(["id_1"]);
@@ -33,8 +36,8 @@ describe("the key states of a stream", () => {
 
   it("are still invalidated after they were received again", () => {
     const states = createKeyStates(megabyte);
-    states.add("a", cachedKey("key_a"), 0);
-    states.add("a", cachedKey("key_a", { name: "renamed" }), 0);
+    states.add("a", cachedKey("key_a"), requestedAt);
+    states.add("a", cachedKey("key_a", { name: "renamed" }), requestedAt);
     states.invalidate(["key_a"]);
     expect(states.get("a")).toBeUndefined();
   });
@@ -42,7 +45,7 @@ describe("the key states of a stream", () => {
   it("take a bounded memory: the least recently used ones are removed", () => {
     const states = createKeyStates(100_000);
     for (let key = 0; key < 1_000; key++) {
-      states.add(`hash ${key}`, cachedKey(`key_${key}`), 0);
+      states.add(`hash ${key}`, cachedKey(`key_${key}`), requestedAt);
       states.get("hash 0");
     }
     expect(states.size).toBeGreaterThan(10);
@@ -54,25 +57,26 @@ describe("the key states of a stream", () => {
 
   it("are limited by their size, and one that is larger than the limit is not kept", () => {
     const states = createKeyStates(100_000);
-    for (let key = 0; key < 100; key++) states.add(`${key}`, cachedKey(`key_${key}`, { name: "n".repeat(4_000) }), 0);
+    for (let key = 0; key < 100; key++)
+      states.add(`${key}`, cachedKey(`key_${key}`, { name: "n".repeat(4_000) }), requestedAt);
     expect(states.size).toBeGreaterThan(0);
     expect(states.size).toBeLessThanOrEqual(100_000 / 24_000);
-    states.add("large", cachedKey("key_large", { name: "n".repeat(100_000) }), 0);
+    states.add("large", cachedKey("key_large", { name: "n".repeat(100_000) }), requestedAt);
     expect(states.get("large")).toBeUndefined();
     states.invalidate(["key_large"]);
   });
 
   it("of a key with an expiry are usable for five sixths of the time, counted from the request", () => {
     const states = createKeyStates(megabyte);
-    states.add("a", cachedKey("key_a", { validForMs: 600n }), 1_000);
-    expect(states.get("a")?.usableUntil).toBe(1_500);
-    states.add("b", cachedKey("key_b"), 1_000);
-    expect(states.get("b")?.usableUntil).toBe(Number.POSITIVE_INFINITY);
+    states.add("a", cachedKey("key_a", { validForMs: 600n }), requestedAt);
+    expect(states.get("a")?.usableUntil).toEqual({ monotonic: 1_500, wall: 1_000_500 });
+    states.add("b", cachedKey("key_b"), requestedAt);
+    expect(states.get("b")?.usableUntil.monotonic).toBe(Number.POSITIVE_INFINITY);
   });
 
   it("without a result are not kept", () => {
     const states = createKeyStates(megabyte);
-    states.add("a", create(CachedKeySchema, { dependsOn: ["key_a"] }), 0);
+    states.add("a", create(CachedKeySchema, { dependsOn: ["key_a"] }), requestedAt);
     expect(states.size).toBe(0);
   });
 });

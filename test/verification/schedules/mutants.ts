@@ -139,7 +139,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: "a poll asks for higher transaction ids only, without those that were in progress",
     file: postgres,
-    text: "(sees(seen, xid) ? [] : [{ id, xid }])",
+    text: "(sees(seen, xid) ? [] : [{ id, workspaceId, xid }])",
     replacement: "(xid < seen.xmax ? [] : [{ id, xid }])",
   },
   {

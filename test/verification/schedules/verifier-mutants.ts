@@ -88,7 +88,7 @@ export const verifierMutants: readonly Mutant[] = [
     name: "the time of a key with an expiry counts from the arrival of its state",
     file: session,
     text: "states.add(pending.hash, result.value, pending.requestedAt)",
-    replacement: "states.add(pending.hash, result.value, clock.monotonic())",
+    replacement: "states.add(pending.hash, result.value, readClocks())",
     violation: expired,
   },
   {
