@@ -45,7 +45,7 @@ describe("a poll for unseen changes", () => {
     await disableRow(schema.sql, workspaceId);
     const [row] =
       await schema.sql`select changed_xid::text::float8 as xid from workspaces where workspace_id = ${workspaceId}`;
-    expect(await poller.poll()).toEqual([{ id: workspaceId, xid: row?.["xid"] }]);
+    expect(await poller.poll()).toEqual([{ id: workspaceId, workspaceId, xid: row?.["xid"] }]);
     expect(await poller.poll()).toEqual([]);
   });
 
@@ -106,8 +106,8 @@ describe("a poll for unseen changes", () => {
     expect(changes).toHaveLength(2);
     expect(changes).toEqual(
       expect.arrayContaining([
-        { id: allRowsOf(large), xid: undefined },
-        { id: keyId, xid: expect.any(Number) },
+        { id: allRowsOf(large), workspaceId: large, xid: undefined },
+        { id: keyId, workspaceId: small, xid: expect.any(Number) },
       ]),
     );
   });
@@ -120,7 +120,7 @@ describe("a poll for unseen changes", () => {
     await schema.sql`delete from keys where key_id = ${deleted}`;
     expect(await poller.poll()).toEqual([]);
     await schema.sql`delete from keys where key_id = ${active}`;
-    expect(await poller.poll()).toEqual([{ id: allRowsOf(workspaceId), xid: undefined }]);
+    expect(await poller.poll()).toEqual([{ id: allRowsOf(workspaceId), workspaceId, xid: undefined }]);
   });
 
   it("returns undefined if a row was removed whose deletion it has not seen", async () => {

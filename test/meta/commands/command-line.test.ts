@@ -70,7 +70,7 @@ const options: Record<Name, Record<string, { must?: string; right?: object; wron
       must: "parts of the names of faults, such as redis,suspended",
       right: {
         "replica killed": [{ name: "replica killed" }],
-        "suspended,worker": [{ name: "replica suspended" }, { name: "worker killed" }],
+        "suspended,worker": [{ name: "replica suspended" }, { name: "worker killed" }, { name: "verifier suspended" }],
       },
       wrong: ["nonsense", "redis,nonsense"],
     },
