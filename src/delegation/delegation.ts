@@ -2,13 +2,13 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { VerificationCodeSchema } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { type DelegateRequest, DelegateResponseSchema } from "../../gen/latchkey/v1/verifier_service_pb.js";
 import type { ServeStream } from "../call/stream.js";
-import { serviceShuttingDown } from "../errors.js";
+import { serviceOverloaded, serviceShuttingDown } from "../errors.js";
 import type { LastUsed } from "../keys/last-used.js";
 import { allRowsOf } from "../revocation/change-log.js";
 import type { Change } from "../revocation/change-store.js";
 import type { KeyCache } from "../revocation/key-cache.js";
 import type { Lease } from "../revocation/lease.js";
-import { createVerifierStream, type Lookups, type VerifierStream } from "./stream.js";
+import { createVerifierStream, type LookupLimit, type VerifierStream } from "./stream.js";
 
 /**
  * Grants parts of this process's lease to clients that verify keys themselves.
@@ -36,24 +36,19 @@ export interface Delegation {
   readonly verifications: Readonly<Record<string, number>>;
 }
 
-/** The open streams of one workspace. */
-interface WorkspaceStreams {
-  readonly streams: Set<VerifierStream>;
-  readonly lookups: Lookups;
-}
-
 export function createDelegation(
   lease: Pick<Lease, "remaining" | "databaseTime">,
   keyCache: Pick<KeyCache, "peek" | "get">,
   lastUsed: Pick<LastUsed, "record">,
 ): Delegation {
-  const byWorkspace = new Map<string, WorkspaceStreams>();
+  const byWorkspace = new Map<string, Set<VerifierStream>>();
+  const lookups = createLookupLimit();
   const verifications = Object.fromEntries(reportedCodes.map((code) => [code, 0]));
   let openStreams = 0;
   let isEnding = false;
 
   function* allStreams(): Generator<VerifierStream> {
-    for (const { streams } of byWorkspace.values()) yield* streams;
+    for (const streams of byWorkspace.values()) yield* streams;
   }
 
   return {
@@ -65,16 +60,14 @@ export function createDelegation(
     serve(channel, caller) {
       if (isEnding) throw serviceShuttingDown();
       const { workspaceId } = caller;
-      const workspace = byWorkspace.get(workspaceId) ?? { streams: new Set(), lookups: { inFlight: 0 } };
-      const { streams, lookups } = workspace;
+      const streams = byWorkspace.get(workspaceId) ?? new Set();
       const sources = { lease, keyCache, lastUsed, lookups, verifications };
       const stream = createVerifierStream(channel, caller, sources, () => {
         if (!streams.delete(stream)) return;
         openStreams -= 1;
         if (streams.size === 0) byWorkspace.delete(workspaceId);
       });
-      streams.add(stream);
-      byWorkspace.set(workspaceId, workspace);
+      byWorkspace.set(workspaceId, streams.add(stream));
       openStreams += 1;
       return stream;
     },
@@ -88,7 +81,7 @@ export function createDelegation(
       for (const [workspaceId, ids] of idsByWorkspace(changes)) {
         const invalidatesAll = ids.includes(allRowsOf(workspaceId));
         const message = invalidationOf(ids);
-        for (const stream of [...(byWorkspace.get(workspaceId)?.streams ?? [])]) {
+        for (const stream of [...(byWorkspace.get(workspaceId) ?? [])]) {
           if (invalidatesAll) stream.invalidateAll();
           else stream.invalidate(message);
         }
@@ -102,6 +95,28 @@ export function createDelegation(
     end() {
       isEnding = true;
       for (const stream of [...allStreams()]) stream.end(serviceShuttingDown());
+    },
+  };
+}
+
+/** How many lookups of one workspace may be in flight. Each takes memory, and a connection of the pool. */
+const maxLookups = 1_000;
+
+/** Counts lookups until they end, also those of streams that have ended: a lookup is not cancelled with its stream. */
+function createLookupLimit(): LookupLimit {
+  const inFlight = new Map<string, number>();
+  return {
+    async run(workspaceId, lookUp) {
+      const before = inFlight.get(workspaceId) ?? 0;
+      if (before >= maxLookups) throw serviceOverloaded();
+      inFlight.set(workspaceId, before + 1);
+      try {
+        return await lookUp();
+      } finally {
+        const left = (inFlight.get(workspaceId) ?? 1) - 1;
+        if (left === 0) inFlight.delete(workspaceId);
+        else inFlight.set(workspaceId, left);
+      }
     },
   };
 }

@@ -8,12 +8,11 @@ import {
   type ResolveKey,
 } from "../../gen/latchkey/v1/verifier_service_pb.js";
 import type { KeyCaller } from "../call/context.js";
-import type { MaybePromise } from "../call/maybe-promise.js";
 import type { ServerStream, StreamCaller, StreamChannel } from "../call/stream.js";
-import { type ApiError, grpcStatusOf, invalidInput, serviceOverloaded, serviceUnavailable } from "../errors.js";
+import { type ApiError, grpcStatusOf, invalidInput, serviceUnavailable } from "../errors.js";
 import { toVerifyResponse } from "../keys/convert.js";
+import { findKey } from "../keys/find-key.js";
 import type { LastUsed } from "../keys/last-used.js";
-import { hashSecret } from "../keys/secret.js";
 import { verify } from "../keys/verify.js";
 import type { KeyCache } from "../revocation/key-cache.js";
 import type { KeyState } from "../revocation/key-state.js";
@@ -33,22 +32,20 @@ type ResponseMessage = MessageInitShape<typeof DelegateResponseSchema>;
 
 type Response = NonNullable<ResponseMessage["message"]>;
 
-/** The lookups that the streams of one workspace have in flight. */
-export interface Lookups {
-  inFlight: number;
+/** Limits the lookups that each workspace has in flight, whichever of its streams began them. */
+export interface LookupLimit {
+  /** Runs a lookup of a workspace. Rejects if the workspace has too many in flight. */
+  run<T>(workspaceId: string, lookUp: () => Promise<T>): Promise<T>;
 }
 
 interface Sources {
   readonly lease: Pick<Lease, "remaining" | "databaseTime">;
   readonly keyCache: Pick<KeyCache, "peek" | "get">;
   readonly lastUsed: Pick<LastUsed, "record">;
-  readonly lookups: Lookups;
+  readonly lookups: LookupLimit;
   /** Counts reported verifications, by code. */
   readonly verifications: Record<string, number>;
 }
-
-/** How many lookups of one workspace may be in flight, so that a client with many streams takes no more memory. */
-const maxLookups = 1_000;
 
 /** A client reports uses every few seconds. An older time is a mistake, and is limited to this. */
 const maxUseAgeMs = 3_600_000;
@@ -59,11 +56,12 @@ export function createVerifierStream(
   { lease, keyCache, lastUsed, lookups, verifications }: Sources,
   onClosed: () => void,
 ): VerifierStream {
+  const { workspaceId } = caller;
   /** The highest ping without a grant. */
   let unanswered: number | undefined;
   let lastPing = -1;
-  /** Messages were dropped, because the client reads too slowly. `invalidateAll` must be the next message. */
-  let owesInvalidateAll = false;
+  /** Messages were dropped, because the client reads too slowly. The next message must be `invalidateAll`. */
+  let mustInvalidateAll = false;
   let isRechecking = false;
   let isOpen = true;
 
@@ -73,11 +71,11 @@ export function createVerifierStream(
   function sendMessage(message: ResponseMessage): boolean {
     if (!isOpen) return false;
     if (channel.isCongested()) {
-      owesInvalidateAll = true;
+      mustInvalidateAll = true;
       return false;
     }
-    if (owesInvalidateAll) channel.send(invalidateAllMessage);
-    owesInvalidateAll = false;
+    if (mustInvalidateAll) channel.send(invalidateAllMessage);
+    mustInvalidateAll = false;
     channel.send(message);
     return true;
   }
@@ -140,8 +138,7 @@ export function createVerifierStream(
   }
 
   /** Sends the state of a key, which must be current in this turn of the event loop. */
-  function sendKey(id: number, found: KeyState): void {
-    const { key } = found;
+  function sendKey(id: number, key: KeyState["key"]): void {
     const code = verify(key, undefined, lease.databaseTime);
     const isValid = code === VerificationCode.VALID;
     const result = isValid ? toVerifyResponse(key) : { valid: false, code };
@@ -159,35 +156,22 @@ export function createVerifierStream(
   }
 
   /** Looks up a key on behalf of the caller, which counts against the rate limit of the workspace. */
-  async function lookUp(hash: string): Promise<KeyState | undefined> {
-    if (lookups.inFlight >= maxLookups) throw serviceOverloaded();
-    lookups.inFlight += 1;
-    try {
+  function lookUp(hash: string): Promise<KeyState["key"] | undefined> {
+    return lookups.run(workspaceId, async () => {
       await caller.admit();
-      return await find(hash);
-    } finally {
-      lookups.inFlight -= 1;
-    }
+      return findKey(keyCache, workspaceId, hash, caller.newCall());
+    });
   }
-
-  function find(hash: string): MaybePromise<KeyState | undefined> {
-    const cached = keyCache.peek(hash);
-    if (isOfCaller(cached)) return cached;
-    // Against a timing side channel: a cached key of another workspace takes as long as a key that does not exist.
-    return keyCache.get(cached === undefined ? hash : hashSecret(hash), caller.newCall());
-  }
-
-  const isOfCaller = (found: KeyState | undefined) => found?.key.workspaceId === caller.workspaceId;
 
   /** @param found the result of a lookup, which may be outdated already */
-  function sendCurrent(id: number, hash: string, found: KeyState | undefined): void {
-    if (!isOfCaller(found)) {
+  function sendCurrent(id: number, hash: string, found: KeyState["key"] | undefined): void {
+    if (found === undefined) {
       send({ case: "key", value: { id, result: { case: "notFound", value: {} } } });
       return;
     }
     const current = keyCache.peek(hash);
     if (current === undefined) throw serviceUnavailable(new Error("the key has changed since its lookup"));
-    sendKey(id, current);
+    sendKey(id, current.key);
   }
 
   function recordUses({ sha256, code, count, lastUsedMsAgo }: KeyUses): void {
@@ -196,12 +180,13 @@ export function createVerifierStream(
     if (code !== VerificationCode.VALID) return;
     const hash = Buffer.from(sha256).toString("hex");
     const usedAt = Date.now() - Math.min(lastUsedMsAgo, maxUseAgeMs);
-    const record = (found: KeyState | undefined) => {
-      if (found !== undefined && isOfCaller(found)) lastUsed.record(found.key.keyId, usedAt);
-    };
-    const cached = keyCache.peek(hash);
-    if (isOfCaller(cached)) record(cached);
-    else lookUp(hash).then(record, () => {}); // on an error the time is lost, like that of a call before a crash
+    const cached = keyCache.peek(hash)?.key;
+    // A key in memory is no lookup, so it does not count against the rate limit.
+    const found = cached?.workspaceId === workspaceId ? Promise.resolve(cached) : lookUp(hash);
+    found.then(
+      (key) => key && lastUsed.record(key.keyId, usedAt),
+      () => {}, // the time is lost, like that of a call before a crash
+    );
   }
 
   return {

@@ -5,7 +5,6 @@ import {
   type VerifyKeyResponse,
   VerifyKeyResponseSchema,
 } from "../../gen/latchkey/v1/keys_service_pb.js";
-import type { Call } from "../call/call.js";
 import { actorOf, type CallContext, callingKey, type Handlers } from "../call/context.js";
 import { chain } from "../call/maybe-promise.js";
 import { identityNotFound, invalidInput, keyNotFound } from "../errors.js";
@@ -14,6 +13,7 @@ import { buildPage, parsePageRequest } from "../pagination.js";
 import type { KeyCache } from "../revocation/key-cache.js";
 import type { KeyState } from "../revocation/key-state.js";
 import { toChanges, toKey, toNewKey, toOwner, toVerifyResponse } from "./convert.js";
+import { findKey } from "./find-key.js";
 import type { LastUsed } from "./last-used.js";
 import { createQueryCache } from "./permission-query.js";
 import { checkCreation, checkDeletion, checkGrantedScopes, checkReroll, checkUpdate } from "./scope-rules.js";
@@ -38,14 +38,6 @@ export function createKeysService(store: KeysStore, keyCache: KeyCache, lastUsed
     const response = Object.freeze(create(VerifyKeyResponseSchema, toVerifyResponse(key)));
     validResponses.set(key, response);
     return response;
-  }
-
-  /** Looks up a key that is not in the memory of this process, or that belongs to another workspace. */
-  function lookUp(cached: KeyState | undefined, secret: string, hash: string, call: Call) {
-    // A malformed secret cannot exist, so it is not looked up.
-    if (!isWellFormedSecret(secret)) return undefined;
-    // Against a timing side channel: a cached key of another workspace takes as long as a key that does not exist.
-    return keyCache.get(cached === undefined ? hash : hashSecret(hash), call);
   }
 
   /** Changes a key and returns the changed row. */
@@ -161,11 +153,8 @@ export function createKeysService(store: KeysStore, keyCache: KeyCache, lastUsed
     verifyKey(request, context) {
       const { workspaceId } = callingKey(context);
       const query = request.permissions === undefined ? undefined : queryOf(request.permissions);
-      const hash = hashSecret(request.key);
-      const cached = keyCache.peek(hash);
-      const found = cached?.key.workspaceId === workspaceId ? cached : lookUp(cached, request.key, hash, context.call);
-      return chain(found, (found) => {
-        const key = found?.key.workspaceId === workspaceId ? found.key : undefined;
+      const found = findKey(keyCache, workspaceId, hashSecret(request.key), context.call, request.key);
+      return chain(found, (key) => {
         const code = verify(key, query, now);
         if (key === undefined || code !== VerificationCode.VALID) return { valid: false, code };
         lastUsed.record(key.keyId, Date.now());

@@ -67,7 +67,7 @@ export const verifierMutants: readonly Mutant[] = [
   {
     name: "messages are dropped silently",
     file: stream,
-    text: "owesInvalidateAll = true;",
+    text: "mustInvalidateAll = true;",
     replacement: "",
   },
   {

@@ -48,7 +48,7 @@ export function createKey({ lease, queue, pings, changes }: Bounds): (state: Sta
       optional(ping && pingDigit(ping), pingBase);
     }
     optional(stream?.unanswered, pings);
-    add(Number(stream?.owesInvalidateAll ?? false), 2);
+    add(Number(stream?.mustInvalidateAll ?? false), 2);
     add(Number(stream?.isWatched ?? false), 2);
     optional(cached, keys);
     add(right.left + lease, lease + ticks);

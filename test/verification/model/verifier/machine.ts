@@ -190,11 +190,11 @@ const pollSteps: Steps = (state, { design, bounds }, announce) => {
 
 /** Writes a message, unless too many wait already. */
 function write(stream: Stream, message: Message, design: Design, { queue: limit }: Bounds): Stream {
-  const { queue, owesInvalidateAll } = stream;
+  const { queue, mustInvalidateAll } = stream;
   const written: Message[] =
-    owesInvalidateAll && message.kind !== "invalidateAll" ? [{ kind: "invalidateAll" }, message] : [message];
+    mustInvalidateAll && message.kind !== "invalidateAll" ? [{ kind: "invalidateAll" }, message] : [message];
   if (queue.length + written.length > limit)
-    return withQueue(stream, queue, owesInvalidateAll || design.overflowInvalidatesAll);
+    return withQueue(stream, queue, mustInvalidateAll || design.overflowInvalidatesAll);
   return withQueue(stream, [...queue, ...written], false);
 }
 
@@ -234,7 +234,7 @@ const verifierSteps: Steps = (state, setting, announce) => {
       queue: [],
       pings: [],
       unanswered: undefined,
-      owesInvalidateAll: false,
+      mustInvalidateAll: false,
       isWatched: design.statesAreWatchedAtOnce,
     };
     if (!replica.known.callerRevoked) announce("a stream is opened", withStream(state, opened));

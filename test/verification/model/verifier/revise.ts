@@ -49,19 +49,19 @@ export function withRead({ known, leaseLeft, poll }: Replica, read: number | und
 }
 
 export function withPings(stream: Stream, pings: readonly Ping[], unanswered = stream.unanswered): Stream {
-  const { queue, owesInvalidateAll, isWatched } = stream;
-  return { queue, pings, unanswered, owesInvalidateAll, isWatched };
+  const { queue, mustInvalidateAll, isWatched } = stream;
+  return { queue, pings, unanswered, mustInvalidateAll, isWatched };
 }
 
-export function withAnswered({ queue, pings, owesInvalidateAll, isWatched }: Stream): Stream {
-  return { queue, pings, unanswered: undefined, owesInvalidateAll, isWatched };
+export function withAnswered({ queue, pings, mustInvalidateAll, isWatched }: Stream): Stream {
+  return { queue, pings, unanswered: undefined, mustInvalidateAll, isWatched };
 }
 
 export function withQueue(
   stream: Stream,
   queue: readonly Message[],
-  owesInvalidateAll = stream.owesInvalidateAll,
+  mustInvalidateAll = stream.mustInvalidateAll,
 ): Stream {
   const { pings, unanswered, isWatched } = stream;
-  return { queue, pings, unanswered, owesInvalidateAll, isWatched };
+  return { queue, pings, unanswered, mustInvalidateAll, isWatched };
 }

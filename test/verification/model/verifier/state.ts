@@ -52,7 +52,7 @@ export interface Stream {
   readonly pings: readonly Ping[];
   /** The highest received ping without a grant, by its place. */
   readonly unanswered: number | undefined;
-  readonly owesInvalidateAll: boolean;
+  readonly mustInvalidateAll: boolean;
   /** Changes are written to the stream. */
   readonly isWatched: boolean;
 }
