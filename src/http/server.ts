@@ -23,7 +23,7 @@ import { apiReference } from "./pages/openapi.js";
 import { serveSequentially } from "./pipelining.js";
 import { collectBody, readBody, unreservedBytes } from "./request-body.js";
 import { recordResponse } from "./response-in-flight.js";
-import { type ShedOptions, shedRequests } from "./shed.js";
+import { type ShedOptions, shedRequests, urlPathOf } from "./shed.js";
 import { watchUnreadResponses } from "./unread-responses.js";
 
 export interface HttpPortOptions extends DrainTimes, ShedOptions {
@@ -114,10 +114,10 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
     readBody(raw, tenantOf(call), done),
   );
 
-  // The allowed methods of each path. Fastify by itself would respond 404 to the others.
-  const allowedMethods = new Map<string, Set<string>>();
+  // The methods of each path. Fastify by itself would respond 404 to the others.
+  const methodsByPath = new Map<string, Set<string>>();
   server.addHook("onRoute", ({ url, method }) => {
-    allowedMethods.set(url, new Set([...(allowedMethods.get(url) ?? []), ...[method].flat()]));
+    methodsByPath.set(url, new Set([...(methodsByPath.get(url) ?? []), ...[method].flat()]));
   });
 
   server.decorateRequest("call");
@@ -130,13 +130,13 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
       throw error;
     }
     // Fastify decodes a path before it finds the route, so an encoded path could bypass path rules of a proxy.
-    if (!allowedMethods.has(pathOf(request.url))) throw routeNotFound();
+    if (!methodsByPath.has(urlPathOf(request.url))) throw routeNotFound();
     done();
   });
   server.setErrorHandler(sendError);
   server.setNotFoundHandler(({ method, url }) => {
-    const path = pathOf(url);
-    throw methodNotAllowed(method, path, [...(allowedMethods.get(path) ?? [])].sort());
+    const path = urlPathOf(url);
+    throw methodNotAllowed(method, path, [...(methodsByPath.get(path) ?? [])].sort());
   });
   handleUnsupportedHttp(server.server, docsBase, logCall);
 
@@ -166,10 +166,4 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
         ),
     });
   }
-}
-
-/** The path of a URL, byte for byte. */
-function pathOf(url: string): string {
-  const queryAt = url.indexOf("?");
-  return queryAt === -1 ? url : url.slice(0, queryAt);
 }

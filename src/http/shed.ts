@@ -60,13 +60,15 @@ export function shedRequests(
   }
 
   return (request, response) => {
-    if (guard.accepts() || alwaysServed.http.has(pathOf(request))) serve(request, response);
+    if (guard.accepts() || alwaysServed.http.has(urlPathOf(request.url ?? ""))) serve(request, response);
     else refuse(request, response);
   };
 }
 
-function pathOf({ url = "" }: IncomingMessage): string {
-  return url.split("?", 1)[0] ?? "";
+/** The path of a URL, byte for byte. */
+export function urlPathOf(url: string): string {
+  const queryAt = url.indexOf("?");
+  return queryAt === -1 ? url : url.slice(0, queryAt);
 }
 
 /** Encodes a response as it is sent over the wire. */

@@ -36,7 +36,7 @@ export interface Connection {
   close(): Promise<void>;
 }
 
-/** For how long after a verification the grant is renewed. An idle verifier sends nothing. */
+/** For how long after a verification the grant is renewed. An idle verifier sends only keepalive pings of HTTP/2. */
 const renewedForMs = 5_000;
 
 /** How often a grant is renewed in its time. With several pings, it survives a late response. */

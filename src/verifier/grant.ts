@@ -20,7 +20,7 @@ export interface LocalGrant {
 /** The maximum drift between the two clocks that is not noticed. */
 const maxDriftMs = 5;
 
-/** How often the clocks are read before a jump is believed: a pause between two readings looks like one. */
+/** How often the clocks are read before a difference counts as a jump: a pause between two readings looks like one. */
 const maxReadings = 3;
 
 /** For the rounding of times. */
@@ -71,7 +71,7 @@ export function createLocalGrant(clock: Pick<Clock, "monotonic" | "wall">): Loca
       let ping = readPing();
       for (let reading = 1; reading < maxReadings && isFar(ping.offset, lastOffset); reading++) ping = readPing();
       sent.set(lastNumber, ping);
-      // Otherwise the grant of this ping would hide the jump. States with an expiry would then be used for too long.
+      // Otherwise the offset of this ping would replace the earlier one, and the jump would go unnoticed.
       jumpedBetweenPings ||= isFar(ping.offset, lastOffset);
       lastOffset = ping.offset;
       if (sent.size > maxRemembered) sent.delete(sent.keys().next().value as number);
