@@ -11,8 +11,9 @@ import type { ShedCounter } from "../overload/shed-counter.js";
 import { alwaysServed, prepareResponse } from "../overload/shed-response.js";
 import { toStatusBytes } from "../rpc/status.js";
 import { type ServeStream, takeStreams } from "./internals.js";
+import type { OpenStream } from "./open-stream.js";
 import { headersForGrpcJs, type RawHeaders } from "./request-headers.js";
-import { limitStreams, type OpenStream } from "./stream-limits.js";
+import { limitStreams } from "./stream-limits.js";
 
 /**
  * Handles a stream before grpc-js sees it.

@@ -7,8 +7,8 @@ import { mintId } from "../ids.js";
 import type { AccessLog } from "../observe/access-log.js";
 import { causeOf, type GrpcJsErrorCause } from "./internals.js";
 import { compressedRequest } from "./message-reader.js";
+import type { OpenStream } from "./open-stream.js";
 import { acceptedEncoding, errorTrailers, isResponded, responseHeaders } from "./response.js";
-import type { OpenStream } from "./stream-limits.js";
 
 /** Maps the protocol errors of grpc-js on one stream. Must be called before grpc-js gets the stream. */
 export type MapProtocolErrors = (open: OpenStream) => void;

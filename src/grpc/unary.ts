@@ -8,9 +8,9 @@ import { readBinary } from "../rpc/decode-binary.js";
 import { maxCallMs, type Procedure, toApiError } from "../rpc/pipeline.js";
 import { timeoutMs, validateTimeout } from "../rpc/timeout.js";
 import { type MessageLimits, prefixBytes } from "./message-reader.js";
+import type { OpenStream } from "./open-stream.js";
 import { type RawHeaders, valuesOf } from "./request-headers.js";
 import { errorTrailers, respondMessage, respondTrailers } from "./response.js";
-import type { OpenStream } from "./stream-limits.js";
 
 /**
  * Handles the stream of a gRPC call. It authenticates and authorizes the caller by the headers, reads the message,
