@@ -1,30 +1,12 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { type Cluster, openCluster } from "./cluster.js";
+import { describe, expect, it } from "vitest";
 import { built, installDesign } from "./designs.js";
-import { findFailings } from "./findings.js";
 import { faultsNamed } from "./injector.js";
-import { divergentClocks, openEnvironment } from "./laboratory.js";
-import { toText } from "./report.js";
-import { type RoundOptions, runRound } from "./round.js";
-import { useSession } from "./session.js";
+import { makeFolder, openTestRounds } from "./test-rounds.js";
 
 /** Moderate, because other tests run on the same machine. `npm run faults` uses a higher rate. */
 const callsPerSecond = 500;
 
-let cluster: Cluster;
-let clusterFolder: string;
-let databases = 0;
-beforeAll(async () => {
-  clusterFolder = mkdtempSync(join(tmpdir(), "latchkey-faults-"));
-  cluster = await openCluster(clusterFolder);
-});
-afterAll(async () => {
-  await cluster.close();
-  rmSync(clusterFolder, { recursive: true, force: true });
-});
+const rounds = openTestRounds();
 
 describe("revocation is immediate, in real processes with real clients", () => {
   it("while replicas, Redis, PostgreSQL and the network fail", { timeout: 180_000 }, async () => {
@@ -43,24 +25,14 @@ describe("revocation is immediate, in real processes with real clients", () => {
       "primary lost, standby promoted",
       "long transaction",
     );
-    const state = await run(built, makeFolder(), 3, { seed: 1, seconds: 40, faults });
-    const requirements = {
+    const state = await rounds.run(built, makeFolder(), 3, { seed: 1, seconds: 40, faults, callsPerSecond });
+    rounds.expectSound(state, 1, 3, {
       callsPerSecondDuringFaults: 100,
       writesPerSecond: 3,
       delayedCallsPerSecond: 0.5,
       faults,
       minOfEachFault: 1,
-    };
-    const failings = findFailings(state, requirements);
-    const facts = {
-      seed: 1,
-      replicas: 3,
-      design: "none (the built service)",
-      postgres: cluster.version,
-      ownCpu: 0,
-      failings,
-    };
-    expect(failings, toText(state, facts)).toEqual([]);
+    });
   });
 });
 
@@ -77,7 +49,8 @@ describe("fault injection detects designs that break the revocation promise", ()
     ["unwritten-repeats", faultsNamed("primary lost, standby promoted")],
   ])("%s", { timeout: 180_000 }, async (design, faults) => {
     const folder = makeFolder();
-    const state = await run(installDesign(design, folder), folder, 2, {
+    const state = await rounds.run(installDesign(design, folder), folder, 2, {
+      callsPerSecond,
       seed: 1,
       seconds: 60,
       faults,
@@ -86,27 +59,3 @@ describe("fault injection detects designs that break the revocation promise", ()
     expect(state.tally.violationCount).toBeGreaterThan(0);
   });
 });
-
-function makeFolder(): string {
-  const folder = mkdtempSync(join(tmpdir(), "latchkey-faults-"));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
-
-async function run(dist: string, folder: string, replicas: number, options: Omit<RoundOptions, "callsPerSecond">) {
-  const databaseUrl = await createDatabase();
-  const environment = await openEnvironment({ cluster, databaseUrl, replicas, clocks: divergentClocks, dist, folder });
-  try {
-    return await runRound(environment, { ...options, callsPerSecond });
-  } finally {
-    await environment.close();
-  }
-}
-
-/** Creates an empty database in the cluster that all tests of this file share. */
-async function createDatabase(): Promise<string> {
-  const url = new URL(cluster.url);
-  url.pathname = `/round_${++databases}`;
-  await useSession(cluster.url, (sql) => sql.unsafe(`create database round_${databases}`));
-  return url.href;
-}

@@ -1,30 +1,12 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { type Cluster, openCluster } from "./cluster.js";
+import { describe, expect, it } from "vitest";
 import { built, installDesign } from "./designs.js";
-import { findFailings } from "./findings.js";
 import { faultsNamed } from "./injector.js";
-import { divergentClocks, openEnvironment } from "./laboratory.js";
-import { toText } from "./report.js";
-import { type RoundOptions, runRound } from "./round.js";
-import { useSession } from "./session.js";
+import { makeFolder, openTestRounds } from "./test-rounds.js";
 
 /** Moderate, because other tests run on the same machine. `npm run faults` uses higher rates. */
 const load = { callsPerSecond: 100, verifiers: { count: 2, callsPerSecond: 2_000 } };
 
-let cluster: Cluster;
-let clusterFolder: string;
-let databases = 0;
-beforeAll(async () => {
-  clusterFolder = mkdtempSync(join(tmpdir(), "latchkey-faults-"));
-  cluster = await openCluster(clusterFolder);
-});
-afterAll(async () => {
-  await cluster.close();
-  rmSync(clusterFolder, { recursive: true, force: true });
-});
+const rounds = openTestRounds();
 
 describe("revocation is immediate in processes that verify keys themselves", () => {
   it("while they and their replicas fail", { timeout: 180_000 }, async () => {
@@ -41,25 +23,15 @@ describe("revocation is immediate in processes that verify keys themselves", () 
       "replica frozen",
       "postgres stalled for one",
     );
-    const state = await run(built, makeFolder(), { seed: 1, seconds: 40, faults });
-    const requirements = {
+    const state = await rounds.run(built, makeFolder(), 2, { seed: 1, seconds: 40, faults, ...load });
+    rounds.expectSound(state, 1, 2, {
       callsPerSecondDuringFaults: 20,
       localPerSecondDuringFaults: 200,
       writesPerSecond: 3,
       delayedCallsPerSecond: 0,
       faults,
       minOfEachFault: 1,
-    };
-    const failings = findFailings(state, requirements);
-    const facts = {
-      seed: 1,
-      replicas: 2,
-      design: "none (the built service)",
-      postgres: cluster.version,
-      ownCpu: 0,
-      failings,
-    };
-    expect(failings, toText(state, facts)).toEqual([]);
+    });
   });
 });
 
@@ -72,7 +44,8 @@ describe("fault injection detects verifiers that break the revocation promise", 
     ["unnoticed-suspension", faultsNamed("verifier suspended")],
   ])("%s", { timeout: 180_000 }, async (design, faults) => {
     const folder = makeFolder();
-    const state = await run(installDesign(design, folder), folder, {
+    const state = await rounds.run(installDesign(design, folder), folder, 2, {
+      ...load,
       seed: 1,
       seconds: 60,
       faults,
@@ -83,34 +56,3 @@ describe("fault injection detects verifiers that break the revocation promise", 
     expect(state.tally.violations.map(({ call }) => call.label)).toContainEqual(expect.stringMatching(/^local/));
   });
 });
-
-function makeFolder(): string {
-  const folder = mkdtempSync(join(tmpdir(), "latchkey-faults-"));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
-
-async function run(dist: string, folder: string, options: Omit<RoundOptions, "callsPerSecond" | "verifiers">) {
-  const databaseUrl = await createDatabase();
-  const environment = await openEnvironment({
-    cluster,
-    databaseUrl,
-    replicas: 2,
-    clocks: divergentClocks,
-    dist,
-    folder,
-  });
-  try {
-    return await runRound(environment, { ...options, ...load });
-  } finally {
-    await environment.close();
-  }
-}
-
-/** Creates an empty database in the cluster that all tests of this file share. */
-async function createDatabase(): Promise<string> {
-  const url = new URL(cluster.url);
-  url.pathname = `/round_${++databases}`;
-  await useSession(cluster.url, (sql) => sql.unsafe(`create database round_${databases}`));
-  return url.href;
-}
