@@ -36,14 +36,16 @@ export type AuditEvent = Message<"latchkey.v1.AuditEvent"> & {
   workspaceId: string;
 
   /**
-   * The type of the change, such as `key.create` or `workspace.disable`.
+   * The type of the change, such as `key.create` or `workspace.disable`. Resources are
+   * `key`, `identity`, `api`, `role`, `permission` and `workspace`.
    *
    * @generated from field: string type = 3;
    */
   type: string;
 
   /**
-   * The caller that made the change: `operator`, or the keyId of its key.
+   * The caller that made the change: `operator`, or the keyId of its key. `service` for
+   * the keys of a deleted API, which the service deletes by itself.
    *
    * @generated from field: string actor = 4;
    */

@@ -15,13 +15,17 @@ import type { Identity } from "./identity_pb.js";
 import { file_latchkey_v1_identity } from "./identity_pb.js";
 import type { Pagination } from "./pagination_pb.js";
 import { file_latchkey_v1_pagination } from "./pagination_pb.js";
+import type { RateLimitSettings } from "./rate_limit_pb.js";
+import { file_latchkey_v1_rate_limit } from "./rate_limit_pb.js";
+import type { Usage, UsagePeriod } from "./usage_pb.js";
+import { file_latchkey_v1_usage } from "./usage_pb.js";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file latchkey/v1/identities_service.proto.
  */
 export const file_latchkey_v1_identities_service: GenFile = /*@__PURE__*/
-  fileDesc("CiRsYXRjaGtleS92MS9pZGVudGl0aWVzX3NlcnZpY2UucHJvdG8SC2xhdGNoa2V5LnYxItMBChVDcmVhdGVJZGVudGl0eVJlcXVlc3QSkgEKC2V4dGVybmFsX2lkGAEgASgJQn26SHq6AXAKHmV4dGVybmFsX2lkLmNvbnRyb2xfY2hhcmFjdGVycxIjbXVzdCBub3QgY29udGFpbiBjb250cm9sIGNoYXJhY3RlcnMaKSF0aGlzLm1hdGNoZXMoJ1tbOmNudHJsOl1cdTAwODAtXHUwMDlmXScpcgUQARj/ARIlCgRtZXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCItChZDcmVhdGVJZGVudGl0eVJlc3BvbnNlEhMKC2lkZW50aXR5X2lkGAEgASgJIo4BChJHZXRJZGVudGl0eVJlcXVlc3QSIQoLaWRlbnRpdHlfaWQYASABKAlCCrpIB3IFEAEY/wFIABIhCgtleHRlcm5hbF9pZBgCIAEoCUIKukgHcgUQARj/AUgAEh4KCGlkZW50aXR5GAMgASgJQgq6SAdyBRABGP8BSABCEgoJcmVmZXJlbmNlEgW6SAIIASI+ChNHZXRJZGVudGl0eVJlc3BvbnNlEicKCGlkZW50aXR5GAEgASgLMhUubGF0Y2hrZXkudjEuSWRlbnRpdHkilgEKFUxpc3RJZGVudGl0aWVzUmVxdWVzdBIdCgVsaW1pdBgBIAEoBUIJukgGGgQYZCgBSACIAQESHQoGY3Vyc29yGAIgASgJQgi6SAVyAxj/AUgBiAEBEh8KBnNlYXJjaBgDIAEoCUIKukgHcgUQARj/AUgCiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yQgkKB19zZWFyY2gicAoWTGlzdElkZW50aXRpZXNSZXNwb25zZRIpCgppZGVudGl0aWVzGAEgAygLMhUubGF0Y2hrZXkudjEuSWRlbnRpdHkSKwoKcGFnaW5hdGlvbhgCIAEoCzIXLmxhdGNoa2V5LnYxLlBhZ2luYXRpb24ihQIKFVVwZGF0ZUlkZW50aXR5UmVxdWVzdBIhCgtpZGVudGl0eV9pZBgBIAEoCUIKukgHcgUQARj/AUgAEiEKC2V4dGVybmFsX2lkGAIgASgJQgq6SAdyBRABGP8BSAASHgoIaWRlbnRpdHkYAyABKAlCCrpIB3IFEAEY/wFIABIqCgRtZXRhGAQgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgBiAEBEj0KC3VwZGF0ZV9tYXNrGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFza0IMukgJ4gEGEgRtZXRhQhIKCXJlZmVyZW5jZRIFukgCCAFCBwoFX21ldGEiQQoWVXBkYXRlSWRlbnRpdHlSZXNwb25zZRInCghpZGVudGl0eRgBIAEoCzIVLmxhdGNoa2V5LnYxLklkZW50aXR5IpEBChVEZWxldGVJZGVudGl0eVJlcXVlc3QSIQoLaWRlbnRpdHlfaWQYASABKAlCCrpIB3IFEAEY/wFIABIhCgtleHRlcm5hbF9pZBgCIAEoCUIKukgHcgUQARj/AUgAEh4KCGlkZW50aXR5GAMgASgJQgq6SAdyBRABGP8BSABCEgoJcmVmZXJlbmNlEgW6SAIIASIYChZEZWxldGVJZGVudGl0eVJlc3BvbnNlMqYHChFJZGVudGl0aWVzU2VydmljZRKkAQoOQ3JlYXRlSWRlbnRpdHkSIi5sYXRjaGtleS52MS5DcmVhdGVJZGVudGl0eVJlcXVlc3QaIy5sYXRjaGtleS52MS5DcmVhdGVJZGVudGl0eVJlc3BvbnNlIknypBkTChFpZGVudGl0aWVzLmNyZWF0ZfqkGQIKFoClGQGC0+STAiI6ASoiHS92Mi9pZGVudGl0aWVzLmNyZWF0ZUlkZW50aXR5EsYBCgtHZXRJZGVudGl0eRIfLmxhdGNoa2V5LnYxLkdldElkZW50aXR5UmVxdWVzdBogLmxhdGNoa2V5LnYxLkdldElkZW50aXR5UmVzcG9uc2UidPKkGREKD2lkZW50aXRpZXMucmVhZPqkGQEIgtPkkwJUOgEqWik6ASpiCGlkZW50aXR5IhovdjIvaWRlbnRpdGllcy5nZXRJZGVudGl0eWIIaWRlbnRpdHkiGi92MS9pZGVudGl0aWVzLmdldElkZW50aXR5EtEBCg5MaXN0SWRlbnRpdGllcxIiLmxhdGNoa2V5LnYxLkxpc3RJZGVudGl0aWVzUmVxdWVzdBojLmxhdGNoa2V5LnYxLkxpc3RJZGVudGl0aWVzUmVzcG9uc2UidvKkGREKD2lkZW50aXRpZXMucmVhZILT5JMCW1ouOgEqYgppZGVudGl0aWVzIh0vdjIvaWRlbnRpdGllcy5saXN0SWRlbnRpdGllc2IKaWRlbnRpdGllcxIdL3YxL2lkZW50aXRpZXMubGlzdElkZW50aXRpZXMSqgEKDlVwZGF0ZUlkZW50aXR5EiIubGF0Y2hrZXkudjEuVXBkYXRlSWRlbnRpdHlSZXF1ZXN0GiMubGF0Y2hrZXkudjEuVXBkYXRlSWRlbnRpdHlSZXNwb25zZSJP8qQZEwoRaWRlbnRpdGllcy51cGRhdGX6pBkCCBaC0+STAiw6ASpiCGlkZW50aXR5Ih0vdjIvaWRlbnRpdGllcy51cGRhdGVJZGVudGl0eRKfAQoORGVsZXRlSWRlbnRpdHkSIi5sYXRjaGtleS52MS5EZWxldGVJZGVudGl0eVJlcXVlc3QaIy5sYXRjaGtleS52MS5EZWxldGVJZGVudGl0eVJlc3BvbnNlIkTypBkTChFpZGVudGl0aWVzLmRlbGV0ZfqkGQEIgtPkkwIiOgEqIh0vdjIvaWRlbnRpdGllcy5kZWxldGVJZGVudGl0eWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_field_mask, file_google_protobuf_struct, file_latchkey_v1_access, file_latchkey_v1_errors, file_latchkey_v1_idempotency, file_latchkey_v1_identity, file_latchkey_v1_pagination]);
+  fileDesc("CiRsYXRjaGtleS92MS9pZGVudGl0aWVzX3NlcnZpY2UucHJvdG8SC2xhdGNoa2V5LnYxIokDChVDcmVhdGVJZGVudGl0eVJlcXVlc3QSkgEKC2V4dGVybmFsX2lkGAEgASgJQn26SHq6AXAKHmV4dGVybmFsX2lkLmNvbnRyb2xfY2hhcmFjdGVycxIjbXVzdCBub3QgY29udGFpbiBjb250cm9sIGNoYXJhY3RlcnMaKSF0aGlzLm1hdGNoZXMoJ1tbOmNudHJsOl1cdTAwODAtXHUwMDlmXScpcgUQARj/ARIlCgRtZXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBKzAQoKcmF0ZWxpbWl0cxgDIAMoCzIeLmxhdGNoa2V5LnYxLlJhdGVMaW1pdFNldHRpbmdzQn+6SHy6AXQKF3JhdGVsaW1pdHMudW5pcXVlX25hbWVzEjNtdXN0IG5vdCBjb250YWluIHR3byByYXRlIGxpbWl0cyB3aXRoIHRoZSBzYW1lIG5hbWUaJHRoaXMubWFwKGxpbWl0LCBsaW1pdC5uYW1lKS51bmlxdWUoKZIBAhAyIi0KFkNyZWF0ZUlkZW50aXR5UmVzcG9uc2USEwoLaWRlbnRpdHlfaWQYASABKAkijgEKEkdldElkZW50aXR5UmVxdWVzdBIhCgtpZGVudGl0eV9pZBgBIAEoCUIKukgHcgUQARj/AUgAEiEKC2V4dGVybmFsX2lkGAIgASgJQgq6SAdyBRABGP8BSAASHgoIaWRlbnRpdHkYAyABKAlCCrpIB3IFEAEY/wFIAEISCglyZWZlcmVuY2USBbpIAggBIj4KE0dldElkZW50aXR5UmVzcG9uc2USJwoIaWRlbnRpdHkYASABKAsyFS5sYXRjaGtleS52MS5JZGVudGl0eSKWAQoVTGlzdElkZW50aXRpZXNSZXF1ZXN0Eh0KBWxpbWl0GAEgASgFQgm6SAYaBBhkKAFIAIgBARIdCgZjdXJzb3IYAiABKAlCCLpIBXIDGP8BSAGIAQESHwoGc2VhcmNoGAMgASgJQgq6SAdyBRABGP8BSAKIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3JCCQoHX3NlYXJjaCJwChZMaXN0SWRlbnRpdGllc1Jlc3BvbnNlEikKCmlkZW50aXRpZXMYASADKAsyFS5sYXRjaGtleS52MS5JZGVudGl0eRIrCgpwYWdpbmF0aW9uGAIgASgLMhcubGF0Y2hrZXkudjEuUGFnaW5hdGlvbiLHAwoVVXBkYXRlSWRlbnRpdHlSZXF1ZXN0EiEKC2lkZW50aXR5X2lkGAEgASgJQgq6SAdyBRABGP8BSAASIQoLZXh0ZXJuYWxfaWQYAiABKAlCCrpIB3IFEAEY/wFIABIeCghpZGVudGl0eRgDIAEoCUIKukgHcgUQARj/AUgAEioKBG1ldGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAGIAQESswEKCnJhdGVsaW1pdHMYBiADKAsyHi5sYXRjaGtleS52MS5SYXRlTGltaXRTZXR0aW5nc0J/ukh8ugF0ChdyYXRlbGltaXRzLnVuaXF1ZV9uYW1lcxIzbXVzdCBub3QgY29udGFpbiB0d28gcmF0ZSBsaW1pdHMgd2l0aCB0aGUgc2FtZSBuYW1lGiR0aGlzLm1hcChsaW1pdCwgbGltaXQubmFtZSkudW5pcXVlKCmSAQIQMhJJCgt1cGRhdGVfbWFzaxgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2tCGLpIFeIBEhIEbWV0YRIKcmF0ZWxpbWl0c0ISCglyZWZlcmVuY2USBbpIAggBQgcKBV9tZXRhIkEKFlVwZGF0ZUlkZW50aXR5UmVzcG9uc2USJwoIaWRlbnRpdHkYASABKAsyFS5sYXRjaGtleS52MS5JZGVudGl0eSKRAQoVRGVsZXRlSWRlbnRpdHlSZXF1ZXN0EiEKC2lkZW50aXR5X2lkGAEgASgJQgq6SAdyBRABGP8BSAASIQoLZXh0ZXJuYWxfaWQYAiABKAlCCrpIB3IFEAEY/wFIABIeCghpZGVudGl0eRgDIAEoCUIKukgHcgUQARj/AUgAQhIKCXJlZmVyZW5jZRIFukgCCAEiGAoWRGVsZXRlSWRlbnRpdHlSZXNwb25zZSLzAQoXR2V0SWRlbnRpdHlVc2FnZVJlcXVlc3QSIQoLaWRlbnRpdHlfaWQYASABKAlCCrpIB3IFEAEY/wFIABIhCgtleHRlcm5hbF9pZBgCIAEoCUIKukgHcgUQARj/AUgAEh4KCGlkZW50aXR5GAMgASgJQgq6SAdyBRABGP8BSAASLQoGcGVyaW9kGAQgASgLMhgubGF0Y2hrZXkudjEuVXNhZ2VQZXJpb2RIAYgBARIcCgN0YWcYBSABKAlCCrpIB3IFEAEYgAFIAogBAUISCglyZWZlcmVuY2USBbpIAggBQgkKB19wZXJpb2RCBgoEX3RhZyI9ChhHZXRJZGVudGl0eVVzYWdlUmVzcG9uc2USIQoFdXNhZ2UYASADKAsyEi5sYXRjaGtleS52MS5Vc2FnZTLNCAoRSWRlbnRpdGllc1NlcnZpY2USpAEKDkNyZWF0ZUlkZW50aXR5EiIubGF0Y2hrZXkudjEuQ3JlYXRlSWRlbnRpdHlSZXF1ZXN0GiMubGF0Y2hrZXkudjEuQ3JlYXRlSWRlbnRpdHlSZXNwb25zZSJJ8qQZEwoRaWRlbnRpdGllcy5jcmVhdGX6pBkCChaApRkBgtPkkwIiOgEqIh0vdjIvaWRlbnRpdGllcy5jcmVhdGVJZGVudGl0eRLGAQoLR2V0SWRlbnRpdHkSHy5sYXRjaGtleS52MS5HZXRJZGVudGl0eVJlcXVlc3QaIC5sYXRjaGtleS52MS5HZXRJZGVudGl0eVJlc3BvbnNlInTypBkRCg9pZGVudGl0aWVzLnJlYWT6pBkBCILT5JMCVDoBKlopOgEqYghpZGVudGl0eSIaL3YyL2lkZW50aXRpZXMuZ2V0SWRlbnRpdHliCGlkZW50aXR5IhovdjEvaWRlbnRpdGllcy5nZXRJZGVudGl0eRLRAQoOTGlzdElkZW50aXRpZXMSIi5sYXRjaGtleS52MS5MaXN0SWRlbnRpdGllc1JlcXVlc3QaIy5sYXRjaGtleS52MS5MaXN0SWRlbnRpdGllc1Jlc3BvbnNlInbypBkRCg9pZGVudGl0aWVzLnJlYWSC0+STAltaLjoBKmIKaWRlbnRpdGllcyIdL3YyL2lkZW50aXRpZXMubGlzdElkZW50aXRpZXNiCmlkZW50aXRpZXMSHS92MS9pZGVudGl0aWVzLmxpc3RJZGVudGl0aWVzEqoBCg5VcGRhdGVJZGVudGl0eRIiLmxhdGNoa2V5LnYxLlVwZGF0ZUlkZW50aXR5UmVxdWVzdBojLmxhdGNoa2V5LnYxLlVwZGF0ZUlkZW50aXR5UmVzcG9uc2UiT/KkGRMKEWlkZW50aXRpZXMudXBkYXRl+qQZAggWgtPkkwIsOgEqYghpZGVudGl0eSIdL3YyL2lkZW50aXRpZXMudXBkYXRlSWRlbnRpdHkSpAEKEEdldElkZW50aXR5VXNhZ2USJC5sYXRjaGtleS52MS5HZXRJZGVudGl0eVVzYWdlUmVxdWVzdBolLmxhdGNoa2V5LnYxLkdldElkZW50aXR5VXNhZ2VSZXNwb25zZSJD8qQZEQoPaWRlbnRpdGllcy5yZWFk+qQZAQiC0+STAiM6ASpiBXVzYWdlIhcvdjIvaWRlbnRpdGllcy5nZXRVc2FnZRKfAQoORGVsZXRlSWRlbnRpdHkSIi5sYXRjaGtleS52MS5EZWxldGVJZGVudGl0eVJlcXVlc3QaIy5sYXRjaGtleS52MS5EZWxldGVJZGVudGl0eVJlc3BvbnNlIkTypBkTChFpZGVudGl0aWVzLmRlbGV0ZfqkGQEIgtPkkwIiOgEqIh0vdjIvaWRlbnRpdGllcy5kZWxldGVJZGVudGl0eWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_field_mask, file_google_protobuf_struct, file_latchkey_v1_access, file_latchkey_v1_errors, file_latchkey_v1_idempotency, file_latchkey_v1_identity, file_latchkey_v1_pagination, file_latchkey_v1_rate_limit, file_latchkey_v1_usage]);
 
 /**
  * The identity to create.
@@ -42,6 +46,13 @@ export type CreateIdentityRequest = Message<"latchkey.v1.CreateIdentityRequest">
    * @generated from field: google.protobuf.Struct meta = 2;
    */
   meta?: JsonObject | undefined;
+
+  /**
+   * The rate limits that all keys of the identity share, at most 50. Default: none.
+   *
+   * @generated from field: repeated latchkey.v1.RateLimitSettings ratelimits = 3;
+   */
+  ratelimits: RateLimitSettings[];
 };
 
 /**
@@ -248,6 +259,14 @@ export type UpdateIdentityRequest = Message<"latchkey.v1.UpdateIdentityRequest">
   meta?: JsonObject | undefined;
 
   /**
+   * Replaces the rate limits that all keys of the identity share, at most 50. Clearing
+   * removes all. A limit that keeps its name and duration keeps its counter.
+   *
+   * @generated from field: repeated latchkey.v1.RateLimitSettings ratelimits = 6;
+   */
+  ratelimits: RateLimitSettings[];
+
+  /**
    * For gRPC and Connect: the fields to change, by their names in this file. A field
    * that is named here and unset is cleared. Default: the fields that are set. HTTP
    * has no such field; there, `null` clears a field.
@@ -346,6 +365,86 @@ export const DeleteIdentityResponseSchema: GenMessage<DeleteIdentityResponse> = 
   messageDesc(file_latchkey_v1_identities_service, 9);
 
 /**
+ * The identity and the period whose verifications are returned.
+ *
+ * @generated from message latchkey.v1.GetIdentityUsageRequest
+ */
+export type GetIdentityUsageRequest = Message<"latchkey.v1.GetIdentityUsageRequest"> & {
+  /**
+   * Set exactly one of them.
+   *
+   * @generated from oneof latchkey.v1.GetIdentityUsageRequest.reference
+   */
+  reference: {
+    /**
+     * By the identifier that the service assigned.
+     *
+     * @generated from field: string identity_id = 1;
+     */
+    value: string;
+    case: "identityId";
+  } | {
+    /**
+     * By the caller's own identifier.
+     *
+     * @generated from field: string external_id = 2;
+     */
+    value: string;
+    case: "externalId";
+  } | {
+    /**
+     * By either of the two.
+     *
+     * @generated from field: string identity = 3;
+     */
+    value: string;
+    case: "identity";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * The period. Default: the last 24 hours, by hour.
+   *
+   * @generated from field: optional latchkey.v1.UsagePeriod period = 4;
+   */
+  period?: UsagePeriod | undefined;
+
+  /**
+   * Only verifications with this tag. Default: all.
+   *
+   * @generated from field: optional string tag = 5;
+   */
+  tag?: string | undefined;
+};
+
+/**
+ * Describes the message latchkey.v1.GetIdentityUsageRequest.
+ * Use `create(GetIdentityUsageRequestSchema)` to create a new message.
+ */
+export const GetIdentityUsageRequestSchema: GenMessage<GetIdentityUsageRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_identities_service, 10);
+
+/**
+ * The verifications of the keys of an identity.
+ *
+ * @generated from message latchkey.v1.GetIdentityUsageResponse
+ */
+export type GetIdentityUsageResponse = Message<"latchkey.v1.GetIdentityUsageResponse"> & {
+  /**
+   * One entry for each part of the period with verifications, in order.
+   *
+   * @generated from field: repeated latchkey.v1.Usage usage = 1;
+   */
+  usage: Usage[];
+};
+
+/**
+ * Describes the message latchkey.v1.GetIdentityUsageResponse.
+ * Use `create(GetIdentityUsageResponseSchema)` to create a new message.
+ */
+export const GetIdentityUsageResponseSchema: GenMessage<GetIdentityUsageResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_identities_service, 11);
+
+/**
  * The identities of the caller's workspace. For the caller, identities of other
  * workspaces do not exist.
  *
@@ -398,6 +497,17 @@ export const IdentitiesService: GenService<{
     methodKind: "unary";
     input: typeof UpdateIdentityRequestSchema;
     output: typeof UpdateIdentityResponseSchema;
+  },
+  /**
+   * Returns how often the keys of an identity were verified, also those that were
+   * deleted since. Fails with `identity_not_found` if it does not exist.
+   *
+   * @generated from rpc latchkey.v1.IdentitiesService.GetIdentityUsage
+   */
+  getIdentityUsage: {
+    methodKind: "unary";
+    input: typeof GetIdentityUsageRequestSchema;
+    output: typeof GetIdentityUsageResponseSchema;
   },
   /**
    * Deletes an identity permanently. Its externalId can be used again at once. Its

@@ -6,13 +6,15 @@ import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { RateLimit } from "./rate_limit_pb.js";
+import { file_latchkey_v1_rate_limit } from "./rate_limit_pb.js";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file latchkey/v1/identity.proto.
  */
 export const file_latchkey_v1_identity: GenFile = /*@__PURE__*/
-  fileDesc("ChpsYXRjaGtleS92MS9pZGVudGl0eS5wcm90bxILbGF0Y2hrZXkudjEiuwEKCElkZW50aXR5EhMKC2lkZW50aXR5X2lkGAEgASgJEhMKC2V4dGVybmFsX2lkGAIgASgJEiUKBG1ldGEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ei4KCmNyZWF0ZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChpsYXRjaGtleS92MS9pZGVudGl0eS5wcm90bxILbGF0Y2hrZXkudjEi8wEKCElkZW50aXR5EhMKC2lkZW50aXR5X2lkGAEgASgJEhMKC2V4dGVybmFsX2lkGAIgASgJEiUKBG1ldGEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ei4KCmNyZWF0ZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgoKAmlkGAYgASgJEioKCnJhdGVsaW1pdHMYByADKAsyFi5sYXRjaGtleS52MS5SYXRlTGltaXRiBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_latchkey_v1_rate_limit]);
 
 /**
  * The person or system that owns or uses keys, with an identifier of the caller's
@@ -56,6 +58,20 @@ export type Identity = Message<"latchkey.v1.Identity"> & {
    * @generated from field: google.protobuf.Timestamp updated_at = 5;
    */
   updatedAt?: Timestamp | undefined;
+
+  /**
+   * The same as `identity_id`.
+   *
+   * @generated from field: string id = 6;
+   */
+  id: string;
+
+  /**
+   * The rate limits that all keys of the identity share.
+   *
+   * @generated from field: repeated latchkey.v1.RateLimit ratelimits = 7;
+   */
+  ratelimits: RateLimit[];
 };
 
 /**

@@ -6,15 +6,19 @@ import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Credits } from "./credits_pb.js";
+import { file_latchkey_v1_credits } from "./credits_pb.js";
 import type { Identity } from "./identity_pb.js";
 import { file_latchkey_v1_identity } from "./identity_pb.js";
+import type { RateLimit } from "./rate_limit_pb.js";
+import { file_latchkey_v1_rate_limit } from "./rate_limit_pb.js";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file latchkey/v1/key.proto.
  */
 export const file_latchkey_v1_key: GenFile = /*@__PURE__*/
-  fileDesc("ChVsYXRjaGtleS92MS9rZXkucHJvdG8SC2xhdGNoa2V5LnYxIuIDCgNLZXkSDgoGa2V5X2lkGAEgASgJEhQKDHdvcmtzcGFjZV9pZBgCIAEoCRINCgVzdGFydBgDIAEoCRIRCgRuYW1lGAQgASgJSACIAQESDwoHZW5hYmxlZBgFIAEoCBIOCgZzY29wZXMYDSADKAkSEwoLcGVybWlzc2lvbnMYBiADKAkSLAoIaWRlbnRpdHkYByABKAsyFS5sYXRjaGtleS52MS5JZGVudGl0eUgBiAEBEioKBG1ldGEYCCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAKIAQESMAoHZXhwaXJlcxgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIA4gBARIuCgpjcmVhdGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI1CgxsYXN0X3VzZWRfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wSASIAQFCBwoFX25hbWVCCwoJX2lkZW50aXR5QgcKBV9tZXRhQgoKCF9leHBpcmVzQg8KDV9sYXN0X3VzZWRfYXRiBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_latchkey_v1_identity]);
+  fileDesc("ChVsYXRjaGtleS92MS9rZXkucHJvdG8SC2xhdGNoa2V5LnYxIvUECgNLZXkSDgoGa2V5X2lkGAEgASgJEhQKDHdvcmtzcGFjZV9pZBgCIAEoCRINCgVzdGFydBgDIAEoCRIRCgRuYW1lGAQgASgJSACIAQESDwoHZW5hYmxlZBgFIAEoCBIOCgZzY29wZXMYDSADKAkSEwoLcGVybWlzc2lvbnMYBiADKAkSLAoIaWRlbnRpdHkYByABKAsyFS5sYXRjaGtleS52MS5JZGVudGl0eUgBiAEBEioKBG1ldGEYCCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAKIAQESMAoHZXhwaXJlcxgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIA4gBARIuCgpjcmVhdGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI1CgxsYXN0X3VzZWRfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wSASIAQESEwoGYXBpX2lkGA4gASgJSAWIAQESDQoFcm9sZXMYDyADKAkSKgoHY3JlZGl0cxgQIAEoCzIULmxhdGNoa2V5LnYxLkNyZWRpdHNIBogBARIqCgpyYXRlbGltaXRzGBEgAygLMhYubGF0Y2hrZXkudjEuUmF0ZUxpbWl0QgcKBV9uYW1lQgsKCV9pZGVudGl0eUIHCgVfbWV0YUIKCghfZXhwaXJlc0IPCg1fbGFzdF91c2VkX2F0QgkKB19hcGlfaWRCCgoIX2NyZWRpdHNiBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_latchkey_v1_credits, file_latchkey_v1_identity, file_latchkey_v1_rate_limit]);
 
 /**
  * An API key without its secret, which is returned only once, when the key is
@@ -39,7 +43,7 @@ export type Key = Message<"latchkey.v1.Key"> & {
 
   /**
    * The prefix and the first 4 characters of the secret, so that people can
-   * recognise the key.
+   * recognise the key. Empty for an imported key, whose secret was never known here.
    *
    * @generated from field: string start = 3;
    */
@@ -70,8 +74,8 @@ export type Key = Message<"latchkey.v1.Key"> & {
 
   /**
    * What the key may do in the user's own application, in names that the
-   * application defines. Only verifyKey compares them; they allow nothing in this
-   * service, whatever their names.
+   * application defines, without the permissions of its roles. Only verifyKey compares
+   * them; they allow nothing in this service, whatever their names.
    *
    * @generated from field: repeated string permissions = 6;
    */
@@ -119,6 +123,34 @@ export type Key = Message<"latchkey.v1.Key"> & {
    * @generated from field: optional google.protobuf.Timestamp last_used_at = 12;
    */
   lastUsedAt?: Timestamp | undefined;
+
+  /**
+   * The API that the key belongs to.
+   *
+   * @generated from field: optional string api_id = 14;
+   */
+  apiId?: string | undefined;
+
+  /**
+   * The names of the key's roles.
+   *
+   * @generated from field: repeated string roles = 15;
+   */
+  roles: string[];
+
+  /**
+   * The key's credits. Not set: it needs none.
+   *
+   * @generated from field: optional latchkey.v1.Credits credits = 16;
+   */
+  credits?: Credits | undefined;
+
+  /**
+   * The key's own rate limits, without those of its identity.
+   *
+   * @generated from field: repeated latchkey.v1.RateLimit ratelimits = 17;
+   */
+  ratelimits: RateLimit[];
 };
 
 /**

@@ -9,6 +9,8 @@ import { file_google_api_annotations } from "../../google/api/annotations_pb.js"
 import type { FieldMask, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_field_mask, file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import { file_latchkey_v1_access } from "./access_pb.js";
+import type { Credits, CreditsCost } from "./credits_pb.js";
+import { file_latchkey_v1_credits } from "./credits_pb.js";
 import { file_latchkey_v1_errors } from "./errors_pb.js";
 import { file_latchkey_v1_idempotency } from "./idempotency_pb.js";
 import type { Identity } from "./identity_pb.js";
@@ -17,13 +19,19 @@ import type { Key } from "./key_pb.js";
 import { file_latchkey_v1_key } from "./key_pb.js";
 import type { Pagination } from "./pagination_pb.js";
 import { file_latchkey_v1_pagination } from "./pagination_pb.js";
+import type { Permission, Role } from "./permission_pb.js";
+import { file_latchkey_v1_permission } from "./permission_pb.js";
+import type { RateLimitCheck, RateLimitSettings, RateLimitState } from "./rate_limit_pb.js";
+import { file_latchkey_v1_rate_limit } from "./rate_limit_pb.js";
+import type { Usage, UsagePeriod } from "./usage_pb.js";
+import { file_latchkey_v1_usage } from "./usage_pb.js";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file latchkey/v1/keys_service.proto.
  */
 export const file_latchkey_v1_keys_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch5sYXRjaGtleS92MS9rZXlzX3NlcnZpY2UucHJvdG8SC2xhdGNoa2V5LnYxIrsHChBDcmVhdGVLZXlSZXF1ZXN0Eh0KBG5hbWUYASABKAlCCrpIB3IFEAEY/wFIAYgBARJ3CgZwcmVmaXgYAiABKAlCYrpIX7oBVgoLcHJlZml4LmZvcm0SJm11c3QgYmUgbGV0dGVycywgZGlnaXRzIG9yIHVuZGVyc2NvcmVzGh90aGlzLm1hdGNoZXMoJ15bQS1aYS16MC05X10qJCcpcgQQARgQSAKIAQESIQoLaWRlbnRpdHlfaWQYAyABKAlCCrpIB3IFEAEY/wFIABKUAQoLZXh0ZXJuYWxfaWQYBCABKAlCfbpIeroBcAoeZXh0ZXJuYWxfaWQuY29udHJvbF9jaGFyYWN0ZXJzEiNtdXN0IG5vdCBjb250YWluIGNvbnRyb2wgY2hhcmFjdGVycxopIXRoaXMubWF0Y2hlcygnW1s6Y250cmw6XVx1MDA4MC1cdTAwOWZdJylyBRABGP8BSAAStwEKBnNjb3BlcxgJIAMoCUKmAbpIogGSAZ4BEGQYASKXAboBjwEKCnNjb3BlLmZvcm0SPG11c3QgYmUgbmFtZXMgam9pbmVkIGJ5IGRvdHMsIHN1Y2ggYXMga2V5cy5yZWFkLCBrZXlzLiogb3IgKhpDdGhpcy5tYXRjaGVzKCdeKFsqXXxbQS1aYS16MC05Xy1dKyhbLl1bQS1aYS16MC05Xy1dKykqKFsuXVsqXSk/KSQnKXICGGQS3gEKC3Blcm1pc3Npb25zGAUgAygJQsgBukjEAZIBwAEQZBgBIrkBugGxAQoPcGVybWlzc2lvbi5mb3JtEldtdXN0IGJlIG5hbWVzIGpvaW5lZCBieSBkb3RzLCBzdWNoIGFzIGRvY3VtZW50cy5yZWFkLCBkb2N1bWVudHM6d3JpdGUsIGRvY3VtZW50cy4qIG9yICoaRXRoaXMubWF0Y2hlcygnXihbKl18W0EtWmEtejAtOV86LV0rKFsuXVtBLVphLXowLTlfOi1dKykqKFsuXVsqXSk/KSQnKXICGGQSKgoEbWV0YRgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIA4gBARI6CgdleHBpcmVzGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIIukgFsgECQAFIBIgBARIUCgdlbmFibGVkGAggASgISAWIAQFCBwoFb3duZXJCBwoFX25hbWVCCQoHX3ByZWZpeEIHCgVfbWV0YUIKCghfZXhwaXJlc0IKCghfZW5hYmxlZCIwChFDcmVhdGVLZXlSZXNwb25zZRIOCgZrZXlfaWQYASABKAkSCwoDa2V5GAIgASgJIrwBCg9MaXN0S2V5c1JlcXVlc3QSHQoFbGltaXQYASABKAVCCbpIBhoEGGQoAUgAiAEBEh0KBmN1cnNvchgCIAEoCUIIukgFcgMY/wFIAYgBARIkCgtleHRlcm5hbF9pZBgDIAEoCUIKukgHcgUQARj/AUgCiAEBEhQKB2VuYWJsZWQYBCABKAhIA4gBAUIICgZfbGltaXRCCQoHX2N1cnNvckIOCgxfZXh0ZXJuYWxfaWRCCgoIX2VuYWJsZWQiXwoQTGlzdEtleXNSZXNwb25zZRIeCgRrZXlzGAEgAygLMhAubGF0Y2hrZXkudjEuS2V5EisKCnBhZ2luYXRpb24YAiABKAsyFy5sYXRjaGtleS52MS5QYWdpbmF0aW9uIisKDUdldEtleVJlcXVlc3QSGgoGa2V5X2lkGAEgASgJQgq6SAdyBRABGP8BIi8KDkdldEtleVJlc3BvbnNlEh0KA2tleRgBIAEoCzIQLmxhdGNoa2V5LnYxLktleSLaBwoQVXBkYXRlS2V5UmVxdWVzdBIaCgZrZXlfaWQYASABKAlCCrpIB3IFEAEY/wESHQoEbmFtZRgCIAEoCUIKukgHcgUQARj/AUgBiAEBEiEKC2lkZW50aXR5X2lkGAMgASgJQgq6SAdyBRABGP8BSAASlAEKC2V4dGVybmFsX2lkGAQgASgJQn26SHq6AXAKHmV4dGVybmFsX2lkLmNvbnRyb2xfY2hhcmFjdGVycxIjbXVzdCBub3QgY29udGFpbiBjb250cm9sIGNoYXJhY3RlcnMaKSF0aGlzLm1hdGNoZXMoJ1tbOmNudHJsOl1cdTAwODAtXHUwMDlmXScpcgUQARj/AUgAErcBCgZzY29wZXMYCiADKAlCpgG6SKIBkgGeARBkGAEilwG6AY8BCgpzY29wZS5mb3JtEjxtdXN0IGJlIG5hbWVzIGpvaW5lZCBieSBkb3RzLCBzdWNoIGFzIGtleXMucmVhZCwga2V5cy4qIG9yICoaQ3RoaXMubWF0Y2hlcygnXihbKl18W0EtWmEtejAtOV8tXSsoWy5dW0EtWmEtejAtOV8tXSspKihbLl1bKl0pPykkJylyAhhkEt4BCgtwZXJtaXNzaW9ucxgFIAMoCULIAbpIxAGSAcABEGQYASK5AboBsQEKD3Blcm1pc3Npb24uZm9ybRJXbXVzdCBiZSBuYW1lcyBqb2luZWQgYnkgZG90cywgc3VjaCBhcyBkb2N1bWVudHMucmVhZCwgZG9jdW1lbnRzOndyaXRlLCBkb2N1bWVudHMuKiBvciAqGkV0aGlzLm1hdGNoZXMoJ14oWypdfFtBLVphLXowLTlfOi1dKyhbLl1bQS1aYS16MC05XzotXSspKihbLl1bKl0pPykkJylyAhhkEioKBG1ldGEYBiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAKIAQESOgoHZXhwaXJlcxgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCLpIBbIBAkABSAOIAQESFAoHZW5hYmxlZBgIIAEoCEgEiAEBEoQBCgt1cGRhdGVfbWFzaxgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2tCU7pIUOIBTRIEbmFtZRILaWRlbnRpdHlfaWQSC2V4dGVybmFsX2lkEgZzY29wZXMSC3Blcm1pc3Npb25zEgRtZXRhEgdleHBpcmVzEgdlbmFibGVkQgcKBW93bmVyQgcKBV9uYW1lQgcKBV9tZXRhQgoKCF9leHBpcmVzQgoKCF9lbmFibGVkIjIKEVVwZGF0ZUtleVJlc3BvbnNlEh0KA2tleRgBIAEoCzIQLmxhdGNoa2V5LnYxLktleSIuChBEZWxldGVLZXlSZXF1ZXN0EhoKBmtleV9pZBgBIAEoCUIKukgHcgUQARj/ASITChFEZWxldGVLZXlSZXNwb25zZSJRChBSZXJvbGxLZXlSZXF1ZXN0EhoKBmtleV9pZBgBIAEoCUIKukgHcgUQARj/ARIhCgpleHBpcmF0aW9uGAIgASgDQg26SAoiCBiA2MS9dSgAIjAKEVJlcm9sbEtleVJlc3BvbnNlEg4KBmtleV9pZBgBIAEoCRILCgNrZXkYAiABKAkiYQoQVmVyaWZ5S2V5UmVxdWVzdBIXCgNrZXkYASABKAlCCrpIB3IFEAEY/wESJAoLcGVybWlzc2lvbnMYAiABKAlCCrpIB3IFEAEY6AdIAIgBAUIOCgxfcGVybWlzc2lvbnMi8AIKEVZlcmlmeUtleVJlc3BvbnNlEg0KBXZhbGlkGAEgASgIEisKBGNvZGUYAiABKA4yHS5sYXRjaGtleS52MS5WZXJpZmljYXRpb25Db2RlEhMKBmtleV9pZBgDIAEoCUgAiAEBEhEKBG5hbWUYBCABKAlIAYgBARIqCgRtZXRhGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgCiAEBEjAKB2V4cGlyZXMYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wSAOIAQESFAoHZW5hYmxlZBgHIAEoCEgEiAEBEhMKC3Blcm1pc3Npb25zGAggAygJEiwKCGlkZW50aXR5GAkgASgLMhUubGF0Y2hrZXkudjEuSWRlbnRpdHlIBYgBAUIJCgdfa2V5X2lkQgcKBV9uYW1lQgcKBV9tZXRhQgoKCF9leHBpcmVzQgoKCF9lbmFibGVkQgsKCV9pZGVudGl0eSIoCg1XaG9hbWlSZXF1ZXN0EhcKA2tleRgBIAEoCUIKukgHcgUQARj/ASIvCg5XaG9hbWlSZXNwb25zZRIdCgNrZXkYASABKAsyEC5sYXRjaGtleS52MS5LZXkqgwIKEFZlcmlmaWNhdGlvbkNvZGUSIQodVkVSSUZJQ0FUSU9OX0NPREVfVU5TUEVDSUZJRUQQABIbChdWRVJJRklDQVRJT05fQ09ERV9WQUxJRBABEh8KG1ZFUklGSUNBVElPTl9DT0RFX05PVF9GT1VORBACEh4KGlZFUklGSUNBVElPTl9DT0RFX0RJU0FCTEVEEAMSHQoZVkVSSUZJQ0FUSU9OX0NPREVfRVhQSVJFRBAEEi4KKlZFUklGSUNBVElPTl9DT0RFX0lOU1VGRklDSUVOVF9QRVJNSVNTSU9OUxAFEh8KG1ZFUklGSUNBVElPTl9DT0RFX0ZPUkJJRERFThAGMqwICgtLZXlzU2VydmljZRKEAQoJQ3JlYXRlS2V5Eh0ubGF0Y2hrZXkudjEuQ3JlYXRlS2V5UmVxdWVzdBoeLmxhdGNoa2V5LnYxLkNyZWF0ZUtleVJlc3BvbnNlIjjypBkNCgtrZXlzLmNyZWF0ZfqkGQIWCIClGQGC0+STAhc6ASoiEi92Mi9rZXlzLmNyZWF0ZUtleRJ2CgZHZXRLZXkSGi5sYXRjaGtleS52MS5HZXRLZXlSZXF1ZXN0GhsubGF0Y2hrZXkudjEuR2V0S2V5UmVzcG9uc2UiM/KkGQsKCWtleXMucmVhZPqkGQETgtPkkwIZOgEqYgNrZXkiDy92Mi9rZXlzLmdldEtleRKYAQoITGlzdEtleXMSHC5sYXRjaGtleS52MS5MaXN0S2V5c1JlcXVlc3QaHS5sYXRjaGtleS52MS5MaXN0S2V5c1Jlc3BvbnNlIk/ypBkLCglrZXlzLnJlYWSC0+STAjo6ASpaHDoBKmIEa2V5cyIRL3YyL2tleXMubGlzdEtleXNiBGtleXMiES92MS9rZXlzLmxpc3RLZXlzEoYBCglVcGRhdGVLZXkSHS5sYXRjaGtleS52MS5VcGRhdGVLZXlSZXF1ZXN0Gh4ubGF0Y2hrZXkudjEuVXBkYXRlS2V5UmVzcG9uc2UiOvKkGQ0KC2tleXMudXBkYXRl+qQZAxYTCILT5JMCHDoBKmIDa2V5IhIvdjIva2V5cy51cGRhdGVLZXkSfwoJRGVsZXRlS2V5Eh0ubGF0Y2hrZXkudjEuRGVsZXRlS2V5UmVxdWVzdBoeLmxhdGNoa2V5LnYxLkRlbGV0ZUtleVJlc3BvbnNlIjPypBkNCgtrZXlzLmRlbGV0ZfqkGQETgtPkkwIXOgEqIhIvdjIva2V5cy5kZWxldGVLZXkShAEKCVJlcm9sbEtleRIdLmxhdGNoa2V5LnYxLlJlcm9sbEtleVJlcXVlc3QaHi5sYXRjaGtleS52MS5SZXJvbGxLZXlSZXNwb25zZSI48qQZDQoLa2V5cy5jcmVhdGX6pBkCFhOApRkBgtPkkwIXOgEqIhIvdjIva2V5cy5yZXJvbGxLZXkSegoJVmVyaWZ5S2V5Eh0ubGF0Y2hrZXkudjEuVmVyaWZ5S2V5UmVxdWVzdBoeLmxhdGNoa2V5LnYxLlZlcmlmeUtleVJlc3BvbnNlIi7ypBkNCgtrZXlzLnZlcmlmeYLT5JMCFzoBKiISL3YyL2tleXMudmVyaWZ5S2V5EnYKBldob2FtaRIaLmxhdGNoa2V5LnYxLldob2FtaVJlcXVlc3QaGy5sYXRjaGtleS52MS5XaG9hbWlSZXNwb25zZSIz8qQZCwoJa2V5cy5yZWFk+qQZAROC0+STAhk6ASpiA2tleSIPL3YyL2tleXMud2hvYW1pYgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_field_mask, file_google_protobuf_struct, file_google_protobuf_timestamp, file_latchkey_v1_access, file_latchkey_v1_errors, file_latchkey_v1_idempotency, file_latchkey_v1_identity, file_latchkey_v1_key, file_latchkey_v1_pagination]);
+  fileDesc("Ch5sYXRjaGtleS92MS9rZXlzX3NlcnZpY2UucHJvdG8SC2xhdGNoa2V5LnYxIrUMChBDcmVhdGVLZXlSZXF1ZXN0Eh0KBG5hbWUYASABKAlCCrpIB3IFEAEY/wFIAYgBARJ3CgZwcmVmaXgYAiABKAlCYrpIX7oBVgoLcHJlZml4LmZvcm0SJm11c3QgYmUgbGV0dGVycywgZGlnaXRzIG9yIHVuZGVyc2NvcmVzGh90aGlzLm1hdGNoZXMoJ15bQS1aYS16MC05X10qJCcpcgQQARgQSAKIAQESIQoLaWRlbnRpdHlfaWQYAyABKAlCCrpIB3IFEAEY/wFIABKUAQoLZXh0ZXJuYWxfaWQYBCABKAlCfbpIeroBcAoeZXh0ZXJuYWxfaWQuY29udHJvbF9jaGFyYWN0ZXJzEiNtdXN0IG5vdCBjb250YWluIGNvbnRyb2wgY2hhcmFjdGVycxopIXRoaXMubWF0Y2hlcygnW1s6Y250cmw6XVx1MDA4MC1cdTAwOWZdJylyBRABGP8BSAAStwEKBnNjb3BlcxgJIAMoCUKmAbpIogGSAZ4BEGQYASKXAboBjwEKCnNjb3BlLmZvcm0SPG11c3QgYmUgbmFtZXMgam9pbmVkIGJ5IGRvdHMsIHN1Y2ggYXMga2V5cy5yZWFkLCBrZXlzLiogb3IgKhpDdGhpcy5tYXRjaGVzKCdeKFsqXXxbQS1aYS16MC05Xy1dKyhbLl1bQS1aYS16MC05Xy1dKykqKFsuXVsqXSk/KSQnKXICGGQS3gEKC3Blcm1pc3Npb25zGAUgAygJQsgBukjEAZIBwAEQZBgBIrkBugGxAQoPcGVybWlzc2lvbi5mb3JtEldtdXN0IGJlIG5hbWVzIGpvaW5lZCBieSBkb3RzLCBzdWNoIGFzIGRvY3VtZW50cy5yZWFkLCBkb2N1bWVudHM6d3JpdGUsIGRvY3VtZW50cy4qIG9yICoaRXRoaXMubWF0Y2hlcygnXihbKl18W0EtWmEtejAtOV86LV0rKFsuXVtBLVphLXowLTlfOi1dKykqKFsuXVsqXSk/KSQnKXICGGQSKgoEbWV0YRgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIA4gBARI6CgdleHBpcmVzGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIIukgFsgECQAFIBIgBARIUCgdlbmFibGVkGAggASgISAWIAQESHwoGYXBpX2lkGAogASgJQgq6SAdyBRABGP8BSAaIAQESIgoFcm9sZXMYCyADKAlCE7pIEJIBDRAUGAEiB3IFEAEY/wESswEKCnJhdGVsaW1pdHMYDCADKAsyHi5sYXRjaGtleS52MS5SYXRlTGltaXRTZXR0aW5nc0J/ukh8ugF0ChdyYXRlbGltaXRzLnVuaXF1ZV9uYW1lcxIzbXVzdCBub3QgY29udGFpbiB0d28gcmF0ZSBsaW1pdHMgd2l0aCB0aGUgc2FtZSBuYW1lGiR0aGlzLm1hcChsaW1pdCwgbGltaXQubmFtZSkudW5pcXVlKCmSAQIQMhKZAQoHY3JlZGl0cxgNIAEoCzIULmxhdGNoa2V5LnYxLkNyZWRpdHNCbbpIaroBZwoRY3JlZGl0cy5yZW1haW5pbmcSKG11c3QgaGF2ZSBgcmVtYWluaW5nYCBpZiBpdCBoYXMgYHJlZmlsbGAaKGhhcyh0aGlzLnJlbWFpbmluZykgfHwgIWhhcyh0aGlzLnJlZmlsbClIB4gBARIkCgtieXRlX2xlbmd0aBgOIAEoBUIKukgHGgUY/wEoEEgIiAEBEoMBCgtyZWNvdmVyYWJsZRgPIAEoCEJpukhmugFjChFyZWNvdmVyYWJsZS5mYWxzZRJHbXVzdCBiZSBmYWxzZTogc2VjcmV0cyBhcmUgbm90IHN0b3JlZCwgc28gdGhleSBjYW5ub3QgYmUgcmV0dXJuZWQgYWdhaW4aBSF0aGlzSAmIAQFCBwoFb3duZXJCBwoFX25hbWVCCQoHX3ByZWZpeEIHCgVfbWV0YUIKCghfZXhwaXJlc0IKCghfZW5hYmxlZEIJCgdfYXBpX2lkQgoKCF9jcmVkaXRzQg4KDF9ieXRlX2xlbmd0aEIOCgxfcmVjb3ZlcmFibGUiMAoRQ3JlYXRlS2V5UmVzcG9uc2USDgoGa2V5X2lkGAEgASgJEgsKA2tleRgCIAEoCSKvAwoPTGlzdEtleXNSZXF1ZXN0Eh0KBWxpbWl0GAEgASgFQgm6SAYaBBhkKAFIAIgBARIdCgZjdXJzb3IYAiABKAlCCLpIBXIDGP8BSAGIAQESJAoLZXh0ZXJuYWxfaWQYAyABKAlCCrpIB3IFEAEY/wFIAogBARIUCgdlbmFibGVkGAQgASgISAOIAQESHwoGYXBpX2lkGAUgASgJQgq6SAdyBRABGP8BSASIAQESIgoVcmV2YWxpZGF0ZV9rZXlzX2NhY2hlGAYgASgISAWIAQESewoHZGVjcnlwdBgHIAEoCEJlukhiugFfCg1kZWNyeXB0LmZhbHNlEkdtdXN0IGJlIGZhbHNlOiBzZWNyZXRzIGFyZSBub3Qgc3RvcmVkLCBzbyB0aGV5IGNhbm5vdCBiZSByZXR1cm5lZCBhZ2FpbhoFIXRoaXNIBogBAUIICgZfbGltaXRCCQoHX2N1cnNvckIOCgxfZXh0ZXJuYWxfaWRCCgoIX2VuYWJsZWRCCQoHX2FwaV9pZEIYChZfcmV2YWxpZGF0ZV9rZXlzX2NhY2hlQgoKCF9kZWNyeXB0Il8KEExpc3RLZXlzUmVzcG9uc2USHgoEa2V5cxgBIAMoCzIQLmxhdGNoa2V5LnYxLktleRIrCgpwYWdpbmF0aW9uGAIgASgLMhcubGF0Y2hrZXkudjEuUGFnaW5hdGlvbiK0AQoNR2V0S2V5UmVxdWVzdBIaCgZrZXlfaWQYASABKAlCCrpIB3IFEAEY/wESewoHZGVjcnlwdBgCIAEoCEJlukhiugFfCg1kZWNyeXB0LmZhbHNlEkdtdXN0IGJlIGZhbHNlOiBzZWNyZXRzIGFyZSBub3Qgc3RvcmVkLCBzbyB0aGV5IGNhbm5vdCBiZSByZXR1cm5lZCBhZ2FpbhoFIXRoaXNIAIgBAUIKCghfZGVjcnlwdCIvCg5HZXRLZXlSZXNwb25zZRIdCgNrZXkYASABKAsyEC5sYXRjaGtleS52MS5LZXkipAoKEFVwZGF0ZUtleVJlcXVlc3QSGgoGa2V5X2lkGAEgASgJQgq6SAdyBRABGP8BEh0KBG5hbWUYAiABKAlCCrpIB3IFEAEY/wFIAYgBARIhCgtpZGVudGl0eV9pZBgDIAEoCUIKukgHcgUQARj/AUgAEpQBCgtleHRlcm5hbF9pZBgEIAEoCUJ9ukh6ugFwCh5leHRlcm5hbF9pZC5jb250cm9sX2NoYXJhY3RlcnMSI211c3Qgbm90IGNvbnRhaW4gY29udHJvbCBjaGFyYWN0ZXJzGikhdGhpcy5tYXRjaGVzKCdbWzpjbnRybDpdXHUwMDgwLVx1MDA5Zl0nKXIFEAEY/wFIABK3AQoGc2NvcGVzGAogAygJQqYBukiiAZIBngEQZBgBIpcBugGPAQoKc2NvcGUuZm9ybRI8bXVzdCBiZSBuYW1lcyBqb2luZWQgYnkgZG90cywgc3VjaCBhcyBrZXlzLnJlYWQsIGtleXMuKiBvciAqGkN0aGlzLm1hdGNoZXMoJ14oWypdfFtBLVphLXowLTlfLV0rKFsuXVtBLVphLXowLTlfLV0rKSooWy5dWypdKT8pJCcpcgIYZBLeAQoLcGVybWlzc2lvbnMYBSADKAlCyAG6SMQBkgHAARBkGAEiuQG6AbEBCg9wZXJtaXNzaW9uLmZvcm0SV211c3QgYmUgbmFtZXMgam9pbmVkIGJ5IGRvdHMsIHN1Y2ggYXMgZG9jdW1lbnRzLnJlYWQsIGRvY3VtZW50czp3cml0ZSwgZG9jdW1lbnRzLiogb3IgKhpFdGhpcy5tYXRjaGVzKCdeKFsqXXxbQS1aYS16MC05XzotXSsoWy5dW0EtWmEtejAtOV86LV0rKSooWy5dWypdKT8pJCcpcgIYZBIqCgRtZXRhGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgCiAEBEjAKB2V4cGlyZXMYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wSAOIAQESFAoHZW5hYmxlZBgIIAEoCEgEiAEBEiIKBXJvbGVzGAsgAygJQhO6SBCSAQ0QFBgBIgdyBRABGP8BErMBCgpyYXRlbGltaXRzGAwgAygLMh4ubGF0Y2hrZXkudjEuUmF0ZUxpbWl0U2V0dGluZ3NCf7pIfLoBdAoXcmF0ZWxpbWl0cy51bmlxdWVfbmFtZXMSM211c3Qgbm90IGNvbnRhaW4gdHdvIHJhdGUgbGltaXRzIHdpdGggdGhlIHNhbWUgbmFtZRokdGhpcy5tYXAobGltaXQsIGxpbWl0Lm5hbWUpLnVuaXF1ZSgpkgECEDISKgoHY3JlZGl0cxgNIAEoCzIULmxhdGNoa2V5LnYxLkNyZWRpdHNIBYgBARLGAQoLdXBkYXRlX21hc2sYCSABKAsyGi5nb29nbGUucHJvdG9idWYuRmllbGRNYXNrQpQBukiQAeIBjAESBG5hbWUSC2lkZW50aXR5X2lkEgtleHRlcm5hbF9pZBIGc2NvcGVzEgtwZXJtaXNzaW9ucxIEbWV0YRIHZXhwaXJlcxIHZW5hYmxlZBIFcm9sZXMSCnJhdGVsaW1pdHMSB2NyZWRpdHMSEWNyZWRpdHMucmVtYWluaW5nEg5jcmVkaXRzLnJlZmlsbEIHCgVvd25lckIHCgVfbmFtZUIHCgVfbWV0YUIKCghfZXhwaXJlc0IKCghfZW5hYmxlZEIKCghfY3JlZGl0cyIyChFVcGRhdGVLZXlSZXNwb25zZRIdCgNrZXkYASABKAsyEC5sYXRjaGtleS52MS5LZXkiVAoQRGVsZXRlS2V5UmVxdWVzdBIaCgZrZXlfaWQYASABKAlCCrpIB3IFEAEY/wESFgoJcGVybWFuZW50GAIgASgISACIAQFCDAoKX3Blcm1hbmVudCITChFEZWxldGVLZXlSZXNwb25zZSJRChBSZXJvbGxLZXlSZXF1ZXN0EhoKBmtleV9pZBgBIAEoCUIKukgHcgUQARj/ARIhCgpleHBpcmF0aW9uGAIgASgDQg26SAoiCBiA2MS9dSgAIjAKEVJlcm9sbEtleVJlc3BvbnNlEg4KBmtleV9pZBgBIAEoCRILCgNrZXkYAiABKAki8wIKEFZlcmlmeUtleVJlcXVlc3QSFwoDa2V5GAEgASgJQgq6SAdyBRABGKAfEiQKC3Blcm1pc3Npb25zGAIgASgJQgq6SAdyBRABGOgHSACIAQESLgoHY3JlZGl0cxgDIAEoCzIYLmxhdGNoa2V5LnYxLkNyZWRpdHNDb3N0SAGIAQESsAEKCnJhdGVsaW1pdHMYBCADKAsyGy5sYXRjaGtleS52MS5SYXRlTGltaXRDaGVja0J/ukh8ugF0ChdyYXRlbGltaXRzLnVuaXF1ZV9uYW1lcxIzbXVzdCBub3QgY29udGFpbiB0d28gcmF0ZSBsaW1pdHMgd2l0aCB0aGUgc2FtZSBuYW1lGiR0aGlzLm1hcChsaW1pdCwgbGltaXQubmFtZSkudW5pcXVlKCmSAQIQMhIhCgR0YWdzGAUgAygJQhO6SBCSAQ0QChgBIgdyBRABGIABQg4KDF9wZXJtaXNzaW9uc0IKCghfY3JlZGl0cyLSAwoRVmVyaWZ5S2V5UmVzcG9uc2USDQoFdmFsaWQYASABKAgSKwoEY29kZRgCIAEoDjIdLmxhdGNoa2V5LnYxLlZlcmlmaWNhdGlvbkNvZGUSEwoGa2V5X2lkGAMgASgJSACIAQESEQoEbmFtZRgEIAEoCUgBiAEBEioKBG1ldGEYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAKIAQESMAoHZXhwaXJlcxgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIA4gBARIUCgdlbmFibGVkGAcgASgISASIAQESEwoLcGVybWlzc2lvbnMYCCADKAkSLAoIaWRlbnRpdHkYCSABKAsyFS5sYXRjaGtleS52MS5JZGVudGl0eUgFiAEBEhQKB2NyZWRpdHMYCiABKANIBogBARINCgVyb2xlcxgLIAMoCRIvCgpyYXRlbGltaXRzGAwgAygLMhsubGF0Y2hrZXkudjEuUmF0ZUxpbWl0U3RhdGVCCQoHX2tleV9pZEIHCgVfbmFtZUIHCgVfbWV0YUIKCghfZXhwaXJlc0IKCghfZW5hYmxlZEILCglfaWRlbnRpdHlCCgoIX2NyZWRpdHMiKAoNV2hvYW1pUmVxdWVzdBIXCgNrZXkYASABKAlCCrpIB3IFEAEYgAQiLwoOV2hvYW1pUmVzcG9uc2USHQoDa2V5GAEgASgLMhAubGF0Y2hrZXkudjEuS2V5IosCChRVcGRhdGVDcmVkaXRzUmVxdWVzdBIaCgZrZXlfaWQYASABKAlCCrpIB3IFEAEY/wESMwoJb3BlcmF0aW9uGAIgASgJQiC6SB1yG1IDc2V0UglpbmNyZW1lbnRSCWRlY3JlbWVudBIiCgV2YWx1ZRgDIAEoA0IOukgLIgkYgKCUpY0dKABIAIgBATp0ukhxGm8KFHVwZGF0ZV9jcmVkaXRzLnZhbHVlEit2YWx1ZSBtdXN0IGJlIHNldCB0byBpbmNyZW1lbnQgb3IgZGVjcmVtZW50GipoYXModGhpcy52YWx1ZSkgfHwgdGhpcy5vcGVyYXRpb24gPT0gJ3NldCdCCAoGX3ZhbHVlIj4KFVVwZGF0ZUNyZWRpdHNSZXNwb25zZRIlCgdjcmVkaXRzGAEgASgLMhQubGF0Y2hrZXkudjEuQ3JlZGl0cyKWAgoVQWRkUGVybWlzc2lvbnNSZXF1ZXN0EhoKBmtleV9pZBgBIAEoCUIKukgHcgUQARj/ARLgAQoLcGVybWlzc2lvbnMYAiADKAlCygG6SMYBkgHCAQgBEGQYASK5AboBsQEKD3Blcm1pc3Npb24uZm9ybRJXbXVzdCBiZSBuYW1lcyBqb2luZWQgYnkgZG90cywgc3VjaCBhcyBkb2N1bWVudHMucmVhZCwgZG9jdW1lbnRzOndyaXRlLCBkb2N1bWVudHMuKiBvciAqGkV0aGlzLm1hdGNoZXMoJ14oWypdfFtBLVphLXowLTlfOi1dKyhbLl1bQS1aYS16MC05XzotXSspKihbLl1bKl0pPykkJylyAhhkIkYKFkFkZFBlcm1pc3Npb25zUmVzcG9uc2USLAoLcGVybWlzc2lvbnMYASADKAsyFy5sYXRjaGtleS52MS5QZXJtaXNzaW9uIpkCChhSZW1vdmVQZXJtaXNzaW9uc1JlcXVlc3QSGgoGa2V5X2lkGAEgASgJQgq6SAdyBRABGP8BEuABCgtwZXJtaXNzaW9ucxgCIAMoCULKAbpIxgGSAcIBCAEQZBgBIrkBugGxAQoPcGVybWlzc2lvbi5mb3JtEldtdXN0IGJlIG5hbWVzIGpvaW5lZCBieSBkb3RzLCBzdWNoIGFzIGRvY3VtZW50cy5yZWFkLCBkb2N1bWVudHM6d3JpdGUsIGRvY3VtZW50cy4qIG9yICoaRXRoaXMubWF0Y2hlcygnXihbKl18W0EtWmEtejAtOV86LV0rKFsuXVtBLVphLXowLTlfOi1dKykqKFsuXVsqXSk/KSQnKXICGGQiSQoZUmVtb3ZlUGVybWlzc2lvbnNSZXNwb25zZRIsCgtwZXJtaXNzaW9ucxgBIAMoCzIXLmxhdGNoa2V5LnYxLlBlcm1pc3Npb24ilAIKFVNldFBlcm1pc3Npb25zUmVxdWVzdBIaCgZrZXlfaWQYASABKAlCCrpIB3IFEAEY/wES3gEKC3Blcm1pc3Npb25zGAIgAygJQsgBukjEAZIBwAEQZBgBIrkBugGxAQoPcGVybWlzc2lvbi5mb3JtEldtdXN0IGJlIG5hbWVzIGpvaW5lZCBieSBkb3RzLCBzdWNoIGFzIGRvY3VtZW50cy5yZWFkLCBkb2N1bWVudHM6d3JpdGUsIGRvY3VtZW50cy4qIG9yICoaRXRoaXMubWF0Y2hlcygnXihbKl18W0EtWmEtejAtOV86LV0rKFsuXVtBLVphLXowLTlfOi1dKykqKFsuXVsqXSk/KSQnKXICGGQiRgoWU2V0UGVybWlzc2lvbnNSZXNwb25zZRIsCgtwZXJtaXNzaW9ucxgBIAMoCzIXLmxhdGNoa2V5LnYxLlBlcm1pc3Npb24iUwoPQWRkUm9sZXNSZXF1ZXN0EhoKBmtleV9pZBgBIAEoCUIKukgHcgUQARj/ARIkCgVyb2xlcxgCIAMoCUIVukgSkgEPCAEQFBgBIgdyBRABGP8BIjQKEEFkZFJvbGVzUmVzcG9uc2USIAoFcm9sZXMYASADKAsyES5sYXRjaGtleS52MS5Sb2xlIlYKElJlbW92ZVJvbGVzUmVxdWVzdBIaCgZrZXlfaWQYASABKAlCCrpIB3IFEAEY/wESJAoFcm9sZXMYAiADKAlCFbpIEpIBDwgBEBQYASIHcgUQARj/ASI3ChNSZW1vdmVSb2xlc1Jlc3BvbnNlEiAKBXJvbGVzGAEgAygLMhEubGF0Y2hrZXkudjEuUm9sZSJRCg9TZXRSb2xlc1JlcXVlc3QSGgoGa2V5X2lkGAEgASgJQgq6SAdyBRABGP8BEiIKBXJvbGVzGAIgAygJQhO6SBCSAQ0QFBgBIgdyBRABGP8BIjQKEFNldFJvbGVzUmVzcG9uc2USIAoFcm9sZXMYASADKAsyES5sYXRjaGtleS52MS5Sb2xlIvYBChJNaWdyYXRlS2V5c1JlcXVlc3QSIAoMbWlncmF0aW9uX2lkGAEgASgJQgq6SAdyBRABGP8BEh8KBmFwaV9pZBgCIAEoCUIKukgHcgUQARj/AUgAiAEBEpEBCgRrZXlzGAMgAygLMhgubGF0Y2hrZXkudjEuSW1wb3J0ZWRLZXlCabpIZroBXAoSa2V5cy51bmlxdWVfaGFzaGVzEiRtdXN0IG5vdCBjb250YWluIHRoZSBzYW1lIGhhc2ggdHdpY2UaIHRoaXMubWFwKGtleSwga2V5Lmhhc2gpLnVuaXF1ZSgpkgEECAEQZEIJCgdfYXBpX2lkIukICgtJbXBvcnRlZEtleRKFAQoEaGFzaBgBIAEoCUJ3ukh0ugFtCgloYXNoLmZvcm0SJ211c3QgYmUgdGhlIGJhc2U2NCBlbmNvZGluZyBvZiAzMiBieXRlcxo3dGhpcy5tYXRjaGVzKCdeW0EtWmEtejAtOSsvXXs0Mn1bQUVJTVFVWWNna29zdzA0OF09PyQnKXICGCwSHQoEbmFtZRgCIAEoCUIKukgHcgUQARj/AUgAiAEBEpcBCgtleHRlcm5hbF9pZBgDIAEoCUJ9ukh6ugFwCh5leHRlcm5hbF9pZC5jb250cm9sX2NoYXJhY3RlcnMSI211c3Qgbm90IGNvbnRhaW4gY29udHJvbCBjaGFyYWN0ZXJzGikhdGhpcy5tYXRjaGVzKCdbWzpjbnRybDpdXHUwMDgwLVx1MDA5Zl0nKXIFEAEY/wFIAYgBARIqCgRtZXRhGAQgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgCiAEBEiIKBXJvbGVzGAUgAygJQhO6SBCSAQ0QFBgBIgdyBRABGP8BEt4BCgtwZXJtaXNzaW9ucxgGIAMoCULIAbpIxAGSAcABEGQYASK5AboBsQEKD3Blcm1pc3Npb24uZm9ybRJXbXVzdCBiZSBuYW1lcyBqb2luZWQgYnkgZG90cywgc3VjaCBhcyBkb2N1bWVudHMucmVhZCwgZG9jdW1lbnRzOndyaXRlLCBkb2N1bWVudHMuKiBvciAqGkV0aGlzLm1hdGNoZXMoJ14oWypdfFtBLVphLXowLTlfOi1dKyhbLl1bQS1aYS16MC05XzotXSspKihbLl1bKl0pPykkJylyAhhkEjoKB2V4cGlyZXMYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgi6SAWyAQJAAUgDiAEBEhQKB2VuYWJsZWQYCCABKAhIBIgBARKZAQoHY3JlZGl0cxgJIAEoCzIULmxhdGNoa2V5LnYxLkNyZWRpdHNCbbpIaroBZwoRY3JlZGl0cy5yZW1haW5pbmcSKG11c3QgaGF2ZSBgcmVtYWluaW5nYCBpZiBpdCBoYXMgYHJlZmlsbGAaKGhhcyh0aGlzLnJlbWFpbmluZykgfHwgIWhhcyh0aGlzLnJlZmlsbClIBYgBARKzAQoKcmF0ZWxpbWl0cxgKIAMoCzIeLmxhdGNoa2V5LnYxLlJhdGVMaW1pdFNldHRpbmdzQn+6SHy6AXQKF3JhdGVsaW1pdHMudW5pcXVlX25hbWVzEjNtdXN0IG5vdCBjb250YWluIHR3byByYXRlIGxpbWl0cyB3aXRoIHRoZSBzYW1lIG5hbWUaJHRoaXMubWFwKGxpbWl0LCBsaW1pdC5uYW1lKS51bmlxdWUoKZIBAhAyQgcKBV9uYW1lQg4KDF9leHRlcm5hbF9pZEIHCgVfbWV0YUIKCghfZXhwaXJlc0IKCghfZW5hYmxlZEIKCghfY3JlZGl0cyJRChNNaWdyYXRlS2V5c1Jlc3BvbnNlEioKCG1pZ3JhdGVkGAEgAygLMhgubGF0Y2hrZXkudjEuTWlncmF0ZWRLZXkSDgoGZmFpbGVkGAIgAygJIisKC01pZ3JhdGVkS2V5EgwKBGhhc2gYASABKAkSDgoGa2V5X2lkGAIgASgJIpABChJHZXRLZXlVc2FnZVJlcXVlc3QSGgoGa2V5X2lkGAEgASgJQgq6SAdyBRABGP8BEi0KBnBlcmlvZBgCIAEoCzIYLmxhdGNoa2V5LnYxLlVzYWdlUGVyaW9kSACIAQESHAoDdGFnGAMgASgJQgq6SAdyBRABGIABSAGIAQFCCQoHX3BlcmlvZEIGCgRfdGFnIjgKE0dldEtleVVzYWdlUmVzcG9uc2USIQoFdXNhZ2UYASADKAsyEi5sYXRjaGtleS52MS5Vc2FnZSrNAgoQVmVyaWZpY2F0aW9uQ29kZRIhCh1WRVJJRklDQVRJT05fQ09ERV9VTlNQRUNJRklFRBAAEhsKF1ZFUklGSUNBVElPTl9DT0RFX1ZBTElEEAESHwobVkVSSUZJQ0FUSU9OX0NPREVfTk9UX0ZPVU5EEAISHgoaVkVSSUZJQ0FUSU9OX0NPREVfRElTQUJMRUQQAxIdChlWRVJJRklDQVRJT05fQ09ERV9FWFBJUkVEEAQSLgoqVkVSSUZJQ0FUSU9OX0NPREVfSU5TVUZGSUNJRU5UX1BFUk1JU1NJT05TEAUSHwobVkVSSUZJQ0FUSU9OX0NPREVfRk9SQklEREVOEAYSIgoeVkVSSUZJQ0FUSU9OX0NPREVfUkFURV9MSU1JVEVEEAcSJAogVkVSSUZJQ0FUSU9OX0NPREVfVVNBR0VfRVhDRUVERUQQCDKfEwoLS2V5c1NlcnZpY2UShgEKCUNyZWF0ZUtleRIdLmxhdGNoa2V5LnYxLkNyZWF0ZUtleVJlcXVlc3QaHi5sYXRjaGtleS52MS5DcmVhdGVLZXlSZXNwb25zZSI68qQZDQoLa2V5cy5jcmVhdGX6pBkEFggXGIClGQGC0+STAhc6ASoiEi92Mi9rZXlzLmNyZWF0ZUtleRJ2CgZHZXRLZXkSGi5sYXRjaGtleS52MS5HZXRLZXlSZXF1ZXN0GhsubGF0Y2hrZXkudjEuR2V0S2V5UmVzcG9uc2UiM/KkGQsKCWtleXMucmVhZPqkGQETgtPkkwIZOgEqYgNrZXkiDy92Mi9rZXlzLmdldEtleRK2AQoITGlzdEtleXMSHC5sYXRjaGtleS52MS5MaXN0S2V5c1JlcXVlc3QaHS5sYXRjaGtleS52MS5MaXN0S2V5c1Jlc3BvbnNlIm3ypBkLCglrZXlzLnJlYWSC0+STAlg6ASpaHDoBKmIEa2V5cyIRL3YyL2tleXMubGlzdEtleXNaHDoBKmIEa2V5cyIRL3YyL2FwaXMubGlzdEtleXNiBGtleXMiES92MS9rZXlzLmxpc3RLZXlzEocBCglVcGRhdGVLZXkSHS5sYXRjaGtleS52MS5VcGRhdGVLZXlSZXF1ZXN0Gh4ubGF0Y2hrZXkudjEuVXBkYXRlS2V5UmVzcG9uc2UiO/KkGQ0KC2tleXMudXBkYXRl+qQZBBYTCBiC0+STAhw6ASpiA2tleSISL3YyL2tleXMudXBkYXRlS2V5En8KCURlbGV0ZUtleRIdLmxhdGNoa2V5LnYxLkRlbGV0ZUtleVJlcXVlc3QaHi5sYXRjaGtleS52MS5EZWxldGVLZXlSZXNwb25zZSIz8qQZDQoLa2V5cy5kZWxldGX6pBkBE4LT5JMCFzoBKiISL3YyL2tleXMuZGVsZXRlS2V5EoQBCglSZXJvbGxLZXkSHS5sYXRjaGtleS52MS5SZXJvbGxLZXlSZXF1ZXN0Gh4ubGF0Y2hrZXkudjEuUmVyb2xsS2V5UmVzcG9uc2UiOPKkGQ0KC2tleXMuY3JlYXRl+qQZAhYTgKUZAYLT5JMCFzoBKiISL3YyL2tleXMucmVyb2xsS2V5EnoKCVZlcmlmeUtleRIdLmxhdGNoa2V5LnYxLlZlcmlmeUtleVJlcXVlc3QaHi5sYXRjaGtleS52MS5WZXJpZnlLZXlSZXNwb25zZSIu8qQZDQoLa2V5cy52ZXJpZnmC0+STAhc6ASoiEi92Mi9rZXlzLnZlcmlmeUtleRKdAQoNVXBkYXRlQ3JlZGl0cxIhLmxhdGNoa2V5LnYxLlVwZGF0ZUNyZWRpdHNSZXF1ZXN0GiIubGF0Y2hrZXkudjEuVXBkYXRlQ3JlZGl0c1Jlc3BvbnNlIkXypBkNCgtrZXlzLnVwZGF0ZfqkGQITFoClGQGC0+STAiQ6ASpiB2NyZWRpdHMiFi92Mi9rZXlzLnVwZGF0ZUNyZWRpdHMSoQEKDkFkZFBlcm1pc3Npb25zEiIubGF0Y2hrZXkudjEuQWRkUGVybWlzc2lvbnNSZXF1ZXN0GiMubGF0Y2hrZXkudjEuQWRkUGVybWlzc2lvbnNSZXNwb25zZSJG8qQZDQoLa2V5cy51cGRhdGX6pBkCExaC0+STAik6ASpiC3Blcm1pc3Npb25zIhcvdjIva2V5cy5hZGRQZXJtaXNzaW9ucxKsAQoRUmVtb3ZlUGVybWlzc2lvbnMSJS5sYXRjaGtleS52MS5SZW1vdmVQZXJtaXNzaW9uc1JlcXVlc3QaJi5sYXRjaGtleS52MS5SZW1vdmVQZXJtaXNzaW9uc1Jlc3BvbnNlIkjypBkNCgtrZXlzLnVwZGF0ZfqkGQETgtPkkwIsOgEqYgtwZXJtaXNzaW9ucyIaL3YyL2tleXMucmVtb3ZlUGVybWlzc2lvbnMSoQEKDlNldFBlcm1pc3Npb25zEiIubGF0Y2hrZXkudjEuU2V0UGVybWlzc2lvbnNSZXF1ZXN0GiMubGF0Y2hrZXkudjEuU2V0UGVybWlzc2lvbnNSZXNwb25zZSJG8qQZDQoLa2V5cy51cGRhdGX6pBkCExaC0+STAik6ASpiC3Blcm1pc3Npb25zIhcvdjIva2V5cy5zZXRQZXJtaXNzaW9ucxKEAQoIQWRkUm9sZXMSHC5sYXRjaGtleS52MS5BZGRSb2xlc1JlcXVlc3QaHS5sYXRjaGtleS52MS5BZGRSb2xlc1Jlc3BvbnNlIjvypBkNCgtrZXlzLnVwZGF0ZfqkGQMTGBaC0+STAh06ASpiBXJvbGVzIhEvdjIva2V5cy5hZGRSb2xlcxKOAQoLUmVtb3ZlUm9sZXMSHy5sYXRjaGtleS52MS5SZW1vdmVSb2xlc1JlcXVlc3QaIC5sYXRjaGtleS52MS5SZW1vdmVSb2xlc1Jlc3BvbnNlIjzypBkNCgtrZXlzLnVwZGF0ZfqkGQETgtPkkwIgOgEqYgVyb2xlcyIUL3YyL2tleXMucmVtb3ZlUm9sZXMShAEKCFNldFJvbGVzEhwubGF0Y2hrZXkudjEuU2V0Um9sZXNSZXF1ZXN0Gh0ubGF0Y2hrZXkudjEuU2V0Um9sZXNSZXNwb25zZSI78qQZDQoLa2V5cy51cGRhdGX6pBkDExgWgtPkkwIdOgEqYgVyb2xlcyIRL3YyL2tleXMuc2V0Um9sZXMSjQEKC01pZ3JhdGVLZXlzEh8ubGF0Y2hrZXkudjEuTWlncmF0ZUtleXNSZXF1ZXN0GiAubGF0Y2hrZXkudjEuTWlncmF0ZUtleXNSZXNwb25zZSI78qQZDQoLa2V5cy5jcmVhdGX6pBkDFxgWgKUZAYLT5JMCGToBKiIUL3YyL2tleXMubWlncmF0ZUtleXMSiQEKC0dldEtleVVzYWdlEh8ubGF0Y2hrZXkudjEuR2V0S2V5VXNhZ2VSZXF1ZXN0GiAubGF0Y2hrZXkudjEuR2V0S2V5VXNhZ2VSZXNwb25zZSI38qQZCwoJa2V5cy5yZWFk+qQZAROC0+STAh06ASpiBXVzYWdlIhEvdjIva2V5cy5nZXRVc2FnZRJ2CgZXaG9hbWkSGi5sYXRjaGtleS52MS5XaG9hbWlSZXF1ZXN0GhsubGF0Y2hrZXkudjEuV2hvYW1pUmVzcG9uc2UiM/KkGQsKCWtleXMucmVhZPqkGQETgtPkkwIZOgEqYgNrZXkiDy92Mi9rZXlzLndob2FtaWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_field_mask, file_google_protobuf_struct, file_google_protobuf_timestamp, file_latchkey_v1_access, file_latchkey_v1_credits, file_latchkey_v1_errors, file_latchkey_v1_idempotency, file_latchkey_v1_identity, file_latchkey_v1_key, file_latchkey_v1_pagination, file_latchkey_v1_permission, file_latchkey_v1_rate_limit, file_latchkey_v1_usage]);
 
 /**
  * The key to create.
@@ -109,6 +117,51 @@ export type CreateKeyRequest = Message<"latchkey.v1.CreateKeyRequest"> & {
    * @generated from field: optional bool enabled = 8;
    */
   enabled?: boolean | undefined;
+
+  /**
+   * The API that the key belongs to; it must exist. Default: none.
+   *
+   * @generated from field: optional string api_id = 10;
+   */
+  apiId?: string | undefined;
+
+  /**
+   * The roles of the key, at most 20, by their names or identifiers; they must exist.
+   * The key has all their permissions. Default: none.
+   *
+   * @generated from field: repeated string roles = 11;
+   */
+  roles: string[];
+
+  /**
+   * The key's own rate limits, at most 50. Default: none.
+   *
+   * @generated from field: repeated latchkey.v1.RateLimitSettings ratelimits = 12;
+   */
+  ratelimits: RateLimitSettings[];
+
+  /**
+   * How often the key can be verified. Default: without limit.
+   *
+   * @generated from field: optional latchkey.v1.Credits credits = 13;
+   */
+  credits?: Credits | undefined;
+
+  /**
+   * The minimum number of random bytes in the secret, 16 to 255. Default: 24, and never
+   * less. A secret has at most 366 characters. The secret of a reroll has 24 random bytes.
+   *
+   * @generated from field: optional int32 byte_length = 14;
+   */
+  byteLength?: number | undefined;
+
+  /**
+   * Must be false: secrets are not stored, so they cannot be returned again. For
+   * clients that send it.
+   *
+   * @generated from field: optional bool recoverable = 15;
+   */
+  recoverable?: boolean | undefined;
 };
 
 /**
@@ -180,6 +233,28 @@ export type ListKeysRequest = Message<"latchkey.v1.ListKeysRequest"> & {
    * @generated from field: optional bool enabled = 4;
    */
   enabled?: boolean | undefined;
+
+  /**
+   * Only the keys of this API. Default: all keys.
+   *
+   * @generated from field: optional string api_id = 5;
+   */
+  apiId?: string | undefined;
+
+  /**
+   * Accepted and ignored: the list is never outdated. For clients that send it.
+   *
+   * @generated from field: optional bool revalidate_keys_cache = 6;
+   */
+  revalidateKeysCache?: boolean | undefined;
+
+  /**
+   * Must be false: secrets are not stored, so they cannot be returned again. For
+   * clients that send it.
+   *
+   * @generated from field: optional bool decrypt = 7;
+   */
+  decrypt?: boolean | undefined;
 };
 
 /**
@@ -229,6 +304,14 @@ export type GetKeyRequest = Message<"latchkey.v1.GetKeyRequest"> & {
    * @generated from field: string key_id = 1;
    */
   keyId: string;
+
+  /**
+   * Must be false: secrets are not stored, so they cannot be returned again. For
+   * clients that send it.
+   *
+   * @generated from field: optional bool decrypt = 2;
+   */
+  decrypt?: boolean | undefined;
 };
 
 /**
@@ -327,8 +410,8 @@ export type UpdateKeyRequest = Message<"latchkey.v1.UpdateKeyRequest"> & {
   meta?: JsonObject | undefined;
 
   /**
-   * When the key expires; must be in the future. Can be cleared: then it never
-   * expires.
+   * When the key expires. A time that has passed ends the key at once. Can be cleared:
+   * then the key never expires.
    *
    * @generated from field: optional google.protobuf.Timestamp expires = 7;
    */
@@ -340,6 +423,30 @@ export type UpdateKeyRequest = Message<"latchkey.v1.UpdateKeyRequest"> & {
    * @generated from field: optional bool enabled = 8;
    */
   enabled?: boolean | undefined;
+
+  /**
+   * The roles of the key, at most 20, by their names or identifiers; they must exist.
+   * Can be cleared.
+   *
+   * @generated from field: repeated string roles = 11;
+   */
+  roles: string[];
+
+  /**
+   * The key's own rate limits, at most 50. Replaces all. Can be cleared. A limit that
+   * keeps its name and duration keeps its counter.
+   *
+   * @generated from field: repeated latchkey.v1.RateLimitSettings ratelimits = 12;
+   */
+  ratelimits: RateLimitSettings[];
+
+  /**
+   * How often the key can be verified. Clearing `credits` or its `remaining` removes the
+   * limit; clearing its `refill` ends the refills.
+   *
+   * @generated from field: optional latchkey.v1.Credits credits = 13;
+   */
+  credits?: Credits | undefined;
 
   /**
    * For gRPC and Connect: the fields to change, by their names in this file. A field
@@ -391,6 +498,14 @@ export type DeleteKeyRequest = Message<"latchkey.v1.DeleteKeyRequest"> & {
    * @generated from field: string key_id = 1;
    */
   keyId: string;
+
+  /**
+   * Whether the name and the meta of the key are erased at once. Default: no, with the
+   * row of the deleted key, after a few days. Its audit events keep them.
+   *
+   * @generated from field: optional bool permanent = 2;
+   */
+  permanent?: boolean | undefined;
 };
 
 /**
@@ -479,7 +594,8 @@ export const RerollKeyResponseSchema: GenMessage<RerollKeyResponse> = /*@__PURE_
  */
 export type VerifyKeyRequest = Message<"latchkey.v1.VerifyKeyRequest"> & {
   /**
-   * The secret that was presented.
+   * The secret that was presented, at most 4,000 characters. With more than 512, it is
+   * not found.
    *
    * @generated from field: string key = 1;
    */
@@ -488,12 +604,38 @@ export type VerifyKeyRequest = Message<"latchkey.v1.VerifyKeyRequest"> & {
   /**
    * What the key must be allowed to do in the user's own application: permission
    * names with AND, OR and parentheses, such as
-   * `documents.read AND (documents:write OR admin)`. AND binds more tightly. Compared
+   * `documents.read AND (documents:write OR admin)`. AND binds more tightly. A name with
+   * a wildcard, such as `documents.*`, needs this permission or a wider one. Compared
    * with the key's permissions, never with its scopes. Default: no condition.
    *
    * @generated from field: optional string permissions = 2;
    */
   permissions?: string | undefined;
+
+  /**
+   * The credits that the verification spends, if the key has credits. Default: 1.
+   *
+   * @generated from field: optional latchkey.v1.CreditsCost credits = 3;
+   */
+  credits?: CreditsCost | undefined;
+
+  /**
+   * The rate limits that the verification must keep to, at most 50, besides those of
+   * the key and its identity that apply automatically. Default: none.
+   *
+   * @generated from field: repeated latchkey.v1.RateLimitCheck ratelimits = 4;
+   */
+  ratelimits: RateLimitCheck[];
+
+  /**
+   * Tags under which the verification is counted, at most 10 of 1 to 128 characters,
+   * such as `path=/documents`. For each key and each identity, about 100 different tags
+   * are counted in an hour; a verification with another tag is counted without it.
+   * Default: none.
+   *
+   * @generated from field: repeated string tags = 5;
+   */
+  tags: string[];
 };
 
 /**
@@ -504,7 +646,7 @@ export const VerifyKeyRequestSchema: GenMessage<VerifyKeyRequest> = /*@__PURE__*
   messageDesc(file_latchkey_v1_keys_service, 12);
 
 /**
- * The result. Fields other than `valid` and `code` are set only for valid keys.
+ * The result. Of a key that does not exist, only `valid` and `code` are set.
  *
  * @generated from message latchkey.v1.VerifyKeyResponse
  */
@@ -552,14 +694,15 @@ export type VerifyKeyResponse = Message<"latchkey.v1.VerifyKeyResponse"> & {
   expires?: Timestamp | undefined;
 
   /**
-   * Always true, because only valid keys have this field.
+   * Whether the key is individually enabled.
    *
    * @generated from field: optional bool enabled = 7;
    */
   enabled?: boolean | undefined;
 
   /**
-   * What the key may do in the user's own application. Its scopes are not returned.
+   * What the key may do in the user's own application, with the permissions of its
+   * roles. Its scopes are not returned.
    *
    * @generated from field: repeated string permissions = 8;
    */
@@ -571,6 +714,27 @@ export type VerifyKeyResponse = Message<"latchkey.v1.VerifyKeyResponse"> & {
    * @generated from field: optional latchkey.v1.Identity identity = 9;
    */
   identity?: Identity | undefined;
+
+  /**
+   * How many credits are left. Not set: the key needs none.
+   *
+   * @generated from field: optional int64 credits = 10;
+   */
+  credits?: bigint | undefined;
+
+  /**
+   * The names of the key's roles.
+   *
+   * @generated from field: repeated string roles = 11;
+   */
+  roles: string[];
+
+  /**
+   * The rate limits that were checked, in the order of their names.
+   *
+   * @generated from field: repeated latchkey.v1.RateLimitState ratelimits = 12;
+   */
+  ratelimits: RateLimitState[];
 };
 
 /**
@@ -621,6 +785,592 @@ export type WhoamiResponse = Message<"latchkey.v1.WhoamiResponse"> & {
  */
 export const WhoamiResponseSchema: GenMessage<WhoamiResponse> = /*@__PURE__*/
   messageDesc(file_latchkey_v1_keys_service, 15);
+
+/**
+ * The change of a key's credits.
+ *
+ * @generated from message latchkey.v1.UpdateCreditsRequest
+ */
+export type UpdateCreditsRequest = Message<"latchkey.v1.UpdateCreditsRequest"> & {
+  /**
+   * The identifier of the key.
+   *
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+
+  /**
+   * `set`, `increment` or `decrement`. A key without credits can only be `set`. A
+   * decrement leaves at least 0, an increment at most 1,000,000,000,000.
+   *
+   * @generated from field: string operation = 2;
+   */
+  operation: string;
+
+  /**
+   * How many credits, 0 to 1,000,000,000,000. Unset with `set`: the key needs none any
+   * more.
+   *
+   * @generated from field: optional int64 value = 3;
+   */
+  value?: bigint | undefined;
+};
+
+/**
+ * Describes the message latchkey.v1.UpdateCreditsRequest.
+ * Use `create(UpdateCreditsRequestSchema)` to create a new message.
+ */
+export const UpdateCreditsRequestSchema: GenMessage<UpdateCreditsRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 16);
+
+/**
+ * The credits of the key.
+ *
+ * @generated from message latchkey.v1.UpdateCreditsResponse
+ */
+export type UpdateCreditsResponse = Message<"latchkey.v1.UpdateCreditsResponse"> & {
+  /**
+   * The credits. Over HTTP, `remaining` is null if the key needs none.
+   *
+   * @generated from field: latchkey.v1.Credits credits = 1;
+   */
+  credits?: Credits | undefined;
+};
+
+/**
+ * Describes the message latchkey.v1.UpdateCreditsResponse.
+ * Use `create(UpdateCreditsResponseSchema)` to create a new message.
+ */
+export const UpdateCreditsResponseSchema: GenMessage<UpdateCreditsResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 17);
+
+/**
+ * The permissions to add.
+ *
+ * @generated from message latchkey.v1.AddPermissionsRequest
+ */
+export type AddPermissionsRequest = Message<"latchkey.v1.AddPermissionsRequest"> & {
+  /**
+   * The identifier of the key.
+   *
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+
+  /**
+   * At most 100 slugs.
+   *
+   * @generated from field: repeated string permissions = 2;
+   */
+  permissions: string[];
+};
+
+/**
+ * Describes the message latchkey.v1.AddPermissionsRequest.
+ * Use `create(AddPermissionsRequestSchema)` to create a new message.
+ */
+export const AddPermissionsRequestSchema: GenMessage<AddPermissionsRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 18);
+
+/**
+ * The permissions of the key.
+ *
+ * @generated from message latchkey.v1.AddPermissionsResponse
+ */
+export type AddPermissionsResponse = Message<"latchkey.v1.AddPermissionsResponse"> & {
+  /**
+   * All permissions that the key has directly.
+   *
+   * @generated from field: repeated latchkey.v1.Permission permissions = 1;
+   */
+  permissions: Permission[];
+};
+
+/**
+ * Describes the message latchkey.v1.AddPermissionsResponse.
+ * Use `create(AddPermissionsResponseSchema)` to create a new message.
+ */
+export const AddPermissionsResponseSchema: GenMessage<AddPermissionsResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 19);
+
+/**
+ * The permissions to remove.
+ *
+ * @generated from message latchkey.v1.RemovePermissionsRequest
+ */
+export type RemovePermissionsRequest = Message<"latchkey.v1.RemovePermissionsRequest"> & {
+  /**
+   * The identifier of the key.
+   *
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+
+  /**
+   * At most 100 slugs.
+   *
+   * @generated from field: repeated string permissions = 2;
+   */
+  permissions: string[];
+};
+
+/**
+ * Describes the message latchkey.v1.RemovePermissionsRequest.
+ * Use `create(RemovePermissionsRequestSchema)` to create a new message.
+ */
+export const RemovePermissionsRequestSchema: GenMessage<RemovePermissionsRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 20);
+
+/**
+ * The permissions of the key.
+ *
+ * @generated from message latchkey.v1.RemovePermissionsResponse
+ */
+export type RemovePermissionsResponse = Message<"latchkey.v1.RemovePermissionsResponse"> & {
+  /**
+   * All permissions that the key has directly.
+   *
+   * @generated from field: repeated latchkey.v1.Permission permissions = 1;
+   */
+  permissions: Permission[];
+};
+
+/**
+ * Describes the message latchkey.v1.RemovePermissionsResponse.
+ * Use `create(RemovePermissionsResponseSchema)` to create a new message.
+ */
+export const RemovePermissionsResponseSchema: GenMessage<RemovePermissionsResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 21);
+
+/**
+ * The permissions of a key.
+ *
+ * @generated from message latchkey.v1.SetPermissionsRequest
+ */
+export type SetPermissionsRequest = Message<"latchkey.v1.SetPermissionsRequest"> & {
+  /**
+   * The identifier of the key.
+   *
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+
+  /**
+   * At most 100 slugs. An empty list removes all.
+   *
+   * @generated from field: repeated string permissions = 2;
+   */
+  permissions: string[];
+};
+
+/**
+ * Describes the message latchkey.v1.SetPermissionsRequest.
+ * Use `create(SetPermissionsRequestSchema)` to create a new message.
+ */
+export const SetPermissionsRequestSchema: GenMessage<SetPermissionsRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 22);
+
+/**
+ * The permissions of the key.
+ *
+ * @generated from message latchkey.v1.SetPermissionsResponse
+ */
+export type SetPermissionsResponse = Message<"latchkey.v1.SetPermissionsResponse"> & {
+  /**
+   * All permissions that the key has directly.
+   *
+   * @generated from field: repeated latchkey.v1.Permission permissions = 1;
+   */
+  permissions: Permission[];
+};
+
+/**
+ * Describes the message latchkey.v1.SetPermissionsResponse.
+ * Use `create(SetPermissionsResponseSchema)` to create a new message.
+ */
+export const SetPermissionsResponseSchema: GenMessage<SetPermissionsResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 23);
+
+/**
+ * The roles to add.
+ *
+ * @generated from message latchkey.v1.AddRolesRequest
+ */
+export type AddRolesRequest = Message<"latchkey.v1.AddRolesRequest"> & {
+  /**
+   * The identifier of the key.
+   *
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+
+  /**
+   * At most 20 names or identifiers.
+   *
+   * @generated from field: repeated string roles = 2;
+   */
+  roles: string[];
+};
+
+/**
+ * Describes the message latchkey.v1.AddRolesRequest.
+ * Use `create(AddRolesRequestSchema)` to create a new message.
+ */
+export const AddRolesRequestSchema: GenMessage<AddRolesRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 24);
+
+/**
+ * The roles of the key.
+ *
+ * @generated from message latchkey.v1.AddRolesResponse
+ */
+export type AddRolesResponse = Message<"latchkey.v1.AddRolesResponse"> & {
+  /**
+   * All roles of the key.
+   *
+   * @generated from field: repeated latchkey.v1.Role roles = 1;
+   */
+  roles: Role[];
+};
+
+/**
+ * Describes the message latchkey.v1.AddRolesResponse.
+ * Use `create(AddRolesResponseSchema)` to create a new message.
+ */
+export const AddRolesResponseSchema: GenMessage<AddRolesResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 25);
+
+/**
+ * The roles to remove.
+ *
+ * @generated from message latchkey.v1.RemoveRolesRequest
+ */
+export type RemoveRolesRequest = Message<"latchkey.v1.RemoveRolesRequest"> & {
+  /**
+   * The identifier of the key.
+   *
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+
+  /**
+   * At most 20 names or identifiers.
+   *
+   * @generated from field: repeated string roles = 2;
+   */
+  roles: string[];
+};
+
+/**
+ * Describes the message latchkey.v1.RemoveRolesRequest.
+ * Use `create(RemoveRolesRequestSchema)` to create a new message.
+ */
+export const RemoveRolesRequestSchema: GenMessage<RemoveRolesRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 26);
+
+/**
+ * The roles of the key.
+ *
+ * @generated from message latchkey.v1.RemoveRolesResponse
+ */
+export type RemoveRolesResponse = Message<"latchkey.v1.RemoveRolesResponse"> & {
+  /**
+   * All roles of the key.
+   *
+   * @generated from field: repeated latchkey.v1.Role roles = 1;
+   */
+  roles: Role[];
+};
+
+/**
+ * Describes the message latchkey.v1.RemoveRolesResponse.
+ * Use `create(RemoveRolesResponseSchema)` to create a new message.
+ */
+export const RemoveRolesResponseSchema: GenMessage<RemoveRolesResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 27);
+
+/**
+ * The roles of a key.
+ *
+ * @generated from message latchkey.v1.SetRolesRequest
+ */
+export type SetRolesRequest = Message<"latchkey.v1.SetRolesRequest"> & {
+  /**
+   * The identifier of the key.
+   *
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+
+  /**
+   * At most 20 names or identifiers. An empty list removes all.
+   *
+   * @generated from field: repeated string roles = 2;
+   */
+  roles: string[];
+};
+
+/**
+ * Describes the message latchkey.v1.SetRolesRequest.
+ * Use `create(SetRolesRequestSchema)` to create a new message.
+ */
+export const SetRolesRequestSchema: GenMessage<SetRolesRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 28);
+
+/**
+ * The roles of the key.
+ *
+ * @generated from message latchkey.v1.SetRolesResponse
+ */
+export type SetRolesResponse = Message<"latchkey.v1.SetRolesResponse"> & {
+  /**
+   * All roles of the key.
+   *
+   * @generated from field: repeated latchkey.v1.Role roles = 1;
+   */
+  roles: Role[];
+};
+
+/**
+ * Describes the message latchkey.v1.SetRolesResponse.
+ * Use `create(SetRolesResponseSchema)` to create a new message.
+ */
+export const SetRolesResponseSchema: GenMessage<SetRolesResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 29);
+
+/**
+ * The keys to import.
+ *
+ * @generated from message latchkey.v1.MigrateKeysRequest
+ */
+export type MigrateKeysRequest = Message<"latchkey.v1.MigrateKeysRequest"> & {
+  /**
+   * A label for the import, 1 to 255 characters. Recorded in the audit events.
+   *
+   * @generated from field: string migration_id = 1;
+   */
+  migrationId: string;
+
+  /**
+   * The API that the keys will belong to; it must exist. Default: none.
+   *
+   * @generated from field: optional string api_id = 2;
+   */
+  apiId?: string | undefined;
+
+  /**
+   * 1 to 100 keys with different hashes.
+   *
+   * @generated from field: repeated latchkey.v1.ImportedKey keys = 3;
+   */
+  keys: ImportedKey[];
+};
+
+/**
+ * Describes the message latchkey.v1.MigrateKeysRequest.
+ * Use `create(MigrateKeysRequestSchema)` to create a new message.
+ */
+export const MigrateKeysRequestSchema: GenMessage<MigrateKeysRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 30);
+
+/**
+ * A key to import.
+ *
+ * @generated from message latchkey.v1.ImportedKey
+ */
+export type ImportedKey = Message<"latchkey.v1.ImportedKey"> & {
+  /**
+   * The SHA-256 hash of the secret: 32 bytes in base64.
+   *
+   * @generated from field: string hash = 1;
+   */
+  hash: string;
+
+  /**
+   * The display name of the key, 1 to 255 characters.
+   *
+   * @generated from field: optional string name = 2;
+   */
+  name?: string | undefined;
+
+  /**
+   * The identity that owns or uses the key, by the caller's own identifier. It is
+   * created if it does not exist in the workspace. Default: none.
+   *
+   * @generated from field: optional string external_id = 3;
+   */
+  externalId?: string | undefined;
+
+  /**
+   * Any JSON object of at most 32 levels and 16 KiB.
+   *
+   * @generated from field: optional google.protobuf.Struct meta = 4;
+   */
+  meta?: JsonObject | undefined;
+
+  /**
+   * The roles of the key, at most 20, by their names or identifiers; they must exist.
+   * Default: none.
+   *
+   * @generated from field: repeated string roles = 5;
+   */
+  roles: string[];
+
+  /**
+   * What the key may do in the user's own application, at most 100 slugs. Default:
+   * none.
+   *
+   * @generated from field: repeated string permissions = 6;
+   */
+  permissions: string[];
+
+  /**
+   * When the key expires; must be in the future. Default: never.
+   *
+   * @generated from field: optional google.protobuf.Timestamp expires = 7;
+   */
+  expires?: Timestamp | undefined;
+
+  /**
+   * Whether the key is enabled. Default: yes.
+   *
+   * @generated from field: optional bool enabled = 8;
+   */
+  enabled?: boolean | undefined;
+
+  /**
+   * How often the key can be verified. Default: without limit.
+   *
+   * @generated from field: optional latchkey.v1.Credits credits = 9;
+   */
+  credits?: Credits | undefined;
+
+  /**
+   * The key's own rate limits, at most 50. Default: none.
+   *
+   * @generated from field: repeated latchkey.v1.RateLimitSettings ratelimits = 10;
+   */
+  ratelimits: RateLimitSettings[];
+};
+
+/**
+ * Describes the message latchkey.v1.ImportedKey.
+ * Use `create(ImportedKeySchema)` to create a new message.
+ */
+export const ImportedKeySchema: GenMessage<ImportedKey> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 31);
+
+/**
+ * The result of an import.
+ *
+ * @generated from message latchkey.v1.MigrateKeysResponse
+ */
+export type MigrateKeysResponse = Message<"latchkey.v1.MigrateKeysResponse"> & {
+  /**
+   * The imported keys, in the order of the request.
+   *
+   * @generated from field: repeated latchkey.v1.MigratedKey migrated = 1;
+   */
+  migrated: MigratedKey[];
+
+  /**
+   * The hashes that exist already. Their keys were not changed.
+   *
+   * @generated from field: repeated string failed = 2;
+   */
+  failed: string[];
+};
+
+/**
+ * Describes the message latchkey.v1.MigrateKeysResponse.
+ * Use `create(MigrateKeysResponseSchema)` to create a new message.
+ */
+export const MigrateKeysResponseSchema: GenMessage<MigrateKeysResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 32);
+
+/**
+ * An imported key.
+ *
+ * @generated from message latchkey.v1.MigratedKey
+ */
+export type MigratedKey = Message<"latchkey.v1.MigratedKey"> & {
+  /**
+   * The hash of its secret, as it was given.
+   *
+   * @generated from field: string hash = 1;
+   */
+  hash: string;
+
+  /**
+   * Its identifier.
+   *
+   * @generated from field: string key_id = 2;
+   */
+  keyId: string;
+};
+
+/**
+ * Describes the message latchkey.v1.MigratedKey.
+ * Use `create(MigratedKeySchema)` to create a new message.
+ */
+export const MigratedKeySchema: GenMessage<MigratedKey> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 33);
+
+/**
+ * The key and the period whose verifications are returned.
+ *
+ * @generated from message latchkey.v1.GetKeyUsageRequest
+ */
+export type GetKeyUsageRequest = Message<"latchkey.v1.GetKeyUsageRequest"> & {
+  /**
+   * The identifier of the key.
+   *
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+
+  /**
+   * The period. Default: the last 24 hours, by hour.
+   *
+   * @generated from field: optional latchkey.v1.UsagePeriod period = 2;
+   */
+  period?: UsagePeriod | undefined;
+
+  /**
+   * Only verifications with this tag. Default: all.
+   *
+   * @generated from field: optional string tag = 3;
+   */
+  tag?: string | undefined;
+};
+
+/**
+ * Describes the message latchkey.v1.GetKeyUsageRequest.
+ * Use `create(GetKeyUsageRequestSchema)` to create a new message.
+ */
+export const GetKeyUsageRequestSchema: GenMessage<GetKeyUsageRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 34);
+
+/**
+ * The verifications of a key.
+ *
+ * @generated from message latchkey.v1.GetKeyUsageResponse
+ */
+export type GetKeyUsageResponse = Message<"latchkey.v1.GetKeyUsageResponse"> & {
+  /**
+   * One entry for each part of the period with verifications, in order.
+   *
+   * @generated from field: repeated latchkey.v1.Usage usage = 1;
+   */
+  usage: Usage[];
+};
+
+/**
+ * Describes the message latchkey.v1.GetKeyUsageResponse.
+ * Use `create(GetKeyUsageResponseSchema)` to create a new message.
+ */
+export const GetKeyUsageResponseSchema: GenMessage<GetKeyUsageResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_keys_service, 35);
 
 /**
  * The result of a verification.
@@ -676,6 +1426,20 @@ export enum VerificationCode {
    * @generated from enum value: VERIFICATION_CODE_FORBIDDEN = 6;
    */
   FORBIDDEN = 6,
+
+  /**
+   * A rate limit of the key, of its identity or of the request is exceeded.
+   *
+   * @generated from enum value: VERIFICATION_CODE_RATE_LIMITED = 7;
+   */
+  RATE_LIMITED = 7,
+
+  /**
+   * The key has too few credits left.
+   *
+   * @generated from enum value: VERIFICATION_CODE_USAGE_EXCEEDED = 8;
+   */
+  USAGE_EXCEEDED = 8,
 }
 
 /**
@@ -716,9 +1480,10 @@ export const KeysService: GenService<{
   },
   /**
    * Lists the keys of the workspace, newest last, in pages, without their secrets.
-   * With `externalId` or `enabled`, a page scans the next 5,000 keys. It may contain
+   * With `externalId`, `enabled` or `apiId`, a page scans the next 5,000 keys. It may contain
    * fewer than `limit`, or none, although more follow; use `has_more` and `cursor`
-   * to continue.
+   * to continue. The same applies to every list for some minutes after an API was
+   * deleted, while its keys are removed.
    *
    * @generated from rpc latchkey.v1.KeysService.ListKeys
    */
@@ -779,7 +1544,10 @@ export const KeysService: GenService<{
   },
   /**
    * Verifies a key that was presented to the caller. An invalid key is a result, not
-   * an error. Only keys of the caller's own workspace are found.
+   * an error. Only keys of the caller's own workspace are found. Of the conditions that
+   * the key does not meet, the response names the first, in the order of the codes:
+   * rate limits count only a verification that is valid otherwise, and credits are spent
+   * last.
    *
    * @generated from rpc latchkey.v1.KeysService.VerifyKey
    */
@@ -787,6 +1555,120 @@ export const KeysService: GenService<{
     methodKind: "unary";
     input: typeof VerifyKeyRequestSchema;
     output: typeof VerifyKeyResponseSchema;
+  },
+  /**
+   * Changes the credits of a key. Increments and decrements take effect at once. `set`
+   * takes 1.2 times the lease time, because it can be a change from or to no limit. The
+   * same rules apply as to UpdateKey. In a workspace that has reached its quota of bytes,
+   * credits can only be set to 0.
+   *
+   * @generated from rpc latchkey.v1.KeysService.UpdateCredits
+   */
+  updateCredits: {
+    methodKind: "unary";
+    input: typeof UpdateCreditsRequestSchema;
+    output: typeof UpdateCreditsResponseSchema;
+  },
+  /**
+   * Adds permissions to a key, and returns all that it has directly.
+   * When this returns, every replica uses the new settings of the key; therefore the
+   * call takes 1.2 times the lease time. The same rules apply as to UpdateKey.
+   *
+   * @generated from rpc latchkey.v1.KeysService.AddPermissions
+   */
+  addPermissions: {
+    methodKind: "unary";
+    input: typeof AddPermissionsRequestSchema;
+    output: typeof AddPermissionsResponseSchema;
+  },
+  /**
+   * Removes permissions from a key, and returns all that it still has directly.
+   * Permissions that the key does not have are ignored.
+   * When this returns, every replica uses the new settings of the key; therefore the
+   * call takes 1.2 times the lease time. The same rules apply as to UpdateKey.
+   *
+   * @generated from rpc latchkey.v1.KeysService.RemovePermissions
+   */
+  removePermissions: {
+    methodKind: "unary";
+    input: typeof RemovePermissionsRequestSchema;
+    output: typeof RemovePermissionsResponseSchema;
+  },
+  /**
+   * Replaces the permissions of a key, and returns them.
+   * When this returns, every replica uses the new settings of the key; therefore the
+   * call takes 1.2 times the lease time. The same rules apply as to UpdateKey.
+   *
+   * @generated from rpc latchkey.v1.KeysService.SetPermissions
+   */
+  setPermissions: {
+    methodKind: "unary";
+    input: typeof SetPermissionsRequestSchema;
+    output: typeof SetPermissionsResponseSchema;
+  },
+  /**
+   * Adds roles to a key, and returns all that it has. Their permissions are returned
+   * without descriptions, as those of RemoveRoles and SetRoles are.
+   * When this returns, every replica uses the new settings of the key; therefore the
+   * call takes 1.2 times the lease time. The same rules apply as to UpdateKey.
+   *
+   * @generated from rpc latchkey.v1.KeysService.AddRoles
+   */
+  addRoles: {
+    methodKind: "unary";
+    input: typeof AddRolesRequestSchema;
+    output: typeof AddRolesResponseSchema;
+  },
+  /**
+   * Removes roles from a key, and returns all that it still has. Roles that the key does
+   * not have are ignored.
+   * When this returns, every replica uses the new settings of the key; therefore the
+   * call takes 1.2 times the lease time. The same rules apply as to UpdateKey.
+   *
+   * @generated from rpc latchkey.v1.KeysService.RemoveRoles
+   */
+  removeRoles: {
+    methodKind: "unary";
+    input: typeof RemoveRolesRequestSchema;
+    output: typeof RemoveRolesResponseSchema;
+  },
+  /**
+   * Replaces the roles of a key, and returns them.
+   * When this returns, every replica uses the new settings of the key; therefore the
+   * call takes 1.2 times the lease time. The same rules apply as to UpdateKey.
+   *
+   * @generated from rpc latchkey.v1.KeysService.SetRoles
+   */
+  setRoles: {
+    methodKind: "unary";
+    input: typeof SetRolesRequestSchema;
+    output: typeof SetRolesResponseSchema;
+  },
+  /**
+   * Imports keys of another service by the SHA-256 hashes of their secrets, so that their
+   * holders keep them. All are imported or none, with one exception: a hash that exists
+   * already, in this or another workspace, is returned among `failed`, and its key is not
+   * changed. Imported keys have no scopes, and cannot be given any: reroll them first.
+   * Their `start` is empty. When this returns, every replica verifies the keys; therefore
+   * the call takes one lease time.
+   *
+   * @generated from rpc latchkey.v1.KeysService.MigrateKeys
+   */
+  migrateKeys: {
+    methodKind: "unary";
+    input: typeof MigrateKeysRequestSchema;
+    output: typeof MigrateKeysResponseSchema;
+  },
+  /**
+   * Returns how often a key was verified. Fails with `key_not_found` if it does not
+   * exist.
+   *
+   * @generated from rpc latchkey.v1.KeysService.GetKeyUsage
+   */
+  getKeyUsage: {
+    methodKind: "unary";
+    input: typeof GetKeyUsageRequestSchema;
+    output: typeof GetKeyUsageResponseSchema;
   },
   /**
    * Returns the key that a secret belongs to, whatever its state.

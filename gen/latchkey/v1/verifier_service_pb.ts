@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file latchkey/v1/verifier_service.proto.
  */
 export const file_latchkey_v1_verifier_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJsYXRjaGtleS92MS92ZXJpZmllcl9zZXJ2aWNlLnByb3RvEgtsYXRjaGtleS52MSKbAQoPRGVsZWdhdGVSZXF1ZXN0EioKB3Jlc29sdmUYASABKAsyFy5sYXRjaGtleS52MS5SZXNvbHZlS2V5SAASIQoEcGluZxgCIAEoCzIRLmxhdGNoa2V5LnYxLlBpbmdIABInCgR1c2VzGAMgASgLMhcubGF0Y2hrZXkudjEuUmVwb3J0VXNlc0gAQhAKB21lc3NhZ2USBbpIAggBIjEKClJlc29sdmVLZXkSCgoCaWQYASABKA0SFwoGc2hhMjU2GAIgASgMQge6SAR6AmggIhYKBFBpbmcSDgoGbnVtYmVyGAEgASgNIjsKClJlcG9ydFVzZXMSLQoEa2V5cxgBIAMoCzIULmxhdGNoa2V5LnYxLktleVVzZXNCCbpIBpIBAxD0AyKEAQoHS2V5VXNlcxIXCgZzaGEyNTYYASABKAxCB7pIBHoCaCASNwoEY29kZRgCIAEoDjIdLmxhdGNoa2V5LnYxLlZlcmlmaWNhdGlvbkNvZGVCCrpIB4IBBBABIAASDQoFY291bnQYAyABKA0SGAoQbGFzdF91c2VkX21zX2FnbxgEIAEoDSLQAQoQRGVsZWdhdGVSZXNwb25zZRInCgNrZXkYASABKAsyGC5sYXRjaGtleS52MS5SZXNvbHZlZEtleUgAEi0KCmludmFsaWRhdGUYAiABKAsyFy5sYXRjaGtleS52MS5JbnZhbGlkYXRlSAASNAoOaW52YWxpZGF0ZV9hbGwYAyABKAsyGi5sYXRjaGtleS52MS5JbnZhbGlkYXRlQWxsSAASIwoFZ3JhbnQYBCABKAsyEi5sYXRjaGtleS52MS5HcmFudEgAQgkKB21lc3NhZ2Ui2gEKC1Jlc29sdmVkS2V5EgoKAmlkGAEgASgNEigKBmNhY2hlZBgCIAEoCzIWLmxhdGNoa2V5LnYxLkNhY2hlZEtleUgAEjYKCW5vdF9mb3VuZBgDIAEoCzIhLmxhdGNoa2V5LnYxLlJlc29sdmVkS2V5Lk5vdEZvdW5kSAASOQoKdW5yZXNvbHZlZBgEIAEoCzIjLmxhdGNoa2V5LnYxLlJlc29sdmVkS2V5LlVucmVzb2x2ZWRIABoKCghOb3RGb3VuZBoMCgpVbnJlc29sdmVkQggKBnJlc3VsdCJ7CglDYWNoZWRLZXkSLgoGcmVzdWx0GAEgASgLMh4ubGF0Y2hrZXkudjEuVmVyaWZ5S2V5UmVzcG9uc2USGQoMdmFsaWRfZm9yX21zGAIgASgESACIAQESEgoKZGVwZW5kc19vbhgDIAMoCUIPCg1fdmFsaWRfZm9yX21zIhkKCkludmFsaWRhdGUSCwoDaWRzGAEgAygJIg8KDUludmFsaWRhdGVBbGwiKwoFR3JhbnQSDAoEcGluZxgBIAEoDRIUCgxyZW1haW5pbmdfbXMYAiABKA0ycQoPVmVyaWZpZXJTZXJ2aWNlEl4KCERlbGVnYXRlEhwubGF0Y2hrZXkudjEuRGVsZWdhdGVSZXF1ZXN0Gh0ubGF0Y2hrZXkudjEuRGVsZWdhdGVSZXNwb25zZSIR8qQZDQoLa2V5cy52ZXJpZnkoATABYgZwcm90bzM", [file_buf_validate_validate, file_latchkey_v1_access, file_latchkey_v1_keys_service]);
+  fileDesc("CiJsYXRjaGtleS92MS92ZXJpZmllcl9zZXJ2aWNlLnByb3RvEgtsYXRjaGtleS52MSKbAQoPRGVsZWdhdGVSZXF1ZXN0EioKB3Jlc29sdmUYASABKAsyFy5sYXRjaGtleS52MS5SZXNvbHZlS2V5SAASIQoEcGluZxgCIAEoCzIRLmxhdGNoa2V5LnYxLlBpbmdIABInCgR1c2VzGAMgASgLMhcubGF0Y2hrZXkudjEuUmVwb3J0VXNlc0gAQhAKB21lc3NhZ2USBbpIAggBIjEKClJlc29sdmVLZXkSCgoCaWQYASABKA0SFwoGc2hhMjU2GAIgASgMQge6SAR6AmggIhYKBFBpbmcSDgoGbnVtYmVyGAEgASgNIjsKClJlcG9ydFVzZXMSLQoEa2V5cxgBIAMoCzIULmxhdGNoa2V5LnYxLktleVVzZXNCCbpIBpIBAxD0AyKEAQoHS2V5VXNlcxIXCgZzaGEyNTYYASABKAxCB7pIBHoCaCASNwoEY29kZRgCIAEoDjIdLmxhdGNoa2V5LnYxLlZlcmlmaWNhdGlvbkNvZGVCCrpIB4IBBBABIAASDQoFY291bnQYAyABKA0SGAoQbGFzdF91c2VkX21zX2FnbxgEIAEoDSLQAQoQRGVsZWdhdGVSZXNwb25zZRInCgNrZXkYASABKAsyGC5sYXRjaGtleS52MS5SZXNvbHZlZEtleUgAEi0KCmludmFsaWRhdGUYAiABKAsyFy5sYXRjaGtleS52MS5JbnZhbGlkYXRlSAASNAoOaW52YWxpZGF0ZV9hbGwYAyABKAsyGi5sYXRjaGtleS52MS5JbnZhbGlkYXRlQWxsSAASIwoFZ3JhbnQYBCABKAsyEi5sYXRjaGtleS52MS5HcmFudEgAQgkKB21lc3NhZ2Ui2gEKC1Jlc29sdmVkS2V5EgoKAmlkGAEgASgNEigKBmNhY2hlZBgCIAEoCzIWLmxhdGNoa2V5LnYxLkNhY2hlZEtleUgAEjYKCW5vdF9mb3VuZBgDIAEoCzIhLmxhdGNoa2V5LnYxLlJlc29sdmVkS2V5Lk5vdEZvdW5kSAASOQoKdW5yZXNvbHZlZBgEIAEoCzIjLmxhdGNoa2V5LnYxLlJlc29sdmVkS2V5LlVucmVzb2x2ZWRIABoKCghOb3RGb3VuZBoMCgpVbnJlc29sdmVkQggKBnJlc3VsdCKUAQoJQ2FjaGVkS2V5Ei4KBnJlc3VsdBgBIAEoCzIeLmxhdGNoa2V5LnYxLlZlcmlmeUtleVJlc3BvbnNlEhkKDHZhbGlkX2Zvcl9tcxgCIAEoBEgAiAEBEhIKCmRlcGVuZHNfb24YAyADKAkSFwoPdmVyaWZ5X3JlbW90ZWx5GAQgASgIQg8KDV92YWxpZF9mb3JfbXMiGQoKSW52YWxpZGF0ZRILCgNpZHMYASADKAkiDwoNSW52YWxpZGF0ZUFsbCJFCgVHcmFudBIMCgRwaW5nGAEgASgNEhQKDHJlbWFpbmluZ19tcxgCIAEoDRIYChBtYXlfaGF2ZV9pbXBvcnRzGAMgASgIMnEKD1ZlcmlmaWVyU2VydmljZRJeCghEZWxlZ2F0ZRIcLmxhdGNoa2V5LnYxLkRlbGVnYXRlUmVxdWVzdBodLmxhdGNoa2V5LnYxLkRlbGVnYXRlUmVzcG9uc2UiEfKkGQ0KC2tleXMudmVyaWZ5KAEwAWIGcHJvdG8z", [file_buf_validate_validate, file_latchkey_v1_access, file_latchkey_v1_keys_service]);
 
 /**
  * A message of the client.
@@ -114,8 +114,9 @@ export const PingSchema: GenMessage<Ping> = /*@__PURE__*/
   messageDesc(file_latchkey_v1_verifier_service, 2);
 
 /**
- * Reports verifications that were made locally, for the last-used times of the keys
- * and for the metrics of the service.
+ * Reports verifications that were made locally, for the last-used times and the usage
+ * of the keys, and for the metrics of the service. The service counts calls of
+ * VerifyKey itself.
  *
  * @generated from message latchkey.v1.ReportUses
  */
@@ -329,8 +330,10 @@ export type CachedKey = Message<"latchkey.v1.CachedKey"> & {
 
   /**
    * Unset for a key without an expiry. Otherwise the state may be used for this long
-   * after its request was sent; then request it again. Allow for a slow clock: use at
-   * most five sixths of it.
+   * after its request was sent; then request it again. Measure the time by the monotonic
+   * clock and by the wall clock, and stop when it has passed on either of them: the
+   * monotonic clock may stand still while the machine is suspended, and the wall clock
+   * may be set back. Allow for a slow clock: use at most five sixths of the time.
    *
    * @generated from field: optional uint64 valid_for_ms = 2;
    */
@@ -342,6 +345,14 @@ export type CachedKey = Message<"latchkey.v1.CachedKey"> & {
    * @generated from field: repeated string depends_on = 3;
    */
   dependsOn: string[];
+
+  /**
+   * Call VerifyKey for every verification that this state does not refuse: the key has
+   * credits, or rate limits that apply automatically.
+   *
+   * @generated from field: bool verify_remotely = 4;
+   */
+  verifyRemotely: boolean;
 };
 
 /**
@@ -358,8 +369,8 @@ export const CachedKeySchema: GenMessage<CachedKey> = /*@__PURE__*/
  */
 export type Invalidate = Message<"latchkey.v1.Invalidate"> & {
   /**
-   * The ids of changed keys and identities of the workspace, also of those that the
-   * client has not requested.
+   * The ids of changed keys, identities, APIs and roles of the workspace, whether or not
+   * the client uses them.
    *
    * @generated from field: repeated string ids = 1;
    */
@@ -407,6 +418,14 @@ export type Grant = Message<"latchkey.v1.Grant"> & {
    * @generated from field: uint32 remaining_ms = 2;
    */
   remainingMs: number;
+
+  /**
+   * Whether keys may have been imported into the workspace. If not, a secret without the
+   * format and the checksum of this service belongs to no key while the grant lasts.
+   *
+   * @generated from field: bool may_have_imports = 3;
+   */
+  mayHaveImports: boolean;
 };
 
 /**
@@ -432,7 +451,9 @@ export const VerifierService: GenService<{
   /**
    * Opens a stream that lasts until the client closes it, its key is revoked, or the
    * replica shuts down. Nothing that was received on a stream may be used after the
-   * stream has ended.
+   * stream has ended. Each change of a workspace is sent on all its streams, so a
+   * replica serves at most 1,000 streams of one workspace. It refuses further ones with
+   * `service_unavailable`.
    *
    * Rules for clients:
    *
@@ -445,6 +466,7 @@ export const VerifierService: GenService<{
    *    that number.
    * 4. For each verification, read the monotonic clock, then the wall clock, then the
    *    key state. If the grant has ended, or there is no key state, call VerifyKey.
+   *    Also call it if the key state is valid and has `verify_remotely`.
    * 5. If the difference between the two clocks differs by more than 5 ms from that of
    *    the granted ping, the machine was suspended or its clock was set. Close the
    *    stream.
