@@ -15,6 +15,8 @@ create table workspaces (
   disabled_at timestamptz(3),
   disabled_reason text,
   disabled_note text,
+  -- Whether keys were ever imported. Their secrets have no checksum, so a malformed secret may exist. Never reset.
+  has_imports boolean not null default false,
   created_at timestamptz(3) not null,
   changed_xid xid8 not null default '0',
   constraint disabled_with_reason check ((disabled_at is null) = (disabled_reason is null)),
@@ -29,10 +31,50 @@ create table identities (
   external_id text collate "C" not null,
   -- json, not jsonb: returned as it was given, with the order of its keys.
   meta json not null,
+  -- Rate limits that all keys of the identity share: [{id, name, limit, duration, autoApply}].
+  ratelimits json not null default '[]',
   created_at timestamptz(3) not null,
   updated_at timestamptz(3) not null,
   deleted_at timestamptz(3),
   changed_xid xid8 not null default '0'
+);
+
+-- A group of keys. A deleted API stays as a row until its keys are deleted, too. So its deletion changes one row, however
+-- many keys it has: a statement that reads a key joins only APIs that were not deleted. The keys are deleted in the
+-- background, in the order of their ids.
+create table apis (
+  api_id text collate "C" primary key,
+  workspace_id text collate "C" not null references workspaces,
+  name text not null,
+  created_at timestamptz(3) not null,
+  deleted_at timestamptz(3),
+  -- Of a deleted API: its keys up to this id are deleted, and when all were.
+  keys_deleted_to text collate "C" not null default '',
+  keys_deleted_at timestamptz(3),
+  changed_xid xid8 not null default '0'
+);
+
+-- A named set of permissions. A deleted role stays as a row for a while, as a deleted identity does: the keys that had it
+-- are not changed.
+create table roles (
+  role_id text collate "C" primary key,
+  workspace_id text collate "C" not null references workspaces,
+  name text collate "C" not null,
+  description text,
+  permissions text[] not null,
+  created_at timestamptz(3) not null,
+  deleted_at timestamptz(3),
+  changed_xid xid8 not null default '0'
+);
+
+-- Describes permissions for people. No decision depends on it.
+create table permissions (
+  permission_id text collate "C" primary key,
+  workspace_id text collate "C" not null references workspaces,
+  slug text collate "C" not null,
+  name text not null,
+  description text,
+  created_at timestamptz(3) not null
 );
 
 -- A deleted key stays as a row for a while, too, so that its deletion is found among the changes.
@@ -44,6 +86,7 @@ create table keys (
   workspace_id text collate "C" not null references workspaces,
   -- SHA-256 of the secret, which is not stored.
   hash bytea not null unique,
+  -- Empty if the key was imported: then its secret was never known here.
   start text not null,
   name text,
   enabled boolean not null,
@@ -51,7 +94,16 @@ create table keys (
   scopes text[] not null default '{}',
   -- What it may do in the user's own application; only a verification compares them.
   permissions text[] not null,
+  -- Roles of the workspace, also some that were deleted since.
+  role_ids text[] collate "C" not null default '{}',
+  api_id text collate "C" references apis,
+  -- The key's own rate limits: [{id, name, limit, duration, autoApply}].
+  ratelimits json not null default '[]',
+  -- Whether a verification spends credits. How many are left is in key_credits.
+  has_credits boolean not null default false,
   identity_id text collate "C" references identities on delete set null,
+  -- The label of the import that the key was created by.
+  migration_id text,
   meta json,
   expires_at timestamptz(3),
   -- A reroll ends a key by its expires_at. The expiry that was configured before is kept here, 'infinity' for never, so
@@ -67,6 +119,42 @@ create table keys (
   deleted_at timestamptz(3),
   changed_xid xid8 not null default '0'
 ) with (fillfactor = 85);
+
+-- The credits of keys. A table of its own: spending changes no row that a cached key state depends on. No column that
+-- spending changes is in an index, so with free space on the page a spend changes that page alone.
+create table key_credits (
+  key_id text collate "C" primary key references keys on delete cascade,
+  remaining bigint not null,
+  refill_interval text,
+  refill_amount bigint,
+  refill_day smallint,
+  -- Refills up to this time are contained in `remaining`.
+  refilled_at timestamptz(3) not null,
+  constraint never_below_zero check (remaining >= 0),
+  constraint whole_refill check ((refill_interval is null) = (refill_amount is null)
+    and (refill_interval is not distinct from 'monthly') = (refill_day is not null)),
+  constraint known_interval check (refill_interval in ('daily', 'monthly'))
+) with (fillfactor = 50);
+
+-- Limits of the stand-alone limiter that replace those of requests.
+create table rate_limit_overrides (
+  override_id text collate "C" primary key,
+  workspace_id text collate "C" not null references workspaces,
+  namespace text collate "C" not null,
+  -- An identifier, or a pattern with `*`.
+  identifier text collate "C" not null,
+  "limit" integer not null,
+  -- The length of a window in milliseconds.
+  duration bigint not null,
+  created_at timestamptz(3) not null
+);
+
+-- The last change of the overrides of each workspace. A row of its own for all of them: replicas also cache that a namespace
+-- has no overrides, and a list without rows has no row to stamp.
+create table override_versions (
+  workspace_id text collate "C" primary key references workspaces,
+  changed_xid xid8 not null default pg_current_xact_id()
+);
 
 -- Written in the statement of the change that an event describes.
 create table audit_events (
@@ -97,12 +185,45 @@ create table usage (
   primary key (workspace_id, shard)
 ) with (fillfactor = 50);
 
+-- How often keys were verified in each hour: in a row for each key, and in a row for each identity, which counts the
+-- verifications of the keys that it had then. So the usage of an identity is read from as many rows as that of a key,
+-- however many keys it has. The rows of a deleted key or identity stay until they are old.
+--
+-- Rows of the present hour are written again and again. With free space on its page, such a write changes none of the
+-- indexes.
+create table verification_counts (
+  -- A key or an identity.
+  resource_id text collate "C" not null,
+  -- '' counts all verifications. Other rows count those with this tag.
+  tag text collate "C" not null,
+  -- Its beginning.
+  hour timestamptz(0) not null,
+  workspace_id text collate "C" not null,
+  valid bigint not null,
+  rate_limited bigint not null,
+  usage_exceeded bigint not null,
+  insufficient_permissions bigint not null,
+  disabled bigint not null,
+  expired bigint not null,
+  primary key (resource_id, tag, hour)
+) with (fillfactor = 70);
+
+-- The last batch of counts that each process has stored. A process that does not know the outcome of a batch sends it
+-- again, and finds here whether it was stored.
+create table verification_counters (
+  counter_id uuid primary key,
+  last_batch bigint not null,
+  stored_at timestamptz(3) not null
+) with (fillfactor = 50);
+
 -- The responses to calls with an idempotency key, for retries with the same one. Written in the statement of the change
 -- itself. The id is derived from the caller's credential and the idempotency key, and the response is encrypted with
 -- the credential, which is stored nowhere: of a response with a secret, this table reveals nothing but its length.
 create table idempotency_records (
   id bytea primary key,
   encrypted_response bytea not null,
+  -- What only the statement of the change knows of the response, merged into it. Never a secret.
+  completion json,
   expires_at timestamptz(3) not null
 );
 
@@ -139,14 +260,27 @@ create table cluster_state (
 
 -- Functions ------------------------------------------------------------------------------------------------------------
 
--- A row as the audit shows it: its settings, never its secret.
+-- A row as the audit shows it: its settings, never its secret. The credits of a key have events of their own, because
+-- they are spent without an event.
 create function audit_snapshot(k keys) returns json language sql stable as $$
   select json_build_object('start', k.start, 'name', k.name, 'enabled', k.enabled, 'scopes', k.scopes,
-    'permissions', k.permissions, 'identityId', k.identity_id, 'meta', k.meta,
-    'expires', (extract(epoch from k.expires_at) * 1000)::bigint)
+    'permissions', k.permissions, 'roles', k.role_ids, 'apiId', k.api_id, 'identityId', k.identity_id, 'meta', k.meta,
+    'expires', (extract(epoch from k.expires_at) * 1000)::bigint, 'ratelimits', k.ratelimits, 'migrationId', k.migration_id)
 $$;
 create function audit_snapshot(i identities) returns json language sql stable as $$
-  select json_build_object('externalId', i.external_id, 'meta', i.meta)
+  select json_build_object('externalId', i.external_id, 'meta', i.meta, 'ratelimits', i.ratelimits)
+$$;
+create function audit_snapshot(a apis) returns json language sql stable as $$
+  select json_build_object('name', a.name)
+$$;
+create function audit_snapshot(r roles) returns json language sql stable as $$
+  select json_build_object('name', r.name, 'description', r.description, 'permissions', r.permissions)
+$$;
+create function audit_snapshot(p permissions) returns json language sql stable as $$
+  select json_build_object('slug', p.slug, 'name', p.name, 'description', p.description)
+$$;
+create function audit_snapshot(o rate_limit_overrides) returns json language sql stable as $$
+  select json_build_object('namespace', o.namespace, 'identifier', o.identifier, 'limit', o."limit", 'duration', o.duration)
 $$;
 create function audit_snapshot(w workspaces) returns json language sql stable as $$
   select json_build_object('name', w.name, 'enabled', w.disabled_at is null, 'disabledReason', w.disabled_reason,
@@ -166,7 +300,7 @@ $$;
 -- Every change writes its event in its own statement, so the events contain all that is to be counted: one trigger,
 -- instead of one on each table. It counts by statement, since counting row by row would write the usage as often. It runs
 -- after everything else in its statement, and connections that work at the same time rarely have the same one of the 16
--- rows.
+-- rows. Workspaces count for no bytes, and neither do the credits of a key.
 create function count_usage() returns trigger language plpgsql as $$
 begin
   insert into usage (workspace_id, shard, keys, identities, bytes)
@@ -174,7 +308,8 @@ begin
     sum(case type when 'key.create' then 1 when 'key.delete' then -1 else 0 end),
     sum(case type when 'identity.create' then 1 when 'identity.delete' then -1 else 0 end),
     sum(audit_event_bytes(before, after)
-      + case when type like 'workspace.%' then 0 else json_bytes(after) - json_bytes(before) end)
+      + case when type like 'workspace.%' or type = 'key.updateCredits' then 0
+        else json_bytes(after) - json_bytes(before) end)
   from added group by workspace_id order by workspace_id
   on conflict (workspace_id, shard) do update set keys = usage.keys + excluded.keys,
     identities = usage.identities + excluded.identities, bytes = usage.bytes + excluded.bytes;
@@ -195,6 +330,14 @@ create function set_changed_xid() returns trigger language plpgsql as $$
 begin
   new.changed_xid := pg_current_xact_id();
   return new;
+end $$;
+
+create function stamp_overrides() returns trigger language plpgsql as $$
+begin
+  insert into override_versions (workspace_id)
+  select distinct id from unnest(array[old.workspace_id, new.workspace_id]) as id where id is not null
+  on conflict (workspace_id) do update set changed_xid = pg_current_xact_id();
+  return null;
 end $$;
 
 create function record_removed_rows() returns trigger language plpgsql as $$
@@ -226,8 +369,8 @@ end $$;
 create function require_caller_unchanged(caller_id text, authorized_scopes text[], authorized_expires_at timestamptz)
 returns boolean language plpgsql volatile as $$
 begin
-  perform from keys k join workspaces w using (workspace_id)
-  where k.key_id = caller_id collate "C" and w.disabled_at is null
+  perform from keys k join workspaces w using (workspace_id) left join apis a using (api_id)
+  where k.key_id = caller_id collate "C" and w.disabled_at is null and a.deleted_at is null
     and (k.xmin = pg_current_xact_id_if_assigned()::xid
       or (k.deleted_at is null and k.enabled and not k.ended and k.scopes = authorized_scopes
         and k.expires_at is not distinct from authorized_expires_at));
@@ -237,12 +380,159 @@ begin
   return true;
 end $$;
 
+-- The API of a key, unless it was deleted. Locked and volatile, as lock_live_identity() is.
+create function lock_live_api(id text) returns text language plpgsql volatile strict as $$
+begin
+  return (select a.api_id from apis a where a.api_id = id and a.deleted_at is null for key share);
+end $$;
+
+-- The same as covers() in the service: whether granted scopes cover a required one.
+create function covers(granted text[], required text) returns boolean language sql immutable parallel safe as $$
+  select required = any (granted) or '*' = any (granted) or exists (
+    select from unnest(granted) as scope where right(scope, 2) = '.*' and starts_with(required, left(scope, -1)))
+$$;
+
+-- Whether keys of an API have scopes that are not among the granted ones. Reads 101 keys at most: if more than 100 have
+-- scopes, only '*' is enough. Volatile, so that it sees keys that were committed while the statement waited for the lock of
+-- the API.
+create function has_keys_beyond(api text, granted text[]) returns boolean language plpgsql volatile as $$
+begin
+  return '*' <> all (granted) and exists (
+    select from (
+      select k.scopes, row_number() over () as number from keys k
+      where k.api_id = api and k.scopes <> '{}' and k.deleted_at is null limit 101) as with_scopes
+    where number > 100 or exists (select from unnest(scopes) as scope where not covers(granted, scope)));
+end $$;
+
+-- Permissions with their workspace, for an index: the same slug of another workspace is another entry.
+create function permissions_of_workspace(workspace_id text, permissions text[]) returns text[]
+language sql immutable parallel safe as $$
+  select array(select workspace_id || ' ' || permission from unnest(permissions) as permission)
+$$;
+
 -- The identity of a key, unless it was deleted. Locked, so that it stays so until the end of the transaction: a change of
 -- the key is recorded in the audit either before the deletion, with the identity, or after it, without. Volatile, so that
 -- it sees a deletion which was committed while the statement waited for its lock.
 create function lock_live_identity(id text) returns text language plpgsql volatile strict as $$
 begin
   return (select i.identity_id from identities i where i.identity_id = id and i.deleted_at is null for key share);
+end $$;
+
+-- The last refill up to a moment: at 00:00:00.000 UTC of every day, or of this day of every month; in a shorter month, of its
+-- last day. The time zone of the session has no influence.
+create function last_refill(refill_interval text, refill_day integer, moment timestamptz) returns timestamptz
+language plpgsql immutable parallel safe as $$
+declare
+  utc timestamp := moment at time zone 'UTC';
+  month timestamp := date_trunc('month', utc);
+  refill timestamp;
+begin
+  if refill_interval = 'daily' then
+    return date_trunc('day', utc) at time zone 'UTC';
+  end if;
+  loop
+    refill := month + interval '1 day' * (least(refill_day, extract(day from month + interval '1 month -1 day')::integer) - 1);
+    exit when refill <= utc;
+    month := month - interval '1 month';
+  end loop;
+  return refill at time zone 'UTC';
+end $$;
+
+-- Credits at a moment, with the refill that was due by then. However many were due since the last one, they count once.
+create function credits_at(credits key_credits, moment timestamptz) returns key_credits
+language plpgsql immutable parallel safe as $$
+declare
+  refill timestamptz;
+begin
+  if credits.refill_interval is null then
+    return credits;
+  end if;
+  refill := last_refill(credits.refill_interval, credits.refill_day, moment);
+  if refill > credits.refilled_at then
+    credits.remaining := greatest(credits.remaining, credits.refill_amount);
+    credits.refilled_at := refill;
+  end if;
+  return credits;
+end $$;
+
+-- Credits as the API and the audit show them.
+create function credits_json(credits key_credits) returns json language sql stable as $$
+  select json_strip_nulls(json_build_object('remaining', credits.remaining, 'refill',
+    case when credits.refill_interval is not null then json_build_object('interval', credits.refill_interval,
+      'amount', credits.refill_amount, 'refillDay', credits.refill_day) end))
+$$;
+
+-- Spends credits of several keys, each of which is named once. The costs of a key are a text, separated by spaces; they are
+-- spent in this order, each as a whole or not at all. One row for each cost: its place among the costs of its key, whether
+-- it was spent, and how many credits are left then. One row without a place for each key that has no credits: `spent` is
+-- true if it needs none any more, and null if its row is locked or missing.
+--
+-- Rows are locked in the order of their ids, so concurrent calls cannot wait for each other in a circle. The call fails if
+-- it waits for one of them longer than lock_wait_ms. With 0 it waits for none, and leaves out those that are locked.
+--
+-- The plans are made before the table has its size, and are used for long: none may read the whole table or index.
+create function spend_credits(key_ids text[], key_costs text[], lock_wait_ms integer)
+returns table (key_id text, place integer, spent boolean, remaining bigint)
+language plpgsql volatile set enable_seqscan = off set enable_mergejoin = off as $$
+#variable_conflict use_column
+declare
+  free_ids text[] := key_ids;
+  free_costs text[] := key_costs;
+  locked record;
+  refilled key_credits;
+  refilled_at timestamptz;
+  cost bigint;
+  done_ids text[] := '{}';
+  changed_ids text[] := '{}';
+  changed_remaining bigint[] := '{}';
+  changed_refilled_at timestamptz[] := '{}';
+begin
+  if lock_wait_ms > 0 then
+    perform set_config('lock_timeout', lock_wait_ms::text, true);
+  else
+    select array_agg(free.key_id), array_agg(free.costs) into free_ids, free_costs
+    from (
+      select c.key_id, spends.costs
+      from unnest(key_ids, key_costs) as spends (key_id, costs) join key_credits c using (key_id)
+      for no key update of c skip locked) as free;
+  end if;
+  for locked in
+    select c as credits, c.key_id, c.remaining, c.refilled_at, c.refill_interval is not null as has_refill, spends.costs
+    from unnest(free_ids, free_costs) as spends (key_id, costs) join key_credits c using (key_id)
+    order by c.key_id for no key update of c
+  loop
+    key_id := locked.key_id;
+    remaining := locked.remaining;
+    refilled_at := locked.refilled_at;
+    if locked.has_refill then
+      refilled := credits_at(locked.credits, clock_timestamp());
+      remaining := refilled.remaining;
+      refilled_at := refilled.refilled_at;
+    end if;
+    place := 0;
+    foreach cost in array string_to_array(locked.costs, ' ')::bigint[] loop
+      place := place + 1;
+      spent := remaining >= cost;
+      if spent then
+        remaining := remaining - cost;
+      end if;
+      return next;
+    end loop;
+    if remaining <> locked.remaining or refilled_at <> locked.refilled_at then
+      changed_ids := changed_ids || key_id;
+      changed_remaining := changed_remaining || remaining;
+      changed_refilled_at := changed_refilled_at || refilled_at;
+    end if;
+    done_ids := done_ids || key_id;
+  end loop;
+  update key_credits c set remaining = changed.remaining, refilled_at = changed.refilled_at
+  from unnest(changed_ids, changed_remaining, changed_refilled_at) as changed (key_id, remaining, refilled_at)
+  where c.key_id = changed.key_id;
+  if cardinality(done_ids) < cardinality(key_ids) then
+    return query
+      select missing, null::integer, (select true from keys k where k.key_id = missing and not k.has_credits), null::bigint
+      from unnest(key_ids) as missing where missing <> all (done_ids);
+  end if;
 end $$;
 
 -- A text with letter case aside, for all letters, whatever the locale of the database: by a collation that PostgreSQL
@@ -285,15 +575,23 @@ end $$;
 -- Triggers -------------------------------------------------------------------------------------------------------------
 
 -- In triggers, so that no code path can forget it. They list all that a verification depends on or returns.
-create trigger workspaces_set_changed_xid before update of disabled_at on workspaces
+create trigger workspaces_set_changed_xid before update of disabled_at, has_imports on workspaces
   for each row execute function set_changed_xid();
 create trigger identities_set_changed_xid before update on identities for each row
   when (old.external_id <> new.external_id or old.meta::text <> new.meta::text or old.updated_at <> new.updated_at
+    or old.ratelimits::text <> new.ratelimits::text
     or old.deleted_at is distinct from new.deleted_at)
   execute function set_changed_xid();
 create trigger keys_set_changed_xid
-  before update of workspace_id, hash, name, enabled, scopes, permissions, identity_id, meta, expires_at, ended, deleted_at
+  before update of workspace_id, hash, name, enabled, scopes, permissions, role_ids, api_id, ratelimits, has_credits,
+    identity_id, meta, expires_at, ended, deleted_at
   on keys for each row execute function set_changed_xid();
+create trigger apis_set_changed_xid before update of deleted_at on apis for each row execute function set_changed_xid();
+create trigger roles_set_changed_xid before update of name, permissions, deleted_at on roles
+  for each row execute function set_changed_xid();
+
+create trigger overrides_changed after insert or update or delete on rate_limit_overrides
+  for each row execute function stamp_overrides();
 
 create trigger workspaces_removed after delete on workspaces referencing old table as removed
   for each statement execute function record_removed_workspaces();
@@ -301,9 +599,21 @@ create trigger identities_removed after delete on identities referencing old tab
   for each statement execute function record_removed_rows();
 create trigger keys_removed after delete on keys referencing old table as removed
   for each statement execute function record_removed_rows();
+create trigger apis_removed after delete on apis referencing old table as removed
+  for each statement execute function record_removed_rows();
+create trigger roles_removed after delete on roles referencing old table as removed
+  for each statement execute function record_removed_rows();
+create trigger override_versions_removed after delete on override_versions referencing old table as removed
+  for each statement execute function record_removed_workspaces();
 create trigger workspaces_truncated after truncate on workspaces for each statement execute function record_truncation();
 create trigger identities_truncated after truncate on identities for each statement execute function record_truncation();
 create trigger keys_truncated after truncate on keys for each statement execute function record_truncation();
+create trigger apis_truncated after truncate on apis for each statement execute function record_truncation();
+create trigger roles_truncated after truncate on roles for each statement execute function record_truncation();
+create trigger overrides_truncated after truncate on rate_limit_overrides
+  for each statement execute function record_truncation();
+create trigger override_versions_truncated after truncate on override_versions
+  for each statement execute function record_truncation();
 
 create trigger audit_events_added after insert on audit_events referencing new table as added
   for each statement execute function count_usage();
@@ -316,28 +626,58 @@ create trigger audit_events_removed after delete on audit_events referencing old
 create index workspaces_changed on workspaces (changed_xid);
 create index identities_changed on identities (changed_xid);
 create index keys_changed on keys (changed_xid);
+create index apis_changed on apis (changed_xid);
+create index roles_changed on roles (changed_xid);
+create index override_versions_changed on override_versions (changed_xid);
 create index removals_changed on removals (changed_xid);
 
 -- Lists. A list with a filter walks through an index in its order, for a bounded number of entries. What the filter needs
 -- is in the index, so that the rows themselves need not be read.
 create index identities_by_workspace on identities (workspace_id, identity_id) include (external_id)
   where deleted_at is null;
-create index keys_by_workspace on keys (workspace_id, key_id) include (enabled) where deleted_at is null;
+create index keys_by_workspace on keys (workspace_id, key_id) include (enabled, api_id) where deleted_at is null;
 -- The few that are disabled among many.
 create index keys_disabled on keys (workspace_id, key_id) where deleted_at is null and not enabled;
 -- With deleted keys, because the reference of keys to identities looks for them.
-create index keys_by_identity on keys (identity_id, key_id) include (enabled, deleted_at) where identity_id is not null;
+create index keys_by_identity on keys (identity_id, key_id) include (enabled, api_id, deleted_at)
+  where identity_id is not null;
+create index keys_by_api on keys (api_id, key_id) include (enabled, deleted_at) where api_id is not null;
+create index apis_by_workspace on apis (workspace_id, api_id) where deleted_at is null;
+create index roles_by_workspace on roles (workspace_id, role_id) include (name) where deleted_at is null;
+create index permissions_by_workspace on permissions (workspace_id, permission_id) include (slug);
+create index overrides_by_namespace on rate_limit_overrides (workspace_id, namespace, override_id);
 create index audit_events_by_workspace on audit_events (workspace_id, position) include (type, at);
 create index audit_events_by_resource on audit_events (resource_id, position);
 create unique index audit_events_in_order on audit_events (position);
 
+-- The tags of a key or an identity in an hour, whose number is limited. With a condition that PostgreSQL cannot derive from
+-- the equality of a tag: without statistics it would read the hours of one tag by this index, and so the other tags.
+create index verification_counts_tags on verification_counts (resource_id, hour) where length(tag) > 0;
+
 -- An externalId can be used again once its identity is deleted.
 create unique index identities_by_external_id on identities (workspace_id, external_id) where deleted_at is null;
 
+-- The few keys of an API that may call this service.
+create index keys_with_scopes on keys (api_id) where api_id is not null and scopes <> '{}' and deleted_at is null;
+
+-- Who has a permission. Without a list of pending entries, which each search would read as a whole.
+create index keys_by_permission on keys using gin (permissions_of_workspace(workspace_id, permissions))
+  with (fastupdate = off) where permissions <> '{}' and deleted_at is null;
+create index roles_by_permission on roles using gin (permissions_of_workspace(workspace_id, permissions))
+  with (fastupdate = off) where permissions <> '{}' and deleted_at is null;
+
+create unique index roles_by_name on roles (workspace_id, name) where deleted_at is null;
+create unique index permissions_by_slug on permissions (workspace_id, slug);
+create unique index overrides_by_identifier on rate_limit_overrides (workspace_id, namespace, identifier);
+
 -- Rows to remove, the oldest first.
+create index apis_with_keys on apis (deleted_at) where deleted_at is not null and keys_deleted_at is null;
+create index apis_deleted on apis (keys_deleted_at) where keys_deleted_at is not null;
+create index roles_deleted on roles (deleted_at) where deleted_at is not null;
 create index identities_deleted on identities (deleted_at) where deleted_at is not null;
 create index keys_deleted on keys (deleted_at) where deleted_at is not null;
 create index audit_events_by_time on audit_events (at);
+create index verification_counts_by_hour on verification_counts (hour);
 create index idempotency_records_by_expiry on idempotency_records (expires_at);
 
 -- Initial rows ---------------------------------------------------------------------------------------------------------
