@@ -42,6 +42,16 @@ export const catalogue: Record<ApiErrorCode, CatalogueEntry> = {
   [ErrorCode.DATA_KEY_NOT_FOUND]: { status: 404, grpc: Code.NotFound },
   [ErrorCode.DATA_WORKSPACE_NOT_FOUND]: { status: 404, grpc: Code.NotFound },
   [ErrorCode.DATA_IDENTITY_ALREADY_EXISTS]: { status: 409, grpc: Code.AlreadyExists },
+  [ErrorCode.DATA_API_NOT_FOUND]: { status: 404, grpc: Code.NotFound },
+  [ErrorCode.DATA_ROLE_NOT_FOUND]: { status: 404, grpc: Code.NotFound },
+  [ErrorCode.DATA_ROLE_ALREADY_EXISTS]: { status: 409, grpc: Code.AlreadyExists },
+  [ErrorCode.DATA_PERMISSION_NOT_FOUND]: { status: 404, grpc: Code.NotFound },
+  [ErrorCode.DATA_PERMISSION_ALREADY_EXISTS]: { status: 409, grpc: Code.AlreadyExists },
+  [ErrorCode.DATA_PERMISSION_IN_USE]: {
+    status: 409,
+    grpc: Code.FailedPrecondition,
+  },
+  [ErrorCode.DATA_OVERRIDE_NOT_FOUND]: { status: 404, grpc: Code.NotFound },
   [ErrorCode.DATA_IDEMPOTENCY_CONFLICT]: {
     status: 409,
     // Not ABORTED: clients retry on ABORTED, and a retry cannot succeed.
@@ -118,6 +128,8 @@ export interface FieldError {
 export interface ApiErrorOptions {
   /** The invalid fields of the request. */
   readonly fields?: readonly FieldError[];
+  /** Whether there are more than these. */
+  readonly hasMoreFields?: boolean;
   /** The HTTP methods that the path supports. */
   readonly allow?: readonly string[];
   /** The encodings that the service accepts. */
@@ -228,6 +240,16 @@ const quotaDetails: Readonly<Record<"keys" | "identities" | "bytes", (max: numbe
 export const quotaExceeded = (quota: keyof typeof quotaDetails, max: number) =>
   new ApiError(ErrorCode.LIMITS_QUOTA_EXCEEDED, quotaDetails[quota](max));
 
+const overrideDetails: Readonly<Record<"overrides" | "patterns", (max: number) => string>> = {
+  overrides: (max) =>
+    `This namespace has reached the maximum of ${max} overrides. Delete overrides that are no longer needed, or replace several of them by one with \`*\`.`,
+  patterns: (max) =>
+    `This namespace has reached the maximum of ${max} overrides with \`*\`. Delete some that are no longer needed, or set overrides without \`*\`.`,
+};
+
+export const tooManyOverrides = (which: keyof typeof overrideDetails, max: number) =>
+  new ApiError(ErrorCode.LIMITS_QUOTA_EXCEEDED, overrideDetails[which](max));
+
 export const identityNotFound = () =>
   new ApiError(
     ErrorCode.DATA_IDENTITY_NOT_FOUND,
@@ -239,6 +261,48 @@ export const keyNotFound = () =>
 
 export const workspaceNotFound = () =>
   new ApiError(ErrorCode.DATA_WORKSPACE_NOT_FOUND, "The requested workspace could not be found.");
+
+export const apiNotFound = () =>
+  new ApiError(ErrorCode.DATA_API_NOT_FOUND, "The API of `apiId` could not be found in this workspace.");
+
+export const apiExceedsCaller = () =>
+  new ApiError(
+    ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS,
+    "A key can delete only an API whose keys have no other scopes than its own, and this API has keys with other scopes, or more than 100 keys with scopes. Use a key that has these scopes; for more than 100 such keys, one with `*`.",
+  );
+
+export const apiOfCaller = () =>
+  new ApiError(
+    ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS,
+    "A key cannot delete the API that it belongs to. Use a key of another API, or of none.",
+  );
+
+export const roleNotFound = (role: string) =>
+  new ApiError(ErrorCode.DATA_ROLE_NOT_FOUND, `The role \`${truncate(role)}\` could not be found in this workspace.`);
+
+export const roleAlreadyExists = () =>
+  new ApiError(ErrorCode.DATA_ROLE_ALREADY_EXISTS, "A role with this name already exists in this workspace.");
+
+export const permissionNotFound = () =>
+  new ApiError(
+    ErrorCode.DATA_PERMISSION_NOT_FOUND,
+    "The requested permission could not be found in the catalogue of this workspace.",
+  );
+
+export const permissionAlreadyExists = () =>
+  new ApiError(
+    ErrorCode.DATA_PERMISSION_ALREADY_EXISTS,
+    "The catalogue of this workspace already contains a permission with this slug.",
+  );
+
+export const permissionInUse = () =>
+  new ApiError(
+    ErrorCode.DATA_PERMISSION_IN_USE,
+    "A key or a role still has this permission. Remove it there first, with removePermissions and setRolePermissions.",
+  );
+
+export const overrideNotFound = () =>
+  new ApiError(ErrorCode.DATA_OVERRIDE_NOT_FOUND, "The namespace has no override for this identifier.");
 
 export const identityAlreadyExists = () =>
   new ApiError(
@@ -258,16 +322,28 @@ const maxFieldErrors = 10;
 /** Whether there are more field errors than a response lists. Validation stops then: nobody would see further ones. */
 export const isEnough = (errors: readonly FieldError[]) => errors.length > maxFieldErrors;
 
-export const invalidInput = (all: readonly FieldError[]) => {
+export const invalidInput = (all: readonly FieldError[], hasMoreFields = isEnough(all)) => {
   const fields = all
     .slice(0, maxFieldErrors)
     .map(({ location, message }) => ({ location: truncate(location), message }));
   const sentences = fields.map(({ location, message }) => `${location} ${message}`);
-  if (isEnough(all)) sentences.push("and more than these ten");
+  if (hasMoreFields) sentences.push("and more than these ten");
   return new ApiError(ErrorCode.APPLICATION_INVALID_INPUT, `The request is not valid: ${sentences.join("; ")}.`, {
     fields,
+    hasMoreFields,
   });
 };
+
+/** The same error, if it is about fields, with other locations for them. */
+export function withLocations(error: ApiError, relocate: (location: string) => string): ApiError {
+  const { fields, hasMoreFields } = error.options;
+  return fields === undefined
+    ? error
+    : invalidInput(
+        fields.map(({ location, message }) => ({ location: relocate(location), message })),
+        hasMoreFields,
+      );
+}
 
 /**
  * An empty name, which JSON allows, is shown as two quotes. A lone surrogate is replaced, because not every protocol
@@ -339,6 +415,12 @@ export const serviceShuttingDown = () =>
   new ApiError(
     ErrorCode.APPLICATION_SERVICE_UNAVAILABLE,
     "The service is shutting down. Send the request to another replica.",
+  );
+
+export const tooManyVerifiers = (max: number) =>
+  new ApiError(
+    ErrorCode.APPLICATION_SERVICE_UNAVAILABLE,
+    `This replica has ${max} verifier streams of the workspace, which is the maximum. Use another replica, or fewer processes with a verifier.`,
   );
 
 export const unexpectedError = (cause: unknown) =>

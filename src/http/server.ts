@@ -14,8 +14,8 @@ import { connectPlugin } from "./connect/plugin.js";
 import { watchConnections } from "./connections.js";
 import { type DrainTimes, drainOnClose } from "./drain.js";
 import { assertInternals } from "./internals.js";
-import { parseBody } from "./json/body.js";
-import { errorBody, errorHeaders, jsonHeaders, successBody, successMembers } from "./json/envelope.js";
+import { locateInBody, parseBody } from "./json/body.js";
+import { errorBody, errorHeaders, errorMediaType, jsonHeaders, successBody, successMembers } from "./json/envelope.js";
 import { type Route, routesOf } from "./json/routes.js";
 import { createHttpServer } from "./listener.js";
 import { pages } from "./pages/index.js";
@@ -89,7 +89,11 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
     const apiError = toHttpError(error);
     const { call } = request;
     call.error = apiError;
-    reply.code(catalogue[apiError.code].status).headers(jsonHeaders).headers(errorHeaders(apiError));
+    const mediaType = errorMediaType(apiError.code, call.procedure?.method);
+    reply
+      .code(catalogue[apiError.code].status)
+      .headers({ ...jsonHeaders, "content-type": `${mediaType}; charset=utf-8` })
+      .headers(errorHeaders(apiError));
     send(request, reply, errorBody(apiError, call.requestId, docsBase()));
   }
 
@@ -150,7 +154,7 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
   await server.register(connectPlugin(procedures, errorHeaders, send));
   return server;
 
-  function addRoute({ procedure, httpMethod, path, read, write }: Route): void {
+  function addRoute({ procedure, httpMethod, path, body, read, write }: Route): void {
     server.route({
       method: httpMethod,
       url: path,
@@ -161,9 +165,11 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
       },
       handler: (request, reply) =>
         chain(
-          performCall(request.call, () => read(httpMethod === "GET" ? request.query : parseBody(request))),
+          performCall(request.call, () => read(body === undefined ? request.query : parseBody(request, body))),
           (response) => sendSuccess(request, reply, write(response)),
         ),
+      errorHandler: (error, request, reply) =>
+        sendError(body === undefined ? error : locateInBody(toHttpError(error), body), request, reply),
     });
   }
 }

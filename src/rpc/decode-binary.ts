@@ -5,15 +5,18 @@ import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { ListValueSchema, StructSchema } from "@bufbuild/protobuf/wkt";
 import { type FieldError, invalidInput } from "../errors.js";
 import {
+  isWellKnown,
   maxDepth,
   maxFieldBytes,
   maxItemsOf,
   maxMembers,
+  maxValues,
   smallBodyBytes,
   tooDeep,
   tooLarge,
   tooManyItems,
   tooManyMembers,
+  tooManyValues,
 } from "./message-limits.js";
 
 /** Decodes a protobuf request. Throws `invalid_input` if it is malformed or exceeds the limits of a request. */
@@ -28,41 +31,60 @@ export function readBinary(schema: DescMessage, bytes: Uint8Array): Message {
   throw invalidInput([excess]);
 }
 
+/** A member of a JSON object takes four records, an item of a list two, any other value one. */
+const maxRecords = 2 * maxValues;
+
 /** Finds the first exceeded limit, in one pass that builds nothing. Throws if the bytes are not protobuf. */
 function findExcess(schema: DescMessage, bytes: Uint8Array): FieldError | undefined {
   const reader = new BinaryReader(bytes);
-  const { fields } = shapeOf(schema);
-  const items = new Map<number, number>();
-  let members = 0;
-  while (reader.pos < bytes.length) {
-    const record = nextRecord(reader, bytes.length);
-    const { field, maxItems, shape } = fields.get(record.number) ?? unknownField;
-    const location = field?.jsonName ?? "body";
-    if (field?.fieldKind === "list" && maxItems !== undefined) {
-      const count = (items.get(record.number) ?? 0) + 1;
-      if (count > maxItems) return { location, message: tooManyItems(maxItems) };
-      items.set(record.number, count);
-    } else {
-      members += 1;
-      if (members > maxMembers) return { location: "body", message: tooManyMembers };
+  let records = 0;
+
+  /** @param path the location of the message, with a final dot; empty for the request itself */
+  function scanMessage(end: number, { fields }: Shape, path: string): FieldError | undefined {
+    const items = new Map<number, number>();
+    let members = 0;
+    while (reader.pos < end) {
+      const record = nextRecord(reader, end);
+      const { field, maxItems, shape } = fields.get(record.number) ?? unknownField;
+      const isItem = field?.fieldKind === "list" && maxItems !== undefined;
+      const index = isItem ? (items.get(record.number) ?? 0) : undefined;
+      if (index === undefined) {
+        members += 1;
+        if (members > maxMembers) return { location: path.slice(0, -1) || "body", message: tooManyMembers };
+      } else {
+        if (index === maxItems) return { location: path + field?.jsonName, message: tooManyItems(maxItems) };
+        items.set(record.number, index + 1);
+      }
+      const excess = record.isNested && shape && scanField(record.end, shape, path + field?.jsonName, index);
+      if (excess) return excess;
+      records += 1;
+      if (records > maxRecords) return { location: "body", message: tooManyValues };
+      reader.pos = record.end;
     }
-    const message = record.isNested && shape && findExcessWithin(reader, record.end, shape);
-    if (message) return { location, message };
-    reader.pos = record.end;
+    return undefined;
   }
-  return undefined;
+
+  function scanField(end: number, shape: Shape, name: string, index: number | undefined): FieldError | undefined {
+    const location = index === undefined || !shape.isMessage ? name : `${name}[${index}]`;
+    if (shape.isMessage) return scanMessage(end, shape, `${location}.`);
+    const { count, excess } = scanValue(reader, end, shape);
+    records += count;
+    return excess === undefined ? undefined : { location, message: excess };
+  }
+
+  return scanMessage(bytes.length, shapeOf(schema), "");
 }
 
-/** Finds the limit that a field exceeds. No JSON of `maxFieldBytes` characters has more records than that. */
-function findExcessWithin(reader: BinaryReader, end: number, shape: Shape): string | undefined {
-  let records = 0;
+/** Finds the limit that a single value exceeds. No JSON of `maxFieldBytes` characters has more records than that. */
+function scanValue(reader: BinaryReader, end: number, shape: Shape): { count: number; excess: string | undefined } {
+  let count = 0;
 
   function walk(end: number, { fields, isLevel }: Shape, level: number): string | undefined {
     const levels = isLevel ? level + 1 : level;
     if (levels > maxDepth) return tooDeep;
     while (reader.pos < end) {
-      records += 1;
-      if (records > maxFieldBytes) return tooLarge;
+      count += 1;
+      if (count > maxFieldBytes) return tooLarge;
       const record = nextRecord(reader, end);
       const inner = record.isNested ? fields.get(record.number)?.shape : undefined;
       const excess = inner && walk(record.end, inner, levels);
@@ -72,7 +94,8 @@ function findExcessWithin(reader: BinaryReader, end: number, shape: Shape): stri
     return undefined;
   }
 
-  return walk(end, shape, 0);
+  const excess = walk(end, shape, 0);
+  return { count, excess };
 }
 
 /** Reads the tag of the next record. The reader is then at its content; setting `pos` to `end` skips it. */
@@ -93,6 +116,8 @@ function nextRecord(reader: BinaryReader, limit: number): { number: number; isNe
 
 /** The part of a descriptor that the scan needs: which records are messages, and how many are allowed. */
 interface Shape {
+  /** Whether it is a message of the API, not a single value. */
+  readonly isMessage: boolean;
   /** Whether it counts as one level of JSON nesting: an object or a list. */
   readonly isLevel: boolean;
   readonly fields: ReadonlyMap<number, Child>;
@@ -106,22 +131,22 @@ interface Child {
 
 const unknownField: Child = {};
 
-const shapes = new Map<string, Shape>();
+const shapes = new WeakMap<DescMessage, Shape>();
 
 /** A Struct contains itself, so its shape is registered before its fields are computed. */
 function shapeOf(schema: DescMessage): Shape {
-  const cached = shapes.get(schema.typeName);
+  const cached = shapes.get(schema);
   if (cached !== undefined) return cached;
   const fields = new Map<number, Child>();
   const isLevel = schema.typeName === StructSchema.typeName || schema.typeName === ListValueSchema.typeName;
-  const shape = { isLevel, fields };
-  shapes.set(schema.typeName, shape);
-  const isRequest = schema.file.proto.package.startsWith("latchkey.");
+  const shape = { isMessage: !isWellKnown(schema), isLevel, fields };
+  shapes.set(schema, shape);
   for (const field of schema.fields) {
     const inner = field.message && shapeOf(field.message);
-    const maxItems = isRequest ? maxItemsOf(field) : undefined;
+    const maxItems = shape.isMessage ? maxItemsOf(field) : undefined;
     // A map entry is a message with the key as field 1 and the value as field 2.
-    const entry = field.fieldKind === "map" && { isLevel: false, fields: new Map([[2, { shape: inner }]]) };
+    const content = new Map([[2, { shape: inner }]]);
+    const entry = field.fieldKind === "map" && { isMessage: false, isLevel: false, fields: content };
     fields.set(field.number, { field, maxItems, shape: entry || inner });
   }
   return shape;

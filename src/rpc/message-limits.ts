@@ -1,19 +1,27 @@
-import { type DescField, getOption, isFieldSet, ScalarType } from "@bufbuild/protobuf";
+import { type DescField, type DescMessage, getOption, isFieldSet, ScalarType } from "@bufbuild/protobuf";
 import { field as fieldRules, RepeatedRulesSchema, StringRulesSchema } from "../../gen/buf/validate/validate_pb.js";
 import { updateMaskOf } from "../call/update-mask.js";
 
 // These limits bound the cost of decoding a request. The limit of its bytes does not: 128 KiB can contain 65,000
 // values, for which libraries create objects, errors and stacks. A body is therefore scanned before anything is built
-// from it.
+// from it. The scan follows the schema: a field is either a message or a list of messages, in which the limits apply to
+// each field again, or it is a single value, such as a text, a list of texts, or any JSON object.
 
-/** The maximum size of a field as JSON. Lists return up to 100 of them, and clients must be able to read those. */
+/** The maximum size of a single value as JSON. Responses list up to 100 of them, which clients must be able to read. */
 export const maxFieldBytes = 16 * 1024;
 
 /** All protocols and all JSON parsers support 32 levels. Beyond that, protobuf decoders differ. */
 export const maxDepth = 32;
 
-/** The maximum number of members of a request, without list items. No valid request has that many. */
+/** The maximum number of members of a message, without list items. No valid request has a message with that many. */
 export const maxMembers = 100;
+
+/**
+ * The maximum number of values of a request, in all its messages, lists and objects together: one for eight bytes of
+ * the largest request. A field with its name, or an item such as a permission, takes more bytes than that. Only the
+ * values of `meta` can take fewer, and one `meta` of the maximum size has fewer than 11,000.
+ */
+export const maxValues = 16 * 1024;
 
 /** A body up to this length is not scanned: it cannot cause enough work. Most bodies are smaller. */
 export const smallBodyBytes = 1024;
@@ -21,10 +29,21 @@ export const smallBodyBytes = 1024;
 export const tooDeep = `must not nest deeper than ${maxDepth} levels`;
 export const tooLarge = `must not be larger than ${maxFieldBytes / 1024} KiB as JSON`;
 export const tooManyMembers = `must not have more than ${maxMembers} members`;
+export const tooManyValues = `must not have more than ${maxValues} values`;
 
 /** The texts of protovalidate, which reports the same errors for smaller values. */
 export const tooManyItems = (max: number) => `must contain no more than ${max} item(s)`;
 export const tooLong = (max: number) => `must be at most ${max} characters`;
+
+/** Whether a message is a single value, such as a Struct or a Timestamp. */
+export function isWellKnown({ typeName }: DescMessage): boolean {
+  return typeName.startsWith("google.protobuf.");
+}
+
+/** The message of a field that is a message or a list of messages; undefined if the field is a single value. */
+export function nestedMessageOf({ fieldKind, message }: DescField): DescMessage | undefined {
+  return fieldKind === "map" || message === undefined || isWellKnown(message) ? undefined : message;
+}
 
 /** The maximum number of items of a list, or of paths of an update mask. Undefined if the field is neither. */
 export function maxItemsOf(field: DescField): number | undefined {

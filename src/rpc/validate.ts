@@ -2,17 +2,19 @@ import type { DescField, DescMessage, JsonObject, JsonValue, Message } from "@bu
 import type { Path } from "@bufbuild/protobuf/reflect";
 import { type FieldMask, FieldMaskSchema, StructSchema, type Timestamp, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { createValidator } from "@bufbuild/protovalidate";
-import { type FieldError, invalidInput } from "../errors.js";
+import { type FieldError, invalidInput, isEnough } from "../errors.js";
 import {
   maxDepth,
   maxFieldBytes,
   maxItemsOf,
   maxLengthOf,
+  nestedMessageOf,
   tooDeep,
   tooLarge,
   tooLong,
   tooManyItems,
 } from "./message-limits.js";
+import { matchesRule } from "./rule-pattern.js";
 
 /** Validates requests by their schema. Throws `invalid_input`, which names the invalid fields. */
 export interface Validate {
@@ -31,8 +33,8 @@ export interface Validate {
  * long or makes them fail. The schemas are compiled here, so that no call pays for it.
  */
 export function createValidate(schemas: readonly DescMessage[]): Validate {
-  const validator = createValidator();
-  const compiled = new Map(schemas.map((schema) => [schema, schema.fields.map(checkOf)]));
+  const validator = createValidator({ regexMatch: matchesRule });
+  const compiled = new Map(schemas.map((schema) => [schema, schema.fields.flatMap(checkOf)]));
   for (const schema of schemas) validator.validate(schema, { $typeName: schema.typeName } as Message);
 
   function checksOf(schema: DescMessage) {
@@ -44,7 +46,7 @@ export function createValidate(schemas: readonly DescMessage[]): Validate {
   return {
     form(schema, message) {
       const errors: FieldError[] = [];
-      for (const check of checksOf(schema)) check(message, errors);
+      for (const check of checksOf(schema)) check(message, "", errors);
       if (errors.length > 0) throw invalidInput(errors);
     },
     rules(schema, message) {
@@ -56,46 +58,53 @@ export function createValidate(schemas: readonly DescMessage[]): Validate {
   function findViolations(schema: DescMessage, message: Message): FieldError[] {
     const result = validator.validate(schema, message);
     if (result.kind === "error") throw result.error;
-    return (result.violations ?? []).map(({ field, message }) => ({
-      location: locationOf(field),
-      message: field.at(-1)?.kind === "oneof" ? "must have exactly one field set" : message,
-    }));
+    const errors: FieldError[] = [];
+    for (const { field, message } of result.violations ?? []) {
+      if (isEnough(errors)) break;
+      const isOneof = field.at(-1)?.kind === "oneof";
+      errors.push({ location: locationOf(field), message: isOneof ? "must have exactly one field set" : message });
+    }
+    return errors;
   }
 }
 
-/** Appends the errors of a message. */
-type Check = (message: Message, errors: FieldError[]) => void;
+/** Appends the errors of one field of a message. Their locations begin with the prefix, such as `credits.`. */
+type Check = (message: Message, prefix: string, errors: FieldError[]) => void;
 
-/** Compiles the check of one field. */
-function checkOf(field: DescField): Check {
-  const location = field.jsonName;
+/** Compiles the check of one field; none if every value of the field is acceptable. */
+function checkOf(field: DescField): Check[] {
+  const { jsonName } = field;
   const read = readerOf(field);
   const problemOf = problemFinderOf(field);
+  const nested = nestedMessageOf(field)?.fields.flatMap(checkOf) ?? [];
   const maxItems = field.fieldKind === "list" ? maxItemsOf(field) : undefined;
+  if (problemOf === undefined && nested.length === 0 && maxItems === undefined) return [];
 
-  const checkValue = (value: unknown, index: number | undefined, errors: FieldError[]) => {
-    const problem = problemOf(value as never);
-    if (problem === undefined) return;
-    errors.push({ location: index === undefined ? location : `${location}[${index}]`, message: problem });
+  const checkValue = (value: unknown, prefix: string, index: number | undefined, errors: FieldError[]) => {
+    const problem = problemOf?.(value as never);
+    if (problem === undefined && nested.length === 0) return;
+    const location = prefix + (index === undefined ? jsonName : `${jsonName}[${index}]`);
+    if (problem !== undefined) errors.push({ location, message: problem });
+    for (const check of nested) check(value as Message, `${location}.`, errors);
   };
-  return (message, errors) => {
+  const check: Check = (message, prefix, errors) => {
     const value = read(message);
-    if (value === undefined) return;
-    if (!Array.isArray(value) || maxItems === undefined) checkValue(value, undefined, errors);
-    else if (value.length > maxItems) errors.push({ location, message: tooManyItems(maxItems) });
-    else for (const [index, item] of value.entries()) checkValue(item, index, errors);
+    if (value === undefined || isEnough(errors)) return;
+    if (!Array.isArray(value) || maxItems === undefined) checkValue(value, prefix, undefined, errors);
+    else if (value.length > maxItems) errors.push({ location: prefix + jsonName, message: tooManyItems(maxItems) });
+    else for (const [index, item] of value.entries()) checkValue(item, prefix, index, errors);
   };
+  return [check];
 }
 
 type ProblemOf = (value: never) => string | undefined;
 
-/** Returns the check for a field's value, or for its items if it is a list. */
-function problemFinderOf(field: DescField): ProblemOf {
+/** Returns the check for a field's value, or for its items if it is a list. Undefined if there is nothing to check. */
+function problemFinderOf(field: DescField): ProblemOf | undefined {
   const maxLength = maxLengthOf(field);
   if (maxLength !== undefined) return problemOfText(maxLength);
-  const typeName = field.message?.typeName;
-  if (typeName === FieldMaskSchema.typeName) return problemOfMask(maxItemsOf(field));
-  return (typeName !== undefined && problemFinders[typeName]) || (() => undefined);
+  const typeName = field.message?.typeName ?? "";
+  return typeName === FieldMaskSchema.typeName ? problemOfMask(maxItemsOf(field)) : problemFinders[typeName];
 }
 
 const problemFinders: Readonly<Record<string, ProblemOf>> = {

@@ -12,8 +12,9 @@ import {
 } from "@bufbuild/protobuf";
 import { type FieldError, invalidInput, isEnough, payloadTooLarge, unsupportedCompression } from "../../errors.js";
 import { readBinary } from "../../rpc/decode-binary.js";
-import { maxItemsOf, tooManyItems } from "../../rpc/message-limits.js";
+import { maxItemsOf, nestedMessageOf, tooManyItems } from "../../rpc/message-limits.js";
 import { maxMessageBytes } from "../../rpc/pipeline.js";
+import { shapeOfMessage } from "../json/shape.js";
 import { parseStrictJson } from "../json/strict-json.js";
 
 /** The encoding of a body: bare, or in a gRPC-Web frame. */
@@ -86,40 +87,66 @@ function unframe(frame: Buffer): Buffer {
 }
 
 function readJson(schema: DescMessage, body: Buffer): Message {
-  const json = parseStrictJson(body) as JsonValue;
-  if (typeof json !== "object" || json === null || Array.isArray(json)) throw invalidBody("must be a JSON object");
+  const json = parseStrictJson(body, shapeOfMessage(schema)) as JsonValue;
+  if (!isObject(json)) throw invalidBody("must be a JSON object");
   const message = decodeJson(schema, json);
   if (message !== undefined) return message;
   const errors: FieldError[] = [];
-  for (const [name, value] of Object.entries(json)) {
-    if (!isEnough(errors)) collectFieldErrors(schema, name, value, errors);
-  }
-  throw errors.length > 0 ? invalidInput(errors) : invalidBody("has mutually exclusive fields");
+  collectErrors(schema, json, "", errors);
+  throw invalidInput(errors);
 }
 
 /**
  * Decodes each field, and each list item, by itself. This finds all errors at once and reports them under the names
  * that the caller used. The message states the type of the field. That of the decoder quotes the value, which may be a
  * secret in the wrong field.
+ *
+ * @param json of a message that cannot be decoded
+ * @param path the location of the message; empty for the request itself
  */
-function collectFieldErrors(schema: DescMessage, name: string, value: JsonValue, errors: FieldError[]): void {
+function collectErrors(schema: DescMessage, json: JsonObject, path: string, errors: FieldError[]): void {
+  const countBefore = errors.length;
+  for (const [name, value] of Object.entries(json)) {
+    if (!isEnough(errors)) collectFieldErrors(schema, name, value, path === "" ? name : `${path}.${name}`, errors);
+  }
+  if (errors.length === countBefore)
+    errors.push({ location: path || "body", message: "has mutually exclusive fields" });
+}
+
+function collectFieldErrors(
+  schema: DescMessage,
+  name: string,
+  value: JsonValue,
+  location: string,
+  errors: FieldError[],
+): void {
   const field = schema.fields.find(({ jsonName, name: protoName }) => name === jsonName || name === protoName);
   if (field === undefined) {
-    errors.push({ location: name, message: "is not a known field" });
+    errors.push({ location, message: "is not a known field" });
     return;
   }
   const items = field.fieldKind === "list" && Array.isArray(value) ? value : [];
   const maxItems = maxItemsOf(field) ?? items.length;
   if (items.length > maxItems) {
-    errors.push({ location: name, message: tooManyItems(maxItems) });
+    errors.push({ location, message: tooManyItems(maxItems) });
     return;
   }
-  const itemParts: [string, JsonValue][] = items.map((item, index) => [`${name}[${index}]`, [item]]);
-  for (const [location, part] of itemParts.length > 0 ? itemParts : [[name, value] as const]) {
+  const nested = nestedMessageOf(field);
+  const itemParts = items.map((item, index): Part => [`${location}[${index}]`, item, [item]]);
+  const parts: Part[] = itemParts.length > 0 ? itemParts : [[location, value, value]];
+  for (const [partLocation, part, given] of parts) {
     if (isEnough(errors)) return;
-    if (decodeJson(schema, { [name]: part }) !== undefined) continue;
-    errors.push({ location, message: `cannot be read as ${typeNameOf(field)}` });
+    if (decodeJson(schema, { [name]: given }) !== undefined) continue;
+    if (nested !== undefined && isObject(part)) collectErrors(nested, part, partLocation, errors);
+    else errors.push({ location: partLocation, message: `cannot be read as ${typeNameOf(field)}` });
   }
+}
+
+/** A field or an item: its location, its value, and the field with only this value. */
+type Part = [location: string, value: JsonValue, field: JsonValue];
+
+function isObject(json: JsonValue): json is JsonObject {
+  return typeof json === "object" && json !== null && !Array.isArray(json);
 }
 
 function typeNameOf(field: DescField): string {

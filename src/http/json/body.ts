@@ -1,9 +1,20 @@
 import type { FastifyRequest } from "fastify";
-import { invalidInput, unsupportedCompression } from "../../errors.js";
+import { type ApiError, invalidInput, unsupportedCompression, withLocations } from "../../errors.js";
+import type { Shape } from "./shape.js";
 import { parseStrictJson } from "./strict-json.js";
 
-/** Parses a JSON body. An empty body means `{}`, because the documented listKeys call may send none. */
-export function parseBody(request: FastifyRequest): unknown {
+/** What is known about the body of a route. */
+export interface BodyFormat {
+  readonly shape: Shape;
+  /** The field whose value is the whole body; undefined if the body is the whole message. */
+  readonly fieldName: string | undefined;
+}
+
+/**
+ * Parses a JSON body. An empty body means `{}`, because the documented listKeys call may send none, or `[]` if the body
+ * is a list.
+ */
+export function parseBody(request: FastifyRequest, { shape, fieldName }: BodyFormat): unknown {
   const { headers, query } = request;
   const body = request.body as Buffer | undefined;
   const parameters = Object.keys(query as object);
@@ -15,5 +26,16 @@ export function parseBody(request: FastifyRequest): unknown {
   if ((headers["content-encoding"] ?? "identity").toLowerCase() !== "identity") {
     throw unsupportedCompression("Content-Encoding");
   }
-  return body === undefined || body.length === 0 ? {} : parseStrictJson(body);
+  if (body === undefined || body.length === 0) return shape.items === undefined ? {} : [];
+  return parseStrictJson(body, shape, fieldName);
+}
+
+/**
+ * The same error, with locations in the body that the client sent. If that is the value of one field, the client does
+ * not know the name of the field: `limits[0].limit` is `body[0].limit`.
+ */
+export function locateInBody(error: ApiError, { fieldName }: BodyFormat): ApiError {
+  if (fieldName === undefined) return error;
+  const isField = new RegExp(`^${fieldName}(?=$|[.[])`);
+  return withLocations(error, (location) => location.replace(isField, "body"));
 }

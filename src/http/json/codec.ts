@@ -1,11 +1,20 @@
 // The JSON of the HTTP protocol. Written by hand, because it is not ProtoJSON: times are milliseconds, 64-bit counts
 // are numbers, enum values have no prefix, and every error names its field. Codecs are compiled once, from descriptors.
 // A kind of field that no message has yet fails to compile, at start-up.
-import { create, type DescEnum, type DescField, type DescMessage, type Message, ScalarType } from "@bufbuild/protobuf";
+import {
+  create,
+  type DescEnum,
+  type DescField,
+  type DescMessage,
+  getOption,
+  type Message,
+  ScalarType,
+} from "@bufbuild/protobuf";
 import { StructSchema, type Timestamp, TimestampSchema, timestampFromMs, timestampMs } from "@bufbuild/protobuf/wkt";
-import { updateMaskOf } from "../../call/update-mask.js";
+import { null_if_unset } from "../../../gen/latchkey/v1/json_pb.js";
+import { type UpdateMask, updateMaskOf } from "../../call/update-mask.js";
 import { type FieldError, invalidInput, isEnough } from "../../errors.js";
-import { maxItemsOf, tooManyItems } from "../../rpc/message-limits.js";
+import { maxItemsOf, nestedMessageOf, tooManyItems } from "../../rpc/message-limits.js";
 
 /** Reads a request message from parsed JSON; throws `invalid_input`, which names every invalid field. */
 export type ReadMessage = (json: unknown) => Message;
@@ -21,34 +30,22 @@ class TypeMismatch {
 }
 
 export function compileReader(schema: DescMessage): ReadMessage {
-  // HTTP has no update mask: the fields that are present form the mask, and `null` clears a field.
-  const mask = updateMaskOf(schema);
-  const readable = schema.fields.filter((field) => field !== mask?.field);
-  const fields = new Map(readable.map((field) => [field.jsonName, { field, read: fieldReaderOf(field) }]));
-  const knownNames = [...fields.keys()].join(", ");
-
+  const read = objectReaderOf(schema);
   return (json) => {
     if (!isObject(json)) throw invalidInput([{ location: "body", message: "must be a JSON object" }]);
     const errors: FieldError[] = [];
-    const members: Record<string, unknown> = {};
-    const changed: string[] = [];
-    for (const name of Object.keys(json)) {
-      if (isEnough(errors)) break;
-      const given = json[name];
-      const known = fields.get(name);
-      if (known !== undefined && mask?.changeable.has(known.field.name)) changed.push(known.field.name);
-      if (known === undefined) {
-        errors.push({
-          location: name,
-          message: knownNames ? `is not a known field; the known fields are ${knownNames}` : "is not a known field",
-        });
-      } else if (given !== null) {
-        setMember(members, known.field, known.read(given, errors), errors);
-      }
-    }
-    if (errors.length > 0) throw invalidInput(errors);
-    if (mask !== undefined) members[mask.field.localName] = { paths: changed };
-    return create(schema, members);
+    const message = read(json, "", errors);
+    if (message === undefined) throw invalidInput(errors);
+    return message;
+  };
+}
+
+/** Reads a request message from the value of one field, which is the whole body. */
+export function compileFieldReader({ parent, jsonName }: DescField): ReadMessage {
+  const read = compileReader(parent);
+  return (json) => {
+    if (json === null) throw invalidInput([{ location: "body", message: "must not be null" }]);
+    return read({ [jsonName]: json });
   };
 }
 
@@ -67,57 +64,122 @@ export function compileQueryReader(schema: DescMessage): ReadMessage {
   };
 }
 
+/** Fields that are not set are left out, except those with the option `null_if_unset`. */
 export function compileWriter(schema: DescMessage): WriteMessage {
   const fields = schema.fields.map((field) => {
     if (field.oneof !== undefined) throw new Error(`${field}: a response cannot have a oneof`);
     const write = writerOf(field);
-    return [field.jsonName, field.localName, field.fieldKind === "list" ? listWriter(write) : write] as const;
+    const unset = getOption(field, null_if_unset) ? null : undefined;
+    return [field.jsonName, field.localName, field.fieldKind === "list" ? listWriter(write) : write, unset] as const;
   });
 
   return (message) => {
     const members = message as unknown as Record<string, unknown>;
     const json: Record<string, unknown> = {};
-    for (const [jsonName, localName, write] of fields) {
+    for (const [jsonName, localName, write, unset] of fields) {
       const value = members[localName];
       if (value !== undefined) json[jsonName] = write(value);
+      else if (unset === null) json[jsonName] = null;
     }
     return json;
   };
 }
 
-/** Reads a whole field, and adds its errors, if any. */
-type ReadField = (given: unknown, errors: FieldError[]) => unknown;
+type JsonObject = Readonly<Record<string, unknown>>;
+
+/** Reads a message, and adds the errors of its members. Their locations begin with the prefix, such as `credits.`. */
+type ReadObject = (json: JsonObject, prefix: string, errors: FieldError[]) => Message | undefined;
+
+function objectReaderOf(schema: DescMessage): ReadObject {
+  // HTTP has no update mask: the members that are present form the mask, and `null` clears a field.
+  const mask = updateMaskOf(schema);
+  const readable = schema.fields.filter((field) => field !== mask?.field);
+  const fields = new Map(readable.map((field) => [field.jsonName, { field, read: fieldReaderOf(field) }]));
+  const knownNames = [...fields.keys()].join(", ");
+
+  return (json, prefix, errors) => {
+    const members: Record<string, unknown> = {};
+    for (const name of Object.keys(json)) {
+      if (isEnough(errors)) break;
+      const given = json[name];
+      const location = prefix + name;
+      const known = fields.get(name);
+      if (known === undefined) {
+        errors.push({
+          location,
+          message: knownNames ? `is not a known field; the known fields are ${knownNames}` : "is not a known field",
+        });
+      } else if (given !== null) {
+        setMember(members, known.field, known.read(given, location, errors), location, errors);
+      }
+    }
+    if (errors.length > 0) return undefined;
+    if (mask !== undefined) members[mask.field.localName] = { paths: changedPaths(json, readable, mask) };
+    return create(schema, members);
+  };
+}
+
+/** The paths of an update. If the members of a field can be changed one by one, each of them has its own path. */
+function changedPaths(json: JsonObject, fields: readonly DescField[], { changeable, members }: UpdateMask): string[] {
+  const paths = fields.flatMap(({ name, jsonName }) => {
+    const given = json[jsonName];
+    if (given === undefined) return [];
+    const inner = given === null ? undefined : members.get(name);
+    return inner === undefined
+      ? name
+      : inner.filter((member) => Object.hasOwn(given as object, member.jsonName)).map((each) => `${name}.${each.name}`);
+  });
+  return paths.filter((path) => changeable.has(path));
+}
+
+/** Reads a field or an item of a list, and adds its errors, if any. */
+type ReadField = (given: unknown, location: string, errors: FieldError[]) => unknown;
 
 function fieldReaderOf(field: DescField): ReadField {
-  const { jsonName } = field;
-  const read = readerOf(field);
-  if (field.fieldKind !== "list") return (given, errors) => readValue(jsonName, read, given, errors);
+  const nested = nestedMessageOf(field);
+  const read = nested ? nestedReader(objectReaderOf(nested)) : valueReader(readerOf(field));
+  if (field.fieldKind !== "list") return read;
   const maxItems = maxItemsOf(field) ?? Number.POSITIVE_INFINITY;
-  return (given, errors) => {
+  return (given, location, errors) => {
     if (Array.isArray(given) && given.length <= maxItems) {
-      return given.map((item, index) => readValue(`${jsonName}[${index}]`, read, item, errors));
+      return given.map((item, index) => read(item, `${location}[${index}]`, errors));
     }
-    errors.push({ location: jsonName, message: Array.isArray(given) ? tooManyItems(maxItems) : "must be an array" });
+    errors.push({ location, message: Array.isArray(given) ? tooManyItems(maxItems) : "must be an array" });
     return undefined;
   };
 }
 
-function readValue(location: string, read: ReadValue, given: unknown, errors: FieldError[]): unknown {
-  const value = read(given);
-  if (!(value instanceof TypeMismatch)) return value;
-  errors.push({ location, message: `must be ${value.expected}` });
-  return undefined;
+function nestedReader(read: ReadObject): ReadField {
+  return (given, location, errors) => {
+    if (isObject(given)) return read(given, `${location}.`, errors);
+    errors.push({ location, message: "must be a JSON object" });
+    return undefined;
+  };
 }
 
-function setMember(members: Record<string, unknown>, field: DescField, value: unknown, errors: FieldError[]): void {
-  const { oneof, localName, jsonName } = field;
+function valueReader(read: ReadValue): ReadField {
+  return (given, location, errors) => {
+    const value = read(given);
+    if (!(value instanceof TypeMismatch)) return value;
+    errors.push({ location, message: `must be ${value.expected}` });
+    return undefined;
+  };
+}
+
+function setMember(
+  members: Record<string, unknown>,
+  { oneof, localName }: DescField,
+  value: unknown,
+  location: string,
+  errors: FieldError[],
+): void {
   if (oneof === undefined) {
     members[localName] = value;
   } else if (members[oneof.localName] === undefined) {
     members[oneof.localName] = { case: localName, value };
   } else {
     const names = oneof.fields.map((member) => member.jsonName).join(", ");
-    errors.push({ location: jsonName, message: `conflicts with another field: set only one of ${names}` });
+    errors.push({ location, message: `conflicts with another field: set only one of ${names}` });
   }
 }
 
@@ -178,6 +240,6 @@ function listWriter(write: WriteValue): WriteValue {
   return (values: unknown[]) => values.map(write);
 }
 
-function isObject(json: unknown): json is Record<string, unknown> {
+function isObject(json: unknown): json is JsonObject {
   return typeof json === "object" && json !== null && !Array.isArray(json);
 }

@@ -4,14 +4,18 @@ import type { HttpRule } from "../../../gen/google/api/http_pb.js";
 import { PaginationSchema } from "../../../gen/latchkey/v1/pagination_pb.js";
 import { memoizeEncoding } from "../../rpc/memoize-encoding.js";
 import type { Procedure } from "../../rpc/pipeline.js";
-import { compileQueryReader, compileReader, compileWriter, type ReadMessage } from "./codec.js";
+import type { BodyFormat } from "./body.js";
+import { compileFieldReader, compileQueryReader, compileReader, compileWriter, type ReadMessage } from "./codec.js";
 import { successMembers } from "./envelope.js";
+import { shapeOfField, shapeOfMessage } from "./shape.js";
 
 /** One HTTP binding of an RPC, from its google.api.http annotation. */
 export interface Route {
   readonly procedure: Procedure;
   readonly httpMethod: "GET" | "POST";
   readonly path: string;
+  /** Undefined for GET, which has no body. */
+  readonly body: BodyFormat | undefined;
   /** Reads the request message from the parsed body or, for GET, from the query. */
   readonly read: ReadMessage;
   /** Encodes a response message as the members of the envelope: `data` and, for lists, `pagination`. */
@@ -31,19 +35,27 @@ export function routesOf(procedures: readonly Procedure[]): Route[] {
 function createRoute(procedure: Procedure, rule: HttpRule): Route {
   const { method } = procedure;
   const { case: verb, value: path } = rule.pattern;
+  const write = writerOf(method, rule);
   if (verb === "get" && rule.body === "") {
-    return {
-      procedure,
-      httpMethod: "GET",
-      path,
-      read: compileQueryReader(method.input),
-      write: writerOf(method, rule),
-    };
+    return { procedure, httpMethod: "GET", path, body: undefined, read: compileQueryReader(method.input), write };
   }
-  if (verb === "post" && rule.body === "*") {
-    return { procedure, httpMethod: "POST", path, read: compileReader(method.input), write: writerOf(method, rule) };
+  if (verb === "post" && rule.body !== "") {
+    return { procedure, httpMethod: "POST", path, ...bodyOf(method.input, rule.body), write };
   }
-  throw new Error(`${method}: the gateway supports \`get\` without a body and \`post\` with \`body: "*"\``);
+  throw new Error(`${method}: the gateway supports \`get\` without a body and \`post\` with a body`);
+}
+
+/** The body is the whole message (`*`), or the value of its only field. Further fields could not be sent. */
+function bodyOf(input: DescMessage, name: string): Pick<Route, "body" | "read"> {
+  if (name === "*") {
+    return { body: { shape: shapeOfMessage(input), fieldName: undefined }, read: compileReader(input) };
+  }
+  const [field, ...others] = input.fields;
+  const shape = field?.name === name && others.length === 0 ? shapeOfField(field) : undefined;
+  if (field === undefined || shape === undefined) {
+    throw new Error(`${input}: \`body: "${name}"\` must name its only field, a message or a list of messages`);
+  }
+  return { body: { shape, fieldName: field.jsonName }, read: compileFieldReader(field) };
 }
 
 /** `response_body` names the field that becomes `data`. A field of type Pagination becomes `pagination`. */

@@ -7,24 +7,31 @@ import {
   maxDepth,
   maxFieldBytes,
   maxMembers,
+  maxValues,
   smallBodyBytes,
   tooDeep,
   tooLarge,
+  tooManyItems,
   tooManyMembers,
+  tooManyValues,
 } from "../../rpc/message-limits.js";
+import type { Shape } from "./shape.js";
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
 /**
  * Parses the JSON of a body. Throws `invalid_input` if it is not UTF-8, is not JSON, exceeds the limits of a request,
  * has a duplicate member, or has, nested in a field, a number that would be returned as another one.
+ *
+ * @param shape of the body
+ * @param fieldName the field whose value is the whole body; undefined if the body is the whole message
  */
-export function parseStrictJson(body: Buffer): unknown {
+export function parseStrictJson(body: Buffer, shape: Shape, fieldName?: string): unknown {
   const text = decode(body);
   const isSmall = text.length <= smallBodyBytes;
-  if (!isSmall) refuse(findProblem(text));
+  if (!isSmall) refuse(findProblem(text, shape, fieldName));
   const json = parse(text);
-  if (isSmall && !needsNoScan(text, json)) refuse(findProblem(text));
+  if (isSmall && !needsNoScan(text, json, shape)) refuse(findProblem(text, shape, fieldName));
   return json;
 }
 
@@ -60,59 +67,118 @@ function reasonOf(error: unknown): string {
 }
 
 /**
- * Whether the body needs no further check. Each member takes a colon. If there are as many colons as parsed members, no
- * member is a duplicate and none is an object with members of its own. The remaining numbers are values of fields that
- * are validated later.
+ * Whether the body needs no further check. Each member takes a colon. If there are as many colons as parsed members of
+ * messages, no member is a duplicate and no value is an object with members of its own. The remaining numbers are
+ * values of fields that are validated later.
  */
-function needsNoScan(text: string, json: unknown): boolean {
-  if (typeof json !== "object" || json === null || Array.isArray(json)) return true; // the codec refuses it
+function needsNoScan(text: string, json: unknown, shape: Shape): boolean {
+  if (!isOfShape(json, shape)) return true; // the codec refuses it
   let colons = 0;
   for (let at = text.indexOf(":"); at !== -1; at = text.indexOf(":", at + 1)) colons += 1;
-  return colons === Object.keys(json).length;
+  return colons === countMembers(json, shape);
 }
+
+/** The number of members of a message, or of a list of messages, and of all messages in it. */
+function countMembers(json: object, { nested, items }: Shape): number {
+  let count = 0;
+  if (items !== undefined) {
+    for (const item of json as unknown[]) count += isOfShape(item, items) ? countMembers(item, items) : 0;
+    return count;
+  }
+  count = Object.keys(json).length;
+  if (nested.size === 0) return count;
+  for (const [name, inner] of nested) {
+    const value = (json as Record<string, unknown>)[name];
+    if (isOfShape(value, inner)) count += countMembers(value, inner);
+  }
+  return count;
+}
+
+function isOfShape(json: unknown, { items }: Shape): json is object {
+  return typeof json === "object" && json !== null && Array.isArray(json) === (items !== undefined);
+}
+
+/** An open message or list of messages. */
+interface Frame {
+  readonly shape: Shape;
+  /** The names of the message's members so far, at most `maxMembers`. */
+  readonly names: string[];
+  /** The current member of the message, or item of the list. */
+  name: string | undefined;
+  index: number;
+}
+
+/** More than the number of characters between a value and the next one: `:`, `,`, `"`, and the ends of messages. */
+const separatorSize = 32;
 
 /**
  * Finds the first duplicate member, number that cannot be represented, or field that is too deep or too large. It does
  * so in one pass that allocates only the names in the open objects. The text need not be JSON: JSON.parse decides that.
  */
-function findProblem(text: string): FieldError | undefined {
-  /** The member names of each open object; undefined for an array. */
+function findProblem(text: string, shape: Shape, fieldName: string | undefined): FieldError | undefined {
+  /** The messages, and the lists of messages, that are open. */
+  const frames: Frame[] = [];
+  /** Within a single value: the member names of each open object; undefined for an array. */
   const open: (Set<string> | undefined)[] = [];
-  let location: string | undefined;
+  /** The shape of the next value. Undefined if it must be a single value. */
+  let expected: Shape | undefined = shape;
   let isName = false;
-  /** A lower bound for the size of the field, as JSON without spaces. */
+  /** A lower bound for the size of the current value, as JSON without spaces. */
   let size = 0;
-  const fieldError = (message: string): FieldError => ({ location: location ?? "body", message });
-  // The error does not quote names inside a field: they are the caller's own data.
-  const contains = (what: string) => fieldError(`${open.length === 1 ? "is" : "has"} ${what}`);
+  let values = 0;
+  const fieldError = (message: string): FieldError => ({ location: locationOf(frames, fieldName), message });
+  /** An error of the innermost open message or list itself. */
+  const frameError = (message: string) => ({ location: locationOf(frames.slice(0, -1), fieldName), message });
   for (let at = 0; at < text.length; at++) {
     const character = text.charCodeAt(at);
     if (character <= space) continue;
     size += 1;
     if (size > maxFieldBytes) return fieldError(tooLarge);
+    if (values > maxValues) return { location: "body", message: tooManyValues };
     if (character === brace || character === bracket) {
+      values += 1;
       isName = character === brace;
-      open.push(isName ? new Set() : undefined);
-      if (open.length > 1 + maxDepth) return fieldError(tooDeep);
+      if (open.length === 0 && expected !== undefined && isName === (expected.items === undefined)) {
+        frames.push({ shape: expected, names: [], name: undefined, index: 0 });
+        expected = expected.items;
+      } else {
+        open.push(isName ? new Set() : undefined);
+        if (open.length > maxDepth) return fieldError(tooDeep);
+      }
     } else if (character === endBrace || character === endBracket) {
-      open.pop();
+      if (open.length > 0) open.pop();
+      else frames.pop();
     } else if (character === comma) {
-      isName = open.at(-1) !== undefined;
+      values += 1;
+      const frame = open.length === 0 ? frames.at(-1) : undefined;
+      isName = frame === undefined ? open.at(-1) !== undefined : frame.shape.items === undefined;
+      if (frame?.shape.maxItems !== undefined) {
+        frame.index += 1;
+        if (frame.index === frame.shape.maxItems) return frameError(tooManyItems(frame.shape.maxItems));
+        expected = frame.shape.items;
+        size = -separatorSize;
+      }
     } else if (character === quote) {
       const end = endOfString(text, at);
       const content = text.slice(at + 1, end);
-      const names = open.at(-1);
       // An escape takes up to six characters for one. The two quotes are included.
       size += 1 + (content.includes("\\") ? content.length / 6 : content.length);
-      if (isName && names !== undefined) {
+      if (isName) {
         const name = unescaped(content);
-        if (open.length === 1) {
-          location = name;
-          size = -':,"'.length; // the characters between this member and the next name
-          if (names.size === maxMembers) return { location: "body", message: tooManyMembers };
+        const frame = open.length === 0 ? frames.at(-1) : undefined;
+        if (frame !== undefined) {
+          if (frame.names.length === maxMembers) return frameError(tooManyMembers);
+          frame.name = name;
+          if (frame.names.includes(name)) return fieldError("is given more than once");
+          frame.names.push(name);
+          expected = frame.shape.nested.get(name);
+          size = -separatorSize;
+        } else {
+          const names = open.at(-1);
+          // The error does not quote names inside a value: they are the caller's own data.
+          if (names?.has(name)) return fieldError("has a member that is given more than once");
+          names?.add(name);
         }
-        if (names.has(name)) return contains(open.length === 1 ? "given more than once" : duplicateMember);
-        names.add(name);
       }
       isName = false;
       at = end;
@@ -120,18 +186,28 @@ function findProblem(text: string): FieldError | undefined {
       const number = numberAt(text, at);
       size += number.length - 1;
       if (size > maxFieldBytes) return fieldError(tooLarge);
-      if (isAltered(number)) return contains("a number that cannot be represented exactly: send it as a string");
+      if (isAltered(number)) return fieldError(`${open.length === 0 ? "is" : "has"} ${inexactNumber}`);
       at += number.length - 1;
     }
   }
   return undefined;
 }
 
+/** The path of the current field: `credits.refill` or `limits[0].name`. */
+function locationOf(frames: readonly Frame[], fieldName: string | undefined): string {
+  let location = fieldName;
+  for (const { shape, name, index } of frames) {
+    if (shape.items !== undefined) location = `${location}[${index}]`;
+    else if (name !== undefined) location = location === undefined ? name : `${location}.${name}`;
+  }
+  return location ?? "body";
+}
+
 const [space, quote, comma, minus, zero, nine, bracket, endBracket, brace, endBrace] = [...' ",-09[]{}'].map(
   (character) => character.charCodeAt(0),
 ) as [number, number, number, number, number, number, number, number, number, number];
 
-const duplicateMember = "a member that is given more than once";
+const inexactNumber = "a number that cannot be represented exactly: send it as a string";
 
 /** Returns the content unchanged if its escapes are invalid: JSON.parse refuses these later. */
 function unescaped(content: string): string {

@@ -110,6 +110,7 @@ export const errorDocs: Record<ApiErrorCode, ErrorDoc> = {
       "Clients create keys or identities continually, and nothing deletes those that are no longer needed.",
       "The audit events of many changes count as stored bytes until they are older than `AUDIT_RETENTION_DAYS`.",
       "The quota of the installation (`QUOTA_KEYS`, `QUOTA_IDENTITIES`, `QUOTA_STORED_MB`) is too low for this workspace.",
+      "A namespace of rate limits has the maximum number of overrides, 1,000, or of overrides with `*`, 100.",
     ],
     remedy:
       "Delete keys with keys.deleteKey and identities with identities.deleteIdentity, or ask the operator of the service for a larger quota. A retry without either of these fails again.",
@@ -157,6 +158,66 @@ export const errorDocs: Record<ApiErrorCode, ErrorDoc> = {
     remedy:
       "Use the existing identity (identities.getIdentity accepts the externalId), or choose another externalId. If the client sends an `Idempotency-Key`, a retry returns the first response instead of this error.",
     seeAlso: [ErrorCode.DATA_IDENTITY_NOT_FOUND, ErrorCode.DATA_IDEMPOTENCY_CONFLICT],
+  },
+  [ErrorCode.DATA_API_NOT_FOUND]: {
+    when: "The API does not exist in the caller's workspace.",
+    causes: [
+      "The identifier is mistyped, or the request contains the name of the API instead.",
+      "The API was deleted, and its keys with it.",
+      "The API belongs to another workspace than the calling key.",
+    ],
+    remedy: "Find the right identifier with apis.listApis, or create an API with apis.createApi.",
+    seeAlso: [ErrorCode.DATA_KEY_NOT_FOUND],
+  },
+  [ErrorCode.DATA_ROLE_NOT_FOUND]: {
+    when: "A role does not exist in the caller's workspace. The detail names it.",
+    causes: [
+      "The name or the identifier of the role is mistyped, or its letter case differs.",
+      "The role was deleted.",
+      "The role belongs to another workspace than the calling key.",
+    ],
+    remedy: "Find the right role with permissions.listRoles, or create it with permissions.createRole.",
+    seeAlso: [ErrorCode.DATA_PERMISSION_NOT_FOUND],
+  },
+  [ErrorCode.DATA_ROLE_ALREADY_EXISTS]: {
+    when: "The workspace already has a role with this name.",
+    causes: ["The role was created earlier, perhaps by a request whose response was lost."],
+    remedy:
+      "Use the existing role (permissions.getRole accepts the name), or choose another name. If the client sends an `Idempotency-Key`, a retry returns the first response instead of this error.",
+    seeAlso: [ErrorCode.DATA_ROLE_NOT_FOUND, ErrorCode.DATA_IDEMPOTENCY_CONFLICT],
+  },
+  [ErrorCode.DATA_PERMISSION_NOT_FOUND]: {
+    when: "The catalogue of the caller's workspace does not contain the permission.",
+    causes: [
+      "The identifier or the slug is mistyped, or its letter case differs.",
+      "Keys and roles have the permission, but it was never added to the catalogue.",
+    ],
+    remedy: "Find the right permission with permissions.listPermissions, or add it with permissions.createPermission.",
+    seeAlso: [ErrorCode.DATA_ROLE_NOT_FOUND],
+  },
+  [ErrorCode.DATA_PERMISSION_ALREADY_EXISTS]: {
+    when: "The catalogue of the workspace already contains a permission with this slug.",
+    causes: ["The permission was created earlier, perhaps by a request whose response was lost."],
+    remedy:
+      "Use the existing permission (permissions.getPermission accepts the slug), or choose another slug. If the client sends an `Idempotency-Key`, a retry returns the first response instead of this error.",
+    seeAlso: [ErrorCode.DATA_PERMISSION_NOT_FOUND, ErrorCode.DATA_IDEMPOTENCY_CONFLICT],
+  },
+  [ErrorCode.DATA_PERMISSION_IN_USE]: {
+    when: "A key or a role of the workspace still has the permission, so it cannot be removed from the catalogue.",
+    causes: ["A key has the permission directly.", "A role has the permission."],
+    remedy:
+      "Remove the permission from keys with keys.removePermissions and from roles with permissions.setRolePermissions, then delete it.",
+    seeAlso: [ErrorCode.DATA_PERMISSION_NOT_FOUND],
+  },
+  [ErrorCode.DATA_OVERRIDE_NOT_FOUND]: {
+    when: "The namespace has no override for exactly this identifier.",
+    causes: [
+      "The namespace or the identifier is mistyped, or its letter case differs.",
+      "An override with `*` applies to the identifier. It is found only by its own pattern.",
+      "The override was deleted.",
+    ],
+    remedy: "Find the right override with ratelimit.listOverrides.",
+    seeAlso: [ErrorCode.LIMITS_RATE_LIMITED],
   },
   [ErrorCode.DATA_IDEMPOTENCY_CONFLICT]: {
     when: "The same caller used this Idempotency-Key for another request within the last 24 hours.",

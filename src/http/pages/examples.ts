@@ -2,6 +2,7 @@ import { ErrorCode } from "../../../gen/latchkey/v1/errors_pb.js";
 import {
   type ApiError,
   type ApiErrorCode,
+  apiNotFound,
   deadlineExceeded,
   idempotencyConflict,
   identityAlreadyExists,
@@ -14,9 +15,15 @@ import {
   methodNotAllowed,
   missingCredential,
   missingScope,
+  overrideNotFound,
   payloadTooLarge,
+  permissionAlreadyExists,
+  permissionInUse,
+  permissionNotFound,
   quotaExceeded,
   rateLimited,
+  roleAlreadyExists,
+  roleNotFound,
   routeNotFound,
   serviceUnavailable,
   unexpectedError,
@@ -133,6 +140,68 @@ export const examples: Record<ApiErrorCode, Example> = {
     command: `curl $API/v2/identities.createIdentity \\
   ${bearerKey} ${typeJson} \\
   -d '{"externalId": "user_42"}'`,
+  },
+  [ErrorCode.DATA_API_NOT_FOUND]: {
+    answer: apiNotFound(),
+    effect: "reproduces",
+    precondition: anyKey,
+    command: `curl $API/v2/apis.getApi \\
+  ${bearerKey} ${typeJson} \\
+  -d '{"apiId": "api_00000000000000000000000000"}'`,
+  },
+  [ErrorCode.DATA_ROLE_NOT_FOUND]: {
+    answer: roleNotFound("nobody"),
+    effect: "reproduces",
+    precondition: anyKey,
+    command: `curl $API/v2/permissions.getRole \\
+  ${bearerKey} ${typeJson} \\
+  -d '{"role": "nobody"}'`,
+  },
+  [ErrorCode.DATA_ROLE_ALREADY_EXISTS]: {
+    answer: roleAlreadyExists(),
+    effect: "reproduces",
+    precondition: "`$KEY` is one of your keys. The second call at the latest is refused.",
+    command: `curl $API/v2/permissions.createRole \\
+  ${bearerKey} ${typeJson} \\
+  -d '{"name": "editor"}'`,
+  },
+  [ErrorCode.DATA_PERMISSION_NOT_FOUND]: {
+    answer: permissionNotFound(),
+    effect: "reproduces",
+    precondition: anyKey,
+    command: `curl $API/v2/permissions.getPermission \\
+  ${bearerKey} ${typeJson} \\
+  -d '{"permission": "unknown"}'`,
+  },
+  [ErrorCode.DATA_PERMISSION_ALREADY_EXISTS]: {
+    answer: permissionAlreadyExists(),
+    effect: "reproduces",
+    precondition: "`$KEY` is one of your keys. The second call at the latest is refused.",
+    command: `curl $API/v2/permissions.createPermission \\
+  ${bearerKey} ${typeJson} \\
+  -d '{"name": "Read documents", "slug": "documents.read"}'`,
+  },
+  [ErrorCode.DATA_PERMISSION_IN_USE]: {
+    answer: permissionInUse(),
+    effect: "reproduces",
+    precondition: "`$KEY` is one of your keys. A role has the permission that the last call deletes.",
+    command: `curl -s -o /dev/null $API/v2/permissions.createPermission \\
+  ${bearerKey} ${typeJson} \\
+  -d '{"name": "Print documents", "slug": "documents.print"}'
+curl -s -o /dev/null $API/v2/permissions.createRole \\
+  ${bearerKey} ${typeJson} \\
+  -d '{"name": "printer", "permissions": ["documents.print"]}'
+curl $API/v2/permissions.deletePermission \\
+  ${bearerKey} ${typeJson} \\
+  -d '{"permission": "documents.print"}'`,
+  },
+  [ErrorCode.DATA_OVERRIDE_NOT_FOUND]: {
+    answer: overrideNotFound(),
+    effect: "reproduces",
+    precondition: anyKey,
+    command: `curl $API/v2/ratelimit.getOverride \\
+  ${bearerKey} ${typeJson} \\
+  -d '{"namespace": "email.send", "identifier": "nobody"}'`,
   },
   [ErrorCode.DATA_IDEMPOTENCY_CONFLICT]: {
     answer: idempotencyConflict(),
