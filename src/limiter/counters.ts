@@ -1,0 +1,187 @@
+// Written by hand: rate-limiter-flexible, which counts the requests of workspaces, counts one Redis key per command. So it
+// cannot count several limits all or nothing. See docs/decisions/0033-rate-limits-in-one-redis-script.md.
+import type { Span } from "@opentelemetry/api";
+import { LRUCache } from "lru-cache";
+import type { MaybePromise } from "../call/maybe-promise.js";
+import type { RedisCache } from "../storage/redis/client.js";
+import { countInRedis } from "./count-script.js";
+import { createLocalCounters } from "./local-counters.js";
+
+/** A use of something limited. Windows are fixed: one begins with the first use that counts, and ends after its duration. */
+export interface CounterUse {
+  /** The Redis key of the counter. */
+  readonly key: string;
+  readonly limit: number;
+  readonly durationMs: number;
+  /** With 0, nothing is counted, and the use is refused only if more than the limit was used already. */
+  readonly cost: number;
+}
+
+/** Uses that are counted together: all of them or, if one would exceed its limit, none. */
+export interface UsesToCheck {
+  /** The workspace whose share of the memory of this process they may take. */
+  readonly workspaceId: string;
+  /** The hash tag of all their Redis keys. */
+  readonly hashTag: string;
+  /** Each with another Redis key. */
+  readonly uses: readonly CounterUse[];
+}
+
+/** What a counter contained before a use. */
+export interface CounterReading {
+  readonly used: number;
+  /** The remaining time of the window; the duration, if there is none. */
+  readonly msLeft: number;
+}
+
+/** A counter after a check. */
+export interface CounterState {
+  /** Whether this limit refused the uses. */
+  readonly exceeded: boolean;
+  readonly remaining: number;
+  readonly msLeft: number;
+}
+
+export interface CheckResult {
+  readonly passed: boolean;
+  /** In the order of the uses. */
+  readonly states: readonly CounterState[];
+  /** True if only this process has counted, because Redis could not be asked. */
+  readonly perProcess: boolean;
+}
+
+/** The number of checks so far, by where they were counted and by result. */
+export type CheckCounts = Readonly<Record<"shared" | "per_process", Record<"passed" | "exceeded", number>>>;
+
+export interface Counters {
+  /** Counts the uses. Never fails: without Redis, this process counts by itself. */
+  check(uses: UsesToCheck, span?: Span): MaybePromise<CheckResult>;
+  readonly checks: CheckCounts;
+}
+
+/** How long Redis is not used for a hash tag after a timeout, and for how many this is remembered. */
+const timeoutCacheOptions = { ttl: 1_000, max: 10_000 };
+
+/** How many counters of refused uses are remembered. They take 7 MB. For others, Redis is asked again. */
+const maxRemembered = 20_000;
+
+/**
+ * Counts uses in Redis, for all replicas together, with one script for each check.
+ *
+ * What holds while Redis keeps its data: of the uses of one window whose result is not `perProcess`, those that passed sum
+ * up to at most the limit, whatever happens to answers. A use passes only with an answer of the script, the script has
+ * then counted it, and no count exceeds the limit that it is compared with.
+ *
+ * If the answer does not come in time, this process counts the use by itself, and the result is `perProcess`. Redis may have
+ * counted it, too, or may do so later. So it may be counted twice, and then fewer uses pass than the limit allows; it is
+ * never passed without being counted somewhere. For one second, further uses with this hash tag do not wait for Redis. While
+ * Redis is bypassed, each process admits up to the limit.
+ *
+ * If Redis loses its data (a restart without persistence, a failover before replication, eviction), windows begin anew.
+ *
+ * @param now the monotonic clock, in milliseconds
+ */
+export function createCounters(redis: RedisCache | undefined, now = () => performance.now()): Counters {
+  const local = createLocalCounters(now);
+  const refusals = createRefusals(now);
+  // The circuit breaker handles a Redis that hangs, but not one that is a node of a cluster: the other nodes answer.
+  const timedOut = new LRUCache<string, true>(timeoutCacheOptions);
+  const checks = { shared: { passed: 0, exceeded: 0 }, per_process: { passed: 0, exceeded: 0 } };
+
+  function resultOf(
+    uses: readonly CounterUse[],
+    readings: readonly CounterReading[],
+    perProcess: boolean,
+  ): CheckResult {
+    const result = { ...compare(uses, readings), perProcess };
+    checks[perProcess ? "per_process" : "shared"][result.passed ? "passed" : "exceeded"] += 1;
+    return result;
+  }
+
+  async function checkShared(
+    shared: RedisCache,
+    { workspaceId, hashTag, uses }: UsesToCheck,
+    span: Span | undefined,
+  ): Promise<CheckResult> {
+    const sentAt = now();
+    const readings = await shared.store("EVALSHA", () => countInRedis(shared.client, uses), span);
+    if (readings === undefined) {
+      timedOut.set(hashTag, true);
+      return resultOf(uses, local.count(workspaceId, uses), true);
+    }
+    const result = resultOf(uses, readings, false);
+    if (!result.passed) refusals.remember(uses, readings, sentAt);
+    return result;
+  }
+
+  return {
+    checks,
+    check(checked, span) {
+      const { workspaceId, hashTag, uses } = checked;
+      const remembered = refusals.find(uses);
+      if (remembered !== undefined) return resultOf(uses, remembered, false);
+      if (redis?.inUse && !timedOut.has(hashTag)) return checkShared(redis, checked, span);
+      return resultOf(uses, local.count(workspaceId, uses), true);
+    },
+  };
+}
+
+/** The result of uses, by the counts from before. The script and the local counters decide by the same comparison. */
+function compare(uses: readonly CounterUse[], readings: readonly CounterReading[]): Omit<CheckResult, "perProcess"> {
+  const isExceeded = ({ limit, cost }: CounterUse, index: number) => usedBefore(readings, index) + cost > limit;
+  const passed = !uses.some(isExceeded);
+  const states = uses.map((use, index) => {
+    const used = usedBefore(readings, index) + (passed ? use.cost : 0);
+    const { msLeft } = readings[index] as CounterReading;
+    return { exceeded: !passed && isExceeded(use, index), remaining: Math.max(0, use.limit - used), msLeft };
+  });
+  return { passed, states };
+}
+
+function usedBefore(readings: readonly CounterReading[], index: number): number {
+  return (readings[index] as CounterReading).used;
+}
+
+interface Remembered {
+  readonly used: number;
+  /** No later than the end of the window, because Redis measured the remaining time after the command was sent. */
+  readonly forgetAt: number;
+  /** No earlier than the end of the window, because Redis measured the remaining time before its answer arrived. */
+  readonly endsAt: number;
+}
+
+/**
+ * Remembers the counts of refused uses until their windows end, so that a client in a loop costs Redis nothing. Within a
+ * window a count only grows: a use that would exceed the limit by a remembered count exceeds it by the present one, too. The
+ * comparison is with the limit of the use, so a raised limit holds at once. The counts of the other limits of a refused use
+ * are remembered with it, and may be too low by now; they are only returned.
+ */
+function createRefusals(now: () => number) {
+  const counts = new LRUCache<string, Remembered>({ max: maxRemembered });
+
+  return {
+    remember(uses: readonly CounterUse[], readings: readonly CounterReading[], sentAt: number): void {
+      const at = now();
+      uses.forEach(({ key }, index) => {
+        const { used, msLeft } = readings[index] as CounterReading;
+        counts.set(key, { used, forgetAt: sentAt + msLeft, endsAt: at + msLeft });
+      });
+    },
+
+    /** The counts, if all are remembered and one of the uses exceeds its limit. */
+    find(uses: readonly CounterUse[]): CounterReading[] | undefined {
+      // Most uses are of counters that have refused nothing.
+      if (counts.size === 0 || !uses.some(({ key }) => counts.has(key))) return undefined;
+      const at = now();
+      const readings: CounterReading[] = [];
+      let exceeds = false;
+      for (const { key, limit, cost } of uses) {
+        const known = counts.get(key);
+        if (known === undefined || known.forgetAt <= at) return undefined;
+        if (cost > 0 && known.used + cost > limit) exceeds = true;
+        readings.push({ used: known.used, msLeft: Math.ceil(known.endsAt - at) });
+      }
+      return exceeds ? readings : undefined;
+    },
+  };
+}
