@@ -20,8 +20,8 @@ export function textArrayParameter(sql: Statement, value: readonly string[]) {
 }
 
 /** A parameter for a json column. `sql.json` would send jsonb, which loses the order of keys. */
-export function jsonParameter(sql: Statement, value: JsonObject) {
-  return sql.typed(value, 114);
+export function jsonParameter(sql: Statement, value: object) {
+  return sql.typed(value as JsonObject, 114);
 }
 
 export interface PoolSettings {
@@ -90,18 +90,18 @@ export function socketOf(url: string): { readonly path?: string } {
   return folder.startsWith("/") ? { path: `${folder}/.s.PGSQL.${port || 5432}` } : {};
 }
 
-/** text[] of scopes, permissions and ids. None contains a comma, quote, brace or backslash, which `parse` cannot read. */
+/** text[] of scopes, permissions, ids and names. None is null. PostgreSQL quotes items with special characters. */
 const textArray = {
   to: 1009,
   from: [1009],
   serialize: (items: readonly string[]) => `{${items.map((item) => `"${item.replace(/["\\]/g, "\\$&")}"`).join(",")}}`,
-  parse: (text: string) =>
-    text === "{}"
-      ? []
-      : text
-          .slice(1, -1)
-          .split(",")
-          .map((item) => item.replace(/^"|"$/g, "")),
+  parse(text: string): string[] {
+    if (text === "{}") return [];
+    if (!text.includes('"')) return text.slice(1, -1).split(",");
+    return [...text.slice(1, -1).matchAll(/"((?:[^"\\]|\\.)*)"|[^,]+/gs)].map(([item, quoted]) =>
+      quoted === undefined ? item : quoted.replace(/\\(.)/gs, "$1"),
+    );
+  },
 };
 
 /** Whether a statement violated this unique constraint. */
