@@ -1,12 +1,19 @@
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
+import { ApisService } from "../gen/latchkey/v1/apis_service_pb.js";
 import { IdentitiesService } from "../gen/latchkey/v1/identities_service_pb.js";
 import { KeysService } from "../gen/latchkey/v1/keys_service_pb.js";
+import { PermissionsService } from "../gen/latchkey/v1/permissions_service_pb.js";
+import { RateLimitsService } from "../gen/latchkey/v1/rate_limits_service_pb.js";
 import { VerifierService } from "../gen/latchkey/v1/verifier_service_pb.js";
 import { CreateWorkspaceRequestSchema, WorkspacesService } from "../gen/latchkey/v1/workspaces_service_pb.js";
+import { createApisService } from "./apis/service.js";
+import { createApisStore } from "./apis/store.js";
 import { createAuditStore } from "./audit/store.js";
 import { createAuthentication } from "./auth/authenticate.js";
+import { createCreditSpender, spenderPool } from "./credits/spender.js";
+import { createCreditsStore } from "./credits/store.js";
 import { createDelegation } from "./delegation/delegation.js";
 import { UserError } from "./errors.js";
 import { createGrpcPort } from "./grpc/server.js";
@@ -18,9 +25,17 @@ import { createIdempotencyStore } from "./idempotency/store.js";
 import { createIdentitiesService } from "./identities/service.js";
 import { createIdentitiesStore } from "./identities/store.js";
 import { mintId } from "./ids.js";
+import { createKeyCreditsService } from "./keys/credits-service.js";
+import { createKeyCreditsStore } from "./keys/credits-store.js";
+import { createImportStore } from "./keys/import-store.js";
 import { createLastUsed } from "./keys/last-used.js";
 import { createKeysService } from "./keys/service.js";
 import { createKeysStore } from "./keys/store.js";
+import { createVerification } from "./keys/verification.js";
+import { createCounters } from "./limiter/counters.js";
+import { createOverrides } from "./limiter/overrides.js";
+import { createOverridesStore } from "./limiter/overrides-store.js";
+import { createRateLimitsService } from "./limiter/service.js";
 import { addressOf, clientHost, listenError } from "./net/address.js";
 import { type CertificateFiles, openCertificates } from "./net/certificates.js";
 import { createAccessLog } from "./observe/access-log.js";
@@ -32,6 +47,8 @@ import { createLoadShedder, type LoadShedder } from "./overload/event-loop.js";
 import { defaultLimits, type Limits } from "./overload/limits.js";
 import { createMemoryBudget } from "./overload/memory-budget.js";
 import { createShedCounter } from "./overload/shed-counter.js";
+import { createPermissionsService } from "./permissions/service.js";
+import { createPermissionsStore } from "./permissions/store.js";
 import type { Quotas } from "./quotas/quotas.js";
 import type { RateLimit } from "./rate-limit/counter.js";
 import { createRequestCounter } from "./rate-limit/counter.js";
@@ -57,6 +74,8 @@ import { classifyError } from "./storage/postgres/errors.js";
 import { migrate } from "./storage/postgres/migrate.js";
 import type { RedisAddress } from "./storage/redis/client.js";
 import { connectRedis, noCache } from "./storage/redis/client.js";
+import { createVerificationCounter } from "./usage/counter.js";
+import { createUsageStore } from "./usage/store.js";
 import { createWorkspacesService } from "./workspaces/service.js";
 import { createWorkspacesStore } from "./workspaces/store.js";
 
@@ -129,6 +148,9 @@ const sweepIntervalMs = 60_000;
 /** How long idle connections stay open during shutdown: a slow or distant client can send its next request. */
 const lingerMs = 2_000;
 
+/** The share of the key cache that overrides of rate limits may take in addition. */
+const overridesShare = 1 / 16;
+
 /** Opens backends, stores, services and ports. Resolves when both ports accept connections. */
 export async function openApp(options: AppOptions): Promise<App> {
   const { host, log } = options;
@@ -143,10 +165,8 @@ export async function openApp(options: AppOptions): Promise<App> {
     const tracing = createTracing();
     undo.push(() => tracing?.flush());
     const shedding = createShedCounter(log);
-    const db = openDatabase(options.databaseUrl, poolSettings, {
-      ...observeOutages(log),
-      shed: () => shedding.count("database"),
-    });
+    const observer = { ...observeOutages(log), shed: () => shedding.count("database") };
+    const db = openDatabase(options.databaseUrl, poolSettings, observer);
     undo.push(() => db.close());
     await migrate(db).catch(cannotMigrate);
     const redis = options.redis && connectRedis(options.redis, log, options.redisTimeoutMs);
@@ -154,8 +174,13 @@ export async function openApp(options: AppOptions): Promise<App> {
     undo.push(() => cache.close());
 
     const keys = createKeysStore(db, options.quotas);
+    const imports = createImportStore(db, options.quotas);
     const identities = createIdentitiesStore(db, options.quotas);
+    const apis = createApisStore(db, options.quotas);
+    const permissions = createPermissionsStore(db, options.quotas);
     const workspaces = createWorkspacesStore(db);
+    const usage = createUsageStore(db);
+    const overridesStore = createOverridesStore(db, options.quotas);
 
     const changeStore = createChangeStore(db);
     await changeStore.removeForeignStamps();
@@ -165,15 +190,22 @@ export async function openApp(options: AppOptions): Promise<App> {
     const changeLog = createChangeLog(recentSnapshot(snapshot), timeline);
     const pollerDatabase = openDatabase(options.databaseUrl, pollerSettings);
     undo.push(() => pollerDatabase.close());
-    const poller = createChangePoller(pollerDatabase, db, timeline);
+    const spenderDatabase = openDatabase(options.databaseUrl, spenderPool, observer);
+    undo.push(() => spenderDatabase.close());
+    const poller = createChangePoller(pollerDatabase, [db, spenderDatabase], timeline);
     const lease = createLease(poller, changeLog, leaseMs, systemClock, (changes) => delegation.invalidate(changes));
     const sources = { ...keys, ...workspaces, makeDurable: createDurabilityBarrier(db) };
-    const tieredKeyCache = createKeyCache(lease, changeLog, cache, sources, options.cacheMb * 1024 * 1024);
+    const cacheBytes = options.cacheMb * 1024 * 1024;
+    const tieredKeyCache = createKeyCache(lease, changeLog, cache, sources, cacheBytes);
     const keyCache = withSpotChecks(tieredKeyCache, changeLog, keys.readUsable, log);
 
+    const overrides = createOverrides(lease, changeLog, overridesStore.readOverrides, cacheBytes * overridesShare);
+    const counters = createCounters(redis);
+
     const lastUsed = createLastUsed(keys.recordUses, log);
-    undo.push(() => lastUsed.close());
-    const delegation = createDelegation(lease, keyCache, lastUsed);
+    const counter = createVerificationCounter(usage.addCounts, log);
+    undo.push(() => Promise.all([lastUsed.close(), counter.close()]));
+    const delegation = createDelegation(lease, keyCache, lastUsed, counter);
 
     const { rateLimit } = options;
     const authentication = createAuthentication(options.operatorKey, keyCache, lastUsed, lease.databaseTime);
@@ -181,11 +213,20 @@ export async function openApp(options: AppOptions): Promise<App> {
     const authenticate = rateLimit
       ? withRateLimit(authentication.authenticate, rateLimit, createRequestCounter(rateLimit, redis), log)
       : authentication.authenticate;
+    const now = lease.databaseTime;
+    const credits = createCreditSpender(createCreditsStore(spenderDatabase), () => shedding.count("database"));
+    const verifyKey = createVerification({ keyCache, lastUsed, counters, credits, usage: counter, now });
     const workspacesService = createWorkspacesService(workspaces, keyCache, createAuditStore(db));
     const procedures = createProcedures(
       [
-        service(KeysService, createKeysService(keys, keyCache, lastUsed, lease.databaseTime)),
-        service(IdentitiesService, createIdentitiesService(identities, keyCache)),
+        service(KeysService, {
+          ...createKeysService(keys, imports, permissions, keyCache, verifyKey, usage),
+          ...createKeyCreditsService(keys, createKeyCreditsStore(db, options.quotas), keyCache),
+        }),
+        service(IdentitiesService, createIdentitiesService(identities, keyCache, usage)),
+        service(ApisService, createApisService(apis, keyCache)),
+        service(PermissionsService, createPermissionsService(permissions, keyCache)),
+        service(RateLimitsService, createRateLimitsService(overridesStore, overrides, counters, keyCache)),
         service(WorkspacesService, workspacesService),
       ],
       { ...authentication, authenticate },
@@ -219,6 +260,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     // The last step of preparation: a process that is busy starting could not tell a slow response from none.
     const onRenewed = () => {
       keyCache.confirm();
+      overrides.confirm();
       delegation.renewed();
     };
     const renewal = startLeaseRenewal(lease, onRenewed, log);
@@ -243,7 +285,8 @@ export async function openApp(options: AppOptions): Promise<App> {
       leaseMsLeft: lease.remaining,
       knownTransactions: () => changeLog.present.xmax,
       redisInUse: () => cache.inUse,
-      lookups: keyCache.lookups,
+      lookups: { ...keyCache.lookups, overrides: overrides.lookups },
+      rateLimitChecks: counters.checks,
       renewals: renewal.renewals,
       checks: keyCache.checks,
       pool: db.usage,

@@ -3,7 +3,7 @@
 import { randomFillSync } from "node:crypto";
 
 /** The prefixes of ids, one per kind of resource. */
-export type IdPrefix = "ws" | "key" | "id" | "req" | "evt";
+export type IdPrefix = "ws" | "key" | "id" | "api" | "role" | "perm" | "rl" | "ovr" | "req" | "evt";
 
 /**
  * A new id: the prefix and a UUIDv7 in 26 characters (the TypeID format). Ids sort by creation time. The ids of one

@@ -29,10 +29,14 @@ export interface EventFilter {
 }
 
 export type EventType =
-  `${"key" | "identity" | "workspace"}.${"create" | "update" | "delete" | "reroll" | "disable" | "enable"}`;
+  | "key.updateCredits"
+  | `${"key" | "identity" | "workspace" | "api" | "role" | "permission" | "override"}.${"create" | "update" | "delete" | "reroll" | "disable" | "enable"}`;
 
-/** The type of an event, and its data: `select workspace_id, resource_id, before, after from …`. */
-export type AuditFact = readonly [type: EventType, facts: Fragment];
+/**
+ * The type of an event, and its data: `select workspace_id, resource_id, before, after from …`. If there can be several rows,
+ * they have ids of their own: `select workspace_id, resource_id, before, after, event_id from …`.
+ */
+export type AuditFact = readonly [type: EventType, facts: Fragment, ids?: "own ids"];
 
 /**
  * The part of a statement that inserts the audit events of its other parts, in this order. A change and its event are one
@@ -41,9 +45,10 @@ export type AuditFact = readonly [type: EventType, facts: Fragment];
  */
 export function insertAuditEvents(sql: Statement, actor: Actor, ...changes: readonly AuditFact[]): Fragment {
   const rows = changes.map(
-    ([type, facts]) => sql`
-      select ${mintId("evt")}, ${type}, ${actor.actor}, ${actor.requestId}, now(), facts.*
-      from (${facts}) as facts (workspace_id, resource_id, before, after)`,
+    ([type, facts, ids]) => sql`
+      select ${ids ? sql`event_id` : sql`${mintId("evt")}`}, ${type}, ${actor.actor}, ${actor.requestId}, now(),
+        facts.workspace_id, resource_id, before, after
+      from (${facts}) as facts (workspace_id, resource_id, before, after ${ids ? sql`, event_id` : sql``})`,
   );
   return sql`
     insert into audit_events (event_id, type, actor, request_id, at, workspace_id, resource_id, before, after)

@@ -58,7 +58,10 @@ export function createAuthentication(
       const { token, hash, isOperator } = credentialOf(singleHeader(authorization), call.connection);
       if (isOperator) return chain(keyCache.ensureLease(), () => operator);
       const cached = keyCache.peek(hash);
-      if (cached !== undefined) return acceptKey(cached, hash);
+      // An imported key has no scopes, and its secret may have any form. It is refused whether it is cached or not.
+      if (cached !== undefined && (cached.key.scopes.length > 0 || isWellFormedSecret(token))) {
+        return acceptKey(cached, hash);
+      }
       // A text that cannot be a secret of this service is not looked up.
       if (!isWellFormedSecret(token)) {
         throw malformedCredential(

@@ -7,6 +7,7 @@ import {
   type JsonValue,
   type Message,
   type MessageInitShape,
+  mergeFromJson,
   toBinary,
   toJson,
 } from "@bufbuild/protobuf";
@@ -51,13 +52,14 @@ export function createIdempotency(
 
       async function findFirstResponse(): Promise<Message | undefined> {
         const timeline = keyCache.knownTimeline();
-        const encrypted = await store.findResponse(call, id, authorizedKeyOf(context.caller));
-        if (encrypted === undefined) return undefined;
-        const record = cipher.decrypt(id, encrypted);
+        const stored = await store.findResponse(call, id, authorizedKeyOf(context.caller));
+        if (stored === undefined) return undefined;
+        const record = cipher.decrypt(id, stored.encryptedResponse);
         if (!isFingerprintOf(record.subarray(0, fingerprintLength), method, request)) throw idempotencyConflict();
         // The first call may have ended before its change was durable and known to every replica.
         await keyCache.awaitEarlierChanges(call, timeline);
-        return fromBinary(method.output, record.subarray(fingerprintLength));
+        const response = fromBinary(method.output, record.subarray(fingerprintLength));
+        return mergeFromJson(method.output, response, stored.completion ?? {});
       }
 
       const first = await findFirstResponse();

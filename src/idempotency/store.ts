@@ -1,3 +1,4 @@
+import type { JsonObject } from "@bufbuild/protobuf";
 import type { Call, IdempotencyRecord } from "../call/call.js";
 import type { AuthorizedKey } from "../call/context.js";
 import { callerUnchanged } from "../revocation/authorized-key.js";
@@ -7,24 +8,34 @@ import type { Database } from "../storage/postgres/database.js";
 /** How long a response is stored. */
 const lifetime = "24 hours";
 
+/** A stored response. */
+export interface StoredResponse {
+  readonly encryptedResponse: Buffer;
+  /** What only the statement of the change knew of the response, as ProtoJSON. */
+  readonly completion: JsonObject | null;
+}
+
 /**
  * The part of a statement that stores the response to the change of its other parts. It follows them, and is empty without a
  * record. A change and its record are one statement: of two concurrent ones with the same key, the second waits for the
  * first and fails as a whole.
  *
  * @param changed the part that has a row if there is a change; without one, nothing is stored
+ * @param completion what only the statement knows of the response: an SQL expression for ProtoJSON that is merged into it. It is
+ *   not encrypted
  */
 export function insertIdempotencyRecord(
   sql: Statement,
   record: IdempotencyRecord | undefined,
   changed: Fragment,
+  completion: Fragment = sql`null`,
 ): Fragment {
   if (record === undefined) return sql``;
   const { id, encrypted } = record;
   return sql`,
     recorded as (
-      insert into idempotency_records (id, encrypted_response, expires_at)
-      select ${id}::bytea, ${encrypted}::bytea, now() + ${lifetime}::interval from ${changed})`;
+      insert into idempotency_records (id, encrypted_response, completion, expires_at)
+      select ${id}::bytea, ${encrypted}::bytea, ${completion}::json, now() + ${lifetime}::interval from ${changed})`;
 }
 
 /** Whether a change failed because its record exists: another call has made it, with the same idempotency key. */
@@ -43,19 +54,19 @@ export function createIdempotencyStore(db: Database) {
      * The stored response with this id, for a caller that is as it was when the call was authorized. Also removes some expired
      * records, this id's included.
      */
-    async findResponse(call: Call, id: Buffer, key: AuthorizedKey | undefined): Promise<Buffer | undefined> {
+    async findResponse(call: Call, id: Buffer, key: AuthorizedKey | undefined): Promise<StoredResponse | undefined> {
       const [row] = await db.run(
         call,
-        (sql) => sql<{ encryptedResponse: Buffer }[]>`
+        (sql) => sql<StoredResponse[]>`
         with expired as (
             delete from idempotency_records
             where expires_at <= now() and id = any(${id}::bytea || array(
               select id from idempotency_records where expires_at <= now()
               order by expires_at limit ${maxExpired} for update skip locked)))
-        select encrypted_response from idempotency_records
+        select encrypted_response, completion from idempotency_records
         where id = ${id} and expires_at > now() and ${callerUnchanged(sql, key)}`,
       );
-      return row?.encryptedResponse;
+      return row;
     },
   };
 }

@@ -1,24 +1,29 @@
-import { type IdentitiesService, UpdateIdentityRequestSchema } from "../../gen/latchkey/v1/identities_service_pb.js";
+import type { IdentitiesService } from "../../gen/latchkey/v1/identities_service_pb.js";
 import { actorOf, callingKey, type Handlers } from "../call/context.js";
-import { changedFields } from "../call/update-mask.js";
 import { identityAlreadyExists, identityNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
 import { buildPage, parsePageRequest } from "../pagination.js";
 import type { KeyCache } from "../revocation/key-cache.js";
-import { toIdentity, toReference } from "./convert.js";
+import { toPeriod, toUsage } from "../usage/convert.js";
+import type { UsageStore } from "../usage/store.js";
+import { fromRateLimits, toChanges, toIdentity, toReference } from "./convert.js";
 import type { IdentitiesStore } from "./store.js";
 
 /** The identities of the caller's workspace. */
-export function createIdentitiesService(store: IdentitiesStore, keyCache: KeyCache) {
+export function createIdentitiesService(
+  store: IdentitiesStore,
+  keyCache: KeyCache,
+  usage: Pick<UsageStore, "readUsage">,
+) {
   return {
-    async createIdentity({ externalId, meta = {} }, context) {
+    async createIdentity({ externalId, meta = {}, ratelimits }, context) {
       const { workspaceId } = callingKey(context);
       const identityId = mintId("id");
       const response = { identityId };
       const timeline = keyCache.knownTimeline();
       const inserted = await store.insertIdentity(
         context.call,
-        { identityId, workspaceId, externalId, meta },
+        { identityId, workspaceId, externalId, meta, ratelimits: fromRateLimits(ratelimits) },
         actorOf(context),
         context.record?.(response),
       );
@@ -49,13 +54,23 @@ export function createIdentitiesService(store: IdentitiesStore, keyCache: KeyCac
       const { workspaceId } = callingKey(context);
       const reference = toReference(request);
       const timeline = keyCache.knownTimeline();
-      const isChange = changedFields(UpdateIdentityRequestSchema, request).has("meta");
+      const changes = toChanges(request);
+      const isChange = Object.keys(changes).length > 0;
       const row = isChange
-        ? await store.updateMeta(context.call, workspaceId, reference, request.meta ?? {}, actorOf(context))
+        ? await store.updateIdentity(context.call, workspaceId, reference, changes, actorOf(context))
         : await store.findIdentity(context.call, workspaceId, reference);
       if (row === undefined) throw identityNotFound();
       await (isChange ? keyCache.awaitPropagation() : keyCache.awaitEarlierChanges(context.call, timeline));
       return { identity: toIdentity(row) };
+    },
+
+    async getIdentityUsage(request, context) {
+      const { workspaceId } = callingKey(context);
+      const period = toPeriod(request.period);
+      const identity = await store.findIdentity(context.call, workspaceId, toReference(request));
+      if (identity === undefined) throw identityNotFound();
+      const rows = await usage.readUsage(context.call, workspaceId, identity.identityId, period, request.tag ?? "");
+      return { usage: rows.map(toUsage) };
     },
 
     async deleteIdentity(request, context) {

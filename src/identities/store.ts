@@ -6,6 +6,7 @@ import { insertIdempotencyRecord } from "../idempotency/store.js";
 import type { PageRequest } from "../pagination.js";
 import type { Quotas } from "../quotas/quotas.js";
 import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
+import type { RateLimitSettings } from "../revocation/key-state.js";
 import { type Fragment, jsonParameter, type Statement } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
 import { pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
@@ -15,12 +16,19 @@ export interface IdentityRow {
   readonly identityId: string;
   readonly externalId: string;
   readonly meta: JsonObject;
+  readonly ratelimits: readonly RateLimitSettings[];
   readonly createdAt: Date;
   readonly updatedAt: Date;
 }
 
 /** An identity to be stored. */
 export type NewIdentity = Omit<IdentityRow, "createdAt" | "updatedAt"> & { readonly workspaceId: string };
+
+/** The changes of an update. An undefined field stays as it is. */
+export interface IdentityChanges {
+  readonly meta?: JsonObject;
+  readonly ratelimits?: readonly RateLimitSettings[];
+}
 
 /** How a caller may refer to an identity: by one of its two identifiers, or by either. */
 export interface IdentityReference {
@@ -31,19 +39,19 @@ export interface IdentityReference {
 export type IdentitiesStore = ReturnType<typeof createIdentitiesStore>;
 
 export function createIdentitiesStore(db: Database, quotas: Quotas) {
-  const columns = (sql: Statement) => sql`identity_id, external_id, meta, created_at, updated_at`;
+  const columns = (sql: Statement) => sql`identity_id, external_id, meta, ratelimits, created_at, updated_at`;
 
   // Written out, because getIdentity is frequent: a statement composed of fragments costs twice as much.
   const find = {
     identityId: (sql: Statement, workspaceId: string, value: string) => sql<IdentityRow[]>`
-      select identity_id, external_id, meta, created_at, updated_at from identities
+      select identity_id, external_id, meta, ratelimits, created_at, updated_at from identities
       where workspace_id = ${workspaceId} and identity_id = ${value} and deleted_at is null`,
     externalId: (sql: Statement, workspaceId: string, value: string) => sql<IdentityRow[]>`
-      select identity_id, external_id, meta, created_at, updated_at from identities
+      select identity_id, external_id, meta, ratelimits, created_at, updated_at from identities
       where workspace_id = ${workspaceId} and external_id = ${value} and deleted_at is null`,
     // If one identity's externalId equals another's identityId, the identityId wins.
     identity: (sql: Statement, workspaceId: string, value: string) => sql<IdentityRow[]>`
-      select identity_id, external_id, meta, created_at, updated_at from identities
+      select identity_id, external_id, meta, ratelimits, created_at, updated_at from identities
       where workspace_id = ${workspaceId} and (identity_id = ${value} or external_id = ${value}) and deleted_at is null
       order by identity_id = ${value} desc limit 1`,
   };
@@ -117,21 +125,26 @@ export function createIdentitiesStore(db: Database, quotas: Quotas) {
     },
 
     /** Undefined if there is no such identity. */
-    async updateMeta(call: Call, workspaceId: string, reference: IdentityReference, meta: JsonObject, actor: Actor) {
+    async updateIdentity(
+      call: Call,
+      workspaceId: string,
+      reference: IdentityReference,
+      changes: IdentityChanges,
+      actor: Actor,
+    ) {
       const [row] = await db.run(call, (sql) => {
         const event = sql`
           select (a.after).workspace_id, (a.after).identity_id, audit_snapshot(b.before), audit_snapshot(a.after)
           from before b, after a
           where ${hasChanged(sql)}`;
-        // An empty meta only removes data, so no quota applies.
-        const reached = Object.keys(meta).length === 0 ? sql`null::text` : reachedQuota(sql, quotas, workspaceId, {});
+        const reached = onlyRemoves(changes) ? sql`null::text` : reachedQuota(sql, quotas, workspaceId, {});
         return sql<(IdentityRow & QuotaCheck)[]>`
           with before as (
               select identities as before from identities
               where identity_id = ${idOf(sql, workspaceId, reference)} and deleted_at is null for no key update),
             quota as (select ${reached} as reached from before),
             after as (
-              update identities set meta = ${jsonParameter(sql, meta)}, updated_at = now() from before, quota
+              update identities set ${assignments(sql, changes)} from before, quota
               where identities.identity_id = (before).identity_id and reached is null returning identities as after),
             events as (${insertAuditEvents(sql, actor, ["identity.update", event])})
           select reached, (after).* from quota left join after on true`;
@@ -159,7 +172,7 @@ export function createIdentitiesStore(db: Database, quotas: Quotas) {
               select identities as before from identities
               where identity_id = ${idOf(sql, workspaceId, reference)} and deleted_at is null for update),
             deleted as (
-              update identities set deleted_at = now(), external_id = '', meta = '{}' from before
+              update identities set deleted_at = now(), external_id = '', meta = '{}', ratelimits = '[]' from before
               where identities.identity_id = (before).identity_id returning identities as deleted),
             events as (${insertAuditEvents(sql, actor, ["identity.delete", event])})
           select from deleted`;
@@ -169,12 +182,26 @@ export function createIdentitiesStore(db: Database, quotas: Quotas) {
   };
 }
 
+/** Assigns only the changed columns. */
+function assignments(sql: Statement, { meta, ratelimits }: IdentityChanges): Fragment {
+  return [
+    meta !== undefined && sql`meta = ${jsonParameter(sql, meta)}`,
+    ratelimits !== undefined && sql`ratelimits = ${jsonParameter(sql, ratelimits)}`,
+  ].reduce<Fragment>((all, one) => (one ? sql`${all}, ${one}` : all), sql`updated_at = now()`);
+}
+
+/** Whether a change only removes data. No quota applies to such a change. */
+function onlyRemoves({ meta = {}, ratelimits = [] }: IdentityChanges): boolean {
+  return Object.keys(meta).length === 0 && ratelimits.length === 0;
+}
+
 /** The insertion of an identity, as part of a statement; `from` or `where` may follow. */
 export function insertion(sql: Statement, identity: NewIdentity): Fragment {
-  const { identityId, workspaceId, externalId, meta } = identity;
+  const { identityId, workspaceId, externalId, meta, ratelimits } = identity;
   return sql`
-    insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
-    select ${identityId}, ${workspaceId}, ${externalId}, ${jsonParameter(sql, meta)}, now(), now()`;
+    insert into identities (identity_id, workspace_id, external_id, meta, ratelimits, created_at, updated_at)
+    select ${identityId}, ${workspaceId}, ${externalId}, ${jsonParameter(sql, meta)}, ${jsonParameter(sql, ratelimits)},
+      now(), now()`;
 }
 
 /** The id of the identity that a reference means, as a subquery. It finds only identities of the workspace. */

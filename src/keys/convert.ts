@@ -1,5 +1,5 @@
-import type { MessageInitShape } from "@bufbuild/protobuf";
-import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { timestampDate, timestampFromDate, timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { KeySchema } from "../../gen/latchkey/v1/key_pb.js";
 import {
   type CreateKeyRequest,
@@ -8,11 +8,15 @@ import {
   VerificationCode,
   type VerifyKeyResponseSchema,
 } from "../../gen/latchkey/v1/keys_service_pb.js";
+import { type RateLimitState, RateLimitStateSchema } from "../../gen/latchkey/v1/rate_limit_pb.js";
 import { changedFields } from "../call/update-mask.js";
+import { fromCredits, toCredits, toCreditsChanges } from "../credits/convert.js";
 import { invalidInput } from "../errors.js";
-import { toIdentity } from "../identities/convert.js";
+import { fromRateLimits, toIdentity, toRateLimit } from "../identities/convert.js";
 import { mintId } from "../ids.js";
-import type { KeyRecord } from "../revocation/key-state.js";
+import type { CounterState } from "../limiter/counters.js";
+import type { KeyRecord, KeyState } from "../revocation/key-state.js";
+import type { AppliedLimit } from "./rate-limits.js";
 import type { MintedSecret } from "./secret.js";
 import type { KeyChanges, KeyRow, NewKey, Owner } from "./store.js";
 
@@ -26,6 +30,10 @@ export function toKey(row: KeyRow): MessageInitShape<typeof KeySchema> {
     enabled: row.enabled,
     scopes: [...row.scopes],
     permissions: [...row.permissions],
+    roles: [...row.roles],
+    apiId: row.apiId ?? undefined,
+    ratelimits: row.ratelimits.map(toRateLimit),
+    credits: row.credits ? toCredits(row.credits) : undefined,
     identity: identityOf(row),
     meta: row.meta ?? undefined,
     expires: row.expiresAt ? timestampFromDate(row.expiresAt) : undefined,
@@ -35,21 +43,42 @@ export function toKey(row: KeyRow): MessageInitShape<typeof KeySchema> {
   };
 }
 
-/** The response to the verification of a valid key. */
+/** The response to the verification of a key that exists. */
 export function toVerifyResponse(
-  key: Omit<KeyRecord, "workspaceEnabled">,
+  key: KeyState["key"],
+  code: VerificationCode,
 ): MessageInitShape<typeof VerifyKeyResponseSchema> {
   return {
-    valid: true,
-    code: VerificationCode.VALID,
+    valid: code === VerificationCode.VALID,
+    code,
     keyId: key.keyId,
     name: key.name ?? undefined,
     meta: key.meta ?? undefined,
     expires: key.expiresAt ? timestampFromDate(key.expiresAt) : undefined,
     enabled: key.enabled,
     permissions: [...key.permissions],
+    roles: [...key.roles],
     identity: identityOf(key),
   };
+}
+
+/** The state of a rate limit after a verification. */
+export function toRateLimitState(
+  { id, name, limit, durationMs, autoApply }: AppliedLimit,
+  { exceeded, remaining, msLeft }: CounterState,
+  perProcess: boolean,
+): RateLimitState {
+  return create(RateLimitStateSchema, {
+    id,
+    name,
+    limit: BigInt(limit),
+    duration: BigInt(durationMs),
+    autoApply,
+    exceeded,
+    remaining: BigInt(remaining),
+    reset: timestampFromMs(Date.now() + msLeft),
+    ...(perProcess && { perProcess }),
+  });
 }
 
 /** The row of a new key. */
@@ -63,6 +92,10 @@ export function toNewKey(request: CreateKeyRequest, keyId: string, workspaceId: 
     enabled: request.enabled ?? true,
     scopes: request.scopes,
     permissions: request.permissions,
+    roles: request.roles,
+    apiId: request.apiId ?? null,
+    ratelimits: fromRateLimits(request.ratelimits),
+    credits: fromCredits(request.credits),
     meta: request.meta ?? null,
     expiresAt: request.expires ? timestampDate(request.expires) : null,
   };
@@ -72,7 +105,10 @@ export function toNewKey(request: CreateKeyRequest, keyId: string, workspaceId: 
 export function toOwner({ owner }: Pick<CreateKeyRequest, "owner">, workspaceId: string): Owner | undefined {
   if (owner.case === "identityId") return { kind: "existing", identityId: owner.value };
   if (owner.case === undefined) return undefined;
-  return { kind: "named", identity: { identityId: mintId("id"), workspaceId, externalId: owner.value, meta: {} } };
+  return {
+    kind: "named",
+    identity: { identityId: mintId("id"), workspaceId, externalId: owner.value, meta: {}, ratelimits: [] },
+  };
 }
 
 /** The changes of an update. A field that is in the update mask and unset is cleared. */
@@ -81,7 +117,8 @@ export function toChanges(request: UpdateKeyRequest, workspaceId: string): KeyCh
   if (changed.has("enabled") && request.enabled === undefined) {
     throw invalidInput([{ location: "enabled", message: "cannot be cleared; it must be true or false" }]);
   }
-  const { name = null, meta = null, expires, scopes, permissions, enabled } = request;
+  const { name = null, meta = null, expires, scopes, permissions, roles, enabled } = request;
+  const credits = toCreditsChanges(changed, request.credits);
   const ownerChanged = changed.has("identity_id") || changed.has("external_id");
   const ownerGiven = request.owner.case !== undefined && changed.has(ownerFields[request.owner.case]);
   return {
@@ -90,6 +127,9 @@ export function toChanges(request: UpdateKeyRequest, workspaceId: string): KeyCh
     ...(changed.has("expires") && { expiresAt: expires ? timestampDate(expires) : null }),
     ...(changed.has("scopes") && { scopes }),
     ...(changed.has("permissions") && { permissions }),
+    ...(changed.has("roles") && { roles }),
+    ...(changed.has("ratelimits") && { ratelimits: fromRateLimits(request.ratelimits) }),
+    ...(credits !== undefined && { credits }),
     ...(changed.has("enabled") && { enabled }),
     ...(ownerChanged && { owner: (ownerGiven && toOwner(request, workspaceId)) || null }),
   };
@@ -103,6 +143,7 @@ function identityOf(row: Pick<KeyRow, keyof KeyRow & keyof KeyRecord>) {
     identityId: row.identityId,
     externalId: row.externalId,
     meta: row.identityMeta,
+    ratelimits: row.identityRatelimits,
     createdAt: row.identityCreatedAt,
     updatedAt: row.identityUpdatedAt,
   });

@@ -8,10 +8,10 @@ import { hashSecret, isWellFormedSecret } from "./secret.js";
  * Finds a key of a workspace by the hash of its secret: at once if it is cached in memory. A key of another workspace is
  * not found.
  *
- * @param secret if it is known. One that is malformed cannot exist, so it is not looked up
+ * @param secret if it is known. One that is malformed is looked up only if the workspace has imported keys
  */
 export function findKey(
-  keyCache: Pick<KeyCache, "peek" | "get">,
+  keyCache: Pick<KeyCache, "peek" | "get" | "mayHaveImports">,
   workspaceId: string,
   hash: string,
   call: Call,
@@ -21,7 +21,12 @@ export function findKey(
   const cached = keyCache.peek(hash);
   const key = ofWorkspace(cached);
   if (key !== undefined) return key;
-  if (secret !== undefined && !isWellFormedSecret(secret)) return undefined;
+  if (secret !== undefined && !mayExist(keyCache, workspaceId, secret)) return undefined;
   // Against a timing side channel: a cached key of another workspace takes as long as a key that does not exist.
   return chain(keyCache.get(cached === undefined ? hash : hashSecret(hash), call), ofWorkspace);
+}
+
+/** Whether a secret can belong to a key of the workspace. Detects most mistakes without a lookup. */
+export function mayExist(keyCache: Pick<KeyCache, "mayHaveImports">, workspaceId: string, secret: string): boolean {
+  return isWellFormedSecret(secret) || keyCache.mayHaveImports(workspaceId);
 }

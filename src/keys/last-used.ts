@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Log } from "../observe/log.js";
 import { createOutageLog } from "../observe/outage-log.js";
+import { startPeriodicFlush } from "../storage/periodic-flush.js";
 
 /**
  * Collects the last-used times of keys and stores them in batches, so that no call waits for the write. The times are
@@ -12,12 +12,6 @@ export interface LastUsed {
   /** Stores the times that are not stored yet. */
   close(): Promise<void>;
 }
-
-/** A crash loses the times of at most one interval. */
-const flushIntervalMs = 2_000;
-
-/** How long shutdown waits for a database that does not answer. */
-const closeTimeoutMs = 5_000;
 
 /** A batch locks its keys until it is stored. It is small, so that other changes of these keys wait only briefly. */
 const maxBatchSize = 500;
@@ -31,7 +25,6 @@ export function createLastUsed(
   log: Log,
 ): LastUsed {
   let uses = new Map<string, number>();
-  const outage = createOutageLog(log, "warn");
   const overflow = createOutageLog(log, "warn");
 
   function record(keyId: string, at: number): void {
@@ -55,27 +48,14 @@ export function createLastUsed(
         pending.splice(0, maxBatchSize);
         for (const keyId of skipped) record(keyId, batch.get(keyId) as number);
       }
-      if (uses.size < maxPending) overflow.recovered();
-      outage.recovered("last-used times of keys are stored again");
     } catch (error) {
       for (const [keyId, at] of pending) record(keyId, at);
-      outage.failed("cannot store last-used times of keys; retrying", { err: error });
+      throw error;
     }
+    if (uses.size < maxPending) overflow.recovered();
   }
 
-  let flushing = Promise.resolve();
-  const timer = setInterval(() => {
-    flushing = flushing.then(flush);
-  }, flushIntervalMs);
-  timer.unref();
-
-  return {
-    record,
-    async close() {
-      clearInterval(timer);
-      const stored = flushing.then(flush).then(() => uses.size === 0);
-      const inTime = await Promise.race([stored, sleep(closeTimeoutMs, false, { ref: false })]);
-      if (!inTime) log.warn({ keys: uses.size }, "the database does not answer; last-used times of keys are lost");
-    },
-  };
+  const what = "last-used times of keys";
+  const { close } = startPeriodicFlush({ what, flush, pending: () => uses.size }, log);
+  return { record, close };
 }

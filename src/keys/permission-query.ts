@@ -88,6 +88,9 @@ interface Token {
   readonly at: number;
 }
 
+/** As the proto defines it. A name with a wildcard stands for itself: only a key with this permission or a wider one has it. */
+const permissionName = /^(\*|[A-Za-z0-9_:-]+(\.[A-Za-z0-9_:-]+)*(\.\*)?)$/;
+
 /** Each opening parenthesis costs a level of the call stack. No real query needs this many. */
 const maxParentheses = 100;
 
@@ -96,7 +99,7 @@ function tokenize(text: string): Token[] {
     if (text === "(" || text === ")") return { kind: text, text, at };
     const word = text.toUpperCase();
     if (word === "AND" || word === "OR") return { kind: word, text, at };
-    if (!/^[A-Za-z0-9_:-]+(\.[A-Za-z0-9_:-]+)*$/.test(text)) {
+    if (!permissionName.test(text)) {
       throw queryError(`at position ${at + 1}: expected a permission name, such as documents.read`);
     }
     return { kind: "name", text, at };

@@ -1,6 +1,6 @@
 import type { KeyCaller } from "../call/context.js";
 import { covers } from "../call/permissions.js";
-import { expiryExceedsCaller, keyExceedsCaller, scopeExceedsCaller, selfEscalation } from "../errors.js";
+import { expiryExceedsCaller, invalidInput, keyExceedsCaller, scopeExceedsCaller, selfEscalation } from "../errors.js";
 import type { KeyChanges, KeyVersion, NewKey } from "./store.js";
 
 // What a key may do with keys, itself included:
@@ -33,6 +33,7 @@ export function checkUpdate(caller: KeyCaller, key: KeyVersion, changes: KeyChan
   checkScopesOf(caller, key);
   const { scopes = key.scopes, expiresAt = key.expiresAt } = changes;
   if (grantsMore) checkExpiry(caller, scopes, expiresAt);
+  if (scopes.length > 0 && key.start === "") throw scopesOfImportedKey();
 }
 
 /** Throws if the caller may not delete the key. */
@@ -44,6 +45,12 @@ export function checkDeletion(caller: KeyCaller, key: KeyVersion): void {
 export function checkReroll(caller: KeyCaller, key: KeyVersion): void {
   checkScopesOf(caller, key);
   checkExpiry(isCaller(caller, key) ? key : caller, key.scopes, key.configuredExpiresAt);
+}
+
+/** Other services may have issued secrets that are easier to guess, so an imported key cannot call this service. */
+function scopesOfImportedKey() {
+  const message = "cannot be given to an imported key; reroll it first";
+  return invalidInput([{ location: "scopes", message }]);
 }
 
 /** Rule 2. */

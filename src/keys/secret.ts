@@ -2,9 +2,12 @@ import { hash, randomBytes } from "node:crypto";
 import { crc32 } from "node:zlib";
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-const randomLength = 33; // 24 bytes in base62
+/** The number of random bytes of a secret: never less than the first, which is the default. */
+const minBytes = 24;
+const maxBytes = 255;
 const checksumLength = 6; // 32 bits in base62
-const format = new RegExp(`^([A-Za-z0-9_]{1,16}_[A-Za-z0-9]{${randomLength}})([A-Za-z0-9]{${checksumLength}})$`);
+const lengths = `{${lengthOf(minBytes)},${lengthOf(maxBytes)}}`;
+const format = new RegExp(`^([A-Za-z0-9_]{1,16}_[A-Za-z0-9]${lengths})([A-Za-z0-9]{${checksumLength}})$`);
 
 /** A new secret. Only at this moment the service knows it in plaintext. */
 export interface MintedSecret {
@@ -16,16 +19,24 @@ export interface MintedSecret {
   readonly start: string;
 }
 
-/** Creates `<prefix>_<33 random characters><6 characters of checksum>`. */
-export function mintSecret(prefix = "lk", random = randomBytes(24)): MintedSecret {
-  const body = `${prefix}_${base62(BigInt(`0x${random.toString("hex")}`), randomLength)}`;
+/**
+ * Creates `<prefix>_<33 random characters><6 characters of checksum>`, with more random characters for more than 24 random
+ * bytes: at most 366 characters.
+ */
+export function mintSecret(prefix = "lk", random: Buffer = randomBytes(minBytes)): MintedSecret {
+  const body = `${prefix}_${base62(BigInt(`0x${random.toString("hex")}`), lengthOf(random.length))}`;
   const plaintext = body + checksum(body);
   return { plaintext, hash: hashSecret(plaintext), start: body.slice(0, prefix.length + 5) };
 }
 
-/** The prefix of a secret, from its `start`. */
-export function prefixOf(start: string): string {
-  return start.slice(0, -5);
+/** Random bytes for a secret: as many as were asked for, but never less than 24. */
+export function randomBytesOf(requested = minBytes): Buffer {
+  return randomBytes(Math.max(minBytes, requested));
+}
+
+/** The prefix of a secret, from its `start`. Undefined if the key was imported. */
+export function prefixOf(start: string): string | undefined {
+  return start === "" ? undefined : start.slice(0, -5);
 }
 
 /** Whether a text has the format and checksum of a secret. Detects typing errors without a lookup. */
@@ -37,6 +48,11 @@ export function isWellFormedSecret(text: string): boolean {
 /** SHA-256 in hex. The secret has 192 random bits, so a slow password hash is unnecessary. */
 export function hashSecret(plaintext: string): string {
   return hash("sha256", plaintext, "hex");
+}
+
+/** The number of base62 digits of this many bytes. */
+function lengthOf(bytes: number): number {
+  return Math.ceil((bytes * 8) / Math.log2(62));
 }
 
 function checksum(body: string): string {

@@ -1,47 +1,33 @@
-import { create } from "@bufbuild/protobuf";
-import {
-  type KeysService,
-  VerificationCode,
-  type VerifyKeyResponse,
-  VerifyKeyResponseSchema,
-} from "../../gen/latchkey/v1/keys_service_pb.js";
+import type { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { actorOf, type CallContext, callingKey, type Handlers } from "../call/context.js";
-import { chain } from "../call/maybe-promise.js";
+import { creditsChangesOf } from "../credits/convert.js";
 import { identityNotFound, invalidInput, keyNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
 import { buildPage, parsePageRequest } from "../pagination.js";
+import type { PermissionsStore } from "../permissions/store.js";
 import type { KeyCache } from "../revocation/key-cache.js";
-import type { KeyState } from "../revocation/key-state.js";
-import { toChanges, toKey, toNewKey, toOwner, toVerifyResponse } from "./convert.js";
-import { findKey } from "./find-key.js";
-import type { LastUsed } from "./last-used.js";
-import { createQueryCache } from "./permission-query.js";
+import { toPeriod, toUsage } from "../usage/convert.js";
+import type { UsageStore } from "../usage/store.js";
+import { toChanges, toKey, toNewKey, toOwner } from "./convert.js";
+import { mayExist } from "./find-key.js";
+import { type ChangeKey, createGrants } from "./grants.js";
+import { createImport } from "./import.js";
+import type { ImportStore } from "./import-store.js";
 import { checkCreation, checkDeletion, checkGrantedScopes, checkReroll, checkUpdate } from "./scope-rules.js";
-import { hashSecret, isWellFormedSecret, mintSecret, prefixOf } from "./secret.js";
-import type { KeyChanges, KeyRow, KeysStore } from "./store.js";
-import { verify } from "./verify.js";
+import { hashSecret, mintSecret, prefixOf, randomBytesOf } from "./secret.js";
+import type { KeyChanges, KeysStore } from "./store.js";
+import type { VerifyKey } from "./verification.js";
 
-/**
- * The keys of the caller's workspace.
- *
- * @param now the clock that expiry is checked against
- */
-export function createKeysService(store: KeysStore, keyCache: KeyCache, lastUsed: LastUsed, now: () => Date) {
-  const queryOf = createQueryCache();
-
-  /** One response per cached key state that is valid. Frozen, so that it is also serialized only once. */
-  const validResponses = new WeakMap<KeyState["key"], VerifyKeyResponse>();
-
-  function validResponse(key: KeyState["key"]): VerifyKeyResponse {
-    const existing = validResponses.get(key);
-    if (existing !== undefined) return existing;
-    const response = Object.freeze(create(VerifyKeyResponseSchema, toVerifyResponse(key)));
-    validResponses.set(key, response);
-    return response;
-  }
-
-  /** Changes a key and returns the changed row. */
-  async function change(keyId: string, changes: KeyChanges, context: CallContext): Promise<KeyRow> {
+/** The keys of the caller's workspace. */
+export function createKeysService(
+  store: KeysStore,
+  imports: ImportStore,
+  catalogue: PermissionsStore,
+  keyCache: KeyCache,
+  verifyKey: VerifyKey,
+  usage: Pick<UsageStore, "readUsage">,
+) {
+  const change: ChangeKey = async (keyId, changesOf, context) => {
     const caller = callingKey(context);
     const { call } = context;
     const by = actorOf(context);
@@ -51,15 +37,19 @@ export function createKeysService(store: KeysStore, keyCache: KeyCache, lastUsed
       const current = await store.readKeyVersion(call, caller.workspaceId, keyId, by);
       if (current === undefined) throw keyNotFound();
       if (current.changedXid === previousXid) throw identityNotFound();
+      const changes = changesOf(current);
       checkUpdate(caller, current, changes);
-      const updated = await store.updateKey(call, current, changes, by);
+      const { credits } = changes;
+      const all =
+        credits === undefined ? changes : { ...changes, credits: creditsChangesOf(current.hasCredits, credits) };
+      const updated = await store.updateKey(call, current, all, by);
       if (updated !== undefined) return updated;
       previousXid = current.changedXid;
     }
-  }
+  };
 
   /** Deletes a key; false if it does not exist. */
-  async function remove(keyId: string, context: CallContext): Promise<boolean> {
+  async function remove(keyId: string, erases: boolean, context: CallContext): Promise<boolean> {
     const caller = callingKey(context);
     const by = actorOf(context);
     // Retries if the key changes between the check and the deletion.
@@ -67,14 +57,17 @@ export function createKeysService(store: KeysStore, keyCache: KeyCache, lastUsed
       const current = await store.readKeyVersion(context.call, caller.workspaceId, keyId, by);
       if (current === undefined) return false;
       checkDeletion(caller, current);
-      if (await store.deleteKey(context.call, current, by)) return true;
+      if (await store.deleteKey(context.call, current, erases, by)) return true;
     }
   }
 
   return {
+    ...createGrants(change, catalogue, keyCache),
+    ...createImport(imports, keyCache),
+
     async createKey(request, context) {
       const caller = callingKey(context);
-      const secret = mintSecret(request.prefix);
+      const secret = mintSecret(request.prefix, randomBytesOf(request.byteLength));
       const key = toNewKey(request, mintId("key"), caller.workspaceId, secret);
       checkCreation(caller, key);
       const response = { keyId: key.keyId, key: secret.plaintext };
@@ -99,8 +92,8 @@ export function createKeysService(store: KeysStore, keyCache: KeyCache, lastUsed
     async listKeys(request, context) {
       const { workspaceId } = callingKey(context);
       const page = parsePageRequest("keys", request);
-      const { externalId, enabled } = request;
-      const found = await store.listKeys(context.call, workspaceId, { externalId, enabled }, page);
+      const { apiId, externalId, enabled } = request;
+      const found = await store.listKeys(context.call, workspaceId, { apiId, externalId, enabled }, page);
       const { rows, pagination } = buildPage("keys", page, found.rows, (row) => row.keyId, found.scannedTo);
       return { keys: rows.map(toKey), pagination };
     },
@@ -114,16 +107,16 @@ export function createKeysService(store: KeysStore, keyCache: KeyCache, lastUsed
       const isRead = Object.keys(changes).length === 0;
       const row = isRead
         ? await store.findKey(context.call, caller.workspaceId, request.keyId)
-        : await change(request.keyId, changes, context);
+        : await change(request.keyId, () => changes, context);
       if (row === undefined) throw keyNotFound();
       await (isRead ? keyCache.awaitEarlierChanges(context.call, timeline) : keyCache.awaitPropagation());
       return { key: toKey(row) };
     },
 
-    async deleteKey({ keyId }, context) {
+    async deleteKey({ keyId, permanent = false }, context) {
       context.call.revokes = true;
       const timeline = keyCache.knownTimeline();
-      const deleted = await remove(keyId, context);
+      const deleted = await remove(keyId, permanent, context);
       // Also if the key is already deleted: a retrying client may not know how its first attempt ended.
       await (deleted ? keyCache.awaitPropagation() : keyCache.awaitEarlierChanges(context.call, timeline));
       if (!deleted) throw keyNotFound();
@@ -150,32 +143,32 @@ export function createKeysService(store: KeysStore, keyCache: KeyCache, lastUsed
       }
     },
 
-    verifyKey(request, context) {
+    verifyKey,
+
+    async getKeyUsage({ keyId, period, tag = "" }, context) {
       const { workspaceId } = callingKey(context);
-      const query = request.permissions === undefined ? undefined : queryOf(request.permissions);
-      const found = findKey(keyCache, workspaceId, hashSecret(request.key), context.call, request.key);
-      return chain(found, (key) => {
-        const code = verify(key, query, now);
-        if (key === undefined || code !== VerificationCode.VALID) return { valid: false, code };
-        lastUsed.record(key.keyId, Date.now());
-        return validResponse(key);
-      });
+      const requested = toPeriod(period);
+      const key = await store.findKey(context.call, workspaceId, keyId);
+      if (key === undefined) throw keyNotFound();
+      const rows = await usage.readUsage(context.call, workspaceId, keyId, requested, tag);
+      return { usage: rows.map(toUsage) };
     },
 
     async whoami({ key }, context) {
       const { workspaceId } = callingKey(context);
-      const row = isWellFormedSecret(key)
+      const row = mayExist(keyCache, workspaceId, key)
         ? await store.findKeyByHash(context.call, workspaceId, hashSecret(key))
         : undefined;
       if (row === undefined) throw keyNotFound();
       return { key: toKey(row) };
     },
-  } satisfies Handlers<typeof KeysService>;
+  } satisfies Omit<Handlers<typeof KeysService>, "updateCredits">;
 }
 
 /** Whether a change can make the key unusable for something that it was valid for. */
-function mayRevoke({ enabled, expiresAt, scopes, permissions }: KeyChanges): boolean {
-  return enabled === false || scopes !== undefined || permissions !== undefined || expiresAt instanceof Date;
+function mayRevoke({ enabled, expiresAt, scopes, permissions, roles, ratelimits, credits }: KeyChanges): boolean {
+  const isReduced = [scopes, permissions, roles, ratelimits, credits].some((change) => change !== undefined);
+  return enabled === false || isReduced || expiresAt instanceof Date;
 }
 
 /** A new key inherits the expiry of the key that it replaces. */

@@ -15,6 +15,8 @@ export interface MetricSources {
   redisInUse(): boolean;
   /** The number of lookups, by kind and cache level. */
   readonly lookups: Readonly<Record<string, Readonly<Record<string, number>>>>;
+  /** The number of checks of rate limits, by scope and result. */
+  readonly rateLimitChecks: Readonly<Record<string, Readonly<Record<string, number>>>>;
   readonly renewals: Readonly<Record<string, number>>;
   readonly checks: { readonly done: number; readonly stale: number };
   pool(): {
@@ -46,9 +48,16 @@ export function createMetrics(sources: MetricSources): () => Metrics {
         [...byCode].map(([code, value]) => [{ protocol, method, code }, value]),
       ),
   );
-  counter("lookups_total", "Lookups of keys and workspaces, by cache level.", ["kind", "source"], () =>
+  counter("lookups_total", "Lookups of keys, workspaces and overrides, by cache level.", ["kind", "source"], () =>
     Object.entries(sources.lookups).flatMap(([kind, bySource]) =>
       Object.entries(bySource).map(([source, value]) => [{ kind, source }, value]),
+    ),
+  );
+
+  const checksHelp = "Checks of rate limits, by where they were counted and by result.";
+  counter("rate_limit_checks_total", checksHelp, ["scope", "result"], () =>
+    Object.entries(sources.rateLimitChecks).flatMap(([scope, byResult]) =>
+      Object.entries(byResult).map(([result, value]) => [{ scope, result }, value]),
     ),
   );
 

@@ -11,9 +11,10 @@ export interface Quotas {
 
 /** Which counts a change increases. Every change adds the bytes of its audit event. */
 export interface Growth {
-  readonly keys?: boolean;
-  /** An SQL condition if it depends on the state of the database. */
-  readonly identities?: boolean | Fragment;
+  /** True for one. */
+  readonly keys?: boolean | number;
+  /** An SQL condition or number if it depends on the state of the database. */
+  readonly identities?: boolean | Fragment | { readonly atMost: number; readonly number: Fragment };
 }
 
 /**
@@ -24,14 +25,22 @@ export interface Growth {
 export function reachedQuota(sql: Statement, quotas: Quotas, workspaceId: string, growth: Growth): Fragment {
   const { keys = false, identities = false } = growth;
   // Counts that do not grow get a quota that cannot be reached.
-  const maxKeys = keys ? quotas.keys : Number.MAX_SAFE_INTEGER;
-  const maxIdentities = identities ? quotas.identities : Number.MAX_SAFE_INTEGER;
-  const identityCondition = typeof identities === "boolean" ? sql`` : sql`and ${identities}`;
+  const maxKeys = keys === false || keys === 0 ? Number.MAX_SAFE_INTEGER : quotas.keys - Number(keys);
   return sql`(
-    select case when sum(keys) >= ${maxKeys}::bigint then 'keys'
-      when sum(identities) >= ${maxIdentities}::bigint ${identityCondition} then 'identities'
+    select case when sum(keys) > ${maxKeys}::bigint then 'keys'
+      when ${exceedsIdentities(sql, quotas.identities, identities)} then 'identities'
       when sum(bytes) >= ${quotas.bytes}::bigint then 'bytes' end
     from usage where workspace_id = ${workspaceId})`;
+}
+
+function exceedsIdentities(sql: Statement, max: number, growth: NonNullable<Growth["identities"]>): Fragment {
+  if (growth === false) return sql`false`;
+  if (growth === true) return sql`sum(identities) >= ${max}::bigint`;
+  if (!("atMost" in growth)) return sql`sum(identities) >= ${max}::bigint and ${growth}`;
+  // The number is counted only if it matters.
+  const { atMost, number } = growth;
+  return sql`
+    case when sum(identities) > ${max - atMost}::bigint then ${number} > 0 and sum(identities) + ${number} > ${max}::bigint end`;
 }
 
 /** The result row of a statement that contains `reachedQuota`. */

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { ApiError } from "../errors.js";
 import type { Log } from "../observe/log.js";
 import { createOutageLog } from "../observe/outage-log.js";
-import { batchSize, type RetentionStore } from "./store.js";
+import type { Batch, RetentionStore } from "./store.js";
 
 export interface SweepOptions {
   /** The retention period of audit events, in days. */
@@ -14,11 +14,20 @@ export interface SweepOptions {
 const dayMs = 24 * 60 * 60 * 1_000;
 
 /**
- * How long the row of a deleted key or identity stays. Its removal is safe at any age (see record_removed_rows() in
+ * How long the row of a deleted key, identity, role or API stays. Its removal is safe at any age (see record_removed_rows() in
  * SQL). But it makes caches drop the entries that they have not used since the deletion. After a day, this has no
  * noticeable effect.
  */
 const tombstoneMs = dayMs;
+
+/** How long the counts of verifications stay. */
+const verificationCountsMs = 90 * dayMs;
+
+/**
+ * How long the number of a process's last batch of counts stays. Only a process whose database has not answered for this
+ * long, while others could use it, may count a batch twice.
+ */
+const counterMs = dayMs;
 
 /** The pause after each statement, relative to its duration: a sweep uses at most a fifth of a connection. */
 const pauseRatio = 4;
@@ -29,12 +38,12 @@ export function startSweep(store: RetentionStore, { auditDays, everyMs, log }: S
   const outage = createOutageLog(log, "warn");
 
   /** Removes all rows older than the retention period, in batches. */
-  async function removeAll(remove: (retentionMs: number) => Promise<number>, retentionMs = 0): Promise<number> {
+  async function removeAll(remove: (retentionMs: number) => Promise<Batch>, retentionMs = 0): Promise<number> {
     for (let removed = 0; ; ) {
       const begun = performance.now();
-      const batch = await remove(retentionMs);
-      removed += batch;
-      if (batch < batchSize || stopped.signal.aborted) return removed;
+      const { rows, mayHaveMore } = await remove(retentionMs);
+      removed += rows;
+      if (!mayHaveMore || stopped.signal.aborted) return removed;
       await sleep((performance.now() - begun) * pauseRatio, undefined, { signal: stopped.signal });
     }
   }
@@ -43,8 +52,13 @@ export function startSweep(store: RetentionStore, { auditDays, everyMs, log }: S
     try {
       const removed = {
         auditEvents: auditDays === "forever" ? 0 : await removeAll(store.auditEvents, auditDays * dayMs),
+        keysOfApis: await removeAll(store.keysOfApis),
         keys: await removeAll(store.keys, tombstoneMs),
         identities: await removeAll(store.identities, tombstoneMs),
+        verificationCounts: await removeAll(store.verificationCounts, verificationCountsMs),
+        verificationCounters: await removeAll(store.verificationCounters, counterMs),
+        roles: await removeAll(store.roles, tombstoneMs),
+        apis: await removeAll(store.apis, tombstoneMs),
         idempotencyRecords: await removeAll(store.idempotencyRecords),
       };
       if (Object.values(removed).some(Boolean)) log.info({ removed }, "removed rows past their retention period");

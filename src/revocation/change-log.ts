@@ -125,6 +125,11 @@ export function createChangeLog(beginning: Snapshot, firstTimeline: string, capa
   };
 }
 
+/** The id that represents the rate limit overrides of a workspace. */
+export function overridesOf(workspaceId: string): string {
+  return `${workspaceId}/overrides`;
+}
+
 /** The id that represents every row of a workspace, for when too many of them changed to list each. */
 export function allRowsOf(workspaceId: string): string {
   return `${workspaceId}/*`;

@@ -43,7 +43,11 @@ export const pollerSettings = {
  *
  * @param timeline the timeline that was read on the other connections
  */
-export function createChangePoller(own: Database, others: Pick<Database, "renew">, timeline: string): ChangeSource {
+export function createChangePoller(
+  own: Database,
+  others: readonly Pick<Database, "renew">[],
+  timeline: string,
+): ChangeSource {
   const store = createChangeStore(own);
   let connected = false;
   let connecting: Promise<void> | undefined;
@@ -56,7 +60,7 @@ export function createChangePoller(own: Database, others: Pick<Database, "renew"
     const now = performance.now();
     if (now < othersRenewedAt + minRenewalIntervalMs) return;
     othersRenewedAt = now;
-    others.renew();
+    for (const other of others) other.renew();
   }
 
   async function ask<T>(timeoutMs: number, query: () => Promise<T>): Promise<T> {
@@ -87,7 +91,7 @@ export function createChangePoller(own: Database, others: Pick<Database, "renew"
     startTimeline: () => ask(pollTimeoutMs, store.startTimeline),
     async changedSince(seen) {
       const changed = await ask(pollTimeoutMs, () => store.changedSince(seen));
-      if (knownTimeline !== changed.timeline) others.renew();
+      if (knownTimeline !== changed.timeline) for (const other of others) other.renew();
       knownTimeline = changed.timeline;
       return changed;
     },

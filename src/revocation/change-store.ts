@@ -5,7 +5,10 @@ import { parseSnapshot, type Snapshot } from "./snapshot.js";
 
 /** The last change of a row, or of several rows of a workspace. */
 export interface Change {
-  /** The id of a key, an identity or a workspace, or the id that represents all rows of a workspace. */
+  /**
+   * The id of a key, an identity, an API, a role or a workspace, or an id that represents all overrides or all rows of a
+   * workspace.
+   */
   readonly id: string;
   /** The workspace that the rows belong to. */
   readonly workspaceId: string;
@@ -65,7 +68,7 @@ interface ChangedRow extends TermsRow {
 export function createChangeStore(db: Database) {
   /** Stamps with transaction ids that this server has not reached yet. Each would count as a change in every poll. */
   const isForeign = (sql: Statement) => sql`changed_xid >= pg_snapshot_xmax(pg_current_snapshot())`;
-  const stampedTables = ["keys", "identities", "workspaces", "removals"] as const;
+  const stampedTables = ["keys", "identities", "apis", "roles", "override_versions", "workspaces", "removals"] as const;
 
   // With the second, PostgreSQL would not warn that a synchronous standby has not confirmed a change.
   const unsafeSetting = (sql: Statement) => sql`
@@ -81,13 +84,17 @@ export function createChangeStore(db: Database) {
       const [row] = await db.runInBackground(
         (sql) => sql<{ found: boolean }[]>`
         select exists (select from keys where ${isForeign(sql)}) or exists (select from identities where ${isForeign(sql)})
+          or exists (select from apis where ${isForeign(sql)}) or exists (select from roles where ${isForeign(sql)})
+          or exists (select from override_versions where ${isForeign(sql)})
           or exists (select from workspaces where ${isForeign(sql)}) or exists (select from removals where ${isForeign(sql)})
           or exists (select from cluster_state where forgotten_xid >= pg_snapshot_xmax(pg_current_snapshot())) as found`,
       );
       if (!row?.found) return;
       await db.begin(async (sql) => {
         await sql`set local statement_timeout = 0`;
-        await sql`lock table keys, identities, workspaces, removals, cluster_state in share row exclusive mode`;
+        await sql`
+          lock table keys, identities, apis, roles, override_versions, workspaces, removals, cluster_state
+          in share row exclusive mode`;
         for (const table of stampedTables) {
           await sql`update ${sql(table)} set changed_xid = '0' where ${isForeign(sql)}`;
         }
@@ -134,6 +141,9 @@ export function createChangeStore(db: Database) {
               select * from (
                 ${changedIn(sql`keys`, sql`key_id`)}
                 union all ${changedIn(sql`identities`, sql`identity_id`)}
+                union all ${changedIn(sql`apis`, sql`api_id`)}
+                union all ${changedIn(sql`roles`, sql`role_id`)}
+                union all ${changedIn(sql`override_versions`, sql`workspace_id || '/overrides'`)}
                 union all ${changedIn(sql`workspaces`, sql`workspace_id`)}
                 union all ${changedIn(sql`removals`, sql`null`)}) as unseen limit ${limit}),
             by_workspace as (

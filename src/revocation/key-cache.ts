@@ -4,7 +4,7 @@ import type { InSnapshot } from "../storage/postgres/connection.js";
 import type { Cache } from "../storage/redis/client.js";
 import type { ChangeLog, Versioned } from "./change-log.js";
 import { heapSizeOf } from "./heap-size.js";
-import type { KeyRecord, KeyState } from "./key-state.js";
+import { type KeyRecord, type KeyState, rowsOf, type WorkspaceState, workspaceState } from "./key-state.js";
 import type { Lease } from "./lease.js";
 import { keyEntries, workspaceEntries } from "./signed-entry.js";
 import { parseSnapshot, type Snapshot } from "./snapshot.js";
@@ -31,6 +31,11 @@ export interface KeyCache {
   recheck(hash: string, call?: Call): MaybePromise<KeyState | undefined>;
   /** The same from PostgreSQL alone, including changes that are committed and not acknowledged yet. */
   readThrough(hash: string, call?: Call): Promise<KeyState | undefined>;
+  /**
+   * Whether a workspace may contain imported keys, whose secrets have another format than those of this service. True if
+   * memory cannot answer.
+   */
+  mayHaveImports(workspaceId: string): boolean;
   /** For calls that need no key: throws if PostgreSQL is unavailable, so that they are refused at once. */
   ensureLease(): MaybePromise<void>;
   /** Must be awaited after each change. Resolves when every replica's answers include the change. */
@@ -56,10 +61,7 @@ export interface KeyCache {
 /** Reads values from PostgreSQL that are not cached, and makes changes durable. */
 export interface KeyCacheSources {
   readonly readKeyRecord: (hash: string, call?: Call) => Promise<InSnapshot<KeyRecord> | undefined>;
-  readonly readWorkspaceState: (
-    workspaceId: string,
-    call?: Call,
-  ) => Promise<InSnapshot<{ enabled: boolean }> | undefined>;
+  readonly readWorkspaceState: (workspaceId: string, call?: Call) => Promise<InSnapshot<WorkspaceState> | undefined>;
   readonly makeDurable: (call: Call, timeline: string) => Promise<void>;
 }
 
@@ -92,7 +94,7 @@ export function createKeyCache(
     cache,
     async read(workspaceId, call) {
       const state = await sources.readWorkspaceState(workspaceId, call);
-      return state && versionedState(workspaceId, state.enabled, parseSnapshot(state.snapshot));
+      return state && versionedState(workspaceId, state, parseSnapshot(state.snapshot));
     },
     capacity: capacity * workspacesShare,
     sizeOf: heapSizeOf,
@@ -105,17 +107,17 @@ export function createKeyCache(
       const record = await sources.readKeyRecord(hash, call);
       if (record === undefined) return undefined;
       const { snapshot, ...value } = record;
-      const { keyId, identityId, workspaceId } = value;
       return {
         value,
-        dependsOn: identityId ? [keyId, identityId] : [keyId],
-        workspaceId,
+        dependsOn: rowsOf(value),
+        workspaceId: value.workspaceId,
         snapshot: parseSnapshot(snapshot),
       };
     },
     // A key is read together with the state of its workspace.
-    onLoad: ({ value: { workspaceId, workspaceEnabled }, snapshot }) => {
-      const state = versionedState(workspaceId, workspaceEnabled, snapshot);
+    onLoad: ({ value: { workspaceId, workspaceEnabled, workspaceHasImports }, snapshot }) => {
+      const present = { enabled: workspaceEnabled, hasImports: workspaceHasImports };
+      const state = versionedState(workspaceId, present, snapshot);
       if (workspaces.put(workspaceId, state)) workspaces.publish(workspaceId, state);
     },
     capacity: capacity * (1 - workspacesShare),
@@ -125,8 +127,8 @@ export function createKeyCache(
   function peekBoth(hash: string): KeyState | undefined {
     const key = lease.remaining() > 0 ? keys.peek(hash) : undefined;
     if (key === undefined) return undefined;
-    const workspaceEnabled = workspaces.peek(key.workspaceId);
-    return workspaceEnabled === undefined ? undefined : { key, workspaceEnabled };
+    const state = workspaces.peek(key.workspaceId);
+    return state && { key, workspaceEnabled: state.enabled };
   }
 
   async function lookUp(hash: string, call: Call | undefined, countsMemory: boolean): Promise<KeyState | undefined> {
@@ -140,7 +142,8 @@ export function createKeyCache(
     const cachedState = workspaces.peek(workspaceId);
     if (countsMemory && cachedKey !== undefined) keys.lookups.memory += 1;
     if (countsMemory && cachedState !== undefined) workspaces.lookups.memory += 1;
-    return { key, workspaceEnabled: cachedState ?? (await workspaces.load(workspaceId, from, call)) ?? false };
+    const state = cachedState ?? (await workspaces.load(workspaceId, from, call));
+    return { key, workspaceEnabled: state?.enabled ?? false };
   }
 
   return {
@@ -162,6 +165,11 @@ export function createKeyCache(
       return record && { key: record, workspaceEnabled: record.workspaceEnabled };
     },
 
+    mayHaveImports(workspaceId) {
+      const state = lease.remaining() > 0 ? workspaces.peek(workspaceId) : undefined;
+      return state?.hasImports ?? true;
+    },
+
     ensureLease: () => lease.ensure(),
     awaitPropagation: () => lease.waitOut(),
 
@@ -181,6 +189,6 @@ export function createKeyCache(
   };
 }
 
-function versionedState(workspaceId: string, enabled: boolean, snapshot: Snapshot): Versioned<boolean> {
-  return { value: enabled, dependsOn: [workspaceId], workspaceId, snapshot };
+function versionedState(workspaceId: string, state: WorkspaceState, snapshot: Snapshot): Versioned<WorkspaceState> {
+  return { value: workspaceState(state), dependsOn: [workspaceId], workspaceId, snapshot };
 }

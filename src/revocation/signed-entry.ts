@@ -1,6 +1,6 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import type { Versioned } from "./change-log.js";
-import type { KeyRecord } from "./key-state.js";
+import { type KeyRecord, type WorkspaceState, workspaceState } from "./key-state.js";
 import { parseSnapshot, writeSnapshot } from "./snapshot.js";
 
 /** Encodes versioned values of one kind as signed entries in Redis. */
@@ -17,15 +17,18 @@ export interface EntryCodec<T> {
 export type Secret = () => string;
 
 /** Must grow with every change of the format: processes of different versions must not read each other's entries. */
-const formatVersion = 3;
+const formatVersion = 5;
 
-/** Whether a workspace is enabled, by its id. */
-export function workspaceEntries(secret: Secret): EntryCodec<boolean> {
+/** The state of a workspace, by its id. */
+export function workspaceEntries(secret: Secret): EntryCodec<WorkspaceState> {
   return createCodec(secret, "latchkey:ws:", {
-    encode: ({ value, snapshot }) => `${value ? "enabled" : "disabled"}@${writeSnapshot(snapshot)}`,
+    encode: ({ value: { enabled, hasImports }, snapshot }) =>
+      `${enabled ? "enabled" : "disabled"}${hasImports ? ",imports" : ""}@${writeSnapshot(snapshot)}`,
     decode: (text, workspaceId) => {
-      const [state, snapshot = ""] = text.split("@");
-      return { value: state === "enabled", dependsOn: [workspaceId], workspaceId, snapshot: parseSnapshot(snapshot) };
+      const [state = "", snapshot = ""] = text.split("@");
+      const [enabled, imports] = state.split(",");
+      const value = workspaceState({ enabled: enabled === "enabled", hasImports: imports === "imports" });
+      return { value, dependsOn: [workspaceId], workspaceId, snapshot: parseSnapshot(snapshot) };
     },
   });
 }

@@ -77,7 +77,16 @@ export function createWorkspacesService(store: WorkspacesStore, keyCache: KeyCac
 
 /** A key that the operator creates: without an owner, and without an expiry. */
 function rootKey(workspaceId: string, { hash, start }: MintedSecret, name: string, scopes: readonly string[]): NewKey {
-  const settings = { enabled: true, permissions: [], meta: null, expiresAt: null };
+  const settings = {
+    enabled: true,
+    permissions: [],
+    roles: [],
+    apiId: null,
+    ratelimits: [],
+    credits: null,
+    meta: null,
+    expiresAt: null,
+  };
   return { keyId: mintId("key"), workspaceId, hash, start, name, scopes, ...settings };
 }
 

@@ -4,6 +4,7 @@ import type { Actor } from "../call/context.js";
 import { insertIdempotencyRecord } from "../idempotency/store.js";
 import { keyCreated, keyCreation, type NewKey } from "../keys/store.js";
 import type { PageRequest } from "../pagination.js";
+import type { WorkspaceState } from "../revocation/key-state.js";
 import type { Fragment, InSnapshot, Statement } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
 
@@ -124,11 +125,11 @@ export function createWorkspacesStore(db: Database) {
       ),
 
     /** One statement has one snapshot: the row includes every change of the snapshot. */
-    async readWorkspaceState(workspaceId: string, call?: Call): Promise<InSnapshot<{ enabled: boolean }> | undefined> {
+    async readWorkspaceState(workspaceId: string, call?: Call): Promise<InSnapshot<WorkspaceState> | undefined> {
       const [row] = await db.readShared(
         call,
-        (sql) => sql<InSnapshot<{ enabled: boolean }>[]>`
-        select disabled_at is null as enabled, pg_current_snapshot()::text as snapshot
+        (sql) => sql<InSnapshot<WorkspaceState>[]>`
+        select disabled_at is null as enabled, has_imports, pg_current_snapshot()::text as snapshot
         from workspaces where workspace_id = ${workspaceId}`,
       );
       return row;

@@ -1,0 +1,53 @@
+import { insertAuditEvents } from "../audit/store.js";
+import type { Call, IdempotencyRecord } from "../call/call.js";
+import type { Actor } from "../call/context.js";
+import {
+  type Credits,
+  type CreditsChanges,
+  changedCredits,
+  creditsChange,
+  creditsChanged,
+  endsCredits,
+} from "../credits/store.js";
+import { insertIdempotencyRecord } from "../idempotency/store.js";
+import { type QuotaCheck, type Quotas, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
+import type { Database } from "../storage/postgres/database.js";
+import { type KeyVersion, lockVersion } from "./store.js";
+
+export type KeyCreditsStore = ReturnType<typeof createKeyCreditsStore>;
+
+export function createKeyCreditsStore(db: Database, quotas: Quotas) {
+  return {
+    /**
+     * Changes the credits of a key, and returns them; null if it needs none. Undefined if the key is no longer at this version;
+     * then nothing is changed.
+     */
+    async updateCredits(
+      call: Call,
+      version: KeyVersion,
+      changes: CreditsChanges | null,
+      actor: Actor,
+      record: IdempotencyRecord | undefined,
+    ): Promise<Credits | null | undefined> {
+      const hasCredits = changes !== null;
+      const [row] = await db.run(call, (sql) => {
+        const reached = endsCredits(changes) ? sql`null::text` : reachedQuota(sql, quotas, version.workspaceId, {});
+        // Spends are made without it. So has_credits is assigned only if it changes, and replicas keep the key cached.
+        const assignment = version.hasCredits === hasCredits ? sql`` : sql`, has_credits = ${hasCredits}`;
+        const completion = sql`json_build_object('credits', coalesce(${changedCredits(sql)}, '{}'))`;
+        return sql<(QuotaCheck & { changed: boolean; credits: Credits | null })[]>`
+          with before as (${lockVersion(sql, version)}),
+            quota as (select ${reached} as reached from before),
+            after as (
+              update keys set updated_at = now() ${assignment} from before, quota
+              where keys.key_id = (before).key_id and reached is null returning keys as after),
+            ${creditsChange(sql, changes)}
+            events as (${insertAuditEvents(sql, actor, creditsChanged(sql))})
+            ${insertIdempotencyRecord(sql, record, sql`after`, completion)}
+          select reached, exists (select from after) as changed, ${changedCredits(sql)} as credits from quota`;
+      });
+      refuseBeyondQuota(quotas, row);
+      return row?.changed ? row.credits : undefined;
+    },
+  };
+}
