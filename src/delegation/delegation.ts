@@ -2,12 +2,13 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { VerificationCodeSchema } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { type DelegateRequest, DelegateResponseSchema } from "../../gen/latchkey/v1/verifier_service_pb.js";
 import type { ServeStream } from "../call/stream.js";
-import { serviceOverloaded, serviceShuttingDown } from "../errors.js";
+import { serviceOverloaded, serviceShuttingDown, tooManyVerifiers } from "../errors.js";
 import type { LastUsed } from "../keys/last-used.js";
 import { allRowsOf } from "../revocation/change-log.js";
 import type { Change } from "../revocation/change-store.js";
 import type { KeyCache } from "../revocation/key-cache.js";
 import type { Lease } from "../revocation/lease.js";
+import type { VerificationCounter } from "../usage/counter.js";
 import { createVerifierStream, type LookupLimit, type VerifierStream } from "./stream.js";
 
 /**
@@ -38,8 +39,9 @@ export interface Delegation {
 
 export function createDelegation(
   lease: Pick<Lease, "remaining" | "databaseTime">,
-  keyCache: Pick<KeyCache, "peek" | "get">,
+  keyCache: Pick<KeyCache, "peek" | "get" | "mayHaveImports">,
   lastUsed: Pick<LastUsed, "record">,
+  counter: Pick<VerificationCounter, "count">,
 ): Delegation {
   const byWorkspace = new Map<string, Set<VerifierStream>>();
   const lookups = createLookupLimit();
@@ -61,7 +63,8 @@ export function createDelegation(
       if (isEnding) throw serviceShuttingDown();
       const { workspaceId } = caller;
       const streams = byWorkspace.get(workspaceId) ?? new Set();
-      const sources = { lease, keyCache, lastUsed, lookups, verifications };
+      if (streams.size >= maxStreams) throw tooManyVerifiers(maxStreams);
+      const sources = { lease, keyCache, lastUsed, counter, lookups, verifications };
       const stream = createVerifierStream(channel, caller, sources, () => {
         if (!streams.delete(stream)) return;
         openStreams -= 1;
@@ -98,6 +101,9 @@ export function createDelegation(
     },
   };
 }
+
+/** How many streams of one workspace a process serves. Each change of the workspace is sent on all of them. */
+const maxStreams = 1_000;
 
 /** How many lookups of one workspace may be in flight. Each takes memory, and a connection of the pool. */
 const maxLookups = 1_000;

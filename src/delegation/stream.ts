@@ -15,8 +15,9 @@ import { findKey } from "../keys/find-key.js";
 import type { LastUsed } from "../keys/last-used.js";
 import { verify } from "../keys/verify.js";
 import type { KeyCache } from "../revocation/key-cache.js";
-import type { KeyState } from "../revocation/key-state.js";
+import { type KeyState, rowsOf } from "../revocation/key-state.js";
 import type { Lease } from "../revocation/lease.js";
+import type { VerificationCounter } from "../usage/counter.js";
 
 /** The stream of a client that verifies keys in its own process. */
 export interface VerifierStream extends ServerStream<DelegateRequest> {
@@ -40,8 +41,9 @@ export interface LookupLimit {
 
 interface Sources {
   readonly lease: Pick<Lease, "remaining" | "databaseTime">;
-  readonly keyCache: Pick<KeyCache, "peek" | "get">;
+  readonly keyCache: Pick<KeyCache, "peek" | "get" | "mayHaveImports">;
   readonly lastUsed: Pick<LastUsed, "record">;
+  readonly counter: Pick<VerificationCounter, "count">;
   readonly lookups: LookupLimit;
   /** Counts reported verifications, by code. */
   readonly verifications: Record<string, number>;
@@ -53,7 +55,7 @@ const maxUseAgeMs = 3_600_000;
 export function createVerifierStream(
   channel: StreamChannel<ResponseMessage>,
   caller: StreamCaller,
-  { lease, keyCache, lastUsed, lookups, verifications }: Sources,
+  { lease, keyCache, lastUsed, counter, lookups, verifications }: Sources,
   onClosed: () => void,
 ): VerifierStream {
   const { workspaceId } = caller;
@@ -129,7 +131,8 @@ export function createVerifierStream(
     const msToExpiry = expiresAt === null ? Number.POSITIVE_INFINITY : timeUntil(expiresAt);
     const remainingMs = Math.floor(Math.min(lease.remaining(), msToExpiry));
     if (remainingMs <= 0 || unanswered === undefined) return;
-    if (send({ case: "grant", value: { ping: unanswered, remainingMs } })) unanswered = undefined;
+    const mayHaveImports = keyCache.mayHaveImports(workspaceId);
+    if (send({ case: "grant", value: { ping: unanswered, remainingMs, mayHaveImports } })) unanswered = undefined;
   }
 
   /** How long a key still lasts at least. Throws if the database's time is not known. */
@@ -141,10 +144,10 @@ export function createVerifierStream(
   function sendKey(id: number, key: KeyState["key"]): void {
     const code = verify(key, undefined, lease.databaseTime);
     const isValid = code === VerificationCode.VALID;
-    const result = isValid ? toVerifyResponse(key) : { valid: false, code };
+    const result = toVerifyResponse(key, code);
     const validForMs = isValid && key.expiresAt !== null ? wholeMs(timeUntil(key.expiresAt)) : undefined;
-    const dependsOn = key.identityId === null ? [key.keyId] : [key.keyId, key.identityId];
-    const cached = { result, dependsOn, ...(validForMs !== undefined && { validForMs }) };
+    const verifyRemotely = isCounted(key);
+    const cached = { result, dependsOn: rowsOf(key), verifyRemotely, ...(validForMs !== undefined && { validForMs }) };
     send({ case: "key", value: { id, result: { case: "cached", value: cached } } });
   }
 
@@ -177,15 +180,19 @@ export function createVerifierStream(
   function recordUses({ sha256, code, count, lastUsedMsAgo }: KeyUses): void {
     const name = VerificationCode[code] as string;
     verifications[name] = (verifications[name] ?? 0) + count;
-    if (code !== VerificationCode.VALID) return;
+    if (code === VerificationCode.NOT_FOUND) return;
     const hash = Buffer.from(sha256).toString("hex");
     const usedAt = Date.now() - Math.min(lastUsedMsAgo, maxUseAgeMs);
     const cached = keyCache.peek(hash)?.key;
     // A key in memory is no lookup, so it does not count against the rate limit.
     const found = cached?.workspaceId === workspaceId ? Promise.resolve(cached) : lookUp(hash);
     found.then(
-      (key) => key && lastUsed.record(key.keyId, usedAt),
-      () => {}, // the time is lost, like that of a call before a crash
+      (key) => {
+        if (key === undefined) return;
+        counter.count(key, code, [], count);
+        if (code === VerificationCode.VALID) lastUsed.record(key.keyId, usedAt);
+      },
+      () => {}, // the report is lost, like the verifications before a crash
     );
   }
 
@@ -219,6 +226,13 @@ export function createVerifierStream(
     },
     end,
   };
+}
+
+/** Whether each verification of a key counts against a limit that only the service knows: credits, or a rate limit. */
+function isCounted({ hasCredits, ratelimits, identityId, identityRatelimits }: KeyState["key"]): boolean {
+  // Without an identity, the columns of the identity are null.
+  const limits = identityId === null ? ratelimits : [...ratelimits, ...identityRatelimits];
+  return hasCredits || limits.some(({ autoApply }) => autoApply);
 }
 
 const invalidateAllMessage = Object.freeze(

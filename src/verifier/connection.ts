@@ -11,7 +11,7 @@ import {
 import { toLatchkeyError } from "../client/error.js";
 import { systemClock } from "../revocation/clock.js";
 import { createQueue } from "./queue.js";
-import { createSession, type Session } from "./session.js";
+import { createSession, type Resolution, type Session } from "./session.js";
 
 /** The addresses and the credential of the service. */
 export interface ConnectionOptions {
@@ -67,6 +67,17 @@ const keepalive = { pingIntervalMs: 3_000, pingTimeoutMs: 3_000 };
 
 /** The statuses with which the service refuses the key, or does not have the stream. A retry would not help. */
 const refusals = new Set([Code.Unauthenticated, Code.PermissionDenied, Code.Unimplemented]);
+
+/** How long the state of a key is awaited on the stream. After that, the service is called. */
+const resolveTimeoutMs = 1_000;
+
+/** Requests the state of a key, and awaits it for a limited time: an overloaded service drops requests. */
+export async function requestState(session: Session, hash: string): Promise<Resolution> {
+  const giveUp = setTimeout(session.abandon, resolveTimeoutMs, hash);
+  const resolution = await session.resolve(hash);
+  clearTimeout(giveUp);
+  return resolution;
+}
 
 /** @param onError called with the reason whenever a stream ends */
 export function openConnection(
@@ -124,6 +135,9 @@ export function openConnection(
       onGrant() {
         lastGrantAt = performance.now();
         resolveOpened();
+      },
+      onInvalidated(hashes) {
+        for (const hash of hashes) void requestState(stream, hash);
       },
       onClockJump: () => ended.abort(),
     });

@@ -14,6 +14,8 @@ export interface KeyState {
   readonly hash: string;
   /** The result without a permission query. */
   readonly result: VerifyResult;
+  /** The service must be asked for each verification that this state does not refuse. */
+  readonly verifyRemotely: boolean;
   /**
    * On both clocks, because the monotonic one may stand still while the machine is suspended, and the other one may be
    * set back. Infinite for a key without an expiry.
@@ -36,8 +38,8 @@ export interface KeyStates {
   get(hash: string): KeyState | undefined;
   add(hash: string, cached: CachedKey, requestedAt: ClockReading): void;
   delete(hash: string): void;
-  /** Removes the states that depend on one of these ids. */
-  invalidate(ids: readonly string[]): void;
+  /** Removes the states that depend on one of these ids, and returns them. */
+  invalidate(ids: readonly string[]): KeyState[];
   clear(): void;
   readonly size: number;
 }
@@ -66,7 +68,7 @@ export function createKeyStates(maxBytes: number): KeyStates {
     },
     get: (hash) => states.get(hash),
     add(hash, cached, requestedAt) {
-      const { result, validForMs, dependsOn } = cached;
+      const { result, verifyRemotely, validForMs, dependsOn } = cached;
       if (result === undefined) return;
       const validMs = validForMs === undefined ? Number.POSITIVE_INFINITY : usableShare * Number(validForMs);
       states.delete(hash); // otherwise `dispose` of the old state would remove the new one from the index
@@ -75,9 +77,10 @@ export function createKeyStates(maxBytes: number): KeyStates {
         {
           hash,
           result: toVerifyResult(result),
+          verifyRemotely,
           usableUntil: { monotonic: requestedAt.monotonic + validMs, wall: requestedAt.wall + validMs },
           dependsOn,
-          uses: { hash, byCode: new Map(), lastUsedAt: 0 },
+          uses: { hash, byCode: new Map(), lastUsedAt: Number.NEGATIVE_INFINITY },
         },
         { size: bytesOf(cached) },
       );
@@ -90,7 +93,10 @@ export function createKeyStates(maxBytes: number): KeyStates {
     },
     delete: (hash) => void states.delete(hash),
     invalidate(ids) {
-      for (const id of ids) for (const hash of [...(hashesById.get(id) ?? [])]) states.delete(hash);
+      const hashes = new Set(ids.flatMap((id) => [...(hashesById.get(id) ?? [])]));
+      const removed = [...hashes].map((hash) => states.peek(hash) as KeyState);
+      for (const hash of hashes) states.delete(hash);
+      return removed;
     },
     clear: () => states.clear(),
   };

@@ -42,6 +42,8 @@ export interface Session {
   /** The number of pings without a grant. */
   readonly unansweredPings: number;
   readonly cachedKeys: number;
+  /** Whether a secret without the format of this service can belong to a key, according to the last grant. */
+  readonly mayHaveImports: boolean;
   /** How long the last grant lasted when it was sent. */
   readonly grantedMs: number;
 }
@@ -54,6 +56,9 @@ const maxUsed = 20_000;
 
 /** The maximum number of requests without a response. The service answers no more. */
 const maxPending = 1_000;
+
+/** Invalidated states are requested again if they were used this recently, at most so many for one message. */
+const refreshed = { usedWithinMs: 10_000, max: 100 };
 
 interface PendingKey {
   readonly hash: string;
@@ -71,11 +76,17 @@ export interface SessionOptions {
   readonly send: (request: Request) => void;
   /** Called after each grant. */
   readonly onGrant: () => void;
+  /**
+   * Called with the hashes of keys in use whose states were invalidated. To request them at once spares the next
+   * verification of each the wait.
+   */
+  readonly onInvalidated?: (hashes: readonly string[]) => void;
   /** Called when the machine was suspended or a clock was set. The session is closed, and its stream must be, too. */
   readonly onClockJump: () => void;
 }
 
-export function createSession({ clock, maxBytes, send, onGrant, onClockJump }: SessionOptions): Session {
+export function createSession(options: SessionOptions): Session {
+  const { clock, maxBytes, send, onGrant, onInvalidated, onClockJump } = options;
   const grant = createLocalGrant(clock);
   const states = createKeyStates(maxBytes);
   const pendingById = new Map<number, PendingKey>();
@@ -83,6 +94,7 @@ export function createSession({ clock, maxBytes, send, onGrant, onClockJump }: S
   const used = new Set<Uses>();
   let lastId = 0;
   let grantedMs = 0;
+  let mayHaveImports = true;
   let isOpen = true;
 
   function settleAll(): void {
@@ -100,6 +112,13 @@ export function createSession({ clock, maxBytes, send, onGrant, onClockJump }: S
     if (pending === undefined) return; // abandoned
     if (result.case === "cached") states.add(pending.hash, result.value, pending.requestedAt);
     settle(pending, resolutionOf[result.case ?? "unresolved"]);
+  }
+
+  function invalidate(ids: readonly string[]): void {
+    const removed = states.invalidate(ids);
+    const usedAfter = clock.monotonic() - refreshed.usedWithinMs;
+    const inUse = removed.filter(({ uses }) => uses.lastUsedAt > usedAfter).slice(0, refreshed.max);
+    if (inUse.length > 0) onInvalidated?.(inUse.map(({ hash }) => hash));
   }
 
   function readClocks(): ClockReading {
@@ -156,19 +175,23 @@ export function createSession({ clock, maxBytes, send, onGrant, onClockJump }: S
     get grantedMs() {
       return grantedMs;
     },
+    get mayHaveImports() {
+      return mayHaveImports;
+    },
     receive({ message }) {
       if (!isOpen) return;
       switch (message.case) {
         case "key":
           return receiveKey(message.value);
         case "invalidate":
-          return states.invalidate(message.value.ids);
+          return invalidate(message.value.ids);
         case "invalidateAll":
           states.clear();
           return settleAll();
         case "grant":
           if (!grant.accept(message.value.ping, message.value.remainingMs)) return;
           grantedMs = message.value.remainingMs;
+          ({ mayHaveImports } = message.value);
           return onGrant();
         default:
           throw new Error("the service sent a message that this version does not know");

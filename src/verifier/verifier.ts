@@ -1,16 +1,24 @@
 import { setImmediate, setTimeout as sleep } from "node:timers/promises";
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
-import type { VerifyKeyResponse } from "../../gen/latchkey/v1/keys_service_pb.js";
+import type { VerifyKeyRequestSchema, VerifyKeyResponse } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { covers } from "../call/permissions.js";
 import { toLatchkeyError } from "../client/error.js";
 import { createQueryCache, type PermissionQuery as Query } from "../keys/permission-query.js";
 import { hashSecret, isWellFormedSecret } from "../keys/secret.js";
-import { type ConnectionOptions, openConnection } from "./connection.js";
-import { invalid, toVerifyResult, type VerifyResult } from "./result.js";
+import { type ConnectionOptions, openConnection, requestState } from "./connection.js";
+import { invalid, toVerifyResult, type VerifyResult, withoutPermission } from "./result.js";
 import type { Session } from "./session.js";
 
 export { isLatchkeyError, LatchkeyError } from "../client/error.js";
-export type { InvalidKey, ValidKey, VerifiedIdentity, VerifyResult } from "./result.js";
+export type {
+  InvalidKey,
+  RateLimitState,
+  ValidKey,
+  VerifiedIdentity,
+  VerifiedKey,
+  VerifyResult,
+} from "./result.js";
 
 /** Verifies keys in this process. */
 export interface Verifier {
@@ -18,6 +26,10 @@ export interface Verifier {
    * Verifies a secret that was presented to you. Returns at once if the key is cached here, and a promise otherwise. When
    * a revocation has returned, no verification that begins afterwards accepts the key. Rejects with a LatchkeyError, or
    * Connect's ConnectError, if the service is needed and cannot be asked: then the key must not be accepted either.
+   *
+   * The service is asked for each verification of a key with credits, or with rate limits that apply automatically: only
+   * the service can count them. Each is a call of its own. Verifications that share one call would be counted once, and
+   * could get a result from before a change that they must know.
    */
   verify(secret: string, options?: VerifyOptions): VerifyResult | Promise<VerifyResult>;
   /** Counts since the start. */
@@ -29,6 +41,27 @@ export interface Verifier {
 export interface VerifyOptions {
   /** What the key must be allowed to do in your application, such as `documents.read AND (admin OR documents.write)`. */
   readonly permissions?: string;
+  /**
+   * Rate limits that the verification must keep to, besides those that apply automatically. With some, the service is
+   * always asked.
+   */
+  readonly ratelimits?: readonly RateLimitCheck[];
+  /** The credits that the verification spends, if the key has credits. Default: 1. If set, the service is always asked. */
+  readonly credits?: { readonly cost: number };
+  /** Tags under which the verification is counted, if the service is asked. Otherwise it is counted without them. */
+  readonly tags?: readonly string[];
+}
+
+/** A rate limit that a verification must keep to. */
+export interface RateLimitCheck {
+  /** The name of a rate limit of the key or its identity. With `limit` and `duration`, any name. */
+  readonly name: string;
+  /** How much the verification uses. Default: 1. */
+  readonly cost?: number;
+  /** Replaces the configured limit. */
+  readonly limit?: number;
+  /** Replaces the configured duration, in milliseconds. */
+  readonly duration?: number;
 }
 
 export interface VerifierOptions extends ConnectionOptions {
@@ -54,11 +87,10 @@ export interface VerifierStats {
 
 const defaults = { maxBytes: 64 * 2 ** 20, timeoutMs: 5_000, openTimeoutMs: 10_000 };
 
-/** How long the state of a key is awaited on the stream. After that, the service is called. */
-const resolveTimeoutMs = 1_000;
+/** A longer text is no secret of any key. */
+const maxSecretLength = 512;
 
-/** The lengths that VerifyKey accepts. The service explains others. */
-const maxSecretLength = 255;
+/** The maximum length that VerifyKey accepts. The service explains a longer query. */
 const maxQueryLength = 1_000;
 
 /**
@@ -87,48 +119,54 @@ export async function openVerifier(options: VerifierOptions): Promise<Verifier> 
     }
   }
 
-  /** The result for the key with this hash, if its state may be used at this moment. */
-  function decide(session: Session, hash: string, query: Query): VerifyResult | undefined {
+  /**
+   * The result for the key with this hash, if its state may be used at this moment. "remote" if the state does not refuse
+   * the key, and only the service can accept it.
+   */
+  function decide(session: Session, hash: string, query: Query): VerifyResult | "remote" | undefined {
     const state = session.find(hash);
     if (state === undefined) return undefined;
     const { result } = state;
     const isRefused = result.valid && !query((permission) => covers(result.permissions, permission));
-    const decided = isRefused ? invalid("INSUFFICIENT_PERMISSIONS") : result;
+    if (result.valid && !isRefused && state.verifyRemotely) return "remote";
+    const decided = isRefused ? withoutPermission(result) : result;
     counts.local += 1;
     session.recordUse(state, decided.code);
     return decided;
   }
 
+  /** @param query undefined: only the service can decide */
   async function verifyLater(
     secret: string,
     hash: string,
-    permissions: string | undefined,
+    options: VerifyOptions,
     query: Query | undefined,
   ): Promise<VerifyResult> {
     if (isClosed) throw new ConnectError("The verifier is closed.", Code.Canceled);
-    if (query !== undefined && secret.length > 0 && secret.length <= maxSecretLength) {
-      if (!isWellFormedSecret(secret)) return invalid("NOT_FOUND"); // it cannot exist, so it is not looked up
+    if (query !== undefined && secret !== "") {
       const { session } = connection;
+      if (!mayExist(session, secret)) return invalid("NOT_FOUND");
       const decided = session?.isGranted() && (await resolve(session, hash, query));
-      if (decided) return decided;
+      if (decided && decided !== "remote") return decided;
     }
     counts.remote += 1;
-    return toVerifyResult(await ask(permissions === undefined ? { key: secret } : { key: secret, permissions }));
+    return toVerifyResult(await ask(toRequest(secret, options)));
   }
 
   /** Requests the state of a key, and decides with it. Undefined if the service must be asked. */
-  async function resolve(session: Session, hash: string, query: Query): Promise<VerifyResult | undefined> {
+  async function resolve(session: Session, hash: string, query: Query): Promise<VerifyResult | "remote" | undefined> {
     // An earlier request may have found no key, and the key may have been created since.
     const isEarlier = session.isResolving(hash);
-    const giveUp = setTimeout(session.abandon, resolveTimeoutMs, hash);
-    const resolved = await session.resolve(hash);
-    clearTimeout(giveUp);
+    const resolved = await requestState(session, hash);
     if (resolved === "not found" && !isEarlier) return invalid("NOT_FOUND");
     return decide(session, hash, query);
   }
 
-  /** Calls VerifyKey, and again if the connection has broken: the next one may lead to another replica. */
-  async function ask(request: { key: string; permissions?: string }): Promise<VerifyKeyResponse> {
+  /**
+   * Calls VerifyKey, and again if the connection has broken: the next one may lead to another replica. Both calls may then
+   * count against limits, as they would if the client of the API repeated its request.
+   */
+  async function ask(request: VerifyKeyInit): Promise<VerifyKeyResponse> {
     const { keys } = connection;
     try {
       return await keys.verifyKey(request, { timeoutMs });
@@ -140,13 +178,14 @@ export async function openVerifier(options: VerifierOptions): Promise<Verifier> 
   }
 
   const verifier: Verifier = {
-    verify(secret, { permissions } = {}) {
+    verify(secret, options = {}) {
       connection.keepGranted();
       const hash = hashSecret(secret);
-      const query = parse(permissions);
+      const query = isCounted(options) ? undefined : parse(options.permissions);
       const session = isClosed ? undefined : connection.session;
       const decided = session && query && decide(session, hash, query);
-      return decided ?? verifyLater(secret, hash, permissions, query);
+      if (decided === "remote") return verifyLater(secret, hash, options, undefined);
+      return decided ?? verifyLater(secret, hash, options, query);
     },
     get stats() {
       const { session } = connection;
@@ -177,6 +216,38 @@ export async function openVerifier(options: VerifierOptions): Promise<Verifier> 
 }
 
 const anyPermissions: Query = () => true;
+
+/** Whether a secret can belong to a key. A malformed one can only if it was imported. It is looked up only then. */
+function mayExist(session: Session | undefined, secret: string): boolean {
+  if (secret.length > maxSecretLength) return false;
+  return isWellFormedSecret(secret) || !session?.isGranted() || session.mayHaveImports;
+}
+
+/** Whether a verification counts against limits that only the service knows. */
+function isCounted({ ratelimits = [], credits }: VerifyOptions): boolean {
+  return ratelimits.length > 0 || credits !== undefined;
+}
+
+type VerifyKeyInit = MessageInitShape<typeof VerifyKeyRequestSchema>;
+
+function toRequest(key: string, { permissions, ratelimits = [], credits, tags = [] }: VerifyOptions): VerifyKeyInit {
+  return {
+    key,
+    ...(permissions !== undefined && { permissions }),
+    ...(credits !== undefined && { credits: { cost: BigInt(credits.cost) } }),
+    ratelimits: ratelimits.map(toRateLimitCheck),
+    tags: [...tags],
+  };
+}
+
+function toRateLimitCheck({ name, cost, limit, duration }: RateLimitCheck) {
+  return {
+    name,
+    ...(cost !== undefined && { cost: BigInt(cost) }),
+    ...(limit !== undefined && { limit: BigInt(limit) }),
+    ...(duration !== undefined && { duration: BigInt(duration) }),
+  };
+}
 
 function rethrow(error: unknown): never {
   throw toLatchkeyError(error) ?? error;

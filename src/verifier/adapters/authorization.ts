@@ -3,7 +3,7 @@ import type { MaybePromise } from "../../call/maybe-promise.js";
 import { isLatchkeyError } from "../../client/error.js";
 import { ApiError } from "../../errors.js";
 import { parsePermissionQuery } from "../../keys/permission-query.js";
-import type { InvalidKey, ValidKey } from "../result.js";
+import type { InvalidKey, RateLimitState, ValidKey } from "../result.js";
 import type { Verifier } from "../verifier.js";
 
 /** The options of every adapter. */
@@ -22,7 +22,7 @@ export type Requirement = string | false | undefined;
 /** The response to a request that is not authorized. */
 export interface Refusal {
   readonly valid: false;
-  readonly status: 401 | 403 | 503;
+  readonly status: 401 | 403 | 429 | 503;
   /** The status of gRPC and Connect. */
   readonly code: Code;
   /** WWW-Authenticate and Retry-After. */
@@ -47,8 +47,8 @@ export type Authorize = (
 /** The headers of a refusal over HTTP. A cache must not return it for another key. */
 export const jsonHeaders = { "content-type": "application/json; charset=utf-8", "cache-control": "no-store" } as const;
 
-/** The service refuses longer texts as invalid input. They cannot be keys, so the service is not asked. */
-const maxTokenLength = 255;
+/** Longer texts cannot be keys, so the service is not asked. */
+const maxTokenLength = 512;
 
 /** The service refuses longer queries. */
 const maxQueryLength = 1_000;
@@ -64,11 +64,26 @@ export function createAuthorize({ verifier, realm = "api", onError }: AdapterOpt
     return { valid: false, status: 401, code: Code.Unauthenticated, headers, body: { code, message } };
   }
 
-  function refuseKey(code: InvalidKey["code"], permissions: string | undefined): Refusal {
+  function refuseKey(key: InvalidKey, permissions: string | undefined): Refusal {
+    const { code } = key;
+    if (code === "RATE_LIMITED" || code === "USAGE_EXCEEDED") return exhausted(code, key);
     if (code !== "INSUFFICIENT_PERMISSIONS") return refusal(code, messages[code] ?? messages.FORBIDDEN);
     const message = `The API key lacks a permission. Use a key that has: ${permissions}.`;
     const unauthorized = refusal(code, message, `, error="insufficient_scope"`);
     return { ...unauthorized, status: 403, code: Code.PermissionDenied };
+  }
+
+  /** No challenge: another key, or the same one later, is accepted. */
+  function exhausted(code: "RATE_LIMITED" | "USAGE_EXCEEDED", { ratelimits = [] }: InvalidKey): Refusal {
+    const seconds = ratelimits.filter((limit) => limit.exceeded).map(secondsToReset);
+    const headers: Refusal["headers"] = seconds.length > 0 ? { "retry-after": `${Math.max(...seconds)}` } : {};
+    return {
+      valid: false,
+      status: 429,
+      code: Code.ResourceExhausted,
+      headers,
+      body: { code, message: messages[code] },
+    };
   }
 
   function unverified(error: unknown): Refusal {
@@ -96,9 +111,9 @@ export function createAuthorize({ verifier, realm = "api", onError }: AdapterOpt
     if (token === undefined || token.length > maxTokenLength) return refusal("MALFORMED", messages.MALFORMED);
     const verified = verifier.verify(token, permissions === undefined ? {} : { permissions });
     if (verified instanceof Promise) {
-      return verified.then((result) => (result.valid ? result : refuseKey(result.code, permissions)), unverified);
+      return verified.then((result) => (result.valid ? result : refuseKey(result, permissions)), unverified);
     }
-    return verified.valid ? verified : refuseKey(verified.code, permissions);
+    return verified.valid ? verified : refuseKey(verified, permissions);
   };
 }
 
@@ -108,8 +123,16 @@ const messages = {
   NOT_FOUND: "The API key does not exist, or it was deleted. Copy it again, or use another key.",
   DISABLED: "The API key is disabled. Use another key.",
   EXPIRED: "The API key has expired. Use another key.",
+  RATE_LIMITED: "The API key has reached a rate limit. Retry after the time in Retry-After.",
+  USAGE_EXCEEDED: "The API key has too few credits left. Retry after they were refilled, or use another key.",
   FORBIDDEN: "The API key must not be used. Use another key.",
 } as const;
+
+/** The clock of the service may differ from ours, so the time is at least a second and at most a window. */
+function secondsToReset({ reset, duration }: RateLimitState): number {
+  const seconds = Math.ceil((reset.getTime() - Date.now()) / 1_000);
+  return Math.min(Math.max(seconds, 1), Math.ceil(duration / 1_000));
+}
 
 /** Calls `use` at once if the value is available: a cached key costs no turn of the event loop. */
 export function settle<T>(value: MaybePromise<T>, use: (value: T) => void, fail: (error: unknown) => void): void {
