@@ -52,11 +52,11 @@ export function createOptions({ idempotencyKey }: CreateFlags): CallOptions {
   return idempotencyKey === undefined ? {} : { headers: { "idempotency-key": idempotencyKey } };
 }
 
-/** One call of the service, and how its response is printed. */
-export interface RemoteCall<Flags, Schema extends DescMessage> {
+/** One call of the service, and how its response is printed. Operands are texts, unless the command parses them. */
+export interface RemoteCall<Flags, Schema extends DescMessage, Operands extends unknown[] = string[]> {
   readonly role: Role;
   readonly response: Schema;
-  call(client: LatchkeyClient, flags: Flags, ...operands: string[]): Promise<MessageShape<Schema>>;
+  call(client: LatchkeyClient, flags: Flags, ...operands: Operands): Promise<MessageShape<Schema>>;
   /** Prints the response for people. Scripts get the whole response as JSON. */
   show(response: MessageShape<Schema>): void;
   /** Runs after the response was printed. */
@@ -64,10 +64,13 @@ export interface RemoteCall<Flags, Schema extends DescMessage> {
 }
 
 /** The action of a command that makes this call. Commander passes the operands, then the flags, then the command. */
-export function callAction<Flags, Schema extends DescMessage>(config: ClientConfig, remote: RemoteCall<Flags, Schema>) {
+export function callAction<Flags, Schema extends DescMessage, Operands extends unknown[] = string[]>(
+  config: ClientConfig,
+  remote: RemoteCall<Flags, Schema, Operands>,
+) {
   return async (...args: unknown[]): Promise<void> => {
     const flags = args.at(-2) as Flags & CommonFlags;
-    const operands = args.slice(0, -2) as string[];
+    const operands = args.slice(0, -2) as Operands;
     const response = await remote.call(connect(flags, config, remote.role), flags, ...operands);
     if (flags.json) writeJson(remote.response, response);
     else remote.show(response);

@@ -4,9 +4,14 @@ import { LatchkeyError } from "../client/client.js";
 import { UserError } from "../errors.js";
 import { printable } from "./output.js";
 
-/** Thrown by `key verify` for a key that is not valid. It sets the exit code, so that scripts can branch on it. */
+/** Thrown by `key verify` for a key that is not valid, and by `limit use` beyond the limit. It sets the exit code, so that scripts can branch on it. */
 export class NotValid extends Error {
   override readonly name = "NotValid";
+}
+
+/** Thrown by `key import` if a hash exists already. The result is already printed. */
+export class Conflict extends Error {
+  override readonly name = "Conflict";
 }
 
 /** The exit codes that scripts can distinguish. */
@@ -27,6 +32,7 @@ const byStatus: Partial<Record<Code, number>> = {
   [Code.PermissionDenied]: exitCodes.refused,
   [Code.NotFound]: exitCodes.notFound,
   [Code.AlreadyExists]: exitCodes.conflict,
+  [Code.FailedPrecondition]: exitCodes.conflict,
   [Code.InvalidArgument]: exitCodes.invalidInput,
   [Code.ResourceExhausted]: exitCodes.invalidInput,
   [Code.Unavailable]: exitCodes.unavailable,
@@ -42,6 +48,7 @@ const byType: Partial<Record<LatchkeyError["type"], number>> = {
 export function exitCodeOf(error: unknown): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.success : exitCodes.usage;
   if (error instanceof NotValid) return exitCodes.notValid;
+  if (error instanceof Conflict) return exitCodes.conflict;
   if (error instanceof LatchkeyError) return byType[error.type] ?? byStatus[error.status] ?? exitCodes.failure;
   if (error instanceof ConnectError) return byStatus[error.code] ?? exitCodes.failure;
   return exitCodes.failure;
@@ -49,8 +56,8 @@ export function exitCodeOf(error: unknown): number {
 
 /** Prints a sentence for an error that the user can fix. Any other error is a bug and is printed with its stack. */
 export function reportError(error: unknown): void {
-  // Commander prints its own errors, and the result for a key that is not valid is already printed.
-  if (error instanceof CommanderError || error instanceof NotValid) return;
+  // Commander prints its own errors, and the other results are already printed.
+  if (error instanceof CommanderError || error instanceof NotValid || error instanceof Conflict) return;
   process.stderr.write(`${sentenceOf(error)}\n`);
 }
 

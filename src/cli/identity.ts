@@ -4,6 +4,7 @@ import {
   CreateIdentityResponseSchema,
   DeleteIdentityResponseSchema,
   GetIdentityResponseSchema,
+  GetIdentityUsageResponseSchema,
   ListIdentitiesResponseSchema,
   UpdateIdentityResponseSchema,
 } from "../../gen/latchkey/v1/identities_service_pb.js";
@@ -18,6 +19,16 @@ import {
   listCommand,
   remoteCommand,
 } from "./command.js";
+import {
+  periodOf,
+  type RateLimitFlag,
+  rateLimit,
+  rateLimitHelp,
+  showRateLimit,
+  type UsageFlags,
+  usageColumns,
+  withUsageFlags,
+} from "./limit-text.js";
 import { type Columns, writeNextPageHint, writeRecord, writeTable } from "./output.js";
 
 const columns: Columns<Identity> = {
@@ -27,25 +38,40 @@ const columns: Columns<Identity> = {
   CREATED: ({ createdAt }) => createdAt,
 };
 
+const details: Columns<Identity> = {
+  ...columns,
+  "RATE LIMITS": ({ ratelimits }) => ratelimits.map(showRateLimit),
+};
+
+interface SettingsFlags {
+  readonly meta?: JsonObject;
+  readonly ratelimit?: RateLimitFlag[];
+}
+
+interface UpdateFlags extends SettingsFlags {
+  readonly clearRatelimits?: boolean;
+}
+
 /** `latchkey identity …`. It uses a key of the workspace. */
 export function identityCommand(config: ClientConfig): Command {
   const role = "key" as const;
-  const showIdentity = ({ identity }: { identity?: Identity }) => identity && writeRecord(identity, columns);
+  const showIdentity = ({ identity }: { identity?: Identity }) => identity && writeRecord(identity, details);
   const byEitherId = (value: string) => ({ case: "identity", value }) as const;
 
   return new Command("identity")
-    .description("create, list, update and delete the identities of a workspace")
+    .description("create, list, update and delete the identities of a workspace, and show their usage")
     .exitOverride()
     .addCommand(
       createCommand("create", "create an identity")
         .argument("<externalId>", "your own identifier of the identity")
         .option("--meta <json>", "any JSON object", jsonObject)
+        .option("--ratelimit <limit>", rateLimitHelp, rateLimit)
         .action(
           callAction(config, {
             role,
             response: CreateIdentityResponseSchema,
-            call: ({ identities }, { meta, ...flags }: CreateFlags & { meta?: JsonObject }, externalId) =>
-              identities.createIdentity({ externalId, meta }, createOptions(flags)),
+            call: ({ identities }, { meta, ratelimit, ...flags }: CreateFlags & SettingsFlags, externalId) =>
+              identities.createIdentity({ externalId, meta, ratelimits: ratelimit }, createOptions(flags)),
             show: (created) => writeRecord(created, { ID: ({ identityId }) => identityId }),
           }),
         ),
@@ -79,18 +105,47 @@ export function identityCommand(config: ClientConfig): Command {
         ),
     )
     .addCommand(
-      remoteCommand("update", "replace the meta of an identity")
+      remoteCommand("update", "replace the meta of an identity, or the rate limits that its keys share")
         .argument("<identity>", "its identityId or externalId")
-        .requiredOption("--meta <json>", "any JSON object", jsonObject)
+        .option("--meta <json>", "any JSON object", jsonObject)
+        .option("--ratelimit <limit>", rateLimitHelp, rateLimit)
+        .option("--clear-ratelimits", "remove all rate limits")
         .action(
           callAction(config, {
             role,
             response: UpdateIdentityResponseSchema,
-            call: ({ identities }, { meta }: { meta?: JsonObject }, identity) =>
-              identities.updateIdentity({ reference: byEitherId(identity), meta }),
+            call: ({ identities }, { meta, ratelimit, clearRatelimits }: UpdateFlags, identity) =>
+              identities.updateIdentity({
+                reference: byEitherId(identity),
+                meta,
+                ratelimits: ratelimit,
+                updateMask: {
+                  paths: [...(meta ? ["meta"] : []), ...(ratelimit || clearRatelimits ? ["ratelimits"] : [])],
+                },
+              }),
             show: showIdentity,
           }),
         ),
+    )
+    .addCommand(
+      withUsageFlags(
+        remoteCommand("usage", "show how often the keys of an identity were verified").argument(
+          "<identity>",
+          "its identityId or externalId",
+        ),
+      ).action(
+        callAction(config, {
+          role,
+          response: GetIdentityUsageResponseSchema,
+          call: ({ identities }, flags: UsageFlags, identity) =>
+            identities.getIdentityUsage({
+              reference: byEitherId(identity),
+              period: periodOf(flags),
+              tag: flags.tag,
+            }),
+          show: ({ usage }) => writeTable(usage, usageColumns),
+        }),
+      ),
     )
     .addCommand(
       remoteCommand("delete", "delete an identity; its keys keep working without it")

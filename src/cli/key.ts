@@ -1,14 +1,14 @@
 import { readFileSync } from "node:fs";
-import type { JsonObject } from "@bufbuild/protobuf";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { Command } from "commander";
+import { Command, Option } from "commander";
 import type { Key } from "../../gen/latchkey/v1/key_pb.js";
 import {
   CreateKeyResponseSchema,
   DeleteKeyResponseSchema,
   GetKeyResponseSchema,
+  GetKeyUsageResponseSchema,
   ListKeysResponseSchema,
   RerollKeyResponseSchema,
+  UpdateCreditsResponseSchema,
   UpdateKeyResponseSchema,
   VerificationCode,
   VerifyKeyResponseSchema,
@@ -21,26 +21,33 @@ import {
   count,
   createCommand,
   createOptions,
-  jsonObject,
   listCommand,
   remoteCommand,
-  time,
 } from "./command.js";
 import { NotValid } from "./exit-codes.js";
+import { importCommand } from "./key-import.js";
+import {
+  clear,
+  clearHelp,
+  creditsOf,
+  type KeySettingsFlags,
+  keyColumns,
+  keyDetails,
+  ownerOf,
+  toUpdate,
+  withKeySettings,
+} from "./key-settings.js";
+import {
+  periodOf,
+  type RateLimitCheckFlag,
+  rateLimitCheck,
+  showRateLimitState,
+  showRefill,
+  type UsageFlags,
+  usageColumns,
+  withUsageFlags,
+} from "./limit-text.js";
 import { type Columns, writeNextPageHint, writeRecord, writeTable } from "./output.js";
-
-const columns: Columns<Key> = {
-  ID: ({ keyId }) => keyId,
-  START: ({ start }) => start,
-  NAME: ({ name }) => name,
-  STATE: ({ enabled }) => (enabled ? "enabled" : "disabled"),
-  SCOPES: ({ scopes }) => scopes,
-  PERMISSIONS: ({ permissions }) => permissions,
-  IDENTITY: ({ identity }) => identity?.externalId,
-  EXPIRES: ({ expires }) => expires,
-  "LAST USED": ({ lastUsedAt }) => lastUsedAt,
-  CREATED: ({ createdAt }) => createdAt,
-};
 
 /** A new key, with its secret. */
 export const secretColumns: Columns<{ keyId: string; key: string }> = {
@@ -48,15 +55,9 @@ export const secretColumns: Columns<{ keyId: string; key: string }> = {
   KEY: ({ key }) => key,
 };
 
-interface NewKeyFlags extends CreateFlags {
-  readonly name?: string;
+interface NewKeyFlags extends CreateFlags, KeySettingsFlags {
   readonly prefix?: string;
-  readonly externalId?: string;
-  readonly identityId?: string;
-  readonly scope?: string[];
-  readonly permission?: string[];
-  readonly meta?: JsonObject;
-  readonly expires?: Timestamp;
+  readonly api?: string;
   readonly disabled?: boolean;
 }
 
@@ -65,12 +66,13 @@ interface ListFlags {
   readonly cursor?: string;
   readonly externalId?: string;
   readonly state?: "enabled" | "disabled";
+  readonly api?: string;
 }
 
 /** `latchkey key …`. It uses a key of the workspace. */
 export function keyCommand(config: ClientConfig): Command {
   const role = "key" as const;
-  const showKey = ({ key }: { key?: Key }) => key && writeRecord(key, columns);
+  const showKey = ({ key }: { key?: Key }) => key && writeRecord(key, keyDetails);
 
   const enabledCommand = (name: string, enabled: boolean) =>
     remoteCommand(name, `${name} a key`)
@@ -85,38 +87,32 @@ export function keyCommand(config: ClientConfig): Command {
       );
 
   return new Command("key")
-    .description("create, list, update, verify and delete the keys of a workspace")
+    .description("create, list, update, verify, import and delete the keys of a workspace")
     .exitOverride()
     .addCommand(
-      createCommand("create", "create a key; its secret is shown only once")
-        .option("--name <name>", "a name for people")
+      withKeySettings(createCommand("create", "create a key; its secret is shown only once"))
         .option("--prefix <prefix>", "the prefix of the secret")
-        .option("--external-id <id>", "the identity that owns the key; it is created if it does not exist")
-        .option("--identity-id <id>", "the identity that owns the key")
-        .option("--scope <name>", "a scope: what the key may do with this service; can be given several times", collect)
-        .option(
-          "--permission <name>",
-          "a permission: what the key may do in your own application; can be given several times",
-          collect,
-        )
-        .option("--meta <json>", "any JSON object", jsonObject)
-        .option("--expires <time>", "when the key expires", time)
+        .option("--api <apiId>", "the API that the key belongs to")
         .option("--disabled", "create the key disabled")
         .action(
           callAction(config, {
             role,
             response: CreateKeyResponseSchema,
-            call: ({ keys }, { scope = [], permission = [], disabled, ...flags }: NewKeyFlags) =>
+            call: ({ keys }, flags: NewKeyFlags) =>
               keys.createKey(
                 {
                   name: flags.name,
                   prefix: flags.prefix,
                   owner: ownerOf(flags),
-                  scopes: scope,
-                  permissions: permission,
+                  scopes: flags.scope,
+                  permissions: flags.permission,
+                  roles: flags.role,
+                  apiId: flags.api,
+                  ratelimits: flags.ratelimit,
+                  credits: creditsOf(flags),
                   meta: flags.meta,
                   expires: flags.expires,
-                  enabled: !disabled,
+                  enabled: !flags.disabled,
                 },
                 createOptions(flags),
               ),
@@ -128,14 +124,15 @@ export function keyCommand(config: ClientConfig): Command {
       listCommand("list the keys, newest last")
         .option("--external-id <id>", "only keys of this identity")
         .option("--state <state>", "only keys in this state: `enabled` or `disabled`")
+        .option("--api <apiId>", "only keys of this API")
         .action(
           callAction(config, {
             role,
             response: ListKeysResponseSchema,
-            call: ({ keys }, { limit, cursor, externalId, state }: ListFlags) =>
-              keys.listKeys({ limit, cursor, externalId, enabled: state && state === "enabled" }),
+            call: ({ keys }, { limit, cursor, externalId, state, api }: ListFlags) =>
+              keys.listKeys({ limit, cursor, externalId, enabled: state && state === "enabled", apiId: api }),
             show: ({ keys, pagination }) => {
-              writeTable(keys, columns);
+              writeTable(keys, keyColumns);
               writeNextPageHint(pagination);
             },
           }),
@@ -149,6 +146,20 @@ export function keyCommand(config: ClientConfig): Command {
             role,
             response: GetKeyResponseSchema,
             call: ({ keys }, _flags, keyId) => keys.getKey({ keyId }),
+            show: showKey,
+          }),
+        ),
+    )
+    .addCommand(
+      withKeySettings(remoteCommand("update", "change a key; settings without a flag stay as they are"))
+        .argument("<keyId>")
+        .option("--clear <setting>", clearHelp, clear)
+        .action(
+          callAction(config, {
+            role,
+            response: UpdateKeyResponseSchema,
+            call: ({ keys }, flags: KeySettingsFlags & { clear?: string[] }, keyId) =>
+              keys.updateKey(toUpdate(keyId, flags)),
             show: showKey,
           }),
         ),
@@ -182,22 +193,71 @@ export function keyCommand(config: ClientConfig): Command {
         ),
     )
     .addCommand(
+      createCommand("credits", "change the credits of a key, and show them")
+        .argument("<keyId>")
+        .addOption(creditsOption("--set <count>", "the new number").argParser(count))
+        .addOption(creditsOption("--increment <count>", "how many to add").argParser(count))
+        .addOption(creditsOption("--decrement <count>", "how many to remove; at least 0 are left").argParser(count))
+        .addOption(creditsOption("--unlimited", "the key needs no credits any more"))
+        .action(
+          callAction(config, {
+            role,
+            response: UpdateCreditsResponseSchema,
+            call: ({ keys }, flags: CreateFlags & CreditsFlags, keyId) =>
+              keys.updateCredits({ keyId, ...creditsChange(flags) }, createOptions(flags)),
+            show: ({ credits }) =>
+              writeRecord(credits, {
+                CREDITS: (found) => found?.remaining ?? "unlimited",
+                REFILL: (found) => found && showRefill(found),
+              }),
+          }),
+        ),
+    )
+    .addCommand(
+      withUsageFlags(remoteCommand("usage", "show how often a key was verified").argument("<keyId>")).action(
+        callAction(config, {
+          role,
+          response: GetKeyUsageResponseSchema,
+          call: ({ keys }, flags: UsageFlags, keyId) =>
+            keys.getKeyUsage({ keyId, period: periodOf(flags), tag: flags.tag }),
+          show: ({ usage }) => writeTable(usage, usageColumns),
+        }),
+      ),
+    )
+    .addCommand(importCommand(config))
+    .addCommand(
       remoteCommand("verify", "verify the key on standard input; the exit code is 0 only if it is valid")
         .option("--permissions <query>", "the permissions that the key must have, such as `a AND (b OR c)`")
+        .option("--cost <count>", "how many credits the verification spends (default: 1)", count)
+        .option(
+          "--ratelimit <limit>",
+          "a rate limit that the verification must keep to: its name, or name=limit/duration; can be given several times",
+          rateLimitCheck,
+        )
+        .option("--tag <tag>", "a tag under which the verification is counted; can be given several times", collect)
         .action(
           callAction(config, {
             role,
             response: VerifyKeyResponseSchema,
-            call: ({ keys }, { permissions }: { permissions?: string }) =>
-              keys.verifyKey({ key: readFileSync(0, "utf8").trim(), permissions }),
+            call: ({ keys }, { permissions, cost, ratelimit, tag }: VerifyFlags) =>
+              keys.verifyKey({
+                key: readFileSync(0, "utf8").trim(),
+                permissions,
+                credits: cost === undefined ? undefined : { cost: BigInt(cost) },
+                ratelimits: ratelimit,
+                tags: tag,
+              }),
             show: (result) =>
               writeRecord(result, {
                 CODE: ({ code }) => VerificationCode[code],
                 "KEY ID": ({ keyId }) => keyId,
                 NAME: ({ name }) => name,
                 PERMISSIONS: ({ permissions }) => permissions,
+                ROLES: ({ roles }) => roles,
                 IDENTITY: ({ identity }) => identity?.externalId,
                 EXPIRES: ({ expires }) => expires,
+                CREDITS: ({ credits }) => credits,
+                "RATE LIMITS": ({ ratelimits }) => ratelimits.map(showRateLimitState),
               }),
             afterPrint: ({ valid }) => {
               if (!valid) throw new NotValid();
@@ -207,7 +267,33 @@ export function keyCommand(config: ClientConfig): Command {
     );
 }
 
-function ownerOf({ externalId, identityId }: NewKeyFlags) {
-  if (identityId !== undefined) return { case: "identityId", value: identityId } as const;
-  return externalId === undefined ? undefined : ({ case: "externalId", value: externalId } as const);
+interface VerifyFlags {
+  readonly permissions?: string;
+  readonly cost?: number;
+  readonly ratelimit?: RateLimitCheckFlag[];
+  readonly tag?: string[];
+}
+
+interface CreditsFlags {
+  readonly set?: number;
+  readonly increment?: number;
+  readonly decrement?: number;
+  readonly unlimited?: boolean;
+}
+
+const creditsOperations = ["set", "increment", "decrement", "unlimited"] as const;
+
+/** Only one of these flags can be given. */
+function creditsOption(flags: string, description: string): Option {
+  return new Option(flags, description).conflicts(
+    [...creditsOperations].filter((name) => !flags.startsWith(`--${name}`)),
+  );
+}
+
+/** The operation of the only flag, and its value. Without one, the service refuses the request. */
+function creditsChange(flags: CreditsFlags): { operation: string; value?: bigint } {
+  if (flags.unlimited) return { operation: "set" };
+  const operation = creditsOperations.find((name) => flags[name] !== undefined) ?? "";
+  const value = flags[operation as "set"];
+  return { operation, ...(value !== undefined && { value: BigInt(value) }) };
 }

@@ -1,9 +1,12 @@
 import { Command, InvalidArgumentError } from "commander";
 import { readClientConfig, readConfig } from "../config.js";
+import { apiCommand } from "./api.js";
 import { auditCommand } from "./audit.js";
 import { count } from "./command.js";
 import { identityCommand } from "./identity.js";
 import { keyCommand } from "./key.js";
+import { limitCommand } from "./limit.js";
+import { permissionCommand, roleCommand } from "./permission.js";
 import { workspaceCommand } from "./workspace.js";
 
 /**
@@ -49,6 +52,10 @@ export function createProgram(environment: NodeJS.ProcessEnv): Command {
     .addCommand(workspaceCommand(config))
     .addCommand(keyCommand(config))
     .addCommand(identityCommand(config))
+    .addCommand(apiCommand(config))
+    .addCommand(roleCommand(config))
+    .addCommand(permissionCommand(config))
+    .addCommand(limitCommand(config))
     .addCommand(auditCommand(config));
 }
 

@@ -1,7 +1,10 @@
 import { type Client, Code, ConnectError, createClient, type Transport } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
+import { ApisService } from "../../gen/latchkey/v1/apis_service_pb.js";
 import { IdentitiesService } from "../../gen/latchkey/v1/identities_service_pb.js";
 import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
+import { PermissionsService } from "../../gen/latchkey/v1/permissions_service_pb.js";
+import { RateLimitsService } from "../../gen/latchkey/v1/rate_limits_service_pb.js";
 import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import { toLatchkeyError } from "./error.js";
 
@@ -17,6 +20,11 @@ export {
 export interface LatchkeyClient {
   readonly keys: Client<typeof KeysService>;
   readonly identities: Client<typeof IdentitiesService>;
+  readonly apis: Client<typeof ApisService>;
+  /** Permissions and roles. */
+  readonly permissions: Client<typeof PermissionsService>;
+  /** The limiter that needs no keys. */
+  readonly rateLimits: Client<typeof RateLimitsService>;
   readonly workspaces: Client<typeof WorkspacesService>;
 }
 
@@ -46,6 +54,9 @@ export function createLatchkeyClient(options: LatchkeyClientOptions): LatchkeyCl
   return {
     keys: createClient(KeysService, transport),
     identities: createClient(IdentitiesService, transport),
+    apis: createClient(ApisService, transport),
+    permissions: createClient(PermissionsService, transport),
+    rateLimits: createClient(RateLimitsService, transport),
     workspaces: createClient(WorkspacesService, transport),
   };
 }
