@@ -10,8 +10,9 @@ import { createSchemas } from "./schemas.js";
 
 /** The whole HTTP/JSON interface as an OpenAPI document. */
 export function describeApi(services: readonly DescService[]): JsonObject {
-  const schemas = createSchemas();
-  const items = services.flatMap(({ methods }) => methods.flatMap((method) => describeOperation(method, schemas)));
+  const methods = services.flatMap((service) => service.methods);
+  const schemas = createSchemas(methods.map(({ output }) => output));
+  const items = methods.flatMap((method) => describeOperation(method, schemas));
   const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { version: string };
   return {
     openapi: "3.1.1",

@@ -1,7 +1,8 @@
 import { STATUS_CODES } from "node:http";
+import type { DescMethod } from "@bufbuild/protobuf";
 import { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
 import { type ApiErrorCode, catalogue, errorCodes, pathOf } from "../../src/errors.js";
-import { errorBody, errorPagePath } from "../../src/http/json/envelope.js";
+import { errorBody, errorMediaType, errorPagePath } from "../../src/http/json/envelope.js";
 import { errorDocs } from "../../src/http/pages/error-docs.js";
 import { examples } from "../../src/http/pages/examples.js";
 import { exampleDocsBase } from "../../src/http/pages/openapi.js";
@@ -24,6 +25,13 @@ const occurrences: Record<ApiErrorCode, Occurrence> = {
   [ErrorCode.DATA_WORKSPACE_NOT_FOUND]: "declared",
   [ErrorCode.DATA_KEY_NOT_FOUND]: "declared",
   [ErrorCode.DATA_IDENTITY_ALREADY_EXISTS]: "declared",
+  [ErrorCode.DATA_API_NOT_FOUND]: "declared",
+  [ErrorCode.DATA_ROLE_NOT_FOUND]: "declared",
+  [ErrorCode.DATA_ROLE_ALREADY_EXISTS]: "declared",
+  [ErrorCode.DATA_PERMISSION_NOT_FOUND]: "declared",
+  [ErrorCode.DATA_PERMISSION_ALREADY_EXISTS]: "declared",
+  [ErrorCode.DATA_PERMISSION_IN_USE]: "declared",
+  [ErrorCode.DATA_OVERRIDE_NOT_FOUND]: "declared",
   [ErrorCode.DATA_IDEMPOTENCY_CONFLICT]: "declared",
   [ErrorCode.APPLICATION_INVALID_INPUT]: "call",
   [ErrorCode.APPLICATION_ROUTE_NOT_FOUND]: "outside",
@@ -65,13 +73,15 @@ export function errorsOf(takesBody: boolean, declared: readonly ApiErrorCode[]):
 
 /**
  * The error responses of an operation by status. The default response is for errors outside all operations. Responses
- * with a declared error are specific to the operation; the others are shared components.
+ * with a declared error or a media type of the operation's own are specific to it; the others are shared components.
  */
-export function errorResponses(codes: readonly ApiErrorCode[]): JsonObject {
+export function errorResponses(codes: readonly ApiErrorCode[], method?: DescMethod): JsonObject {
+  const isOwn = (code: ApiErrorCode) =>
+    occurrences[code] === "declared" || errorMediaType(code, method) !== errorMediaType(code, undefined);
   const own = [...byStatus(codes)].map(([status, sameStatus]) => [
     status,
-    sameStatus.some((code) => occurrences[code] === "declared")
-      ? errorResponse(sameStatus)
+    sameStatus.some(isOwn)
+      ? errorResponse(sameStatus, method)
       : { $ref: `#/components/responses/${responseName(status)}` },
   ]);
   return { ...Object.fromEntries(own), default: { $ref: `#/components/responses/${noOperationName}` } };
@@ -95,21 +105,27 @@ function responseName(status: number): string {
   return (STATUS_CODES[status] ?? "").replaceAll(" ", "");
 }
 
-function errorResponse(codes: readonly ApiErrorCode[]): JsonObject {
-  const names = codes.map(pathOf);
+function errorResponse(codes: readonly ApiErrorCode[], method?: DescMethod): JsonObject {
+  const mediaTypes = [...new Set(codes.map((code) => errorMediaType(code, method)))];
   return {
     description: codes
       .map((code) => `[\`${pathOf(code)}\`](${errorPagePath(pathOf(code))}): ${errorDocs[code].when}`)
       .join("\n\n"),
     headers: Object.assign({}, requestIdHeader, ...codes.map((code) => headers[catalogue[code].status])),
-    content: {
-      "application/json": {
-        schema: { $ref: "#/components/schemas/Failure" },
-        examples: Object.fromEntries(
-          names.map((name) => [keyOf(name), { $ref: `#/components/examples/${keyOf(name)}` }]),
-        ),
-      },
-    },
+    content: Object.fromEntries(
+      mediaTypes.map((mediaType) => [
+        mediaType,
+        failureContent(codes.filter((code) => errorMediaType(code, method) === mediaType)),
+      ]),
+    ),
+  };
+}
+
+function failureContent(codes: readonly ApiErrorCode[]): JsonObject {
+  const keys = codes.map((code) => keyOf(pathOf(code)));
+  return {
+    schema: { $ref: "#/components/schemas/Failure" },
+    examples: Object.fromEntries(keys.map((key) => [key, { $ref: `#/components/examples/${key}` }])),
   };
 }
 

@@ -9,7 +9,9 @@ import type { ApiErrorCode } from "../../src/errors.js";
 import { commentOf, paragraphs, splitSummary } from "./comments.js";
 import { envelopeOf, successResponse } from "./envelope.js";
 import { errorResponses, errorsOf, rateLimitHeaders } from "./errors.js";
+import { exampleInRequest } from "./examples.js";
 import type { JsonObject } from "./json.js";
+import { isRequired } from "./rules.js";
 import type { Schemas } from "./schemas.js";
 
 /** The OpenAPI path item of one HTTP binding of an RPC. */
@@ -49,10 +51,10 @@ function operationOf(method: DescMethod, rule: HttpRule, operationId: string, sc
     description: paragraphs(rest, accessSentence(method)),
     ...securityOf(method),
     ...(parameters.length > 0 && { parameters }),
-    ...(takesBody && { requestBody: requestBodyOf(method, schemas) }),
+    ...(takesBody && { requestBody: requestBodyOf(method, rule, schemas) }),
     responses: {
       200: successResponse(commentOf(method.output), responseOf(method, rule, schemas), rateLimitHeaders),
-      ...errorResponses(errorsOf(takesBody, declaredErrors(method))),
+      ...errorResponses(errorsOf(takesBody, declaredErrors(method)), method),
     },
     "x-latchkey-rpc": `${method.parent.typeName}/${method.name}`,
   };
@@ -93,13 +95,16 @@ function accessOf(method: DescMethod) {
   return getOption(method, access);
 }
 
-/** An empty body means `{}`, so the body is required only if `{}` is invalid. */
-function requestBodyOf({ input }: DescMethod, schemas: Schemas): JsonObject {
-  const schema = schemas.request(input);
+/** The body is the message, or one field of it. It is required only if an empty one, `{}` or `[]`, is invalid. */
+function requestBodyOf({ input }: DescMethod, { body }: HttpRule, schemas: Schemas): JsonObject {
+  const field = input.fields.find(({ name }) => name === body);
+  const schema = field
+    ? { ...schemas.requestField(field), examples: [exampleInRequest(field) ?? []] }
+    : schemas.request(input);
   const { required, oneOf } = schemas.resolve(schema);
   const refusesEmpty =
     required !== undefined || (Array.isArray(oneOf) && oneOf.every((choice) => "required" in choice));
-  return { required: refusesEmpty, content: { "application/json": { schema } } };
+  return { required: field ? isRequired(field) : refusesEmpty, content: { "application/json": { schema } } };
 }
 
 /** `response_body` names the field that becomes `data`. A Pagination in the same message belongs to the list. */

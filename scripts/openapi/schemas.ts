@@ -9,6 +9,7 @@ import {
 } from "@bufbuild/protobuf";
 import { StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { oneof as oneofRules } from "../../gen/buf/validate/validate_pb.js";
+import { null_if_unset } from "../../gen/latchkey/v1/json_pb.js";
 import { updateMaskOf } from "../../src/call/update-mask.js";
 import { commentOf } from "./comments.js";
 import { exampleOf, exampleRequest } from "./examples.js";
@@ -17,8 +18,9 @@ import { isRequired, limitsOf } from "./rules.js";
 
 /** The schemas of messages in HTTP/JSON, as src/http/json/codec.ts reads and writes them. */
 export interface Schemas {
-  /** A request as a JSON body. */
+  /** A request as a JSON body, or one field of it that is the whole body. */
   request(message: DescMessage): JsonObject;
+  requestField(field: DescField): JsonObject;
   /** A request as query parameters. */
   query(message: DescMessage): JsonObject[];
   /** A response message, or one field of it. */
@@ -32,8 +34,10 @@ export interface Schemas {
   all(): JsonObject;
 }
 
-export function createSchemas(): Schemas {
+/** @param outputs the response messages of all RPCs */
+export function createSchemas(outputs: readonly DescMessage[]): Schemas {
   const schemasByName = new Map<string, JsonObject>();
+  const returned = messagesIn(outputs);
 
   function named(name: string, schema: () => JsonObject): JsonObject {
     if (!schemasByName.has(name)) schemasByName.set(name, schema());
@@ -41,7 +45,8 @@ export function createSchemas(): Schemas {
   }
 
   function request(message: DescMessage): JsonObject {
-    return named(message.name, () => {
+    // As a request, a message has rules, and unknown members are refused.
+    return named(returned.has(message) ? `${nameOf(message)}Input` : nameOf(message), () => {
       const fields = readableFields(message);
       return {
         type: "object",
@@ -65,24 +70,29 @@ export function createSchemas(): Schemas {
       type: "object",
       description: commentOf(message),
       properties: Object.fromEntries(message.fields.map((field) => [field.jsonName, responseField(field)])),
-      ...requiredOf(message.fields.filter(({ proto }) => !proto.proto3Optional)),
+      ...requiredOf(message.fields.filter((field) => !field.proto.proto3Optional || isNullIfUnset(field))),
     };
   }
 
   function requestField(field: DescField): JsonObject {
     const { items, ...limits } = limitsOf(field);
-    const value =
-      field.fieldKind === "list" ? listOf({ ...schemaOf(field), ...(items as JsonObject) }) : schemaOf(field);
+    const schema = schemaOf(field, request);
+    const value = field.fieldKind === "list" ? listOf({ ...schema, ...(items as JsonObject) }) : schema;
     return described(field, { ...value, ...(isTime(field) && timeLimits), ...limits });
   }
 
   function responseField(field: DescField): JsonObject {
-    return described(field, field.fieldKind === "list" ? listOf(schemaOf(field)) : schemaOf(field));
+    const schema = schemaOf(field, (message) => named(nameOf(message), () => response(message)));
+    const value = described(field, field.fieldKind === "list" ? listOf(schema) : schema);
+    return isNullIfUnset(field) ? orNull(value) : value;
   }
 
-  function schemaOf({ enum: values, message, scalar }: DescField): JsonObject {
+  function schemaOf(
+    { enum: values, message, scalar }: DescField,
+    schemaOfMessage: (message: DescMessage) => JsonObject,
+  ): JsonObject {
     if (values !== undefined) return named(values.name, () => enumOf(values));
-    if (message !== undefined) return wellKnown[message.typeName] ?? named(message.name, () => response(message));
+    if (message !== undefined) return wellKnown[message.typeName] ?? schemaOfMessage(message);
     const value = scalar && scalars[scalar];
     if (value === undefined) throw new Error(`there is no schema yet for ${ScalarType[scalar ?? 0]}`);
     return value;
@@ -90,6 +100,7 @@ export function createSchemas(): Schemas {
 
   return {
     request,
+    requestField,
     query: (message) =>
       readableFields(message).map((field) => {
         const { description, ...schema } = requestField(field);
@@ -101,6 +112,24 @@ export function createSchemas(): Schemas {
     resolve: ({ $ref }) => schemasByName.get(String($ref).replace(/.*\//, "")) ?? {},
     all: () => Object.fromEntries([...schemasByName].sort(([a], [b]) => (a < b ? -1 : 1))),
   };
+}
+
+/** The messages, and all messages in them. */
+function messagesIn(roots: readonly DescMessage[]): Set<DescMessage> {
+  const found = new Set(roots);
+  // The loop also visits the messages that it adds.
+  for (const { fields } of found) for (const { message } of fields) if (message !== undefined) found.add(message);
+  return found;
+}
+
+/** The name of a message, with those of the messages that it is declared in. */
+function nameOf({ name, parent }: DescMessage): string {
+  return parent === undefined ? name : nameOf(parent) + name;
+}
+
+/** Whether a response has the field as null if it is not set. */
+function isNullIfUnset(field: DescField): boolean {
+  return getOption(field, null_if_unset);
 }
 
 /** HTTP/JSON has no update mask; `null` clears a field there. */
@@ -155,9 +184,11 @@ function isNullable(field: DescField): boolean {
   return !isRequired(field) && !(isChange && field.scalar === ScalarType.BOOL);
 }
 
-function orNull({ $ref, type, ...rest }: JsonObject): JsonObject {
+function orNull({ $ref, type, const: constant, ...rest }: JsonObject): JsonObject {
+  // A constant would exclude null.
+  const values = constant === undefined ? {} : { enum: [constant, null] };
   return $ref === undefined
-    ? { type: [type as Json, "null"], ...rest }
+    ? { type: [type as Json, "null"], ...values, ...rest }
     : { anyOf: [{ $ref }, { type: "null" }], ...rest };
 }
 
@@ -179,6 +210,6 @@ function choicesOf(oneofs: readonly DescOneof[]): JsonObject {
 }
 
 function requireSet(...fields: readonly DescField[]): JsonObject {
-  const names = fields.map(({ jsonName }) => jsonName);
-  return { required: names, properties: Object.fromEntries(names.map((name) => [name, { type: "string" }])) };
+  const types = fields.map(({ jsonName, message }) => [jsonName, { type: message ? "object" : "string" }]);
+  return { required: fields.map(({ jsonName }) => jsonName), properties: Object.fromEntries(types) };
 }
