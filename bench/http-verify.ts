@@ -15,8 +15,9 @@ export async function httpSide(
   bench: Bench,
   { server, port }: { server: Server; port: number },
   requests: readonly HttpRequest[],
+  connections = httpConnections,
 ): Promise<Side> {
-  const load = await openHttpLoad({ port, connections: httpConnections, next: inTurn(requests) });
+  const load = await openHttpLoad({ port, connections, next: inTurn(requests) });
   bench.defer(() => load.close());
   return { name: server.name, server, load };
 }
@@ -34,11 +35,21 @@ export function verifyRequest(caller: string, { keyId, secret }: { keyId: string
   };
 }
 
-/** Bare Fastify, which returns Latchkey's response for the fixture's first key to every request. */
-export async function startBareVerify(bench: Bench, latchkey: Latchkey, fixture: Fixture) {
+/**
+ * Bare Fastify, which returns Latchkey's response for the fixture's first key to every request.
+ *
+ * @param file the baseline in baselines/
+ */
+export async function startBareVerify(
+  bench: Bench,
+  latchkey: Latchkey,
+  fixture: Fixture,
+  file = "bare-fastify",
+  env: NodeJS.ProcessEnv = {},
+) {
   const [first] = fixture.keys;
   const response = await latchkey.call(path, fixture.caller, bodyFor(`${first?.secret}`));
-  const bare = await startBaseline(bench, "bare Fastify", "bare-fastify", { RESPONSE: response });
+  const bare = await startBaseline(bench, "bare Fastify", file, { ...env, RESPONSE: response });
   const expected = `${verifyRequests(fixture)[0]?.expected}`;
   return { ...bare, requests: verifyRequests(fixture).map((request) => ({ ...request, expected })) };
 }

@@ -77,8 +77,12 @@ export async function startLatchkey(
   };
 }
 
-/** Creates a workspace with this many keys, through the service's own API. */
-export async function createFixture(latchkey: Latchkey, keyCount = 100): Promise<Fixture> {
+/**
+ * Creates a workspace with this many keys, through the service's own API.
+ *
+ * @param settings further settings of each key
+ */
+export async function createFixture(latchkey: Latchkey, keyCount = 100, settings: object = {}): Promise<Fixture> {
   const call = async (path: string, credential: string, body: unknown) =>
     JSON.parse(await latchkey.call(path, credential, body)).data;
   const { workspaceId, key: first } = await call("/v2/workspaces.createWorkspace", operatorKey, { name: "Benchmark" });
@@ -93,6 +97,7 @@ export async function createFixture(latchkey: Latchkey, keyCount = 100): Promise
         externalId,
         permissions: ["documents.read", "documents.write"],
         meta: { team: 7 },
+        ...settings,
       });
       return { keyId, secret: key, externalId };
     }),
