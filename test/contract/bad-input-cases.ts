@@ -111,11 +111,12 @@ const creating: readonly BadInput[] = [
 
 const keyId = "key_00000000000000000000000000";
 const tooLong = "x".repeat(256);
+const hash = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";
 
-/** updateKey refuses the same values as createKey. */
+/** updateKey refuses the same values as createKey, except an expiry in the past, which ends the key. */
 const updating: readonly BadInput[] = [
   ...creating
-    .filter(({ operations, location }) => operations.includes("createKey") && location !== "prefix")
+    .filter(({ operations, location }) => operations.includes("createKey") && !["prefix", "expires"].includes(location))
     .map(({ requests, ...bad }): BadInput => {
       return { ...bad, operations: ["updateKey"], requests: requests.map((request) => ({ keyId, ...request })) };
     }),
@@ -140,10 +141,156 @@ export const badInputs: readonly BadInput[] = [
     requests: [{}, { keyId: "" }, { keyId: tooLong }, { keyId: "key_\0" }],
   },
   {
-    what: "a key that is missing, empty, too long or contains NUL",
-    operations: ["verifyKey", "whoami"],
+    // Any other text is a secret that was presented, and is not found.
+    what: "a key that is missing, empty or contains NUL",
+    operations: ["verifyKey"],
     location: "key",
-    requests: [{}, { key: "" }, { key: tooLong }, { key: "lk_\0" }],
+    requests: [{}, { key: "" }, { key: "lk_\0" }],
+  },
+  {
+    what: "a key that is missing, empty, too long or contains NUL",
+    operations: ["whoami"],
+    location: "key",
+    requests: [{}, { key: "" }, { key: "x".repeat(513) }, { key: "lk_\0" }],
+  },
+  {
+    what: "an apiId that is missing, empty, too long or contains NUL",
+    operations: ["getApi", "deleteApi"],
+    location: "apiId",
+    requests: [{}, { apiId: "" }, { apiId: tooLong }, { apiId: "api_\0" }],
+  },
+  {
+    what: "an apiId that is empty, too long or contains NUL",
+    operations: ["createKey", "listKeys"],
+    location: "apiId",
+    requests: [{ apiId: "" }, { apiId: tooLong }, { apiId: "api_\0" }],
+  },
+  ...(["role", "permission"] as const).map(
+    (field): BadInput => ({
+      what: `a ${field} that is missing, empty, too long or contains NUL`,
+      operations: field === "role" ? ["getRole", "deleteRole"] : ["getPermission", "deletePermission"],
+      location: field,
+      requests: [{}, { [field]: "" }, { [field]: tooLong }, { [field]: "a\0" }],
+    }),
+  ),
+  {
+    what: "a search that is empty, too long or contains NUL",
+    operations: ["listPermissions", "listRoles"],
+    location: "search",
+    requests: [{ search: "" }, { search: tooLong }, { search: "\0" }],
+  },
+  {
+    what: "a name that is missing, empty, too long or contains NUL",
+    operations: ["createApi", "createRole"],
+    location: "name",
+    requests: [{}, { name: "" }, { name: tooLong }, { name: "a\0" }],
+  },
+  {
+    what: "a slug that is missing, too long, or not names joined by dots",
+    operations: ["createPermission"],
+    location: "slug",
+    requests: [{}, ...[...names, "documents.*", "*", "x".repeat(101)].map((slug) => ({ slug }))].map((request) => ({
+      name: "Read",
+      ...request,
+    })),
+  },
+  {
+    what: "a description that is too long or contains NUL",
+    operations: ["createRole"],
+    location: "description",
+    requests: [
+      { name: "editor", description: "x".repeat(513) },
+      { name: "editor", description: "\0" },
+    ],
+  },
+  ...badLists("permissions", "createRole", names, { name: "editor" }),
+  ...badLists("permissions", "setRolePermissions", names, { roleId: "editor" }),
+  ...badLists("permissions", "addPermissions", names, { keyId }),
+  ...badLists("permissions", "removePermissions", names, { keyId }),
+  ...badLists("permissions", "setPermissions", names, { keyId }),
+  ...(["addRoles", "setRoles", "removeRoles"] as const).map(
+    (operation): BadInput => ({
+      what: "more than 20 roles, or one of them twice",
+      operations: [operation],
+      location: "roles",
+      requests: [Array.from({ length: 21 }, (_, index) => `role ${index}`), ["editor", "editor"]].map((roles) => ({
+        keyId,
+        roles,
+      })),
+    }),
+  ),
+  {
+    what: "no permissions",
+    operations: ["addPermissions", "removePermissions"],
+    location: "permissions",
+    requests: [{ keyId }, { keyId, permissions: [] }],
+  },
+  {
+    what: "no roles",
+    operations: ["addRoles", "removeRoles"],
+    location: "roles",
+    requests: [{ keyId }, { keyId, roles: [] }],
+  },
+  {
+    what: "a hash that is not the base64 of 32 bytes",
+    operations: ["migrateKeys"],
+    location: "keys[0].hash",
+    requests: ["", "abc", "A".repeat(44), `${"A".repeat(42)}B=`, `${hash.slice(0, 42)}\n=`].map((given) => ({
+      migrationId: "m",
+      keys: [{ hash: given }],
+    })),
+  },
+  {
+    what: "no keys, more than 100, or the same hash twice",
+    operations: ["migrateKeys"],
+    location: "keys",
+    requests: [[], Array.from({ length: 101 }, () => ({ hash })), [{ hash }, { hash }]].map((keys) => ({
+      migrationId: "m",
+      keys,
+    })),
+  },
+  {
+    what: "a migrationId that is missing, empty, too long or contains NUL",
+    operations: ["migrateKeys"],
+    location: "migrationId",
+    requests: [{}, { migrationId: "" }, { migrationId: tooLong }, { migrationId: "\0" }].map((request) => ({
+      ...request,
+      keys: [{ hash }],
+    })),
+  },
+  {
+    what: "a byteLength below 16 or above 255",
+    operations: ["createKey"],
+    location: "byteLength",
+    requests: [{ byteLength: 15 }, { byteLength: 0 }, { byteLength: 256 }, { byteLength: -1 }],
+  },
+  { what: "`recoverable`", operations: ["createKey"], location: "recoverable", requests: [{ recoverable: true }] },
+  { what: "`decrypt`", operations: ["listKeys"], location: "decrypt", requests: [{ decrypt: true }] },
+  { what: "`decrypt`", operations: ["getKey"], location: "decrypt", requests: [{ keyId, decrypt: true }] },
+  ...(["getKeyUsage", "getIdentityUsage"] as const).map((operation): BadInput => {
+    const reference = operation === "getKeyUsage" ? { keyId } : { externalId: "user_1" };
+    const at = Date.UTC(2030, 0);
+    return {
+      what: "a period that ends before it begins",
+      operations: [operation],
+      location: "period",
+      requests: [
+        { ...reference, period: { from: at, to: at, granularity: "day" } },
+        { ...reference, period: { from: at, to: at - 1, granularity: "hour" } },
+      ],
+    };
+  }),
+  {
+    what: "an unknown granularity",
+    operations: ["getKeyUsage"],
+    location: "period.granularity",
+    requests: ["week", "", "HOUR"].map((granularity) => ({ keyId, period: { from: 0, to: 1, granularity } })),
+  },
+  {
+    what: "a period without its beginning",
+    operations: ["getKeyUsage"],
+    location: "period.from",
+    requests: [{ keyId, period: { to: 1, granularity: "hour" } }],
   },
   {
     what: "an externalId that is empty, too long or contains NUL",

@@ -17,7 +17,7 @@ async function inDatabase(statements: (sql: postgres.Sql) => Promise<unknown>): 
 }
 
 /** Follows a list's cursors to the end; returns all rows and the number of rows of each page. */
-async function walk<Name extends "listIdentities" | "listKeys" | "listAuditEvents">(
+async function walk<Name extends "listIdentities" | "listKeys" | "listAuditEvents" | "listPermissions" | "listRoles">(
   { page, home }: Scene,
   list: Name,
   request: CallRequest,
@@ -79,6 +79,51 @@ describe("bounded list scans: a filter that matches few rows of many is paged, a
     }
     const disabled = await scene.page("listKeys", home.key, { enabled: false, externalId: "user_1", limit: 5 });
     expect(disabled).toMatchObject({ data: Array(5).fill({ enabled: false }), pagination: { hasMore: true } });
+  });
+
+  contract.everyProtocol("listKeys by apiId, of which most keys belong to another API", async (scene) => {
+    const { ok, home } = scene;
+    const { apiId } = await ok("createApi", home.key, { name: "few" });
+    const { apiId: others } = await ok("createApi", home.key, { name: "many" });
+    const { keyId } = await ok("createKey", home.key, { apiId, name: "first" });
+    await inDatabase(
+      (sql) => sql`
+        insert into keys (key_id, workspace_id, hash, start, name, enabled, permissions, api_id, created_at, updated_at)
+        select ${later("key")} || lpad(n::text, 6, '0') || right(${keyId}, 19), ${home.workspaceId},
+          sha256((${keyId} || n)::bytea), 'lk_test', case n when ${many} then 'last' end, true, '{}',
+          case n when ${many} then ${apiId} else ${others} end, now(), now()
+        from generate_series(1, ${many}) as n`,
+    );
+    expect((await walk(scene, "listKeys", { apiId })).rows).toMatchObject([{ name: "first" }, { name: "last" }]);
+    const { rows } = await walk(scene, "listKeys", { apiId, enabled: false });
+    expect(rows).toEqual([]);
+    const page = await scene.page("listKeys", home.key, { apiId: others, limit: 5 });
+    expect(page).toMatchObject({ data: Array(5).fill({ apiId: others }), pagination: { hasMore: true } });
+  });
+
+  contract.everyProtocol("listPermissions and listRoles by search", async (scene) => {
+    const { ok, home } = scene;
+    const { permissionId } = await ok("createPermission", home.key, { name: "p", slug: "needle.first" });
+    const { roleId } = await ok("createRole", home.key, { name: "Needle, first" });
+    await inDatabase(async (sql) => {
+      await sql`
+        insert into permissions (permission_id, workspace_id, slug, name, created_at)
+        select ${later("perm")} || lpad(n::text, 6, '0') || right(${permissionId}, 19), ${home.workspaceId},
+          case n when ${many} then 'last.NEEDLE' else 'documents.read_' || n end, 'p', now()
+        from generate_series(1, ${many}) as n`;
+      await sql`
+        insert into roles (role_id, workspace_id, name, permissions, created_at)
+        select ${later("role")} || lpad(n::text, 6, '0') || right(${roleId}, 19), ${home.workspaceId},
+          case n when ${many} then 'last NEEDLE' else 'role ' || n end, '{}', now()
+        from generate_series(1, ${many}) as n`;
+    });
+    const permissions = await walk(scene, "listPermissions", { search: "Needle" });
+    expect(permissions).toMatchObject({ rows: [{ slug: "needle.first" }, { slug: "last.NEEDLE" }], sizes: [1, 1] });
+    const roles = await walk(scene, "listRoles", { search: "needle" });
+    expect(roles).toMatchObject({ rows: [{ name: "Needle, first" }, { name: "last NEEDLE" }], sizes: [1, 1] });
+    for (const list of ["listPermissions", "listRoles"] as const) {
+      expect(await walk(scene, list, { search: "nobody" })).toEqual({ rows: [], sizes: [0, 0] });
+    }
   });
 
   contract.everyProtocol("listAuditEvents by type and time, newest first", async (scene) => {

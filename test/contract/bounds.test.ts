@@ -1,5 +1,6 @@
 import { describe, expect } from "vitest";
 import { operatorKey } from "../support/harness.js";
+import { newHash } from "./callers.js";
 import { openContract } from "./cases.js";
 
 const { everyProtocol } = openContract();
@@ -29,6 +30,51 @@ describe("limits of input: the maximum itself is accepted", () => {
     await scene.ok("createKey", scene.home.key, { permissions });
     const [, key] = await scene.ok("listKeys", scene.home.key);
     expect(key?.permissions).toEqual(permissions);
+  });
+
+  everyProtocol("a key may have 20 roles, and a role 100 permissions of 100 characters", async ({ ok, home }) => {
+    const names = Array.from({ length: 20 }, (_, index) => `role ${index} `.padEnd(255, "ü"));
+    const permissions = Array.from({ length: 100 }, (_, index) => `p${index}.`.padEnd(100, "x"));
+    const description = "d".repeat(512);
+    for (const name of names) await ok("createRole", home.key, { name, description });
+    const [name = ""] = names;
+    await ok("setRolePermissions", home.key, { roleId: name, permissions });
+    const role = await ok("getRole", home.key, { role: name });
+    expect(role).toMatchObject({ name, description });
+    expect(role.permissions.map(({ slug }) => slug)).toEqual(permissions);
+    const { keyId, key } = await ok("createKey", home.key, { roles: names });
+    expect([...(await ok("getKey", home.key, { keyId })).roles].sort()).toEqual([...names].sort());
+    const { permissions: granted = [] } = await ok("verifyKey", home.key, { key, permissions: permissions[99] });
+    expect([...granted].sort()).toEqual([...permissions].sort());
+  });
+
+  everyProtocol("100 keys may be imported at once, and a verification may have 10 tags", async ({ ok, home }) => {
+    const keys = Array.from({ length: 100 }, (_, index) => ({ hash: newHash(), name: `key ${index}` }));
+    const { migrated, failed } = await ok("migrateKeys", home.key, { migrationId: "m".repeat(255), keys });
+    expect({ hashes: migrated.map(({ hash }) => hash), failed }).toEqual({
+      hashes: keys.map(({ hash }) => hash),
+      failed: [],
+    });
+    const tags = Array.from({ length: 10 }, (_, index) => `${index}`.padEnd(128, "ü"));
+    expect(await ok("verifyKey", home.key, { key: home.key, tags })).toMatchObject({ code: "VALID" });
+  });
+
+  everyProtocol("a namespace and an identifier may have 255 characters", async ({ ok, home }) => {
+    const override = {
+      namespace: "ü".repeat(255),
+      identifier: `${"🗝".repeat(254)}*`,
+      limit: 7,
+      duration: 2_592_000_000,
+    };
+    const { overrideId } = await ok("setOverride", home.key, override);
+    expect(
+      await ok("getOverride", home.key, { namespace: override.namespace, identifier: override.identifier }),
+    ).toEqual({
+      ...override,
+      overrideId,
+    });
+    const use = { ...override, identifier: "🗝".repeat(255), limit: 1_000_000_000, cost: 7 };
+    expect(await ok("limit", home.key, use)).toMatchObject({ success: true, limit: 7, remaining: 0, overrideId });
   });
 
   everyProtocol("a key may expire at the end of the year 9999", async (scene) => {

@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { mintSecret } from "../../src/keys/secret.js";
 import { succeed } from "../support/calls.js";
 import { operatorKey, type TestApp } from "../support/harness.js";
@@ -46,6 +47,17 @@ export async function castCallers(app: TestApp, rpcs: readonly Rpc[]): Promise<C
   const closed = await newWorkspace("closed");
   const [later, victim] = await Promise.all([newWorkspace("later"), newKey(home, { externalId: "user" })]);
   const { identity } = await call<{ identity: Things }>("keys.getKey", home.key, { keyId: victim.keyId });
+  const [{ apiId = "" }, { roleId = "" }, { permissionId = "" }] = await Promise.all([
+    call<Things>("apis.createApi", home.key, { name: "payments" }),
+    call<Things>("permissions.createRole", home.key, { name: "editor", permissions: ["documents.edit"] }),
+    call<Things>("permissions.createPermission", home.key, { name: "Edit documents", slug: "documents.edit" }),
+    call("ratelimit.setOverride", home.key, {
+      namespace: "email.send",
+      identifier: "user",
+      limit: 9,
+      duration: 60_000,
+    }),
+  ]);
 
   const [plain, disabled, expired, deleted, rerolled, ofClosed, disabledOfClosed, expiredOfClosed, worstOfClosed] =
     await Promise.all([
@@ -110,6 +122,15 @@ export async function castCallers(app: TestApp, rpcs: readonly Rpc[]): Promise<C
       identityId: identity["identityId"] ?? "",
       externalId: "somebody new",
       name: "a new name",
+      apiId,
+      roleId,
+      role: roleId,
+      permission: permissionId,
+      slug: "documents.read",
+      namespace: "email.send",
+      identifier: "user",
+      migrationId: "from another service",
+      hash: newHash(),
     },
     homeKey: home.key,
     foreignKeys: [earlier.key, later.key],
@@ -151,6 +172,11 @@ export async function castCallers(app: TestApp, rpcs: readonly Rpc[]): Promise<C
 interface Made {
   readonly keyId: string;
   readonly key: string;
+}
+
+/** The hash of a secret that nobody has. */
+export function newHash(): string {
+  return randomBytes(32).toString("base64");
 }
 
 function bearer({ key }: Made): string {

@@ -124,7 +124,7 @@ function failAt(name: ProtocolName, error: Error): never {
   throw error;
 }
 
-const times = new Set(["at", "createdAt", "updatedAt", "disabledAt", "expires"]);
+const times = new Set(["at", "createdAt", "updatedAt", "disabledAt", "expires", "reset", "time"]);
 
 /** The responses, with ids numbered in the order of their appearance, and secrets and times blanked out. */
 function withoutChance(transcript: Scene["transcript"]): unknown {
@@ -140,9 +140,10 @@ function withoutChance(transcript: Scene["transcript"]): unknown {
     if (name === "cursor") return "a cursor";
     if (name === "start") return value.replace(/_[^_]{4}$/, "_****");
     return value
-      .replace(/\b\w+_[0-9A-Za-z]{39}$/, "a secret")
+      .replace(/\b\w+_[0-9A-Za-z]{39,349}$/, "a secret")
+      .replace(/^[A-Za-z0-9+/]{43}=$/, "a hash")
       .replace(/\b\d{4}-\d\d-\d\dT[\d:.]+Z\b/g, "a time")
-      .replace(/\b(ws|key|id|evt|req)_[0-9a-z]{26}\b/g, number);
+      .replace(/\b(ws|key|id|evt|req|api|role|perm|rl|ovr)_[0-9a-z]{26}\b/g, number);
   });
   return JSON.parse(text);
 }

@@ -13,7 +13,7 @@ function openHttpScene() {
 }
 
 describe("the documented routes", () => {
-  test.each<HttpRoute>([
+  test.each<readonly [HttpRoute[0], string]>([
     ["POST", "/v1/keys.listKeys"],
     ["POST", "/v2/keys.listKeys"],
   ])("%s %s lists the caller's keys", async (...route) => {
@@ -22,7 +22,7 @@ describe("the documented routes", () => {
     expect(outcome).toMatchObject({ ok: true, data: [{ keyId: home.keyId }], pagination: { hasMore: false } });
   });
 
-  test.each<HttpRoute>([
+  test.each<readonly [HttpRoute[0], string]>([
     ["POST", "/v1/identities.getIdentity"],
     ["POST", "/v2/identities.getIdentity"],
   ])("%s %s finds an identity", async (...route) => {
@@ -32,7 +32,7 @@ describe("the documented routes", () => {
     expect(outcome).toMatchObject({ ok: true, data: { ...created, externalId: "user_1" } });
   });
 
-  test.each<HttpRoute>([
+  test.each<readonly [HttpRoute[0], string]>([
     ["GET", "/v1/identities.listIdentities"],
     ["POST", "/v2/identities.listIdentities"],
   ])("%s %s lists the caller's identities, with pagination", async (...route) => {

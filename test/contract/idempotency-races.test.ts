@@ -41,7 +41,15 @@ function atOnce(operation: OperationName, callOf: (index: number) => RepeatableC
   return Promise.all(inTurn.map((protocol, index) => protocol.call(operation, ...callOf(index))));
 }
 
-type Table = "keys" | "identities" | "workspaces" | "audit_events" | "idempotency_records";
+type Table =
+  | "keys"
+  | "identities"
+  | "workspaces"
+  | "apis"
+  | "roles"
+  | "permissions"
+  | "audit_events"
+  | "idempotency_records";
 
 async function countRows(table: Table): Promise<number> {
   const [row] = await sql<{ count: number }[]>`select count(*)::int from ${sql(table)}`;
@@ -54,6 +62,11 @@ describe("concurrent retries: of 20 calls with one Idempotency-Key, on two repli
     rerollKey: "keys",
     createIdentity: "identities",
     createWorkspace: "workspaces",
+    createApi: "apis",
+    createRole: "roles",
+    createPermission: "permissions",
+    migrateKeys: "keys",
+    updateCredits: "audit_events",
   } as const;
   for (const [operation, table] of Object.entries(tables) as [keyof typeof tables, Table][]) {
     test(`one makes the change, and all get its response: ${operation}`, async () => {

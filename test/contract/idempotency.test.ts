@@ -6,6 +6,7 @@ import { openSql } from "../../commands/open-sql.js";
 import type { HeaderLines } from "../support/clients/headers.js";
 import { operatorKey } from "../support/harness.js";
 import { idempotentOperations, keyOperations, operationOf, operatorOperations } from "../support/operations.js";
+import { newHash } from "./callers.js";
 import { allProtocols, openContract } from "./cases.js";
 import { credentialFor, newCall, newKey, withKey } from "./retries.js";
 import { openScene } from "./scene.js";
@@ -36,11 +37,16 @@ async function changingNothing<T>(work: () => Promise<T>): Promise<T> {
 }
 
 describe("a retry with the same Idempotency-Key", () => {
-  test("is supported by the five operations that create something", () => {
+  test("is supported by the operations that create something, or add to a number", () => {
     expect(idempotentOperations).toEqual([
       "createKey",
       "rerollKey",
+      "updateCredits",
+      "migrateKeys",
       "createIdentity",
+      "createApi",
+      "createPermission",
+      "createRole",
       "createWorkspace",
       "createRootKey",
     ]);
@@ -133,6 +139,32 @@ describe("a request with a used Idempotency-Key", () => {
     const { keyId } = await ok("createKey", home.key, request, key);
     await changingNothing(() => refused(conflict, "createIdentity", home.key, request, key));
     await changingNothing(() => refused(conflict, "rerollKey", home.key, { keyId }, key));
+  });
+
+  everyProtocol("changes a number once, however often it is sent", async ({ ok, home }) => {
+    const { keyId } = await ok("createKey", home.key, { credits: { remaining: 10 } });
+    for (const [operation, value, remaining] of [
+      ["increment", 5, 15],
+      ["decrement", 3, 12],
+      ["set", 40, 40],
+    ] as const) {
+      const [request, key] = [{ keyId, operation, value }, newKey()];
+      for (let attempt = 1; attempt <= 3; attempt++) {
+        expect(await ok("updateCredits", home.key, request, key)).toEqual({ remaining });
+      }
+      expect((await ok("getKey", home.key, { keyId })).credits).toEqual({ remaining });
+    }
+  });
+
+  everyProtocol("imports keys once, however often it is sent", async ({ ok, home }) => {
+    const [request, key] = [{ migrationId: "m", keys: [{ hash: newHash() }, { hash: newHash() }] }, newKey()];
+    const first = await ok("migrateKeys", home.key, request, key);
+    expect(first).toMatchObject({ migrated: request.keys, failed: [] });
+    expect(await ok("migrateKeys", home.key, request, key)).toEqual(first);
+    // Without the Idempotency-Key, the hashes exist already.
+    const again = await ok("migrateKeys", home.key, request);
+    expect(again).toEqual({ migrated: [], failed: request.keys.map(({ hash }) => hash) });
+    expect(await ok("listKeys", home.key)).toHaveLength(3);
   });
 
   everyProtocol("of another caller is a separate request", async ({ ok, home, newWorkspace }) => {

@@ -21,7 +21,7 @@ describe("a deleted key", () => {
     await scene.ok("deleteKey", scene.home.key, { keyId });
     await scene.refused(code, "whoami", scene.home.key, { key });
     const result = await scene.ok("verifyKey", scene.home.key, { key });
-    expect({ permissions: [], ...result }).toEqual({ valid: false, code: "NOT_FOUND", permissions: [] });
+    expect(result).toEqual({ valid: false, code: "NOT_FOUND", permissions: [], roles: [], ratelimits: [] });
   });
 
   everyProtocol("is refused as a bearer token with key_not_found, in any previous state", async (scene) => {

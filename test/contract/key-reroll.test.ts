@@ -45,7 +45,8 @@ describe("the new key of a reroll", () => {
   everyProtocol("leaves unset fields unset", async (scene) => {
     const old = await scene.ok("createKey", scene.home.key);
     const { keyId } = await scene.ok("rerollKey", scene.home.key, { keyId: old.keyId, expiration: day });
-    const left = ["keyId", "workspaceId", "start", "enabled", "scopes", "permissions", "createdAt", "updatedAt"];
+    const left = ["keyId", "workspaceId", "start", "enabled", "scopes", "permissions", "roles", "ratelimits"];
+    left.push("createdAt", "updatedAt");
     expect(Object.keys(await readSettings(scene, keyId)).sort()).toEqual(left.sort());
   });
 

@@ -107,7 +107,8 @@ describe("updating a key", () => {
     const { keyId } = await createFullKey(scene);
     const cleared = { name: null, externalId: null, scopes: null, permissions: null, meta: null, expires: null };
     const after = await scene.ok("updateKey", scene.home.key, { keyId, ...cleared });
-    const left = ["keyId", "workspaceId", "start", "enabled", "scopes", "permissions", "createdAt", "updatedAt"];
+    const left = ["keyId", "workspaceId", "start", "enabled", "scopes", "permissions", "roles", "ratelimits"];
+    left.push("createdAt", "updatedAt");
     expect(Object.keys(after).sort()).toEqual(left.sort());
   });
 

@@ -5,11 +5,14 @@ import type { Scene } from "./scene.js";
 
 const { everyProtocol } = openContract(allProtocols);
 
-/** Checks that a verification fails with this code, and returns nothing else about the key. */
+/** Checks that a verification fails with this code. It returns the key unless there is none. */
 async function expectRefusal({ ok, home }: Scene, code: string, request: Record<string, unknown>): Promise<void> {
   const result = await ok("verifyKey", home.key, request);
-  expect({ permissions: [], ...result }).toEqual({ valid: false, code, permissions: [] });
+  if (code === "NOT_FOUND") expect(result).toEqual({ valid: false, code, ...noLists });
+  else expect(result).toMatchObject({ valid: false, code, keyId: expect.any(String), enabled: expect.any(Boolean) });
 }
+
+const noLists = { permissions: [], roles: [], ratelimits: [] };
 
 /** Texts that are not the secret of an existing key of the workspace. */
 const unknown: Record<string, (scene: Scene) => Promise<string>> = {
@@ -32,17 +35,17 @@ const unknown: Record<string, (scene: Scene) => Promise<string>> = {
 describe("verifying a key", () => {
   everyProtocol("a valid key is VALID, with its settings and identity as getKey returns them", async (scene) => {
     const { keyId, key } = await createFullKey(scene);
-    const { name, meta, expires, enabled, permissions, identity } = await readSettings(scene, keyId);
+    const { name, meta, expires, enabled, permissions, roles, identity } = await readSettings(scene, keyId);
     const result = await scene.ok("verifyKey", scene.home.key, { key });
-    const settings = { keyId, name, meta, expires, enabled, permissions, identity };
-    expect(result).toEqual({ valid: true, code: "VALID", ...settings });
+    const settings = { keyId, name, meta, expires, enabled, permissions, roles, identity };
+    expect(result).toEqual({ valid: true, code: "VALID", ...settings, ratelimits: [] });
     expect(result).toMatchObject({ name: "first name", enabled: true, identity: { externalId: "user_1" } });
   });
 
   everyProtocol("a key without settings is VALID, and unset fields are left out", async (scene) => {
     const { keyId, key } = await scene.ok("createKey", scene.home.key);
     const result = await scene.ok("verifyKey", scene.home.key, { key });
-    expect(result).toEqual({ valid: true, code: "VALID", keyId, enabled: true, permissions: [] });
+    expect(result).toEqual({ valid: true, code: "VALID", keyId, enabled: true, ...noLists });
   });
 
   for (const [what, secretOf] of Object.entries(unknown)) {
@@ -54,9 +57,16 @@ describe("verifying a key", () => {
     });
   }
 
-  everyProtocol("a disabled key is DISABLED", async (scene) => {
-    const { key } = await createFullKey(scene, { enabled: false });
-    await expectRefusal(scene, "DISABLED", { key });
+  everyProtocol("a text of any length is NOT_FOUND", async (scene) => {
+    for (const length of [512, 513, 10_000]) await expectRefusal(scene, "NOT_FOUND", { key: "x".repeat(length) });
+  });
+
+  everyProtocol("a disabled key is DISABLED, with its settings and identity", async (scene) => {
+    const { keyId, key } = await createFullKey(scene, { enabled: false });
+    const { name, meta, expires, enabled, permissions, roles, identity } = await readSettings(scene, keyId);
+    const settings = { keyId, name, meta, expires, enabled, permissions, roles, identity };
+    const result = await scene.ok("verifyKey", scene.home.key, { key });
+    expect(result).toEqual({ valid: false, code: "DISABLED", ...settings, ratelimits: [] });
   });
 
   everyProtocol("an expired key is EXPIRED", async (scene) => {

@@ -34,7 +34,7 @@ describe("listing keys", () => {
       "identity",
       "meta",
     ];
-    documented.push("expires", "createdAt", "updatedAt", "lastUsedAt");
+    documented.push("apiId", "roles", "ratelimits", "credits", "expires", "createdAt", "updatedAt", "lastUsedAt");
     for (const field of keys.flatMap(Object.keys)) expect(documented).toContain(field);
     for (const secret of [scene.home.key, key]) {
       expect(JSON.stringify(keys)).not.toContain(secret.slice(3 + 5));
@@ -65,6 +65,8 @@ describe("creating keys", () => {
         enabled: true,
         scopes: [],
         permissions: [],
+        roles: [],
+        ratelimits: [],
         createdAt: expect.any(Number),
         updatedAt: created?.createdAt,
       });

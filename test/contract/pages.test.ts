@@ -1,6 +1,6 @@
 import { describe, expect } from "vitest";
+import type { CallRequest } from "../support/clients/protocol-client.js";
 import { operatorKey } from "../support/harness.js";
-import type { OperationName } from "../support/operations.js";
 import type { PaginationResponse } from "../support/responses.js";
 import { openContract } from "./cases.js";
 import type { Scene } from "./scene.js";
@@ -16,9 +16,40 @@ const lists = {
       ok("createIdentity", home.key, { externalId: `user_${index}` }).then(({ identityId }) => identityId),
     already: 0,
   },
+  listApis: {
+    add: ({ ok, home }: Scene, index: number) =>
+      ok("createApi", home.key, { name: `API ${index}` }).then(({ apiId }) => apiId),
+    already: 0,
+  },
+  listPermissions: {
+    add: ({ ok, home }: Scene, index: number) =>
+      ok("createPermission", home.key, { name: "Read", slug: `documents.read_${index}` }).then(
+        ({ permissionId }) => permissionId,
+      ),
+    already: 0,
+  },
+  listRoles: {
+    add: ({ ok, home }: Scene, index: number) =>
+      ok("createRole", home.key, { name: `role ${index}`, permissions: ["documents.read"] }).then(
+        ({ roleId }) => roleId,
+      ),
+    already: 0,
+  },
+  listOverrides: {
+    add: ({ ok, home }: Scene, index: number) =>
+      ok("setOverride", home.key, { namespace, identifier: `user_${index}`, limit: index, duration: 60_000 }).then(
+        ({ overrideId }) => overrideId,
+      ),
+    already: 0,
+  },
 } as const;
 
 type ListName = keyof typeof lists;
+
+const namespace = "email.send";
+
+/** What a list must be given besides its page. */
+const always: Partial<Record<ListName, CallRequest>> = { listOverrides: { namespace } };
 
 /** Adds rows up to this count; returns their ids, oldest first. */
 async function fill(scene: Scene, list: ListName, count: number): Promise<string[]> {
@@ -29,7 +60,8 @@ async function fill(scene: Scene, list: ListName, count: number): Promise<string
 }
 
 function idsOf(rows: readonly object[]): unknown[] {
-  return rows.map((row) => ("keyId" in row ? row.keyId : "identityId" in row ? row.identityId : undefined));
+  const names = ["keyId", "identityId", "overrideId", "id"];
+  return rows.map((row) => Object.entries(row).find(([name]) => names.includes(name))?.[1]);
 }
 
 /** Follows the cursors to the end. */
@@ -38,7 +70,7 @@ async function walk(scene: Scene, list: ListName, limit: number) {
   const paginations: (PaginationResponse | undefined)[] = [];
   let cursor: string | undefined;
   do {
-    const request = cursor === undefined ? { limit } : { limit, cursor };
+    const request = { ...always[list], limit, ...(cursor !== undefined && { cursor }) };
     const { data, pagination } = await scene.page(list, scene.home.key, request);
     pages.push(idsOf(data));
     paginations.push(pagination);
@@ -47,8 +79,8 @@ async function walk(scene: Scene, list: ListName, limit: number) {
   return { pages, paginations };
 }
 
-async function cursorOf(scene: Scene, list: OperationName, credential: string): Promise<string> {
-  const { pagination } = await scene.page(list, credential, { limit: 1 });
+async function cursorOf(scene: Scene, list: ListName, credential: string): Promise<string> {
+  const { pagination } = await scene.page(list, credential, { ...always[list], limit: 1 });
   return pagination?.cursor ?? expect.fail(`${list} returned no cursor`);
 }
 
@@ -68,15 +100,15 @@ describe.each(Object.keys(lists) as ListName[])("pagination of %s", (list) => {
 
   everyProtocol(`${list} returns a row added between two pages at the end, and no row twice`, async (scene) => {
     const ids = await fill(scene, list, 3);
-    const { data, pagination } = await scene.page(list, scene.home.key, { limit: 2 });
+    const { data, pagination } = await scene.page(list, scene.home.key, { ...always[list], limit: 2 });
     ids.push(await lists[list].add(scene, 3));
-    const rest = await scene.page(list, scene.home.key, { cursor: pagination?.cursor });
+    const rest = await scene.page(list, scene.home.key, { ...always[list], cursor: pagination?.cursor });
     expect([...idsOf(data), ...idsOf(rest.data)]).toEqual(ids);
   });
 
   for (const limit of [0, 101, -1, 2147483647]) {
     everyProtocol(`${list} with the limit ${limit} is refused, and the limit named`, async (scene) => {
-      const { fields } = await scene.refused(invalid, list, scene.home.key, { limit });
+      const { fields } = await scene.refused(invalid, list, scene.home.key, { ...always[list], limit });
       expect(fields?.map(({ location }) => location)).toEqual(["limit"]);
     });
   }
@@ -96,19 +128,22 @@ describe.each(Object.keys(lists) as ListName[])("pagination of %s", (list) => {
       ` ${cursor}`,
       `${cursor}=`,
     ]) {
-      const { fields } = await scene.refused(invalid, list, scene.home.key, { cursor: wrong });
+      const { fields } = await scene.refused(invalid, list, scene.home.key, { ...always[list], cursor: wrong });
       expect(fields?.map(({ location }) => location)).toEqual(["cursor"]);
     }
   });
 
   everyProtocol(`${list} refuses the cursors of the other lists`, async (scene) => {
-    const other = list === "listKeys" ? "listIdentities" : "listKeys";
-    await fill(scene, other, 2);
+    const others = (Object.keys(lists) as ListName[]).filter((other) => other !== list);
     const ofWorkspaces = await scene.protocol.call("listWorkspaces", operatorKey, { limit: 1 });
-    const cursors = [await cursorOf(scene, other, scene.home.key)];
+    const cursors: string[] = [];
+    for (const other of others) {
+      await fill(scene, other, 2);
+      cursors.push(await cursorOf(scene, other, scene.home.key));
+    }
     if (ofWorkspaces.ok) cursors.push(ofWorkspaces.pagination?.cursor ?? "");
     for (const cursor of cursors) {
-      const { fields } = await scene.refused(invalid, list, scene.home.key, { cursor });
+      const { fields } = await scene.refused(invalid, list, scene.home.key, { ...always[list], cursor });
       expect(fields?.map(({ location }) => location)).toEqual(["cursor"]);
     }
   });
@@ -119,7 +154,7 @@ describe.each(Object.keys(lists) as ListName[])("pagination of %s", (list) => {
       const ids = await fill(scene, list, 3);
       const cursor = await cursorOf(scene, list, scene.home.key);
       const other = await scene.newWorkspace();
-      const outcome = await scene.call(list, other.key, { cursor });
+      const outcome = await scene.call(list, other.key, { ...always[list], cursor });
       if (outcome.ok) expect(idsOf(outcome.data as object[]).filter((id) => ids.includes(String(id)))).toEqual([]);
       else expect(outcome.code).toBe(invalid);
     },

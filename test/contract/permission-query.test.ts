@@ -41,7 +41,13 @@ const queries: { permissions: string[]; satisfied: string[]; unsatisfied: string
     unsatisfied: ["documents", "documentsx.read", "Documents.read", "files.read", "documents.read AND files.read"],
   },
   { permissions: ["a.b.*"], satisfied: ["a.b.c", "a.b.c.d"], unsatisfied: ["a.b", "a.c", "a"] },
-  { permissions: ["*"], satisfied: ["anything", "a.b.c", "a AND b OR c"], unsatisfied: [] },
+  { permissions: ["*"], satisfied: ["anything", "a.b.c", "a AND b OR c", "*", "a.*"], unsatisfied: [] },
+  // A wildcard in a query stands for itself: a key with all permissions that it covers today does not satisfy it.
+  {
+    permissions: ["a.*", "b.c", "b.d"],
+    satisfied: ["a.*", "a.b.*", "a.* AND b.c", "b.* OR a.*"],
+    unsatisfied: ["*", "b.*", "a.* AND b.*"],
+  },
   { permissions: [], satisfied: [], unsatisfied: ["a", "a OR b"] },
   {
     permissions: ["documents:write", "a:b.*"],
@@ -75,8 +81,10 @@ const unreadable: [query: string, position: number][] = [
   ["a AND ()", 8],
   ["a (b)", 3],
   ["(a) b", 5],
-  ["a AND documents.*", 7],
-  ["*", 1],
+  ["a AND documents*", 7],
+  ["a AND documents:*", 7],
+  ["a.*.b", 1],
+  ["**", 1],
   ["a..b", 1],
   ["a AND .b", 7],
   ["a AND b.", 7],

@@ -4,6 +4,7 @@ import type { CallRequest } from "../support/clients/protocol-client.js";
 import { operatorKey } from "../support/harness.js";
 import { findPartialChanges } from "../support/integrity.js";
 import type { OperationName } from "../support/operations.js";
+import { newHash } from "./callers.js";
 import { allProtocols, openContract } from "./cases.js";
 import type { Scene } from "./scene.js";
 
@@ -31,6 +32,8 @@ describe("a workspace that has reached its quota of keys", () => {
         ["createKey", { externalId: "user_1" }],
         ["createKey", { externalId: "somebody new" }],
         ["rerollKey", { keyId: first.keyId, expiration: 0 }],
+        ["migrateKeys", { migrationId: "m", keys: [{ hash: newHash() }] }],
+        ["migrateKeys", { migrationId: "m", keys: [{ hash: newHash(), externalId: "somebody new" }] }],
       ] as [OperationName, CallRequest][]) {
         const { detail } = await scene.refused(exceeded, operation, scene.home.key, request);
         expect(detail).toBe(
@@ -97,6 +100,7 @@ describe("a workspace that has reached its quota of identities", () => {
         ["createIdentity", { externalId: "user_1" }],
         ["createKey", { externalId: "user_3" }],
         ["updateKey", { keyId, externalId: "user_3" }],
+        ["migrateKeys", { migrationId: "m", keys: [{ hash: newHash(), externalId: "user_3" }] }],
       ] as [OperationName, CallRequest][]) {
         const { detail } = await refused(exceeded, operation, home.key, request);
         expect(detail).toContain("quota of 2 identities");
@@ -134,15 +138,23 @@ describe("a workspace that has reached its quota of stored bytes", () => {
     { alwaysInTurn: true },
   );
   const meta = { text: "x".repeat(9_000) };
+  const perMinute = { name: "requests", limit: 60, duration: 60_000 };
+  const override = { namespace: "email.send", identifier: "user_1", limit: 5, duration: 60_000 };
 
   /** Creates the large resources last: until then, the quota has space for all of them. */
   async function fill({ ok, home, clock }: Scene) {
     const expires = clock.now() + 3_600_000;
-    const { keyId } = await ok("createKey", home.key, { permissions: ["a", "b"], externalId: "user_1", expires, meta });
+    const { apiId } = await ok("createApi", home.key, { name: "payments" });
+    for (const name of ["editor", "reader"]) await ok("createRole", home.key, { name, permissions: ["a", "b"] });
+    await ok("createPermission", home.key, { name: "A", slug: "unused" });
+    await ok("setOverride", home.key, override);
+    const limited = { roles: ["editor"], ratelimits: [perMinute], credits: { remaining: 10 } };
+    const request = { permissions: ["a", "b"], externalId: "user_1", expires, meta, ...limited };
+    const { keyId } = await ok("createKey", home.key, request);
     const { keyId: disabled } = await ok("createKey", home.key, { enabled: false });
     await ok("updateIdentity", home.key, { externalId: "user_1", meta });
     await ok("createIdentity", home.key, { externalId: "user_2", meta });
-    return { keyId, disabled, expires };
+    return { keyId, disabled, expires, apiId };
   }
 
   contract.everyProtocol("cannot store more: the error names the quota and the remedies", async (scene) => {
@@ -161,6 +173,19 @@ describe("a workspace that has reached its quota of stored bytes", () => {
       ["updateKey", { keyId, expires: null }],
       ["updateKey", { keyId, expires: expires - 1 }],
       ["updateKey", { keyId, enabled: false, name: "other" }],
+      ["updateKey", { keyId, ratelimits: [perMinute, { ...perMinute, name: "tokens" }] }],
+      ["updateKey", { keyId, roles: ["editor", "reader"] }],
+      ["updateIdentity", { externalId: "user_1", ratelimits: [perMinute] }],
+      ["addPermissions", { keyId, permissions: ["c"] }],
+      ["setPermissions", { keyId, permissions: ["a", "b", "c"] }],
+      ["addRoles", { keyId, roles: ["reader"] }],
+      ["setRoles", { keyId, roles: ["reader"] }],
+      ["migrateKeys", { migrationId: "m", keys: [{ hash: newHash() }] }],
+      ["createApi", { name: "another" }],
+      ["createRole", { name: "another" }],
+      ["setRolePermissions", { roleId: "editor", permissions: ["a", "b", "c"] }],
+      ["createPermission", { name: "B", slug: "another" }],
+      ["setOverride", { ...override, identifier: "user_2" }],
     ] as [OperationName, CallRequest][]) {
       const { detail } = await scene.refused(exceeded, operation, scene.home.key, request);
       expect(detail, JSON.stringify(request)).toBe(
@@ -170,8 +195,18 @@ describe("a workspace that has reached its quota of stored bytes", () => {
   });
 
   contract.everyProtocol("can still make every change that revokes or deletes", async (scene) => {
-    const { keyId, disabled } = await fill(scene);
+    const { keyId, disabled, apiId } = await fill(scene);
     const { ok, home, clock } = scene;
+    await ok("removePermissions", home.key, { keyId, permissions: ["a"] });
+    await ok("setPermissions", home.key, { keyId, permissions: ["b"] });
+    await ok("removeRoles", home.key, { keyId, roles: ["editor"] });
+    await ok("setRoles", home.key, { keyId, roles: [] });
+    await ok("setRolePermissions", home.key, { roleId: "editor", permissions: ["a"] });
+    await ok("deleteRole", home.key, { role: "editor" });
+    await ok("deletePermission", home.key, { permission: "unused" });
+    await ok("deleteOverride", home.key, { namespace: override.namespace, identifier: override.identifier });
+    await ok("deleteApi", home.key, { apiId });
+    await ok("verifyKey", home.key, { key: home.key });
     for (const change of [
       { permissions: ["b"] },
       { permissions: ["b"] },

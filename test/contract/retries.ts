@@ -2,6 +2,7 @@ import type { HeaderLines } from "../support/clients/headers.js";
 import type { CallRequest } from "../support/clients/protocol-client.js";
 import { operatorKey } from "../support/harness.js";
 import { type OperationName, operationOf } from "../support/operations.js";
+import { newHash } from "./callers.js";
 import type { Scene } from "./scene.js";
 
 const day = 86_400_000;
@@ -30,12 +31,31 @@ export function credentialFor(operation: OperationName, { home }: Scene): string
   return operationOf(operation).scope === undefined ? operatorKey : home.key;
 }
 
-async function requestFor(operation: OperationName, { ok, home, clock }: Scene): Promise<CallRequest> {
-  if (operation === "createIdentity") return { externalId: "user_1", meta: { plan: "pro" } };
-  if (operation === "createWorkspace") return { name: "Acme" };
-  if (operation === "createRootKey") return { workspaceId: home.workspaceId, name: "spare", scopes: ["keys.*"] };
-  if (operation === "rerollKey") return { keyId: (await ok("createKey", home.key)).keyId, expiration: day };
-  return {
+async function requestFor(operation: OperationName, scene: Scene): Promise<CallRequest> {
+  const make = requests[operation];
+  if (make === undefined) throw new Error(`there is no request of ${operation} to retry`);
+  return make(scene);
+}
+
+/** A request of each operation that accepts an Idempotency-Key. */
+const requests: Partial<Record<OperationName, (scene: Scene) => CallRequest | Promise<CallRequest>>> = {
+  createIdentity: () => ({ externalId: "user_1", meta: { plan: "pro" }, ratelimits: [perMinute("requests")] }),
+  createWorkspace: () => ({ name: "Acme" }),
+  createRootKey: ({ home }) => ({ workspaceId: home.workspaceId, name: "spare", scopes: ["keys.*"] }),
+  rerollKey: async ({ ok, home }) => ({ keyId: (await ok("createKey", home.key)).keyId, expiration: day }),
+  updateCredits: async ({ ok, home }) => {
+    const { keyId } = await ok("createKey", home.key, { credits: { remaining: 10 } });
+    return { keyId, operation: "increment", value: 5 };
+  },
+  migrateKeys: async ({ ok, home }) => {
+    const { apiId } = await ok("createApi", home.key, { name: "imported" });
+    const settings = { externalId: "user_3", permissions: ["documents.read"], credits: { remaining: 7 } };
+    return { migrationId: "from another service", apiId, keys: [{ hash: newHash(), ...settings }] };
+  },
+  createApi: () => ({ name: "payments" }),
+  createPermission: () => ({ name: "Read documents", slug: "documents.read", description: "of all teams" }),
+  createRole: () => ({ name: "editor", description: "edits", permissions: ["documents.read", "documents:write"] }),
+  createKey: async ({ ok, home, clock }) => ({
     name: "ci",
     prefix: "acme",
     externalId: "user_2",
@@ -44,5 +64,13 @@ async function requestFor(operation: OperationName, { ok, home, clock }: Scene):
     meta: { team: 7, deep: { b: [null, 1.5], a: "x" } },
     expires: clock.now() + 30 * day,
     enabled: false,
-  };
+    apiId: (await ok("createApi", home.key, { name: "reports" })).apiId,
+    roles: [(await ok("createRole", home.key, { name: "reader" })).roleId],
+    ratelimits: [perMinute("requests"), perMinute("tokens")],
+    credits: { remaining: 100, refill: { interval: "monthly", amount: 100, refillDay: 31 } },
+  }),
+};
+
+function perMinute(name: string): CallRequest {
+  return { name, limit: 60, duration: 60_000 };
 }

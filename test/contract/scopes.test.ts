@@ -29,6 +29,20 @@ describe("authorization: the permissions of a key grant no operation, whatever t
   }
 });
 
+describe("authorization: the roles of a key grant no operation, whatever their permissions:", () => {
+  everyProtocol("a role with every permission and with the names of all scopes", async (scene) => {
+    const { ok, refused, home } = scene;
+    const permissions = ["*", "keys.*", ...scopesOfService];
+    await ok("createRole", home.key, { name: "*", permissions });
+    const { keyId, key } = await ok("createKey", home.key, { roles: ["*"] });
+    for (const operation of [...keyOperations, ...operatorOperations]) {
+      await refused(code, operation, key, operationOf(operation).wellFormed);
+    }
+    expect(await ok("getKey", home.key, { keyId })).toMatchObject({ scopes: [], permissions: [], roles: ["*"] });
+    expect(await ok("verifyKey", home.key, { key })).toMatchObject({ code: "VALID", roles: ["*"] });
+  });
+});
+
 describe("scopes and permissions", () => {
   everyProtocol("any caller that may create or change keys may grant any permissions", async (scene) => {
     const { ok, home } = scene;

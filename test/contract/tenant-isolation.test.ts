@@ -1,4 +1,4 @@
-import { randomUUID } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import { type DescField, ScalarType } from "@bufbuild/protobuf";
 import { context, propagation, trace } from "@opentelemetry/api";
 import { InMemorySpanExporter, NodeTracerProvider, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-node";
@@ -27,6 +27,17 @@ const names: Readonly<Record<string, (theirs: Things, rpc: Rpc) => string | unde
   identity: ({ externalId }) => externalId,
   resourceId: ({ keyId }) => keyId,
   search: ({ externalId }) => externalId,
+  apiId: ({ apiId }) => apiId,
+  roleId: ({ roleId }) => roleId,
+  role: ({ roleName }) => roleName,
+  roles: ({ roleName }) => roleName,
+  permission: ({ slug }) => slug,
+  slug: ({ slug }) => slug,
+  namespace: ({ namespace }) => namespace,
+  identifier: ({ identifier }) => identifier,
+  "PermissionsService.CreateRole name": ({ roleName }) => roleName,
+  "PermissionsService.ListRoles search": ({ roleName }) => roleName,
+  "PermissionsService.ListPermissions search": ({ slug }) => slug,
   cursor: (theirs, { method }) => cursorAfter(listOf[method.localName], theirs),
 };
 
@@ -35,14 +46,24 @@ const listOf: Readonly<Record<string, ListName>> = {
   listKeys: "keys",
   listIdentities: "identities",
   listAuditEvents: "events",
+  listApis: "apis",
+  listPermissions: "permissions",
+  listRoles: "roles",
+  listOverrides: "overrides",
 };
 
 /** Fields that do not refer to a resource. */
 const nonReferences = new Set(["name", "prefix", "scopes", "permissions", "type"]);
+for (const field of ["description", "migrationId", "operation", "tag", "tags"]) nonReferences.add(field);
 
 const named = rpcs
   .filter(({ access }) => access.scope !== "")
   .flatMap((rpc) => textsOf(rpc).map((field) => ({ rpc, field, name: `${rpc.name} by its ${field.jsonName}` })));
+
+/** The function for a field's value, by the field of one RPC or by its name. Undefined: it refers to nothing. */
+function referenceOf(rpc: Rpc, { jsonName }: DescField) {
+  return names[`${rpc.name} ${jsonName}`] ?? names[jsonName];
+}
 
 /** The string fields of a request. */
 function textsOf({ method }: Rpc): DescField[] {
@@ -55,8 +76,9 @@ let app: TestApp;
 let wire: Wire;
 let sql: postgres.Sql;
 let mine: { workspaceId: string; key: string };
-/** The id of a key in my workspace. */
+/** The id of a key in my workspace, and the name of a role. */
 let own: string;
+let ownRole: string;
 let neighbour: { workspaceId: string; key: string };
 
 // Each comparison is made once, without retries, so that no difference can be missed. Two calls differ for other
@@ -70,7 +92,7 @@ beforeAll(async () => {
   sql = openSql(app.databaseUrl, { max: 2, onnotice: () => {} });
   mine = await createWorkspace(app.httpUrl);
   neighbour = await createWorkspace(app.httpUrl);
-  own = (await makeThings(mine))["keyId"] ?? "";
+  ({ keyId: own = "", roleName: ownRole = "" } = await makeThings(mine));
 });
 afterAll(async () => {
   wire.close();
@@ -82,19 +104,19 @@ afterAll(async () => {
 
 test("every string field of a key's requests is classified: it refers to a resource, or it does not", () => {
   const unknown = named.filter(
-    ({ field: { jsonName } }) => names[jsonName] === undefined && !nonReferences.has(jsonName),
+    ({ rpc, field }) => referenceOf(rpc, field) === undefined && !nonReferences.has(field.jsonName),
   );
   expect(unknown.map(({ name }) => name)).toEqual([]);
 });
 
-describe.each(named.filter(({ field }) => names[field.jsonName]))("$name", ({ rpc, field }) => {
+describe.each(named.filter(({ rpc, field }) => referenceOf(rpc, field)))("$name", ({ rpc, field }) => {
   test("tenant isolation: responds, and queries its backends, as if another workspace's resource did not exist", async () => {
     for (const client of wire.clientsFor(rpc)) {
       const there = nameOf(await makeThings(neighbour), rpc, field);
       const nowhere = nameOf(inventThings(), rpc, field);
       // A call that touches a row of the other workspace would wait for these locks until it fails.
       const found = await sql.begin(async (transaction) => {
-        for (const table of ["keys", "identities", "workspaces"]) {
+        for (const table of ["keys", "identities", "workspaces", "apis", "roles", "permissions"]) {
           await transaction`select from ${sql(table)} where workspace_id = ${neighbour.workspaceId} for update`;
         }
         return observe(client, rpc, field, there);
@@ -117,11 +139,11 @@ test("tenant isolation: another workspace's key that is cached here takes the sa
   }
 });
 
-function nameOf(things: Things, rpc: Rpc, { jsonName }: DescField): string {
-  return names[jsonName]?.(things, rpc) ?? expect.fail(`no resource that ${jsonName} could name`);
+function nameOf(things: Things, rpc: Rpc, field: DescField): string {
+  return referenceOf(rpc, field)?.(things, rpc) ?? expect.fail(`no resource that ${field.jsonName} could name`);
 }
 
-/** Creates a key and its identity in a workspace; also returns the id of their event. */
+/** Creates a resource of each kind in a workspace; also returns the id of the key's event. */
 async function makeThings({ workspaceId, key }: { workspaceId: string; key: string }): Promise<Things> {
   const externalId = `user-${randomUUID()}`;
   const made = await succeed<{ keyId: string; key: string }>(app.httpUrl, "keys.createKey", key, { externalId });
@@ -130,7 +152,29 @@ async function makeThings({ workspaceId, key }: { workspaceId: string; key: stri
   >`select event_id as id from audit_events where resource_id = ${made.keyId}`;
   const [identity] = await sql<{ id: string }[]>`
     select identity_id as id from identities where external_id = ${externalId}`;
-  return { workspaceId, ...made, externalId, identityId: identity?.id ?? "", eventId: event?.id ?? "", name: "new" };
+  const things = { workspaceId, ...made, externalId, identityId: identity?.id ?? "", eventId: event?.id ?? "" };
+  return { ...things, ...(await makeMoreThings(key)), name: "new" };
+}
+
+/** Creates an API, a role, a permission and an override, and uses its limit. */
+async function makeMoreThings(key: string): Promise<Things> {
+  const call = (operation: string, body: object) => succeed<Things>(app.httpUrl, operation, key, body);
+  const { roleName, slug, namespace, identifier } = inventThings();
+  const [{ apiId }, { roleId }, { permissionId }, { overrideId }] = (await Promise.all([
+    call("apis.createApi", { name: "payments" }),
+    call("permissions.createRole", { name: roleName, permissions: ["documents.read"] }),
+    call("permissions.createPermission", { name: "Read documents", slug }),
+    call("ratelimit.setOverride", { namespace, identifier, limit: 1, duration: 60_000 }),
+  ])) as [Things, Things, Things, Things];
+  await call("ratelimit.limit", { namespace, identifier, limit: 9, duration: 60_000 });
+  return {
+    ...definite({ apiId, roleId, permissionId, overrideId }),
+    ...definite({ roleName, slug, namespace, identifier }),
+  };
+}
+
+function definite(things: Readonly<Record<string, string | undefined>>): Things {
+  return Object.fromEntries(Object.entries(things).map(([name, thing]) => [name, thing ?? expect.fail(name)]));
 }
 
 /** Ids of the same form that do not exist, generated later than existing ones. */
@@ -142,20 +186,48 @@ function inventThings(): Things {
     externalId: `user-${randomUUID()}`,
     identityId: mintId("id"),
     eventId: mintId("evt"),
+    apiId: mintId("api"),
+    roleId: mintId("role"),
+    permissionId: mintId("perm"),
+    overrideId: mintId("ovr"),
+    roleName: `editor-${randomUUID()}`,
+    slug: `documents.${randomUUID()}`,
+    namespace: `email-${randomUUID()}`,
+    identifier: `user-${randomUUID()}`,
   };
 }
 
 /** The cursor of a page whose last row is one of these resources. */
-function cursorAfter(list: ListName | undefined, { keyId, identityId, eventId }: Things): string | undefined {
-  const last = { keys: keyId, identities: identityId, events: eventId, workspaces: undefined }[list ?? "workspaces"];
+function cursorAfter(list: ListName | undefined, things: Things): string | undefined {
+  const last = {
+    keys: things["keyId"],
+    identities: things["identityId"],
+    events: things["eventId"],
+    apis: things["apiId"],
+    permissions: things["permissionId"],
+    roles: things["roleId"],
+    overrides: things["overrideId"],
+    workspaces: undefined,
+  }[list ?? "workspaces"];
   if (list === undefined || last === undefined) return undefined;
   return buildPage(list, { limit: 1, after: "" }, [last, ""], (id) => id).pagination.cursor;
 }
 
+/** Values for fields that must be set, and that refer to nothing in either workspace. */
+const neutral = { name: "new", namespace: "sms", identifier: "nobody", migrationId: "from another service" };
+
+const use = { identifier: "anybody", limit: 9, duration: 60_000 };
+
 /** Everything observable about a call, without values that differ by chance. */
-async function observe(client: WireClient, rpc: Rpc, { jsonName }: DescField, value: string) {
+async function observe(client: WireClient, rpc: Rpc, { jsonName, fieldKind }: DescField, value: string) {
+  // The overrides of a namespace are read once, so both calls must find them cached.
+  await succeed(app.httpUrl, "ratelimit.limit", mine.key, { namespace: neutral.namespace, ...use });
   const before = await readCounts();
-  const request = { ...requestOf(rpc, { keyId: own, name: "new" }), [jsonName]: value };
+  const unused = { slug: `documents.${randomUUID()}`, hash: randomBytes(32).toString("base64") };
+  const request = {
+    ...requestOf(rpc, { keyId: own, role: ownRole, ...unused, ...neutral }),
+    [jsonName]: fieldKind === "list" ? [value] : value,
+  };
   const response = await client.send(`Bearer ${mine.key}`, client.write(request));
   const outcome = await client.read(response);
   const backends = await backendCalls(headerOf(response, "x-request-id"));
@@ -196,7 +268,7 @@ function decodedDetails(body: string): string {
 
 function withoutNewValues(message: string): string {
   return message
-    .replaceAll(/\b(key|id|evt)_[0-9a-z]{26}\b/g, "$1")
+    .replaceAll(/\b(key|id|evt|api|role|perm|ovr|rl)_[0-9a-z]{26}\b/g, "$1")
     .replaceAll(/\b\w+_[0-9A-Za-z]{39}\b/g, "secret")
     .replaceAll(/\b\d{13}\b|"\d{4}-[^"]+Z"/g, "time");
 }

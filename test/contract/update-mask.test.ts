@@ -6,6 +6,9 @@ const { someProtocols } = openContract();
 const messageProtocols = ["grpc", "connect", "grpc-web"] as const;
 const invalid = "application/invalid_input";
 
+/** Paths into messages, of which the mask can name only the members of `credits`. */
+const nestedPaths = ["credits.cost", "credits.refill.amount", "ratelimits.limit", "ratelimits[0]", "api_id"];
+
 describe("the mask of an update", () => {
   someProtocols(messageProtocols, "changes only the fields that it names, not others that are set", async (scene) => {
     const { keyId } = await createFullKey(scene);
@@ -42,7 +45,50 @@ describe("the mask of an update", () => {
     expect(await scene.ok("updateKey", scene.home.key, request)).toMatchObject({ name: "second" });
   });
 
-  for (const path of ["nonsense", "prefix", "key_id", "update_mask", "start", "*", "meta.plan", "expires.seconds"]) {
+  someProtocols(messageProtocols, "changes the credits and their refill separately", async (scene) => {
+    const refill = { interval: "daily", amount: 100 };
+    const { keyId } = await scene.ok("createKey", scene.home.key, { credits: { remaining: 10, refill } });
+    const update = async (credits: object | undefined, ...paths: string[]) => {
+      const request = { keyId, ...(credits && { credits }), updateMask: { paths } };
+      return (await scene.ok("updateKey", scene.home.key, request)).credits;
+    };
+    expect(await update({ remaining: 20 }, "credits.remaining")).toEqual({ remaining: 20, refill });
+    expect(await update({ remaining: 30, refill: { ...refill, amount: 5 } }, "credits.remaining")).toEqual({
+      remaining: 30,
+      refill,
+    });
+    const monthly = { interval: "monthly", amount: 7, refillDay: 31 };
+    expect(await update({ refill: monthly }, "credits.refill")).toEqual({ remaining: 30, refill: monthly });
+    expect(await update({}, "credits.refill")).toEqual({ remaining: 30 });
+    expect(await update({ remaining: 5, refill }, "credits")).toEqual({ remaining: 5, refill });
+    expect(await update(undefined, "credits")).toBeUndefined();
+  });
+
+  someProtocols(messageProtocols, "clears rate limits and roles that are named and not set", async (scene) => {
+    const { ok, home } = scene;
+    await ok("createRole", home.key, { name: "editor" });
+    const ratelimits = [{ name: "requests", limit: 5, duration: 1000 }];
+    const { keyId } = await ok("createKey", home.key, { ratelimits, roles: ["editor"], credits: { remaining: 1 } });
+    const updateMask = { paths: ["ratelimits", "roles", "credits"] };
+    const after = await ok("updateKey", home.key, { keyId, updateMask });
+    expect(after).toMatchObject({ ratelimits: [], roles: [] });
+    expect(after).not.toHaveProperty("credits");
+    await ok("createIdentity", home.key, { externalId: "user_1", ratelimits });
+    const request = { externalId: "user_1", updateMask: { paths: ["ratelimits"] } };
+    expect((await ok("updateIdentity", home.key, request)).ratelimits).toEqual([]);
+  });
+
+  for (const path of [
+    "nonsense",
+    "prefix",
+    "key_id",
+    "update_mask",
+    "start",
+    "*",
+    "meta.plan",
+    "expires.seconds",
+    ...nestedPaths,
+  ]) {
     someProtocols(
       ["grpc", "grpc-web"],
       `of a key that names ${path} is refused, and nothing changes`,

@@ -9,6 +9,7 @@ import type { CallRequest } from "../support/clients/protocol-client.js";
 import { openTestApp, operatorKey, type TestApp } from "../support/harness.js";
 import { readMetric } from "../support/metrics.js";
 import type { OperationName } from "../support/operations.js";
+import { newHash } from "./callers.js";
 import { createVictim, revocations, type Victim } from "./revocations.js";
 
 /** Two replicas on one database: while one has no free connection, the other can still revoke. */
@@ -36,16 +37,26 @@ type Call = readonly [OperationName, CallRequest, HeaderLines?];
 interface Things {
   readonly keyId: string;
   readonly identityId: string;
+  readonly apiId: string;
 }
 
 async function createThings({ firstKey }: Victim): Promise<Things> {
+  const role = { name: "editor", permissions: ["documents.read"] };
+  const [{ apiId }] = await Promise.all([
+    succeed<Things>(other.httpUrl, "apis.createApi", firstKey, { name: "payments" }),
+    succeed(other.httpUrl, "permissions.createRole", firstKey, role),
+    succeed(other.httpUrl, "permissions.createPermission", firstKey, { name: "unused", slug: "unused" }),
+    succeed(other.httpUrl, "ratelimit.setOverride", firstKey, { ...override, limit: 5, duration: 60_000 }),
+  ]);
   const { keyId } = await succeed<Things>(other.httpUrl, "keys.createKey", firstKey, { externalId: "user" });
   const { identity } = await succeed<{ identity: Things }>(other.httpUrl, "keys.getKey", firstKey, { keyId });
-  return { keyId, identityId: identity.identityId };
+  return { keyId, identityId: identity.identityId, apiId };
 }
 
+const override = { namespace: "email.send", identifier: "user" };
+
 /** Every change that a key can make. */
-const changesOf = ({ keyId, identityId }: Things): Call[] => [
+const changesOf = ({ keyId, identityId, apiId }: Things): Call[] => [
   ["createKey", { scopes: ["*"] }],
   ["createKey", { scopes: ["*"], externalId: "user" }],
   ["updateKey", { keyId, scopes: ["*"] }],
@@ -55,6 +66,22 @@ const changesOf = ({ keyId, identityId }: Things): Call[] => [
   ["createIdentity", { externalId: "another" }],
   ["updateIdentity", { identityId, meta: { plan: "pro" } }],
   ["deleteIdentity", { identityId }],
+  ["updateKey", { keyId, ratelimits: [{ name: "requests", limit: 5, duration: 1000 }], credits: { remaining: 5 } }],
+  ["updateCredits", { keyId, operation: "set", value: 5 }],
+  ["addPermissions", { keyId, permissions: ["documents.write"] }],
+  ["setPermissions", { keyId, permissions: ["documents.write"] }],
+  ["addRoles", { keyId, roles: ["editor"] }],
+  ["setRoles", { keyId, roles: ["editor"] }],
+  ["migrateKeys", { migrationId: "m", keys: [{ hash: newHash() }] }],
+  ["createApi", { name: "another" }],
+  ["deleteApi", { apiId }],
+  ["createRole", { name: "another" }],
+  ["setRolePermissions", { roleId: "editor", permissions: ["documents.write"] }],
+  ["deleteRole", { role: "editor" }],
+  ["createPermission", { name: "another", slug: "another" }],
+  ["deletePermission", { permission: "unused" }],
+  ["setOverride", { ...override, limit: 9, duration: 60_000 }],
+  ["deleteOverride", override],
   // An update without a change leaves no event, and a delete that finds nothing changes nothing. Their callers are
   // refused too.
   ["updateIdentity", { identityId, meta: {} }],
@@ -138,6 +165,12 @@ async function contents({ workspaceId, keyId }: Victim) {
     ],
     identities: [
       ...(await sql`select * from identities where workspace_id = ${workspaceId} and external_id <> ${busyName} order by 1`),
+    ],
+    apis: [...(await sql`select * from apis where workspace_id = ${workspaceId} order by 1`)],
+    roles: [...(await sql`select * from roles where workspace_id = ${workspaceId} order by 1`)],
+    permissions: [...(await sql`select * from permissions where workspace_id = ${workspaceId} order by 1`)],
+    credits: [
+      ...(await sql`select c.* from key_credits c join keys using (key_id) where workspace_id = ${workspaceId} order by 1`),
     ],
     events: [...(await sql`select event_id, type from audit_events where actor = ${keyId} order by 1`)],
   };

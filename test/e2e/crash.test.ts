@@ -11,6 +11,7 @@ import {
 } from "../support/clients/unchecked.js";
 import { createDatabase } from "../support/harness.js";
 import { findPartialChanges } from "../support/integrity.js";
+import { keyOperations, operatorOperations } from "../support/operations.js";
 import { createRandom, type Random } from "../verification/faults/random.js";
 import { openClient } from "./clients.js";
 import { createLedger } from "./ledger.js";
@@ -137,20 +138,10 @@ async function crash(rounds: number, subject: Subject): Promise<void> {
   if (rounds >= minRounds) expect(Object.values(retried), JSON.stringify(retried)).not.toContain(0);
 }
 
-/** Every mutating operation. */
-const mutatingOperations = [
-  "createIdentity",
-  "createKey",
-  "createRootKey",
-  "createWorkspace",
-  "deleteIdentity",
-  "deleteKey",
-  "disableWorkspace",
-  "enableWorkspace",
-  "rerollKey",
-  "updateIdentity",
-  "updateKey",
-];
+/** Every mutating operation: those that neither read nor only count. */
+const mutatingOperations = [...keyOperations, ...operatorOperations]
+  .filter((name) => !/^(get|list|verify|whoami|limit|multiLimit)/.test(name))
+  .sort();
 
 /** Creates writers for each kind of client, each with its own workspace. */
 async function createWriters(service: Service, random: Random, known: Knowledge): Promise<Writer[]> {

@@ -68,7 +68,7 @@ export async function retryCreates(
     create.onResponse(outcome.data);
     counts[before.length > 0 ? "made" : "undone"] += 1;
     const after = await readCreatedIds(sql, create);
-    const returnedId = outcome.data[create.operation === "createIdentity" ? "identityId" : "keyId"];
+    const returnedId = createdIdIn(create.operation, outcome.data);
     return isDeepStrictEqual(after, [returnedId])
       ? []
       : [`${describe(create)} returned ${returnedId}, but the database has ${after}`];
@@ -105,11 +105,28 @@ const createdIds: Partial<Record<OperationName, (sql: Sql, request: Fields) => P
     select identity_id as id from identities where external_id = ${String(externalId)}`,
   createWorkspace: (sql, { name }) => sql`
     select key_id as id from workspaces left join keys using (workspace_id) where workspaces.name = ${String(name)}`,
+  createApi: (sql, { name }) => sql`select api_id as id from apis where name = ${String(name)}`,
+  createRole: (sql, { name }) => sql`select role_id as id from roles where name = ${String(name)}`,
+  createPermission: (sql, { slug }) => sql`select permission_id as id from permissions where slug = ${String(slug)}`,
+  migrateKeys: (sql, { keys }) => sql`
+    select key_id as id from keys where name = ${String((keys as { name: string }[])[0]?.name)}`,
   rerollKey: (sql, { keyId }) => sql`
     select made.resource_id as id from audit_events replaced
     join audit_events made on made.request_id = replaced.request_id and made.type = 'key.create'
     where replaced.type = 'key.reroll' and replaced.resource_id = ${String(keyId)}`,
 };
+
+/** The id of the created resource in a response. */
+function createdIdIn(operation: OperationName, data: Fields): unknown {
+  if (operation === "migrateKeys") return (data["migrated"] as { keyId: string }[])[0]?.keyId;
+  const names: Partial<Record<OperationName, string>> = {
+    createIdentity: "identityId",
+    createApi: "apiId",
+    createRole: "roleId",
+    createPermission: "permissionId",
+  };
+  return data[names[operation] ?? "keyId"];
+}
 
 async function readCreatedIds(sql: Sql, { operation, request }: Create): Promise<string[]> {
   const rows = (await createdIds[operation]?.(sql, request)) ?? [];

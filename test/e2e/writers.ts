@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import type { Fields, Outcome, UncheckedClient, UncheckedClientKind } from "../support/clients/unchecked.js";
 import type { Rules } from "../support/integrity.js";
 import type { OperationName } from "../support/operations.js";
@@ -72,6 +73,15 @@ export function createWriter(
   const keys = new Map<string, string>();
   const identities = new Set<string>();
   const workspaces = new Map<string, { readonly key: string; enabled: boolean }>();
+  const apis = new Set<string>();
+  /** The API of each key that has one. */
+  const apiOf = new Map<string, string>();
+  const roles = new Set<string>();
+  const permissions = new Map<string, string>();
+  const overrides = new Map<string, string>();
+  /** A permission and a role that a key has and can lose. */
+  const permissionOf = new Map<string, string>();
+  const roleOf = new Map<string, string>();
   const unique = (what: string) => `${what}-${name}-${++turn}`;
   const maybeIdempotent = () => (random.chance(idempotentShare) ? { idempotencyKey: unique("attempt") } : {});
 
@@ -118,10 +128,34 @@ export function createWriter(
     };
   };
 
-  function recordKey(data: Fields, after: Fields): Change[] {
+  /** A change of a resource that no key depends on. */
+  const mutate = (
+    operation: OperationName,
+    resourceId: string,
+    request: Fields,
+    change: Omit<Change, "resourceId">,
+    forget: () => void,
+  ): Mutation => ({
+    operation,
+    credential: workspaceKey,
+    request,
+    resourceId,
+    acknowledged() {
+      if (change.type.endsWith(".delete")) forget();
+      return [{ ...change, resourceId }];
+    },
+    abandoned: forget,
+  });
+
+  function recordKey(data: Fields, after: Fields, apiId?: string): Change[] {
     const { keyId, key } = data as { keyId: string; key: string };
     keys.set(keyId, key);
     known.keys.set(key, { workspaceKey, valid: true });
+    if (apiId !== undefined) {
+      apiOf.set(keyId, apiId);
+      // The API may have been deleted before a retry returned the first response.
+      if (!apis.has(apiId)) endKeysOf(apiId, undefined);
+    }
     return [{ type: "key.create", resourceId: keyId, after }];
   }
 
@@ -133,8 +167,101 @@ export function createWriter(
   }
 
   const createKey = () => {
-    const request = { name: unique("key"), ...(random.chance(0.5) && { externalId: unique("owner") }) };
-    return creation("createKey", request, (data) => recordKey(data, { name: request.name }));
+    const apiId = apis.size > 0 && random.chance(0.3) ? random.pick([...apis]) : undefined;
+    const owner = random.chance(0.5) && { externalId: unique("owner") };
+    const request = { name: unique("key"), ...owner, ...(apiId && { apiId }) };
+    return creation("createKey", request, (data) => recordKey(data, { name: request.name }, apiId));
+  };
+  /** The keys of a deleted API are refused. The service deletes their rows later, each with an event. */
+  function endKeysOf(deletedApi: string, valid: false | undefined): void {
+    for (const [keyId, apiId] of apiOf) {
+      if (apiId !== deletedApi) continue;
+      known.ledger.markUncertain(keyId);
+      const state = known.keys.get(keys.get(keyId) ?? "");
+      if (state) state.valid = valid;
+      keys.delete(keyId);
+    }
+  }
+  const createApi = () => {
+    const name = unique("api");
+    return creation("createApi", { name }, ({ apiId }) => {
+      apis.add(String(apiId));
+      return [{ type: "api.create", resourceId: String(apiId), after: { name } }];
+    });
+  };
+  const deleteApi = (): Mutation => {
+    const apiId = random.pick([...apis]);
+    const end = (valid: false | undefined) => {
+      apis.delete(apiId);
+      endKeysOf(apiId, valid);
+    };
+    return {
+      operation: "deleteApi",
+      credential: workspaceKey,
+      request: { apiId },
+      resourceId: apiId,
+      acknowledged() {
+        end(false);
+        return [{ type: "api.delete", resourceId: apiId }];
+      },
+      abandoned: () => end(undefined),
+    };
+  };
+  const createRole = () => {
+    const name = unique("role");
+    return creation("createRole", { name, permissions: ["a"] }, ({ roleId }) => {
+      roles.add(String(roleId));
+      return [{ type: "role.create", resourceId: String(roleId), after: { name, permissions: ["a"] } }];
+    });
+  };
+  const setRolePermissions = () => {
+    const roleId = random.pick([...roles]);
+    const after = { permissions: [unique("permission")] };
+    const forget = () => roles.delete(roleId);
+    return mutate("setRolePermissions", roleId, { roleId, ...after }, { type: "role.update", after }, forget);
+  };
+  const deleteRole = () => {
+    const role = random.pick([...roles]);
+    return mutate("deleteRole", role, { role }, { type: "role.delete" }, () => roles.delete(role));
+  };
+  const createPermission = () => {
+    const slug = unique("permission");
+    return creation("createPermission", { slug, name: slug }, ({ permissionId }) => {
+      permissions.set(String(permissionId), slug);
+      return [{ type: "permission.create", resourceId: String(permissionId), after: { slug } }];
+    });
+  };
+  const deletePermission = () => {
+    const [id, permission] = random.pick([...permissions]);
+    return mutate("deletePermission", id, { permission }, { type: "permission.delete" }, () => permissions.delete(id));
+  };
+  const setOverride = (): Mutation => {
+    const override = { namespace: "email", identifier: unique("user") };
+    return {
+      ...creation("setOverride", { ...override, limit: turn, duration: 60_000 }, ({ overrideId }) => {
+        overrides.set(String(overrideId), override.identifier);
+        return [{ type: "override.create", resourceId: String(overrideId), after: override }];
+      }),
+      idempotencyKey: undefined,
+    };
+  };
+  const changeOverride = () => {
+    const [id, identifier] = random.pick([...overrides]);
+    const after = { namespace: "email", identifier, limit: ++turn, duration: 60_000 };
+    return mutate("setOverride", id, after, { type: "override.update", after }, () => overrides.delete(id));
+  };
+  const deleteOverride = () => {
+    const [id, identifier] = random.pick([...overrides]);
+    const request = { namespace: "email", identifier };
+    return mutate("deleteOverride", id, request, { type: "override.delete" }, () => overrides.delete(id));
+  };
+  const migrateKeys = () => {
+    const [key, name] = [unique("imported-secret"), unique("imported")];
+    const hash = createHash("sha256").update(key).digest("base64");
+    return creation("migrateKeys", { migrationId: "m", keys: [{ hash, name }] }, ({ migrated }) => {
+      const [{ keyId } = { keyId: "" }] = migrated as { keyId: string }[];
+      return recordKey({ keyId, key }, { name });
+    });
   };
   const createIdentity = () => {
     const externalId = unique("user");
@@ -189,11 +316,59 @@ export function createWriter(
     };
   };
 
+  const grant = (operation: "addPermissions" | "setPermissions", permission: string): Mutation =>
+    mutateKey(operation, { permissions: [permission] }, ({ keyId }) => {
+      permissionOf.set(keyId, permission);
+      return [{ type: "key.update", resourceId: keyId }];
+    });
+  /** A change of this key that does not affect whether it is valid. */
+  const updateOf = (operation: OperationName, keyId: string, request: Fields, done: () => void): Mutation => ({
+    operation,
+    credential: workspaceKey,
+    request: { keyId, ...request },
+    resourceId: keyId,
+    secret: keys.get(keyId) ?? "",
+    acknowledged() {
+      done();
+      return [{ type: "key.update", resourceId: keyId }];
+    },
+    abandoned: () => keys.delete(keyId),
+  });
+  const removePermissions = ([keyId, permission]: [string, string]) =>
+    updateOf("removePermissions", keyId, { permissions: [permission] }, () => permissionOf.delete(keyId));
+  const addRole = (keyId: string, roleId: string) =>
+    updateOf("addRoles", keyId, { roles: [roleId] }, () => roleOf.set(keyId, roleId));
+  const removeRole = ([keyId, roleId]: [string, string]) =>
+    random.chance(0.5)
+      ? updateOf("removeRoles", keyId, { roles: [roleId] }, () => roleOf.delete(keyId))
+      : updateOf("setRoles", keyId, { roles: [] }, () => roleOf.delete(keyId));
+
   function chooseMutation(): Mutation {
-    const mutations = [createKey, createKey, createIdentity, createWorkspace];
+    const mutations = [createKey, createKey, createIdentity, createWorkspace, migrateKeys];
+    mutations.push(createApi, createRole, createPermission, setOverride);
+    if (apis.size > 0) mutations.push(deleteApi);
+    if (roles.size > 0) mutations.push(setRolePermissions, deleteRole);
+    if (permissions.size > 0) mutations.push(deletePermission);
+    if (overrides.size > 0) mutations.push(changeOverride, deleteOverride);
+    const granted = [...permissionOf].filter(([keyId]) => keys.has(keyId));
+    if (granted.length > 0) mutations.push(() => removePermissions(random.pick(granted)));
+    const inRole = [...roleOf].filter(([keyId, roleId]) => keys.has(keyId) && roles.has(roleId));
+    if (inRole.length > 0) mutations.push(() => removeRole(random.pick(inRole)));
+    const withoutRole = [...keys.keys()].filter((keyId) => !roles.has(roleOf.get(keyId) ?? ""));
+    if (withoutRole.length > 0 && roles.size > 0) {
+      mutations.push(() => addRole(random.pick(withoutRole), random.pick([...roles])));
+    }
     if (keys.size > 0) {
       const name = unique("renamed");
+      const permission = unique("granted");
+      const remaining = 1_000_000 + ++turn;
       mutations.push(
+        () => grant("addPermissions", permission),
+        () => grant("setPermissions", permission),
+        () =>
+          mutateKey("updateCredits", { operation: "set", value: remaining }, ({ keyId }) => [
+            { type: "key.updateCredits", resourceId: keyId, after: { remaining } },
+          ]),
         () =>
           mutateKey("updateKey", { name, ...(random.chance(0.5) && { externalId: unique("owner") }) }, ({ keyId }) => [
             { type: "key.update", resourceId: keyId, after: { name } },
@@ -211,7 +386,10 @@ export function createWriter(
         () => ({
           ...mutateKey("rerollKey", { expiration: 0 }, (key, data) => {
             revoke(key);
-            return [{ type: "key.reroll", resourceId: key.keyId }, ...recordKey(data, { enabled: true })];
+            return [
+              { type: "key.reroll", resourceId: key.keyId },
+              ...recordKey(data, { enabled: true }, apiOf.get(key.keyId)),
+            ];
           }),
           ...maybeIdempotent(),
         }),

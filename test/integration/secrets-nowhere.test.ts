@@ -18,6 +18,7 @@ import {
   rpcs,
   type TourClient,
   type TourResponse,
+  type TourThings,
 } from "../support/secrets-tour.js";
 
 const logLines: string[] = [];
@@ -48,7 +49,7 @@ beforeAll(async () => {
   // Connect returns unexpected errors like gRPC, on the HTTP port. A third tour with a broken database would take long.
   for (const protocol of [http, grpc]) await tourBroken(protocol);
   grpc.close();
-});
+}, 300_000);
 afterAll(async () => {
   await sql.end();
   await app.close();
@@ -61,6 +62,13 @@ async function newKey(): Promise<{ keyId: string; key: string }> {
   return created;
 }
 
+async function newThings(): Promise<TourThings> {
+  const { apiId } = await succeed<{ apiId: string }>(app.httpUrl, "apis.createApi", home.key, { name: "tour" });
+  const imported = mintSecret("imported").plaintext;
+  secrets.add(imported);
+  return { ...(await newKey()), apiId, imported };
+}
+
 /** Records a response; if it contains a new secret, only the secret. */
 function recordResponse(response: TourResponse): void {
   const mayContain = response.ok && /\.(createKey|rerollKey|createWorkspace|createRootKey)$/.test(response.operation);
@@ -71,7 +79,7 @@ function recordResponse(response: TourResponse): void {
 
 /** Calls that succeed. */
 async function tourServed(protocol: TourClient): Promise<void> {
-  for (const [operation, body] of requestsFor(home.workspaceId, await newKey())) {
+  for (const [operation, body] of requestsFor(home.workspaceId, await newThings())) {
     const response = await protocol.call(operation, credentialOf(operation), body);
     expect(response, response.text).toMatchObject({ ok: true });
     visited.add(operation);
@@ -121,18 +129,25 @@ async function tourRefused(protocol: TourClient): Promise<void> {
 
 /** Calls of which most fail with an unexpected error, because a table or function of the database is missing. */
 async function tourBroken(protocol: TourClient): Promise<void> {
-  const tables = ["keys", "audit_events", "identities", "workspaces"];
+  const tables = ["keys", "audit_events", "identities", "workspaces", "key_credits"];
   // The lease needs some of the tables. Only changes need the functions, which build the audit events.
-  const functions = ["keys", "identities", "workspaces"].map((table) => `audit_snapshot(${table})`);
+  const functions = ["keys", "identities", "workspaces", "apis", "roles", "permissions"].map(
+    (table) => `audit_snapshot(${table})`,
+  );
   const parts = [
     ...tables.map((name) => [`table ${name}`, `table ${name}_away`, name]),
     ...functions.map((name) => [`function ${name}`, `function ${name.replace("(", "_away(")}`, "audit_snapshot"]),
   ];
   for (const [there, away, name] of parts) {
-    const requests = requestsFor(home.workspaceId, await newKey());
+    const requests = requestsFor(home.workspaceId, await newThings());
     await sql.unsafe(`alter ${there} rename to ${name}_away`);
-    for (const [operation, body] of requests)
-      recordResponse(await protocol.call(operation, credentialOf(operation), body));
+    // Several at a time: many calls wait until they fail.
+    while (requests.length > 0) {
+      const calls = requests
+        .splice(0, 8)
+        .map(([operation, body]) => protocol.call(operation, credentialOf(operation), body));
+      for (const response of await Promise.all(calls)) recordResponse(response);
+    }
     await sql.unsafe(`alter ${away} rename to ${name}`);
     // Changes that succeeded while a table was missing must not affect the next tour.
     await vi.waitFor(() => restore(protocol), { timeout: 10_000 });
@@ -142,8 +157,14 @@ async function tourBroken(protocol: TourClient): Promise<void> {
 async function restore(protocol: TourClient): Promise<void> {
   const enabled = await protocol.call("workspaces.enableWorkspace", operatorKey, { workspaceId: home.workspaceId });
   expect(enabled).toMatchObject({ ok: true });
-  const { ok, text } = await protocol.call("identities.deleteIdentity", home.key, { externalId: "user" });
-  if (!ok) expect(text).toMatch(/identity_not_found/i);
+  for (const [operation, body] of [
+    ["identities.deleteIdentity", { externalId: "user" }],
+    ["permissions.deleteRole", { role: "printer" }],
+    ["permissions.deletePermission", { permission: "documents.print" }],
+  ] as const) {
+    const { ok, text } = await protocol.call(operation, home.key, body);
+    if (!ok) expect(text).toMatch(/_not_found/i);
+  }
 }
 
 /** The secrets that a text contains, entirely or mostly. */
@@ -221,7 +242,7 @@ describe("a secret that is sent in the wrong place is not repeated", () => {
   it.each([
     ["instead of an operator", `documents.read ${sent}`],
     ["with a stray character", `documents.read AND ${sent}!`],
-    ["as a wildcard", `${sent}.*`],
+    ["with a wildcard in its middle", `${sent}.*.read`],
   ])("in the response to a permission query %s", async (_where, permissions) => {
     const { ok, text } = await openHttpTour(app).call("keys.verifyKey", home.key, { key: home.key, permissions });
     expect(ok).toBe(false);

@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { rpcs } from "../support/rpcs.js";
 
 const dependencies = readFileSync("docs/architecture/dependencies.md", "utf8");
 const overview = readFileSync("docs/architecture/overview.md", "utf8");
@@ -30,6 +31,27 @@ describe("the architecture documents", () => {
     const entries = readdirSync("src", { withFileTypes: true });
     const folders = entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
     expect(named.sort()).toEqual(folders.sort());
+  });
+});
+
+describe("the reference of operations", () => {
+  it("has each RPC with its paths and its scope", () => {
+    const rows = readFileSync("docs/reference/operations.md", "utf8").matchAll(
+      /^\| (\w+Service\.\w+) \| (.*) \| (.*) \|$/gm,
+    );
+    const documented = [...rows].map(([, name = "", paths = "", needs = ""]) => ({
+      name,
+      paths: [...paths.matchAll(/`(GET|POST) (\S+)`/g)].map(([, verb, path]) => `${verb} ${path}`),
+      needs: needs.replaceAll("`", ""),
+    }));
+    const expected = rpcs.map(({ name, routes, access: { scope, operator } }) => ({
+      name,
+      paths: routes.map(([verb, path]) => `${verb} ${path}`),
+      needs: [...(operator ? ["the operator"] : []), ...(scope ? [scope] : [])].join(", or "),
+    }));
+    const unary = documented.filter(({ name }) => name !== "VerifierService.Delegate");
+    const byName = (one: { name: string }, other: { name: string }) => one.name.localeCompare(other.name);
+    expect(unary.sort(byName)).toEqual(expected.sort(byName));
   });
 });
 

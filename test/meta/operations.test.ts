@@ -3,17 +3,20 @@ import { describe, expect, test } from "vitest";
 import { http } from "../../gen/google/api/annotations_pb.js";
 import { access } from "../../gen/latchkey/v1/access_pb.js";
 import { accepts_idempotency_key } from "../../gen/latchkey/v1/idempotency_pb.js";
-import { IdentitiesService } from "../../gen/latchkey/v1/identities_service_pb.js";
-import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { VerifierService } from "../../gen/latchkey/v1/verifier_service_pb.js";
-import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import { keyOperations, operationOf, operatorOperations } from "../support/operations.js";
+import { rpcs } from "../support/rpcs.js";
 
 const operations = [...keyOperations, ...operatorOperations].map(operationOf);
 
 describe("the contract tests cover every RPC", () => {
-  for (const rpc of [KeysService, IdentitiesService, WorkspacesService].flatMap(({ methods }) => methods)) {
-    test(`${rpc.name} is covered once, and declares the documented access and idempotency`, () => {
+  test("the RPCs are those of all services", () => {
+    expect(new Set(rpcs.map(({ name }) => name.split(".")[0])).size).toBe(6);
+    expect(rpcs).toHaveLength(operations.length);
+  });
+
+  for (const { name, method: rpc, routes } of rpcs) {
+    test(`${name} is covered once, and declares the documented access, routes and idempotency`, () => {
       const found = operations.filter((operation) => operation.rpc === rpc);
       expect(found).toHaveLength(1);
       expect(hasOption(rpc, access)).toBe(true);
@@ -21,6 +24,7 @@ describe("the contract tests cover every RPC", () => {
       const [documented] = found;
       expect(scope).toBe(documented?.scope ?? "");
       expect(operator).toBe(documented?.scope === undefined || documented.alsoOperator === true);
+      expect(routes).toEqual(documented?.routes);
       expect(getOption(rpc, accepts_idempotency_key)).toBe(documented?.acceptsIdempotencyKey === true);
     });
   }

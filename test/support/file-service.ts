@@ -1,5 +1,5 @@
 import type postgres from "postgres";
-import { afterAll } from "vitest";
+import { afterAll, vi } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import type { AppOptions } from "../../src/app.js";
 import { createWorkspace } from "./clients/http-requests.js";
@@ -15,7 +15,9 @@ export async function openFileApp(options: Partial<AppOptions> = {}): Promise<Te
 /** The application of a file, with a workspace and its first key. */
 export async function openFileService(options: Partial<AppOptions> = {}) {
   const app = await openFileApp(options);
-  return { app, origin: app.httpUrl, ...(await createWorkspace(app.httpUrl)) };
+  // On a busy machine, PostgreSQL may seem unresponsive at first.
+  const workspace = await vi.waitFor(() => createWorkspace(app.httpUrl), { timeout: 10_000 });
+  return { app, origin: app.httpUrl, ...workspace };
 }
 
 /** Opens SQL access for all tests of a file; it is closed after them, before what was opened earlier. */

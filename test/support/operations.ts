@@ -1,10 +1,16 @@
 import type { DescMethodUnary } from "@bufbuild/protobuf";
+import { ApisService } from "../../gen/latchkey/v1/apis_service_pb.js";
 import { IdentitiesService } from "../../gen/latchkey/v1/identities_service_pb.js";
 import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
+import { PermissionsService } from "../../gen/latchkey/v1/permissions_service_pb.js";
+import { RateLimitsService } from "../../gen/latchkey/v1/rate_limits_service_pb.js";
 import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 
-/** An HTTP method and a path, as the specification writes them. */
-export type HttpRoute = readonly ["GET" | "POST", string];
+/**
+ * An HTTP method and a path, as the specification writes them. The third element is the field whose value is the whole
+ * body, if there is one.
+ */
+export type HttpRoute = readonly [method: "GET" | "POST", path: string, bodyField?: string];
 
 /** One operation of the contract: its RPC, its documented HTTP routes, and its authorization. */
 export interface Operation {
@@ -27,6 +33,15 @@ export interface Operation {
 
 const noKey = "key_00000000000000000000000000";
 const noWorkspace = "ws_00000000000000000000000000";
+const noApi = "api_00000000000000000000000000";
+const noRole = "role_00000000000000000000000000";
+const noPermission = "perm_00000000000000000000000000";
+
+/** The SHA-256 hash of a secret that no test uses. */
+const someHash = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";
+
+const ofUser = { namespace: "email.send", identifier: "user_1" };
+const perMinute = { limit: 10, duration: 60_000 };
 
 /** Every operation, written by hand from the specification and API.md, not read from the code under test. */
 export const operations = {
@@ -35,6 +50,7 @@ export const operations = {
     routes: [
       ["POST", "/v1/keys.listKeys"],
       ["POST", "/v2/keys.listKeys"],
+      ["POST", "/v2/apis.listKeys"],
     ],
     data: "keys",
     scope: "keys.read",
@@ -95,6 +111,79 @@ export const operations = {
     wellFormed: { key: "lk_unknown" },
     malformed: { key: "" },
   },
+  updateCredits: {
+    rpc: KeysService.method.updateCredits,
+    routes: [["POST", "/v2/keys.updateCredits"]],
+    data: "credits",
+    scope: "keys.update",
+    acceptsIdempotencyKey: true,
+    wellFormed: { keyId: noKey, operation: "set", value: 10 },
+    malformed: { keyId: noKey, operation: "double", value: 10 },
+  },
+  addPermissions: {
+    rpc: KeysService.method.addPermissions,
+    routes: [["POST", "/v2/keys.addPermissions"]],
+    data: "permissions",
+    scope: "keys.update",
+    wellFormed: { keyId: noKey, permissions: ["documents.read"] },
+    malformed: { keyId: noKey, permissions: ["not a permission"] },
+  },
+  removePermissions: {
+    rpc: KeysService.method.removePermissions,
+    routes: [["POST", "/v2/keys.removePermissions"]],
+    data: "permissions",
+    scope: "keys.update",
+    wellFormed: { keyId: noKey, permissions: ["documents.read"] },
+    malformed: { keyId: noKey, permissions: ["not a permission"] },
+  },
+  setPermissions: {
+    rpc: KeysService.method.setPermissions,
+    routes: [["POST", "/v2/keys.setPermissions"]],
+    data: "permissions",
+    scope: "keys.update",
+    wellFormed: { keyId: noKey, permissions: ["documents.read"] },
+    malformed: { keyId: noKey, permissions: ["not a permission"] },
+  },
+  addRoles: {
+    rpc: KeysService.method.addRoles,
+    routes: [["POST", "/v2/keys.addRoles"]],
+    data: "roles",
+    scope: "keys.update",
+    wellFormed: { keyId: noKey, roles: ["editor"] },
+    malformed: { keyId: noKey, roles: [""] },
+  },
+  removeRoles: {
+    rpc: KeysService.method.removeRoles,
+    routes: [["POST", "/v2/keys.removeRoles"]],
+    data: "roles",
+    scope: "keys.update",
+    wellFormed: { keyId: noKey, roles: ["editor"] },
+    malformed: { keyId: noKey, roles: [""] },
+  },
+  setRoles: {
+    rpc: KeysService.method.setRoles,
+    routes: [["POST", "/v2/keys.setRoles"]],
+    data: "roles",
+    scope: "keys.update",
+    wellFormed: { keyId: noKey, roles: ["editor"] },
+    malformed: { keyId: noKey, roles: [""] },
+  },
+  migrateKeys: {
+    rpc: KeysService.method.migrateKeys,
+    routes: [["POST", "/v2/keys.migrateKeys"]],
+    scope: "keys.create",
+    acceptsIdempotencyKey: true,
+    wellFormed: { migrationId: "from another service", keys: [{ hash: someHash }] },
+    malformed: { migrationId: "from another service", keys: [{ hash: "not a hash" }] },
+  },
+  getKeyUsage: {
+    rpc: KeysService.method.getKeyUsage,
+    routes: [["POST", "/v2/keys.getUsage"]],
+    data: "usage",
+    scope: "keys.read",
+    wellFormed: { keyId: noKey },
+    malformed: { keyId: noKey, tag: "" },
+  },
   getIdentity: {
     rpc: IdentitiesService.method.getIdentity,
     routes: [
@@ -139,6 +228,159 @@ export const operations = {
     scope: "identities.delete",
     wellFormed: { externalId: "user_1" },
     malformed: { identityId: "" },
+  },
+  getIdentityUsage: {
+    rpc: IdentitiesService.method.getIdentityUsage,
+    routes: [["POST", "/v2/identities.getUsage"]],
+    data: "usage",
+    scope: "identities.read",
+    wellFormed: { externalId: "user_1" },
+    malformed: {},
+  },
+  createApi: {
+    rpc: ApisService.method.createApi,
+    routes: [["POST", "/v2/apis.createApi"]],
+    scope: "apis.create",
+    acceptsIdempotencyKey: true,
+    wellFormed: { name: "payments" },
+    malformed: { name: "" },
+  },
+  getApi: {
+    rpc: ApisService.method.getApi,
+    routes: [["POST", "/v2/apis.getApi"]],
+    data: "api",
+    scope: "apis.read",
+    wellFormed: { apiId: noApi },
+    malformed: { apiId: "" },
+  },
+  listApis: {
+    rpc: ApisService.method.listApis,
+    routes: [["POST", "/v2/apis.listApis"]],
+    data: "apis",
+    scope: "apis.read",
+    wellFormed: {},
+    malformed: { limit: 0 },
+  },
+  deleteApi: {
+    rpc: ApisService.method.deleteApi,
+    routes: [["POST", "/v2/apis.deleteApi"]],
+    scope: "apis.delete",
+    wellFormed: { apiId: noApi },
+    malformed: { apiId: "" },
+  },
+  createPermission: {
+    rpc: PermissionsService.method.createPermission,
+    routes: [["POST", "/v2/permissions.createPermission"]],
+    scope: "permissions.create",
+    acceptsIdempotencyKey: true,
+    wellFormed: { name: "Read documents", slug: "documents.read" },
+    malformed: { name: "Read documents", slug: "documents.*" },
+  },
+  getPermission: {
+    rpc: PermissionsService.method.getPermission,
+    routes: [["POST", "/v2/permissions.getPermission"]],
+    data: "permission",
+    scope: "permissions.read",
+    wellFormed: { permission: noPermission },
+    malformed: { permission: "" },
+  },
+  listPermissions: {
+    rpc: PermissionsService.method.listPermissions,
+    routes: [["POST", "/v2/permissions.listPermissions"]],
+    data: "permissions",
+    scope: "permissions.read",
+    wellFormed: {},
+    malformed: { limit: 0 },
+  },
+  deletePermission: {
+    rpc: PermissionsService.method.deletePermission,
+    routes: [["POST", "/v2/permissions.deletePermission"]],
+    scope: "permissions.delete",
+    wellFormed: { permission: noPermission },
+    malformed: { permission: "" },
+  },
+  createRole: {
+    rpc: PermissionsService.method.createRole,
+    routes: [["POST", "/v2/permissions.createRole"]],
+    scope: "roles.create",
+    acceptsIdempotencyKey: true,
+    wellFormed: { name: "editor", permissions: ["documents.read"] },
+    malformed: { name: "editor", permissions: ["not a permission"] },
+  },
+  getRole: {
+    rpc: PermissionsService.method.getRole,
+    routes: [["POST", "/v2/permissions.getRole"]],
+    data: "role",
+    scope: "roles.read",
+    wellFormed: { role: noRole },
+    malformed: { role: "" },
+  },
+  listRoles: {
+    rpc: PermissionsService.method.listRoles,
+    routes: [["POST", "/v2/permissions.listRoles"]],
+    data: "roles",
+    scope: "roles.read",
+    wellFormed: {},
+    malformed: { limit: 0 },
+  },
+  setRolePermissions: {
+    rpc: PermissionsService.method.setRolePermissions,
+    routes: [["POST", "/v2/permissions.setRolePermissions"]],
+    data: "permissions",
+    scope: "roles.update",
+    wellFormed: { roleId: noRole, permissions: ["documents.read"] },
+    malformed: { roleId: noRole, permissions: ["not a permission"] },
+  },
+  deleteRole: {
+    rpc: PermissionsService.method.deleteRole,
+    routes: [["POST", "/v2/permissions.deleteRole"]],
+    scope: "roles.delete",
+    wellFormed: { role: noRole },
+    malformed: { role: "" },
+  },
+  limit: {
+    rpc: RateLimitsService.method.limit,
+    routes: [["POST", "/v2/ratelimit.limit"]],
+    scope: "ratelimit.limit",
+    wellFormed: { ...ofUser, ...perMinute },
+    malformed: { ...ofUser, ...perMinute, limit: 0 },
+  },
+  multiLimit: {
+    rpc: RateLimitsService.method.multiLimit,
+    routes: [["POST", "/v2/ratelimit.multiLimit", "limits"]],
+    scope: "ratelimit.limit",
+    wellFormed: { limits: [{ ...ofUser, ...perMinute }] },
+    malformed: { limits: [{ ...ofUser, ...perMinute, duration: 10 }] },
+  },
+  setOverride: {
+    rpc: RateLimitsService.method.setOverride,
+    routes: [["POST", "/v2/ratelimit.setOverride"]],
+    scope: "ratelimit.update",
+    wellFormed: { ...ofUser, ...perMinute },
+    malformed: { ...ofUser, ...perMinute, limit: -1 },
+  },
+  getOverride: {
+    rpc: RateLimitsService.method.getOverride,
+    routes: [["POST", "/v2/ratelimit.getOverride"]],
+    data: "override",
+    scope: "ratelimit.read",
+    wellFormed: ofUser,
+    malformed: { ...ofUser, identifier: "" },
+  },
+  listOverrides: {
+    rpc: RateLimitsService.method.listOverrides,
+    routes: [["POST", "/v2/ratelimit.listOverrides"]],
+    data: "overrides",
+    scope: "ratelimit.read",
+    wellFormed: { namespace: "email.send" },
+    malformed: { namespace: "email.send", limit: 0 },
+  },
+  deleteOverride: {
+    rpc: RateLimitsService.method.deleteOverride,
+    routes: [["POST", "/v2/ratelimit.deleteOverride"]],
+    scope: "ratelimit.delete",
+    wellFormed: ofUser,
+    malformed: { ...ofUser, identifier: "" },
   },
   createWorkspace: {
     rpc: WorkspacesService.method.createWorkspace,

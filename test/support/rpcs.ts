@@ -1,6 +1,15 @@
 import { readdirSync } from "node:fs";
-import { type DescField, type DescMethod, type DescMethodUnary, type DescService, getOption } from "@bufbuild/protobuf";
+import {
+  type DescField,
+  type DescMessage,
+  type DescMethod,
+  type DescMethodUnary,
+  type DescService,
+  getOption,
+  ScalarType,
+} from "@bufbuild/protobuf";
 import { StructSchema } from "@bufbuild/protobuf/wkt";
+import { type FieldRules, field as fieldRules } from "../../gen/buf/validate/validate_pb.js";
 import { http } from "../../gen/google/api/annotations_pb.js";
 import { type Access, access } from "../../gen/latchkey/v1/access_pb.js";
 import { ErrorCode, fails_with } from "../../gen/latchkey/v1/errors_pb.js";
@@ -37,17 +46,19 @@ function isUnary(method: DescMethod): method is DescMethodUnary {
 
 async function readServices(): Promise<DescService[]> {
   const folder = new URL("../../gen/latchkey/v1/", import.meta.url);
-  const files = readdirSync(folder).filter((file) => file.endsWith("_service_pb.ts"));
+  // The commands run compiled.
+  const files = readdirSync(folder).filter((file) => /_service_pb\.(ts|js)$/.test(file));
   const modules = await Promise.all(files.map((file) => import(new URL(file, folder).href)));
   return modules.flatMap((module: object) => Object.values(module).filter((value) => value?.kind === "service"));
 }
 
 function routesOf(method: DescMethodUnary): HttpRoute[] {
   const rule = getOption(method, http);
-  return [rule, ...rule.additionalBindings].map(({ pattern }) => [
-    pattern.case === "get" ? "GET" : "POST",
-    String(pattern.value),
-  ]);
+  return [rule, ...rule.additionalBindings].map(({ pattern, body }) => {
+    const bodyField = method.input.fields.find(({ name }) => name === body);
+    const route = [pattern.case === "get" ? "GET" : "POST", String(pattern.value)] as const;
+    return bodyField ? [...route, bodyField.jsonName] : route;
+  });
 }
 
 function pathOf(code: ErrorCode): string {
@@ -57,12 +68,19 @@ function pathOf(code: ErrorCode): string {
 /** Ids and values for requests, by the HTTP names of the fields. */
 export type Things = Readonly<Record<string, string>>;
 
-/** A request of an RPC that is valid if these resources exist. It sets the first of fields that exclude each other. */
+/**
+ * A request of an RPC that is valid if these resources exist. It sets the first of fields that exclude each other, and
+ * of numbers, lists and messages those without which the request would be invalid.
+ */
 export function requestOf({ method }: Rpc, things: Things): CallRequest {
+  return membersOf(method.input, things);
+}
+
+function membersOf({ fields }: DescMessage, things: Things): CallRequest {
   const request: Record<string, unknown> = {};
   const chosen = new Set<string>();
-  for (const field of method.input.fields) {
-    const value = valueFor(field, things);
+  for (const field of fields) {
+    const value = field.fieldKind === "list" ? listFor(field, things) : valueFor(field, things);
     if (value === undefined || (field.oneof && chosen.has(field.oneof.name))) continue;
     request[field.jsonName] = value;
     if (field.oneof) chosen.add(field.oneof.name);
@@ -70,8 +88,30 @@ export function requestOf({ method }: Rpc, things: Things): CallRequest {
   return request;
 }
 
-function valueFor({ jsonName, fieldKind, message, enum: enumeration }: DescField, things: Things): unknown {
+function valueFor(field: DescField, things: Things): unknown {
+  const { jsonName, fieldKind, message, enum: enumeration, scalar } = field;
   if (fieldKind === "enum") return enumeration?.values[1]?.localName;
   if (message?.typeName === StructSchema.typeName) return { plan: "pro" };
-  return fieldKind === "scalar" ? things[jsonName] : undefined;
+  if (fieldKind !== "scalar") return undefined;
+  const { type } = rulesOf(field);
+  if (type.case === "string" && type.value.in.length > 0) return type.value.in[0];
+  if (scalar === ScalarType.STRING) return things[jsonName];
+  // Without presence, a number that is not sent is 0.
+  if (type.case !== "int64" || field.proto.proto3Optional) return undefined;
+  return Number(type.value.greaterThan.value ?? 0n) || undefined;
+}
+
+/** A list with one item, if it must not be empty. */
+function listFor(field: DescField, things: Things): unknown[] | undefined {
+  const { type } = rulesOf(field);
+  if (type.case !== "repeated" || Number(type.value.minItems) === 0) return undefined;
+  const item = field.message ? membersOf(field.message, things) : things[items[field.jsonName] ?? ""];
+  return item === undefined ? undefined : [item];
+}
+
+/** The things in lists of strings. */
+const items: Readonly<Record<string, string>> = { permissions: "slug", roles: "role" };
+
+function rulesOf(field: DescField): FieldRules {
+  return getOption(field, fieldRules);
 }

@@ -51,8 +51,11 @@ export async function searchRemains({ evidence, databaseUrls, redisUrl }: Remain
  * is missed. One in four thousand million texts of that format is a false positive.
  */
 export function secretsIn(text: string): string[] {
-  const found = [...text.matchAll(/_[A-Za-z0-9]{39}/g)].flatMap(({ index, 0: end }) => {
-    const candidates = Array.from({ length: 16 }, (_, more) => text.slice(Math.max(0, index - more - 1), index) + end);
+  const found = [...text.matchAll(/_[A-Za-z0-9]{39,349}/g)].flatMap(({ index, 0: run }) => {
+    // Most secrets have 39 characters after the prefix, whatever follows them. Longer ones are found if they end the run.
+    const candidates = [run.slice(0, 40), run].flatMap((end) =>
+      Array.from({ length: 16 }, (_, more) => text.slice(Math.max(0, index - more - 1), index) + end),
+    );
     return candidates.filter(isWellFormedSecret).slice(0, 1);
   });
   return text.includes(operatorKey) ? [...found, operatorKey] : found;

@@ -1,25 +1,23 @@
+import { createHash } from "node:crypto";
 import { type DescMethodUnary, fromBinary, toBinary, toJsonString } from "@bufbuild/protobuf";
 import type { ServiceError } from "@grpc/grpc-js";
-import { IdentitiesService } from "../../gen/latchkey/v1/identities_service_pb.js";
-import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import { mintSecret } from "../../src/keys/secret.js";
 import { callUnary, openGrpcJs } from "./clients/grpc-js.js";
 import { headersOf } from "./clients/headers.js";
 import { send } from "./clients/http-requests.js";
-import { toRequestMessage } from "./clients/messages.js";
+import { toBody, toRequestMessage } from "./clients/messages.js";
 import type { TestApp } from "./harness.js";
-import { pathOf as rpcPathOf } from "./operations.js";
+import { type HttpRoute, pathOf as rpcPathOf } from "./operations.js";
+import { rpcs as allRpcs } from "./rpcs.js";
 
-/** Every RPC by its HTTP operation name, read from the descriptors so that none is missing. */
-export const rpcs = new Map(
-  [KeysService, IdentitiesService, WorkspacesService].flatMap((service) =>
-    service.methods.map((rpc) => [
-      `${service.name.replace("Service", "").toLowerCase()}.${rpc.localName}`,
-      rpc as DescMethodUnary,
-    ]),
-  ),
-);
+/** Every RPC by its HTTP operation name, such as `keys.createKey`, read from the descriptors so that none is missing. */
+export const rpcs = new Map(allRpcs.map(({ method, routes }) => [routeOf(routes)[1].replace("/v2/", ""), method]));
+
+function routeOf(routes: readonly HttpRoute[]): HttpRoute {
+  const found = routes.find(([, path]) => path.startsWith("/v2/"));
+  if (found === undefined) throw new Error(`${routes} has no path that begins with /v2/`);
+  return found;
+}
 
 /** A response as text, headers and trailers included. */
 export interface TourResponse {
@@ -61,7 +59,10 @@ export function openHttpTour(app: TestApp): TourClient {
   return openJsonTour(
     app,
     (operation) => `/v2/${operation}`,
-    (body) => JSON.stringify(body),
+    (body, operation) => {
+      const { routes } = allRpcs.find(({ method }) => method === rpcOf(operation)) ?? { routes: [] };
+      return JSON.stringify(toBody(body, routeOf(routes)[2]));
+    },
   );
 }
 
@@ -119,11 +120,23 @@ export function pathOf(operation: string): string {
   return rpcPathOf(rpcOf(operation));
 }
 
+/** A resource of each kind that requests must refer to by an id. */
+export interface TourThings {
+  readonly keyId: string;
+  readonly key: string;
+  readonly apiId: string;
+  /** A secret to import. */
+  readonly imported: string;
+}
+
 /** A request of every RPC, in an order in which each succeeds. */
 export function requestsFor(
   workspaceId: string,
-  { keyId, key }: { keyId: string; key: string },
+  { keyId, key, apiId, imported }: TourThings,
 ): [string, Record<string, unknown>][] {
+  const perMinute = { limit: 100, duration: 60_000 };
+  const override = { namespace: "email.send", identifier: "user" };
+  const hash = createHash("sha256").update(imported).digest("base64");
   return [
     ["workspaces.createWorkspace", { name: "another" }],
     ["workspaces.createRootKey", { workspaceId }],
@@ -135,10 +148,37 @@ export function requestsFor(
     ["identities.updateIdentity", { externalId: "user", meta: { a: 1 } }],
     ["identities.getIdentity", { externalId: "user" }],
     ["identities.listIdentities", {}],
-    ["keys.createKey", { externalId: "user", prefix: "sk_live_123" }],
-    ["keys.updateKey", { keyId, name: "new" }],
+    ["apis.createApi", { name: "payments" }],
+    ["apis.getApi", { apiId }],
+    ["apis.listApis", {}],
+    ["permissions.createPermission", { name: "Print", slug: "documents.print" }],
+    ["permissions.getPermission", { permission: "documents.print" }],
+    ["permissions.listPermissions", { search: "print" }],
+    ["permissions.createRole", { name: "printer", permissions: ["documents.print"] }],
+    ["permissions.getRole", { role: "printer" }],
+    ["permissions.listRoles", { search: "print" }],
+    ["permissions.setRolePermissions", { roleId: "printer", permissions: ["documents.scan"] }],
+    ["ratelimit.setOverride", { ...override, ...perMinute }],
+    ["ratelimit.getOverride", override],
+    ["ratelimit.listOverrides", { namespace: override.namespace }],
+    ["ratelimit.limit", { ...override, ...perMinute }],
+    ["ratelimit.multiLimit", { limits: [{ ...override, ...perMinute }] }],
+    ["keys.createKey", { externalId: "user", prefix: "sk_live_123", apiId, roles: ["printer"] }],
+    ["keys.migrateKeys", { migrationId: "from another service", apiId, keys: [{ hash, externalId: "user" }] }],
+    ["keys.verifyKey", { key: imported }],
+    ["keys.updateKey", { keyId, name: "new", ratelimits: [{ name: "requests", ...perMinute, autoApply: true }] }],
+    ["keys.updateCredits", { keyId, operation: "set", value: 1000 }],
+    ["keys.addPermissions", { keyId, permissions: ["documents.scan"] }],
+    ["keys.removePermissions", { keyId, permissions: ["documents.scan"] }],
+    ["keys.setPermissions", { keyId, permissions: ["documents.read"] }],
+    ["keys.addRoles", { keyId, roles: ["printer"] }],
+    ["keys.removeRoles", { keyId, roles: ["printer"] }],
+    ["keys.setRoles", { keyId, roles: ["printer"] }],
     ["keys.verifyKey", { key, permissions: "documents.read OR documents.write" }],
     ["keys.verifyKey", { key, permissions: "documents.write" }],
+    ["keys.verifyKey", { key, credits: { cost: 2 }, ratelimits: [{ name: "requests", cost: 2 }], tags: ["path=/"] }],
+    ["keys.getUsage", { keyId }],
+    ["identities.getUsage", { externalId: "user" }],
     ["keys.whoami", { key }],
     ["keys.getKey", { keyId }],
     ["keys.listKeys", {}],
@@ -146,6 +186,10 @@ export function requestsFor(
     ["keys.verifyKey", { key }],
     ["keys.deleteKey", { keyId }],
     ["identities.deleteIdentity", { externalId: "user" }],
+    ["apis.deleteApi", { apiId }],
+    ["ratelimit.deleteOverride", override],
+    ["permissions.deleteRole", { role: "printer" }],
+    ["permissions.deletePermission", { permission: "documents.print" }],
     ["workspaces.listAuditEvents", { workspaceId }],
   ];
 }

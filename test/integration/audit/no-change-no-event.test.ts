@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { beforeAll, expect, it } from "vitest";
 import { allEvents, succeed } from "../../support/calls.js";
 import { createWorkspace, expectError, expectSuccess, post } from "../../support/clients/http-requests.js";
@@ -9,6 +10,7 @@ const sql = openFileSql(app.databaseUrl);
 let keyId: string;
 let weak: string;
 let foreignKeyId: string;
+let apiId: string;
 
 beforeAll(async () => {
   ({ keyId } = await succeed<{ keyId: string }>(origin, "keys.createKey", key, { scopes: ["*"] }));
@@ -17,23 +19,30 @@ beforeAll(async () => {
   const foreign = await createWorkspace(origin);
   foreignKeyId = (await succeed<{ keyId: string }>(origin, "keys.createKey", foreign.key, {})).keyId;
   await succeed(origin, "identities.createIdentity", key, { externalId: "user" });
+  ({ apiId } = await succeed<{ apiId: string }>(origin, "apis.createApi", key, { name: "payments" }));
+  await succeed(origin, "permissions.createRole", key, { name: "editor", permissions: ["a"] });
+  await succeed(origin, "permissions.createPermission", key, { name: "A", slug: "a" });
+  await succeed(origin, "permissions.createPermission", key, { name: "unused", slug: "unused" });
+  await succeed(origin, "ratelimit.setOverride", key, { ...override, ...perMinute });
 });
+
+const override = { namespace: "email.send", identifier: "user" };
+const perMinute = { limit: 5, duration: 60_000 };
+const imported = { migrationId: "m", keys: [{ hash: randomBytes(32).toString("base64"), externalId: "unknown" }] };
 
 /** All stored rows, without the last-used times of keys. */
 async function stored(): Promise<unknown> {
-  const [workspaces, identities, lease] = await Promise.all([
-    sql`select * from workspaces order by 1`,
-    sql`select * from identities order by 1`,
-    sql`select * from cluster_state`,
-  ]);
+  const tables = ["workspaces", "identities", "apis", "roles", "permissions", "rate_limit_overrides", "key_credits"];
+  const rows = await Promise.all(
+    [...tables, "idempotency_records", "cluster_state"].map((table) => sql`select * from ${sql(table)} order by 1`),
+  );
   const keys = await sql`select to_jsonb(keys) - 'last_used_at' as row from keys order by key_id`;
-  return structuredClone({
-    workspaces: [...workspaces],
-    identities: [...identities],
-    keys: [...keys],
-    lease: [...lease],
-  });
+  return structuredClone({ others: rows.map((each) => [...each]), keys: [...keys] });
 }
+
+const addRole = (of: string) => ({ keyId: of, roles: ["editor"] });
+const credit = (of: string) => ({ keyId: of, operation: "set", value: 5 });
+const increment = (of: string) => ({ keyId: of, operation: "increment", value: 5 });
 
 const unknownKeyId = "key_00000000000000000000000000";
 type Case = [what: string, operation: string, credential: () => string | undefined, body: () => object, status: number];
@@ -68,6 +77,25 @@ const cases: Case[] = [
   ["an unknown identity to update", "identities.updateIdentity", () => key, () => ({ externalId: "x", meta: {} }), 404],
   ["an unknown identity to delete", "identities.deleteIdentity", () => key, () => ({ externalId: "x" }), 404],
   ["an externalId that exists", "identities.createIdentity", () => key, () => ({ externalId: "user" }), 409],
+  ["an unknown API", "keys.createKey", () => key, () => ({ apiId: "api_none", externalId: "x" }), 404],
+  ["an unknown role", "keys.createKey", () => key, () => ({ roles: ["none"], externalId: "x" }), 404],
+  ["an unknown role for a key", "keys.setRoles", () => key, () => ({ keyId, roles: ["none"] }), 404],
+  ["another workspace's key to add a role to", "keys.addRoles", () => key, () => addRole(foreignKeyId), 404],
+  ["another workspace's key to credit", "keys.updateCredits", () => key, () => credit(foreignKeyId), 404],
+  ["a key with more scopes than the caller, to credit", "keys.updateCredits", () => weak, () => credit(keyId), 403],
+  ["a key with more scopes, to add a role to", "keys.addRoles", () => weak, () => addRole(keyId), 403],
+  ["an increment of a key without credits", "keys.updateCredits", () => key, () => increment(keyId), 400],
+  ["an import with an unknown API", "keys.migrateKeys", () => key, () => ({ ...imported, apiId: "api_none" }), 404],
+  ["an API without the scope", "apis.createApi", () => weak, () => ({ name: "x" }), 403],
+  ["an unknown API to delete", "apis.deleteApi", () => key, () => ({ apiId: "api_none" }), 404],
+  ["a role that exists", "permissions.createRole", () => key, () => ({ name: "editor" }), 409],
+  ["an unknown role to change", "permissions.setRolePermissions", () => key, () => ({ roleId: "none" }), 404],
+  ["an unknown role to delete", "permissions.deleteRole", () => key, () => ({ role: "none" }), 404],
+  ["a permission that exists", "permissions.createPermission", () => key, () => ({ name: "A", slug: "a" }), 409],
+  ["a permission that is in use", "permissions.deletePermission", () => key, () => ({ permission: "a" }), 409],
+  ["an unknown permission", "permissions.deletePermission", () => key, () => ({ permission: "none" }), 404],
+  ["an override that is invalid", "ratelimit.setOverride", () => key, () => ({ ...override, limit: -1 }), 400],
+  ["an unknown override", "ratelimit.deleteOverride", () => key, () => ({ ...override, identifier: "none" }), 404],
   ["an unknown workspace", "workspaces.enableWorkspace", () => operatorKey, () => ({ workspaceId: "ws_none" }), 404],
 ];
 
@@ -88,6 +116,17 @@ it("reading and verifying writes no audit event", async () => {
     ["keys.getKey", key, { keyId }],
     ["keys.whoami", key, { key: weak }],
     ["keys.verifyKey", key, { key: weak }],
+    ["keys.getUsage", key, { keyId }],
+    ["identities.getUsage", key, { externalId: "user" }],
+    ["apis.getApi", key, { apiId }],
+    ["apis.listApis", key, {}],
+    ["permissions.getPermission", key, { permission: "a" }],
+    ["permissions.listPermissions", key, {}],
+    ["permissions.getRole", key, { role: "editor" }],
+    ["permissions.listRoles", key, {}],
+    ["ratelimit.getOverride", key, override],
+    ["ratelimit.listOverrides", key, { namespace: override.namespace }],
+    ["ratelimit.limit", key, { ...override, ...perMinute }],
     ["identities.getIdentity", key, { externalId: "user" }],
     ["identities.listIdentities", key, {}],
     ["workspaces.getWorkspace", operatorKey, { workspaceId }],
@@ -109,6 +148,24 @@ it.each([
   ["identities.createIdentity", () => key, () => ({ externalId: "new" })],
   ["identities.updateIdentity", () => key, () => ({ externalId: "user", meta: { a: 1 } })],
   ["identities.deleteIdentity", () => key, () => ({ externalId: "user" })],
+  ["keys.createKey", () => key, () => ({ credits: { remaining: 5 } })],
+  ["keys.updateCredits", () => key, () => credit(keyId)],
+  ["keys.updateKey", () => key, () => ({ keyId, credits: { remaining: 5 } })],
+  ["keys.addPermissions", () => key, () => ({ keyId, permissions: ["b"] })],
+  ["keys.setPermissions", () => key, () => ({ keyId, permissions: ["b"] })],
+  ["keys.addRoles", () => key, () => addRole(keyId)],
+  ["keys.setRoles", () => key, () => addRole(keyId)],
+  ["keys.migrateKeys", () => key, () => imported],
+  ["apis.createApi", () => key, () => ({ name: "new" })],
+  ["apis.deleteApi", () => key, () => ({ apiId })],
+  ["permissions.createPermission", () => key, () => ({ name: "new", slug: "new" })],
+  ["permissions.deletePermission", () => key, () => ({ permission: "unused" })],
+  ["permissions.createRole", () => key, () => ({ name: "new" })],
+  ["permissions.setRolePermissions", () => key, () => ({ roleId: "editor", permissions: ["b"] })],
+  ["permissions.deleteRole", () => key, () => ({ role: "editor" })],
+  ["ratelimit.setOverride", () => key, () => ({ ...override, limit: 9, duration: 60_000 })],
+  ["ratelimit.setOverride", () => key, () => ({ ...override, ...perMinute, identifier: "new" })],
+  ["ratelimit.deleteOverride", () => key, () => override],
   ["workspaces.createWorkspace", () => operatorKey, () => ({ name: "new" })],
   ["workspaces.disableWorkspace", () => operatorKey, () => ({ workspaceId, reason: "OWNER_REQUEST" })],
   ["workspaces.enableWorkspace", () => operatorKey, () => ({ workspaceId })],

@@ -3,6 +3,7 @@ import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-web";
 import { describe, expect, expectTypeOf, it } from "vitest";
+import { VerificationCode } from "../../../gen/latchkey/v1/keys_service_pb.js";
 import { DisabledReason } from "../../../gen/latchkey/v1/workspace_pb.js";
 import {
   createLatchkeyClient,
@@ -48,6 +49,37 @@ describe.each(Object.entries(transports))("a client over %s", (_, connect) => {
     const { key, keyId } = await keys.createKey({ owner: { case: "identityId", value: identityId } });
     const result = await keys.verifyKey({ key });
     expect(result).toMatchObject({ valid: true, keyId, identity: { identityId, meta: { plan: "pro" } } });
+  });
+
+  it("limits keys and identifiers, spends credits, and manages APIs and roles", async () => {
+    const { key: root } = await connect(operatorKey).workspaces.createWorkspace({ name: "Acme" });
+    const { keys, apis, permissions, rateLimits, identities } = connect(root);
+    const { apiId } = await apis.createApi({ name: "payments" });
+    await permissions.createRole({ name: "editor", permissions: ["documents.read"] });
+    const perMinute = { limit: 10n, duration: 60_000n };
+    const { key, keyId } = await keys.createKey({
+      owner: { case: "externalId", value: "user_1" },
+      apiId,
+      roles: ["editor"],
+      ratelimits: [{ name: "requests", ...perMinute, autoApply: true }],
+      credits: { remaining: 5n, refill: { interval: "daily", amount: 5n } },
+    });
+    const result = await keys.verifyKey({ key, permissions: "documents.read", credits: { cost: 2n } });
+    expect(result).toMatchObject({ code: VerificationCode.VALID, credits: 3n, roles: ["editor"] });
+    expect(result.ratelimits).toMatchObject([{ name: "requests", remaining: 9n, exceeded: false }]);
+    const { credits } = await keys.updateCredits({ keyId, operation: "increment", value: 4n });
+    expect(credits).toMatchObject({ remaining: 7n });
+    const ofUser = { namespace: "email.send", identifier: "user_1" };
+    expect(await rateLimits.limit({ ...ofUser, ...perMinute })).toMatchObject({ success: true, remaining: 9n });
+    const limits = [{ ...ofUser, ...perMinute, cost: 10n }];
+    expect(await rateLimits.multiLimit({ limits })).toMatchObject({ passed: false, limits: [{ remaining: 9n }] });
+    expect((await identities.getIdentityUsage({ reference: { case: "externalId", value: "user_1" } })).usage).toEqual(
+      [],
+    );
+    const error = await errorOf(apis.getApi({ apiId: "api_none" }));
+    expect(isLatchkeyError(error, "api_not_found")).toBe(true);
+    await apis.deleteApi({ apiId });
+    expect(await keys.verifyKey({ key })).toMatchObject({ code: VerificationCode.NOT_FOUND });
   });
 
   it("gets the error code workspace_disabled for a disabled workspace", async () => {

@@ -8,9 +8,15 @@ import { type BehindProxy, openBehindProxy } from "../../support/behind-proxy.js
 import { expectError, send } from "../../support/clients/http-requests.js";
 import { openTestApp, type TestApp } from "../../support/harness.js";
 
-const services = ["KeysService", "IdentitiesService", "WorkspacesService", "VerifierService"].map(
-  (name) => `latchkey.v1.${name}`,
-);
+const services = [
+  "KeysService",
+  "IdentitiesService",
+  "ApisService",
+  "PermissionsService",
+  "RateLimitsService",
+  "WorkspacesService",
+  "VerifierService",
+].map((name) => `latchkey.v1.${name}`);
 
 /** A health client without a credential. */
 function healthOf({ grpcAddress }: TestApp) {

@@ -35,8 +35,11 @@ describe.each(["grpc-v1", "grpc-v1alpha"])("server reflection by %s, without pro
     expect([...services].sort()).toEqual([
       "grpc.health.v1.Health",
       "grpc.reflection.v1.ServerReflection",
+      "latchkey.v1.ApisService",
       "latchkey.v1.IdentitiesService",
       "latchkey.v1.KeysService",
+      "latchkey.v1.PermissionsService",
+      "latchkey.v1.RateLimitsService",
       "latchkey.v1.VerifierService",
       "latchkey.v1.WorkspacesService",
     ]);

@@ -85,6 +85,9 @@ describe("the command on an error page", () => {
     const reason = { workspaceId: other.workspaceId, reason: "UNPAID_BILLING" };
     expectSuccess(await post(origin, "/v2/workspaces.disableWorkspace", operatorKey, reason));
     expectSuccess(await post(origin, "/v2/identities.createIdentity", key, { externalId: "user_42" }));
+    expectSuccess(await post(origin, "/v2/permissions.createRole", key, { name: "editor" }));
+    const permission = { name: "Read documents", slug: "documents.read" };
+    expectSuccess(await post(origin, "/v2/permissions.createPermission", key, permission));
     credentials = {
       "authentication/key_expired": await make({ scopes: ["*"], expires: Date.now() + 3_600_000 }),
       "authorization/workspace_disabled": other.key,

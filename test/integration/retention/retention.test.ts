@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
@@ -160,5 +161,27 @@ describe("retention of audit events", () => {
   it("keeps the usage counts exact", async () => {
     const halves = await findPartialChanges(sql);
     expect(halves.filter((half) => half.includes("usage"))).toEqual([]);
+  });
+});
+
+describe("retention of counts of verifications", () => {
+  it("removes them after 90 days, in batches, and the numbers of the last batches after a day", async () => {
+    const { workspaceId } = await createWorkspace(app.httpUrl);
+    const insert = (from: number, to: number) => sql`
+      insert into verification_counts (resource_id, tag, hour, workspace_id, valid, rate_limited, usage_exceeded,
+        insufficient_permissions, disabled, expired)
+      select 'key_' || n, 'tag', date_trunc('hour', now()), ${workspaceId}, 1, 0, 0, 0, 0, 0
+      from generate_series(${from}::int, ${to}::int) as n`;
+    const counter = randomUUID();
+    await sql`insert into verification_counters values (${counter}, 1, now())`;
+    const counts = async () => (await sql`select from verification_counts where workspace_id = ${workspaceId}`).length;
+    const counters = async () => (await sql`select from verification_counters where counter_id = ${counter}`).length;
+    await insert(1, 1_200); // three batches
+    await advance(89 * dayMs);
+    await insert(1, 3);
+    await expect.poll(counters, { timeout: 20_000 }).toBe(0);
+    expect(await counts()).toBe(1_203);
+    await advance(2 * dayMs);
+    await expect.poll(counts, { timeout: 20_000 }).toBe(3);
   });
 });

@@ -20,7 +20,7 @@ it("the first poll detects a failover that happened before it, and the pool is r
     ["that of the previous server", 1],
   ] as const) {
     let renewed = 0;
-    const poller = createChangePoller(own, { renew: () => void renewed++ }, found);
+    const poller = createChangePoller(own, [{ renew: () => void renewed++ }], found);
     await poller.connect();
     await poller.changedSince(snapshotBefore(0));
     await poller.changedSince(snapshotBefore(0));

@@ -86,7 +86,7 @@ describe("scopes cannot be obtained by writing to Redis", () => {
 describe("a disabled workspace cannot be enabled by writing to Redis", () => {
   const enabledAt = (snapshot: Snapshot, secret = terms.timeline) =>
     workspaceEntries(() => secret).sign(home.workspaceId, {
-      value: true,
+      value: { enabled: true, hasImports: true },
       dependsOn: [home.workspaceId],
       workspaceId: home.workspaceId,
       snapshot,

@@ -35,8 +35,8 @@ describe("a key whose row is removed by hand is refused within a lease, although
           await transaction`delete from keys where workspace_id = ${workspaceId}`;
         }),
     ],
-    ["with all other keys", () => sql`truncate keys`],
-    ["with its workspace", () => sql`truncate workspaces, keys, identities, audit_events`],
+    ["with all other keys", () => sql`truncate keys cascade`],
+    ["with its workspace", () => sql`truncate workspaces cascade`],
   ])("%s", async (_when, remove) => {
     await remove();
     await expect.poll(async () => (await listKeys(app, key)).status, { timeout: 5_000 }).toBe(401);

@@ -1,10 +1,14 @@
+import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createApisStore } from "../../../src/apis/store.js";
 import { createAuditStore } from "../../../src/audit/store.js";
 import { createIdentitiesStore } from "../../../src/identities/store.js";
 import { createKeysStore } from "../../../src/keys/store.js";
+import { createPermissionsStore } from "../../../src/permissions/store.js";
 import { createChangeStore } from "../../../src/revocation/change-store.js";
 import { type Database, openDatabase } from "../../../src/storage/postgres/database.js";
 import type { ScannedPage } from "../../../src/storage/postgres/paging.js";
+import { createUsageStore } from "../../../src/usage/store.js";
 import { appOptions } from "../../support/app-options.js";
 import { openSchema, type Schema } from "../../support/schema.js";
 
@@ -12,7 +16,7 @@ const rows = 30_000;
 const { quotas } = appOptions;
 
 let schema: Schema;
-/** Two workspaces. The second has the newer half of all keys and identities. */
+/** Two workspaces. The second has the newer half of all keys and identities. The keys of the first have a permission. */
 let older: string;
 let younger: string;
 /** A workspace whose keys are all disabled, and all belong to one identity. */
@@ -32,10 +36,23 @@ beforeAll(async () => {
     select 'id_' || lpad(n::text, 26, '0'), ${workspace}, 'user_' || n, '{}', now(), now()
     from generate_series(1, ${rows}) as n`;
   await sql`
-    insert into keys (key_id, workspace_id, hash, start, enabled, permissions, identity_id, created_at, updated_at)
-    select 'key_' || lpad(n::text, 26, '0'), ${workspace}, sha256(n::text::bytea), 'lk_test', n % 1000 <> 0, '{}',
-      'id_' || lpad(n::text, 26, '0'), now(), now()
+    insert into apis (api_id, workspace_id, name, created_at)
+    select 'api_' || n, ${older}, 'empty', now() from generate_series(1, 5000) as n
+    union all select 'api_of_few', ${younger}, 'few', now()
+    union all select 'api_of_many', ${older}, 'many', now()`;
+  await sql`
+    insert into roles (role_id, workspace_id, name, permissions, created_at)
+    select 'role_' || n, ${older}, 'role ' || n, '{other}', now() from generate_series(1, 5000) as n`;
+  await sql`
+    insert into keys (key_id, workspace_id, hash, start, enabled, permissions, api_id, identity_id, created_at, updated_at)
+    select 'key_' || lpad(n::text, 26, '0'), ${workspace}, sha256(n::text::bytea), 'lk_test', n % 1000 <> 0,
+      case when n <= ${rows / 2} then '{common,other}'::text[] else '{}' end,
+      case when n <= ${rows / 2} then 'api_of_many' when n % 1000 = 1 then 'api_of_few' end, 'id_' || lpad(n::text, 26, '0'), now(), now()
     from generate_series(1, ${rows}) as n`;
+  await sql`
+    insert into permissions (permission_id, workspace_id, slug, name, created_at)
+    select 'perm_' || workspace_id || slug, workspace_id, slug, slug, now()
+    from workspaces, unnest(array['common', 'unused']) as slug`;
   disabled = await schema.insertWorkspace();
   await sql`
     insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
@@ -48,6 +65,17 @@ beforeAll(async () => {
   await sql`
     insert into audit_events (event_id, workspace_id, type, actor, resource_id, request_id, at)
     select 'evt_' || n, ${older}, 'key.update', 'operator', 'key', 'req', now() from generate_series(1, 12000) as n`;
+  await sql`alter table verification_counts set (autovacuum_enabled = false)`;
+  // One key with many tags in many hours, and many keys without.
+  const hour = sql`date_trunc('hour', now()) - n * interval '1 hour'`;
+  await sql`
+    insert into verification_counts
+    select 'key_busy', case tag when 0 then '' else 'tag ' || tag end, ${hour}, ${older}, 1, 0, 0, 0, 0, 0
+    from generate_series(0, 499) as n, generate_series(0, 50) as tag`;
+  await sql`
+    insert into verification_counts
+    select 'key_' || lpad(key::text, 26, '0'), '', ${hour}, ${older}, 1, 0, 0, 0, 0, 0
+    from generate_series(0, 9) as n, generate_series(1, 3000) as key`;
 });
 afterAll(() => schema.close());
 
@@ -60,7 +88,7 @@ async function countRowsRead(planCacheMode: string, work: (db: Database) => Prom
     const [row] = await db.runInBackground(
       (sql) => sql<{ read: number }[]>`
       select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::float8 as read from pg_stat_user_tables
-      where relname in ('keys', 'identities', 'audit_events')`,
+      where relname in ('keys', 'identities', 'apis', 'roles', 'audit_events', 'verification_counts')`,
     );
     return row?.read ?? Number.NaN;
   };
@@ -75,7 +103,7 @@ async function countRowsRead(planCacheMode: string, work: (db: Database) => Prom
 
 const last = (prefix: string) => `${prefix}_${`${rows - 50}`.padStart(26, "0")}`;
 const call = { requestId: "req_of_the_plans", deadline: Number.POSITIVE_INFINITY };
-const all = { externalId: undefined, enabled: undefined };
+const all = { apiId: undefined, externalId: undefined, enabled: undefined };
 const anyEvent = { workspaceId: undefined, type: undefined, resourceId: undefined, since: undefined, until: undefined };
 const first = { limit: 100, after: "" };
 const pages: [name: string, maxRows: number, list: (db: Database) => Promise<ScannedPage<unknown>>][] = [
@@ -100,6 +128,11 @@ const pages: [name: string, maxRows: number, list: (db: Database) => Promise<Sca
     "the keys of an identity",
     10,
     (db) => createKeysStore(db, quotas).listKeys(call, younger, { ...all, externalId: "user_20000" }, first),
+  ],
+  [
+    "the keys of an API",
+    80,
+    (db) => createKeysStore(db, quotas).listKeys(call, younger, { ...all, apiId: "api_of_few" }, first),
   ],
   [
     "the first identities",
@@ -129,7 +162,7 @@ const scans: typeof pages = [
   [
     "the keys of an identity that are enabled, where all are disabled",
     5_050,
-    (db) => createKeysStore(db, quotas).listKeys(call, disabled, { enabled: true, externalId: "owner" }, first),
+    (db) => createKeysStore(db, quotas).listKeys(call, disabled, { ...all, enabled: true, externalId: "owner" }, first),
   ],
   [
     "the events of a type that never happened",
@@ -141,6 +174,17 @@ const scans: typeof pages = [
     5_050,
     (db) => createAuditStore(db).listEvents(call, { ...anyEvent, workspaceId: undefined, until: new Date(0) }, first),
   ],
+];
+
+const busyPeriod = (hours: number) => ({
+  from: new Date(Math.floor(Date.now() / 3_600_000 - hours) * 3_600_000),
+  to: new Date(Date.now() + 3_600_000),
+  granularity: "day" as const,
+});
+const usages: [name: string, maxRows: number, read: (db: Database) => Promise<readonly unknown[]>][] = [
+  ["of the last day", 25, (db) => createUsageStore(db).readUsage(call, older, "key_busy", undefined, "")],
+  ["of 400 hours", 402, (db) => createUsageStore(db).readUsage(call, older, "key_busy", busyPeriod(400), "")],
+  ["with a tag", 402, (db) => createUsageStore(db).readUsage(call, older, "key_busy", busyPeriod(400), "tag 7")],
 ];
 
 describe.each(["force_custom_plan", "force_generic_plan", "auto"])("query plans with %s", (planCacheMode) => {
@@ -165,6 +209,78 @@ describe.each(["force_custom_plan", "force_generic_plan", "auto"])("query plans 
     await schema.sql`delete from pg_statistic where starelid in ('keys'::regclass, 'identities'::regclass)`;
     expect(found).toBeGreaterThan(0);
     expect(read / runs).toBeLessThanOrEqual(maxRows);
+  });
+
+  it.each([
+    // A common slug of another workspace is another entry of the index.
+    ["that only another workspace uses", "younger", "common", "deleted", 0],
+    ["that nobody uses", "older", "unused", "deleted", 0],
+    // One of the keys is enough, but the index returns all: their rows and their API are read up to a limit.
+    ["that thousands of keys have", "older", "common", "in use", 2_000],
+  ] as const)("the deletion of a permission %s reads few rows", async (_name, workspace, slug, result, maxRows) => {
+    await schema.sql`analyze keys, permissions, roles`;
+    const workspaceId = { younger, older }[workspace];
+    const found: string[] = [];
+    const actor = { actor: "operator", requestId: "req_of_the_plans", key: undefined };
+    const read = await countRowsRead(planCacheMode, async (db) => {
+      const store = createPermissionsStore(db, quotas);
+      for (let run = 0; run < runs; run++) {
+        found.push(await store.deletePermission(call, workspaceId, slug, actor));
+        await schema.sql`
+          insert into permissions (permission_id, workspace_id, slug, name, created_at)
+          values (${`perm_${workspaceId}${slug}`}, ${workspaceId}, ${slug}, ${slug}, now()) on conflict do nothing`;
+      }
+    });
+    await schema.sql`delete from pg_statistic where starelid in ('keys'::regclass, 'permissions'::regclass)`;
+    expect(found).toEqual(Array(runs).fill(result));
+    expect(read / runs).toBeLessThanOrEqual(maxRows);
+  });
+
+  it("the deletion of an API reads none of its keys without scopes", async () => {
+    await schema.sql`analyze keys, apis`;
+    const actor = { actor: "operator", requestId: "req_of_the_plans", key: undefined };
+    const found: string[] = [];
+    const read = await countRowsRead(planCacheMode, async (db) => {
+      for (let run = 0; run < runs; run++) {
+        found.push(await createApisStore(db, quotas).deleteApi(call, older, "api_of_many", actor));
+        await db.runInBackground((sql) => sql`update apis set deleted_at = null where api_id = 'api_of_many'`);
+      }
+    });
+    await schema.sql`delete from pg_statistic where starelid = 'keys'::regclass`;
+    expect(found).toEqual(Array(runs).fill("deleted"));
+    // The row of the API: to lock it, to update it, and to undo that.
+    expect(read / runs).toBeLessThanOrEqual(5);
+  });
+
+  it.each(usages)("the usage %s reads one row for each hour, with or without planner statistics", async (...usage) => {
+    const [, maxRows, readUsage] = usage;
+    for (const analyze of [true, false]) {
+      if (analyze) await schema.sql`analyze verification_counts`;
+      else await schema.sql`delete from pg_statistic where starelid = 'verification_counts'::regclass`;
+      let found = 0;
+      const read = await countRowsRead(planCacheMode, async (db) => {
+        for (let run = 0; run < runs; run++) found = (await readUsage(db)).length;
+      });
+      expect(found).toBeGreaterThan(0);
+      expect(read / runs).toBeLessThanOrEqual(maxRows);
+    }
+  });
+
+  it("counts of verifications are added without reading the counts of others or of other hours", async () => {
+    const none = { valid: 1, rateLimited: 0, usageExceeded: 0, insufficientPermissions: 0, disabled: 0, expired: 0 };
+    const rows = Array.from({ length: 500 }, (_, index) => ({
+      resourceId: index < 100 ? "key_busy" : `key_${`${index}`.padStart(26, "0")}`,
+      workspaceId: older,
+      tag: index < 100 ? `tag ${index + 1}` : "",
+      ...none,
+    }));
+    const counterId = randomUUID();
+    const read = await countRowsRead(planCacheMode, async (db) => {
+      for (let number = 1; number <= runs; number++) await createUsageStore(db).addCounts({ counterId, number, rows });
+    });
+    // Each of 100 tags reads its own row, and each new tag the other tags of the hour; then each row is updated.
+    expect(read / runs).toBeLessThanOrEqual(500 + 100 + 100 * 100);
+    expect(read / runs).toBeGreaterThan(0);
   });
 
   it.each(scans)("a list of %s has a bounded scan, and returns where it ended", async (_name, maxRows, list) => {

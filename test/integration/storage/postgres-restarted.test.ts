@@ -11,8 +11,8 @@ import { openTestApp, type TestApp } from "../../support/harness.js";
 import { readMetric } from "../../support/metrics.js";
 import { type OwnPostgres, openOwnPostgres } from "../../support/own-postgres.js";
 
-/** The connections of a service: those of the pool, and the one of the change poller. */
-const maxConnections = 11;
+/** The connections of a service: those of the pool, the one of the change poller, and those that spend credits. */
+const maxConnections = 14;
 
 let own: OwnPostgres;
 let app: TestApp;

@@ -54,6 +54,23 @@ describe("a change that can alter an authorization decision stamps the row with 
     expect(await schema.areKeysStamped(workspaceId)).toEqual([false, false, false]);
   });
 
+  it("of an override: created, changed and deleted, in one row for all of the workspace", async () => {
+    const isStamped = async () => {
+      const [row] = await schema.sql<{ stamped: boolean }[]>`
+        select changed_xid::xid = xmin as stamped from override_versions where workspace_id = ${workspaceId}`;
+      await schema.sql`update override_versions set changed_xid = '0' where workspace_id = ${workspaceId}`;
+      return row?.stamped;
+    };
+    await schema.sql`
+      insert into rate_limit_overrides (override_id, workspace_id, namespace, identifier, "limit", duration, created_at)
+      values (${mintId("ovr")}, ${workspaceId}, 'email.send', '*', 1, 1000, now())`;
+    expect(await isStamped()).toBe(true);
+    await schema.sql`update rate_limit_overrides set "limit" = 2 where workspace_id = ${workspaceId}`;
+    expect(await isStamped()).toBe(true);
+    await schema.sql`delete from rate_limit_overrides where workspace_id = ${workspaceId}`;
+    expect(await isStamped()).toBe(true);
+  });
+
   it("not if the transaction is rolled back", async () => {
     const rolledBack = schema.sql.begin(async (transaction) => {
       await disableRow(transaction, workspaceId);

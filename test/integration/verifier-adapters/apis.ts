@@ -153,6 +153,7 @@ function answer(status: number, header: (name: string) => string | undefined, te
 const httpStatusOf: Readonly<Record<number, number>> = {
   [grpc.status.UNAUTHENTICATED]: 401,
   [grpc.status.PERMISSION_DENIED]: 403,
+  [grpc.status.RESOURCE_EXHAUSTED]: 429,
   [grpc.status.UNAVAILABLE]: 503,
   [grpc.status.INTERNAL]: 500,
 };

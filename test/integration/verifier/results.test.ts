@@ -1,8 +1,10 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createHash } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { createLatchkeyClient } from "../../../src/client/client.js";
 import { mintSecret } from "../../../src/keys/secret.js";
 import { toVerifyResult } from "../../../src/verifier/result.js";
 import type { Verifier, VerifyResult } from "../../../src/verifier/verifier.js";
+import { succeed } from "../../support/calls.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import { openScene, openTestVerifier, type Scene, verifyLocally } from "../../support/verifier-scene.js";
 
@@ -33,8 +35,8 @@ beforeAll(async () => {
     malformed: "lk_not_a_secret",
     "wrong checksum": `${mintSecret().plaintext.slice(0, -1)}!`,
     empty: "",
-    long: "k".repeat(255),
-    "too long": "k".repeat(256),
+    long: "k".repeat(512),
+    "too long": "k".repeat(513),
   };
 });
 afterAll(() => scene.close());
@@ -93,14 +95,33 @@ it("a cached key is verified at once, without a promise, with all its data", asy
     meta: { plan: "pro", nested: { limits: [1, 2.5, null, true] } },
     expires: expect.any(Date),
     permissions: ["documents.*", "admin"],
+    roles: [],
     identity: { identityId: expect.stringMatching(/^id_/), externalId: "user_1", meta: {} },
   });
   expect(verifier.stats.local).toBeGreaterThan(0);
 });
 
-it("a malformed secret is refused without a call to the service", async () => {
+it("an imported key, whose secret has another format, is found as soon as the import has returned", async () => {
+  const { key: rootKey } = await createWorkspace(scene.app.httpUrl);
+  const verifier = await openTestVerifier(scene, { key: rootKey });
+  const secret = "sk_live_of_another_service";
+  await verifyLocally(verifier, rootKey);
+  expect(await verifier.verify(secret)).toEqual({ valid: false, code: "NOT_FOUND" });
+  const hash = createHash("sha256").update(secret).digest("base64");
+  await succeed(scene.app.httpUrl, "keys.migrateKeys", rootKey, { migrationId: "a", keys: [{ hash, name: "moved" }] });
+  expect(await verifier.verify(secret)).toMatchObject({ code: "VALID", name: "moved" });
+  expect(await verifyLocally(verifier, secret)).toMatchObject({ code: "VALID", name: "moved" });
+});
+
+it("a malformed secret is refused without a call to the service, if no keys were imported", async () => {
   const verifier = await openTestVerifier(scene);
-  const { remote } = verifier.stats;
-  expect(await verifier.verify("lk_not_a_secret")).toEqual({ valid: false, code: "NOT_FOUND" });
-  expect(verifier.stats.remote).toBe(remote);
+  await vi.waitFor(
+    async () => {
+      await verifyLocally(verifier, secrets["plain"] ?? ""); // there is a grant
+      const { remote } = verifier.stats;
+      expect(await verifier.verify("lk_not_a_secret")).toEqual({ valid: false, code: "NOT_FOUND" });
+      expect(verifier.stats.remote).toBe(remote);
+    },
+    { timeout: 15_000 },
+  );
 });

@@ -115,13 +115,33 @@ describe("a key is resolved", () => {
     expect([other?.result.case, unknown?.result.case]).toEqual(["notFound", "notFound"]);
   });
 
-  it("without its data if it is not valid", async () => {
+  it("with its data also if it is not valid", async () => {
     const stream = await openGranted();
-    const { key } = await scene.createKey({ enabled: false, meta: { secret: "data" } });
+    const { key, keyId } = await scene.createKey({ enabled: false, meta: { plan: "pro" } });
     stream.send({ case: "resolve", value: { id: 1, sha256: hashOf(key) } });
     const { result } = await stream.next("key");
-    expect(result).toMatchObject({ value: { result: { valid: false, code: VerificationCode.DISABLED } } });
-    expect(result.case === "cached" && result.value.result?.meta).toBeUndefined();
+    const code = VerificationCode.DISABLED;
+    expect(result).toMatchObject({ value: { result: { valid: false, code, keyId, meta: { plan: "pro" } } } });
+  });
+
+  it("with the rule to call VerifyKey each time, if it has credits or rate limits that apply automatically", async () => {
+    const stream = await openGranted();
+    const limit = { name: "requests", limit: 10, duration: 60_000 };
+    const keys: [settings: object, verifyRemotely: boolean][] = [
+      [{}, false],
+      [{ ratelimits: [{ ...limit, autoApply: false }] }, false],
+      [{ ratelimits: [{ ...limit, autoApply: true }] }, true],
+      [{ credits: { remaining: 5 } }, true],
+      [{ externalId: "limited" }, true],
+    ];
+    const ratelimits = [{ ...limit, autoApply: true }];
+    await scene.call("identities.createIdentity", { externalId: "limited", ratelimits });
+    for (const [id, [settings, verifyRemotely]] of keys.entries()) {
+      const { key } = await scene.createKey(settings);
+      stream.send({ case: "resolve", value: { id, sha256: hashOf(key) } });
+      const { result } = await stream.next("key", (found) => found.id === id);
+      expect(result, JSON.stringify(settings)).toMatchObject({ case: "cached", value: { verifyRemotely } });
+    }
   });
 });
 
@@ -227,6 +247,24 @@ describe("reported uses", () => {
     expect(await lastUsedOf(keyId)).toBeLessThanOrEqual(Date.now());
   });
 
+  it("are counted in the usage of the key, by result", async () => {
+    const { key, keyId } = await scene.createKey({ permissions: ["a"] });
+    const stream = await openGranted();
+    const { VALID, INSUFFICIENT_PERMISSIONS, NOT_FOUND } = VerificationCode;
+    const keys = [
+      { code: VALID, count: 100 },
+      { code: INSUFFICIENT_PERMISSIONS, count: 10 },
+      { code: NOT_FOUND, count: 1_000 },
+    ].map((use) => ({ sha256: hashOf(key), lastUsedMsAgo: 0, ...use }));
+    stream.send({ case: "uses", value: { keys } });
+    const usage = async () => {
+      const parts = await scene.call<Record<string, number>[]>("keys.getUsage", { keyId });
+      const sum = (name: string) => parts.reduce((total, part) => total + (part[name] ?? 0), 0);
+      return { total: sum("total"), valid: sum("valid"), insufficientPermissions: sum("insufficientPermissions") };
+    };
+    await expect.poll(usage, { timeout: 15_000 }).toEqual({ total: 110, valid: 100, insufficientPermissions: 10 });
+  });
+
   it("of a key of another workspace change nothing, and no time is in the future", async () => {
     const foreign = await createWorkspace(scene.app.httpUrl);
     const [row] = await scene.sql<{ keyId: string }[]>`
@@ -243,6 +281,8 @@ describe("reported uses", () => {
     await expect.poll(() => lastUsedOf(own.keyId), { timeout: 10_000 }).toBeGreaterThan(0);
     expect(await lastUsedOf(own.keyId)).toBeLessThanOrEqual(Date.now());
     expect(await lastUsedOf(row?.keyId ?? "")).toBe(0);
+    const counted = await scene.sql`select from verification_counts where workspace_id = ${foreign.workspaceId}`;
+    expect(counted).toHaveLength(0);
   });
 });
 

@@ -1,5 +1,7 @@
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import { expect } from "vitest";
+import { toBody } from "../../support/clients/messages.js";
+import type { CallRequest } from "../../support/clients/protocol-client.js";
 import type { HttpRoute } from "../../support/operations.js";
 
 /** The parts of the document that the tests use. */
@@ -25,9 +27,8 @@ interface DocumentedResponse {
   readonly content: Content;
 }
 
-interface Content {
-  readonly "application/json": { readonly schema: Schema; readonly examples?: Record<string, unknown> };
-}
+/** The body by its media type. */
+type Content = Record<string, { readonly schema: Schema; readonly examples?: Record<string, unknown> }>;
 
 type Schema = Record<string, unknown>;
 
@@ -36,19 +37,15 @@ export interface Reference {
   /** The documentation of a route. */
   operation(route: HttpRoute): DocumentedOperation;
   /** Whether a request is valid against the schema of a route's body. */
-  accepts(route: HttpRoute, request: unknown): boolean;
-  /** The schema of a route's body. */
-  body(route: HttpRoute): BodySchema;
+  accepts(route: HttpRoute, request: CallRequest): boolean;
+  /** The schema of a field of a request, by its names from the request inwards. Items of lists have no name. */
+  field(route: HttpRoute, names: readonly string[]): FieldSchema;
+  /** The example of a request. */
+  example(route: HttpRoute): CallRequest;
   /** The error codes that are documented for a route and a status. */
   codes(route: HttpRoute, status: number): string[];
   /** Expects a response to match the document exactly; returns its body. */
   holds(route: HttpRoute, response: Response): Promise<Body>;
-}
-
-/** The parts of a body's schema that the tests use. */
-export interface BodySchema {
-  readonly properties: Record<string, FieldSchema>;
-  readonly examples: readonly Record<string, unknown>[];
 }
 
 /** The limits of a field. */
@@ -93,36 +90,62 @@ export async function openReference(httpUrl: string): Promise<Reference> {
   }
 
   function codes(route: HttpRoute, status: number): string[] {
-    const { examples = {} } = responseTo(route, status).content["application/json"];
-    return Object.keys(examples).map((name) => name.replace(".", "/"));
+    const documented = Object.values(responseTo(route, status).content);
+    return documented.flatMap(({ examples = {} }) => Object.keys(examples).map((name) => name.replace(".", "/")));
   }
 
   function schemaOfBody(route: HttpRoute): Schema {
     const { requestBody } = operation(route);
     if (requestBody === undefined) return expect.fail(`${route.join(" ")} has no body`);
-    return requestBody.content["application/json"].schema;
+    return schemaIn(requestBody.content, "application/json");
+  }
+
+  /** The schema that another one refers to, also if it may be null. */
+  function resolved(schema: Schema): Schema {
+    const [choice = schema] = (schema["anyOf"] ?? []) as Schema[];
+    const name = String(choice["$ref"] ?? "").replace(/.*\//, "");
+    return name === "" ? schema : (document.components.schemas[name] ?? expect.fail(`there is no schema ${name}`));
+  }
+
+  function fieldIn(schema: Schema, [name, ...others]: readonly string[]): FieldSchema {
+    const found = resolved(schema);
+    if (name === undefined) return found;
+    const { properties } = resolved((found["items"] ?? found) as Schema) as { properties: Record<string, Schema> };
+    return fieldIn(properties[name] ?? expect.fail(`there is no field ${name}`), others);
   }
 
   return {
     operation,
     codes,
-    accepts: (route, request) => validatorOf(schemaOfBody(route))(request),
-    body(route) {
-      const name = String(schemaOfBody(route)["$ref"]).replace(/.*\//, "");
-      return (document.components.schemas[name] ?? expect.fail(`there is no schema ${name}`)) as unknown as BodySchema;
+    accepts: (route, request) => validatorOf(schemaOfBody(route))(toBody(request, route[2])),
+    field(route, names) {
+      const [first, ...others] = names;
+      const body = schemaOfBody(route);
+      // A body that is the value of one field has the schema of that field.
+      return first === route[2] ? fieldIn(body, others) : fieldIn(body, names);
+    },
+    example(route) {
+      const [example] = resolved(schemaOfBody(route))["examples"] as unknown[];
+      return (route[2] === undefined ? example : { [route[2]]: example }) as CallRequest;
     },
     async holds(route, response) {
       const documented = responseTo(route, response.status);
       const body = (await response.json()) as Body;
-      const validate = validatorOf(documented.content["application/json"].schema);
+      const [mediaType = ""] = (response.headers.get("content-type") ?? "").split(";");
+      const validate = validatorOf(schemaIn(documented.content, mediaType));
       const context = `${route.join(" ")} responded ${response.status} ${JSON.stringify(body)}`;
       expect(validate(body) ? [] : validate.errors, context).toEqual([]);
       if (body.error !== undefined) {
-        expect(codes(route, response.status), context).toContain(body.error.type.split("/").slice(-2).join("/"));
+        const code = body.error.type.split("/").slice(-2).join(".");
+        expect(Object.keys(documented.content[mediaType]?.examples ?? {}), context).toContain(code);
       }
       return body;
     },
   };
+}
+
+function schemaIn(content: Content, mediaType: string): Schema {
+  return content[mediaType]?.schema ?? expect.fail(`the body has the media type ${mediaType}, which is not documented`);
 }
 
 /** Clients must accept fields that are added later. The service under test has only documented fields. */

@@ -1,7 +1,9 @@
+import { FieldMaskSchema } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { CallRequest } from "../../support/clients/protocol-client.js";
 import { type OperationName, operationOf } from "../../support/operations.js";
+import { type Place, placesIn, withMessage, withValue } from "../../support/places.js";
 import type { FieldSchema } from "./reference.js";
 import { names, openStage } from "./stage.js";
 
@@ -20,22 +22,38 @@ const values = fc.oneof(
   fc.string({ unit: "binary", maxLength: 20 }).filter((text) => text.isWellFormed() && !text.includes("\0")),
 );
 
+/** The fields of an operation's request over HTTP, at any depth. There is no update mask. */
+function fieldsOf(name: OperationName): Place[] {
+  return placesIn(operationOf(name).rpc.input).filter(
+    ({ field }) => field.message?.typeName !== FieldMaskSchema.typeName,
+  );
+}
+
 /** Valid requests, changed in up to four fields. */
 const requests = fc.constantFrom(...posted).chain((name) => {
-  const fields = operationOf(name).rpc.input.fields.map(({ jsonName }) => jsonName);
-  const changes = fc.dictionary(fc.constantFrom(...fields, "surprise"), values, { maxKeys: 3 });
-  const dropped = fc.subarray(fields, { maxLength: 1 });
-  return fc.record({ name: fc.constant(name), changes, dropped }).map(({ name, changes, dropped }) => {
-    const request = Object.entries({ ...operationOf(name).wellFormed, ...changes });
-    return { name, request: Object.fromEntries(request.filter(([field]) => !dropped.includes(field))) };
+  const names = operationOf(name).rpc.input.fields.map(({ jsonName }) => jsonName);
+  const changes = fc.array(fc.tuple(fc.constantFrom(...fieldsOf(name)), values), { maxLength: 3 });
+  const dropped = fc.subarray(names, { maxLength: 1 });
+  const added = fc.oneof({ arbitrary: fc.constant({}), weight: 9 }, fc.record({ surprise: values }));
+  return fc.record({ changes, dropped, added }).map(({ changes, dropped, added }) => {
+    const changed = changes.reduce<unknown>(
+      (request, [place, value]) =>
+        withMessage(request as CallRequest, place, (message) => ({ ...message, [place.field.jsonName]: value })),
+      operationOf(name).wellFormed,
+    );
+    const kept = Object.entries({ ...(changed as CallRequest), ...added }).filter(
+      ([field]) => !dropped.includes(field),
+    );
+    return { name, request: Object.fromEntries(kept) };
   });
 });
 
 /**
  * Rules that no schema expresses: that a time is in the future, that the service issued a cursor, the permission
- * syntax.
+ * syntax, rules about several fields of a message, and that the messages of a list differ in a field.
  */
-const beyondSchema = /^(expires|cursor|verifyKey permissions)$/;
+const beyondSchema =
+  /^(expires|cursor|verifyKey permissions|credits|remaining|refill|period|updateCredits body|(ratelimits|keys|body)(\[\d+\])?)$/;
 
 /** Sends a request; expects the service to accept or refuse it as the schema does. */
 async function expectSameResult(name: OperationName, request: CallRequest): Promise<"accepted" | "refused"> {
@@ -46,19 +64,23 @@ async function expectSameResult(name: OperationName, request: CallRequest): Prom
     expect(code, sent).toBe("application/invalid_input");
     return "refused";
   }
-  const unexplained = badFields.filter((field) => !beyondSchema.test(field) && !beyondSchema.test(`${name} ${field}`));
+  const unexplained = badFields
+    .map((location) => location.replace(/.*\./, ""))
+    .filter((field) => !beyondSchema.test(field) && !beyondSchema.test(`${name} ${field}`));
   expect(unexplained, sent).toEqual([]);
   return "accepted";
 }
 
 test.each(posted)("each limit of %s is as documented", async (name) => {
-  const { rpc, routes, wellFormed } = operationOf(name);
-  const { properties } = stage.reference.body(routes[0]);
-  for (const [field, schema] of Object.entries(properties)) {
-    const siblings = rpc.input.fields.find(({ jsonName }) => jsonName === field)?.oneof?.fields ?? [];
-    const rest = Object.entries(wellFormed).filter(([other]) => !siblings.some(({ jsonName }) => jsonName === other));
-    const base = Object.fromEntries(rest);
-    await Promise.all(edgesOf(schema).map((edge) => expectSameResult(name, { ...base, [field]: edge })));
+  const { routes, wellFormed } = operationOf(name);
+  const example = stage.reference.example(routes[0]);
+  for (const place of fieldsOf(name)) {
+    const names = [...place.outer, place.field].map(({ jsonName }) => jsonName);
+    // Fields of a message are changed in the message of the example, which has all required fields.
+    const [outermost] = place.outer;
+    const base = outermost ? { ...wellFormed, [outermost.jsonName]: example[outermost.jsonName] } : wellFormed;
+    const edges = edgesOf(stage.reference.field(routes[0], names));
+    await Promise.all(edges.map((edge) => expectSameResult(name, withValue(base, place, edge))));
   }
 });
 
@@ -70,7 +92,7 @@ function edgesOf({ maxLength = 16, minimum = 0, maximum = 0, maxItems = 0, items
   return [
     ...[null, true, {}, "", long, `${long}x`, "a b", "a\nb", "OWNER_REQUEST", "UNSPECIFIED"],
     ...[1.5, minimum, minimum - 1, maximum, maximum + 1],
-    ...[[], list, [...list, "a"], ["a", "a"], [longItem], [`${longItem}x`], ["a b"], [1], [null]],
+    ...[[], list, [...list, "a"], ["a", "a"], [longItem], [`${longItem}x`], ["a b"], [1], [null], [{}]],
   ];
 }
 
@@ -88,9 +110,7 @@ test("the service refuses every request that the schema refuses, and others only
 
 test.each(posted)("the example request of %s is valid", async (name) => {
   const [route] = operationOf(name).routes;
-  const [example] = stage.reference.body(route).examples;
-  if (example === undefined) return expect.fail("there is no example");
-  const { code } = await stage.call(route, stage.credentialFor(name), example);
+  const { code } = await stage.call(route, stage.credentialFor(name), stage.reference.example(route));
   expect(code).not.toBe("application/invalid_input");
 });
 

@@ -2,36 +2,52 @@
 // some test inputs, such as invalid UTF-8 or a Struct with ten thousand levels.
 import { type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import { FieldMaskSchema, StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
+import { StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
+import { updateMaskOf } from "../../../src/call/update-mask.js";
+import { nestedMessageOf } from "../../../src/rpc/message-limits.js";
+import { maskPathsFor } from "../../support/clients/messages.js";
 import type { Request } from "./request.js";
 
 /** A request as a ProtoJSON value, for Connect. */
 export function toProtoJson(schema: DescMessage, request: Request): Record<string, unknown> {
-  const mask = maskFor(schema, request);
+  const paths = maskPathsFor(schema, request);
   const members = Object.entries(request)
     .filter(([, given]) => given !== null)
     .map(([name, given]) => [name, protoJsonOf(fieldOf(schema, name), given)] as const);
-  return Object.fromEntries(mask ? [...members, [mask.field.jsonName, mask.jsonNames.join(",")]] : members);
+  return Object.fromEntries(paths ? [...members, ["updateMask", paths.map(toCamelCase).join()]] : members);
 }
 
-function protoJsonOf({ message, enum: enumeration }: DescField, given: unknown): unknown {
+function protoJsonOf(field: DescField, given: unknown): unknown {
+  if (Array.isArray(given) && field.fieldKind === "list") return given.map((item) => protoJsonOfValue(field, item));
+  return protoJsonOfValue(field, given);
+}
+
+function protoJsonOfValue(field: DescField, given: unknown): unknown {
+  const { message, enum: enumeration } = field;
+  const nested = nestedMessageOf(field);
+  if (nested !== undefined) return toProtoJson(nested, given as Request);
   if (message?.typeName === TimestampSchema.typeName && typeof given === "number") return new Date(given).toISOString();
   return enumeration?.values.find(({ localName }) => localName === given)?.name ?? given;
+}
+
+function toCamelCase(path: string): string {
+  return path.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
 }
 
 /** A request as protobuf. A string field may be given as bytes. */
 export function toProto(schema: DescMessage, request: Request): Buffer {
   const writer = new BinaryWriter();
-  const mask = maskFor(schema, request);
+  const mask = updateMaskOf(schema)?.field;
+  const paths = maskPathsFor(schema, request);
   for (const [name, given] of Object.entries(request)) {
     const field = fieldOf(schema, name);
     for (const value of Array.isArray(given) && field.fieldKind === "list" ? given : [given]) {
       if (value !== null) writeField(writer, field, value);
     }
   }
-  if (mask !== undefined) {
-    writer.tag(mask.field.number, WireType.LengthDelimited).fork();
-    for (const path of mask.names) writer.tag(1, WireType.LengthDelimited).string(path);
+  if (mask !== undefined && paths !== undefined) {
+    writer.tag(mask.number, WireType.LengthDelimited).fork();
+    for (const path of paths) writer.tag(1, WireType.LengthDelimited).string(path);
     writer.join();
   }
   return Buffer.from(writer.finish());
@@ -39,7 +55,10 @@ export function toProto(schema: DescMessage, request: Request): Buffer {
 
 function writeField(writer: BinaryWriter, field: DescField, value: unknown): void {
   const { number, scalar, message, enum: enumeration } = field;
-  if (scalar === ScalarType.STRING) {
+  const nested = nestedMessageOf(field);
+  if (nested !== undefined) {
+    writer.tag(number, WireType.LengthDelimited).bytes(toProto(nested, value as Request));
+  } else if (scalar === ScalarType.STRING) {
     const bytes = typeof value === "string" ? Buffer.from(value) : (value as Uint8Array);
     writer.tag(number, WireType.LengthDelimited).bytes(bytes);
   } else if (message?.typeName === StructSchema.typeName) {
@@ -83,20 +102,6 @@ function toValue(json: unknown): Uint8Array {
     writer.join();
   }
   return writer.finish();
-}
-
-/**
- * The update mask of a request. It is needed only to clear a field, by `null` or by an empty list, which has no
- * presence in protobuf.
- */
-function maskFor(schema: DescMessage, request: Request) {
-  const field = schema.fields.find(({ message }) => message?.typeName === FieldMaskSchema.typeName);
-  const clears = Object.values(request).some((given) => given === null || (Array.isArray(given) && given.length === 0));
-  if (field === undefined || !clears) return undefined;
-  const changed = Object.keys(request)
-    .map((name) => fieldOf(schema, name))
-    .filter(({ name, oneof }) => name !== "key_id" && oneof?.name !== "reference");
-  return { field, names: changed.map(({ name }) => name), jsonNames: changed.map(({ jsonName }) => jsonName) };
 }
 
 function fieldOf(schema: DescMessage, name: string): DescField {

@@ -1,15 +1,17 @@
 import { type DescField, ScalarType } from "@bufbuild/protobuf";
-import { StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
+import { FieldMaskSchema, StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { updateMaskOf } from "../../../src/call/update-mask.js";
+import { nestedMessageOf } from "../../../src/rpc/message-limits.js";
 import { type ProtocolName, toRawRequest } from "../../support/clients/raw-request.js";
+import { type Place, placesIn, withMessage, withValue } from "../../support/places.js";
 import { toProtoJson } from "./encode.js";
 import { jsonText } from "./json-text.js";
-import { corrupted, type Draft, type Input, type Kind } from "./kind.js";
-import type { Operation } from "./operations.js";
+import { corrupted, type Draft, type Input, type Kind, located } from "./kind.js";
+import { bodyFieldOf, type Operation } from "./operations.js";
 import { type Request, resolved, type Template } from "./request.js";
-import { structsIn, withField } from "./request-kinds.js";
-import { anyCharacter, validRequest, validValue } from "./valid-requests.js";
+import { structsIn } from "./request-kinds.js";
+import { anyCharacter, sampleOf, validRequest, validValue } from "./valid-requests.js";
 
 const protocols: readonly ProtocolName[] = ["http", "connect"];
 const levels = 10_000;
@@ -28,15 +30,19 @@ export const jsonKinds: readonly Kind[] = [
     name: "wrong type",
     protocols,
     make: (operation, protocol) => {
-      const field = fc.constantFrom(...operation.rpc.input.fields.filter(isSettableOverHttp));
-      return field
-        .chain((field) =>
-          fc.tuple(validRequest(operation.rpc.input), fc.constant(field), fc.constantFrom(...wrongValuesFor(field))),
+      return fc
+        .constantFrom(...settableIn(operation))
+        .chain((place) =>
+          fc.tuple(
+            validRequest(operation.rpc.input),
+            fc.constant(place),
+            fc.constantFrom(...wrongValuesFor(place.field)),
+          ),
         )
-        .map(([valid, field, wrong]) =>
-          changedJson(operation, protocol, valid, (request) => withField(request, field, wrong), {
+        .map(([valid, place, wrong]) =>
+          changedValue(operation, protocol, valid, place, wrong, {
             // ProtoJSON accepts numbers as strings, and enums as numbers.
-            ...(protocol === "http" ? { form: "invalid", location: field.jsonName } : { form: "either" }),
+            ...(protocol === "http" ? { form: "invalid", location: place.location } : { form: "either" }),
           }),
         );
     },
@@ -50,50 +56,45 @@ export const jsonKinds: readonly Kind[] = [
         `${"[".repeat(levels)}${"]".repeat(levels)}`,
         `${`{"a":`.repeat(levels)}1${"}".repeat(levels)}`,
       );
-      const field = fc.constantFrom(
-        undefined,
-        ...structsIn(operation),
-        ...operation.rpc.input.fields.filter(isSettableOverHttp),
-      );
-      return fc.tuple(validRequest(operation.rpc.input), field, deep).map(([valid, field, verbatim]) =>
-        changedJson(
-          operation,
-          protocol,
-          valid,
-          (request) => (field ? withField(request, field, { verbatim }) : { verbatim }),
-          {
-            form: "invalid",
-            ...(field && { location: field.jsonName }),
-          },
-        ),
-      );
+      const place = fc.constantFrom(undefined, ...structsIn(operation), ...settableIn(operation));
+      return fc
+        .tuple(validRequest(operation.rpc.input), place, deep)
+        .map(([valid, place, verbatim]) =>
+          place
+            ? changedValue(
+                operation,
+                protocol,
+                valid,
+                place,
+                { verbatim },
+                { form: "invalid", location: place.location },
+              )
+            : changedJson(operation, protocol, valid, () => ({ verbatim }), { form: "invalid" }),
+        );
     },
   },
   {
     name: "duplicate keys",
     protocols,
     make: (operation, protocol) => {
-      const field = fc.constantFrom(...operation.rpc.input.fields.filter(isSettableOverHttp));
-      return field
-        .chain((field) =>
-          fc.tuple(validRequest(operation.rpc.input), fc.constant(field), validValue(field), fc.boolean()),
+      return fc
+        .constantFrom(...settableIn(operation))
+        .chain((place) =>
+          fc.tuple(validRequest(operation.rpc.input), fc.constant(place), validValue(place.field), fc.boolean()),
         )
-        .map(([valid, field, first, isInside]) =>
-          changedJson(
-            operation,
-            protocol,
-            withField(valid, field, first),
-            (request) => {
-              const isStruct = field.message?.typeName === StructSchema.typeName;
-              const inside = { a: { b: [{ members: [["c", 1], ["d", 2], ["c", 1]] }] } }; // biome-ignore format: one line
-              const members = Object.entries(isStruct && isInside ? withField(request, field, inside) : request);
-              return isStruct && isInside
-                ? { members }
-                : { members: [[field.jsonName, request[field.jsonName] ?? 1], [field.jsonName, 1], ...members] };
-            },
-            { form: "invalid", location: field.jsonName },
-          ),
-        );
+        .map(([valid, place, first, isInside]) => {
+          const { field, location } = place;
+          const template = withValue(valid, place, first, sampleOf);
+          const inside = { a: { b: [{ members: [["c", 1], ["d", 2], ["c", 1]] }] } }; // biome-ignore format: one line
+          if (field.message?.typeName === StructSchema.typeName && isInside) {
+            return changedValue(operation, protocol, template, place, inside, { form: "invalid", location });
+          }
+          const twice = (message: Request) => ({
+            members: [[field.jsonName, message[field.jsonName] ?? 1], [field.jsonName, 1], ...Object.entries(message)],
+          });
+          const change = (request: Request) => withMessage(request, place, twice, sampleOf);
+          return changedJson(operation, protocol, template, change, { form: "invalid", location });
+        });
     },
   },
   {
@@ -110,10 +111,11 @@ export const jsonKinds: readonly Kind[] = [
         "0.1e1",
         "123456789012345678901234567890",
       ];
-      const field = fc.constantFrom(...operation.rpc.input.fields.filter(isSettableOverHttp), ...structsIn(operation));
+      const place = fc.constantFrom(...settableIn(operation), ...structsIn(operation));
       return fc
-        .tuple(validRequest(operation.rpc.input), field, fc.constantFrom(...numbers))
-        .map(([valid, field, verbatim]) => {
+        .tuple(validRequest(operation.rpc.input), place, fc.constantFrom(...numbers))
+        .map(([valid, place, verbatim]) => {
+          const { field, outer, location } = place;
           const isStruct = field.message?.typeName === StructSchema.typeName;
           const isInfinite = verbatim.includes("e400");
           // Inside a Struct, such a number would lose precision. Fields themselves have bounds.
@@ -122,13 +124,12 @@ export const jsonKinds: readonly Kind[] = [
           const given = isStruct ? { a: [{ verbatim }] } : { verbatim };
           // An update mask is built before this field is added, and may not name it.
           const isUpdated = isStruct && (protocol === "http" || updateMaskOf(operation.rpc.input) === undefined);
-          const intended = isUpdated && { intended: { [field.jsonName]: { a: [Number(verbatim)] } } };
+          const intended = isUpdated &&
+            outer.length === 0 && { intended: { [field.jsonName]: { a: [Number(verbatim)] } } };
           const isInvalid =
             isInfinite || losesPrecision || (!isStruct && field.scalar === ScalarType.STRING && protocol === "http");
-          return changedJson(operation, protocol, valid, (request) => withField(request, field, given), {
-            ...(isInvalid
-              ? { form: "invalid", location: field.jsonName }
-              : { form: isUpdated ? "valid" : "either", ...intended }),
+          return changedValue(operation, protocol, valid, place, given, {
+            ...(isInvalid ? { form: "invalid", location } : { form: isUpdated ? "valid" : "either", ...intended }),
           });
         });
     },
@@ -137,14 +138,12 @@ export const jsonKinds: readonly Kind[] = [
     name: "lone surrogates",
     protocols,
     make: (operation, protocol) => {
-      const field = fc.constantFrom(...operation.rpc.input.fields.filter(isTextOrStruct));
+      const place = fc.constantFrom(...textsIn(operation));
       const unusual = fc.constantFrom("\ud800", "a\udfff", "\udc00\ud800", "\ud83d\ud83d\udddd");
-      return fc.tuple(validRequest(operation.rpc.input), field, unusual).map(([valid, field, unusual]) => {
+      return fc.tuple(validRequest(operation.rpc.input), place, unusual).map(([valid, place, unusual]) => {
+        const { field, location } = place;
         const given = field.message ? { [unusual]: unusual } : field.fieldKind === "list" ? [unusual] : unusual;
-        return changedJson(operation, protocol, valid, (request) => withField(request, field, given), {
-          form: "invalid",
-          location: field.jsonName,
-        });
+        return changedValue(operation, protocol, valid, place, given, { form: "invalid", location });
       });
     },
   },
@@ -153,14 +152,16 @@ export const jsonKinds: readonly Kind[] = [
     protocols,
     make: (operation, protocol) => {
       const bytes = fc.constantFrom([0xff], [0xc3], [0xed, 0xa0, 0x80], [0xc0, 0x80], [0xf4, 0x90, 0x80, 0x80], [0x80]);
-      const field = fc.constantFrom(...operation.rpc.input.fields.filter(isTextOrStruct));
-      return fc.tuple(validRequest(operation.rpc.input), field, bytes).map(([valid, field, bytes]) => {
+      const place = fc.constantFrom(...textsIn(operation));
+      return fc.tuple(validRequest(operation.rpc.input), place, bytes).map(([valid, place, bytes]) => {
+        const { field } = place;
         const marked = field.message ? { a: "@@@" } : field.fieldKind === "list" ? ["@@@"] : "@@@";
         const corrupt = (body: Buffer) => {
           const at = body.lastIndexOf("@@@");
           return Buffer.concat([body.subarray(0, at), Buffer.from(bytes), body.subarray(at + 3)]);
         };
-        return corrupted(operation, protocol, withField(valid, field, marked), corrupt, { form: "invalid" });
+        const template = withValue(valid, place, marked, sampleOf);
+        return corrupted(operation, protocol, template, corrupt, { form: "invalid" });
       });
     },
   },
@@ -181,20 +182,18 @@ export const jsonKinds: readonly Kind[] = [
         ),
         fc.string({ unit: anyCharacter, minLength: 1, maxLength: 200 }),
       );
+      // A body that is the value of one field has no members beside it.
+      const places = settableIn(operation).filter(
+        ({ outer }) => outer.length > 0 || protocol !== "http" || bodyFieldOf(operation) === undefined,
+      );
       return fc
-        .tuple(validRequest(operation.rpc.input), names, fc.jsonValue())
-        .filter(([, name]) => !operation.rpc.input.fields.some((field) => [field.jsonName, field.name].includes(name)))
-        .map(([valid, name, value]) =>
-          changedJson(
-            operation,
-            protocol,
-            valid,
-            (request) => ({ ...request, ...Object.fromEntries([[name, value]]) }),
-            {
-              form: "invalid",
-            },
-          ),
-        );
+        .tuple(validRequest(operation.rpc.input), fc.constantFrom(...places), names, fc.jsonValue())
+        .filter(([, { field }, name]) => !field.parent.fields.some((each) => [each.jsonName, each.name].includes(name)))
+        .map(([valid, place, name, value]) => {
+          const add = (message: Request) => ({ ...message, ...Object.fromEntries([[name, value]]) });
+          const change = (request: Request) => withMessage(request, place, add, sampleOf);
+          return changedJson(operation, protocol, containing(valid, place), change, { form: "invalid" });
+        });
     },
   },
   {
@@ -241,26 +240,52 @@ function changedJson(
   return ({ credential, resolve }) => {
     const request = resolved(valid, resolve);
     const json = change(protocol === "http" ? request : toProtoJson(operation.rpc.input, request));
-    return { raw: toRawRequest(protocol, operation, credential, Buffer.from(jsonText(json))), ...expectation };
+    const bodyField = protocol === "http" ? bodyFieldOf(operation) : undefined;
+    const body =
+      bodyField !== undefined && Object.hasOwn(Object(json), bodyField) ? (json as Request)[bodyField] : json;
+    const raw = toRawRequest(protocol, operation, credential, Buffer.from(jsonText(body)));
+    return { raw, ...located(protocol, operation, expectation) };
   };
 }
 
-function isSettableOverHttp({ message }: DescField): boolean {
-  return (
-    message === undefined || message.typeName === StructSchema.typeName || message.typeName === TimestampSchema.typeName
-  );
+/** The same with another value at one place. */
+function changedValue(
+  operation: Operation,
+  protocol: ProtocolName,
+  valid: Template,
+  place: Place,
+  value: unknown,
+  expectation: Omit<Input, "raw">,
+): Draft {
+  const change = (request: Request) => withValue(request, place, value, sampleOf);
+  return changedJson(operation, protocol, containing(valid, place), change, expectation);
 }
 
-function isTextOrStruct({ scalar, message }: DescField): boolean {
-  return scalar === ScalarType.STRING || message?.typeName === StructSchema.typeName;
+/** A valid request that has the messages around a place. */
+function containing(valid: Template, place: Place): Template {
+  return withMessage(valid, place, (message) => message, sampleOf) as Template;
+}
+
+/** The fields that HTTP/JSON can set, at any depth. */
+function settableIn({ rpc }: Operation): Place[] {
+  return placesIn(rpc.input).filter(({ field }) => field.message?.typeName !== FieldMaskSchema.typeName);
+}
+
+/** The texts, lists of texts and Structs of a request, at any depth. */
+function textsIn(operation: Operation): Place[] {
+  const texts = placesIn(operation.rpc.input).filter(({ field }) => field.scalar === ScalarType.STRING);
+  return [...texts, ...structsIn(operation)];
 }
 
 /** Values that are not of a field's type. */
-function wrongValuesFor({ fieldKind, scalar, message, enum: enumeration }: DescField): unknown[] {
+function wrongValuesFor(field: DescField): unknown[] {
+  const { fieldKind, scalar, message, enum: enumeration } = field;
+  const isMessage = nestedMessageOf(field) !== undefined;
+  if (fieldKind === "list" && isMessage) return [{}, { 0: {} }, "[]", [1], [null], [[{}]], ["{}"], true];
   if (fieldKind === "list") return ["keys.read", { 0: "keys.read" }, [1], [null], [["keys.read"]], true];
   if (scalar === ScalarType.STRING) return [1, true, {}, [], ["text"], { length: 1 }];
   if (scalar === ScalarType.BOOL) return ["true", 1, 0, {}, []];
-  if (message?.typeName === StructSchema.typeName) return [[], "{}", 1, true, [{}]];
+  if (isMessage || message?.typeName === StructSchema.typeName) return [[], "{}", 1, true, [{}]];
   if (message?.typeName === TimestampSchema.typeName) return ["2099-01-01T00:00:00Z", 4070908800000.5, true, {}, []];
   if (enumeration !== undefined) return [1, "BECAUSE", "", {}, [], "UNSPECIFIED"];
   return ["5", 1.5, true, {}, [5], "", 2 ** 53];

@@ -1,8 +1,9 @@
 import type fc from "fast-check";
+import { toBody } from "../../support/clients/messages.js";
 import { type ProtocolName, type RawRequest, toRawRequest } from "../../support/clients/raw-request.js";
 import { toProto, toProtoJson } from "./encode.js";
 import { jsonText } from "./json-text.js";
-import type { Operation } from "./operations.js";
+import { bodyFieldOf, type Operation } from "./operations.js";
 import { type Request, type Resolve, resolved, type Template } from "./request.js";
 
 /** A kind of input: how it deviates, the protocols that can carry it, and the expected response. */
@@ -45,9 +46,22 @@ export interface Input {
 }
 
 /** The body of a request in the encoding of a protocol. */
-export function encode(protocol: ProtocolName, { rpc }: Operation, request: Request): Buffer {
-  if (protocol === "http") return Buffer.from(jsonText(request));
+export function encode(protocol: ProtocolName, operation: Operation, request: Request): Buffer {
+  const { rpc } = operation;
+  if (protocol === "http") return Buffer.from(jsonText(toBody(request, bodyFieldOf(operation))));
   return protocol === "connect" ? Buffer.from(jsonText(toProtoJson(rpc.input, request))) : toProto(rpc.input, request);
+}
+
+/** The expectation with the location of an error in the body that is sent: `body[0].name` for `limits[0].name`. */
+export function located<Expectation extends Omit<Input, "raw">>(
+  protocol: ProtocolName,
+  operation: Operation,
+  expectation: Expectation,
+): Expectation {
+  const bodyField = protocol === "http" ? bodyFieldOf(operation) : undefined;
+  const { location } = expectation;
+  if (bodyField === undefined || !location?.startsWith(bodyField)) return expectation;
+  return { ...expectation, location: `body${location.slice(bodyField.length)}` };
 }
 
 /** A draft that sends a request unchanged. */
@@ -63,7 +77,7 @@ export function asIs(
     return {
       raw: toRawRequest(protocol, operation, credential, encode(protocol, operation, request)),
       ...intended,
-      ...expectation,
+      ...located(protocol, operation, expectation),
     };
   };
 }
@@ -78,6 +92,6 @@ export function corrupted(
 ): Draft {
   return ({ credential, resolve }) => {
     const body = corrupt(encode(protocol, operation, resolved(template, resolve)));
-    return { raw: toRawRequest(protocol, operation, credential, body), ...expectation };
+    return { raw: toRawRequest(protocol, operation, credential, body), ...located(protocol, operation, expectation) };
   };
 }

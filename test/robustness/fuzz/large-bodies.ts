@@ -1,8 +1,9 @@
 import { type DescField, ScalarType } from "@bufbuild/protobuf";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { FieldMaskSchema, StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
+import { nestedMessageOf } from "../../../src/rpc/message-limits.js";
 import type { ProtocolName } from "../../support/clients/raw-request.js";
-import type { Operation } from "./operations.js";
+import { bodyFieldOf, type Operation } from "./operations.js";
 
 /** A body of the maximum size that costs a parser without limits as much work as possible. */
 export interface LargeBody {
@@ -17,25 +18,24 @@ export interface LargeBody {
 export function largeBodies(operation: Operation, protocol: ProtocolName): LargeBody[] {
   const isJson = protocol === "http" || protocol === "connect";
   const fields = operation.rpc.input.fields.filter((field) => protocol !== "http" || !isMask(field));
-  return [
+  const bodyField = protocol === "http" ? bodyFieldOf(operation) : undefined;
+  const bodies = [
     ...(isJson ? manyUnknown : manyUnknownOfProtobuf),
-    ...fields.flatMap((field) => {
-      const fillings = isJson ? jsonFillings(field) : protoFillings(field);
-      return fillings.map(
-        ({ name, make, locatesField = true }): LargeBody => ({
-          name,
-          make,
-          location: locatesField ? field.jsonName : "body",
-        }),
-      );
-    }),
+    ...fields.flatMap((field) =>
+      (isJson ? jsonFillings(field, field.jsonName === bodyField) : protoFillings(field)).map(
+        ({ name, make, location = field.jsonName }): LargeBody => ({ name, make, location }),
+      ),
+    ),
   ];
+  // A body that is the value of one field has no names.
+  return bodyField === undefined ? bodies : bodies.map((body) => ({ ...body, location: "body" }));
 }
 
 interface Filling {
   readonly name: string;
   make(bytes: number): Buffer;
-  readonly locatesField?: boolean;
+  /** The location that the error must name; by default the field. */
+  readonly location?: string;
 }
 
 const manyUnknown: readonly LargeBody[] = [
@@ -56,18 +56,20 @@ const manyUnknownOfProtobuf: readonly LargeBody[] = [
   },
 ];
 
-function jsonFillings(field: DescField): Filling[] {
+/** @param isBody whether the value of the field is the whole body */
+function jsonFillings(field: DescField, isBody: boolean): Filling[] {
+  const [before, after] = isBody ? ["", ""] : [`{"${field.jsonName}":`, "}"];
   const list = (name: string, item: (index: number) => string): Filling => ({
     name,
-    make: (bytes) => listed(`{"${field.jsonName}":[`, item, "]}", bytes),
+    make: (bytes) => listed(`${before}[`, item, `]${after}`, bytes),
   });
   const deep = (name: string, begin: string, middle: string, end: string): Filling => ({
     name,
-    make: (bytes) => nested(`{"${field.jsonName}":`, begin, middle, end, "}", bytes),
+    make: (bytes) => nested(before, begin, middle, end, after, bytes),
   });
   const text = (name: string, part: string): Filling => ({
     name,
-    make: (bytes) => listed(`{"${field.jsonName}":"`, () => part, `"}`, bytes, ""),
+    make: (bytes) => listed(`${before}"`, () => part, `"${after}`, bytes, ""),
   });
   if (field.message?.typeName === StructSchema.typeName) {
     const inside = (name: string, item: string): Filling => ({
@@ -86,6 +88,17 @@ function jsonFillings(field: DescField): Filling[] {
       deep("a deep object", `{"a":`, "1", "}"),
       deep("a deep list in an object", `{"a":[`, "1", "]}"),
       deep("a deep list in place of an object", "[", "1", "]"),
+    ];
+  }
+  if (nestedMessageOf(field) !== undefined && field.fieldKind === "list") {
+    const lists = `{"x":[${Array(800).fill("[]").join()}]}`;
+    return [
+      list("a list of wrong items", () => "1"),
+      list("a list of empty messages", () => "{}"),
+      list("a list of small messages", () => `{"a":1}`),
+      list("a list of lists of messages", () => "[{}]"),
+      { ...list("a list of messages with lists", () => lists), location: "" }, // too many messages, or too many lists
+      deep("a deep list in place of a list of messages", "[", "", "]"),
     ];
   }
   if (field.fieldKind === "list") {
@@ -135,6 +148,14 @@ function protoFillings(field: DescField): Filling[] {
       },
     ];
   }
+  if (nestedMessageOf(field) !== undefined) {
+    const messages = (content: Buffer) => (bytes: number) => repeated(record(field.number, content), bytes);
+    if (field.fieldKind === "list") return [{ name: "a list of empty messages", make: messages(Buffer.alloc(0)) }];
+    return [
+      { name: "a message of many members", make: within((bytes) => repeated(Buffer.of(0xf8, 0x7f, 0), bytes)) },
+      { name: "a message repeated many times", make: messages(Buffer.alloc(0)), location: "body" },
+    ];
+  }
   if (isMask(field)) {
     return [
       { name: "a mask of empty paths", make: within((bytes) => repeated(record(1, Buffer.alloc(0)), bytes)) },
@@ -159,7 +180,7 @@ function protoFillings(field: DescField): Filling[] {
     {
       name: "a text repeated many times",
       make: (bytes) => repeated(record(field.number, Buffer.alloc(0)), bytes),
-      locatesField: false,
+      location: "body",
     },
   ];
 }

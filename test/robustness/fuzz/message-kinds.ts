@@ -3,10 +3,11 @@ import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { FieldMaskSchema } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import type { ProtocolName } from "../../support/clients/raw-request.js";
+import { type Place, placesIn, withValue } from "../../support/places.js";
 import { asIs, corrupted, type Kind } from "./kind.js";
 import type { Operation } from "./operations.js";
-import { structsIn, withField } from "./request-kinds.js";
-import { anyCharacter, validRequest } from "./valid-requests.js";
+import { structsIn } from "./request-kinds.js";
+import { anyCharacter, sampleOf, validRequest } from "./valid-requests.js";
 
 const protocols: readonly ProtocolName[] = ["grpc", "connect-proto", "grpc-web"];
 
@@ -47,13 +48,14 @@ export const messageKinds: readonly Kind[] = [
       fc
         .tuple(
           validRequest(operation.rpc.input),
-          fc.constantFrom(...operation.rpc.input.fields.map(({ number }) => number)),
+          fc.constantFrom(...placesIn(operation.rpc.input)),
           fc.nat(7),
           fc.uint8Array({ maxLength: 12 }),
         )
-        .map(([valid, number, wireType, content]) =>
-          appended(operation, protocol, valid, Buffer.of((number << 3) | wireType, ...content), "either"),
-        ),
+        .map(([valid, place, wireType, content]) => {
+          const record = Buffer.of((place.field.number << 3) | wireType, ...content);
+          return appended(operation, protocol, valid, within(place, record), "either");
+        }),
   },
   {
     name: "over-long varints",
@@ -85,12 +87,13 @@ export const messageKinds: readonly Kind[] = [
       fc
         .tuple(
           validRequest(operation.rpc.input),
-          fc.constantFrom(100, ...textFields(operation).map(({ number }) => number)),
+          fc.constantFrom(undefined, ...textsIn(operation)),
           fc.constantFrom(1_000, 2 ** 31 - 1, 2 ** 32 - 1),
         )
-        .map(([valid, number, length]) => {
+        .map(([valid, place, length]) => {
+          const number = place?.field.number ?? 100;
           const wrongLength = new BinaryWriter().tag(number, WireType.LengthDelimited).uint32(length).finish();
-          return appended(operation, protocol, valid, wrongLength, "invalid");
+          return appended(operation, protocol, valid, place ? within(place, wrongLength) : wrongLength, "invalid");
         }),
   },
   {
@@ -99,12 +102,11 @@ export const messageKinds: readonly Kind[] = [
     make: (operation, protocol) => {
       const bytes = fc.constantFrom([0xff, 0xfe], [0xc3], [0xed, 0xa0, 0x80], [0xc0, 0x80], [0xf4, 0x90, 0x80, 0x80]);
       return fc
-        .tuple(validRequest(operation.rpc.input), fc.constantFrom(...textFields(operation)), bytes)
-        .map(([valid, field, bytes]) => {
-          const value = Buffer.from(bytes);
-          return asIs(operation, protocol, withField(valid, field, field.fieldKind === "list" ? [value] : value), {
-            form: "invalid",
-          });
+        .tuple(validRequest(operation.rpc.input), fc.constantFrom(...textsIn(operation)), bytes)
+        .map(([valid, place, bytes]) => {
+          const text = Buffer.from(bytes);
+          const value = place.field.fieldKind === "list" ? [text] : text;
+          return asIs(operation, protocol, withValue(valid, place, value, sampleOf), { form: "invalid" });
         });
     },
   },
@@ -120,13 +122,14 @@ export const messageKinds: readonly Kind[] = [
           fc.constantFrom(...structsIn(operation)),
           fc.constantFrom(33, 49, 51, 99, 101, 5_000), // more levels would not fit into a message
         )
-        .map(([valid, field, levels]) => {
-          const { [field.jsonName]: _replaced, ...others } = valid;
+        .map(([valid, place, levels]) => {
+          const { field, outer } = place;
+          const { [(outer[0] ?? field).jsonName]: _replaced, ...others } = valid;
           const written = new BinaryWriter()
             .tag(field.number, WireType.LengthDelimited)
             .bytes(deepStruct(levels))
             .finish();
-          return appended(operation, protocol, others, written, "invalid");
+          return appended(operation, protocol, others, within(place, written), "invalid");
         }),
   },
   {
@@ -152,7 +155,7 @@ export const messageKinds: readonly Kind[] = [
     make: (operation, protocol) => {
       const fields = operation.rpc.input.fields;
       const names = fc.constantFrom(
-        ...fields.map(({ name }) => name),
+        ...placesIn(operation.rpc.input).map(({ field, outer }) => [...outer, field].map(({ name }) => name).join(".")),
         "__proto__",
         "constructor",
         "*",
@@ -170,8 +173,16 @@ export const messageKinds: readonly Kind[] = [
   },
 ];
 
-function textFields({ rpc }: Operation) {
-  return rpc.input.fields.filter(({ scalar }) => scalar === ScalarType.STRING);
+function textsIn({ rpc }: Operation): Place[] {
+  return placesIn(rpc.input).filter(({ field }) => field.scalar === ScalarType.STRING);
+}
+
+/** Bytes of a message, in the messages around a place. */
+function within({ outer }: Place, bytes: Uint8Array): Uint8Array {
+  return outer.reduceRight<Uint8Array>(
+    (content, { number }) => new BinaryWriter().tag(number, WireType.LengthDelimited).bytes(content).finish(),
+    bytes,
+  );
 }
 
 function isMask({ message }: { message?: { typeName: string } | undefined }): boolean {

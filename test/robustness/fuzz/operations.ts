@@ -1,14 +1,14 @@
 import { type DescMethodUnary, getOption } from "@bufbuild/protobuf";
 import { http } from "../../../gen/google/api/annotations_pb.js";
 import { access } from "../../../gen/latchkey/v1/access_pb.js";
-import { IdentitiesService } from "../../../gen/latchkey/v1/identities_service_pb.js";
-import { KeysService } from "../../../gen/latchkey/v1/keys_service_pb.js";
-import { WorkspacesService } from "../../../gen/latchkey/v1/workspaces_service_pb.js";
+import { rpcs } from "../../support/rpcs.js";
 
 /** One way to call an operation over HTTP. */
 export interface HttpRoute {
   readonly verb: "GET" | "POST";
   readonly path: string;
+  /** The member of the request whose value is the whole body. Undefined: the whole request. */
+  readonly bodyField: string | undefined;
   /** The member of the response that becomes `data`. Undefined: the whole response. */
   readonly data: string | undefined;
 }
@@ -25,15 +25,18 @@ export interface Operation {
 }
 
 /** Every operation of the service. */
-export const operations: readonly Operation[] = [KeysService, IdentitiesService, WorkspacesService].flatMap((service) =>
-  (service.methods as DescMethodUnary[]).map((rpc) => ({
+export const operations: readonly Operation[] = rpcs.map(({ method }) => toOperation(method));
+
+/** Reads an operation from its descriptor. */
+export function toOperation(rpc: DescMethodUnary): Operation {
+  return {
     name: rpc.localName,
     rpc,
-    rpcPath: `/${service.typeName}/${rpc.name}`,
+    rpcPath: `/${rpc.parent.typeName}/${rpc.name}`,
     routes: routesOf(rpc),
     forKeys: getOption(rpc, access).scope !== "",
-  })),
-);
+  };
+}
 
 /** Returns the operation with this name, and throws if there is none. */
 export function operationNamed(name: string): Operation {
@@ -42,11 +45,17 @@ export function operationNamed(name: string): Operation {
   return found;
 }
 
+/** The member of the request whose value is the whole body over HTTP; undefined if the body is the request. */
+export function bodyFieldOf({ routes }: Operation): string | undefined {
+  return routes.find(({ verb }) => verb === "POST")?.bodyField;
+}
+
 function routesOf(rpc: DescMethodUnary): HttpRoute[] {
   const rule = getOption(rpc, http);
-  return [rule, ...rule.additionalBindings].map(({ pattern, responseBody }) => ({
+  return [rule, ...rule.additionalBindings].map(({ pattern, body, responseBody }) => ({
     verb: pattern.case === "get" ? "GET" : "POST",
     path: String(pattern.value),
+    bodyField: rpc.input.fields.find(({ name }) => name === body)?.jsonName,
     data: rpc.output.fields.find(({ name }) => name === responseBody)?.jsonName,
   }));
 }

@@ -55,7 +55,7 @@ function readByProtocol(operation: Operation, response: RawResponse): Outcome {
     return accepted(response, toComparable(operation.rpc.output, fromBinary(operation.rpc.output, response.body)));
   }
   check(
-    /^application\/json\b/.test(type),
+    /^application\/(problem\+)?json\b/.test(type),
     `the response has the content type ${type || "(none)"} and the status ${response.status}`,
   );
   const json = JSON.parse(response.body.toString());

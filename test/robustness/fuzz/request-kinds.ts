@@ -1,11 +1,12 @@
 import { type DescField, ScalarType } from "@bufbuild/protobuf";
 import { StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
+import { nestedMessageOf } from "../../../src/rpc/message-limits.js";
 import { type ProtocolName, protocolNames } from "../../support/clients/raw-request.js";
+import { type Place, placesIn, withValue } from "../../support/places.js";
 import { asIs, type Kind } from "./kind.js";
 import type { Operation } from "./operations.js";
-import type { resolved } from "./request.js";
-import { boundsOf, rulesOf, text, validRequest } from "./valid-requests.js";
+import { boundsOf, hasMessageRules, rulesOf, sampleOf, text, validRequest } from "./valid-requests.js";
 
 /** Requests with unusual values in valid encoding, for every protocol. */
 export const requestKinds: readonly Kind[] = [
@@ -22,9 +23,9 @@ export const requestKinds: readonly Kind[] = [
     protocols: protocolNames,
     make: (operation, protocol) =>
       fc.tuple(validRequest(operation.rpc.input), fc.constantFrom(...boundsIn(operation))).map(([valid, bound]) => {
-        const { field, value, form } = bound;
-        const expected = form === "invalid" ? { form, location: field.jsonName } : { form };
-        return asIs(operation, protocol, withField(valid, field, value), expected);
+        const { place, value, form } = bound;
+        const expected = form === "invalid" ? { form, location: place.location } : { form };
+        return asIs(operation, protocol, withValue(valid, place, value, sampleOf), expected);
       }),
   },
   {
@@ -54,14 +55,10 @@ export const requestKinds: readonly Kind[] = [
           prototypeNames,
           fc.constantFrom({}, { a: 1 }, { a: [null, ""] }),
         )
-        .map(([valid, field, names, inner]) => {
+        .map(([valid, place, names, inner]) => {
           const prototypeMembers = Object.fromEntries(names.map((name) => [name, inner]));
-          return asIs(
-            operation,
-            protocol,
-            withField(valid, field, { ...inner, a: [prototypeMembers], ...prototypeMembers }),
-            { form: "valid" },
-          );
+          const struct = { ...inner, a: [prototypeMembers], ...prototypeMembers };
+          return asIs(operation, protocol, withValue(valid, place, struct, sampleOf), { form: "valid" });
         }),
   },
   {
@@ -76,12 +73,11 @@ export const requestKinds: readonly Kind[] = [
           fc.constantFrom(Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY),
           fc.boolean(),
         )
-        .map(([valid, field, number, isNested]) =>
-          asIs(operation, protocol, withField(valid, field, isNested ? { a: [{ b: number }] } : { number }), {
-            form: "invalid",
-            location: field.jsonName,
-          }),
-        ),
+        .map(([valid, place, number, isNested]) => {
+          const struct = isNested ? { a: [{ b: number }] } : { number };
+          const expected = { form: "invalid", location: place.location } as const;
+          return asIs(operation, protocol, withValue(valid, place, struct, sampleOf), expected);
+        }),
   },
 ];
 
@@ -100,54 +96,60 @@ const prototypeNames = fc.uniqueArray(
 
 /** A request in which one text contains an unusual part. */
 function withText(operation: Operation, protocol: ProtocolName, part: fc.Arbitrary<string>) {
-  const fields = fc.constantFrom(...operation.rpc.input.fields.filter(containsText));
+  const places = fc.constantFrom(...placesIn(operation.rpc.input).filter(({ field }) => containsText(field)));
   return fc
-    .tuple(validRequest(operation.rpc.input), fields, text, part, fc.boolean())
-    .map(([valid, field, around, unusual, key]) => {
+    .tuple(validRequest(operation.rpc.input), places, text, part, fc.boolean())
+    .map(([valid, place, around, unusual, key]) => {
+      const { field } = place;
       const value = `${around}${unusual}`;
       const struct = key ? { [value]: 1 } : { a: [{ b: value }] };
       const isStruct = field.message !== undefined;
       // `meta` may contain long texts, up to its own limit.
-      const isValid = isStruct && unusual !== "\0" && Buffer.byteLength(JSON.stringify(struct)) <= maxMetaBytes;
+      const isMeta = isStruct && unusual !== "\0" && Buffer.byteLength(JSON.stringify(struct)) <= maxMetaBytes;
+      // A text without a limit is compared, and not stored.
+      const isValid = isMeta || (!isStruct && unusual !== "\0" && hasNoLimit(field));
       const given = isStruct ? struct : field.fieldKind === "list" ? [value] : value;
       const expected = isValid
         ? ({ form: "valid" } as const)
-        : ({ form: "invalid", location: field.jsonName } as const);
-      return asIs(operation, protocol, withField(valid, field, given), expected);
+        : ({ form: "invalid", location: place.location } as const);
+      return asIs(operation, protocol, withValue(valid, place, given, sampleOf), expected);
     });
 }
 
-/** The Struct fields of an operation. */
-export function structsIn({ rpc }: Operation): DescField[] {
-  return rpc.input.fields.filter(({ message }) => message?.typeName === StructSchema.typeName);
-}
-
-/** The request with one field set. Other fields of the same oneof are removed. */
-export function withField(valid: ReturnType<typeof resolved>, field: DescField, value: unknown) {
-  const others = new Set(field.oneof?.fields.map(({ jsonName }) => jsonName));
-  const kept = Object.entries(valid).filter(([name]) => !others.has(name));
-  return { ...Object.fromEntries(kept), [field.jsonName]: value };
+/** The Struct fields of an operation, at any depth. */
+export function structsIn({ rpc }: Operation): Place[] {
+  return placesIn(rpc.input).filter(({ field }) => field.message?.typeName === StructSchema.typeName);
 }
 
 function containsText({ scalar, message }: DescField): boolean {
   return scalar === ScalarType.STRING || message?.typeName === StructSchema.typeName;
 }
 
+/** Whether a text may have any length. */
+function hasNoLimit(field: DescField): boolean {
+  const type = rulesOf(field)?.type;
+  return type?.case === "string" && type.value.maxLen === 0n && type.value.in.length === 0;
+}
+
 interface Bound {
-  readonly field: DescField;
+  readonly place: Place;
   readonly value: unknown;
-  readonly form: "valid" | "invalid";
+  readonly form: "valid" | "invalid" | "either";
 }
 
 const maxMetaBytes = 16 * 1024;
 
 /** The values at and beyond the bounds of each field. */
 function boundsIn({ rpc }: Operation): Bound[] {
-  return rpc.input.fields.flatMap((field): Bound[] => {
-    const valid = (value: unknown): Bound => ({ field, value, form: "valid" });
-    const invalid = (value: unknown): Bound => ({ field, value, form: "invalid" });
+  return placesIn(rpc.input).flatMap((place): Bound[] => {
+    const { field } = place;
+    // Together with the other fields of such a message, the value may be invalid.
+    const within = hasMessageRules(field.parent) ? "either" : "valid";
+    const valid = (value: unknown): Bound => ({ place, value, form: within });
+    const invalid = (value: unknown): Bound => ({ place, value, form: "invalid" });
     const rules = rulesOf(field);
     const { type } = rules ?? {};
+    const message = nestedMessageOf(field);
     if (field.message?.typeName === StructSchema.typeName) {
       return [
         valid(nested(32)),
@@ -159,10 +161,15 @@ function boundsIn({ rpc }: Operation): Bound[] {
     if (field.message?.typeName === TimestampSchema.typeName) return [invalid(253_402_300_800_000)];
     if (type?.case === "int32" || type?.case === "int64") {
       const { min, max } = boundsOf(rules);
-      return [valid(min), valid(max), invalid(min - 1), invalid(max + 1)];
+      const { greaterThan, lessThan } = type.value;
+      return [
+        ...(greaterThan.case === undefined ? [] : [valid(min), invalid(min - 1)]),
+        ...(lessThan.case === undefined ? [] : [valid(max), invalid(max + 1)]),
+      ];
     }
     if (type?.case === "repeated") {
       const maxItems = Number(type.value.maxItems);
+      if (message !== undefined) return [invalid(Array.from({ length: maxItems + 1 }, () => sampleOf(message)))];
       const maxItemLength = type.value.items?.type.case === "string" ? Number(type.value.items.type.value.maxLen) : 0;
       const items = (count: number) => Array.from({ length: count }, (_, index) => `p${index}`);
       return [
@@ -172,17 +179,21 @@ function boundsIn({ rpc }: Operation): Bound[] {
         invalid(["x".repeat(maxItemLength + 1)]),
       ];
     }
-    if (type?.case !== "string") return [];
+    if (type?.case !== "string" || type.value.in.length > 0) return [];
     const maxLength = Number(type.value.maxLen);
+    if (maxLength === 0) return [];
     const beyond = [invalid("x".repeat(maxLength + 1)), invalid("🗝".repeat(maxLength + 1))];
-    const within = hasFurtherRules(field) ? [] : [valid("x".repeat(maxLength)), valid("🗝".repeat(maxLength))];
-    return [...beyond, ...within, ...(type.value.minLen > 0n ? [invalid("")] : [])];
+    const longest = hasFurtherRules(field) ? [] : [valid("x".repeat(maxLength)), valid("🗝".repeat(maxLength))];
+    return [...beyond, ...longest, ...(type.value.minLen > 0n ? [invalid("")] : [])];
   });
 }
 
 /** Texts that a grammar or a checksum validates further. */
 function hasFurtherRules({ name, parent }: DescField): boolean {
-  return name === "cursor" || name === "prefix" || (name === "permissions" && parent.name === "VerifyKeyRequest");
+  return (
+    ["cursor", "prefix", "slug", "hash"].includes(name) ||
+    (name === "permissions" && parent.name === "VerifyKeyRequest")
+  );
 }
 
 function nested(levels: number): Record<string, unknown> {

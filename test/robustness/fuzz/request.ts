@@ -6,6 +6,9 @@ export type PoolName =
   | "externalId"
   | "workspaceId"
   | "homeId"
+  | "apiId"
+  | "role"
+  | "slug"
   | `cursor of ${string}`;
 
 /** A placeholder in a generated request for a value that is known when the request is sent. */
@@ -23,10 +26,20 @@ export type Request = Readonly<Record<string, unknown>>;
 /** Resolves a reference. Undefined if there is no value; the field is then omitted. */
 export type Resolve = (reference: Reference) => string | undefined;
 
-/** Replaces references by values. References occur only at the top level of a request. */
+/** Replaces references by values, also in messages and lists of messages. */
 export function resolved(template: Template, resolve: Resolve): Request {
-  const members = Object.entries(template).map(([name, given]) => [name, isReference(given) ? resolve(given) : given]);
+  const members = Object.entries(template).map(([name, given]) => [name, resolvedValue(given, resolve)]);
   return Object.fromEntries(members.filter(([, given]) => given !== undefined));
+}
+
+function resolvedValue(given: unknown, resolve: Resolve): unknown {
+  if (Array.isArray(given)) {
+    const items = given.map((item) => resolvedValue(item, resolve)).filter((item) => item !== undefined);
+    // Two references can refer to the same value.
+    return given.some(isReference) ? [...new Set(items)] : items;
+  }
+  if (typeof given !== "object" || given === null || Buffer.isBuffer(given)) return given;
+  return isReference(given) ? resolve(given) : resolved(given as Template, resolve);
 }
 
 function isReference(given: unknown): given is Reference {

@@ -4,10 +4,27 @@ import type { Entry, Ledger } from "./worker.js";
 
 /** The audit events of each accepted operation, in order. Other operations have none. */
 const expectedEvents: Readonly<Record<string, RegExp>> = {
-  createKey: /^(identity\.create )?key\.create$/,
-  updateKey: /^((identity\.create )?key\.update)?$/,
+  createKey: /^(identity\.create )?key\.create( key\.updateCredits)?$/,
+  updateKey: /^((identity\.create )?key\.update)?( ?key\.updateCredits)?$/,
   deleteKey: /^key\.delete$/,
-  rerollKey: /^key\.create key\.reroll$/,
+  rerollKey: /^key\.create( key\.updateCredits)? key\.reroll$/,
+  updateCredits: /^(key\.updateCredits)?$/,
+  addPermissions: /^(key\.update)?$/,
+  removePermissions: /^(key\.update)?$/,
+  setPermissions: /^(key\.update)?$/,
+  addRoles: /^(key\.update)?$/,
+  removeRoles: /^(key\.update)?$/,
+  setRoles: /^(key\.update)?$/,
+  migrateKeys: /^((identity\.create )*key\.create( key\.create)*( key\.updateCredits)*)?$/,
+  createApi: /^api\.create$/,
+  deleteApi: /^api\.delete$/,
+  createPermission: /^permission\.create$/,
+  deletePermission: /^permission\.delete$/,
+  createRole: /^role\.create$/,
+  setRolePermissions: /^(role\.update)?$/,
+  deleteRole: /^role\.delete$/,
+  setOverride: /^(override\.(create|update))?$/,
+  deleteOverride: /^override\.delete$/,
   createIdentity: /^identity\.create$/,
   updateIdentity: /^(identity\.update)?$/,
   deleteIdentity: /^identity\.delete$/,
@@ -24,7 +41,8 @@ export async function findMisstored(databaseUrl: string, ledger: Ledger): Promis
   try {
     const rows = await sql<{ requestId: string; types: string }[]>`
       select request_id as "requestId", string_agg(type, ' ' order by position) as types from audit_events
-      group by request_id`;
+      -- The service itself deletes the keys of a deleted API, later.
+      where actor <> 'service' group by request_id`;
     const eventsByRequest = new Map(rows.map(({ requestId, types }) => [requestId, types]));
     const unanswered = [...eventsByRequest.keys()].filter((id) => !ledger.has(id));
     return [

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { get, type IncomingMessage } from "node:http";
 import { type Fields, openUnchecked, type UncheckedClient } from "../../support/clients/unchecked.js";
@@ -80,16 +81,45 @@ export function startLoad(service: SoakedService, fixture: Fixture, random: Rand
     await callByKey("getIdentity", { externalId: name });
     await callByKey("updateIdentity", { identityId, meta: { plan: "free" } });
     await callByKey("listIdentities", { limit: 5 });
-    const created = await callByKey("createKey", { name, externalId: name, permissions: ["documents.read"] });
+    const apiId = (await callByKey("createApi", { name }))?.["apiId"];
+    const roleId = (await callByKey("createRole", { name, permissions: ["documents.read"] }))?.["roleId"];
+    await callByKey("createPermission", { name, slug: name });
+    const ratelimits = [{ name: "requests", limit: 1_000_000, duration: 60_000, autoApply: true }];
+    const created = await callByKey("createKey", { name, externalId: name, apiId, roles: [name], ratelimits });
     await callByKey("getKey", { keyId: created?.["keyId"] });
     await callByKey("listKeys", { externalId: name });
     await callByKey("whoami", { key: created?.["key"] });
     for (let times = 0; times < verifications; times++) await callByKey("verifyKey", { key: created?.["key"] });
-    await callByKey("updateKey", { keyId: created?.["keyId"], name: "renamed" });
+    const keyId = created?.["keyId"];
+    await callByKey("updateKey", { keyId, name: "renamed", ratelimits: [] });
+    await callByKey("updateCredits", { keyId, operation: "set", value: 1_000 });
+    for (let times = 0; times < verifications; times++) await callByKey("verifyKey", { key: created?.["key"] });
+    await callByKey("updateCredits", { keyId, operation: "set" });
+    await callByKey("addPermissions", { keyId, permissions: ["a", "b"] });
+    await callByKey("removePermissions", { keyId, permissions: ["a"] });
+    await callByKey("setPermissions", { keyId, permissions: [] });
+    await callByKey("removeRoles", { keyId, roles: [roleId] });
+    await callByKey("addRoles", { keyId, roles: [roleId] });
+    await callByKey("setRoles", { keyId, roles: [] });
+    await callByKey("getKeyUsage", { keyId });
+    await callByKey("getIdentityUsage", { identityId });
+    const hash = createHash("sha256").update(`${name} ${workspaceId}`).digest("base64");
+    await callByKey("migrateKeys", { migrationId: name, apiId, keys: [{ hash, externalId: name }] });
+    await callLimiter(client, name);
+    await callByKey("setRolePermissions", { roleId, permissions: ["documents.*"] });
+    await callByKey("getRole", { role: roleId });
+    await callByKey("listRoles", { limit: 5 });
+    await callByKey("getPermission", { permission: name });
+    await callByKey("listPermissions", { limit: 5 });
+    await callByKey("getApi", { apiId });
+    await callByKey("listApis", { limit: 5 });
     const rerolled = await callByKey("rerollKey", { keyId: created?.["keyId"], expiration: 0 });
     await makeRefusedCalls(client, created?.["key"] ?? "");
     await makeAbortedCalls(client, identityId ?? "");
     for (const one of [created, rerolled]) await callByKey("deleteKey", { keyId: one?.["keyId"] });
+    await callByKey("deleteApi", { apiId });
+    await callByKey("deleteRole", { role: roleId });
+    await callByKey("deletePermission", { permission: name });
     await callByKey("deleteIdentity", { identityId });
 
     const callAsOperator = (operation: OperationName, request: Fields) => call(client, operation, operatorKey, request);
@@ -102,6 +132,19 @@ export function startLoad(service: SoakedService, fixture: Fixture, random: Rand
     await callAsOperator("listAuditEvents", { workspaceId, limit: 5 });
     // A workspace cannot be deleted.
     if (random.chance(0.02)) await callAsOperator("createWorkspace", { name: "soak" });
+  }
+
+  async function callLimiter(client: UncheckedClient, identifier: string): Promise<void> {
+    const callByKey = (operation: OperationName, request: Fields) => call(client, operation, fixture.key, request);
+    const override = { namespace: "soak", identifier };
+    const use = { ...override, limit: 100, duration: 60_000 };
+    for (let times = 0; times < 10; times++) await callByKey("limit", use);
+    await callByKey("multiLimit", { limits: [use] });
+    await callByKey("setOverride", { ...use, limit: 5 });
+    await callByKey("getOverride", override);
+    await callByKey("listOverrides", { namespace: override.namespace, limit: 5 });
+    await callByKey("limit", use);
+    await callByKey("deleteOverride", override);
   }
 
   async function makeRefusedCalls(client: UncheckedClient, other: string): Promise<void> {

@@ -119,7 +119,7 @@ export function expectError(
   docsBase = response.origin,
 ): { detail: string; errors: FieldError[] } {
   expect(response, response.text).toMatchObject({ status });
-  expect(response.headers["content-type"]).toMatch(/^application\/json\b/);
+  expect(response.headers["content-type"]).toMatch(/^application\/(problem\+)?json; charset=utf-8$/);
   const body = JSON.parse(response.text);
   expect(body).toStrictEqual({
     meta: { requestId: expect.stringMatching(/^req_[0-9a-z]{26}$/) },

@@ -2,6 +2,7 @@ import { expect } from "vitest";
 import { keep } from "../artifacts.js";
 import { type HttpRoute, operationOf } from "../operations.js";
 import { type CallerCredential, type HeaderLines, headersOf } from "./headers.js";
+import { toBody } from "./messages.js";
 import { errorTable, type Outcome, requestIdForm, type Success } from "./outcome.js";
 import type { ProtocolClient } from "./protocol-client.js";
 
@@ -12,8 +13,8 @@ export function openHttpClient(httpUrl: string): ProtocolClient {
   return {
     name: "http",
     call: (operation, credential, request, headers) => {
-      const { routes, data } = operationOf(operation);
-      const isList = data?.endsWith("s") ?? false;
+      const { routes, rpc } = operationOf(operation);
+      const isList = rpc.output.fields.some(({ name }) => name === "pagination");
       return sendRequest(httpUrl, routes[0], credential, request, headers).then((response) =>
         readResponse(response, isList),
       );
@@ -25,7 +26,7 @@ export function openHttpClient(httpUrl: string): ProtocolClient {
 /** Sends a request on any route: as a JSON body by POST, as query parameters by GET. */
 export function sendRequest(
   httpUrl: string,
-  [method, path]: HttpRoute,
+  [method, path, bodyField]: HttpRoute,
   credential: CallerCredential,
   request: Readonly<Record<string, unknown>>,
   more?: HeaderLines,
@@ -37,12 +38,13 @@ export function sendRequest(
     return fetch(url, { headers });
   }
   headers.set("content-type", "application/json");
-  return fetch(url, { method, headers, body: JSON.stringify(request) });
+  return fetch(url, { method, headers, body: JSON.stringify(toBody(request, bodyField)) });
 }
 
 /** Checks the exact envelope of a success or an error, and converts it. */
 export async function readResponse(response: Response, isList: boolean): Promise<Outcome> {
-  expect(response.headers.get("content-type")).toMatch(/^application\/json\b/);
+  const mediaTypes = response.status === 200 ? /^application\/json\b/ : /^application\/(problem\+)?json\b/;
+  expect(response.headers.get("content-type")).toMatch(mediaTypes);
   const text = await response.text();
   if (response.status !== 200) keep("refusals", text);
   const body = JSON.parse(text) as Record<string, Record<string, unknown>>;

@@ -8,7 +8,7 @@ import type { ServiceError } from "@grpc/grpc-js";
 import { ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
 import { type OperationName, operationOf, pathOf } from "../operations.js";
 import { callUnary, openGrpcJs } from "./grpc-js.js";
-import { toComparable, toRequestMessage } from "./messages.js";
+import { toBody, toComparable, toRequestMessage } from "./messages.js";
 import { findDetail, readStatusDetails } from "./status-details.js";
 
 /** The outcome of a call, as far as the client can know it. */
@@ -92,8 +92,9 @@ function openHttp({ httpUrl, ca }: Target, { timeoutMs, maxConnections }: Client
   return {
     async call(operation: OperationName, credential: string, body: Fields, options: CallOptions = {}) {
       // Lists also accept POST; that route is the last.
-      const path = operationOf(operation).routes.at(-1)?.[1];
-      const json = Buffer.from(JSON.stringify(body));
+      const { routes } = operationOf(operation);
+      const [, path, bodyField] = routes.at(-1) ?? routes[0];
+      const json = Buffer.from(JSON.stringify(toBody(body, bodyField)));
       const headers = {
         ...headersOf(credential, options),
         "content-type": "application/json",

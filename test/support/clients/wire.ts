@@ -6,7 +6,7 @@ import { type HttpRoute, pathOf } from "../operations.js";
 import type { Rpc } from "../rpcs.js";
 import { grpcFrame } from "./grpc-streams.js";
 import { readResponse } from "./http.js";
-import { toRequestMessage } from "./messages.js";
+import { toBody, toRequestMessage } from "./messages.js";
 import { toRefusal } from "./outcome.js";
 import type { CallRequest } from "./protocol-client.js";
 import { openRawClient, type SendOptions } from "./raw-client.js";
@@ -108,12 +108,12 @@ export function openWire(app: { httpUrl: string; grpcAddress: string }): Wire {
     };
   }
 
-  function routeClient([verb, path]: HttpRoute): WireClient {
+  function routeClient([verb, path, bodyField]: HttpRoute): WireClient {
     const byQuery = verb === "GET";
     return {
       name: `${verb} ${path}`,
       isHttp: true,
-      write: (request) => (byQuery ? queryOf(request) : Buffer.from(JSON.stringify(request))),
+      write: (request) => (byQuery ? queryOf(request) : Buffer.from(JSON.stringify(toBody(request, bodyField)))),
       garbage: byQuery ? "?nonsense=%00" : noJson,
       send: (authorization, payload, options) =>
         typeof payload === "string"
@@ -193,6 +193,8 @@ const connectCodes: Readonly<Record<string, number>> = {
   not_found: 5,
   already_exists: 6,
   permission_denied: 7,
+  resource_exhausted: 8,
+  failed_precondition: 9,
   unavailable: 14,
   unauthenticated: 16,
 };

@@ -3,14 +3,19 @@ import { expect, it } from "vitest";
 import { DelegateRequestSchema } from "../../../gen/latchkey/v1/verifier_service_pb.js";
 import type { StreamCaller } from "../../../src/call/stream.js";
 import { createDelegation } from "../../../src/delegation/delegation.js";
-import { unexpectedError } from "../../../src/errors.js";
+import { ApiError, unexpectedError } from "../../../src/errors.js";
 
 const databaseTime = () => new Date();
 
 /** A delegation whose lookups never end, and the responses of its streams. */
 function openWithoutAnswers() {
-  const keyCache = { peek: () => undefined, get: () => new Promise<never>(() => {}) };
-  const delegation = createDelegation({ remaining: () => 100, databaseTime }, keyCache, { record() {} });
+  const keyCache = { peek: () => undefined, get: () => new Promise<never>(() => {}), mayHaveImports: () => false };
+  const delegation = createDelegation(
+    { remaining: () => 100, databaseTime },
+    keyCache,
+    { record() {} },
+    { count() {} },
+  );
   return (workspaceId: string) => {
     const responses: unknown[] = [];
     const caller: StreamCaller = {
@@ -48,4 +53,15 @@ it("a client that opens stream after stream has no more lookups in flight than w
   other.resolve(1);
   await new Promise(setImmediate);
   expect(other.responses).toEqual([]);
+});
+
+it("a workspace has at most 1,000 streams to a process; other workspaces can still open some", () => {
+  const open = openWithoutAnswers();
+  const streams = Array.from({ length: 1_000 }, () => open("ws_1").stream);
+  expect(() => open("ws_1")).toThrow(ApiError);
+  expect(() => open("ws_1")).toThrow("1000 verifier streams");
+  open("ws_2");
+  streams[0]?.closed();
+  open("ws_1");
+  expect(() => open("ws_1")).toThrow(ApiError);
 });

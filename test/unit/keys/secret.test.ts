@@ -1,7 +1,7 @@
 import { crc32 } from "node:zlib";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { hashSecret, isWellFormedSecret, mintSecret } from "../../../src/keys/secret.js";
+import { hashSecret, isWellFormedSecret, mintSecret, randomBytesOf } from "../../../src/keys/secret.js";
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
@@ -21,6 +21,21 @@ describe("a minted secret", () => {
       expect(start).toBe(plaintext.slice(0, prefix.length + 5));
     },
   );
+
+  it.each([
+    [16, 33],
+    [24, 33],
+    [25, 34],
+    [64, 86],
+    [255, 343],
+  ])("with at least %i random bytes has %i random characters, and at most 366 in all", (bytes, characters) => {
+    const { plaintext, start } = mintSecret("a_23456789_12345", randomBytesOf(bytes));
+    expect(plaintext).toMatch(new RegExp(`^a_23456789_12345_[0-9A-Za-z]{${characters + 6}}$`));
+    expect(plaintext.length).toBeLessThanOrEqual(366);
+    expect(start).toBe(plaintext.slice(0, 21));
+    expect(isWellFormedSecret(plaintext)).toBe(true);
+    expect(isWellFormedSecret(`${plaintext.slice(0, -1)}${plaintext.endsWith("0") ? "1" : "0"}`)).toBe(false);
+  });
 
   it("has a `start` of its prefix and 4 characters, which does not reveal the rest", () => {
     const { plaintext, start } = mintSecret();
@@ -112,7 +127,7 @@ describe("for any prefix", () => {
     fc.constantFrom(...alphabet, "_"),
     fc.string({ unit: "binary", minLength: 1, maxLength: 1 }),
   );
-  const format = /^[A-Za-z0-9_]{1,16}_[0-9A-Za-z]{39}$/;
+  const format = /^[A-Za-z0-9_]{1,16}_[0-9A-Za-z]{39,349}$/;
 
   /** A secret that is generated here, so that a failure can be repeated by its seed. */
   const secret = fc.tuple(prefix, fc.stringMatching(/^[0-9A-Za-z]{33}$/)).map(([text, random]) => {

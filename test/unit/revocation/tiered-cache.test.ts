@@ -7,7 +7,16 @@ import { createTieredCache, type TieredCache } from "../../../src/revocation/tie
 import { noCache } from "../../../src/storage/redis/client.js";
 import { createRandom } from "../../verification/faults/random.js";
 
-const codec = workspaceEntries(() => "a secret");
+const states = workspaceEntries(() => "a secret");
+/** Entries that contain a boolean, as those of a workspace without imports do. */
+const codec: EntryCodec<boolean> = {
+  keyOf: states.keyOf,
+  sign: (id, entry) => states.sign(id, { ...entry, value: { enabled: entry.value, hasImports: false } }),
+  verify(id, text) {
+    const entry = states.verify(id, text);
+    return entry && { ...entry, value: entry.value.enabled };
+  },
+};
 /** Includes the transactions up to this one. */
 const upTo = (xid: number) => snapshotBefore(xid + 1);
 const versioned = (id: string, value: boolean, xid: number): Versioned<boolean> => ({

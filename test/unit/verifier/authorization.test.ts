@@ -3,8 +3,8 @@ import { describe, expect, it } from "vitest";
 import { toLatchkeyError } from "../../../src/client/error.js";
 import { type ApiError, grpcStatusOf, invalidInput, rateLimited } from "../../../src/errors.js";
 import { detailsOf } from "../../../src/rpc/status.js";
-import { authorizationOf, createAuthorize } from "../../../src/verifier/adapters/authorization.js";
-import type { VerifyResult } from "../../../src/verifier/verifier.js";
+import { authorizationOf, createAuthorize, type Refusal } from "../../../src/verifier/adapters/authorization.js";
+import type { RateLimitState, VerifyResult } from "../../../src/verifier/verifier.js";
 
 /** An error of the service, as a client receives it. */
 function received(error: ApiError) {
@@ -18,7 +18,20 @@ function authorizeWith(result: VerifyResult | Promise<VerifyResult>, errors: unk
   return authorize(["Bearer lk_any"], "documents.read");
 }
 
-const valid: VerifyResult = { valid: true, code: "VALID", keyId: "key_1", permissions: [] };
+const valid: VerifyResult = { valid: true, code: "VALID", keyId: "key_1", permissions: [], roles: [] };
+
+/** The state of a rate limit with a window of a minute, which ends in this many milliseconds. */
+const limit = (name: string, exceeded: boolean, resetMs: number): RateLimitState => ({
+  id: `rl_${name}`,
+  name,
+  limit: 10,
+  duration: 60_000,
+  autoApply: true,
+  exceeded,
+  remaining: 0,
+  reset: new Date(Date.now() + resetMs),
+  perProcess: false,
+});
 
 describe("the authorization of a request", () => {
   it("is synchronous if the verification is", () => {
@@ -33,6 +46,11 @@ describe("the authorization of a request", () => {
   it("refuses a key with a code that it does not know", () => {
     const later = { valid: false, code: "FROM_A_NEWER_SERVICE" } as unknown as VerifyResult;
     expect(authorizeWith(later)).toMatchObject({ valid: false, status: 401 });
+  });
+
+  it.each(["RATE_LIMITED", "USAGE_EXCEEDED"] as const)("of a key with the code %s is refused with 429", (code) => {
+    const refusal = authorizeWith({ valid: false, code });
+    expect(refusal).toMatchObject({ status: 429, code: Code.ResourceExhausted, headers: {}, body: { code } });
   });
 
   it("never succeeds because something failed", async () => {
@@ -54,6 +72,25 @@ describe("the authorization of a request", () => {
   it("names the time after which the service accepts requests again", async () => {
     const limited = received(rateLimited(10, 60, 6_001));
     expect(await authorizeWith(Promise.reject(limited))).toMatchObject({ headers: { "retry-after": "7" } });
+  });
+
+  it("says after a rate limit when the exceeded limits end, whatever the clock of the service shows", () => {
+    const refuseFor = (...ratelimits: RateLimitState[]) =>
+      authorizeWith({ valid: false, code: "RATE_LIMITED", keyId: "key_1", ratelimits });
+    const seconds = (outcome: unknown) => Number((outcome as Refusal).headers["retry-after"]);
+    const refusal = refuseFor(limit("a", true, 20_000), limit("b", true, 40_000), limit("c", false, 50_000));
+    expect(refusal).toMatchObject({ status: 429, code: Code.ResourceExhausted, body: { code: "RATE_LIMITED" } });
+    expect((refusal as Refusal).headers).not.toHaveProperty("www-authenticate");
+    expect(seconds(refusal)).toBeGreaterThan(30);
+    expect(seconds(refusal)).toBeLessThanOrEqual(40);
+    expect(seconds(refuseFor(limit("a", true, -3_600_000)))).toBe(1);
+    expect(seconds(refuseFor(limit("a", true, 3_600_000)))).toBe(60);
+  });
+
+  it("refuses a key without credits with a status that does not ask for another credential", () => {
+    const refusal = authorizeWith({ valid: false, code: "USAGE_EXCEEDED", keyId: "key_1", credits: 0 });
+    expect(refusal).toMatchObject({ status: 429, code: Code.ResourceExhausted, headers: {} });
+    expect(refusal).toMatchObject({ body: { code: "USAGE_EXCEEDED", message: expect.stringContaining("credits") } });
   });
 
   it("fails if the service finds the query invalid, because a retry would not help", async () => {

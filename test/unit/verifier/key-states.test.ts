@@ -74,6 +74,13 @@ describe("the key states of a stream", () => {
     expect(states.get("b")?.usableUntil.monotonic).toBe(Number.POSITIVE_INFINITY);
   });
 
+  it("say whether the service must be asked for each verification", () => {
+    const states = createKeyStates(megabyte);
+    states.add("a", cachedKey("key_a"), requestedAt);
+    states.add("b", create(CachedKeySchema, { ...cachedKey("key_b"), verifyRemotely: true }), requestedAt);
+    expect([states.get("a")?.verifyRemotely, states.get("b")?.verifyRemotely]).toEqual([false, true]);
+  });
+
   it("without a result are not kept", () => {
     const states = createKeyStates(megabyte);
     states.add("a", create(CachedKeySchema, { dependsOn: ["key_a"] }), requestedAt);

@@ -2,6 +2,7 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { beforeEach, describe, expect, it } from "vitest";
 import { VerificationCode } from "../../../gen/latchkey/v1/keys_service_pb.js";
 import { DelegateResponseSchema } from "../../../gen/latchkey/v1/verifier_service_pb.js";
+import type { KeyState } from "../../../src/verifier/key-states.js";
 import { createSession, type Request, type Session } from "../../../src/verifier/session.js";
 import { createClocks } from "./clocks.js";
 
@@ -9,6 +10,7 @@ let clocks: ReturnType<typeof createClocks>;
 let sent: Request[];
 let grants: number;
 let jumps: number;
+let invalidated: string[];
 let session: Session;
 
 beforeEach(() => {
@@ -16,6 +18,7 @@ beforeEach(() => {
   sent = [];
   grants = 0;
   jumps = 0;
+  invalidated = [];
   session = createSession({
     clock: clocks,
     maxBytes: 2 ** 20,
@@ -23,6 +26,7 @@ beforeEach(() => {
     onGrant: () => {
       grants += 1;
     },
+    onInvalidated: (hashes) => void invalidated.push(...hashes),
     onClockJump: () => {
       jumps += 1;
     },
@@ -56,6 +60,19 @@ function respond(id: number, keyId: string, validForMs?: bigint): void {
 function cache(hash: string, keyId: string, validForMs?: bigint): void {
   respond(request(hash), keyId, validForMs);
 }
+
+it("whether the workspace may have imported keys is what the last grant says; before one, it may", () => {
+  expect(session.mayHaveImports).toBe(true);
+  for (const mayHaveImports of [false, true]) {
+    session.ping();
+    const last = sent.at(-1);
+    const ping = last?.case === "ping" ? Number(last.value.number) : 0;
+    receive({ case: "grant", value: { ping, remainingMs: 250, mayHaveImports } });
+    expect(session.mayHaveImports).toBe(mayHaveImports);
+  }
+  receive({ case: "grant", value: { ping: 999, remainingMs: 250, mayHaveImports: false } }); // of no ping that was sent
+  expect(session.mayHaveImports).toBe(true);
+});
 
 describe("a key state is used", () => {
   it("only with a grant, and only as long as it lasts", () => {
@@ -223,5 +240,40 @@ describe("reports", () => {
     }
     expect(session.cachedKeys).toBeLessThan(2_000);
     expect(reports().map((keys) => keys.length)).toEqual(Array.from({ length: 40 }, () => 500));
+  });
+});
+
+describe("states in use that are invalidated", () => {
+  const use = (hash: string) => session.recordUse(session.find(hash) as KeyState, "VALID");
+  const invalidate = (...ids: string[]) => receive({ case: "invalidate", value: { ids } });
+
+  it("are requested again at once", () => {
+    grantFor();
+    cache(hashOf("a"), "key_a");
+    cache(hashOf("b"), "key_b");
+    use(hashOf("a"));
+    invalidate("key_a", "key_b");
+    expect(invalidated).toEqual([hashOf("a")]);
+  });
+
+  it("are not, if they have not been used for some time", () => {
+    grantFor();
+    cache(hashOf("a"), "key_a");
+    use(hashOf("a"));
+    clocks.pass(60_000);
+    invalidate("key_a");
+    expect(invalidated).toEqual([]);
+  });
+
+  it("are requested in a bounded number, however many keys one change invalidates", () => {
+    grantFor();
+    for (let number = 0; number < 500; number++) {
+      const hash = number.toString(16).padStart(64, "0");
+      cache(hash, "key_a");
+      use(hash);
+    }
+    invalidate("key_a");
+    expect(session.cachedKeys).toBe(0);
+    expect(invalidated).toHaveLength(100);
   });
 });

@@ -207,7 +207,8 @@ export function createPostgres(
       },
       async readWorkspaceState() {
         await transmit(`${client} reads the workspace`);
-        const found = { enabled: present().workspaceEnabled, snapshot: writeSnapshot(snapshot()) };
+        const enabled = present().workspaceEnabled;
+        const found = { enabled, hasImports: false, snapshot: writeSnapshot(snapshot()) };
         await transmit(`${client} gets the workspace`);
         return found;
       },
@@ -274,15 +275,22 @@ function keyRecord(contents: Contents, snapshot: string) {
     enabled: keyEnabled,
     scopes: ["*"],
     permissions: [],
+    apiId: null,
+    roleIds: [],
+    roles: [],
+    ratelimits: [],
+    hasCredits: false,
     meta: {},
     expiresAt: keyExpiresAt === null ? null : new Date(keyExpiresAt),
     ended: keyEnded,
     identityId,
     externalId: ownerName,
     identityMeta: {},
+    identityRatelimits: [],
     identityCreatedAt: longAgo,
     identityUpdatedAt: longAgo,
     workspaceEnabled,
+    workspaceHasImports: false,
     snapshot,
   };
 }

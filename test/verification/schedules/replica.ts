@@ -88,7 +88,7 @@ export function startReplica(
   };
 
   const keyCache = createKeyCache(lease, changeLog, counted, sources, 1_000_000);
-  const delegation = createDelegation(lease, keyCache, { record() {} });
+  const delegation = createDelegation(lease, keyCache, { record() {} }, { count() {} });
   return {
     ...keyCache,
     name,

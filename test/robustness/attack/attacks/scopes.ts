@@ -1,18 +1,29 @@
 import { type Attack, outcomeOf } from "../attack.js";
 
+const operationsOfKeys = [
+  ...["keys.listKeys", "keys.createKey", "keys.migrateKeys", "keys.updateCredits", "identities.listIdentities"],
+  ...["apis.listApis", "permissions.listRoles", "permissions.createRole", "ratelimit.limit", "ratelimit.setOverride"],
+];
+
 export const borrowedNames: Attack = {
   name: "borrowed-names",
-  title: "a key with a permission that is named like a scope manages the workspace",
+  title: "a key with a permission or a role that is named like a scope manages the workspace",
   async run(context) {
     const target = await context.start();
     const { key } = await target.createTenant();
     const served: string[] = [];
-    for (const permissions of [["*"], ["keys.read"], ["keys.*", "identities.*"]]) {
-      const { data: customer, status } = await target.call("keys.createKey", key, { permissions });
-      if (status !== 200) continue; // a refused permission cannot be abused
-      for (const operation of ["keys.listKeys", "keys.createKey", "identities.listIdentities"]) {
-        const reply = await target.call(operation, customer.key);
-        if (reply.error !== "authorization/insufficient_permissions") served.push(`${operation} by ${permissions}`);
+    for (const permissions of [["*"], ["keys.read"], ["keys.*", "identities.*", "apis.*", "roles.*", "ratelimit.*"]]) {
+      const name = `role with ${permissions}`;
+      await target.call("permissions.createRole", key, { name, permissions });
+      for (const grant of [{ permissions }, { roles: [name] }]) {
+        const { data: customer, status } = await target.call("keys.createKey", key, grant);
+        if (status !== 200) continue; // a refused permission cannot be abused
+        for (const operation of operationsOfKeys) {
+          const reply = await target.call(operation, customer.key);
+          if (reply.error !== "authorization/insufficient_permissions") {
+            served.push(`${operation} by ${JSON.stringify(grant)}`);
+          }
+        }
       }
     }
     return outcomeOf(

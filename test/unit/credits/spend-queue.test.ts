@@ -1,0 +1,64 @@
+import { describe, expect, it } from "vitest";
+import { createSpendQueue, type WaitingSpend } from "../../../src/credits/spend-queue.js";
+
+const limits = { ofOneWorkspace: 100, total: 1_000 };
+
+function spendOf(workspaceId: string, cost = 1): WaitingSpend {
+  return { workspaceId, keyId: `key of ${workspaceId}`, cost, cancelled: false };
+}
+
+const workspacesOf = (spends: readonly WaitingSpend[]) => spends.map(({ workspaceId }) => workspaceId).join("");
+
+describe("spends that wait for a statement", () => {
+  it("are taken in their order", () => {
+    const queue = createSpendQueue(limits);
+    for (const cost of [3, 1, 2]) queue.add(spendOf("a", cost));
+    expect(queue.take(2).map(({ cost }) => cost)).toEqual([3, 1]);
+    expect(queue.take(2).map(({ cost }) => cost)).toEqual([2]);
+    expect(queue.take(2)).toEqual([]);
+  });
+
+  it("of different workspaces take turns, however many one of them has", () => {
+    const queue = createSpendQueue(limits);
+    for (let count = 0; count < 10; count++) queue.add(spendOf("a"));
+    for (const workspaceId of ["b", "c", "c"]) queue.add(spendOf(workspaceId));
+    expect(workspacesOf(queue.take(5))).toBe("abcac");
+    expect(workspacesOf(queue.take(5))).toBe("aaaaa");
+  });
+
+  it("of more workspaces than a statement has spends: the next statement continues with the others", () => {
+    const queue = createSpendQueue(limits);
+    for (const workspaceId of ["a", "b", "c", "a", "b", "c"]) queue.add(spendOf(workspaceId));
+    expect(workspacesOf(queue.take(2))).toBe("ab");
+    queue.add(spendOf("a"));
+    expect(workspacesOf(queue.take(2))).toBe("ca");
+    expect(workspacesOf(queue.take(2))).toBe("bc");
+  });
+
+  it("are left out once they are cancelled", () => {
+    const queue = createSpendQueue(limits);
+    const [first, second] = [spendOf("a"), spendOf("a")];
+    queue.add(first);
+    queue.add(second);
+    first.cancelled = true;
+    expect(queue.take(1)).toEqual([second]);
+  });
+
+  it("are refused beyond the limit of their workspace; others are not", () => {
+    const queue = createSpendQueue({ ofOneWorkspace: 2, total: 10 });
+    expect([1, 2, 3].map(() => queue.add(spendOf("a")))).toEqual([true, true, false]);
+    expect(queue.add(spendOf("b"))).toBe(true);
+    queue.take(1);
+    expect(queue.add(spendOf("a"))).toBe(true);
+  });
+
+  it("are refused beyond the limit of all workspaces, with cancelled ones", () => {
+    const queue = createSpendQueue({ ofOneWorkspace: 2, total: 2 });
+    const cancelled = spendOf("a");
+    queue.add(cancelled);
+    cancelled.cancelled = true;
+    expect(["b", "c"].map((workspaceId) => queue.add(spendOf(workspaceId)))).toEqual([true, false]);
+    queue.take(2);
+    expect(queue.add(spendOf("c"))).toBe(true);
+  });
+});

@@ -1,0 +1,194 @@
+import type { Redis } from "ioredis";
+import { beforeEach, describe, expect, it } from "vitest";
+import { type Counters, type CounterUse, createCounters } from "../../../src/limiter/counters.js";
+import { noCache, type RedisCache } from "../../../src/storage/redis/client.js";
+
+/** What the script of Redis returns: used and remaining milliseconds of each counter. An error, if it fails. */
+let answer: number[] | Error | undefined;
+let commands: unknown[][];
+let time: number;
+let inUse: boolean;
+let counters: Counters;
+
+beforeEach(() => {
+  answer = [0, -2];
+  commands = [];
+  time = 5_000;
+  inUse = true;
+  const command = async (...values: unknown[]) => {
+    commands.push(values);
+    if (answer instanceof Error) throw answer;
+    return answer;
+  };
+  const redis: RedisCache = {
+    ...noCache,
+    get inUse() {
+      return inUse;
+    },
+    client: { evalsha: command, eval: command } as unknown as Redis,
+    // As the real one: a command that fails or times out resolves to undefined.
+    store: (_operation, run) => run().catch(() => undefined),
+  };
+  counters = createCounters(redis, () => time);
+});
+
+const use = (more: Partial<CounterUse> = {}): CounterUse => {
+  return { key: "latchkey:limit:{key_1}:a", limit: 3, durationMs: 60_000, cost: 1, ...more };
+};
+const check = async (...uses: CounterUse[]) => counters.check({ workspaceId: "ws_1", hashTag: "key_1", uses });
+
+describe("a check of rate limits", () => {
+  it("returns what is left after the use", async () => {
+    answer = [1, 40_000];
+    expect(await check(use())).toEqual({
+      passed: true,
+      states: [{ exceeded: false, remaining: 1, msLeft: 40_000 }],
+      perProcess: false,
+    });
+  });
+
+  it("begins a window if there is none", async () => {
+    expect(await check(use())).toMatchObject({ passed: true, states: [{ remaining: 2, msLeft: 60_000 }] });
+  });
+
+  it("returns what is left without the use, if another limit refuses it", async () => {
+    answer = [1, 40_000, 5, 20_000];
+    expect(await check(use(), use({ key: "b", limit: 5 }))).toMatchObject({
+      passed: false,
+      states: [
+        { exceeded: false, remaining: 2 },
+        { exceeded: true, remaining: 0 },
+      ],
+    });
+  });
+
+  it("with a cost beyond the limit is refused, and leaves all of it", async () => {
+    expect(await check(use({ cost: 4 }))).toMatchObject({
+      passed: false,
+      states: [{ exceeded: true, remaining: 3, msLeft: 60_000 }],
+    });
+  });
+
+  it("with a cost of 0 passes at the limit, and is refused beyond it", async () => {
+    answer = [3, 1_000];
+    expect(await check(use({ cost: 0 }))).toMatchObject({ passed: true, states: [{ remaining: 0 }] });
+    expect(await check(use({ cost: 0, limit: 2 }))).toMatchObject({ passed: false });
+  });
+
+  it("has at least 1 ms left in the last moment of a window", async () => {
+    answer = [3, 0];
+    expect(await check(use())).toMatchObject({ states: [{ msLeft: 1 }] });
+  });
+
+  it("sends the script if Redis does not have it", async () => {
+    answer = new Error("NOSCRIPT No matching script. Please use EVAL.");
+    await check(use());
+    expect(commands.map(([script]) => String(script).length > 100)).toEqual([false, true]);
+  });
+});
+
+describe("a refused use", () => {
+  beforeEach(async () => {
+    answer = [3, 10_000];
+    expect(await check(use())).toMatchObject({ passed: false });
+    commands = [];
+  });
+
+  it("is refused again without Redis, until its window ends", async () => {
+    time += 4_000;
+    expect(await check(use())).toEqual({
+      passed: false,
+      states: [{ exceeded: true, remaining: 0, msLeft: 6_000 }],
+      perProcess: false,
+    });
+    expect(commands).toEqual([]);
+    time += 6_000;
+    answer = [0, -2];
+    expect(await check(use())).toMatchObject({ passed: true });
+    expect(commands).toHaveLength(1);
+  });
+
+  it("passes at once when its limit is raised", async () => {
+    expect(await check(use({ limit: 4 }))).toMatchObject({ passed: true });
+    expect(commands).toHaveLength(1);
+  });
+
+  it("asks Redis for a cost of 0", async () => {
+    expect(await check(use({ cost: 0 }))).toMatchObject({ passed: true });
+    expect(commands).toHaveLength(1);
+  });
+
+  it("asks Redis if a further limit is checked with it, whose count is not known", async () => {
+    answer = [3, 9_000, 1, 5_000];
+    const both = [use(), use({ key: "b" })];
+    expect(await check(...both)).toMatchObject({ passed: false, states: [{ remaining: 0 }, { remaining: 2 }] });
+    expect(commands).toHaveLength(1);
+    expect(await check(...both)).toMatchObject({ passed: false, states: [{ remaining: 0 }, { remaining: 2 }] });
+    expect(commands).toHaveLength(1);
+  });
+
+  it("is forgotten before the end of the window, if the answer was slow", async () => {
+    answer = [3, 10_000];
+    const slow = check(use({ key: "slow" }));
+    time += 3_000;
+    await slow;
+    commands = [];
+    time += 7_500;
+    await check(use({ key: "slow" }));
+    expect(commands).toHaveLength(1);
+  });
+});
+
+describe("without Redis", () => {
+  it("this process counts, and says so", async () => {
+    inUse = false;
+    for (const remaining of [2, 1, 0]) {
+      expect(await check(use())).toMatchObject({ passed: true, perProcess: true, states: [{ remaining }] });
+    }
+    expect(await check(use())).toMatchObject({ passed: false, perProcess: true, states: [{ exceeded: true }] });
+    expect(commands).toEqual([]);
+    inUse = true;
+    expect(await check(use())).toMatchObject({ passed: true, perProcess: false });
+  });
+
+  it("a service without Redis counts synchronously", () => {
+    const uses = [use()];
+    const alone = createCounters(undefined, () => time);
+    expect(alone.check({ workspaceId: "ws_1", hashTag: "key_1", uses })).toMatchObject({ perProcess: true });
+  });
+
+  it.each([
+    ["fails", new Error("connection lost")],
+    ["answers something else", undefined],
+    ["answers too little", [1]],
+  ])("if Redis %s, this process counts, and does not ask again at once", async (_what, wrong) => {
+    answer = wrong;
+    expect(await check(use())).toMatchObject({ passed: true, perProcess: true, states: [{ remaining: 2 }] });
+    expect(await check(use())).toMatchObject({ passed: true, perProcess: true, states: [{ remaining: 1 }] });
+    expect(commands).toHaveLength(1);
+    const other = { workspaceId: "ws_1", hashTag: "key_2", uses: [use({ key: "other" })] };
+    answer = [0, -2];
+    expect(await counters.check(other)).toMatchObject({ perProcess: false });
+  });
+
+  it("a use that Redis refused before stays refused, and not per process", async () => {
+    answer = [3, 10_000];
+    await check(use());
+    inUse = false;
+    expect(await check(use())).toMatchObject({ passed: false, perProcess: false });
+  });
+});
+
+it("checks are counted by scope and result", async () => {
+  await check(use());
+  answer = [3, 10_000];
+  await check(use());
+  await check(use());
+  inUse = false;
+  await check(use({ key: "b" }));
+  await check(use({ key: "b", cost: 9 }));
+  expect(counters.checks).toEqual({
+    shared: { passed: 1, exceeded: 2 },
+    per_process: { passed: 1, exceeded: 1 },
+  });
+});
