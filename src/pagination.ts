@@ -3,7 +3,16 @@ import { invalidInput } from "./errors.js";
 import { type IdPrefix, isId } from "./ids.js";
 
 /** The paginated lists, and the prefixes of their ids. A cursor of one list is not valid for another. */
-const prefixes = { keys: "key", identities: "id", workspaces: "ws", events: "evt" } satisfies Record<string, IdPrefix>;
+const prefixes = {
+  keys: "key",
+  identities: "id",
+  apis: "api",
+  roles: "role",
+  permissions: "perm",
+  workspaces: "ws",
+  events: "evt",
+  overrides: "ovr",
+} satisfies Record<string, IdPrefix>;
 export type ListName = keyof typeof prefixes;
 
 /** The query of a store: rows with an id above `after`, one more than `limit`. */
