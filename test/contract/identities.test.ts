@@ -39,7 +39,14 @@ describe("creating and reading an identity", () => {
       const request = { externalId: "user_1", meta: { plan: "pro" } };
       const { identityId } = await scene.ok("createIdentity", scene.home.key, request);
       const found = await scene.ok("getIdentity", scene.home.key, { identityId });
-      expect(found).toEqual({ identityId, ...request, createdAt: expect.any(Number), updatedAt: found.createdAt });
+      expect(found).toEqual({
+        identityId,
+        id: identityId,
+        ...request,
+        ratelimits: [],
+        createdAt: expect.any(Number),
+        updatedAt: found.createdAt,
+      });
       expect(found.createdAt).toBeGreaterThanOrEqual(before);
       expect(found.createdAt).toBeLessThanOrEqual(scene.clock.now());
       for (const reference of [{ externalId: "user_1" }, { identity: identityId }, { identity: "user_1" }]) {

@@ -73,9 +73,10 @@ describe.each(Object.entries(transports))("a client over %s", (_, connect) => {
     expect(await rateLimits.limit({ ...ofUser, ...perMinute })).toMatchObject({ success: true, remaining: 9n });
     const limits = [{ ...ofUser, ...perMinute, cost: 10n }];
     expect(await rateLimits.multiLimit({ limits })).toMatchObject({ passed: false, limits: [{ remaining: 9n }] });
-    expect((await identities.getIdentityUsage({ reference: { case: "externalId", value: "user_1" } })).usage).toEqual(
-      [],
-    );
+    const ofIdentity = { reference: { case: "externalId" as const, value: "user_1" } };
+    const countVerifications = async () =>
+      (await identities.getIdentityUsage(ofIdentity)).usage.map((hour) => hour.valid);
+    await expect.poll(countVerifications, { timeout: 10_000 }).toEqual([1n]);
     const error = await errorOf(apis.getApi({ apiId: "api_none" }));
     expect(isLatchkeyError(error, "api_not_found")).toBe(true);
     await apis.deleteApi({ apiId });
