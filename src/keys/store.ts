@@ -120,6 +120,14 @@ export interface KeyFilter {
 export type KeysStore = ReturnType<typeof createKeysStore>;
 
 export function createKeysStore(db: Database, quotas: Quotas) {
+  async function checkApi(call: Call, workspaceId: string, apiId: string): Promise<void> {
+    const [api] = await db.readOne(
+      call,
+      (sql) => sql`select from apis where workspace_id = ${workspaceId} and api_id = ${apiId} and deleted_at is null`,
+    );
+    if (api === undefined) throw apiNotFound();
+  }
+
   return {
     /** False if the owner does not exist. Throws if the API or a role does not exist. Then nothing is stored. */
     async insertKey(
@@ -267,7 +275,9 @@ export function createKeysStore(db: Database, quotas: Quotas) {
           id: (keyId) => keyId,
         });
       });
-      return readScannedPage(rows);
+      const found = readScannedPage(rows);
+      if (apiId !== undefined && found.rows.length === 0) await checkApi(call, workspaceId, apiId);
+      return found;
     },
 
     /**
