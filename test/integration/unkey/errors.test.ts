@@ -39,7 +39,7 @@ const operations: Record<string, Record<string, Requests>> = {
     createApi: { valid: { name: "x" }, invalid: { name: "" } },
     getApi: { valid: { apiId: "api_1" }, invalid: { apiId: "" }, notFound: true },
     deleteApi: { valid: { apiId: "api_1" }, invalid: { apiId: "" }, notFound: true },
-    listKeys: { valid: { apiId }, invalid: { apiId, limit: 0 } },
+    listKeys: { valid: { apiId: "api_1" }, invalid: { apiId, limit: 0 }, notFound: true },
   },
   keys: {
     createKey: { valid: { apiId: "api_1" }, invalid: { apiId, prefix: "not a prefix" }, notFound: true },

@@ -55,11 +55,6 @@ describe("an API", () => {
     expect(pages).toEqual([created.slice(0, 2), created.slice(2)]);
   });
 
-  it("that does not exist has an empty list of keys", async () => {
-    const { result } = await unkey.apis.listKeys({ apiId: "api_unknown" });
-    expect(result).toEqual({ meta, data: [], pagination: { hasMore: false } });
-  });
-
   it("lists the keys of one identity", async () => {
     const { keyId } = await createKey({ externalId: "user_list" });
     const { result } = await unkey.apis.listKeys({ apiId, externalId: "user_list", revalidateKeysCache: true });
