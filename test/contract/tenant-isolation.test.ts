@@ -111,8 +111,10 @@ test("every string field of a key's requests is classified: it refers to a resou
 
 describe.each(named.filter(({ rpc, field }) => referenceOf(rpc, field)))("$name", ({ rpc, field }) => {
   test("tenant isolation: responds, and queries its backends, as if another workspace's resource did not exist", async () => {
-    for (const client of wire.clientsFor(rpc)) {
-      const there = nameOf(await makeThings(neighbour), rpc, field);
+    const clients = wire.clientsFor(rpc);
+    const theirs = await Promise.all(clients.map(() => makeThings(neighbour)));
+    for (const [index, client] of clients.entries()) {
+      const there = nameOf(theirs[index] ?? {}, rpc, field);
       const nowhere = nameOf(inventThings(), rpc, field);
       // A call that touches a row of the other workspace would wait for these locks until it fails.
       const found = await sql.begin(async (transaction) => {

@@ -13,7 +13,6 @@ import { type FieldRules, field as fieldRules } from "../../gen/buf/validate/val
 import { http } from "../../gen/google/api/annotations_pb.js";
 import { type Access, access } from "../../gen/latchkey/v1/access_pb.js";
 import { ErrorCode, fails_with } from "../../gen/latchkey/v1/errors_pb.js";
-import type { CallRequest } from "./clients/protocol-client.js";
 import type { HttpRoute } from "./operations.js";
 
 /** An RPC and its options, read from its descriptor, so that tests of all RPCs include those added later. */
@@ -72,11 +71,11 @@ export type Things = Readonly<Record<string, string>>;
  * A request of an RPC that is valid if these resources exist. It sets the first of fields that exclude each other, and
  * of numbers, lists and messages those without which the request would be invalid.
  */
-export function requestOf({ method }: Rpc, things: Things): CallRequest {
+export function requestOf({ method }: Rpc, things: Things): Readonly<Record<string, unknown>> {
   return membersOf(method.input, things);
 }
 
-function membersOf({ fields }: DescMessage, things: Things): CallRequest {
+function membersOf({ fields }: DescMessage, things: Things): Readonly<Record<string, unknown>> {
   const request: Record<string, unknown> = {};
   const chosen = new Set<string>();
   for (const field of fields) {
