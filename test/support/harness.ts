@@ -74,6 +74,8 @@ export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<
     redis: redisAt(inject("redisUrl")),
     operatorKey,
     log,
+    // A sweep at a random time would remove rows that a test compares, or wait for a table that it has locked.
+    sweepIntervalMs: 3_600_000,
     ...overrides,
   });
   return {

@@ -7,7 +7,7 @@ import { openFileService, openFileSql } from "../../support/file-service.js";
 const many = 30_000;
 
 // Nothing is swept while the test runs: its keys are those of an API that was deleted a moment ago.
-const { app, workspaceId, key } = await openFileService({ sweepIntervalMs: 3_600_000 });
+const { app, workspaceId, key } = await openFileService();
 const sql = openFileSql(app.databaseUrl);
 
 const call = <T>(operation: string, body: object, caller = key) => succeed<T>(app.httpUrl, operation, caller, body);

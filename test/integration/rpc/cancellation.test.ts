@@ -39,8 +39,6 @@ const protocols = new Map<string, Transport>();
 beforeAll(async () => {
   app = await openTestApp({
     log: createLog("info", { destination: { write: (line) => lines.push(JSON.parse(line)) } }),
-    // A sweep would be one more statement that waits for the locked table.
-    sweepIntervalMs: 3_600_000,
   });
   sql = openSql(app.databaseUrl, { max: 2, onnotice: () => {} });
   const { httpUrl, grpcAddress } = app;
