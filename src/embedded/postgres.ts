@@ -5,16 +5,18 @@ import {
   chmodSync,
   chownSync,
   existsSync,
+  lstatSync,
   mkdtempSync,
   readFileSync,
   renameSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from "node:fs";
 import { cp } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { basename, dirname, join, relative } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { UserError } from "../errors.js";
@@ -99,20 +101,43 @@ interface Runner {
 async function openInstallation(): Promise<{ readonly programs: string; discard(): void }> {
   const { postgres } = await binaries();
   const installed = dirname(postgres);
+  const isLinked = linkLibraries(dirname(installed));
   const isAccessible = !isRoot || spawnSync(postgres, ["--version"], { ...idleAccount(), cwd: "/" }).status === 0;
-  if (isAccessible) return { programs: installed, discard: () => {} };
+  if (isLinked && isAccessible) return { programs: installed, discard: () => {} };
 
-  // Other users have no access to the installation: use a copy in a folder that they can access.
+  // The user of PostgreSQL has no access to the installation, or this process cannot complete it: use a copy.
   const copy = mkdtempSync(join(sharedTemporaryFolder, "latchkey-postgres-"));
   const discard = () => rmSync(copy, { recursive: true, force: true });
   try {
     await cp(dirname(installed), copy, { recursive: true, verbatimSymlinks: true });
     chmodSync(copy, 0o755);
     spawnSync("chmod", ["-R", "a+rX", copy]);
+    linkLibraries(copy);
     return { programs: join(copy, "bin"), discard };
   } catch (error) {
     discard();
     throw error;
+  }
+}
+
+/**
+ * Creates the links by which PostgreSQL finds its libraries. An npm package cannot contain links: an install script of the
+ * package creates them, which pnpm does not run, and npm does not with `--ignore-scripts`.
+ *
+ * @returns false if the folder cannot be changed
+ */
+function linkLibraries(folder: string): boolean {
+  const list = join(folder, "pg-symlinks.json");
+  const links: { source: string; target: string }[] = existsSync(list) ? JSON.parse(readFileSync(list, "utf8")) : [];
+  const missing = links
+    .map(({ source, target }) => ({ file: basename(source), link: join(folder, relative("native", target)) }))
+    .filter(({ link }) => lstatSync(link, { throwIfNoEntry: false }) === undefined);
+  try {
+    for (const { file, link } of missing) symlinkSync(file, link);
+    return true;
+  } catch (error) {
+    // Another process may have created them meanwhile.
+    return (error as NodeJS.ErrnoException).code === "EEXIST" && linkLibraries(folder);
   }
 }
 
