@@ -8,8 +8,8 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import grpc from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
-import { ErrorInfoSchema } from "latchkey/gen/google/rpc/error_details_pb.js";
-import { StatusSchema } from "latchkey/gen/google/rpc/status_pb.js";
+import { ErrorInfoSchema } from "@latchkey/client/gen/google/rpc/error_details_pb.js";
+import { StatusSchema } from "@latchkey/client/gen/google/rpc/status_pb.js";
 
 const { LATCHKEY_ADDRESS: address = "127.0.0.1:50051", LATCHKEY_CREDENTIAL: credential } = process.env;
 

@@ -2,8 +2,8 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
-import { openVerifier } from "latchkey/verifier";
-import { apiKey, latchkey } from "latchkey/verifier/connect";
+import { openVerifier } from "@latchkey/client/verifier";
+import { apiKey, latchkey } from "@latchkey/client/verifier/connect";
 import { DocumentsService } from "./gen/documents_pb.js";
 
 const { LATCHKEY_ADDRESS: address = "127.0.0.1:50051", LATCHKEY_CREDENTIAL: key = "", PORT = "3000" } = process.env;

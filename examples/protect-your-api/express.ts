@@ -1,8 +1,8 @@
 // An API with Express. LATCHKEY_CREDENTIAL is a key with the scope keys.verify.
 import type { AddressInfo } from "node:net";
+import { openVerifier } from "@latchkey/client/verifier";
+import { latchkey } from "@latchkey/client/verifier/express";
 import express from "express";
-import { openVerifier } from "latchkey/verifier";
-import { latchkey } from "latchkey/verifier/express";
 
 const { LATCHKEY_ADDRESS: address = "127.0.0.1:50051", LATCHKEY_CREDENTIAL: key = "", PORT = "3000" } = process.env;
 const verifier = await openVerifier({ address: `http://${address}`, key });

@@ -1,7 +1,8 @@
 // An API with Fastify. LATCHKEY_CREDENTIAL is a key with the scope keys.verify.
+
+import { openVerifier } from "@latchkey/client/verifier";
+import { latchkey } from "@latchkey/client/verifier/fastify";
 import Fastify from "fastify";
-import { openVerifier } from "latchkey/verifier";
-import { latchkey } from "latchkey/verifier/fastify";
 
 const { LATCHKEY_ADDRESS: address = "127.0.0.1:50051", LATCHKEY_CREDENTIAL: key = "", PORT = "3000" } = process.env;
 const verifier = await openVerifier({ address: `http://${address}`, key });

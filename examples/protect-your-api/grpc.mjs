@@ -2,8 +2,8 @@
 import { fileURLToPath } from "node:url";
 import grpc from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
-import { openVerifier } from "latchkey/verifier";
-import { apiKeyOf, latchkey } from "latchkey/verifier/grpc";
+import { openVerifier } from "@latchkey/client/verifier";
+import { apiKeyOf, latchkey } from "@latchkey/client/verifier/grpc";
 
 const { LATCHKEY_ADDRESS: address = "127.0.0.1:50051", LATCHKEY_CREDENTIAL: key = "", PORT = "3000" } = process.env;
 const verifier = await openVerifier({ address: `http://${address}`, key });

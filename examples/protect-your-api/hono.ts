@@ -1,8 +1,8 @@
 // An API with Hono. LATCHKEY_CREDENTIAL is a key with the scope keys.verify.
 import { serve } from "@hono/node-server";
+import { openVerifier } from "@latchkey/client/verifier";
+import { latchkey } from "@latchkey/client/verifier/hono";
 import { Hono } from "hono";
-import { openVerifier } from "latchkey/verifier";
-import { latchkey } from "latchkey/verifier/hono";
 
 const { LATCHKEY_ADDRESS: address = "127.0.0.1:50051", LATCHKEY_CREDENTIAL: key = "", PORT = "3000" } = process.env;
 const verifier = await openVerifier({ address: `http://${address}`, key });

@@ -1,26 +1,25 @@
-// The example with the typed client, which uses Connect. LATCHKEY_CREDENTIAL is a key of the workspace.
-import { createLatchkeyClient, isLatchkeyError } from "latchkey/client";
-import { VerificationCode } from "latchkey/gen/latchkey/v1/keys_service_pb.js";
+// The example with the client for TypeScript. LATCHKEY_CREDENTIAL is a key of the workspace.
+import { createClient, isLatchkeyError } from "@latchkey/client";
 
 const { LATCHKEY_URL: url = "http://127.0.0.1:8080", LATCHKEY_CREDENTIAL: credential = "" } = process.env;
-const { identities, keys } = createLatchkeyClient({ url, key: credential });
+const { identities, keys } = createClient({ url, key: credential });
 
-const { identityId } = await identities.createIdentity({ externalId: `user_${crypto.randomUUID()}` });
+const externalId = `user_${crypto.randomUUID()}`;
+const { identityId } = await identities.createIdentity({ externalId });
 print(`created identity ${identityId}`);
 
-const owner = { case: "identityId", value: identityId } as const;
-const { key, keyId } = await keys.createKey({ name: "example", owner }); // the key is returned only here
+const { key, keyId } = await keys.createKey({ name: "example", externalId }); // the key is returned only here
 print(`created key ${keyId}`);
 
 const before = await keys.verifyKey({ key });
-print(`verified: ${VerificationCode[before.code]}`);
+print(`verified: ${before.code}`);
 
 await keys.updateKey({ keyId, enabled: false });
 const after = await keys.verifyKey({ key });
-print(`verified: ${VerificationCode[after.code]}`);
+print(`verified: ${after.code}`);
 
 try {
-  await createLatchkeyClient({ url, key }).keys.listKeys({});
+  await createClient({ url, key }).keys.listKeys();
 } catch (error) {
   // The compiler knows every error code, so a misspelt one does not compile.
   if (!isLatchkeyError(error, "key_disabled")) throw error;

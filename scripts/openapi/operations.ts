@@ -74,7 +74,8 @@ export function tagOf({ name }: DescMethod["parent"]): string {
   return name.replace(/Service$/, "");
 }
 
-function accessSentence(method: DescMethod): string {
+/** Which credential an operation needs. */
+export function accessSentence(method: DescMethod): string {
   const { scope, operator } = accessOf(method);
   const key = `a key with the scope \`${scope}\``;
   if (!operator) return `Needs ${key}.`;

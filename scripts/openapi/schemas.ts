@@ -70,7 +70,7 @@ export function createSchemas(outputs: readonly DescMessage[]): Schemas {
       type: "object",
       description: commentOf(message),
       properties: Object.fromEntries(message.fields.map((field) => [field.jsonName, responseField(field)])),
-      ...requiredOf(message.fields.filter((field) => !field.proto.proto3Optional || isNullIfUnset(field))),
+      ...requiredOf(message.fields.filter(isAlwaysReturned)),
     };
   }
 
@@ -115,7 +115,7 @@ export function createSchemas(outputs: readonly DescMessage[]): Schemas {
 }
 
 /** The messages, and all messages in them. */
-function messagesIn(roots: readonly DescMessage[]): Set<DescMessage> {
+export function messagesIn(roots: readonly DescMessage[]): Set<DescMessage> {
   const found = new Set(roots);
   // The loop also visits the messages that it adds.
   for (const { fields } of found) for (const { message } of fields) if (message !== undefined) found.add(message);
@@ -123,17 +123,22 @@ function messagesIn(roots: readonly DescMessage[]): Set<DescMessage> {
 }
 
 /** The name of a message, with those of the messages that it is declared in. */
-function nameOf({ name, parent }: DescMessage): string {
+export function nameOf({ name, parent }: DescMessage): string {
   return parent === undefined ? name : nameOf(parent) + name;
 }
 
 /** Whether a response has the field as null if it is not set. */
-function isNullIfUnset(field: DescField): boolean {
+export function isNullIfUnset(field: DescField): boolean {
   return getOption(field, null_if_unset);
 }
 
+/** Whether every response has the field. */
+export function isAlwaysReturned(field: DescField): boolean {
+  return !field.proto.proto3Optional || isNullIfUnset(field);
+}
+
 /** HTTP/JSON has no update mask; `null` clears a field there. */
-function readableFields(message: DescMessage): DescField[] {
+export function readableFields(message: DescMessage): DescField[] {
   const mask = updateMaskOf(message);
   return message.fields.filter((field) => field !== mask?.field);
 }
@@ -168,7 +173,8 @@ function listOf(items: JsonObject): JsonObject {
   return { type: "array", items };
 }
 
-function isTime({ message }: DescField): boolean {
+/** Whether the field is a time: Unix milliseconds in HTTP/JSON. */
+export function isTime({ message }: DescField): boolean {
   return message?.typeName === TimestampSchema.typeName;
 }
 
@@ -179,7 +185,7 @@ function described(field: DescField, schema: JsonObject): JsonObject {
 }
 
 /** In an update, `null` clears a field, except a boolean, which cannot be cleared. Elsewhere it means omitted. */
-function isNullable(field: DescField): boolean {
+export function isNullable(field: DescField): boolean {
   const isChange = updateMaskOf(field.parent)?.changeable.has(field.name) ?? false;
   return !isRequired(field) && !(isChange && field.scalar === ScalarType.BOOL);
 }

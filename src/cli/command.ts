@@ -2,7 +2,7 @@ import type { DescMessage, JsonObject, MessageShape } from "@bufbuild/protobuf";
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { CallOptions } from "@connectrpc/connect";
 import { Command, InvalidArgumentError } from "commander";
-import type { LatchkeyClient } from "../client/client.js";
+import type { ProtobufClient } from "../client/protobuf.js";
 import type { ClientConfig } from "../config.js";
 import { connect, type Role } from "./connection.js";
 import { writeJson } from "./output.js";
@@ -56,7 +56,7 @@ export function createOptions({ idempotencyKey }: CreateFlags): CallOptions {
 export interface RemoteCall<Flags, Schema extends DescMessage, Operands extends unknown[] = string[]> {
   readonly role: Role;
   readonly response: Schema;
-  call(client: LatchkeyClient, flags: Flags, ...operands: Operands): Promise<MessageShape<Schema>>;
+  call(client: ProtobufClient, flags: Flags, ...operands: Operands): Promise<MessageShape<Schema>>;
   /** Prints the response for people. Scripts get the whole response as JSON. */
   show(response: MessageShape<Schema>): void;
   /** Runs after the response was printed. */

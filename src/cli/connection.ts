@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { createLatchkeyClient, type LatchkeyClient } from "../client/client.js";
+import { createProtobufClient, type ProtobufClient } from "../client/protobuf.js";
 import type { ClientConfig } from "../config.js";
 import { UserError } from "../errors.js";
 import { createCredentials } from "../process/bootstrap-credentials.js";
@@ -18,7 +18,7 @@ export function connect(
   flags: { address?: string; credentialFile?: string },
   config: ClientConfig,
   role: Role,
-): LatchkeyClient {
+): ProtobufClient {
   const address = flags.address ?? config.address ?? "127.0.0.1:50051";
   const baseUrl = address.includes("://") ? address : `${config.caFile ? "https" : "http"}://${address}`;
   if (!URL.canParse(baseUrl)) throw new UserError(`The address ${address} does not have the form host:port.`);
@@ -34,7 +34,7 @@ export function connect(
     cert: readSetting("LATCHKEY_CERT_FILE", config.certFile),
     key: readSetting("LATCHKEY_KEY_FILE", config.keyFile),
   };
-  return createLatchkeyClient({
+  return createProtobufClient({
     key,
     transport: createGrpcTransport({ baseUrl, nodeOptions, defaultTimeoutMs: 10_000 }),
   });

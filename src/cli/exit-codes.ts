@@ -1,6 +1,6 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { CommanderError } from "commander";
-import { LatchkeyError } from "../client/client.js";
+import { LatchkeyError } from "../client/protobuf.js";
 import { UserError } from "../errors.js";
 import { printable } from "./output.js";
 
@@ -49,7 +49,7 @@ export function exitCodeOf(error: unknown): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.success : exitCodes.usage;
   if (error instanceof NotValid) return exitCodes.notValid;
   if (error instanceof Conflict) return exitCodes.conflict;
-  if (error instanceof LatchkeyError) return byType[error.type] ?? byStatus[error.status] ?? exitCodes.failure;
+  if (error instanceof LatchkeyError) return byType[error.type] ?? byStatus[error.status as Code] ?? exitCodes.failure;
   if (error instanceof ConnectError) return byStatus[error.code] ?? exitCodes.failure;
   return exitCodes.failure;
 }

@@ -1,120 +1,69 @@
-import { type Client, Code, ConnectError, createClient, type Transport } from "@connectrpc/connect";
-import { createConnectTransport } from "@connectrpc/connect-web";
-import { ApisService } from "../../gen/latchkey/v1/apis_service_pb.js";
-import { IdentitiesService } from "../../gen/latchkey/v1/identities_service_pb.js";
-import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { PermissionsService } from "../../gen/latchkey/v1/permissions_service_pb.js";
-import { RateLimitsService } from "../../gen/latchkey/v1/rate_limits_service_pb.js";
-import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
-import { toLatchkeyError } from "./error.js";
+import { type OperationKind, type Operations, operations } from "../../gen/client.js";
+import { checkCredential } from "./credential.js";
+import { type CallOptions, createHttp, type HttpOptions } from "./http.js";
+import { type Page, Pages } from "./pages.js";
 
+export type * from "../../gen/client.js";
 export {
   type FieldError,
   isLatchkeyError,
   LatchkeyError,
   type LatchkeyErrorCode,
   type LatchkeyErrorType,
+  NoResponseError,
 } from "./error.js";
+export type { CallOptions } from "./http.js";
+export { type Page, Pages, type Pagination } from "./pages.js";
 
-/** Typed clients of a running service, one per resource. */
-export interface LatchkeyClient {
-  readonly keys: Client<typeof KeysService>;
-  readonly identities: Client<typeof IdentitiesService>;
-  readonly apis: Client<typeof ApisService>;
-  /** Permissions and roles. */
-  readonly permissions: Client<typeof PermissionsService>;
-  /** The limiter that needs no keys. */
-  readonly rateLimits: Client<typeof RateLimitsService>;
-  readonly workspaces: Client<typeof WorkspacesService>;
-}
+/** All operations, by the two parts of their paths: `/v2/keys.createKey` is `client.keys.createKey`. */
+export type LatchkeyClient = {
+  readonly [Group in keyof Operations]: {
+    readonly [Name in keyof Operations[Group]]: MethodOf<Operations[Group][Name]>;
+  };
+};
 
-/** The credential and the transport of the calls. */
-export type LatchkeyClientOptions = {
-  /** An API key, or the operator credential for workspace operations. */
-  readonly key: string;
-} & (
-  | {
-      /** The service's HTTP address, such as `https://keys.example.com`. Calls use Connect over fetch. */
-      readonly url: string;
-    }
-  | {
-      /** Another transport, for example gRPC with `createGrpcTransport` of @connectrpc/connect-node. */
-      readonly transport: Transport;
-    }
-);
+/** A method takes the body of its request, and returns the `data` of the response. */
+type MethodOf<Operation> = Operation extends { request: infer Request; item: infer Item }
+  ? (...args: ArgumentsOf<Request>) => Pages<Item>
+  : Operation extends { request: infer Request; response: infer Response }
+    ? (...args: ArgumentsOf<Request>) => Promise<Response>
+    : never;
+
+/** The request can be omitted if all of its fields can. */
+type ArgumentsOf<Request> =
+  Record<never, never> extends Request
+    ? [request?: Request, options?: CallOptions]
+    : [request: Request, options?: CallOptions];
+
+export type LatchkeyClientOptions = HttpOptions;
 
 /**
- * A client whose failed calls throw a LatchkeyError. It runs in Node, in browsers and on edge runtimes: it needs only
- * fetch, and with a transport of your own not even that. A call that fails without a response from the service throws
- * Connect's own ConnectError.
+ * A client of the HTTP/JSON interface, with plain objects. It runs in Node, in browsers and on edge runtimes: it needs
+ * only fetch. A call that the service refuses throws a LatchkeyError, and one without a response a NoResponseError.
  */
-export function createLatchkeyClient(options: LatchkeyClientOptions): LatchkeyClient {
-  const baseTransport = "transport" in options ? options.transport : connectTo(options.url);
-  const transport = translateErrors(authorize(baseTransport, options.key));
-  return {
-    keys: createClient(KeysService, transport),
-    identities: createClient(IdentitiesService, transport),
-    apis: createClient(ApisService, transport),
-    permissions: createClient(PermissionsService, transport),
-    rateLimits: createClient(RateLimitsService, transport),
-    workspaces: createClient(WorkspacesService, transport),
-  };
-}
+export function createClient(options: LatchkeyClientOptions): LatchkeyClient {
+  checkCredential(options.key);
+  const call = createHttp(options);
 
-/** Calls have a default timeout, so that they do not wait forever. A call can set its own `timeoutMs`. */
-function connectTo(url: string): Transport {
-  return createConnectTransport({
-    baseUrl: url,
-    defaultTimeoutMs: 10_000,
-    // Connect would report an unreachable service as `fetch failed`, with status unknown.
-    fetch: (input, init) =>
-      globalThis.fetch(input, init).catch((cause: unknown) => {
-        if (init?.signal?.aborted) throw cause;
-        throw new ConnectError(
-          `The service at ${url} cannot be reached.`,
-          Code.Unavailable,
-          undefined,
-          undefined,
-          cause,
-        );
-      }),
+  const single =
+    (operation: string, kind: OperationKind) =>
+    async (request: unknown = {}, options: CallOptions = {}) =>
+      (await call(operation, kind, request, options)).data;
+
+  const list =
+    (operation: string) =>
+    (request: object = {}, options: CallOptions = {}) =>
+      new Pages(async (cursor) => {
+        const { data, pagination } = await call(operation, "list", { ...request, ...(cursor && { cursor }) }, options);
+        return { data, pagination } as Page<unknown>;
+      });
+
+  const groups = Object.entries(operations).map(([group, kinds]) => {
+    const methods = Object.entries(kinds).map(([name, kind]: [string, OperationKind]) => {
+      const operation = `${group}.${name}`;
+      return [name, kind === "list" ? list(operation) : single(operation, kind)];
+    });
+    return [group, Object.fromEntries(methods)];
   });
-}
-
-/**
- * Wraps the transport. Interceptors are not possible: they are set when a transport is created, and the user may pass
- * one.
- */
-function authorize(transport: Transport, key: string): Transport {
-  // Checked here, because the error of Headers would contain the whole value, which is secret.
-  if (!/^[\x21-\x7e]+$/.test(key)) {
-    throw new TypeError(
-      "The key must be printable ASCII without spaces. A key that was read from a file may need trim().",
-    );
-  }
-  const withKey = (init: ConstructorParameters<typeof Headers>[0]) => {
-    const headers = new Headers(init);
-    // Checked here, because a gRPC server silently drops such metadata: the call would run without its idempotency key.
-    if (!/^[\x20-\x7e]*$/.test(headers.get("idempotency-key") ?? "")) {
-      throw new TypeError("The Idempotency-Key must be printable ASCII.");
-    }
-    headers.set("authorization", `Bearer ${key}`);
-    return headers;
-  };
-  return {
-    unary: (method, signal, timeoutMs, headers, ...rest) =>
-      transport.unary(method, signal, timeoutMs, withKey(headers), ...rest),
-    stream: (method, signal, timeoutMs, headers, ...rest) =>
-      transport.stream(method, signal, timeoutMs, withKey(headers), ...rest),
-  };
-}
-
-function translateErrors(transport: Transport): Transport {
-  const rethrow = (error: unknown) => {
-    throw toLatchkeyError(error) ?? error;
-  };
-  return {
-    unary: (...call) => transport.unary(...call).catch(rethrow),
-    stream: (...call) => transport.stream(...call).catch(rethrow),
-  };
+  return Object.fromEntries(groups);
 }

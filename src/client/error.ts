@@ -1,16 +1,7 @@
-import { durationMs } from "@bufbuild/protobuf/wkt";
-import { type Code, ConnectError } from "@connectrpc/connect";
-import {
-  BadRequestSchema,
-  type ErrorInfo,
-  ErrorInfoSchema,
-  RetryInfoSchema,
-} from "../../gen/google/rpc/error_details_pb.js";
-import type { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
+import type { ErrorType } from "../../gen/client.js";
 
-/** An error code with its category, such as `authorization/workspace_disabled`. Derived from the enum of the proto. */
-export type LatchkeyErrorType = TypeOf<Exclude<keyof typeof ErrorCode, "UNSPECIFIED">>;
-type TypeOf<Name> = Name extends `${infer Category}_${infer Code}` ? Lowercase<`${Category}/${Code}`> : never;
+/** An error code with its category, such as `authorization/workspace_disabled`. */
+export type LatchkeyErrorType = ErrorType;
 
 /** An error code without its category, such as `workspace_disabled`. `key_not_found` is in two categories. */
 export type LatchkeyErrorCode = CodeOf<LatchkeyErrorType>;
@@ -24,6 +15,16 @@ export interface FieldError {
   readonly message: string;
 }
 
+/** What the service says about an error. */
+export interface ErrorDescription {
+  readonly message: string;
+  readonly type: string;
+  readonly status: number;
+  readonly requestId: string;
+  readonly fieldErrors: readonly FieldError[];
+  readonly retryAfterMs: number | undefined;
+}
+
 /** A call that the service refused, or that failed in the service. The message is the error's `detail`. */
 export class LatchkeyError<Name extends LatchkeyErrorCode = LatchkeyErrorCode> extends Error {
   override readonly name = "LatchkeyError";
@@ -31,8 +32,8 @@ export class LatchkeyError<Name extends LatchkeyErrorCode = LatchkeyErrorCode> e
   readonly code: Name;
   /** The code with its category. */
   readonly type: LatchkeyErrorType;
-  /** The gRPC status, for every protocol. */
-  readonly status: Code;
+  /** The status of the response: that of HTTP, such as 403, or with the protobuf client that of gRPC, such as 7. */
+  readonly status: number;
   /** The id of the request in the service's log. */
   readonly requestId: string;
   /** The invalid fields; empty unless the code is `invalid_input`. */
@@ -40,18 +41,17 @@ export class LatchkeyError<Name extends LatchkeyErrorCode = LatchkeyErrorCode> e
   /** The retry delay in milliseconds, if the service returned one. */
   readonly retryAfterMs: number | undefined;
 
-  constructor(cause: ConnectError, { reason, metadata }: ErrorInfo) {
-    super(cause.rawMessage, { cause });
-    this.code = reason.toLowerCase() as Name;
-    this.type = metadata["type"] as LatchkeyErrorType;
-    this.status = cause.code;
-    this.requestId = metadata["requestId"] ?? "";
-    this.fieldErrors = cause
-      .findDetails(BadRequestSchema)
-      .flatMap(({ fieldViolations }) => fieldViolations)
-      .map(({ field, description }) => ({ location: field, message: description }));
-    const [{ retryDelay } = {}] = cause.findDetails(RetryInfoSchema);
-    this.retryAfterMs = retryDelay && durationMs(retryDelay);
+  constructor(
+    { message, type, status, requestId, fieldErrors, retryAfterMs }: ErrorDescription,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+    this.code = type.replace(/^.*\//, "") as Name;
+    this.type = type as LatchkeyErrorType;
+    this.status = status;
+    this.requestId = requestId;
+    this.fieldErrors = fieldErrors;
+    this.retryAfterMs = retryAfterMs;
   }
 }
 
@@ -66,9 +66,17 @@ export function isLatchkeyError<Name extends LatchkeyErrorCode | LatchkeyErrorTy
   return error instanceof LatchkeyError && (name === undefined || name === error.code || name === error.type);
 }
 
-/** Reads the details of a ConnectError; undefined if the error does not come from the service. */
-export function toLatchkeyError(error: unknown): LatchkeyError | undefined {
-  if (!(error instanceof ConnectError)) return undefined;
-  const info = error.findDetails(ErrorInfoSchema).find(({ domain }) => domain === "latchkey");
-  return info && new LatchkeyError(error, info);
+/** A call without a response of the service. Whether the service has performed it is unknown. */
+export class NoResponseError extends Error {
+  override readonly name = "NoResponseError";
+  /**
+   * `unreachable`: there was no response. `timeout`: none within the timeout of the call. `invalid_response`: the response
+   * was not one of the service, but perhaps of a proxy.
+   */
+  readonly code: "unreachable" | "timeout" | "invalid_response";
+
+  constructor(code: NoResponseError["code"], message: string, cause?: unknown) {
+    super(message, { cause });
+    this.code = code;
+  }
 }

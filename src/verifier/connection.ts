@@ -8,7 +8,7 @@ import {
   DelegateRequestSchema,
   VerifierService,
 } from "../../gen/latchkey/v1/verifier_service_pb.js";
-import { toLatchkeyError } from "../client/error.js";
+import { toLatchkeyError } from "../client/protobuf-error.js";
 import { systemClock } from "../revocation/clock.js";
 import { createQueue } from "./queue.js";
 import { createSession, type Resolution, type Session } from "./session.js";
@@ -23,7 +23,11 @@ export interface ConnectionOptions {
   readonly tls?: { readonly ca?: string | Buffer; readonly cert?: string | Buffer; readonly key?: string | Buffer };
 }
 
-/** The stream to the service. It is opened again whenever it ends. */
+/**
+ * The stream to the service. It is opened again whenever it ends.
+ *
+ * @internal
+ */
 export interface Connection {
   /** The session of the open stream. Undefined while there is none. */
   readonly session: Session | undefined;
@@ -71,7 +75,11 @@ const refusals = new Set([Code.Unauthenticated, Code.PermissionDenied, Code.Unim
 /** How long the state of a key is awaited on the stream. After that, the service is called. */
 const resolveTimeoutMs = 1_000;
 
-/** Requests the state of a key, and awaits it for a limited time: an overloaded service drops requests. */
+/**
+ * Requests the state of a key, and awaits it for a limited time: an overloaded service drops requests.
+ *
+ * @internal
+ */
 export async function requestState(session: Session, hash: string): Promise<Resolution> {
   const giveUp = setTimeout(session.abandon, resolveTimeoutMs, hash);
   const resolution = await session.resolve(hash);
@@ -79,7 +87,10 @@ export async function requestState(session: Session, hash: string): Promise<Reso
   return resolution;
 }
 
-/** @param onError called with the reason whenever a stream ends */
+/**
+ * @internal
+ * @param onError called with the reason whenever a stream ends
+ */
 export function openConnection(
   { address, key, tls = {} }: ConnectionOptions,
   maxBytes: number,

@@ -74,7 +74,11 @@ export interface RateLimitState {
   readonly perProcess: boolean;
 }
 
-/** Converts a response of VerifyKey. Anything that is not a valid key is refused. */
+/**
+ * Converts a response of VerifyKey. Anything that is not a valid key is refused.
+ *
+ * @internal
+ */
 export function toVerifyResult(response: VerifyKeyResponse): VerifyResult {
   const { valid, code, keyId } = response;
   if (valid && code === VerificationCode.VALID && keyId !== undefined) {

@@ -3,7 +3,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { VerifyKeyRequestSchema, VerifyKeyResponse } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { covers } from "../call/permissions.js";
-import { toLatchkeyError } from "../client/error.js";
+import { toLatchkeyError } from "../client/protobuf-error.js";
 import { createQueryCache, type PermissionQuery as Query } from "../keys/permission-query.js";
 import { hashSecret, isWellFormedSecret } from "../keys/secret.js";
 import { type ConnectionOptions, openConnection, requestState } from "./connection.js";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { expect, onTestFinished, type TestContext, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
-import { createLatchkeyClient, isLatchkeyError } from "../../src/client/client.js";
+import { createProtobufClient, isLatchkeyError } from "../../src/client/protobuf.js";
 import { skipTest } from "../support/skip.js";
 import { until } from "./processes.js";
 import {
@@ -27,7 +27,7 @@ test("while the disk is full, changes are refused with a 503 that names the caus
   const sandbox = makeSmallSandbox(ctx);
   const service = await start(sandbox);
   const key = readSecret(sandbox.firstKeyFile);
-  const overGrpc = createLatchkeyClient({
+  const overGrpc = createProtobufClient({
     transport: createGrpcTransport({ baseUrl: `http://${service.grpcAddress}` }),
     key,
   });

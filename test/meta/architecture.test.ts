@@ -167,11 +167,16 @@ describe("dependencies between folders are acyclic", () => {
     expect(outside).toEqual([]);
   });
 
-  it("the client imports only generated code and packages that run in a browser", () => {
-    expect(found(/^client\//, /^gen\//)).not.toEqual([]);
-    expect(found(/^client\//, /^(?!(gen|client)\/|@bufbuild\/protobuf(\/wkt)?$|@connectrpc\/connect(-web)?$)/)).toEqual(
-      [],
-    );
+  it("the client imports nothing but the types and the list of operations that are generated for it", () => {
+    const files = /^client\/(?!protobuf)/;
+    expect(found(files, /^gen\/client\.ts$/)).not.toEqual([]);
+    expect(found(files, /^(?!gen\/client\.ts$|client\/(?!protobuf))/)).toEqual([]);
+  });
+
+  it("the protobuf client imports only generated code and packages that run in a browser", () => {
+    const files = /^client\/protobuf/;
+    expect(found(files, /^gen\//)).not.toEqual([]);
+    expect(found(files, /^(?!(gen|client)\/|@bufbuild\/protobuf(\/wkt)?$|@connectrpc\/connect(-web)?$)/)).toEqual([]);
   });
 });
 

@@ -25,7 +25,8 @@ const packages = [".", "bench/competitors"].map((folder) => {
   const lock: { lockfileVersion: number; packages: Record<string, Locked> } = JSON.parse(
     readFileSync(join(folder, "package-lock.json"), "utf8"),
   );
-  const { "": root, ...locked } = lock.packages;
+  // The client is a workspace of this repository: a folder, and a link to it.
+  const { "": root, client: _folder, "node_modules/@latchkey/client": _link, ...locked } = lock.packages;
   return { folder, manifest, root, locked: Object.entries(locked), lockfileVersion: lock.lockfileVersion };
 });
 

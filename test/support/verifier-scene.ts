@@ -10,7 +10,7 @@ import {
   VerifierService,
 } from "../../gen/latchkey/v1/verifier_service_pb.js";
 import type { AppOptions } from "../../src/app.js";
-import { toLatchkeyError } from "../../src/client/error.js";
+import { toLatchkeyError } from "../../src/client/protobuf-error.js";
 import { createQueue } from "../../src/verifier/queue.js";
 import { openVerifier, type Verifier, type VerifierOptions, type VerifyResult } from "../../src/verifier/verifier.js";
 import { succeed } from "./calls.js";

@@ -2,7 +2,6 @@
 // list, served without a static file server, so no part of a request ever names a file.
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import { createRequire } from "node:module";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -68,8 +67,9 @@ function ownFile(name: string): () => Promise<Buffer> {
   return () => readFile(new URL(`./assets/${name}`, import.meta.url));
 }
 
+/** Copied by the build. As a dependency, Swagger UI would bring 12 MB along, and a package that reports installations. */
 function swaggerUi(name: string): () => Promise<Buffer> {
-  return () => readFile(createRequire(import.meta.url).resolve(`swagger-ui-dist/${name}`));
+  return () => readFile(new URL(`../../../third_party/swagger-ui/${name}`, import.meta.url));
 }
 
 interface Asset {

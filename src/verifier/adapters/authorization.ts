@@ -19,7 +19,11 @@ export interface AdapterOptions {
 /** What a route or method needs: a permission query, any valid key (undefined), or no key at all (false). */
 export type Requirement = string | false | undefined;
 
-/** The response to a request that is not authorized. */
+/**
+ * The response to a request that is not authorized.
+ *
+ * @internal
+ */
 export interface Refusal {
   readonly valid: false;
   readonly status: 401 | 403 | 429 | 503;
@@ -38,7 +42,11 @@ export interface RefusalBody {
   readonly message: string;
 }
 
-/** The key of a request, or the refusal. Rejects if the permission query is invalid. */
+/**
+ * The key of a request, or the refusal. Rejects if the permission query is invalid.
+ *
+ * @internal
+ */
 export type Authorize = (
   authorization: readonly string[],
   permissions: string | undefined,
@@ -56,6 +64,7 @@ const maxQueryLength = 1_000;
 /** Without a delay of the service's own. */
 const defaultRetryAfterMs = 1_000;
 
+/** @internal */
 export function createAuthorize({ verifier, realm = "api", onError }: AdapterOptions): Authorize {
   const challenge = `Bearer realm="${quoted(realm)}"`;
 
@@ -134,7 +143,11 @@ function secondsToReset({ reset, duration }: RateLimitState): number {
   return Math.min(Math.max(seconds, 1), Math.ceil(duration / 1_000));
 }
 
-/** Calls `use` at once if the value is available: a cached key costs no turn of the event loop. */
+/**
+ * Calls `use` at once if the value is available: a cached key costs no turn of the event loop.
+ *
+ * @internal
+ */
 export function settle<T>(value: MaybePromise<T>, use: (value: T) => void, fail: (error: unknown) => void): void {
   if (value instanceof Promise) value.then(use, fail);
   else use(value);

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { exitCodeOf } from "../../../src/cli/exit-codes.js";
-import { createLatchkeyClient, isLatchkeyError } from "../../../src/client/client.js";
+import { createProtobufClient, isLatchkeyError } from "../../../src/client/protobuf.js";
 import { createLog } from "../../../src/observe/log.js";
 import { openReference } from "../../meta/openapi/reference.js";
 import { succeed } from "../../support/calls.js";
@@ -172,7 +172,7 @@ describe("with a rate limit", () => {
 
   it("the client error has the retry delay, and the CLI exits with the code for unavailable", async () => {
     const { key } = await exhaustedWorkspace();
-    const { keys } = createLatchkeyClient({ url: app.httpUrl, key });
+    const { keys } = createProtobufClient({ url: app.httpUrl, key });
     const error = await keys.listKeys({}).catch((error: unknown) => error);
     if (!isLatchkeyError(error, "rate_limited")) return expect.fail(String(error));
     expect(error.retryAfterMs).toSatisfy((wait) => wait > 500_000 && wait <= 600_000);

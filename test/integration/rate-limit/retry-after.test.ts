@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { createLatchkeyClient, isLatchkeyError } from "../../../src/client/client.js";
+import { createProtobufClient, isLatchkeyError } from "../../../src/client/protobuf.js";
 import { type BehindProxy, openBehindProxy } from "../../support/behind-proxy.js";
 import { callers, protocolNames } from "../../support/clients/rate-limit-headers.js";
 
@@ -22,7 +22,7 @@ it.each(protocolNames)("an unavailable service returns a retry delay over %s", a
 });
 
 it("the client error has the retry delay of an unavailable service in milliseconds", async () => {
-  const { keys } = createLatchkeyClient({ url: service.app.httpUrl, key: service.key });
+  const { keys } = createProtobufClient({ url: service.app.httpUrl, key: service.key });
   const error = await keys.listKeys({}).catch((error: unknown) => error);
   if (!isLatchkeyError(error, "service_unavailable")) return expect.fail(String(error));
   expect(error.retryAfterMs).toBe(1_000);

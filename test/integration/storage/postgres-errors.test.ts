@@ -2,7 +2,7 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
-import { createLatchkeyClient } from "../../../src/client/client.js";
+import { createProtobufClient } from "../../../src/client/protobuf.js";
 import { createLog } from "../../../src/observe/log.js";
 import { observeOutages } from "../../../src/storage/postgres/database-outage.js";
 import { createWorkspace, expectError, expectSuccess, post } from "../../support/clients/http-requests.js";
@@ -80,7 +80,7 @@ describe("errors of PostgreSQL are returned as unavailable, with their cause, ov
       expect(JSON.parse(response.text).error.detail).toBe(`${sentence}. Retry after the delay in \`Retry-After\`.`);
       expect(response.headers["retry-after"]).toBe("1");
       const transport = createGrpcTransport({ baseUrl: `http://${app.grpcAddress}` });
-      const { identities } = createLatchkeyClient({ transport, key });
+      const { identities } = createProtobufClient({ transport, key });
       await expect(identities.createIdentity({ externalId: `over_grpc_${code}` })).rejects.toMatchObject({
         code: "service_unavailable",
         message: `${sentence}. Retry after the delay in \`Retry-After\`.`,

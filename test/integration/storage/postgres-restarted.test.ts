@@ -2,7 +2,7 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import type postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
-import { createLatchkeyClient, isLatchkeyError } from "../../../src/client/client.js";
+import { createProtobufClient, isLatchkeyError } from "../../../src/client/protobuf.js";
 import { createLog } from "../../../src/observe/log.js";
 import { listEvents, succeed } from "../../support/calls.js";
 import { createWorkspace, post } from "../../support/clients/http-requests.js";
@@ -95,10 +95,10 @@ function startLoad() {
   let stopped = false;
   const grpc = createGrpcTransport({ baseUrl: `http://${app.grpcAddress}` });
   const clients = [
-    createLatchkeyClient({ url: app.httpUrl, key }),
-    createLatchkeyClient({ url: app.httpUrl, key }),
-    createLatchkeyClient({ transport: grpc, key }),
-    createLatchkeyClient({ transport: grpc, key }),
+    createProtobufClient({ url: app.httpUrl, key }),
+    createProtobufClient({ url: app.httpUrl, key }),
+    createProtobufClient({ transport: grpc, key }),
+    createProtobufClient({ transport: grpc, key }),
   ];
   const working = clients.map(async (client, worker) => {
     for (let number = 0; !stopped; number++) {

@@ -1,7 +1,7 @@
 import { inspect } from "node:util";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import { createLatchkeyClient, type LatchkeyClient } from "../../../src/client/client.js";
+import { createProtobufClient, type ProtobufClient } from "../../../src/client/protobuf.js";
 import { mintSecret } from "../../../src/keys/secret.js";
 import { openVerifier, type Verifier } from "../../../src/verifier/verifier.js";
 import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
@@ -9,13 +9,13 @@ import { type BackendProxy, openProxy } from "../../support/proxy.js";
 import { type Api, callWithRetries, frameworks, type Options, type Route } from "./apis.js";
 
 let app: TestApp;
-let keys: LatchkeyClient["keys"];
+let keys: ProtobufClient["keys"];
 let verifier: Verifier;
 beforeAll(async () => {
   app = await openTestApp();
-  const { workspaces } = createLatchkeyClient({ url: app.httpUrl, key: operatorKey });
+  const { workspaces } = createProtobufClient({ url: app.httpUrl, key: operatorKey });
   const { key } = await workspaces.createWorkspace({ name: "Acme" });
-  ({ keys } = createLatchkeyClient({ url: app.httpUrl, key }));
+  ({ keys } = createProtobufClient({ url: app.httpUrl, key }));
   verifier = await openVerifier({ address: `http://${app.grpcAddress}`, key: await verifierKey() });
 });
 afterAll(async () => {

@@ -10,7 +10,7 @@ import Fastify, { type FastifyContextConfig, type FastifyRequest } from "fastify
 import { Hono, type MiddlewareHandler } from "hono";
 import { afterAll, beforeAll, describe, expect, expectTypeOf, it, vi } from "vitest";
 import { KeysService } from "../../../gen/latchkey/v1/keys_service_pb.js";
-import { createLatchkeyClient } from "../../../src/client/client.js";
+import { createProtobufClient } from "../../../src/client/protobuf.js";
 import * as forConnect from "../../../src/verifier/adapters/connect.js";
 import * as forExpress from "../../../src/verifier/adapters/express.js";
 import * as forFastify from "../../../src/verifier/adapters/fastify.js";
@@ -26,9 +26,9 @@ let key: string;
 let keyId: string;
 beforeAll(async () => {
   app = await openTestApp();
-  const { workspaces } = createLatchkeyClient({ url: app.httpUrl, key: operatorKey });
+  const { workspaces } = createProtobufClient({ url: app.httpUrl, key: operatorKey });
   const { key: root } = await workspaces.createWorkspace({ name: "Acme" });
-  const { keys } = createLatchkeyClient({ url: app.httpUrl, key: root });
+  const { keys } = createProtobufClient({ url: app.httpUrl, key: root });
   ({ key, keyId } = await keys.createKey({ permissions: ["documents.read"] }));
   const { key: own } = await keys.createKey({ scopes: ["keys.verify"] });
   verifier = await openVerifier({ address: `http://${app.grpcAddress}`, key: own });

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import { createLatchkeyClient } from "../../../src/client/client.js";
+import { createProtobufClient } from "../../../src/client/protobuf.js";
 import { mintSecret } from "../../../src/keys/secret.js";
 import { toVerifyResult } from "../../../src/verifier/result.js";
 import type { Verifier, VerifyResult } from "../../../src/verifier/verifier.js";
@@ -71,7 +71,7 @@ describe.each(names)("the results for the secret '%s' are those of VerifyKey", (
 
   it("with every permission query, cached and not cached", async () => {
     verifier = await openTestVerifier(scene);
-    const client = createLatchkeyClient({ url: scene.app.httpUrl, key: scene.caller.key });
+    const client = createProtobufClient({ url: scene.app.httpUrl, key: scene.caller.key });
     const key = secrets[name] ?? "";
     const isCached = ["plain", "full", "disabled", "expired"].includes(name);
     for (const permissions of queries) {

@@ -3,10 +3,10 @@ import { readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createLatchkeyClient } from "../../../src/client/client.js";
+import { createClient } from "../../../src/client/client.js";
 import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
 import { needsCurl, skipTest } from "../../support/skip.js";
-import { installPackage, type Project } from "./installed.js";
+import { installPackages, type Project } from "./installed.js";
 
 const run = promisify(execFile);
 
@@ -24,8 +24,8 @@ let app: TestApp;
 let project: Project;
 let env: NodeJS.ProcessEnv;
 beforeAll(async () => {
-  [app, project] = await Promise.all([openTestApp(), installPackage(needed)]);
-  const { workspaces } = createLatchkeyClient({ url: app.httpUrl, key: operatorKey });
+  [app, project] = await Promise.all([openTestApp(), installPackages(needed)]);
+  const { workspaces } = createClient({ url: app.httpUrl, key: operatorKey });
   const { key } = await workspaces.createWorkspace({ name: "Acme" });
   const addresses = { LATCHKEY_URL: app.httpUrl, LATCHKEY_ADDRESS: app.grpcAddress };
   for (const [name, document] of Object.entries(clientDocuments)) {
@@ -39,10 +39,10 @@ afterAll(async () => {
 });
 
 describe("the package", () => {
-  it("contains the built service, the generated code and the proto files, and nothing else", () => {
-    const files = readdirSync(project.package, { recursive: true, encoding: "utf8" });
+  it("of the service contains what was built, the generated code and the proto files, and nothing else", () => {
+    const files = readdirSync(project.service, { recursive: true, encoding: "utf8" });
     const foreign = files.filter(
-      (file) => !/^((package\.json|README\.md|CHANGELOG\.md|dist)$|dist\/(src|gen|proto))/.test(file),
+      (file) => !/^((package\.json|README\.md|CHANGELOG\.md|dist)$|dist\/(src|gen|proto|third_party))/.test(file),
     );
     expect(foreign).toEqual([]);
     expect(files.filter((file) => /(?<!\.d)\.ts$|\.map$/.test(file))).toEqual([]);
@@ -50,8 +50,21 @@ describe("the package", () => {
       "dist/src/main.js",
       "dist/src/storage/postgres/migrations/0001_schema.sql",
       "dist/proto/google/rpc/status.proto",
+      "dist/third_party/swagger-ui/swagger-ui-bundle.js",
     ];
     expect(files).toEqual(expect.arrayContaining(promised));
+  });
+
+  it("of the client contains no code of the service, and depends on nothing", () => {
+    const files = readdirSync(project.client, { recursive: true, encoding: "utf8" });
+    const code = files.filter((file) => file.endsWith(".js"));
+    expect(code.filter((file) => !/^dist\/(src\/(client|verifier)|gen)\//.test(file))).toEqual([]);
+    const { dependencies, optionalDependencies, peerDependenciesMeta, ...manifest } = JSON.parse(
+      readFileSync(join(project.client, "package.json"), "utf8"),
+    );
+    expect({ dependencies, optionalDependencies }).toEqual({});
+    const needed = Object.keys(manifest.peerDependencies).filter((name) => !peerDependenciesMeta[name]?.optional);
+    expect(needed).toEqual([]);
   });
 
   it("has a client that compiles in a strict project with Node's module resolution", () => build());
@@ -125,7 +138,7 @@ describe("the examples create, verify and disable a key, and see it refused", ()
     if (path === undefined) skipTest(context, "no python3 on this machine has the packages grpc and google.protobuf");
     const readme = readFileSync("examples/README.md", "utf8");
     const [, commands = ""] = /Python needs its stubs first:\n\n```sh\n(.*?)```/s.exec(readme) ?? [];
-    symlinkSync(join(project.package, "dist"), join(project.folder, "dist"));
+    symlinkSync(join(project.service, "dist"), join(project.folder, "dist"));
     expect(await outputOf("sh", ["-euc", commands], { PATH: path })).toMatch(story);
   });
 });

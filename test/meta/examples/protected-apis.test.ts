@@ -8,15 +8,15 @@ import { Code, ConnectError, createClient, type Transport } from "@connectrpc/co
 import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { DocumentsService } from "../../../examples/protect-your-api/gen/documents_pb.js";
-import { createLatchkeyClient, type LatchkeyClient } from "../../../src/client/client.js";
+import { createClient as createLatchkey, type LatchkeyClient } from "../../../src/client/client.js";
 import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
-import { installPackage, type Project } from "./installed.js";
+import { installPackages, type Project } from "./installed.js";
 
 const run = promisify(execFile);
 
-/** The packages that a verifier needs, those of the examples, and the types that tsc needs. */
+/** The packages of the examples, and the types that tsc needs. A verifier needs none. */
 const needed = [
-  ...["@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-node", "lru-cache"],
+  ...["@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-node"],
   ...["fastify", "express", "hono", "@hono/node-server", "@grpc/grpc-js", "@grpc/proto-loader"],
   ...["@types/node", "@types/express", "undici-types"],
 ];
@@ -26,10 +26,10 @@ let project: Project;
 let keys: LatchkeyClient["keys"];
 let env: NodeJS.ProcessEnv;
 beforeAll(async () => {
-  [app, project] = await Promise.all([openTestApp(), installPackage(needed)]);
-  const { workspaces } = createLatchkeyClient({ url: app.httpUrl, key: operatorKey });
+  [app, project] = await Promise.all([openTestApp(), installPackages(needed)]);
+  const { workspaces } = createLatchkey({ url: app.httpUrl, key: operatorKey });
   const { key } = await workspaces.createWorkspace({ name: "Acme" });
-  ({ keys } = createLatchkeyClient({ url: app.httpUrl, key }));
+  ({ keys } = createLatchkey({ url: app.httpUrl, key }));
   const { key: own } = await keys.createKey({ scopes: ["keys.verify"] });
   env = { PATH: process.env["PATH"], LATCHKEY_ADDRESS: app.grpcAddress, LATCHKEY_CREDENTIAL: own, PORT: "0" };
 });

@@ -1,6 +1,6 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { describe, expect, it } from "vitest";
-import { toLatchkeyError } from "../../../src/client/error.js";
+import { toLatchkeyError } from "../../../src/client/protobuf-error.js";
 import { type ApiError, grpcStatusOf, invalidInput, rateLimited } from "../../../src/errors.js";
 import { detailsOf } from "../../../src/rpc/status.js";
 import { authorizationOf, createAuthorize, type Refusal } from "../../../src/verifier/adapters/authorization.js";
