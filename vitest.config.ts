@@ -9,6 +9,9 @@ const e2e = "test/e2e/**/*.test.ts";
 /** Immediate revocation: `npm run test:revocation`. */
 const revocation = "test/verification/**/*.test.ts";
 
+/** Installs both packages with npm and pnpm: `npm run test:packages`. */
+const packages = "test/packages/**/*.test.ts";
+
 /** Set for each project: set once for all, it would also run for the root, which has no tests. */
 const globalSetup = ["test/support/backends.ts"];
 
@@ -28,10 +31,16 @@ export default defineConfig({
       { extends: true, test: { name: "unit", include: [unit] } },
       {
         extends: true,
-        test: { name: "service", include: ["test/**/*.test.ts"], exclude: [unit, e2e, revocation], globalSetup },
+        test: {
+          name: "service",
+          include: ["test/**/*.test.ts"],
+          exclude: [unit, e2e, revocation, packages],
+          globalSetup,
+        },
       },
       { extends: true, test: { name: "revocation", include: [revocation], globalSetup } },
       { extends: true, test: { name: "e2e", include: [e2e], globalSetup, testTimeout: 120_000 } },
+      { extends: true, test: { name: "packages", include: [packages], testTimeout: 180_000, hookTimeout: 180_000 } },
     ],
   },
 });
