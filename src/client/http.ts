@@ -67,11 +67,20 @@ export function createHttp({
 
   /** One request and its response. */
   async function send(operation: string, init: RequestInit, onHeaders: CallOptions["onHeaders"]): Promise<Success> {
-    const response = await (fetch ?? globalThis.fetch)(`${base}/v2/${operation}`, init);
+    const { response, text } = await receive(`${base}/v2/${operation}`, init);
     onHeaders?.(response.headers);
-    const body = parse(await response.text());
+    const body = parse(text);
     if (response.ok && "data" in body) return body as { data: unknown };
     throw errorOf(response, body);
+  }
+
+  async function receive(address: string, init: RequestInit): Promise<{ response: Response; text: string }> {
+    try {
+      const response = await (fetch ?? globalThis.fetch)(address, init);
+      return { response, text: await response.text() };
+    } catch (cause) {
+      throw new NoResponseError("unreachable", `The service at ${url} cannot be reached.`, cause);
+    }
   }
 
   function headersOf(kind: OperationKind, { headers: further, idempotencyKey }: CallOptions): Headers {
@@ -91,6 +100,7 @@ export function createHttp({
     const { timeoutMs = defaultTimeoutMs, signal, onHeaders } = options;
     signal?.throwIfAborted();
     const timeout = AbortSignal.timeout(timeoutMs);
+    const deadline = performance.now() + timeoutMs;
     const init: RequestInit = {
       method: "POST",
       headers: headersOf(kind, options),
@@ -102,24 +112,19 @@ export function createHttp({
     for (let retries = 0; ; retries++) {
       try {
         return await send(operation, init, onHeaders);
-      } catch (cause) {
-        signal?.throwIfAborted();
-        if (timeout.aborted) {
-          throw new NoResponseError(
-            "timeout",
-            `The service at ${url} has not responded within ${timeoutMs} ms.`,
-            cause,
-          );
+      } catch (error) {
+        const isUnreachable = error instanceof NoResponseError && error.code === "unreachable";
+        if (isUnreachable) signal?.throwIfAborted();
+        if (isUnreachable && timeout.aborted) {
+          const message = `The service at ${url} has not responded within ${timeoutMs} ms.`;
+          throw new NoResponseError("timeout", message, error.cause);
         }
-        const isAnswer = cause instanceof LatchkeyError || cause instanceof NoResponseError;
-        const error = isAnswer
-          ? cause
-          : new NoResponseError("unreachable", `The service at ${url} cannot be reached.`, cause);
-        const isTemporary = isLatchkeyError(error, "service_unavailable") || error.code === "unreachable";
+        const isTemporary = isUnreachable || isLatchkeyError(error, "service_unavailable");
         if (kind === "change" || !isTemporary || retries >= maxRetries) throw error;
-        const pauseMs = firstPauseMs * 2 ** retries * (0.5 + Math.random() / 2);
-        const retryAfterMs = (error instanceof LatchkeyError && error.retryAfterMs) || 0;
-        await pause(Math.max(pauseMs, retryAfterMs), init.signal as AbortSignal);
+        const backoffMs = firstPauseMs * 2 ** retries * (0.5 + Math.random() / 2);
+        const pauseMs = Math.max(backoffMs, (isLatchkeyError(error) && error.retryAfterMs) || 0);
+        if (performance.now() + pauseMs > deadline) throw error;
+        await pause(pauseMs, init.signal as AbortSignal);
       }
     }
   };
@@ -159,14 +164,13 @@ function errorOf({ status, headers, url }: Response, { meta, error }: Failure): 
     const message = `The response of ${url} with status ${status} is not one of the service. Check the url of the client.`;
     return new NoResponseError("invalid_response", message);
   }
-  const retryAfter = headers.get("retry-after");
   return new LatchkeyError({
     message: error?.detail ?? "",
     type,
     status,
     requestId: meta?.requestId ?? "",
     fieldErrors: error?.errors ?? [],
-    retryAfterMs: retryAfter === null ? undefined : Number(retryAfter) * 1_000,
+    retryAfterMs: Number(headers.get("retry-after") ?? Number.NaN) * 1_000 || undefined,
   });
 }
 

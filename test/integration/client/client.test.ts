@@ -301,12 +301,24 @@ describe("retries", () => {
     await expect(client.keys.createKey({}, { idempotencyKey: "clé" })).rejects.toThrow("must be printable ASCII");
   });
 
+  const unavailable = JSON.stringify({
+    meta: { requestId: "req_1" },
+    error: { detail: "Later.", status: 503, title: "", type: "http://any/service/application/service_unavailable" },
+  });
+
+  it("are not awaited if the service says a time after the timeout", async () => {
+    let requests = 0;
+    const url = await openServer((_, response) => {
+      requests++;
+      response.writeHead(503, { "retry-after": "60" }).end(unavailable);
+    });
+    const error = await errorOf(createClient({ url, key: "lk_any" }).keys.listKeys());
+    expect(error).toMatchObject({ code: "service_unavailable", retryAfterMs: 60_000 });
+    expect(requests).toBe(1);
+  });
+
   it("wait as long as the service says", async () => {
     let requests = 0;
-    const unavailable = JSON.stringify({
-      meta: { requestId: "req_1" },
-      error: { detail: "Later.", status: 503, title: "", type: "http://any/service/application/service_unavailable" },
-    });
     const url = await openServer((_, response) => {
       if (requests++ === 0) return response.writeHead(503, { "retry-after": "1" }).end(unavailable);
       return response.end(JSON.stringify({ meta: {}, data: [], pagination: { hasMore: false } }));
@@ -326,4 +338,8 @@ it("the headers of a response have the request id", async () => {
   };
   await client.keys.listKeys({}, { onHeaders });
   expect(requestId).toMatch(/^req_/);
+  const failing = () => {
+    throw new Error("of the caller");
+  };
+  expect(await errorOf(client.keys.listKeys({}, { onHeaders: failing }))).toEqual(new Error("of the caller"));
 });

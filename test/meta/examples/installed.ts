@@ -22,8 +22,10 @@ export async function installPackages(packages: readonly string[]): Promise<Proj
   const folder = join(root, "project");
   const service = join(folder, "node_modules/latchkey");
   const client = join(folder, "node_modules/@latchkey/client");
-  await extract(await packService(root), service);
-  await extract(await pack("client", root), client);
+  await Promise.all([
+    packService(root).then((tarball) => extract(tarball, service)),
+    pack("client", root).then((tarball) => extract(tarball, client)),
+  ]);
   for (const name of packages) link(join("node_modules", name), join(folder, "node_modules", name));
   cpSync("examples", join(folder, "examples"), { recursive: true });
   writeFileSync(join(folder, "package.json"), JSON.stringify({ type: "module" }));
