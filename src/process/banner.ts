@@ -66,7 +66,7 @@ function examples({ config, app, operatorKeyFile, firstKeyFile }: BannerOptions)
   const grpcUrl = `${config.tls ? "https" : "http"}://${app.grpcAddress}`;
   return [
     `curl -X POST ${tlsFlags}${app.httpUrl}/v1/keys.listKeys ${bearer}`,
-    `npx buf curl --protocol grpc ${tlsFlags || "--http2-prior-knowledge "}${bearer} ${grpcUrl}/latchkey.v1.KeysService/ListKeys`,
+    `npx @bufbuild/buf curl --protocol grpc ${tlsFlags || "--http2-prior-knowledge "}${bearer} ${grpcUrl}/latchkey.v1.KeysService/ListKeys`,
   ];
 }
 

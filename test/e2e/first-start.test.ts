@@ -83,7 +83,7 @@ describe("the first start", () => {
 });
 
 describe("the printed commands", () => {
-  test("curl and npx buf curl work as pasted in the project, list the key, and do not contain the secret", async (ctx) => {
+  test("curl and buf curl work as pasted in the project, list the key, and do not contain the secret", async (ctx) => {
     const sandbox = makeSandbox();
     const service = await start(sandbox);
     expect(service.commands, "there are no others").toEqual([curlOf(service), bufOf(service)]);
@@ -140,5 +140,7 @@ function curlOf({ commands }: Service): string {
 }
 
 function bufOf({ commands }: Service): string {
-  return commands.find((command) => command.startsWith("npx buf curl ")) ?? "false # no buf command was printed";
+  return (
+    commands.find((command) => command.startsWith("npx @bufbuild/buf curl ")) ?? "false # no buf command was printed"
+  );
 }

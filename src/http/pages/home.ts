@@ -64,7 +64,7 @@ function httpCall({ http }: Addresses): string {
 }
 
 function grpcCall({ grpc, grpcOverTls }: Addresses): string {
-  return `npx buf curl --protocol grpc ${grpcOverTls ? "" : "--http2-prior-knowledge "}\\
+  return `npx @bufbuild/buf curl --protocol grpc ${grpcOverTls ? "" : "--http2-prior-knowledge "}\\
   -H "Authorization: Bearer $KEY" \\
   ${grpcOverTls ? "https" : "http"}://${grpc}/latchkey.v1.KeysService/ListKeys`;
 }
