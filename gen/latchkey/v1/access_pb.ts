@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file latchkey/v1/access.proto.
  */
 export const file_latchkey_v1_access: GenFile = /*@__PURE__*/
-  fileDesc("ChhsYXRjaGtleS92MS9hY2Nlc3MucHJvdG8SC2xhdGNoa2V5LnYxIikKBkFjY2VzcxINCgVzY29wZRgBIAEoCRIQCghvcGVyYXRvchgCIAEoCDpNCgZhY2Nlc3MSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjOlAMgASgLMhMubGF0Y2hrZXkudjEuQWNjZXNzUgZhY2Nlc3NiBnByb3RvMw", [file_google_protobuf_descriptor]);
+  fileDesc("ChhsYXRjaGtleS92MS9hY2Nlc3MucHJvdG8SC2xhdGNoa2V5LnYxIikKBkFjY2VzcxINCgVzY29wZRgBIAEoCRIQCghvcGVyYXRvchgCIAEoCDpNCgZhY2Nlc3MSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjOlAMgASgLMhMubGF0Y2hrZXkudjEuQWNjZXNzUgZhY2Nlc3NCSgoPZGV2LmxhdGNoa2V5LnYxUAFaJ2xhdGNoa2V5LmRldi9nZW4vbGF0Y2hrZXkvdjE7bGF0Y2hrZXl2MaoCC0xhdGNoa2V5LlYxYgZwcm90bzM", [file_google_protobuf_descriptor]);
 
 /**
  * The callers that may call an RPC. If both fields are set, either suffices. The

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file latchkey/v1/api.proto.
  */
 export const file_latchkey_v1_api: GenFile = /*@__PURE__*/
-  fileDesc("ChVsYXRjaGtleS92MS9hcGkucHJvdG8SC2xhdGNoa2V5LnYxIk8KA0FwaRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wYgZwcm90bzM", [file_google_protobuf_timestamp]);
+  fileDesc("ChVsYXRjaGtleS92MS9hcGkucHJvdG8SC2xhdGNoa2V5LnYxIk8KA0FwaRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQkoKD2Rldi5sYXRjaGtleS52MVABWidsYXRjaGtleS5kZXYvZ2VuL2xhdGNoa2V5L3YxO2xhdGNoa2V5djGqAgtMYXRjaGtleS5WMWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
  * A group of keys, such as those of one product. A group does not separate callers: a

@@ -11,7 +11,7 @@ import { file_google_protobuf_descriptor } from "@bufbuild/protobuf/wkt";
  * Describes the file latchkey/v1/idempotency.proto.
  */
 export const file_latchkey_v1_idempotency: GenFile = /*@__PURE__*/
-  fileDesc("Ch1sYXRjaGtleS92MS9pZGVtcG90ZW5jeS5wcm90bxILbGF0Y2hrZXkudjE6WAoXYWNjZXB0c19pZGVtcG90ZW5jeV9rZXkSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjQlAMgASgIUhVhY2NlcHRzSWRlbXBvdGVuY3lLZXliBnByb3RvMw", [file_google_protobuf_descriptor]);
+  fileDesc("Ch1sYXRjaGtleS92MS9pZGVtcG90ZW5jeS5wcm90bxILbGF0Y2hrZXkudjE6WAoXYWNjZXB0c19pZGVtcG90ZW5jeV9rZXkSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjQlAMgASgIUhVhY2NlcHRzSWRlbXBvdGVuY3lLZXlCSgoPZGV2LmxhdGNoa2V5LnYxUAFaJ2xhdGNoa2V5LmRldi9nZW4vbGF0Y2hrZXkvdjE7bGF0Y2hrZXl2MaoCC0xhdGNoa2V5LlYxYgZwcm90bzM", [file_google_protobuf_descriptor]);
 
 /**
  * Whether the RPC accepts an idempotency key, so that a client can retry it

@@ -11,7 +11,7 @@ import { file_google_protobuf_descriptor } from "@bufbuild/protobuf/wkt";
  * Describes the file latchkey/v1/json.proto.
  */
 export const file_latchkey_v1_json: GenFile = /*@__PURE__*/
-  fileDesc("ChZsYXRjaGtleS92MS9qc29uLnByb3RvEgtsYXRjaGtleS52MTpDCg1udWxsX2lmX3Vuc2V0Eh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjRlAMgASgIUgtudWxsSWZVbnNldGIGcHJvdG8z", [file_google_protobuf_descriptor]);
+  fileDesc("ChZsYXRjaGtleS92MS9qc29uLnByb3RvEgtsYXRjaGtleS52MTpDCg1udWxsX2lmX3Vuc2V0Eh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjRlAMgASgIUgtudWxsSWZVbnNldEJKCg9kZXYubGF0Y2hrZXkudjFQAVonbGF0Y2hrZXkuZGV2L2dlbi9sYXRjaGtleS92MTtsYXRjaGtleXYxqgILTGF0Y2hrZXkuVjFiBnByb3RvMw", [file_google_protobuf_descriptor]);
 
 /**
  * Whether HTTP responses contain the field as `null` if it is not set. Other fields

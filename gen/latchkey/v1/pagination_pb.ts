@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file latchkey/v1/pagination.proto.
  */
 export const file_latchkey_v1_pagination: GenFile = /*@__PURE__*/
-  fileDesc("ChxsYXRjaGtleS92MS9wYWdpbmF0aW9uLnByb3RvEgtsYXRjaGtleS52MSI+CgpQYWdpbmF0aW9uEhAKCGhhc19tb3JlGAEgASgIEhMKBmN1cnNvchgCIAEoCUgAiAEBQgkKB19jdXJzb3JiBnByb3RvMw");
+  fileDesc("ChxsYXRjaGtleS92MS9wYWdpbmF0aW9uLnByb3RvEgtsYXRjaGtleS52MSI+CgpQYWdpbmF0aW9uEhAKCGhhc19tb3JlGAEgASgIEhMKBmN1cnNvchgCIAEoCUgAiAEBQgkKB19jdXJzb3JCSgoPZGV2LmxhdGNoa2V5LnYxUAFaJ2xhdGNoa2V5LmRldi9nZW4vbGF0Y2hrZXkvdjE7bGF0Y2hrZXl2MaoCC0xhdGNoa2V5LlYxYgZwcm90bzM");
 
 /**
  * The position of a page in a list.
