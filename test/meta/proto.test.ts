@@ -1,7 +1,18 @@
 import { execFile } from "node:child_process";
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { skipTest } from "../support/skip.js";
@@ -14,7 +25,7 @@ let folder: string;
 let exported: string;
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "latchkey-proto-"));
-  exported = join(folder, "exported");
+  exported = join(folder, "dist/proto");
   await run("npm", ["run", "proto:export", "--", "--output", exported]);
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -34,6 +45,93 @@ describe("the exported proto files", () => {
     if (version === undefined) skipTest(context, "protoc is not installed on this machine");
     await run("protoc", ["-I.", "--python_out=.", ...protoFiles], { cwd: exported });
     expect(readFileSync(join(exported, "latchkey/v1/keys_service_pb2.py"), "utf8")).toContain("CreateKeyRequest");
+  });
+});
+
+describe("after npm ci in a fresh clone", () => {
+  /** A clone in which npm has installed these packages; `npm ci` ends with the script `prepare`. */
+  async function clone(packages: readonly string[]): Promise<string> {
+    const copy = mkdtempSync(join(folder, "clone-"));
+    for (const path of ["package.json", "buf.yaml", "proto", "scripts"]) {
+      cpSync(path, join(copy, path), { recursive: true });
+    }
+    for (const name of packages) {
+      mkdirSync(dirname(join(copy, "node_modules", name)), { recursive: true });
+      symlinkSync(realpathSync(join("node_modules", name)), join(copy, "node_modules", name));
+    }
+    await run("npm", ["run", "prepare"], { cwd: copy });
+    return copy;
+  }
+
+  it("buf lint works", async () => {
+    const copy = await clone(readdirSync("node_modules"));
+    await run(buf, ["lint"], { cwd: copy });
+  });
+
+  it("buf lint reports a proto file without the package names of generated code", async () => {
+    const copy = await clone(readdirSync("node_modules"));
+    const file = join(copy, "proto/latchkey/v1/credits.proto");
+    writeFileSync(file, readFileSync(file, "utf8").replace(/^option .*\n/gm, ""));
+    const lint = run(buf, ["lint"], { cwd: copy });
+    await expect(lint).rejects.toMatchObject({ stdout: expect.stringContaining("go_package") });
+  });
+
+  it("an installation without development dependencies needs no protos", async () => {
+    const { dependencies } = JSON.parse(readFileSync("package.json", "utf8"));
+    const copy = await clone(Object.keys(dependencies));
+    expect(existsSync(join(copy, "third_party"))).toBe(false);
+  });
+});
+
+describe("the commands of the guide to generate stubs", () => {
+  /** For each language of the guide: a command that works only if its tools are installed, and a generated client. */
+  const languages: Readonly<Record<string, { tools: string; client: string }>> = {
+    Python: { tools: "python3 -c 'import grpc_tools.protoc'", client: "python/latchkey/v1/keys_service_pb2_grpc.py" },
+    Go: {
+      tools: "command -v protoc && command -v protoc-gen-go && command -v protoc-gen-go-grpc",
+      client: "go/latchkey/v1/keys_service_grpc.pb.go",
+    },
+    Java: {
+      tools: "command -v protoc && command -v grpc_java_plugin",
+      client: "java/dev/latchkey/v1/KeysServiceGrpc.java",
+    },
+    "C#": { tools: "command -v protoc && command -v grpc_csharp_plugin", client: "csharp/KeysServiceGrpc.cs" },
+  };
+  const guide = readFileSync("docs/guides/generate-stubs.md", "utf8");
+  const commands = new Map(
+    [...guide.matchAll(/^## ([^\n]+)\n\n<!-- stubs -->\n```sh\n(.*?)```/gms)].map(([, name, command]) => [
+      name,
+      command,
+    ]),
+  );
+
+  it("are tested, each of them", () => {
+    expect([...commands.keys()]).toEqual(Object.keys(languages));
+  });
+
+  it.for(Object.entries(languages))("generate a client in %s", async ([language, { tools, client }], context) => {
+    const installed = await run("sh", ["-c", tools]).catch(() => undefined);
+    if (installed === undefined) skipTest(context, `not installed on this machine: ${tools}`);
+    await run("sh", ["-euc", commands.get(language) ?? ""], { cwd: folder });
+    expect(readFileSync(join(folder, "dist/stubs", client), "utf8")).toContain("VerifyKey");
+  });
+});
+
+describe("the package names of generated code", () => {
+  it("are in every proto file, the same ones", async () => {
+    await run(buf, ["build", "proto", "--exclude-imports", "-o", join(folder, "own.json")]);
+    const image: { file: { name: string; options: object }[] } = JSON.parse(
+      readFileSync(join(folder, "own.json"), "utf8"),
+    );
+    expect(image.file.map(({ name }) => name).sort()).toEqual(protoFiles);
+    for (const { name, options } of image.file) {
+      expect(options, name).toEqual({
+        csharpNamespace: "Latchkey.V1",
+        goPackage: "latchkey.dev/gen/latchkey/v1;latchkeyv1",
+        javaMultipleFiles: true,
+        javaPackage: "dev.latchkey.v1",
+      });
+    }
   });
 });
 
