@@ -10,7 +10,7 @@ import { project } from "./service.js";
 export function copySources(target: string): void {
   mkdirSync(target);
   const configurations = readdirSync(project).filter((name) => /^(package|tsconfig.*)\.json$/.test(name));
-  for (const name of [...configurations, "src", "gen"])
+  for (const name of [...configurations, "src", "gen", "scripts"])
     cpSync(join(project, name), join(target, name), { recursive: true });
   symlinkSync(join(project, "node_modules"), join(target, "node_modules"));
 }
