@@ -15,12 +15,18 @@ export function copySources(target: string): void {
   symlinkSync(join(project, "node_modules"), join(target, "node_modules"));
 }
 
-/** Copies the built service with all packages that it needs at run time. No link in the copy points outside of it. */
-export function copyInstallation(target: string): void {
+/**
+ * Copies the built service with all packages that it needs at run time. No link in the copy points outside of it.
+ *
+ * @param embedded whether it includes the optional packages, which are the embedded backends
+ */
+export function copyInstallation(target: string, { embedded } = { embedded: true }): void {
   const lock = JSON.parse(readFileSync(join(project, "package-lock.json"), "utf8"));
-  const packages = Object.entries<{ dev?: boolean }>(lock.packages).flatMap(([path, { dev }]) =>
-    path.startsWith("node_modules/") && !dev && existsSync(join(project, path)) ? [path] : [],
-  );
+  const installed = Object.entries<{ dev?: boolean; optional?: boolean; devOptional?: boolean }>(lock.packages);
+  const packages = installed.flatMap(([path, { dev, optional, devOptional }]) => {
+    const isOmitted = dev || (!embedded && (optional || devOptional));
+    return path.startsWith("node_modules/") && !isOmitted && existsSync(join(project, path)) ? [path] : [];
+  });
   for (const path of ["package.json", "dist", ...packages]) {
     mkdirSync(dirname(join(target, path)), { recursive: true });
     // Many times faster than cpSync, which copies file by file in JavaScript on Node 20.
