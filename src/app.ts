@@ -12,6 +12,7 @@ import { createApisService } from "./apis/service.js";
 import { createApisStore } from "./apis/store.js";
 import { createAuditStore } from "./audit/store.js";
 import { createAuthentication } from "./auth/authenticate.js";
+import { type OperatorCredential, unnamedOperator } from "./call/operators.js";
 import { createCreditSpender, spenderPool } from "./credits/spender.js";
 import { createCreditsStore } from "./credits/store.js";
 import { createDelegation } from "./delegation/delegation.js";
@@ -19,6 +20,8 @@ import { UserError } from "./errors.js";
 import { createGrpcPort } from "./grpc/server.js";
 import { stopListening } from "./http/drain.js";
 import { openMetricsServer } from "./http/metrics-server.js";
+import { type DocsBase, originOf } from "./http/origin.js";
+import { version } from "./http/pages/version.js";
 import { createHttpPort } from "./http/server.js";
 import { createIdempotency } from "./idempotency/middleware.js";
 import { createIdempotencyStore } from "./idempotency/store.js";
@@ -47,6 +50,7 @@ import { createLoadShedder, type LoadShedder } from "./overload/event-loop.js";
 import { defaultLimits, type Limits } from "./overload/limits.js";
 import { createMemoryBudget } from "./overload/memory-budget.js";
 import { createShedCounter } from "./overload/shed-counter.js";
+import { alwaysServed } from "./overload/shed-response.js";
 import { createPermissionsService } from "./permissions/service.js";
 import { createPermissionsStore } from "./permissions/store.js";
 import type { Quotas } from "./quotas/quotas.js";
@@ -84,9 +88,12 @@ export interface AppOptions {
   readonly host: string;
   readonly httpPort: number;
   readonly grpcPort: number;
+  readonly metricsHost: string;
   readonly metricsPort: number | undefined;
   /** Undefined: the ports are not encrypted. */
   readonly tls: CertificateFiles | undefined;
+  /** The origins whose pages may call the HTTP port; `*` for all. Empty: none. */
+  readonly corsOrigins: readonly string[];
   /** The interval of HTTP/2 keepalive pings on gRPC connections. */
   readonly grpcKeepaliveMs: number;
   /** The maximum age of a gRPC connection. Undefined: no maximum. */
@@ -104,7 +111,8 @@ export interface AppOptions {
   readonly redis: RedisAddress | undefined;
   /** The timeout of a Redis command, if not the default. */
   readonly redisTimeoutMs?: number;
-  readonly operatorKey: string;
+  /** The credentials that authenticate operators. */
+  readonly operators: readonly OperatorCredential[];
   /** The rate limit of each workspace. Undefined: none. */
   readonly rateLimit: RateLimit | undefined;
   /** How much one workspace may store. */
@@ -115,7 +123,10 @@ export interface AppOptions {
   readonly sweepIntervalMs?: number;
   /** The size of the key cache in process memory, in MiB. */
   readonly cacheMb: number;
+  /** The base of error type URLs. Undefined: the address that the client has used. */
   readonly docsBaseUrl: string | undefined;
+  /** The commit of this build, if it is known. */
+  readonly buildCommit: string | undefined;
   readonly log: ServiceLog;
   /** Decides which calls are served. Default: those that the event loop has time for. */
   readonly guard?: LoadShedder;
@@ -133,6 +144,8 @@ export interface App {
   createFirstWorkspace(name: string): Promise<{ workspaceId: string; key: string } | undefined>;
   /** The metrics, whether a port serves them or not. */
   metrics(): Promise<Metrics>;
+  /** The state of the service. Rejects if the service cannot verify keys, or if it is shutting down. */
+  readiness(): Promise<Readonly<Record<string, string>>>;
   /** Ends readiness, then stops accepting connections. Open connections are still served. */
   stopAccepting(): Promise<void>;
   /** Stops accepting, lets calls in flight finish, then closes the connections to the backends. */
@@ -208,7 +221,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     const delegation = createDelegation(lease, keyCache, lastUsed, counter);
 
     const { rateLimit } = options;
-    const authentication = createAuthentication(options.operatorKey, keyCache, lastUsed, lease.databaseTime);
+    const authentication = createAuthentication(options.operators, keyCache, lastUsed, lease.databaseTime);
     // Without a limit, nothing is in between: a cached key is accepted synchronously.
     const authenticate = rateLimit
       ? withRateLimit(authentication.authenticate, rateLimit, createRequestCounter(rateLimit, redis), log)
@@ -237,11 +250,12 @@ export async function openApp(options: AppOptions): Promise<App> {
     const streams = [createStreamProcedure(delegate, delegation.serve, { ...authentication, authenticate }, tracing)];
 
     const callMetrics = createCallMetrics([...procedures, ...streams].map(({ path }) => path));
-    const accessLog = createAccessLog(log, callMetrics);
+    const accessLog = createAccessLog(log, callMetrics, alwaysServed.http);
     const logCall = tracing?.endSpans(accessLog) ?? accessLog;
     let httpUrl = "";
     let grpcPort = 0;
-    const docsBase = () => options.docsBaseUrl ?? httpUrl;
+    const { docsBaseUrl } = options;
+    const docsBase: DocsBase = (request) => docsBaseUrl ?? (request && originOf(request)) ?? httpUrl;
     const readiness = createReadiness(lease, options.redis && cache);
     const drain = { lingerMs: options.lingerMs ?? lingerMs, drainMs };
     const { maxConnections, guard = createLoadShedder() } = options;
@@ -249,7 +263,12 @@ export async function openApp(options: AppOptions): Promise<App> {
     const memory = createMemoryBudget(limits, shedding);
     const overload = { guard, shedding, maxConnections, limits, memory };
     const protocols = { procedures, readiness: readiness.read, certificates, ...drain, ...overload, logCall };
-    const gateway = await createHttpPort({ ...protocols, docsBase, grpcPort: () => grpcPort });
+    const gateway = await createHttpPort({
+      ...protocols,
+      docsBase,
+      corsOrigins: options.corsOrigins,
+      grpcPort: () => grpcPort,
+    });
     const grpc = createGrpcPort({
       ...protocols,
       streams,
@@ -293,11 +312,15 @@ export async function openApp(options: AppOptions): Promise<App> {
       memoryReserved: () => memory.reserved,
       shed: shedding.counts,
       verifiers: delegation,
+      build: { version, node: process.version, commit: options.buildCommit ?? "unknown" },
     });
     const metrics = async () => readMetrics();
-    const { metricsPort } = options;
+    const { metricsHost, metricsPort } = options;
+    const metricsSources = { metrics, readiness: readiness.read };
     const metricsServer =
-      metricsPort === undefined ? undefined : await openMetricsServer(metrics, host, metricsPort, log, limits);
+      metricsPort === undefined
+        ? undefined
+        : await openMetricsServer(metricsSources, metricsHost, metricsPort, log, limits);
     undo.push(() => metricsServer?.close());
     let stopping: Promise<void> | undefined;
     const stopAccepting = async () => {
@@ -320,11 +343,12 @@ export async function openApp(options: AppOptions): Promise<App> {
         return there.length > 0
           ? undefined
           : workspacesService.createWorkspace(create(CreateWorkspaceRequestSchema, { name }), {
-              caller: { kind: "operator" },
+              caller: { kind: "operator", actor: unnamedOperator },
               call,
             });
       },
       metrics,
+      readiness: readiness.read,
       stopAccepting: () => (stopping ??= stopAccepting()),
       close,
     };

@@ -3,6 +3,7 @@ import type { Call } from "../call/call.js";
 import type { KeyCaller, Operator, Principal } from "../call/context.js";
 import { bearerToken } from "../call/credential.js";
 import { chain, type MaybePromise } from "../call/maybe-promise.js";
+import type { OperatorCredential } from "../call/operators.js";
 import {
   keyDisabled,
   keyExpired,
@@ -36,18 +37,21 @@ interface Credential {
   readonly header: string;
   readonly token: string;
   readonly hash: string;
-  readonly isOperator: boolean;
+  /** The operator that it belongs to; undefined for a key. */
+  readonly operator: Operator | undefined;
 }
 
 /** @param now the time that decides whether a key has expired */
 export function createAuthentication(
-  operatorKey: string,
+  operators: readonly OperatorCredential[],
   keyCache: KeyCache,
   lastUsed: Pick<LastUsed, "record">,
   now: () => Date,
 ): Authentication {
-  const operator: Operator = { kind: "operator" };
-  const operatorHash = Buffer.from(hashSecret(operatorKey));
+  const operatorHashes = operators.map(({ actor, key }) => ({
+    operator: { kind: "operator", actor } satisfies Operator,
+    hash: Buffer.from(hashSecret(key)),
+  }));
 
   // Most connections send the same credential with every call. Its parsed form is cached for the lifetime of the
   // connection, and no longer. Whether the credential was accepted is not cached.
@@ -55,8 +59,8 @@ export function createAuthentication(
 
   return {
     authenticate(call, authorization) {
-      const { token, hash, isOperator } = credentialOf(singleHeader(authorization), call.connection);
-      if (isOperator) return chain(keyCache.ensureLease(), () => operator);
+      const { token, hash, operator } = credentialOf(singleHeader(authorization), call.connection);
+      if (operator !== undefined) return chain(keyCache.ensureLease(), () => operator);
       const cached = keyCache.peek(hash);
       // An imported key has no scopes, and its secret may have any form. It is refused whether it is cached or not.
       if (cached !== undefined && (cached.key.scopes.length > 0 || isWellFormedSecret(token))) {
@@ -85,11 +89,18 @@ export function createAuthentication(
     if (last?.header === header) return last;
     const token = bearerToken(header);
     const hash = hashSecret(token);
-    const credential = { header, token, hash, isOperator: timingSafeEqual(Buffer.from(hash), operatorHash) };
-    // The operator's credential is not compared with `===` at the next call. The longer a matching prefix is, the
+    const credential = { header, token, hash, operator: operatorOf(Buffer.from(hash)) };
+    // An operator's credential is not compared with `===` at the next call. The longer a matching prefix is, the
     // longer `===` takes, which would reveal the credential through timing.
-    if (connection !== undefined && !credential.isOperator) lastCredential.set(connection, credential);
+    if (connection !== undefined && credential.operator === undefined) lastCredential.set(connection, credential);
     return credential;
+  }
+
+  /** Compares with all of them, also after a match: the time does not depend on which one it is. */
+  function operatorOf(hash: Buffer): Operator | undefined {
+    let found: Operator | undefined;
+    for (const each of operatorHashes) if (timingSafeEqual(hash, each.hash)) found = each.operator;
+    return found;
   }
 
   function acceptKey(found: KeyState | undefined, hash: string): KeyCaller {

@@ -2,11 +2,13 @@ import type { DescMessage, DescService, MessageInitShape, MessageShape } from "@
 import type { Call, IdempotencyRecord } from "./call.js";
 import type { MaybePromise } from "./maybe-promise.js";
 
-/** The authenticated caller: the operator of the service, or a workspace's key. */
+/** The authenticated caller: an operator of the service, or a workspace's key. */
 export type Principal = Operator | KeyCaller;
 
 export interface Operator {
   readonly kind: "operator";
+  /** The author of its changes in audit events. */
+  readonly actor: string;
 }
 
 /** The key that authorized a call, with everything that the decision depended on. */
@@ -41,7 +43,7 @@ export function callingKey({ caller }: CallContext): KeyCaller {
 
 /** The author of a change, and its request. The database sets the time. */
 export interface Actor {
-  /** `operator`, or the keyId of the calling key. */
+  /** `operator`, `operator:` and the name of its credential, or the keyId of the calling key. */
   readonly actor: string;
   readonly requestId: string;
   /** The calling key; undefined for the operator. */
@@ -50,8 +52,8 @@ export interface Actor {
 
 /** The author of the changes of this call. */
 export function actorOf({ caller, call }: CallContext): Actor {
-  const key = authorizedKeyOf(caller);
-  return { actor: key?.keyId ?? "operator", requestId: call.requestId, key };
+  const actor = caller.kind === "key" ? caller.keyId : caller.actor;
+  return { actor, requestId: call.requestId, key: authorizedKeyOf(caller) };
 }
 
 /** The key whose authorization a call depends on; undefined for the operator. */

@@ -1,5 +1,5 @@
 import { Command, InvalidArgumentError } from "commander";
-import { readClientConfig, readConfig } from "../config.js";
+import { readClientConfig, readConfig, readDatabaseUrl } from "../config.js";
 import { apiCommand } from "./api.js";
 import { auditCommand } from "./audit.js";
 import { count } from "./command.js";
@@ -33,9 +33,8 @@ export function createProgram(environment: NodeJS.ProcessEnv): Command {
         .description("migrate the schema of DATABASE_URL to this version, and exit")
         .exitOverride()
         .action(async () => {
-          const { databaseUrl } = readConfig(environment);
           const { migrateDatabase } = await import("../app.js");
-          await migrateDatabase(databaseUrl);
+          process.stdout.write(`${await migrateDatabase(readDatabaseUrl(environment))}\n`);
         }),
     )
     .addCommand(
@@ -44,9 +43,8 @@ export function createProgram(environment: NodeJS.ProcessEnv): Command {
         .argument("<ms>", "milliseconds, 20 to 5000", leaseTime)
         .exitOverride()
         .action(async (ms: number) => {
-          const { databaseUrl } = readConfig(environment);
           const { changeLeaseTime } = await import("../app.js");
-          await changeLeaseTime(databaseUrl, ms);
+          await changeLeaseTime(readDatabaseUrl(environment), ms);
         }),
     )
     .addCommand(workspaceCommand(config))

@@ -95,6 +95,11 @@ export function performCall(call: HttpCall, decode: Parameters<Procedure["perfor
 /** A response is for its caller alone and may contain a secret. Browsers must not interpret it as a page. */
 export const noStoreHeaders = { "cache-control": "no-store", "x-content-type-options": "nosniff" } as const;
 
+/** Adds a header of the request to those that the response depends on. CORS may have added `Origin`. */
+export function varyBy(reply: FastifyReply, header: string): void {
+  reply.header("vary", [reply.raw.getHeader("vary"), header].filter(Boolean).join(", "));
+}
+
 /** Sends the whole body of a response, and logs the call. Throws if the memory budget is exhausted. */
 export type SendBody = (request: FastifyRequest, reply: FastifyReply, body: string | Buffer | undefined) => void;
 

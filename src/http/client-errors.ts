@@ -15,6 +15,7 @@ import { mintId } from "../ids.js";
 import type { AccessLog } from "../observe/access-log.js";
 import type { Limits } from "../overload/limits.js";
 import { errorBody, errorHeaders, jsonHeaders } from "./json/envelope.js";
+import type { DocsBase } from "./origin.js";
 import { responseInFlight } from "./response-in-flight.js";
 
 /** Responds to input that is not HTTP. It never reaches Fastify, so the envelope is written to the bare socket. */
@@ -59,13 +60,13 @@ const apiErrors: Record<string, (limits: Limits) => ApiError> = {
 const notHttp = () => invalidInput([{ location: "request", message: "is not valid HTTP/1.1" }]);
 
 /** Handles requests that Node would answer itself without the envelope, or not at all. */
-export function handleUnsupportedHttp(server: Server, docsBase: () => string, logCall: AccessLog): void {
+export function handleUnsupportedHttp(server: Server, docsBase: DocsBase, logCall: AccessLog): void {
   server.on("checkExpectation", (request, response) => server.emit("request", request, response));
   // The response does not repeat the target of the tunnel.
-  server.on("connect", (_request, socket) => {
+  server.on("connect", (request, socket) => {
     socket.on("error", () => {}); // Node no longer handles its errors: a disconnect would crash the process
     const error = methodNotAllowed("CONNECT", "This service", ["GET", "HEAD", "POST"]);
-    writeError(socket, error, docsBase(), logCall);
+    writeError(socket, error, docsBase(request), logCall);
   });
 }
 

@@ -1,20 +1,31 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { mintId } from "../ids.js";
 import { clientHost, listenError } from "../net/address.js";
 import type { Log } from "../observe/log.js";
 import type { Metrics } from "../observe/metrics.js";
 import { type Limits, timeoutCheckIntervalMs } from "../overload/limits.js";
+import { jsonHeaders, successBody, successMembers } from "./json/envelope.js";
+import { urlPathOf } from "./shed.js";
 
-/** Only a few clients scrape at the same time. */
+/** Only a few clients scrape and probe at the same time. */
 const maxConnections = 32;
 
+/** What the metrics port serves. */
+export interface MetricsSources {
+  metrics(): Promise<Metrics>;
+  /** The state of the service. Rejects if the service is not ready. */
+  readiness(): Promise<Readonly<Record<string, string>>>;
+}
+
 /**
- * Serves only the metrics, on a port of its own, because callers of the service must not see them. Clients of this port
- * are limited too: a scrape costs more than a call, so each connection serves one request.
+ * Serves the metrics on a port of its own, because callers of the service must not see them. It also serves the probes,
+ * without TLS: a kubelet has no client certificate. Clients of this port are limited, too: a scrape costs more than a
+ * call, so each connection serves one request.
  */
 export async function openMetricsServer(
-  read: () => Promise<Metrics>,
+  { metrics, readiness }: MetricsSources,
   host: string,
   port: number,
   log: Log,
@@ -23,15 +34,35 @@ export async function openMetricsServer(
   // Set explicitly: at maxRequestsPerSocket, Node sets it too, but then leaves closing to the client.
   const close = { connection: "close" };
   const plainText = { "content-type": "text/plain", ...close };
-  async function respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    if (request.url?.replace(/\?.*$/s, "") !== "/metrics") {
-      response.writeHead(404, plainText).end("The metrics are at /metrics.\n");
-      return;
-    }
-    const metrics = await read();
-    const body = await metrics.metrics();
-    response.writeHead(200, { "content-type": metrics.contentType, ...close }).end(body);
+
+  const routes: Readonly<Record<string, (response: ServerResponse) => Promise<void>>> = {
+    "/metrics": async (response) => {
+      const read = await metrics();
+      const body = await read.metrics();
+      response.writeHead(200, { "content-type": read.contentType, ...close }).end(body);
+    },
+    "/livez": async (response) => sendState(response, { status: "alive" }),
+    "/readyz": async (response) => {
+      const state = await readiness().catch((error: Error) => {
+        log.info({ reason: error.message }, "a probe on the metrics port found that the service is not ready");
+        return undefined;
+      });
+      if (state !== undefined) sendState(response, state);
+      else response.writeHead(503, plainText).end("The service is not ready.\n");
+    },
+  };
+
+  function sendState(response: ServerResponse, state: Readonly<Record<string, string>>): void {
+    response.writeHead(200, { ...jsonHeaders, ...close }).end(successBody(mintId("req"), successMembers(state)));
   }
+
+  async function respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const path = urlPathOf(request.url ?? "");
+    const route = Object.hasOwn(routes, path) ? routes[path] : undefined;
+    if (route !== undefined) await route(response);
+    else response.writeHead(404, plainText).end("The metrics are at /metrics, the probes at /livez and /readyz.\n");
+  }
+
   const settings = {
     headersTimeout: limits.headersTimeoutMs,
     requestTimeout: limits.requestTimeoutMs,
@@ -49,7 +80,7 @@ export async function openMetricsServer(
   server.maxRequestsPerSocket = 1;
   server.maxConnections = maxConnections;
   server.listen(port, host);
-  await once(server, "listening").catch(listenError("METRICS_PORT", host, port));
+  await once(server, "listening").catch(listenError("METRICS_PORT", host, port, "METRICS_HOST"));
   return {
     url: `http://${clientHost(host)}:${(server.address() as AddressInfo).port}/metrics`,
     close() {

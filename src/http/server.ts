@@ -12,6 +12,7 @@ import { admitCall, beginCall, logHttpCall, performCall, reserveResponse, tenant
 import { handleClientError, handleUnsupportedHttp, rejectUnsupportedHttp } from "./client-errors.js";
 import { connectPlugin } from "./connect/plugin.js";
 import { watchConnections } from "./connections.js";
+import { createCors } from "./cors.js";
 import { type DrainTimes, drainOnClose } from "./drain.js";
 import { assertInternals } from "./internals.js";
 import { locateInBody, parseBody } from "./json/body.js";
@@ -36,6 +37,8 @@ export interface HttpPortOptions extends DrainTimes, ShedOptions {
   readonly maxConnections: number;
   readonly limits: Limits;
   readonly memory: MemoryBudget;
+  /** The origins whose pages may call; `*` for all. Empty: none. */
+  readonly corsOrigins: readonly string[];
   /** The gRPC port, for the home page. A function, because it may be known only once that port is open. */
   readonly grpcPort: () => number;
   readonly logCall: AccessLog;
@@ -45,15 +48,13 @@ export interface HttpPortOptions extends DrainTimes, ShedOptions {
 export async function createHttpPort(options: HttpPortOptions): Promise<FastifyInstance> {
   const { procedures, readiness, certificates, limits, memory, docsBase, grpcPort, logCall } = options;
   assertInternals();
+  const cors = options.corsOrigins.length > 0 ? createCors(options.corsOrigins) : undefined;
   const server = fastify({
     logger: false,
     return503OnClosing: false, // requests on open connections are still served during shutdown
     serverFactory(handler) {
-      const serve = serveSequentially(
-        shedRequests(handler, options, () => server.listening),
-        memory,
-        limits,
-      );
+      const shedding = shedRequests(handler, options, () => server.listening);
+      const serve = serveSequentially(cors?.serve(shedding) ?? shedding, memory, limits);
       const unreadResponses = watchUnreadResponses(memory, limits);
       const server: Server = createHttpServer(
         (request, response) => {
@@ -94,7 +95,7 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
       .code(catalogue[apiError.code].status)
       .headers({ ...jsonHeaders, "content-type": `${mediaType}; charset=utf-8` })
       .headers(errorHeaders(apiError));
-    send(request, reply, errorBody(apiError, call.requestId, docsBase()));
+    send(request, reply, errorBody(apiError, call.requestId, docsBase(request.raw)));
   }
 
   /** Sends and logs every response of this port. Throws if the memory budget is exhausted. */
@@ -133,6 +134,8 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
       reply.header("connection", "close"); // a proxy may also disagree about where this request ends
       throw error;
     }
+    const preflightHeaders = cors?.preflightHeaders(request.raw);
+    if (preflightHeaders !== undefined) return send(request, reply.code(204).headers(preflightHeaders), undefined);
     // Fastify decodes a path before it finds the route, so an encoded path could bypass path rules of a proxy.
     if (!methodsByPath.has(urlPathOf(request.url))) throw routeNotFound();
     done();

@@ -8,12 +8,12 @@ import { noStoreHeaders } from "./call.js";
 import { type ErrorResponse, toErrorResponse } from "./connect/error-response.js";
 import { writeEncoded } from "./internals.js";
 import { errorBody, errorHeaders, jsonHeaders } from "./json/envelope.js";
+import type { DocsBase } from "./origin.js";
 
 export interface ShedOptions {
   readonly guard: LoadShedder;
   readonly shedding: ShedCounter;
-  /** The base of error URLs. A function, because the port may be known only once it is open. */
-  readonly docsBase: () => string;
+  readonly docsBase: DocsBase;
 }
 
 /**
@@ -30,10 +30,11 @@ export function shedRequests(
 ): RequestListener {
   const error = serviceOverloaded();
   const retryHeaders = errorHeaders(error);
-  let prepared: ((requestId: string) => Buffer) | undefined;
+  // Prepared for the address that the last client has used, because most clients use the same.
+  let prepared: { readonly base: string; encode(requestId: string): Buffer } | undefined;
 
-  function envelope(requestId: string): ErrorResponse {
-    return { status: 503, headers: jsonHeaders, body: errorBody(error, requestId, docsBase()) };
+  function envelope(requestId: string, base: string): ErrorResponse {
+    return { status: 503, headers: jsonHeaders, body: errorBody(error, requestId, base) };
   }
 
   function refuse(request: IncomingMessage, response: ServerResponse): void {
@@ -41,12 +42,19 @@ export function shedRequests(
     const requestId = mintId("req");
     const isRpc = request.url?.startsWith("/latchkey.") === true;
     const keepAlive = listening();
-    if (!isRpc && keepAlive && request.method !== "HEAD" && isNextOnConnection(response)) {
-      prepared ??= prepareResponse((id) => encodeResponse(id, envelope(id), retryHeaders));
-      writeEncoded(response, prepared(requestId));
+    const base = docsBase(request);
+    // An encoded response would not have the headers that CORS has set.
+    const hasCors = response.hasHeader("access-control-allow-origin");
+    if (!isRpc && keepAlive && !hasCors && request.method !== "HEAD" && isNextOnConnection(response)) {
+      if (prepared?.base !== base) {
+        const encode = prepareResponse((id) => encodeResponse(id, envelope(id, base), retryHeaders));
+        prepared = { base, encode };
+      }
+      writeEncoded(response, prepared.encode(requestId));
       return;
     }
-    const { status, headers, body } = (isRpc && toErrorResponse(request, error, requestId)) || envelope(requestId);
+    const { status, headers, body } =
+      (isRpc && toErrorResponse(request, error, requestId)) || envelope(requestId, base);
     if (!keepAlive) response.setHeader("connection", "close");
     response
       .writeHead(status, {

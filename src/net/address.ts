@@ -15,12 +15,15 @@ export function clientHost(host: string): string {
   return host.includes(":") ? `[${host}]` : host;
 }
 
-/** The error for a port that cannot be opened. It names the variable that sets the port. */
-export function listenError(variable: string, host: string, port: number) {
+/** The error for a port that cannot be opened. It names the variables that set the port and its address. */
+export function listenError(variable: string, host: string, port: number, hostVariable = "HOST") {
   return (cause: Error): never => {
     const why = /EADDRINUSE/.test(cause.message) ? "the port is already in use" : cause.message;
-    throw new UserError(`Cannot listen on ${host}:${port}: ${why}. Set HOST or ${variable} to use another address.`, {
-      cause,
-    });
+    throw new UserError(
+      `Cannot listen on ${host}:${port}: ${why}. Set ${hostVariable} or ${variable} to use another address.`,
+      {
+        cause,
+      },
+    );
   };
 }

@@ -24,15 +24,21 @@ export type Protocol = "grpc" | "connect" | "http";
 /** Writes the log line of a call, and updates the call metrics. */
 export type AccessLog = (call: CallRecord) => void;
 
-/** Only unexpected errors have a cause, and only those are logged with it. */
-export function createAccessLog(log: ServiceLog, metrics: CallMetrics): AccessLog {
+/**
+ * Only unexpected errors have a cause, and only those are logged with it. A successful probe has a line of level debug:
+ * probes of several replicas would otherwise hide the calls.
+ *
+ * @param probePaths the paths of the probes
+ */
+export function createAccessLog(log: ServiceLog, metrics: CallMetrics, probePaths: ReadonlySet<string>): AccessLog {
+  const probes = new Set([...probePaths].flatMap((path) => [`GET ${path}`, `HEAD ${path}`]));
   // The log bindings and the counter of an RPC are the same for all its calls, so they are created once.
   const recorders: Record<Protocol, Map<string, Recorder>> = { grpc: new Map(), connect: new Map(), http: new Map() };
 
   function recorderOf(protocol: Protocol, method: string): Recorder {
     const existing = recorders[protocol].get(method);
     if (existing !== undefined) return existing;
-    const write = createLineWriter(log, { protocol, method });
+    const write = createLineWriter(log, { protocol, method }, probes.has(method) ? "debug" : "info");
     const recorder = { write, count: metrics.counterOf(protocol, method) };
     recorders[protocol].set(method, recorder);
     return recorder;
@@ -78,13 +84,16 @@ interface CallLine {
 function createLineWriter(
   log: ServiceLog,
   bindings: { readonly protocol: Protocol; readonly method: string },
+  successLevel: "info" | "debug",
 ): LineWriter {
   const errors = log.child(bindings);
-  const write = log.lineWriter(bindings);
+  const writeSuccess = log.lineWriter(successLevel, bindings);
+  const writeRefusal = log.lineWriter("info", bindings);
   return (line, cause) => {
     if (cause !== undefined) return errors.error({ ...line, err: cause }, "call");
     const { requestId, workspaceId, code, durationMs } = line;
     const workspace = workspaceId === undefined ? "" : `,"workspaceId":"${workspaceId}"`;
+    const write = code === "ok" ? writeSuccess : writeRefusal;
     write(`"requestId":"${requestId}"${workspace},"code":"${code}","durationMs":${durationMs},"msg":"call"`);
   };
 }

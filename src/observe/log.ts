@@ -10,11 +10,11 @@ export type Log = Logger;
 /** The log of a service, which also accepts lines that are serialized already. */
 export type ServiceLog = Log & {
   /**
-   * Returns a function that writes a line of level `info`. It takes the members of the line, as JSON without braces.
+   * Returns a function that writes a line. It takes the members of the line, as JSON without braces.
    *
    * @param bindings members that all these lines share
    */
-  lineWriter(bindings: Readonly<Record<string, string>>): (members: string) => void;
+  lineWriter(level: "info" | "debug", bindings: Readonly<Record<string, string>>): (members: string) => void;
 };
 
 export interface LogOptions {
@@ -28,17 +28,16 @@ export function createLog(level: LogLevel, { bindings, destination = sharedStder
   const timestamp = createTimestamp();
   const log = pino({ level, base: bindings ?? null, timestamp }, destination);
   return Object.assign(log, {
-    lineWriter(lineBindings: Readonly<Record<string, string>>) {
+    lineWriter(lineLevel: "info" | "debug", lineBindings: Readonly<Record<string, string>>) {
       const prefix = JSON.stringify({ ...bindings, ...lineBindings }).slice(1, -1);
+      const number = pino.levels.values[lineLevel];
       return (members: string) => {
-        if (log.isLevelEnabled("info"))
-          destination.write(`{"level":${infoLevel}${timestamp()},${prefix},${members}}\n`);
+        if (log.isLevelEnabled(lineLevel))
+          destination.write(`{"level":${number}${timestamp()},${prefix},${members}}\n`);
       };
     },
   });
 }
-
-const infoLevel = pino.levels.values["info"];
 
 let stderr: LineDestination | undefined;
 

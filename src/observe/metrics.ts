@@ -29,6 +29,8 @@ export interface MetricSources {
   memoryReserved(): number;
   /** How often work was shed, by bottleneck. */
   readonly shed: Readonly<Record<string, number>>;
+  /** What is running, as labels. */
+  readonly build: { readonly version: string; readonly node: string; readonly commit: string };
   readonly verifiers: {
     readonly openStreams: number;
     /** The number of verifications that clients have reported, by code. */
@@ -103,6 +105,9 @@ export function createMetrics(sources: MetricSources): () => Metrics {
   counter("verifier_verifications_total", "Verifications that such clients have reported, by code.", ["code"], () =>
     Object.entries(sources.verifiers.verifications).map(([code, value]) => [{ code }, value]),
   );
+  gauge("build_info", "What is running. The value is always 1.", "min", ["version", "node", "commit"], () => [
+    [sources.build, 1],
+  ]);
   return () => Registry.merge([registry, durationsOf(sources.calls()), processRegistry()]);
 }
 

@@ -1,4 +1,5 @@
 import type { App } from "../app.js";
+import { unnamedOperator } from "../call/operators.js";
 import type { Config } from "../config.js";
 import type { CertificateFiles } from "../net/certificates.js";
 
@@ -22,7 +23,7 @@ export function banner(options: BannerOptions): string {
     ...(app.metricsUrl && { Metrics: app.metricsUrl }),
     PostgreSQL: config.databaseUrl ? "from DATABASE_URL" : `embedded, data in ${config.dataDir}`,
     Redis: redis(config),
-    "Operator key": config.operatorKey ? "from OPERATOR_KEY" : `in ${operatorKeyFile}`,
+    "Operator key": operatorKeys(config) ?? `in ${operatorKeyFile}`,
     ...(firstKeyFile && { "First key": `in ${firstKeyFile}` }),
   };
   return `
@@ -50,13 +51,24 @@ function redis({ databaseUrl, redis }: Config): string {
   return databaseUrl ? "none (set REDIS_URL to use a Redis cache)" : "embedded";
 }
 
+/** The variables of the operator credentials; undefined if there are none. */
+function operatorKeys({ operators }: Config): string | undefined {
+  if (operators.length === 0) return undefined;
+  const isUnnamed = ({ actor }: Config["operators"][number]) => actor === unnamedOperator;
+  const variables = [
+    ...(operators.some(isUnnamed) ? ["OPERATOR_KEY"] : []),
+    ...(operators.every(isUnnamed) ? [] : ["OPERATOR_KEYS"]),
+  ];
+  return `from ${variables.join(" and ")}`;
+}
+
 /**
  * The commands read the credential from its file, so they work as pasted and leave no secret in the shell's history.
  */
 function examples({ config, app, operatorKeyFile, firstKeyFile }: BannerOptions): string[] {
   const tlsFlags = config.tls ? `${caFlags(config.tls)} ` : "";
   if (firstKeyFile === undefined) {
-    const operator = config.operatorKey ? "$OPERATOR_KEY" : catFile(operatorKeyFile);
+    const operator = config.operators.length > 0 ? "$OPERATOR_KEY" : catFile(operatorKeyFile);
     const body = `-H 'Content-Type: application/json' -d '{"name":"My first workspace"}'`;
     return [
       `curl ${tlsFlags}${app.httpUrl}/v2/workspaces.createWorkspace -H "Authorization: Bearer ${operator}" ${body}`,

@@ -1,5 +1,6 @@
 import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { type OperatorCredential, unnamedOperator } from "../call/operators.js";
 import { isOperatorKey } from "../config.js";
 import { makeDataDir } from "../embedded/data-dir.js";
 import { assertPrivateFile } from "../embedded/private.js";
@@ -9,7 +10,7 @@ import { mintSecret } from "../keys/secret.js";
 /** The credentials that the first start generates and stores in the data folder, readable only by its owner. */
 export interface Credentials {
   /** The operator credential. It is generated at the first call. */
-  operatorKey(): string;
+  operator(): OperatorCredential;
   /** Stores the key of the first workspace, so that the example commands still work after a restart. */
   storeFirstKey(key: string): void;
   /** Whether the key of the first workspace is stored. */
@@ -24,10 +25,10 @@ export function createCredentials(dataDir: string): Credentials {
   return {
     operatorKeyFile,
     firstKeyFile,
-    operatorKey() {
+    operator() {
       makeDataDir(dataDir);
       if (!existsSync(operatorKeyFile)) storeSecret(operatorKeyFile, mintSecret("operator").plaintext);
-      return readSecret(operatorKeyFile);
+      return { actor: unnamedOperator, key: readSecret(operatorKeyFile) };
     },
     // Replaces an older key: if there is a new first workspace, the workspace of the old key no longer exists.
     storeFirstKey: (key) => storeSecret(firstKeyFile, key),

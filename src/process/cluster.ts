@@ -15,7 +15,7 @@ export interface ClusterOptions extends Omit<AppOptions, "guard" | "limits"> {
 }
 
 /** The options of one worker. They contain secrets, so they go through the IPC channel and not the command line. */
-export interface WorkerOptions extends Omit<ClusterOptions, "workers" | "metricsPort" | "log"> {
+export interface WorkerOptions extends Omit<ClusterOptions, "workers" | "metricsHost" | "metricsPort" | "log"> {
   /** The number of the worker, from 1. Its replacement gets the same number. */
   readonly number: number;
 }
@@ -25,6 +25,8 @@ export interface WorkerCalls {
   open(options: WorkerOptions): Promise<Addresses>;
   createFirstWorkspace(name: string): ReturnType<App["createFirstWorkspace"]>;
   readMetrics(): Promise<MetricsData>;
+  /** The state of the worker. Undefined: it is not ready. */
+  readiness(): Promise<Readonly<Record<string, string>> | undefined>;
   stopAccepting(): Promise<void>;
   close(): Promise<void>;
 }
@@ -49,7 +51,13 @@ const minRestartIntervalMs = 1_000;
  * Opens the application in several processes on the same ports, so that it can use several cores. Each worker is a
  * replica: the workers share only the ports. Resolves when all of them serve.
  */
-export async function openCluster({ workers, metricsPort, log, ...options }: ClusterOptions): Promise<App> {
+export async function openCluster({
+  workers,
+  metricsHost,
+  metricsPort,
+  log,
+  ...options
+}: ClusterOptions): Promise<App> {
   cluster.setupPrimary({ exec: fileURLToPath(new URL("./worker.js", import.meta.url)), args: [] });
   // Connections are long-lived, so their initial distribution decides the distribution of the load. Round robin gave
   // two workers 32 of 64 connections each. The kernel (SCHED_NONE) gave them 8 and 56, or 48 and 16. The cost, one
@@ -66,27 +74,36 @@ export async function openCluster({ workers, metricsPort, log, ...options }: Clu
     return combineMetrics((await Promise.all(all.map((worker) => worker.readMetrics()))).flat());
   }
 
+  /** Ready if a worker is: while another one is replaced, its connections go to this one. */
+  async function readiness(): Promise<Readonly<Record<string, string>>> {
+    const notReady = new Error("no worker is ready");
+    const read = async (worker: (typeof all)[number]) =>
+      (await worker.request("readiness")) ?? Promise.reject(notReady);
+    return Promise.any(all.map(read)).catch(() => Promise.reject(notReady));
+  }
+
   async function stopAccepting(): Promise<void> {
     await Promise.all(all.map((worker) => worker.stopAccepting()));
   }
 
   async function close(): Promise<void> {
-    metricsServer?.close();
     // First for all workers: a client that one worker disconnects must not reconnect to another that is shutting down.
     await stopAccepting();
+    metricsServer?.close(); // until then, its probe reports that the service is not ready
     await Promise.all(all.map((worker) => worker.close()));
   }
 
   try {
     await Promise.all(all.map(({ opened }) => opened));
     if (metricsPort !== undefined)
-      metricsServer = await openMetricsServer(metrics, options.host, metricsPort, log, defaultLimits);
+      metricsServer = await openMetricsServer({ metrics, readiness }, metricsHost, metricsPort, log, defaultLimits);
     return {
       // All workers have these addresses: cluster gives them the same ports, even if each asks for a free one.
       ...(await first.opened),
       metricsUrl: metricsServer?.url,
       createFirstWorkspace: (name) => first.request("createFirstWorkspace", name),
       metrics,
+      readiness,
       stopAccepting,
       close,
     };

@@ -30,7 +30,7 @@ export async function serve(config: Config): Promise<void> {
       ...config,
       databaseUrl: config.databaseUrl ?? backends?.databaseUrl ?? "",
       redis: config.redis ?? (backends?.redisUrl ? { urls: [backends.redisUrl], cluster: false } : undefined),
-      operatorKey: config.operatorKey ?? credentials.operatorKey(),
+      operators: config.operators.length > 0 ? config.operators : [credentials.operator()],
       log,
     };
     app = config.workers === 1 ? await openApp(options) : await openCluster(options);

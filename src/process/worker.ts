@@ -16,12 +16,13 @@ opening.catch(() => {});
 const calls: WorkerCalls = {
   async open({ number, logLevel, ...options }) {
     const log = createLog(logLevel, { bindings: { worker: number } });
-    opening = openApp({ ...options, metricsPort: undefined, log });
+    opening = openApp({ ...options, metricsHost: options.host, metricsPort: undefined, log });
     const { httpUrl, grpcAddress } = await opening;
     return { httpUrl, grpcAddress };
   },
   createFirstWorkspace: async (name) => (await opening).createFirstWorkspace(name),
   readMetrics: async () => (await (await opening).metrics()).getMetricsAsJSON(),
+  readiness: async () => (await opening).readiness().catch(() => undefined),
   // An application that could not be opened has closed itself.
   stopAccepting: async () => (await opening.catch(() => undefined))?.stopAccepting(),
   close: async () => (await opening.catch(() => undefined))?.close(),

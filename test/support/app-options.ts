@@ -3,12 +3,14 @@ import type { AppOptions } from "../../src/app.js";
 /**
  * Options of an application on free ports, with nothing enabled that a test does not ask for. It stops without delay.
  */
-export const appOptions: Omit<AppOptions, "databaseUrl" | "redis" | "operatorKey" | "log"> = {
+export const appOptions: Omit<AppOptions, "databaseUrl" | "redis" | "operators" | "log"> = {
   host: "127.0.0.1",
   httpPort: 0,
   grpcPort: 0,
+  metricsHost: "127.0.0.1",
   metricsPort: undefined,
   tls: undefined,
+  corsOrigins: [],
   grpcKeepaliveMs: 60_000,
   grpcMaxConnectionAgeMs: undefined,
   grpcReflection: true,
@@ -20,6 +22,7 @@ export const appOptions: Omit<AppOptions, "databaseUrl" | "redis" | "operatorKey
   auditRetentionDays: "forever",
   cacheMb: 64,
   docsBaseUrl: undefined,
+  buildCommit: undefined,
 };
 
 /** A single Redis server. */

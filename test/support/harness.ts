@@ -7,7 +7,7 @@ import { appOptions, redisAt } from "./app-options.js";
 import { keep, writeEvidence } from "./artifacts.js";
 import { clockAhead, withMovableClock } from "./database-clock.js";
 import { parseSamples, total } from "./metric-samples.js";
-import { operatorKey } from "./operator-key.js";
+import { operatorCredential, operatorKey } from "./operator-key.js";
 import { suspiciousRows } from "./secret-scan.js";
 
 export { operatorKey, redisAt };
@@ -72,7 +72,7 @@ export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<
     ...appOptions,
     databaseUrl,
     redis: redisAt(inject("redisUrl")),
-    operatorKey,
+    operators: [operatorCredential],
     log,
     // A sweep at a random time would remove rows that a test compares, or wait for a table that it has locked.
     sweepIntervalMs: 3_600_000,

@@ -1,6 +1,8 @@
-import { resolve } from "node:path";
-import { describe, expect, it } from "vitest";
-import { readConfig } from "../../src/config.js";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import { readClientConfig, readConfig, readDatabaseUrl, settings } from "../../src/config.js";
 import { UserError } from "../../src/errors.js";
 
 /** The error message for an invalid environment. */
@@ -14,13 +16,18 @@ function errorFor(environment: NodeJS.ProcessEnv): string {
   throw new Error("the configuration was accepted");
 }
 
+/** An operator key of this character. */
+const key = (character: string) => character.repeat(24);
+
 describe("the configuration", () => {
   const defaults = {
     host: "127.0.0.1",
     httpPort: 8080,
     grpcPort: 50051,
+    metricsHost: "127.0.0.1",
     metricsPort: undefined,
     tls: undefined,
+    corsOrigins: [],
     grpcKeepaliveMs: 60_000,
     grpcMaxConnectionAgeMs: undefined,
     grpcReflection: true,
@@ -30,13 +37,14 @@ describe("the configuration", () => {
     databaseUrl: undefined,
     redis: undefined,
     dataDir: resolve(".latchkey"),
-    operatorKey: undefined,
+    operators: [],
     rateLimit: undefined,
     quotas: { keys: 1_000_000, identities: 1_000_000, bytes: 10 * 1024 ** 3 },
     auditRetentionDays: 90,
     cacheMb: 128,
     docsBaseUrl: undefined,
     logLevel: "info",
+    buildCommit: undefined,
     searchPath: "",
   };
 
@@ -45,31 +53,22 @@ describe("the configuration", () => {
   });
 
   it("treats an empty variable as unset", () => {
-    const names = ["HOST", "HTTP_PORT", "GRPC_PORT", "DATABASE_URL", "REDIS_URL", "DATA_DIR"];
-    const otherNames = [
-      "OPERATOR_KEY",
-      "DOCS_BASE_URL",
-      "LOG_LEVEL",
-      "REDIS_CLUSTER",
-      "METRICS_PORT",
-      "WORKERS",
-      "CACHE_MB",
-    ];
-    const serverNames = [
-      "TLS_CERT_FILE",
-      "TLS_KEY_FILE",
-      "TLS_CLIENT_CA_FILE",
-      "SHUTDOWN_DELAY_MS",
-      "GRPC_KEEPALIVE_MS",
-    ];
-    const all = [...names, ...otherNames, ...serverNames, "RATE_LIMIT", "RATE_LIMIT_SECONDS"];
-    all.push("QUOTA_KEYS", "QUOTA_IDENTITIES", "QUOTA_STORED_MB", "AUDIT_RETENTION_DAYS");
-    expect(readConfig(Object.fromEntries(all.map((name) => [name, ""])))).toEqual(defaults);
+    const names = Object.keys(settings).flatMap((name) => [name, `LATCHKEY_${name}`, `${name}_FILE`]);
+    expect(readConfig(Object.fromEntries(names.map((name) => [name, ""])))).toEqual(defaults);
   });
 
   it.each([
     ["HOST", "0.0.0.0", { host: "0.0.0.0" }],
     ["HOST", "::1", { host: "::1" }],
+    ["HOST", "localhost", { host: "localhost" }],
+    ["LATCHKEY_HOST", "latchkey.internal", { host: "latchkey.internal" }],
+    ["METRICS_HOST", "0.0.0.0", { metricsHost: "0.0.0.0" }],
+    ["CORS_ORIGINS", "*", { corsOrigins: ["*"] }],
+    [
+      "CORS_ORIGINS",
+      "https://app.example.com, http://localhost:3000",
+      { corsOrigins: ["https://app.example.com", "http://localhost:3000"] },
+    ],
     ["HTTP_PORT", "80", { httpPort: 80 }],
     ["HTTP_PORT", "0", { httpPort: 0 }],
     ["GRPC_PORT", "65535", { grpcPort: 65_535 }],
@@ -84,15 +83,33 @@ describe("the configuration", () => {
     ["SHUTDOWN_DELAY_MS", "60000", { shutdownDelayMs: 60_000 }],
     ["WORKERS", "1", { workers: 1 }],
     ["WORKERS", "64", { workers: 64 }],
-    ["DATABASE_URL", "postgres://u:p@db:5432/latchkey", { databaseUrl: "postgres://u:p@db:5432/latchkey" }],
-    ["DATABASE_URL", "postgresql://db/latchkey", { databaseUrl: "postgresql://db/latchkey" }],
-    ["DATABASE_URL", "postgres://u:p@%2Frun%2Fpg/db", { databaseUrl: "postgres://u:p@%2Frun%2Fpg/db" }],
     ["REDIS_URL", "redis://cache:6379", { redis: { urls: ["redis://cache:6379"], cluster: false } }],
     ["REDIS_URL", "rediss://:p@cache/1", { redis: { urls: ["rediss://:p@cache/1"], cluster: false } }],
     ["REDIS_CLUSTER", "false", {}],
     ["DATA_DIR", "/var/lib/latchkey", { dataDir: "/var/lib/latchkey" }],
     ["DATA_DIR", "data", { dataDir: resolve("data") }],
-    ["OPERATOR_KEY", "123456789012345678901234", { operatorKey: "123456789012345678901234" }],
+    ["OPERATOR_KEY", key("a"), { operators: [{ actor: "operator", key: key("a") }] }],
+    [
+      "OPERATOR_KEYS",
+      `alice:${key("a")},deploy:${key(":")}`,
+      {
+        operators: [
+          { actor: "operator:alice", key: key("a") },
+          { actor: "operator:deploy", key: key(":") },
+        ],
+      },
+    ],
+    [
+      "OPERATOR_KEYS",
+      `alice@example.com:${key("a")}\nalice@example.com:${key("b")}\n`,
+      {
+        operators: [
+          { actor: "operator:alice@example.com", key: key("a") },
+          { actor: "operator:alice@example.com", key: key("b") },
+        ],
+      },
+    ],
+    ["BUILD_COMMIT", "0123abc", { buildCommit: "0123abc" }],
     ["RATE_LIMIT", "1", { rateLimit: { requests: 1, windowSeconds: 60 } }],
     ["RATE_LIMIT", "1000000000", { rateLimit: { requests: 1_000_000_000, windowSeconds: 60 } }],
     ["QUOTA_KEYS", "1", { quotas: { keys: 1, identities: 1_000_000, bytes: 10 * 1024 ** 3 } }],
@@ -108,7 +125,26 @@ describe("the configuration", () => {
     ["LOG_LEVEL", "silent", { logLevel: "silent" }],
     ["PATH", "/usr/bin:/bin", { searchPath: "/usr/bin:/bin" }],
   ])("reads %s=%s", (name, value, expected) => {
-    expect(readConfig({ [name]: value })).toEqual({ ...defaults, ...expected });
+    expect(readConfig({ [name]: value })).toEqual({ ...defaults, ...hostOf(expected), ...expected });
+  });
+
+  /** Without METRICS_HOST, the metrics port has the address of the others. */
+  function hostOf(expected: object) {
+    return "host" in expected ? { metricsHost: expected.host } : {};
+  }
+
+  it.each(["postgres://u:p@db:5432/latchkey", "postgresql://db/latchkey", "postgres://u:p@%2Frun%2Fpg/db"])(
+    "reads DATABASE_URL=%s with an OPERATOR_KEY",
+    (databaseUrl) => {
+      const operators = [{ actor: "operator", key: key("a") }];
+      const read = readConfig({ DATABASE_URL: databaseUrl, OPERATOR_KEY: key("a") });
+      expect(read).toEqual({ ...defaults, databaseUrl, operators });
+    },
+  );
+
+  it("accepts OPERATOR_KEY together with OPERATOR_KEYS, so that named keys can replace it", () => {
+    const { operators } = readConfig({ OPERATOR_KEY: key("a"), OPERATOR_KEYS: `alice:${key("b")}` });
+    expect(operators.map(({ actor }) => actor)).toEqual(["operator", "operator:alice"]);
   });
 
   it.each([
@@ -144,7 +180,17 @@ describe("the configuration", () => {
 
 describe("an invalid configuration", () => {
   it.each([
-    ["HOST", "two words"],
+    ["LATCHKEY_HOST", "two words"],
+    ["METRICS_HOST", "two words"],
+    ["CORS_ORIGINS", "app.example.com"],
+    ["CORS_ORIGINS", "https://app.example.com/"],
+    ["CORS_ORIGINS", "https://App.example.com"],
+    ["CORS_ORIGINS", "https://app.example.com:443"],
+    ["CORS_ORIGINS", "https://app.example.com,*"],
+    ["CORS_ORIGINS", "https://app.example.com,"],
+    ["CORS_ORIGINS", "null"],
+    ["CORS_ORIGINS", "javascript://a"],
+    ["BUILD_COMMIT", "main"],
     ["HTTP_PORT", "http"],
     ["HTTP_PORT", "65536"],
     ["HTTP_PORT", "-1"],
@@ -195,6 +241,14 @@ describe("an invalid configuration", () => {
     ["OPERATOR_KEY", "short"],
     ["OPERATOR_KEY", "twenty-four characters, but spaces"],
     ["OPERATOR_KEY", "ünprintable-in-a-header-ünprintable"],
+    ["OPERATOR_KEYS", key("a")],
+    ["OPERATOR_KEYS", "alice:short"],
+    ["OPERATOR_KEYS", `:${key("a")}`],
+    ["OPERATOR_KEYS", `alice and bob:${key("a")}`],
+    ["OPERATOR_KEYS", `${"a".repeat(65)}:${key("a")}`],
+    ["OPERATOR_KEYS", `alice:${key("a")},bob:${key("a")}`],
+    ["OPERATOR_KEYS", Array.from({ length: 33 }, (_, index) => `alice:${key("a")}${index}`).join()],
+    ["OPERATOR_KEYS", ","],
     ["DOCS_BASE_URL", "docs.example.com"],
     ["DOCS_BASE_URL", "javascript:alert(1)"],
     ["LOG_LEVEL", "loud"],
@@ -217,6 +271,7 @@ describe("an invalid configuration", () => {
     ["DATABASE_URL", "mysql://user:password@db/latchkey"],
     ["REDIS_URL", "http://:password@cache"],
     ["OPERATOR_KEY", "password"],
+    ["OPERATOR_KEYS", "alice:password"],
   ])("%s is reported without its value, which may contain a secret", (name, value) => {
     expect(errorFor({ [name]: value })).not.toContain(value);
   });
@@ -293,4 +348,148 @@ describe("an invalid configuration", () => {
     const wrong = { DATABASE_URL: "mysql://u:topsecret@db", REDIS_URL: "topsecret@cache", OPERATOR_KEY: "topsecret" };
     expect(errorFor(wrong)).not.toContain("topsecret");
   });
+});
+
+describe("a variable with the prefix LATCHKEY_", () => {
+  it("exists for every setting, and is read as the one without it", () => {
+    const values: Record<keyof typeof settings, string> = {
+      HOST: "::1",
+      HTTP_PORT: "81",
+      GRPC_PORT: "82",
+      METRICS_PORT: "83",
+      METRICS_HOST: "0.0.0.0",
+      TLS_CERT_FILE: "tls.crt",
+      TLS_KEY_FILE: "tls.key",
+      TLS_CLIENT_CA_FILE: "ca.crt",
+      CORS_ORIGINS: "*",
+      GRPC_KEEPALIVE_MS: "1000",
+      GRPC_REFLECTION: "off",
+      GRPC_MAX_CONNECTION_AGE_MS: "1000",
+      MAX_CONNECTIONS: "10",
+      SHUTDOWN_DELAY_MS: "1",
+      WORKERS: "2",
+      DATABASE_URL: "postgres://db/latchkey",
+      REDIS_URL: "redis://cache",
+      REDIS_CLUSTER: "true",
+      DATA_DIR: "data",
+      CACHE_MB: "8",
+      OPERATOR_KEY: key("a"),
+      OPERATOR_KEYS: `alice:${key("b")}`,
+      RATE_LIMIT: "1",
+      RATE_LIMIT_SECONDS: "1",
+      QUOTA_KEYS: "1",
+      QUOTA_IDENTITIES: "2",
+      QUOTA_STORED_MB: "3",
+      AUDIT_RETENTION_DAYS: "forever",
+      DOCS_BASE_URL: "https://docs.example.com",
+      LOG_LEVEL: "warn",
+      BUILD_COMMIT: "0123abc",
+    };
+    const prefixed = Object.fromEntries(Object.entries(values).map(([name, value]) => [`LATCHKEY_${name}`, value]));
+    const unset = readConfig({});
+    const read = readConfig(prefixed);
+    expect(read).toEqual(readConfig(values));
+    for (const name of Object.keys(read) as (keyof typeof read)[]) {
+      if (name !== "searchPath") expect(read[name], name).not.toEqual(unset[name]);
+    }
+    expect(readClientConfig({ LATCHKEY_DATA_DIR: "data" }).dataDir).toBe(resolve("data"));
+  });
+
+  it("takes precedence, so that a variable of another program can stay set", () => {
+    expect(readConfig({ LATCHKEY_HTTP_PORT: "81", HTTP_PORT: "82" })).toMatchObject({ httpPort: 81 });
+    expect(readConfig({ LATCHKEY_HTTP_PORT: "81", HTTP_PORT: "nonsense" })).toMatchObject({ httpPort: 81 });
+    expect(readConfig({ LATCHKEY_HTTP_PORT: "", HTTP_PORT: "82" })).toMatchObject({ httpPort: 82 });
+  });
+
+  it("is named in its problem, not the one without the prefix", () => {
+    expect(errorFor({ LATCHKEY_HTTP_PORT: "x" })).toMatch(/^ {2}LATCHKEY_HTTP_PORT must be /m);
+  });
+
+  it("of a port that Kubernetes has set for a Service is refused with the remedy", () => {
+    expect(errorFor({ LATCHKEY_HTTP_PORT: "tcp://10.0.0.1:80" })).toContain("set enableServiceLinks: false in the Pod");
+  });
+});
+
+it.each(["my-machine", "my-machine.example.com", "two words"])(
+  "HOST=%s, which a shell sets to the name of the machine, is not used",
+  (HOST) => {
+    expect(readConfig({ HOST })).toMatchObject({ host: "127.0.0.1", metricsHost: "127.0.0.1" });
+    expect(readConfig({ HOST, LATCHKEY_HOST: "0.0.0.0" })).toMatchObject({ host: "0.0.0.0" });
+  },
+);
+
+describe("DATABASE_URL without an operator key", () => {
+  it("is refused with the reason and the remedy", () => {
+    const message = errorFor({ DATABASE_URL: "postgres://db/latchkey", DATA_DIR: "/data" });
+    expect(message).toContain("DATABASE_URL needs an OPERATOR_KEY, because each process would create another one");
+    expect(message).toContain("OPERATOR_KEY_FILE=/data/operator.key");
+  });
+
+  it("is accepted by commands that need the database only", () => {
+    expect(readDatabaseUrl({ DATABASE_URL: "postgres://db/latchkey", HTTP_PORT: "x" })).toBe("postgres://db/latchkey");
+    expect(() => readDatabaseUrl({ DATABASE_URL: "x" })).toThrow("DATABASE_URL must be");
+  });
+});
+
+describe("a secret from a file", () => {
+  const folder = mkdtempSync(join(tmpdir(), "latchkey-config-"));
+  afterAll(() => rmSync(folder, { recursive: true }));
+  const secrets = { DATABASE_URL: "postgres://u:p@db/x", REDIS_URL: "redis://:p@cache", OPERATOR_KEY: key("a") };
+  const values: Record<string, string> = { ...secrets, OPERATOR_KEYS: `alice:${key("b")}\nbob:${key("c")}` };
+
+  function write(name: string, content: string): string {
+    const file = join(folder, name);
+    writeFileSync(file, content);
+    return file;
+  }
+
+  it("is possible for every setting that is a secret, with a newline at its end", () => {
+    const names = Object.entries(settings).filter(([, setting]) => "isSecret" in setting);
+    expect(names.map(([name]) => name)).toEqual(["DATABASE_URL", "REDIS_URL", "OPERATOR_KEY", "OPERATOR_KEYS"]);
+    for (const ending of ["", "\n", "\r\n"]) {
+      const files = names.map(([name]) => [`${name}_FILE`, write(name, `${values[name]}${ending}`)]);
+      expect(readConfig(Object.fromEntries(files))).toEqual(readConfig(values));
+    }
+  });
+
+  it("has the prefix, too, and its variable takes precedence", () => {
+    const file = write("key", key("a"));
+    const { operators } = readConfig({ LATCHKEY_OPERATOR_KEY_FILE: file, OPERATOR_KEY: key("b") });
+    expect(operators).toEqual([{ actor: "operator", key: key("a") }]);
+  });
+
+  it.each(["", "LATCHKEY_"])("is refused if the secret is also in a variable with the prefix '%s'", (prefix) => {
+    const name = `${prefix}OPERATOR_KEY`;
+    const message = errorFor({ [name]: key("a"), [`${name}_FILE`]: write("key", key("a")) });
+    expect(message).toBe(`The configuration is invalid:\n  ${name} and ${name}_FILE are both set; unset one of them`);
+  });
+
+  it.each([
+    [
+      "is missing",
+      () => join(folder, "none"),
+      /^ {2}OPERATOR_KEY_FILE must be a readable file, and .*none is not \(ENOENT\)$/m,
+    ],
+    ["is a folder", () => folder, /OPERATOR_KEY_FILE must be a readable file, and .* is not \(EISDIR\)$/],
+    ["is empty", () => write("empty", "\n"), /OPERATOR_KEY_FILE must be a file with the secret, and .*empty is empty$/],
+  ])("that %s is refused, and variable and path are named", (_what, file, message) => {
+    expect(errorFor({ OPERATOR_KEY_FILE: file() })).toMatch(message);
+  });
+
+  it.each(Object.keys(values))("that is invalid is refused without its content: %s", (name) => {
+    const file = write("invalid", "top secret");
+    const message = errorFor({ [`${name}_FILE`]: file });
+    expect(message).toContain(`the content of ${file} (${name}_FILE) must be `);
+    expect(message).not.toContain("top secret");
+  });
+
+  it("is not read for a setting that is no secret", () => {
+    expect(readConfig({ HTTP_PORT_FILE: write("port", "81") })).toMatchObject({ httpPort: 8080 });
+  });
+});
+
+it("an operator key that is named and unnamed is refused without the key", () => {
+  const message = errorFor({ OPERATOR_KEY: key("a"), OPERATOR_KEYS: `alice:${key("a")}` });
+  expect(message).toContain("OPERATOR_KEY and OPERATOR_KEYS contain the same key");
+  expect(message).not.toContain(key("a"));
 });

@@ -1,4 +1,5 @@
 import type { FastifyRequest } from "fastify";
+import { hostOf, isEncrypted, schemeOf } from "../origin.js";
 
 /** The addresses of the protocols, as the client sees them. */
 export interface Addresses {
@@ -10,18 +11,12 @@ export interface Addresses {
   readonly grpcOverTls: boolean;
 }
 
-/**
- * Builds the addresses from the request's Host header, because a service does not know under which names it is
- * reachable. All of it comes from the client and is shown to that client alone.
- */
-export function addressesOf({ host, headers, protocol, socket }: FastifyRequest, grpcPort: number): Addresses {
-  // Accepts only a host and a port: readers paste the shown commands into a shell.
-  const [name, hostname] = /^(\[[\da-f:.]+\]|[\w.-]+)(?::\d{1,5})?$/i.exec(host) ?? [];
-  // A proxy that terminates TLS sets this header. The header says nothing about the gRPC port.
-  const scheme = /^https\b/i.test(String(headers["x-forwarded-proto"])) ? "https" : protocol;
+/** Builds the addresses from the request's Host header, if it is a host, and else for a client on this machine. */
+export function addressesOf({ raw }: FastifyRequest, grpcPort: number): Addresses {
+  const { host, hostname } = hostOf(raw) ?? { host: `localhost:${raw.socket.localPort}`, hostname: "localhost" };
   return {
-    http: `${scheme}://${name ?? `localhost:${socket.localPort}`}`,
-    grpc: `${hostname ?? "localhost"}:${grpcPort}`,
-    grpcOverTls: protocol === "https",
+    http: `${schemeOf(raw)}://${host}`,
+    grpc: `${hostname}:${grpcPort}`,
+    grpcOverTls: isEncrypted(raw), // a proxy that terminates TLS says nothing about the gRPC port
   };
 }

@@ -1,10 +1,12 @@
 import { createHash } from "node:crypto";
+import type { IncomingMessage } from "node:http";
 import accepts from "@fastify/accepts";
 import type { FastifyInstance } from "fastify";
 import { LRUCache } from "lru-cache";
 import { errorCodes, pathOf } from "../../errors.js";
-import type { SendBody } from "../call.js";
+import { type SendBody, varyBy } from "../call.js";
 import { errorPagePath, successBody, successMembers } from "../json/envelope.js";
+import type { DocsBase } from "../origin.js";
 import { type Addresses, addressesOf } from "./addresses.js";
 import { errorIndex, errorPage } from "./errors.js";
 import { homeData, homePage } from "./home.js";
@@ -14,10 +16,9 @@ import { style } from "./style.js";
 /**
  * The HTML pages: `/`, the list of errors, and a page for each error at the URL that its `type` names.
  *
- * @param docsBase a function, because the port may be known only once the server listens
- * @param grpcPort a function for the same reason
+ * @param grpcPort a function, because the port may be known only once the server listens
  */
-export function pages(docsBase: () => string, grpcPort: () => number, send: SendBody) {
+export function pages(docsBase: DocsBase, grpcPort: () => number, send: SendBody) {
   // A page is rendered once for each host name that clients use, of which there are few.
   const renderedPages = new LRUCache<string, Buffer>({ maxSize: 4 * 2 ** 20, sizeCalculation: ({ length }) => length });
 
@@ -30,7 +31,7 @@ export function pages(docsBase: () => string, grpcPort: () => number, send: Send
     // Clients that prefer HTML, such as browsers, get HTML. Clients that accept anything, such as curl, get JSON.
     scope.get(paths.home, async (request, reply) => {
       const addresses = addressesOf(request, grpcPort());
-      reply.header("vary", "accept");
+      varyBy(reply, "accept");
       if (request.accepts().type(["json", "html"]) === "html") {
         send(request, reply.type(htmlType), pageFor(paths.home, addresses, homePage));
       } else {
@@ -42,7 +43,7 @@ export function pages(docsBase: () => string, grpcPort: () => number, send: Send
     servePage(paths.errors, errorIndex);
     servePage(`${paths.errors}/`, errorIndex);
     for (const code of errorCodes) {
-      servePage(errorPagePath(pathOf(code)), ({ http }) => errorPage(code, docsBase(), http));
+      servePage(errorPagePath(pathOf(code)), ({ http }, request) => errorPage(code, docsBase(request), http));
     }
 
     scope.get(paths.icon, async (request, reply) => {
@@ -50,9 +51,10 @@ export function pages(docsBase: () => string, grpcPort: () => number, send: Send
       return reply;
     });
 
-    function servePage(path: string, createPage: (addresses: Addresses) => Page): void {
+    function servePage(path: string, createPage: (addresses: Addresses, request: IncomingMessage) => Page): void {
       scope.get(path, async (request, reply) => {
-        send(request, reply.type(htmlType), pageFor(path, addressesOf(request, grpcPort()), createPage));
+        const createFor = (addresses: Addresses) => createPage(addresses, request.raw);
+        send(request, reply.type(htmlType), pageFor(path, addressesOf(request, grpcPort()), createFor));
         return reply;
       });
     }

@@ -5,15 +5,19 @@ import { readFile } from "node:fs/promises";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import type { SendBody } from "../call.js";
+import { type SendBody, varyBy } from "../call.js";
+import type { DocsBase } from "../origin.js";
 import { html } from "./html.js";
 import { paths, renderPage } from "./layout.js";
 
-/** The base of the error URLs in the generated document. The served document has the real address instead. */
+/**
+ * The base of the error URLs in the generated document. The served document has the service's own address instead, or
+ * DOCS_BASE_URL. It is not made for each host that a client sends: compressing it takes too long for that.
+ */
 export const exampleDocsBase = "http://127.0.0.1:8080";
 
 /** Serves the OpenAPI document at `/openapi.json`, and at `/docs` a page that shows it and can send calls. */
-export function apiReference(docsBase: () => string, send: SendBody) {
+export function apiReference(docsBase: DocsBase, send: SendBody) {
   return async (server: FastifyInstance): Promise<void> => {
     const document = asset(async () => {
       const text = await readFile(new URL("../../../gen/openapi.json", import.meta.url), "utf8");
@@ -107,12 +111,8 @@ async function sendAsset(
 ): Promise<FastifyReply> {
   const { headers } = request;
   const { plain, gzipped, etag } = await content();
-  reply.headers({
-    "cache-control": "no-cache",
-    etag,
-    vary: "accept-encoding",
-    "x-content-type-options": "nosniff",
-  });
+  reply.headers({ "cache-control": "no-cache", etag, "x-content-type-options": "nosniff" });
+  varyBy(reply, "accept-encoding");
   if (headers["if-none-match"] === etag) send(request, reply.code(304), undefined);
   else if (!/\bgzip\b/.test(headers["accept-encoding"] ?? "")) send(request, reply.type(type), plain);
   else send(request, reply.type(type).header("content-encoding", "gzip"), gzipped);

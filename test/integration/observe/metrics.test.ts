@@ -188,7 +188,13 @@ it("a failed read of the metrics is answered with 500 and logged, and the next r
     if (failing) throw new Error("a worker is gone");
     return new Registry();
   };
-  const server = await openMetricsServer(read, "127.0.0.1", 0, log, defaultLimits);
+  const server = await openMetricsServer(
+    { metrics: read, readiness: async () => ({}) },
+    "127.0.0.1",
+    0,
+    log,
+    defaultLimits,
+  );
   try {
     expect(await fetch(server.url)).toMatchObject({ status: 500 });
     expect(lines).toMatchObject([{ level: 50, msg: "cannot read the metrics", err: { message: "a worker is gone" } }]);

@@ -4,6 +4,7 @@ import { openSql } from "../../../commands/open-sql.js";
 import { createProgress } from "../../../commands/progress.js";
 import { makeFolder, runToExit, type Undo } from "../../../commands/run-to-exit.js";
 import { migrateDatabase, openApp } from "../../../src/app.js";
+import { unnamedOperator } from "../../../src/call/operators.js";
 import { startBackends } from "../../../src/embedded/start.js";
 import { createLog } from "../../../src/observe/log.js";
 import { appOptions, redisAt } from "../../support/app-options.js";
@@ -33,7 +34,7 @@ async function runOnce(undo: Undo): Promise<boolean> {
     ...appOptions,
     databaseUrl,
     redis: backends.redisUrl === undefined ? undefined : redisAt(backends.redisUrl),
-    operatorKey,
+    operators: [{ actor: unnamedOperator, key: operatorKey }],
     log: createLog("silent"),
   });
   undo(() => app.close());

@@ -53,6 +53,7 @@ beforeAll(async () => {
     procedures: createProcedures(services, authentication, (_method, handleCall) => handleCall),
     readiness: async () => ({}),
     certificates: undefined,
+    corsOrigins: [],
     maxConnections: 10,
     limits: defaultLimits,
     memory: createMemoryBudget(defaultLimits, shedding),

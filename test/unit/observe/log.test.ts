@@ -18,7 +18,7 @@ const withoutTime = (line: string | undefined) => line?.replace(/"time":"[^"]*"/
 describe("a line that is serialized already", () => {
   it("is the same as that of the general serialization", () => {
     const { log, lines } = openLog("info");
-    log.lineWriter(bindings)(JSON.stringify({ ...members, msg: "call" }).slice(1, -1));
+    log.lineWriter("info", bindings)(JSON.stringify({ ...members, msg: "call" }).slice(1, -1));
     log.child(bindings).info(members, "call");
     expect(lines).toHaveLength(2);
     expect(withoutTime(lines[0])).toBe(withoutTime(lines[1]));
@@ -26,7 +26,7 @@ describe("a line that is serialized already", () => {
 
   it("is written only at level info or below", () => {
     const { log, lines } = openLog("warn");
-    log.lineWriter(bindings)('"msg":"call"');
+    log.lineWriter("info", bindings)('"msg":"call"');
     expect(lines).toEqual([]);
   });
 });
@@ -36,14 +36,14 @@ describe("the access log", () => {
 
   it("writes the bindings of the worker and of the RPC", () => {
     const { log, lines } = openLog("info");
-    createAccessLog(log, createCallMetrics([]))({ ...call, error: undefined });
+    createAccessLog(log, createCallMetrics([]), new Set())({ ...call, error: undefined });
     const { durationMs: _, ...expected } = members;
     expect(JSON.parse(lines[0] ?? "")).toMatchObject({ level: 30, worker: 2, ...bindings, ...expected, msg: "call" });
   });
 
   it("writes the cause of an unexpected error, whatever the level", () => {
     const { log, lines } = openLog("error");
-    createAccessLog(log, createCallMetrics([]))({ ...call, error: unexpectedError(new Error("broken")) });
+    createAccessLog(log, createCallMetrics([]), new Set())({ ...call, error: unexpectedError(new Error("broken")) });
     const err = expect.objectContaining({ message: "broken", stack: expect.any(String) });
     expect(JSON.parse(lines[0] ?? "")).toMatchObject({ level: 50, worker: 2, ...bindings, err, msg: "call" });
   });

@@ -46,7 +46,7 @@ it("a call counts as one lookup, although the lease ends before its caller is ch
     makeDurable: async () => {},
   };
   const keyCache = createKeyCache(lease, createChangeLog(present, "timeline 1"), noCache, sources, 1_000_000);
-  const { authenticate, recheck } = createAuthentication("operator", keyCache, { record() {} }, () => new Date());
+  const { authenticate, recheck } = createAuthentication([], keyCache, { record() {} }, () => new Date());
   const call = { requestId: "req", deadline: Number.POSITIVE_INFINITY };
   const headers = [`Bearer ${mintSecret().plaintext}`];
 

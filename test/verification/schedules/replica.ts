@@ -92,7 +92,7 @@ export function startReplica(
   return {
     ...keyCache,
     name,
-    authentication: createAuthentication("the operator", keyCache, { record() {} }, lease.databaseTime),
+    authentication: createAuthentication([], keyCache, { record() {} }, lease.databaseTime),
     clock,
     delegation,
     databaseTime: lease.databaseTime,
